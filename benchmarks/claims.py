@@ -39,7 +39,7 @@ from service.spectral.correctness_model import (
 from service.spectral.dev_set import Overlaps, risks, served_lambda_max, solve, weighted
 from service.spectral.fit import fit_depolarized
 from service.spectral.maps import CalibrationMap, Identity
-from service.spectral.reliability import projection_reliability
+from service.spectral.reliability import reliability_diagram
 from service.spectral.resampling import ResampleCounts, percentile_interval
 from service.spectral.text_scores import correct
 
@@ -274,8 +274,8 @@ class Figures:
     def ece(self, predicted: Floats, rows: Judged) -> Figure:
         p, c1 = np.clip(predicted, 0, 1), np.clip(rows.rows.alignment[:, 0], 0, 1)
         rows_of = (np.repeat(np.arange(p.size), one) for one in self.resamples.counts[:200].astype(int))
-        drawn = [projection_reliability(p[pick], c1[pick]).ece for pick in rows_of]
-        return Figure(projection_reliability(p, c1).ece, np.array(drawn))
+        drawn = [reliability_diagram(p[pick], c1[pick]).ece for pick in rows_of]
+        return Figure(reliability_diagram(p, c1).ece, np.array(drawn))
 
 
 def scores_of(world: World) -> tuple[dict[str, Judged], dict[str, Held]]:

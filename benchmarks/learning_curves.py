@@ -23,7 +23,7 @@ from service.spectral.dev_set import risks, served_lambda_max
 from service.spectral.evidence import EvidenceMap, EvidenceRisk, EvidenceSet, fit_evidence
 from service.spectral.fit import terms
 from service.spectral.prior import Prior
-from service.spectral.reliability import projection_reliability
+from service.spectral.reliability import reliability_diagram
 from tools.default_models import JudgedRows
 
 LABELS = (5, 10, 20, 30, 70)
@@ -53,7 +53,7 @@ def judged(map_: EvidenceMap, rows: EvidenceSet) -> tuple[float, float]:
     over = map_.over(rows.missing_mass)
     served = np.clip(served_lambda_max(over, rows.dev), 0, 1)
     c1 = np.clip(rows.dev.alignment[:, 0], 0, 1)
-    return float(risks(over, rows.dev).mean()), projection_reliability(served, c1).ece
+    return float(risks(over, rows.dev).mean()), reliability_diagram(served, c1).ece
 
 
 def half_right(rows: np.ndarray, right: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
@@ -65,7 +65,7 @@ def half_right(rows: np.ndarray, right: np.ndarray, size: int, rng: np.random.Ge
 def curve(name: str, rows: EvidenceSet, right: np.ndarray, default: tuple[EvidenceMap, Prior]) -> Curve:
     """Return the figures over random subsets of the rows; right: verdicts to halve by, or none."""
     raw_c1 = np.clip(rows.dev.alignment[:, 0], 0, 1)
-    raw = projection_reliability(np.clip(rows.dev.eigenvalues[:, 0], 0, 1), raw_c1).ece
+    raw = reliability_diagram(np.clip(rows.dev.eigenvalues[:, 0], 0, 1), raw_c1).ece
     found = np.empty((2, len(KINDS), len(LABELS), SUBSETS))
     for at, labels in enumerate(LABELS):
         for subset in range(SUBSETS):

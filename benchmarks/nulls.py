@@ -157,7 +157,7 @@ def diagrams(of: Rows) -> None:
     for name, map_ in of.maps.items():
         served = [map_.serve(one.eigenvalues, one.dimension) for one in spectra]
         clusters = cluster_prompts(stack, of.largest(map_)[FITTED:])
-        [both] = nulls([clusters], stack, spectra, served, targets, np.random.default_rng(0))
+        both = nulls(clusters, stack, spectra, served, targets, np.random.default_rng(0))
         told = [
             f"{n.band.ece_mean:.3f} ({n.band.ece_low:.3f} to {n.band.ece_high:.3f})"
             for n in (both.drawn, both.rescaled)

@@ -20,7 +20,7 @@ from service.spectral.correctness import auroc
 from service.spectral.dev_set import Answers, DevSet, dev_set, risk, served_lambda_max
 from service.spectral.fit import bootstrap, fit_depolarized
 from service.spectral.maps import CalibrationMap, DepolarizedMap, Identity
-from service.spectral.reliability import projection_brier, projection_reliability
+from service.spectral.reliability import projection_brier, reliability_diagram
 from service.spectral.subsets import fit_by_num_samples
 from service.spectral.text_scores import correct
 
@@ -58,7 +58,7 @@ def questions(name: str, num_samples: int) -> list[Answers]:
 def figures(map_: CalibrationMap, test: DevSet) -> tuple[float, float, float]:
     """Risk, projection ECE and Brier of a map on questions that it has not seen."""
     served, c1 = np.clip(served_lambda_max(map_, test), 0, 1), np.clip(test.alignment[:, 0], 0, 1)
-    return risk(map_, test), projection_reliability(served, c1).ece, projection_brier(served, c1)
+    return risk(map_, test), reliability_diagram(served, c1).ece, projection_brier(served, c1)
 
 
 def one(dev: DevSet, test: DevSet, rng: np.random.Generator) -> Found:

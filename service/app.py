@@ -26,7 +26,6 @@ from service.calibration.calibration import Calibration
 from service.calibration.default import PRIOR_WEIGHT, packaged
 from service.calibration.files import UploadLimits
 from service.calibration.fingerprint import CALLER, Fingerprint, service_fingerprint
-from service.calibration.routes import CorrectionsRequest
 from service.calibration.store import SqlCalibrations
 from service.embedding.port import Embedder
 from service.errors import EigencalError, EmbedderUnavailable
@@ -38,11 +37,17 @@ from service.jobs import routes as jobs
 from service.jobs.calibrator import Calibrator, Embedding
 from service.jobs.drawing import Drawer
 from service.jobs.durable import DurableJobs
-from service.jobs.model import Setup
-from service.jobs.schemas import CalibrateForm, CalibrateRequest, EvaluateForm, EvaluateRequest
+from service.jobs.model import (
+    CalibrateForm,
+    CalibrateRequest,
+    CorrectionsRequest,
+    EvaluateForm,
+    EvaluateRequest,
+    Setup,
+)
 from service.jobs.store import RunningJob, SqlJobs
 from service.jobs.waiting import LiveFirst, Patience
-from service.jobs.workflows import DbosEngine, JobEngine, JobSteps
+from service.jobs.workflows import DbosEngine, JobSteps
 from service.llm.admission import AdmissionQueue
 from service.llm.port import LanguageModel, Message, Sampling, shape_hash
 from service.llm.prompting import FEW_SHOT, PromptShape
@@ -429,7 +434,7 @@ def build_replica(
     kept_documents: int = 10_000,
     own_keys: Callable[[], tuple[str, ...]] = lambda: (),
     version: str = "",
-    engine: JobEngine | None = None,
+    engine: DbosEngine | None = None,
     patience: Patience | None = None,
     intervals: Intervals = DEFAULT_INTERVALS,
     resamples: Resamples = DEFAULT_RESAMPLES,

@@ -13,10 +13,9 @@ from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from service.api.bodies import refusal
-from service.calibration.calibration import CalibrateOptions
 from service.calibration.files import DevData, UploadLimits, check_size, parse_json, read_examples, read_file
 from service.errors import BodyTooLarge, InvalidDevData, InvalidRequest, Overloaded, UnsupportedMediaType
-from service.jobs.schemas import EvaluateOptionsIn, OptionsIn
+from service.jobs.model import CalibrateOptions, EvaluateOptions, JobOptions
 
 UploadedPart = BinaryIO | list[object]
 
@@ -30,8 +29,8 @@ class Shape:
     options: type[BaseModel]
 
 
-CALIBRATE = Shape(("file",), ("examples",), OptionsIn)
-EVALUATE = Shape(("dev", "test"), ("dev", "test"), EvaluateOptionsIn)
+CALIBRATE = Shape(("file",), ("examples",), CalibrateOptions)
+EVALUATE = Shape(("dev", "test"), ("dev", "test"), EvaluateOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class Upload:
 
     parts: tuple[UploadedPart, ...]
     names: tuple[str, ...]
-    options: CalibrateOptions
+    options: JobOptions
 
     def check(self, limits: UploadLimits) -> list[DevData]:
         """Return every part, all rows checked; for a thread. Raises InvalidDevData, BodyTooLarge."""
@@ -115,13 +114,13 @@ def _list_of(sent: dict[str, Any], name: str) -> list[object]:
     return rows
 
 
-def _options(sent: dict[str, Any], shape: Shape, *, strings: bool) -> CalibrateOptions:
+def _options(sent: dict[str, Any], shape: Shape, *, strings: bool) -> JobOptions:
     try:
         read = shape.options.model_validate_strings if strings else shape.options.model_validate
         options = read(sent, strict=not strings)  # a form has only strings, JSON says what it means
     except ValidationError as error:
         raise refusal(error) from None
-    return CalibrateOptions(**options.model_dump())
+    return JobOptions(**options.model_dump(exclude_none=True))
 
 
 def _invalid(field: str, reason: str) -> InvalidRequest:

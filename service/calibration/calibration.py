@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Literal, Protocol
 
 from numpy.typing import ArrayLike
+from pydantic import BaseModel, Field
 
 from service.calibration.fingerprint import Fingerprint
 from service.spectral.conformal import ConformalReference
@@ -91,20 +92,13 @@ ActivateOption = Literal["if_better", "always", "never"]
 
 
 @dataclass(frozen=True, slots=True)
-class Parameters:
-    """Of one map: the spectrum's temperature T > 0, the depolarization 0 <= g < 1 (0 for `temperature`)."""
-
-    temperature: float
-    depolarization: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Calibration:
     """A fitted calibration; never changed once stored.
 
     `parameters` holds an entry for every number of answers from 2 to `num_samples`, the number drawn when
-    fitting; the entry of `num_samples` is the headline. `eps` is the null eigenvalue that the `temperature`
-    map was fitted with (it does not act when serving, but T means nothing without it).
+    fitting; the entry of `num_samples` is the headline. Those of "temperature" have T alone (g = 0). `eps`
+    is the null eigenvalue that its map was fitted with (it does not act when serving, but T means nothing
+    without it).
 
     `evidence`, for the method "evidence" alone, holds a map for every number of answers from 1 to
     `num_samples`; `parameters` are then those of `depolarized`, for answers without log-probabilities.
@@ -119,7 +113,7 @@ class Calibration:
     method: Method
     fingerprint: Fingerprint
     num_samples: int
-    parameters: Mapping[int, Parameters]
+    parameters: Mapping[int, DepolarizedMap]
     created_at: datetime
     eps: float = 1e-10
     name: str = ""
@@ -128,7 +122,7 @@ class Calibration:
     recommended: int | None = None
     reference: ConformalReference | None = field(default=None, compare=False, repr=False)
 
-    def headline(self) -> Parameters:
+    def headline(self) -> DepolarizedMap:
         """Return the parameters of the full number of answers."""
         return self.parameters[self.num_samples]
 
@@ -141,35 +135,7 @@ class Calibration:
         if self.evidence and missing_mass is not None:
             return self.evidence[num_samples].at(missing_mass)
         chosen = self.parameters[num_samples]
-        if self.method == "temperature":
-            return TemperatureMap(chosen.temperature, self.eps)
-        return DepolarizedMap(chosen.temperature, chosen.depolarization)
-
-
-@dataclass(frozen=True, slots=True)
-class CalibrateOptions:
-    """What the caller of a calibration may choose. `num_samples` None: the serving number.
-
-    `method`: a map; "both": the better of the two that need no log-probabilities; "auto": the best of all.
-    `prior_weight`: labelled rows that the default calibration counts for; None: as set, 0: none.
-    `drawn_by`: who drew the `samples` of rows that carry them; `source_label` names a caller's own set-up.
-    `dev_rows`: set for an evaluation; so many of the rows are fitted on, the rest are tested on.
-    """
-
-    method: MethodOption = "auto"
-    num_samples: int | None = None
-    activate: ActivateOption = "if_better"
-    name: str = ""
-    seed: int = 0
-    drawn_by: Literal["caller", "service"] = "caller"
-    source_label: str = ""
-    prior_weight: float | None = None
-    dev_rows: int | None = None
-
-    @property
-    def kind(self) -> Literal["calibrate", "evaluate"]:
-        """Return what the job does."""
-        return "calibrate" if self.dev_rows is None else "evaluate"
+        return TemperatureMap(chosen.temperature, self.eps) if self.method == "temperature" else chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,20 +154,18 @@ class CalibrationRecord:
     projection_ece: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Activation:
-    """That a calibration came into force, for requests of its fingerprint.
+class Activation(BaseModel):
+    """That a calibration came into force."""
 
-    `by`: the job's id, "settings key", "key_…" and its name, or "no key" where none was needed. `replaced`:
-    the calibration that was in force until then.
-    """
-
-    calibration_id: str
-    activated_at: datetime
-    by: str
-    reason: str
-    replaced: str | None
-    fingerprint_key: str
+    calibration_id: str = Field(description="Id of the calibration.")
+    activated_at: datetime = Field(description="When it came into force.")
+    by: str = Field(
+        description="Who activated it: the job's id; `key_…` and its name; `settings key`; `no key` where "
+        "none was needed; empty for those of before 0.3.0."
+    )
+    reason: str = Field(description="Why; empty for those of before 0.3.0.")
+    replaced: str | None = Field(description="The calibration that was in force until then.")
+    fingerprint_key: str = Field(description="The set-up: one calibration is in force for each.")
 
 
 class CalibrationSource(Protocol):

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import Calibration, Parameters
+from service.calibration.calibration import Calibration
 from service.calibration.fingerprint import Fingerprint
 from service.embedding.port import EmbedderIdentity
 from service.spectral.conformal import ConformalReference
 from service.spectral.correctness_model import Columns, CorrectnessModel, ModelPrior, sigmoid
 from service.spectral.evidence import EvidenceMap
+from service.spectral.maps import DepolarizedMap
 from service.spectral.prior import Prior
 
 Floats = NDArray[np.float64]
@@ -158,9 +159,9 @@ class DefaultCalibration:
         log_t, a, b = self._at("evidence", "parameters", num_samples).tolist()
         return EvidenceMap(float(np.exp(log_t)), a, b)
 
-    def _depolarized(self, num_samples: int) -> Parameters:
+    def _depolarized(self, num_samples: int) -> DepolarizedMap:
         log_t, logit_g = self._at("depolarized", "parameters", num_samples)
-        return Parameters(float(np.exp(log_t)), float(sigmoid(logit_g)))
+        return DepolarizedMap(float(np.exp(log_t)), float(sigmoid(logit_g)))
 
 
 @cache

@@ -1,14 +1,14 @@
 """Fitting a calibration on labelled rows: maps, evidence, P(correct) and thresholds (method, section 8)."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import Calibration, JudgedTexts, Method, Parameters, Selector
+from service.calibration.calibration import Calibration, JudgedTexts, Method, Selector
 from service.calibration.labels import FullRows, Judged, JudgedAlone
 from service.calibration.material import Material
 from service.calibration.rows import MIN_USABLE_ROWS
@@ -36,7 +36,6 @@ from service.spectral.evidence import (
 )
 from service.spectral.fit import (
     Bootstrap,
-    CrossValidation,
     DepolarizedFit,
     TemperatureFit,
     bootstrap,
@@ -44,7 +43,7 @@ from service.spectral.fit import (
     fit,
 )
 from service.spectral.fit import Method as PlainMethod
-from service.spectral.maps import DEFAULT_EPS, CalibrationMap, DepolarizedMap, Identity, TemperatureMap
+from service.spectral.maps import CalibrationMap, DepolarizedMap, Identity, TemperatureMap
 from service.spectral.prior import Prior, PriorSource, no_prior
 from service.spectral.resampling import DEFAULT, Resamples
 from service.spectral.selective import selective_counts
@@ -54,8 +53,6 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 METHODS: tuple[PlainMethod, ...] = ("temperature", "depolarized")
 FittedMap = DepolarizedMap | TemperatureMap | EvidenceMap
-PlainPriors = Mapping[PlainMethod, Prior | None]
-NO_PRIORS: PlainPriors = dict.fromkeys(METHODS)
 WHOLE = 1000  # of the progress of a fit
 FOLDS = 5  # of the rows, where each is predicted by a map and a model of the others
 
@@ -68,7 +65,6 @@ class Stream(IntEnum):
     FOLDS = 2
     DIFFERENCES = 3
     ALGORITHM1 = 4
-    SUBSETS = 5
     PROJECTION = 7
     CORRECTNESS = 8
     AUROC = 9
@@ -85,17 +81,37 @@ def rng(seed: int, stream: Stream) -> np.random.Generator:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FittedEvidence:
-    """The fit on the full rows (n), its bootstrap, and what cross-validation says of it.
-
-    missing_mass: (n,). risks, maps: out of fold, (n,) in nats and one map a fold, of "evidence", and of
-    "active" where the active calibration is one by evidence.
-    """
+    """The evidence map fitted on n prompts of this missing mass (n,), and its bootstrap."""
 
     missing_mass: Floats
     fit: EvidenceFit
     bootstrap: EvidenceBootstrap
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FittedMaps:
+    """Every map, fitted on n prompts.
+
+    fits, bootstraps: of those that need no log-probabilities, by method; evidence: None where a prompt lacks
+    them. fold: (n,) which fold held each prompt out. risks, maps: out of fold, (n,) in nats and one map a
+    fold, of "raw", both methods, "evidence" where it was fitted, "active", last, where there is one.
+    """
+
+    fits: Mapping[PlainMethod, TemperatureFit | DepolarizedFit]
+    bootstraps: Mapping[PlainMethod, Bootstrap]
+    evidence: FittedEvidence | None
+    fold: NDArray[np.int_]
     risks: Mapping[str, Floats]
-    maps: Mapping[str, tuple[EvidenceMap, ...]]
+    maps: Mapping[str, Sequence[CalibrationMap | EvidenceMap]]
+
+    def maps_of(self, name: str) -> list[CalibrationMap]:
+        """Return the map that serves each of the n prompts, fitted without its fold."""
+        by_prompt = [self.maps[name][k] for k in self.fold]
+        masses: Iterable[float] = (
+            [0.0] * len(by_prompt) if self.evidence is None else self.evidence.missing_mass
+        )
+        pairs = zip(by_prompt, masses, strict=True)
+        return [one.at(u) if isinstance(one, EvidenceMap) else one for one, u in pairs]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,32 +142,19 @@ class Decided:
 class Fitted:
     """What a fit found.
 
-    dev: the full rows. fits, bootstraps: by method. held_out: out-of-fold risks of "raw", both methods,
-    "evidence" where it was fitted, "active" where there is one; and the maps of those that need no
-    log-probabilities. method: the one chosen; parameters: of every m' for it, those of "depolarized" for
-    "evidence", whose own are in evidence_table. evidence: None where rows lack log-probabilities. decided:
-    what the rows' verdicts allow. priors, model_priors: what all of it was drawn to.
+    dev: the full rows; maps: fitted on them. method: the one chosen; parameters: of every m' for it, those of
+    "depolarized" for "evidence", whose own are in evidence_table. decided: what the rows' verdicts allow.
+    priors, model_priors: what all of it was drawn to.
     """
 
     dev: DevSet
-    fits: Mapping[PlainMethod, TemperatureFit | DepolarizedFit]
-    bootstraps: Mapping[PlainMethod, Bootstrap]
-    held_out: CrossValidation
+    maps: FittedMaps
     method: Method
-    parameters: Mapping[int, Parameters]
+    parameters: Mapping[int, DepolarizedMap]
     decided: Decided
-    evidence: FittedEvidence | None = None
     evidence_table: Mapping[int, EvidenceMap] = field(default_factory=dict)
     priors: PriorSource = no_prior
     model_priors: ModelPriorSource = no_model_prior
-
-    def maps_of(self, name: str) -> list[CalibrationMap]:
-        """Return the map that serves each of the n prompts, fitted without its fold."""
-        fold = self.held_out.fold
-        if self.evidence is None or name not in self.evidence.maps:
-            return [self.held_out.maps[name][k] for k in fold]
-        maps = self.evidence.maps[name]
-        return [maps[k].at(u) for k, u in zip(fold, self.evidence.missing_mass, strict=True)]
 
 
 def fit_all(
@@ -160,7 +163,6 @@ def fit_all(
     *,
     active: Calibration | None = None,
     seed: int = 0,
-    eps: float = DEFAULT_EPS,
     resamples: Resamples = DEFAULT,
     priors: PriorSource = no_prior,
     model_priors: ModelPriorSource = no_model_prior,
@@ -175,57 +177,35 @@ def fit_all(
     if asked == "evidence" and (why := why_no_evidence(material)):
         raise InvalidDevData(why)
     dev = dev_set([material.answers[i] for i in material.full], material.dimension)
-    rivals: dict[str, CalibrationMap] = {}
-    if active is not None:
-        # Its headline for more answers than it knows.
-        rivals["active"] = active.map_for(min(material.num_samples, active.num_samples))
-    risks = held_out(dev, seed, eps, rivals, plain_priors(priors, material.num_samples))
-    again = resamples.bootstrap
-    random = rng(seed, Stream.BOOTSTRAP)
-    evidence = find_evidence(material, dev, risks.fold, active, random, again, priors)
-    risks = with_evidence(risks, evidence)
-    method = _chosen(asked, risks)
+    maps = fit_maps(
+        dev,
+        missing_masses(material),
+        material.num_samples,
+        active=active,
+        seed=seed,
+        resamples=resamples.bootstrap,
+        priors=priors,
+    )
+    method = _chosen(asked, maps.risks)
     by_evidence = method == "evidence"
     parts = 3 if by_evidence else 2
-    parameters = _parameters(material, method, seed, eps, priors, _part(progress, 0, parts))
-    maps = _evidence_table(material, seed, priors, _part(progress, 1, parts)) if by_evidence else {}
-    last = _part(progress, parts - 1, parts)
+    parameters = _parameters(material, method, seed, priors, _part(progress, 0, parts))
+    table = _evidence_table(material, seed, priors, _part(progress, 1, parts)) if by_evidence else {}
     decided = fit_selectors(
         material,
         method,
         rng=rng(seed, Stream.SELECTORS),
-        eps=eps,
         priors=priors,
         model_priors=model_priors,
-        progress=last,
+        progress=_part(progress, parts - 1, parts),
     )
-    plain = plain_priors(priors, material.num_samples)
-    spread = bootstraps(dev, seed, eps, again, plain)
-    return Fitted(
-        dev,
-        fits(dev, eps, plain),
-        spread,
-        risks,
-        method,
-        parameters,
-        decided,
-        evidence,
-        maps,
-        priors,
-        model_priors,
-    )
+    return Fitted(dev, maps, method, parameters, decided, table, priors, model_priors)
 
 
-def plain_priors(priors: PriorSource, num_samples: int) -> dict[PlainMethod, Prior | None]:
-    """Return what the maps that need no log-probabilities are drawn to, by method."""
-    return {method: priors(method, num_samples) for method in METHODS}
-
-
-def _chosen(asked: str, held_out: CrossValidation) -> Method:
+def _chosen(asked: str, risks: Mapping[str, Floats]) -> Method:
     every: tuple[Method, ...] = (*METHODS, "evidence")
     candidates = {"both": METHODS, "auto": every}.get(asked, [one for one in every if one == asked])
-    known = [method for method in candidates if method in held_out.risks]
-    return min(known, key=lambda method: float(held_out.risks[method].mean()))
+    return min((one for one in candidates if one in risks), key=lambda one: float(risks[one].mean()))
 
 
 def _part(progress: OnDone | None, part: int, parts: int) -> OnDone | None:
@@ -240,67 +220,71 @@ def _parameters(
     material: Material,
     method: Method,
     seed: int,
-    eps: float,
     priors: PriorSource,
     progress: OnDone | None,
-) -> dict[int, Parameters]:
+) -> dict[int, DepolarizedMap]:
     """Return the parameters of every number of answers from 2 to m, without log-probabilities."""
     plain: PlainMethod = "temperature" if method == "temperature" else "depolarized"
     maps = fit_by_num_samples(
         material.answers,
         plain,
         dimension=material.dimension,
-        eps=eps,
         seed=seed,
         min_prompts=MIN_USABLE_ROWS,
         priors=partial(priors, plain),
         progress=progress,
     )
     return {
-        m: Parameters(map_.temperature, 0.0 if isinstance(map_, TemperatureMap) else map_.depolarization)
+        m: DepolarizedMap(map_.temperature, 0.0) if isinstance(map_, TemperatureMap) else map_
         for m, map_ in maps.items()
         if m <= material.num_samples
     }
 
 
-def fits(
-    dev: DevSet, eps: float, priors: PlainPriors = NO_PRIORS
-) -> Mapping[PlainMethod, TemperatureFit | DepolarizedFit]:
-    """Return both maps, fitted."""
-    return {method: fit(dev, method, eps=eps, prior=priors[method]) for method in METHODS}
+def fit_maps(
+    dev: DevSet,
+    missing_mass: Floats | None,
+    num_samples: int,
+    *,
+    active: Calibration | None = None,
+    seed: int = 0,
+    resamples: int = DEFAULT.bootstrap,
+    priors: PriorSource = no_prior,
+) -> FittedMaps:
+    """Return every map fitted on n prompts of so many answers each, and what serves those held out.
 
-
-def bootstraps(
-    dev: DevSet, seed: int, eps: float, resamples: int, priors: PlainPriors = NO_PRIORS
-) -> Mapping[PlainMethod, Bootstrap]:
-    """Return the uncertainty of both fits over the prompts."""
-    return {
-        m: bootstrap(dev, m, rng=rng(seed, Stream.BOOTSTRAP), resamples=resamples, eps=eps, prior=priors[m])
+    missing_mass: (n,), None: no evidence map. active: the calibration to compare with. All maps have the same
+    folds and resamples of the prompts. Blocking: seconds.
+    """
+    plain = {method: priors(method, num_samples) for method in METHODS}
+    candidates: dict[str, PlainMethod | CalibrationMap] = {
+        "raw": Identity(),
+        **{m: m for m in METHODS},
+    }
+    if active is not None:
+        # Its headline for more answers than it knows.
+        known = min(num_samples, active.num_samples)
+        candidates["active"] = active.map_for(known)
+    found = cross_validated_risks(dev, candidates, rng=rng(seed, Stream.FOLDS), priors=plain)
+    risks_by, maps_by = dict(found.risks), dict[str, Sequence[CalibrationMap | EvidenceMap]](found.maps)
+    evidence = None
+    if missing_mass is not None:
+        rows, prior = EvidenceSet(dev, missing_mass), priors("evidence", num_samples)
+        risks_by["evidence"], maps_by["evidence"] = held_out_evidence(rows, found.fold, prior)
+        if active is not None and active.evidence:
+            rival = active.evidence[known]
+            risks_by["active"] = risks(rival.over(missing_mass), dev)
+            maps_by["active"] = (rival,) * (int(found.fold.max()) + 1)
+        spread = bootstrap_evidence(rows, rng=rng(seed, Stream.BOOTSTRAP), resamples=resamples, prior=prior)
+        evidence = FittedEvidence(missing_mass, fit_evidence(rows, prior), spread)
+    if active is not None:
+        risks_by["active"] = risks_by.pop("active")  # last
+    fits = {m: fit(dev, m, prior=plain[m]) for m in METHODS}
+    spreads = {
+        m: bootstrap(dev, m, rng=rng(seed, Stream.BOOTSTRAP), resamples=resamples, prior=plain[m])
         for m in METHODS
     }
-
-
-def held_out(
-    dev: DevSet,
-    seed: int,
-    eps: float,
-    rivals: Mapping[str, CalibrationMap] | None = None,
-    priors: PlainPriors = NO_PRIORS,
-) -> CrossValidation:
-    """Return out-of-fold risks and maps of "raw", both methods, and rivals (maps fitted elsewhere)."""
-    candidates: dict[str, PlainMethod | CalibrationMap] = {"raw": Identity(eps), **{m: m for m in METHODS}}
-    return cross_validated_risks(
-        dev, {**candidates, **(rivals or {})}, rng=rng(seed, Stream.FOLDS), eps=eps, priors=priors
-    )
-
-
-def with_evidence(plain: CrossValidation, evidence: FittedEvidence | None) -> CrossValidation:
-    """Return the risks with those by evidence among them, "active" last."""
-    if evidence is None:
-        return plain
-    merged = {**plain.risks, **evidence.risks}
-    last = {"active": merged.pop("active")} if "active" in merged else {}
-    return replace(plain, risks={**merged, **last})
+    return FittedMaps(fits, spreads, evidence, found.fold, risks_by, maps_by)
 
 
 def why_no_evidence(material: Material) -> str | None:
@@ -312,36 +296,6 @@ def why_no_evidence(material: Material) -> str | None:
         f"{lacking} of {full} prompts have an answer without a log-probability of the whole of it: the "
         "evidence map needs one with every answer."
     )
-
-
-def find_evidence(
-    material: Material,
-    dev: DevSet,
-    fold: NDArray[np.int_],
-    active: Calibration | None,
-    rng: np.random.Generator,
-    resamples: int,
-    priors: PriorSource = no_prior,
-) -> FittedEvidence | None:
-    """Return the evidence map fitted on `dev`, the full rows; None where one lacks a log-probability.
-
-    fold: (n,) which fold holds each prompt out, as for the other maps. An equally seeded rng draws the
-    resamples of their bootstraps. Blocking: seconds.
-    """
-    missing = missing_masses(material)
-    if missing is None:
-        return None
-    rows = EvidenceSet(dev, missing)
-    prior = priors("evidence", material.num_samples)
-    out_of_fold, maps = held_out_evidence(rows, fold, prior)
-    risks_by, maps_by = {"evidence": out_of_fold}, {"evidence": maps}
-    if active is not None and active.evidence:
-        # Its headline for more answers than it knows.
-        rival = active.evidence[min(material.num_samples, active.num_samples)]
-        risks_by["active"] = risks(rival.over(rows.missing_mass), dev)
-        maps_by["active"] = (rival,) * len(maps)
-    spread = bootstrap_evidence(rows, rng=rng, resamples=resamples, prior=prior)
-    return FittedEvidence(rows.missing_mass, fit_evidence(rows, prior), spread, risks_by, maps_by)
 
 
 def missing_masses(material: Material) -> Floats | None:
@@ -382,7 +336,6 @@ def fit_selectors(
     method: Method,
     *,
     rng: np.random.Generator,
-    eps: float,
     priors: PriorSource = no_prior,
     model_priors: ModelPriorSource = no_model_prior,
     progress: OnDone | None = None,
@@ -401,7 +354,7 @@ def fit_selectors(
     decided = {}
     for done, size in enumerate(sizes, start=1):
         seen = full if size == material.num_samples else rows.at(size)
-        fit_map = partial(_map, method=method, eps=eps, prior=priors(method, size))
+        fit_map = partial(_map, method=method, prior=priors(method, size))
         decided[size] = _decided(seen, fold, rows.judged, fit_map, partial(model_priors, method, size))
         if progress is not None:
             progress(done, len(sizes))
@@ -440,8 +393,8 @@ def _decided_alone(rows: JudgedAlone, fold: NDArray[np.int_], prior: ModelPrior 
     return DecidedAt(fit, rows.right, selector)
 
 
-def _map(rows: Judged, method: Method, eps: float, prior: Prior | None) -> FittedMap:
+def _map(rows: Judged, method: Method, prior: Prior | None) -> FittedMap:
     if method != "evidence":
-        return fit(rows.rows, method, eps=eps, prior=prior).map
+        return fit(rows.rows, method, prior=prior).map
     assert rows.missing_mass is not None, "chosen only where all rows have log-probabilities"
     return fit_evidence(EvidenceSet(rows.rows, rows.missing_mass), prior).map

@@ -1,6 +1,5 @@
 """Whether a new calibration is activated: by held-out rows, against what is active now, or raw scores."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from service.calibration.calibration import ActivateOption, Calibration
@@ -47,14 +46,17 @@ class Gains:
         if self.against is None:
             worse = [name for name, gap in gaps if not gap.value < 0]
             return (
-                [f"on held-out prompts it is not better than raw scores ({_listed(worse)})"] if worse else []
+                [f"on held-out prompts it is not better than raw scores ({', '.join(worse)})"]
+                if worse
+                else []
             )
         worse = [name for name, gap in (*gaps, (LOSS, self.loss)) if gap.low > 0]
         if worse:
-            return [f"on held-out prompts it is worse than the active calibration ({_listed(worse)})"]
+            return [f"on held-out prompts it is worse than the active calibration ({', '.join(worse)})"]
         if not self.better():
-            both = _listed((RISK, LOSS))
-            return [f"its gain over the active calibration on held-out prompts may be chance ({both})"]
+            return [
+                f"its gain over the active calibration on held-out prompts may be chance ({RISK}, {LOSS})"
+            ]
         return []
 
 
@@ -107,9 +109,5 @@ def _vetoes(calibration: Calibration, active: Calibration | None, has_evidence: 
 def _gain(gains: Gains) -> str:
     if gains.against is None:
         return "none was active for this set-up, and on held-out prompts it is better than raw scores"
-    better = _listed(gains.better())
+    better = ", ".join(gains.better())
     return f"on held-out prompts it is better than the active calibration, and not by chance ({better})"
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names)

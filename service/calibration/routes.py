@@ -5,31 +5,29 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any, Self
+from typing import Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from service.api.auth import BEARER, admin_scope
-from service.api.bodies import BAD_BODY, RequestModel, read_json
+from service.api.bodies import BAD_BODY, read_json
 from service.api.deps import CalibrationId, Services, ServicesDep, no_calibration
 from service.api.headers import VARY, prefers_html
 from service.api.openapi import json_body, json_or_page, responses
 from service.calibration.calibration import (
-    ActivateOption,
+    Activation,
     Calibration,
     CalibrationRecord,
     Method,
-    MethodOption,
 )
-from service.calibration.rows import MAX_ID_CHARS, write_row
+from service.calibration.rows import write_row
 from service.errors import Conflict, EigencalError, NotFound
-from service.jobs.model import Correction
+from service.jobs.model import JOB, CorrectionsRequest, Job
 from service.jobs.routes import CODES, accepted, example, queued
-from service.jobs.schemas import JOB, JobOut
 from service.scoring.command import Serving
 from service.spectral.selective import lowest_error, promise
 
@@ -37,7 +35,6 @@ log = logging.getLogger(__name__)
 router = APIRouter(prefix="/calibrations", tags=["calibrations"], dependencies=[Depends(admin_scope)])
 
 NDJSON = "application/x-ndjson"
-MAX_CORRECTIONS = 10_000
 MAX_VERDICTS = 1000  # of a report; the export has all
 ACTIVATION: dict[str, Any] = {
     "calibration_id": "cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF",
@@ -130,58 +127,6 @@ class PromiseOut(BaseModel):
     confidence: float = Field(description="Confidence with which it is kept.")
     threshold: float = Field(description="The least P(correct) that is let through.")
     coverage: float = Field(description="Share of the questions that it lets through.")
-
-
-class ActivationOut(BaseModel):
-    """That a calibration came into force."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    calibration_id: str = Field(description="Id of the calibration.")
-    activated_at: datetime = Field(description="When it came into force.")
-    by: str = Field(
-        description="Who activated it: the job's id; `key_…` and its name; `settings key`; `no key` where "
-        "none was needed; empty for those of before 0.3.0."
-    )
-    reason: str = Field(description="Why; empty for those of before 0.3.0.")
-    replaced: str | None = Field(description="The calibration that was in force until then.")
-    fingerprint_key: str = Field(description="The set-up: one calibration is in force for each.")
-
-
-class CorrectionIn(RequestModel):
-    """A row by its `line` or its `id`, and whether the answer that was judged is right."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"oneOf": [{"type": "object", "required": [name]} for name in ("line", "id")]}
-    )
-
-    line: int | None = Field(None, ge=1, description="Line of the row in the file.")
-    id: str | None = Field(None, max_length=MAX_ID_CHARS, description="Or its id.")
-    correct: bool = Field(description="Whether the answer that was judged is right.")
-
-    @model_validator(mode="after")
-    def named_one_way(self) -> Self:
-        """Refuse both of `line` and `id`, and neither."""
-        if (self.line is None) == (self.id is None):
-            raise ValueError("send `line` or `id`")
-        return self
-
-
-class CorrectionsRequest(RequestModel):
-    """Corrected verdicts, and options of the calibration that is fitted with them."""
-
-    rows: list[CorrectionIn] = Field(
-        min_length=1, max_length=MAX_CORRECTIONS, description="What is corrected."
-    )
-    activate: ActivateOption | None = Field(
-        None,
-        description="When to serve it. Left out: at once where the calibration corrected is the active one, "
-        "else never.",
-    )
-    method: MethodOption | None = Field(
-        None, description="Map to serve; left out: as for the calibration corrected."
-    )
-    name: str | None = Field(None, max_length=200, description="A name for people; left out: the same.")
 
 
 class CalibrationOut(BaseModel):
@@ -297,9 +242,9 @@ async def get_active(app: ServicesDep) -> list[CalibrationOut]:
     responses={200: example([ACTIVATION]), **responses(*CODES)},
     openapi_extra=BEARER,
 )
-async def get_activations(app: ServicesDep) -> list[ActivationOut]:
+async def get_activations(app: ServicesDep) -> list[Activation]:
     """Return every activation, newest first: each was in force until the next of its `fingerprint_key`."""
-    return [ActivationOut.model_validate(one) for one in await app.calibrations.history()]
+    return await app.calibrations.history()
 
 
 @router.get(
@@ -331,7 +276,7 @@ async def post_activate(request: Request, app: ServicesDep, calibration_id: Cali
     "/{calibration_id}/rows",
     summary="Correct verdicts on its rows",
     status_code=202,
-    response_model=JobOut,
+    response_model=Job,
     responses=queued({**JOB, "state": "queued"}, *BAD_BODY, "not_found", "conflict"),
     openapi_extra={**json_body("CorrectionsRequest", CORRECTIONS), **BEARER},
 )
@@ -349,8 +294,7 @@ async def patch_rows(request: Request, app: ServicesDep, calibration_id: Calibra
     # The corrected calibration was fitted on these rows: held out, they cannot compare another with it.
     by_default = {"activate": "always" if record.active else "never"}
     options = by_default | body.model_dump(exclude={"rows"}, exclude_none=True)
-    corrections = [Correction(one.correct, one.line, one.id) for one in body.rows]
-    job = await app.jobs.correct(record.job_id, corrections, options)
+    job = await app.jobs.correct(record.job_id, body.rows, options)
     if job is None:
         raise no_calibration()
     return accepted(job)

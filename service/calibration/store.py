@@ -4,7 +4,7 @@ import asyncio
 import io
 import logging
 from collections.abc import AsyncIterator, Callable, Collection
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,7 +19,6 @@ from service.calibration.calibration import (
     Calibration,
     CalibrationRecord,
     Method,
-    Parameters,
     Selector,
 )
 from service.calibration.fingerprint import SERVICE, Fingerprint
@@ -29,6 +28,7 @@ from service.errors import StoreUnavailable
 from service.lru import LRU
 from service.spectral.conformal import ConformalReference
 from service.spectral.evidence import EvidenceMap
+from service.spectral.maps import DepolarizedMap
 from service.store.database import Database
 from service.store.tables import activations, calibrations, conformal_references, dev_rows, reports
 
@@ -45,7 +45,7 @@ class _Body(BaseModel):
     method: Method
     fingerprint: Fingerprint
     num_samples: int
-    parameters: dict[int, Parameters]
+    parameters: dict[int, DepolarizedMap]
     eps: float
     name: str
     evidence: dict[int, EvidenceMap]
@@ -284,10 +284,10 @@ class SqlCalibrations:
 
     async def history(self) -> list[Activation]:
         """Return every activation, newest first."""
-        columns = [activations.c[field.name] for field in fields(Activation)]
+        columns = [activations.c[name] for name in Activation.model_fields]
         query = sa.select(*columns).order_by(activations.c.id.desc())
         async with self._database.read() as connection:
-            return [Activation(*row) for row in await connection.execute(query)]
+            return [Activation.model_validate(row) for row in (await connection.execute(query)).mappings()]
 
     async def report(self, calibration_id: str) -> dict[str, Any] | None:
         """Return the report made when it was fitted."""

@@ -7,7 +7,7 @@ so.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from service.report.report import auroc_part
 from service.spectral.correctness import accuracy_rejection
 from service.spectral.dev_set import overlaps
 from service.spectral.semantic_entropy import HEAT_TIME, kernel_language_entropy, semantic_entropy
-from service.spectral.text_scores import best_log_likelihood, lexical_similarity, per_word, predictive_entropy
+from service.spectral.text_scores import lexical_similarity, per_word
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +28,6 @@ BY_EMBEDDING = f"embedding cosine of at least {SAME_MEANING} (no NLI model was u
 ENTAILMENT, NEUTRAL = 0, 1
 
 
-BATCH = 32
 # In the order that probabilities have.
 CLASSES = ("entail", "neutral", "contradict")
 
@@ -39,36 +38,22 @@ class TransformersEntailment:
     Its labels must say which class is which. Raises ValueError when they do not, or it cannot be loaded.
     """
 
-    def __init__(self, name_or_folder: str | Path, *, device: str | None = None) -> None:
-        from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    def __init__(self, name_or_folder: str | Path) -> None:
+        from sentence_transformers import CrossEncoder
 
         self.name = str(name_or_folder).rstrip("/").rsplit("/", 1)[-1]
         try:
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(name_or_folder)
-            self._model: Any = AutoModelForSequenceClassification.from_pretrained(name_or_folder)
+            self._model = CrossEncoder(str(name_or_folder))
         except OSError as error:
             raise ValueError(f"the NLI model {self.name!r} cannot be loaded") from error
         # Models disagree on the order of the classes, and only their labels tell it.
         self._order = class_order(self._model.config.id2label)
-        self._model.eval()
-        if device:
-            self._model.to(device)
 
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
         """Return (n, 3) for n pairs (premise, hypothesis): entailment, neutral, contradiction; rows sum 1."""
-        rows = [self._batch(pairs[start : start + BATCH]) for start in range(0, len(pairs), BATCH)]
-        return np.concatenate(rows) if rows else np.empty((0, 3))
-
-    def _batch(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        import torch
-
-        premises, hypotheses = zip(*pairs, strict=True)
-        encoded = self._tokenizer(
-            list(premises), list(hypotheses), padding=True, truncation=True, return_tensors="pt"
-        ).to(self._model.device)
-        with torch.inference_mode():
-            logits = self._model(**encoded).logits.double()  # so that rows sum to 1
-        rows: NDArray[np.float64] = torch.softmax(logits, dim=-1).cpu().numpy()
+        if not pairs:
+            return np.empty((0, 3))
+        rows = np.asarray(self._model.predict(list(pairs), apply_softmax=True), dtype=np.float64)
         return rows[:, self._order]
 
 
@@ -104,12 +89,12 @@ class Meanings:
     prompts: Sequence[Meaning]
 
 
-def by_embedding(split: Split, least: float = SAME_MEANING) -> Meanings:
-    """Return the stand-in: equivalent at a cosine of `least`; weights 2 max(cos, 0), the range of NLI's."""
+def by_embedding(split: Split) -> Meanings:
+    """Return the stand-in: weights 2 max(cos, 0), the range of NLI's."""
     prompts = []
     for answers in split.answers:
         cosines = overlaps(answers).cosines
-        prompts.append(Meaning(cosines >= least, 2.0 * np.clip(cosines, 0.0, 1.0)))
+        prompts.append(Meaning(cosines >= SAME_MEANING, 2.0 * np.clip(cosines, 0.0, 1.0)))
     return Meanings(BY_EMBEDDING, prompts)
 
 
@@ -227,11 +212,14 @@ def _by_words(test: Split) -> Iterator[tuple[str, str, Floats]]:
 
 
 def _by_likelihood(known: Likelihoods) -> Iterator[tuple[str, str, Floats]]:
+    """Yield the largest log-probability and minus predictive entropies: -mean log p, Monte Carlo, in nats.
+
+    Source: Malinin, Gales, *Uncertainty Estimation in Autoregressive Structured Prediction*, ICLR 2021.
+    """
     note = f"log-probability per {known.unit}"
-    best = [best_log_likelihood(one) for one in known.normalized]
-    yield "length-normalized log-likelihood", f"{note}, of the likeliest sample", np.array(best)
-    normalized = [predictive_entropy(one) for one in known.normalized]
-    yield "length-normalized predictive entropy", note, -np.array(normalized)
+    best = np.array([one.max() for one in known.normalized])
+    yield "length-normalized log-likelihood", f"{note}, of the likeliest sample", best
+    yield "length-normalized predictive entropy", note, np.array([one.mean() for one in known.normalized])
     if known.totals is not None:
-        whole = [predictive_entropy(one) for one in known.totals]
-        yield "predictive entropy", "log-probability of whole answers", -np.array(whole)
+        whole = np.array([one.mean() for one in known.totals])
+        yield "predictive entropy", "log-probability of whole answers", whole

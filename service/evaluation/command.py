@@ -26,7 +26,7 @@ from service.calibration.material import (
     usable_rows,
 )
 from service.calibration.rows import DevRow, StoredRow, draws_from_json, draws_to_json
-from service.embedding.outcomes import outcome_vectors, supplied_draws, texts_to_embed
+from service.embedding.outcomes import outcome_vectors, texts_to_embed
 from service.embedding.port import Embedder
 from service.errors import BodyTooLarge, EigencalError, InvalidDevData
 from service.evaluation.baselines import TransformersEntailment, by_entailment
@@ -107,7 +107,7 @@ class _Run:
             await embedder.check()
             drawn, answers = await self._drawn(files)
             rows = {
-                name: answered(drawn.get(name) or _supplied(file), embedder.empty_answers)
+                name: answered(drawn.get(name) or file.rows, embedder.empty_answers)
                 for name, file in files.items()
             }
             m = plan.num_samples or min(
@@ -135,7 +135,7 @@ class _Run:
         await llm.start()
         try:
             requests = {
-                name: [(row, row_request(serving, row, wanted)) for row in file.rows]
+                name: [(one.row, row_request(serving, one.row, wanted)) for one in file.rows]
                 for name, file in lacking.items()
             }
             # A server that was not up at the start has not named its model, which is part of every key.
@@ -249,18 +249,6 @@ def _read(path: Path, limit: int | None) -> EvaluationFile:
         except (InvalidDevData, BodyTooLarge) as error:
             error.detail = f"{path}: {error.detail}"
             raise
-
-
-def _supplied(file: EvaluationFile) -> list[StoredRow]:
-    """Return rows that came with their answers, each with the number of its tokens where the file tells."""
-    rows = []
-    for row in file.rows:
-        draws, tokens = supplied_draws(row.samples or (), row.logprobs), file.tokens[row.line]
-        if len(tokens) == len(draws):
-            pairs = zip(draws, tokens, strict=True)
-            draws = tuple(replace(draw, num_tokens=int(count)) for draw, count in pairs)
-        rows.append(StoredRow(row, draws, complete=True))
-    return rows
 
 
 def setup(llm: LanguageModel, request: GenerationRequest) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import functools
 import logging
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -26,29 +26,20 @@ logger = logging.getLogger(__name__)
 DRAWN_WITH = ("model", "api", "prompt_shape", "answer_regex", "sampling.")
 
 
+@dataclass(eq=False)
 class Evaluator:
     """Runs evaluation jobs; one embedder, the service's own. Rows 1 .. `dev_rows` are dev, the rest test."""
 
-    def __init__(
-        self,
-        jobs: SqlJobs,
-        embedder: Embedder,
-        embedding: Embedding,
-        *,
-        version: str = "",
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        resamples: Resamples = DEFAULT,
-    ) -> None:
-        self._jobs = jobs
-        self._embedder = embedder
-        self._embedding = embedding
-        self._version = version
-        self._now = now
-        self._resamples = resamples
+    jobs: SqlJobs
+    embedder: Embedder
+    embedding: Embedding
+    version: str = ""
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    resamples: Resamples = DEFAULT
 
     async def finish(self, job: RunningJob) -> None:
         """Embed, run the experiments, store the results, end the job. Raises as `Calibrator.finish` does."""
-        stored = answered([one async for one in self._jobs.rows(job.id)], self._embedder.empty_answers)
+        stored = answered([one async for one in self.jobs.rows(job.id)], self.embedder.empty_answers)
         dev_rows, seed = job.options.dev_rows or 0, job.options.seed
         files = {
             "dev": [one for one in stored if one.row.line <= dev_rows],
@@ -60,7 +51,7 @@ class Evaluator:
         materials = []
         for rows in files.values():
             usable, *_ = usable_rows(rows, m, rng(seed, Stream.COPIES))
-            materials.append(await self._embedding.material(job, usable, m))
+            materials.append(await self.embedding.material(job, usable, m))
         # An embedding server may change its model between the two files.
         check_made_by(*(one.made_by for one in materials))
         sizes = len(files["dev"]), len(files["test"])
@@ -68,11 +59,11 @@ class Evaluator:
 
         def work(report: OnDone) -> Results:
             dev, test = map(make_split, materials)
-            context = EvaluationContext(dev, test, seed=seed, resamples=self._resamples)
+            context = EvaluationContext(dev, test, seed=seed, resamples=self.resamples)
             return make_results(context, sizes, origin, progress=report)
 
-        results = await in_thread(work, functools.partial(Progress, self._jobs, job.id, "fitting"))
-        await self._jobs.keep_evaluation(job.id, cast("dict[str, Any]", results))
+        results = await in_thread(work, functools.partial(Progress, self.jobs, job.id, "fitting"))
+        await self.jobs.keep_evaluation(job.id, cast("dict[str, Any]", results))
         logger.info("job %s succeeded: an evaluation", job.id)
 
     def _provenance(self, job: RunningJob, files: dict[str, list[StoredRow]]) -> Provenance:
@@ -86,10 +77,10 @@ class Evaluator:
             fingerprint = job.fingerprint.parts()
             answers = {"rows": {k: v for k, v in fingerprint.items() if k.startswith(DRAWN_WITH)}}
         return {
-            "version": self._version,
-            "created_at": self._now().isoformat(timespec="seconds"),
+            "version": self.version,
+            "created_at": self.now().isoformat(timespec="seconds"),
             "eps": DEFAULT_EPS,
             "files": parts,
             "answers": answers,
-            "embedder": asdict(self._embedder.identity),
+            "embedder": asdict(self.embedder.identity),
         }

@@ -24,20 +24,17 @@ from service.evaluation.results import (
 from service.report.diagnostics import (
     EvaluationContext,
     Split,
-    brier_difference,
-    mean_differences,
-    risk_difference,
     served,
 )
 from service.report.model import PlainWarning, estimate, finite
 from service.report.report import figures, null_part
-from service.report.summary import about_fit, caution, few_of_a_kind, in_short
+from service.report.words import about_fit, caution, few_of_a_kind, in_short
 from service.spectral.algorithm1 import algorithm1, cluster_labels, cluster_prompts
 from service.spectral.correctness import auroc
 from service.spectral.density import calibration_error, frobenius_cosines
 from service.spectral.dev_set import risk
 from service.spectral.maps import CalibrationMap, TemperatureMap
-from service.spectral.reliability import projection_reliability
+from service.spectral.reliability import reliability_diagram
 from service.spectral.resampling import Difference, figure_difference
 
 Bools = NDArray[np.bool_]
@@ -127,12 +124,13 @@ def comparison(context: EvaluationContext) -> Iterator[ComparisonRow]:
 
 def _differences(context: EvaluationContext, second: str, first: str) -> Iterator[tuple[str, Difference]]:
     served, right = context.served, context.test.labels.right
-    yield "cv_risk", risk_difference(context, second, first)
-    yield "test_risk", mean_differences(context, lambda name: served[name].risks, second, first)
-    yield "projection_brier", brier_difference(context, second, first)
+    risks, squares = context.fitted.risks, context.squared_gaps
+    yield "cv_risk", context.difference(risks[second], risks[first])
+    yield "test_risk", context.difference(served[second].risks, served[first].risks)
+    yield "projection_brier", context.difference(squares(second), squares(first))
 
     def ece(name: str, pick: Ints) -> float:
-        return projection_reliability(served[name].lambda_max[pick], context.test.c1[pick]).ece
+        return reliability_diagram(served[name].lambda_max[pick], context.test.c1[pick]).ece
 
     def ranking(name: str, pick: Ints) -> float:
         return auroc(served[name].lambda_max[pick], right[pick])
@@ -171,7 +169,7 @@ def cal_s(context: EvaluationContext) -> CalibrationErrorPart | None:
 
     points: list[MeasuresAt] = []
     for temperature in TEMPERATURES:
-        map_ = TemperatureMap(float(temperature), context.eps)
+        map_ = TemperatureMap(float(temperature))
         same = [map_] * len(test)
         largest = served(same, test.spectra, np.empty(0)).lambda_max
         clusters = cluster_prompts(test.stack, largest, cosines=cosines)
@@ -228,10 +226,10 @@ def warnings(context: EvaluationContext) -> Iterator[PlainWarning]:
     yield from few_of_a_kind(test, " of the test file")
     largest = [np.array([one.eigenvalues[0] for one in split.spectra]) for split in both.values()]
     yield from files_differ((dev, test), (largest[0], largest[1]))
-    for fit in context.fits.values():
+    for fit in context.fitted.fits.values():
         yield from about_fit(fit)
-    if context.evidence is not None:
-        yield from about_fit(context.evidence.fit)
+    if context.fitted.evidence is not None:
+        yield from about_fit(context.fitted.evidence.fit)
 
 
 def files_differ(accuracy: tuple[Bools, Bools], lambda_max: tuple[Floats, Floats]) -> Iterator[PlainWarning]:

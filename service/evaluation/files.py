@@ -1,30 +1,27 @@
 """A file of an evaluation: checked rows, and how many tokens each of their answers had."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import BinaryIO
 
 from service.calibration.files import UploadLimits, read_file
-from service.calibration.rows import DevRow, check_row
+from service.calibration.rows import StoredRow, check_row
+from service.embedding.outcomes import supplied_draws
 from service.errors import InvalidDevData
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationFile:
-    """rows: checked; total: rows in the file.
+    """rows: checked, with the answers that they came with; total: rows in the file."""
 
-    tokens: by line of a row, the number in each of its answers; empty where the file does not tell.
-    """
-
-    rows: Sequence[DevRow]
-    tokens: Mapping[int, Sequence[float]]
+    rows: Sequence[StoredRow]
     total: int
 
     @property
     def supplied(self) -> bool:
         """Whether the answers came with the file."""
-        return all(row.samples is not None for row in self.rows)
+        return all(one.row.samples is not None for one in self.rows)
 
 
 def read_evaluation_file(
@@ -37,16 +34,20 @@ def read_evaluation_file(
     data = read_file(file, limits)
     if len({row.samples is None for row in data.rows()}) > 1:
         raise InvalidDevData("Some rows carry samples and the rest do not: all must or none.")
-    rows, tokens = [], {}
+    rows = []
     for line, raw in islice(data.raw_rows(), limit):
-        rows.append(check_row(line, raw))
-        tokens[line] = _counts(raw.get("tokens") if isinstance(raw, dict) else None)
-    return EvaluationFile(rows, tokens, data.num_rows)
+        row = check_row(line, raw)
+        draws = supplied_draws(row.samples or (), row.logprobs)
+        tokens = _counts(raw.get("tokens") if isinstance(raw, dict) else None)
+        if len(tokens) == len(draws):
+            draws = tuple(replace(one, num_tokens=n) for one, n in zip(draws, tokens, strict=True))
+        rows.append(StoredRow(row, draws, complete=True))
+    return EvaluationFile(rows, data.num_rows)
 
 
-def _counts(values: object) -> Sequence[float]:
-    """Return a list of numbers from 1 on; nothing unless every one is."""
+def _counts(values: object) -> Sequence[int]:
+    """Return numbers of tokens, from 1 on; nothing unless every one is."""
     if not isinstance(values, list):
         return ()
     good = all(isinstance(v, int | float) and not isinstance(v, bool) and v >= 1 for v in values)
-    return tuple(float(v) for v in values) if good else ()
+    return tuple(int(v) for v in values) if good else ()

@@ -1,8 +1,8 @@
 """The second half of a calibration's job: embed its answers, fit, report, store."""
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, cast
@@ -42,25 +42,18 @@ logger = logging.getLogger(__name__)
 EMBEDDED_AT_ONCE = 16  # texts: live scoring gets its turn in between
 
 
+@dataclass(eq=False)
 class Embedding:
     """Embeds the distinct texts of a job in small chunks, live scoring first."""
 
-    def __init__(
-        self,
-        embedder: Embedder,
-        jobs: SqlJobs,
-        *,
-        live_first: LiveFirst | None = None,
-        patience: Patience | None = None,
-    ) -> None:
-        self._embedder = embedder
-        self._jobs = jobs
-        self._live_first = live_first or LiveFirst()
-        self._patience = patience or Patience()
+    embedder: Embedder
+    jobs: SqlJobs
+    live_first: LiveFirst = field(default_factory=LiveFirst)
+    patience: Patience = field(default_factory=Patience)
 
     async def identity(self, notify: Notify) -> EmbedderIdentity:
         """Return what decides the vectors, once the embedder is there to tell."""
-        return await embedder_identity(self._embedder, self._patience, notify, ask_anew=True)
+        return await embedder_identity(self.embedder, self.patience, notify, ask_anew=True)
 
     async def material(self, job: RunningJob, rows: Sequence[StoredRow], num_samples: int) -> Material:
         """Return the rows as vectors, all of one embedder.
@@ -70,10 +63,10 @@ class Embedding:
         # Questions come last, so that the answers of a row still follow one another.
         asked = [one.row.question for one in rows]
         texts = list(dict.fromkeys([*all_texts(rows), *(text for text in asked if text)]))
-        progress = Progress(self._jobs, job.id, "embedding", len(texts))
-        notify = partial(self._jobs.note, job.id)
+        progress = Progress(self.jobs, job.id, "embedding", len(texts))
+        notify = partial(self.jobs.note, job.id)
         await progress.begin()
-        embedded = texts_to_embed(texts, self._embedder.empty_answers)
+        embedded = texts_to_embed(texts, self.embedder.empty_answers)
         identity = await self.identity(notify)
         vectors = outcome_vectors(texts, await self._embed(embedded, identity, progress, notify))
         place = {text: i for i, text in enumerate(texts)}
@@ -87,15 +80,15 @@ class Embedding:
         vectors = np.empty((len(texts), identity.dimension), dtype=np.float32)
         for begin in range(0, len(texts), EMBEDDED_AT_ONCE):
             chunk = texts[begin : begin + EMBEDDED_AT_ONCE]
-            embedded = await self._patience.keep_trying(partial(self._in_turn, chunk), notify)
+            embedded = await self.patience.keep_trying(partial(self._in_turn, chunk), notify)
             check_made_by(identity, embedded.made_by)
             vectors[begin : begin + len(chunk)] = embedded.vectors
             await progress.advance(len(chunk))
         return vectors
 
     async def _in_turn(self, texts: Sequence[str]) -> Embedded:
-        async with self._live_first.turn():
-            return await self._embedder.embed(texts)
+        async with self.live_first.turn():
+            return await self.embedder.embed(texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,30 +100,19 @@ class _Loaded:
     refused: list[StoredRow]
 
 
+@dataclass(eq=False)
 class Calibrator:
     """Finishes calibration jobs; may be stopped anywhere, and run again from its start.
 
     Equal rows and answers give equal numbers, whoever drew them and however often the run was broken off.
     """
 
-    def __init__(
-        self,
-        jobs: SqlJobs,
-        calibrations: CalibrationSource,
-        drawer: Drawer,
-        embedding: Embedding,
-        *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        resamples: Resamples = DEFAULT,
-        prior_weight: float = PRIOR_WEIGHT,
-    ) -> None:
-        self._jobs = jobs
-        self._calibrations = calibrations
-        self._drawer = drawer
-        self._embedding = embedding
-        self._now = now
-        self._resamples = resamples
-        self._prior_weight = prior_weight
+    jobs: SqlJobs
+    calibrations: CalibrationSource
+    drawer: Drawer
+    embedding: Embedding
+    resamples: Resamples = DEFAULT
+    prior_weight: float = PRIOR_WEIGHT
 
     async def finish(self, job: RunningJob) -> None:
         """Embed, fit, report, store, end the job.
@@ -138,7 +120,7 @@ class Calibrator:
         Raises JobEndedError, or the EigencalError that the job fails with.
         """
         loaded = await self._load(job)
-        material = await self._embedding.material(job, loaded.rows, loaded.num_samples)
+        material = await self.embedding.material(job, loaded.rows, loaded.num_samples)
         if material.made_by is not None:  # another, when it has changed meanwhile
             check_same(loaded.fingerprint, with_embedder(loaded.fingerprint, material.made_by))
         while not await self._end(job, loaded, material):
@@ -147,10 +129,10 @@ class Calibrator:
     async def _end(self, job: RunningJob, loaded: _Loaded, material: Material) -> bool:
         """Fit, compare with the active calibration, store; False when another became active meanwhile."""
         key = loaded.fingerprint.key()
-        active = self._calibrations.active(key)
+        active = self.calibrations.active(key)
         fitted = await self._fit(job, material, active)
         calibration = self._calibration(job, loaded, material, fitted)
-        target = self._drawer.serving.target()
+        target = self.drawer.serving.target()
         outcome = FinishedFit(
             calibration,
             job.options,
@@ -165,12 +147,12 @@ class Calibrator:
 
         def work(done: OnDone) -> tuple[Report, Labels]:
             done(0, 1)
-            report = make_report(outcome, self._resamples)
+            report = make_report(outcome, self.resamples)
             done(1, 1)
             return report, label(material)
 
-        report, labels = await in_thread(work, partial(Progress, self._jobs, job.id, "reporting"))
-        if self._calibrations.active(key) != active:
+        report, labels = await in_thread(work, partial(Progress, self.jobs, job.id, "reporting"))
+        if self.calibrations.active(key) != active:
             return False  # another became active meanwhile: compare with that one
         report["job_id"] = job.id
         recommended = report["opening"]["num_samples"]
@@ -179,7 +161,7 @@ class Calibrator:
         full = [material.rows[i].row.line for i in material.full]
         decision = report["decision"]
         try:
-            await self._jobs.succeed(
+            await self.jobs.succeed(
                 job.id,
                 calibration,
                 cast("dict[str, Any]", report),
@@ -194,13 +176,13 @@ class Calibrator:
         return True
 
     async def _load(self, job: RunningJob) -> _Loaded:
-        identity = await self._embedding.identity(partial(self._jobs.note, job.id))
-        rows = [one async for one in self._jobs.rows(job.id)]
+        identity = await self.embedding.identity(partial(self.jobs.note, job.id))
+        rows = [one async for one in self.jobs.rows(job.id)]
         stored = answered(rows, identity.empty_answers)
         drawn = any(one.row.samples is None for one in stored)
         asked = job.options.num_samples
         if asked is None and drawn:
-            asked = self._drawer.serving.num_samples
+            asked = self.drawer.serving.num_samples
         fingerprint = await self._fingerprint(job, stored, identity, drawn=drawn)
         refused = [one for one in stored if one.refused is not None]
         usable = usable_rows(stored, asked, rng(job.options.seed, Stream.COPIES))
@@ -213,9 +195,9 @@ class Calibrator:
         if not drawn and job.options.drawn_by == "caller":
             return caller_fingerprint(job.options.source_label, identity)
         if not drawn:
-            await self._drawer.learn_model(stored[0].row, partial(self._jobs.note, job.id))
+            await self.drawer.learn_model(stored[0].row, partial(self.jobs.note, job.id))
         kinds = {one.row.messages is None: one.row for one in stored}
-        now = [self._drawer.fingerprint(row, identity) for row in kinds.values()]
+        now = [self.drawer.fingerprint(row, identity) for row in kinds.values()]
         claimed = job.fingerprint if drawn else now[0]
         if claimed is None:
             raise InvalidDevData("The answers were drawn with an unknown set-up.")
@@ -225,7 +207,7 @@ class Calibrator:
         return claimed
 
     async def _fit(self, job: RunningJob, material: Material, active: Calibration | None) -> Fitted:
-        weight = self._prior_weight if job.options.prior_weight is None else job.options.prior_weight
+        weight = self.prior_weight if job.options.prior_weight is None else job.options.prior_weight
 
         def work(done: OnDone) -> Fitted:
             done(0, WHOLE)
@@ -234,13 +216,13 @@ class Calibrator:
                 job.options.method,
                 active=active,
                 seed=job.options.seed,
-                resamples=self._resamples,
+                resamples=self.resamples,
                 priors=partial(packaged().prior, weight=weight),
                 model_priors=partial(packaged().model_prior, dimension=material.dimension, weight=weight),
                 progress=done,
             )
 
-        return await in_thread(work, partial(Progress, self._jobs, job.id, "fitting"))
+        return await in_thread(work, partial(Progress, self.jobs, job.id, "fitting"))
 
     def _calibration(
         self, job: RunningJob, loaded: _Loaded, material: Material, fitted: Fitted
@@ -255,7 +237,7 @@ class Calibrator:
             fingerprint=fingerprint,
             num_samples=loaded.num_samples,
             parameters=fitted.parameters,
-            created_at=self._now(),
+            created_at=datetime.now(UTC),
             name=job.options.name,
             evidence=fitted.evidence_table,
             selectors=fitted.decided.selectors(),

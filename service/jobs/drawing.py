@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from service.calibration.fingerprint import Fingerprint, service_fingerprint
@@ -51,44 +51,35 @@ def check_same(bound: Fingerprint, now: Fingerprint) -> None:
         )
 
 
+@dataclass(eq=False)
 class Drawer:
     """Draws answers for one row after another; live scoring goes first."""
 
-    def __init__(
-        self,
-        llm: LanguageModel,
-        embedder: Embedder,
-        jobs: SqlJobs,
-        serving: Serving,
-        *,
-        live_first: LiveFirst | None = None,
-        patience: Patience | None = None,
-    ) -> None:
-        self._llm = llm
-        self._embedder = embedder
-        self._jobs = jobs
-        self.serving = serving
-        self._live_first = live_first or LiveFirst()
-        self._patience = patience or Patience()
+    llm: LanguageModel
+    embedder: Embedder
+    jobs: SqlJobs
+    serving: Serving
+    live_first: LiveFirst = field(default_factory=LiveFirst)
+    patience: Patience = field(default_factory=Patience)
 
     def fingerprint(
         self, row: DevRow, embedder: EmbedderIdentity, drawn: Generation | None = None
     ) -> Fingerprint:
         """Return what answers to this row were drawn with; without them, what they would be now."""
         request = row_request(self.serving, row, 1)
-        identity = self._llm.identity(request)
+        identity = self.llm.identity(request)
         return service_fingerprint(identity.of(drawn) if drawn else identity, request.sampling, embedder)
 
     def generation_key(self, row: DevRow) -> Hashable:
         """Return the same value for rows that are drawn alike; it is known before the model is."""
         request = row_request(self.serving, row, 1)
-        return replace(self._llm.identity(request), model=""), request.sampling
+        return replace(self.llm.identity(request), model=""), request.sampling
 
     async def learn_model(self, row: DevRow, notify: Notify) -> None:
         """Make the model that answers known, which takes one answer where none has been drawn yet."""
         request = row_request(self.serving, row, 1)
-        if not self._llm.identity(request).answered:
-            await self._patience.keep_trying(lambda: self._llm.generate(request), notify)
+        if not self.llm.identity(request).answered:
+            await self.patience.keep_trying(lambda: self.llm.generate(request), notify)
 
     async def draw(self, job_id: str, line: int, *, final: bool = False) -> Refusal | None:
         """Draw what a row lacks, and keep it; return why not where the LLM server refuses this very row.
@@ -97,20 +88,20 @@ class Drawer:
         answered before, tells. Before the first answer nothing tells, and the caller decides.
         final: a refusal is stored. Raises JobEndedError, and the EigencalError that the job fails with.
         """
-        notify = partial(self._jobs.note, job_id)
+        notify = partial(self.jobs.note, job_id)
         while True:
-            job, stored = await self._jobs.running(job_id), await self._jobs.row(job_id, line)
+            job, stored = await self.jobs.running(job_id), await self.jobs.row(job_id, line)
             try:
                 await self._draw(job, stored, notify)
             except LLMError as error:
                 if not refuses(error):
                     raise
-                control = await self._jobs.answered_row(job_id)
+                control = await self.jobs.answered_row(job_id)
                 if control is not None and not await self._answers(control.row, notify):
                     continue
                 if control is not None and final:
                     logger.warning("the LLM server refused the row on line %d for good", line)
-                    await self._jobs.refuse(job_id, line, error.full_detail)
+                    await self.jobs.refuse(job_id, line, error.full_detail)
                 return Refusal(error.full_detail, control is not None)
             else:
                 return None
@@ -133,10 +124,10 @@ class Drawer:
         """Return answers, at least one, once it is our turn and the server is there."""
 
         async def in_turn() -> Generation:
-            async with self._live_first.turn():
-                return await self._llm.generate(request)
+            async with self.live_first.turn():
+                return await self.llm.generate(request)
 
-        return await self._patience.keep_trying(in_turn, notify, refusals_pass=refusals_pass)
+        return await self.patience.keep_trying(in_turn, notify, refusals_pass=refusals_pass)
 
     async def _draw(self, job: RunningJob, stored: StoredRow, notify: Notify) -> None:
         wanted, bound = job.options.num_samples or self.serving.num_samples, job.fingerprint
@@ -146,12 +137,12 @@ class Drawer:
         while not complete:
             request = row_request(self.serving, stored.row, min(wanted - len(draws), left))
             got = await self._ask(request, notify)
-            embedder = await embedder_identity(self._embedder, self._patience, notify)
+            embedder = await embedder_identity(self.embedder, self.patience, notify)
             drawn_with = self.fingerprint(stored.row, embedder, got)
             # Bound before the first answer is kept; answers of another set-up are refused after that.
-            bound = bound or await self._jobs.bind(job.id, drawn_with)
+            bound = bound or await self.jobs.bind(job.id, drawn_with)
             check_same(bound, drawn_with)
-            draws = (*draws, *usable(got.draws, self._embedder.empty_answers))[:wanted]
+            draws = (*draws, *usable(got.draws, self.embedder.empty_answers))[:wanted]
             left -= len(got.draws)
             complete = len(draws) == wanted or left <= 0
-            await self._jobs.keep_draws(job.id, stored.row.line, draws, complete=complete)
+            await self.jobs.keep_draws(job.id, stored.row.line, draws, complete=complete)

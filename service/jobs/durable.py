@@ -4,15 +4,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from service.calibration.calibration import CalibrateOptions
 from service.calibration.rows import DevRow
 from service.errors import StoreUnavailable
-from service.jobs.model import Correction, Job, differing
+from service.jobs.model import Correction, Job, JobOptions, differing
 from service.jobs.store import OpenJob, SqlJobs
-from service.jobs.workflows import JobEngine, JobSteps
+from service.jobs.workflows import DbosEngine, JobSteps
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +31,7 @@ class DurableJobs:
         self,
         store: SqlJobs,
         steps: JobSteps,
-        engine: JobEngine,
+        engine: DbosEngine,
         *,
         beat_s: float = 1.0,
         poll_s: float = 0.3,
@@ -64,7 +62,7 @@ class DurableJobs:
         await self._engine.stop()
 
     async def submit(
-        self, rows: Iterable[DevRow], options: CalibrateOptions, *, idempotency_key: str | None = None
+        self, rows: Iterable[DevRow], options: JobOptions, *, idempotency_key: str | None = None
     ) -> tuple[Job, bool]:
         """Store the rows and a job for them, start it; return it and whether it is new: `SqlJobs.submit`."""
         await self.store.check()
@@ -101,7 +99,7 @@ class DurableJobs:
 
     def _noted(self, job: Job) -> Job:
         note = "" if job.finished else self._elsewhere.get(job.id, "")
-        return replace(job, note=note) if note else job
+        return job.model_copy(update={"note": note}) if note else job
 
     async def cancel(self, job_id: str) -> Job | None:
         """Cancel a job, forget its rows and return it; None if there is none such.

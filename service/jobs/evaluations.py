@@ -15,8 +15,8 @@ from service.calibration.files import DevData
 from service.calibration.routes import report_entry, report_response
 from service.calibration.rows import DevRow
 from service.errors import NotFound
+from service.jobs.model import JOB, Job
 from service.jobs.routes import CODES, UPLOAD_CODES, IdempotencyKey, queued, submitted, upload_body
-from service.jobs.schemas import JOB, JobOut
 
 router = APIRouter(tags=["evaluations"], dependencies=[Depends(admin_scope)])
 
@@ -25,13 +25,13 @@ router = APIRouter(tags=["evaluations"], dependencies=[Depends(admin_scope)])
     "/evaluate",
     summary="Reproduce the experiments on labelled prompts",
     status_code=202,
-    response_model=JobOut,
+    response_model=Job,
     responses=queued({**JOB, "kind": "evaluate"}, *UPLOAD_CODES),
     openapi_extra={**upload_body("Evaluate"), **BEARER},
 )
 async def post_evaluate(
     request: Request, app: ServicesDep, idempotency_key: IdempotencyKey = None
-) -> JobOut | Response:
+) -> Job | Response:
     """Check every row of both files, store them, and start a job: fit on dev, test on test.
 
     Either file's bad rows refuse both; nothing is stored. Nothing is calibrated or activated by it.
@@ -41,7 +41,7 @@ async def post_evaluate(
         app,
         EVALUATE,
         idempotency_key,
-        lambda options, parts: (_numbered(parts), replace(options, dev_rows=parts[0].num_rows)),
+        lambda options, parts: (_numbered(parts), options.model_copy(update={"dev_rows": parts[0].num_rows})),
     )
 
 

@@ -3,14 +3,14 @@
 import hashlib
 import json
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from service.calibration.calibration import CalibrateOptions
 from service.calibration.rows import MIN_USABLE_ROWS, DevRow
 from service.calibration.store import encode_row
 from service.errors import InvalidDevData
+from service.jobs.model import JobOptions
 
 # Equal values for rows whose answers the service would draw alike.
 GenerationKey = Callable[[DevRow], Hashable]
@@ -33,10 +33,10 @@ class _Kind:
 class Intake:
     """The rows of a job on their way into the store: how many, of which kinds, and their hash."""
 
-    def __init__(self, options: CalibrateOptions, generation_key: GenerationKey) -> None:
+    def __init__(self, options: JobOptions, generation_key: GenerationKey) -> None:
         self._options = options
         self._generation_key = generation_key
-        self._hash = hashlib.sha256(json.dumps(asdict(options), sort_keys=True).encode())
+        self._hash = hashlib.sha256(json.dumps(options.model_dump(), sort_keys=True).encode())
         self._usable: set[int] = set()
         self._without_logprobs = 0
         self._sources: dict[bool, _Kind] = {}  # by whether the answers came with the row

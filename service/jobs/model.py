@@ -1,77 +1,220 @@
-"""A job as its owner sees it, and the settings that it is bound to."""
+"""A job: what is sent to make one, how its owner sees it, and the settings that it is bound to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from service.api.bodies import RequestModel
+from service.calibration.calibration import ActivateOption, MethodOption
+from service.calibration.rows import MAX_ID_CHARS, MIN_USABLE_ROWS, ExampleIn
 from service.llm.port import shape_hash
+from service.scoring.command import MAX_ITEMS
 
 JobKind = Literal["calibrate", "evaluate"]
 JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 JobStage = Literal["sampling", "embedding", "fitting", "reporting"]
+MAX_CORRECTIONS = 10_000
+JOB: dict[str, Any] = {
+    "id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
+    "kind": "calibrate",
+    "state": "running",
+    "name": "TriviaQA, November",
+    "stage": "sampling",
+    "done": 120,
+    "total": 300,
+    "eta_s": 412.0,
+    "note": "",
+    "error": None,
+    "calibration_id": None,
+    "activated": None,
+    "decision": None,
+    "refused_rows": 0,
+    "created_at": "2026-11-21T07:00:00Z",
+    "started_at": "2026-11-21T07:00:01Z",
+    "finished_at": None,
+    "links": {
+        "self": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
+        "events": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE/events",
+    },
+}
 
 
-@dataclass(frozen=True, slots=True)
-class JobError:
-    """Why a job failed: a code of the error table and a sentence for the caller."""
+class CalibrateOptions(RequestModel):
+    """How to calibrate. All are optional."""
 
-    code: str
-    detail: str
+    method: MethodOption = Field(
+        "auto",
+        description="Map to serve. `auto`: the one of lowest cross-validated risk, `evidence` among them "
+        "where every answer has a log-probability; `both`: the better of the other two.",
+    )
+    num_samples: int | None = Field(
+        None, ge=2, le=MAX_ITEMS, description="Answers per prompt; left out: as many as a score draws."
+    )
+    activate: ActivateOption = Field(
+        "if_better", description="When to serve it: `if_better` than the active one on the same rows."
+    )
+    name: str = Field("", max_length=200, description="A name for people.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of folds, subsets and bootstrap.")
+    prior_weight: float | None = Field(
+        None,
+        ge=0,
+        le=1e6,
+        allow_inf_nan=False,
+        description="Labelled rows that the default calibration counts for, to which fits are drawn; left "
+        "out: that of the settings (30), 0: the rows alone.",
+    )
+    drawn_by: Literal["caller", "service"] = Field(
+        "caller",
+        description="Who drew the `samples` of the rows; `service`: you vouch that this LLM set-up did.",
+    )
+    source_label: str = Field(
+        "", max_length=200, description="Names the caller's own set-up; scores of that label fit."
+    )
+
+    @model_validator(mode="after")
+    def label_is_the_callers(self) -> Self:
+        """Refuse a label for the service's own answers."""
+        if self.source_label and self.drawn_by == "service":
+            raise ValueError("`source_label` goes with `drawn_by` = `caller`")
+        return self
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A job as its owner sees it. `done` of `total` units of the stage; `eta_s` None while unknown.
+class JobOptions(CalibrateOptions):
+    """Those of a job. dev_rows: set for an evaluation: so many rows are fitted on, the rest are tested on."""
 
-    `note` says in words what a running job waits for, such as an LLM server that is down; else empty.
-    `activated`: whether the calibration made became the active one, and `decision`, a sentence that says so,
-    and why; None before, and of other jobs.
-    `refused_rows`: that the LLM server refused for good, while it answered others.
-    """
+    dev_rows: int | None = None
 
-    id: str
-    kind: JobKind
-    state: JobState
-    created_at: datetime
-    name: str = ""
-    stage: JobStage | None = None
-    done: int = 0
-    total: int = 0
-    eta_s: float | None = None
-    note: str = ""
-    error: JobError | None = None
-    calibration_id: str | None = None
-    activated: bool | None = None
-    decision: str | None = None
-    refused_rows: int = 0
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
+    @property
+    def kind(self) -> JobKind:
+        """Return what the job does."""
+        return "calibrate" if self.dev_rows is None else "evaluate"
+
+
+class CalibrateRequest(CalibrateOptions):
+    """Dev data and options as JSON."""
+
+    examples: list[ExampleIn] = Field(min_length=MIN_USABLE_ROWS, description="Labelled rows.")
+
+
+class CalibrateForm(CalibrateOptions):
+    """Dev data as a file, options as form fields."""
+
+    file: bytes = Field(
+        description="JSONL, JSONL.gz or CSV in UTF-8, rows as `examples` of the JSON form.",
+        json_schema_extra={"format": "binary"},
+    )
+
+
+class EvaluateOptions(RequestModel):
+    """How to evaluate. All are optional."""
+
+    num_samples: int | None = Field(
+        None, ge=2, le=MAX_ITEMS, description="Answers per prompt; left out: as many as a score draws."
+    )
+    name: str = Field("", max_length=200, description="A name for people.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of folds, draws and bootstrap.")
+
+
+class EvaluateRequest(EvaluateOptions):
+    """Two sets of rows and options as JSON."""
+
+    dev: list[ExampleIn] = Field(min_length=MIN_USABLE_ROWS, description="Labelled rows to fit on.")
+    test: list[ExampleIn] = Field(min_length=MIN_USABLE_ROWS, description="Labelled rows to test on.")
+
+
+class EvaluateForm(EvaluateOptions):
+    """Two sets of rows as files, options as form fields."""
+
+    dev: bytes = Field(
+        description="Rows to fit on: JSONL, JSONL.gz or CSV in UTF-8, as for /calibrate.",
+        json_schema_extra={"format": "binary"},
+    )
+    test: bytes = Field(description="Rows to test on.", json_schema_extra={"format": "binary"})
+
+
+class Correction(RequestModel):
+    """A row by its `line` or its `id`, and whether the answer that was judged is right."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"type": "object", "required": [name]} for name in ("line", "id")]}
+    )
+
+    line: int | None = Field(None, ge=1, description="Line of the row in the file.")
+    id: str | None = Field(None, max_length=MAX_ID_CHARS, description="Or its id.")
+    correct: bool = Field(description="Whether the answer that was judged is right.")
+
+    @model_validator(mode="after")
+    def named_one_way(self) -> Self:
+        """Refuse both of `line` and `id`, and neither."""
+        if (self.line is None) == (self.id is None):
+            raise ValueError("send `line` or `id`")
+        return self
+
+
+class CorrectionsRequest(RequestModel):
+    """Corrected verdicts, and options of the calibration that is fitted with them."""
+
+    rows: list[Correction] = Field(min_length=1, max_length=MAX_CORRECTIONS, description="What is corrected.")
+    activate: ActivateOption | None = Field(
+        None,
+        description="When to serve it. Left out: at once where the calibration corrected is the active one, "
+        "else never.",
+    )
+    method: MethodOption | None = Field(
+        None, description="Map to serve; left out: as for the calibration corrected."
+    )
+    name: str | None = Field(None, max_length=200, description="A name for people; left out: the same.")
+
+
+class JobError(BaseModel):
+    """Why a job failed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    code: str = Field(description="A code of the error table.")
+    detail: str = Field(description="The same for a person.")
+
+
+class Job(BaseModel):
+    """A job."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str = Field(description="Id of the job.")
+    kind: JobKind = Field(description="What it does.")
+    state: JobState = Field(
+        description="Where it stands; the last three are final, but that a failed job can be retried."
+    )
+    name: str = Field(description="The name given to it.")
+    stage: JobStage | None = Field(description="What a running job is at.")
+    done: int = Field(description="Units of the stage that are done.")
+    total: int = Field(description="Units of the stage in all.")
+    eta_s: float | None = Field(description="Seconds that the stage will still take; null: not known.")
+    note: str = Field(description="What an open job waits for, if it does.")
+    error: JobError | None = Field(description="Why it failed.")
+    calibration_id: str | None = Field(description="The calibration that it made.")
+    activated: bool | None = Field(
+        description="Whether that one became the active one of its set-up; null before, and of an evaluation."
+    )
+    decision: str | None = Field(description="The same as a sentence that says why.")
+    refused_rows: int = Field(
+        description="Rows that the LLM server refused while it answered others, once the job has ended; "
+        "retry it to ask for them again."
+    )
+    created_at: datetime = Field(description="When it was posted.")
+    started_at: datetime | None = Field(description="When it first ran.")
+    finished_at: datetime | None = Field(description="When it ended.")
+    links: dict[str, str] = Field(
+        description="Paths: `self`, `events`; once it has succeeded `report` and, if any, `calibration`."
+    )
 
     @property
     def finished(self) -> bool:
         """Tell whether the state is final."""
         return self.state in ("succeeded", "failed", "cancelled")
-
-    @property
-    def links(self) -> dict[str, str]:
-        """Return the paths of the job, and of what came of it."""
-        path, made = f"/jobs/{self.id}", f"/calibrations/{self.calibration_id}"
-        links = {"self": path, "events": f"{path}/events"}
-        if self.state != "succeeded":
-            return links
-        if self.kind == "evaluate":
-            return {**links, "report": f"/evaluations/{self.id}/report"}
-        return {**links, "calibration": made, "report": f"{made}/report"}
-
-
-@dataclass(frozen=True, slots=True)
-class Correction:
-    """A row of a calibration, by its line or its id, and what is right of the answer that was judged."""
-
-    correct: bool
-    line: int | None = None
-    id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

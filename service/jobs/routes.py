@@ -13,12 +13,10 @@ from service.api.bodies import CLIENT_CLOSED_REQUEST
 from service.api.deps import JobId, Services, ServicesDep, no_job
 from service.api.openapi import responses
 from service.api.uploads import CALIBRATE, Shape, received
-from service.calibration.calibration import CalibrateOptions
 from service.calibration.files import DevData
 from service.calibration.rows import DevRow
 from service.errors import InvalidRequest
-from service.jobs.model import Job
-from service.jobs.schemas import JOB, JobOut
+from service.jobs.model import JOB, Job, JobOptions
 
 CODES = (*ADMIN_CODES, "store_unavailable", "internal")
 BAD_UPLOAD = ("invalid_request", "invalid_dev_data", "body_too_large", "unsupported_media_type")
@@ -37,7 +35,7 @@ IdempotencyKey = Annotated[
     ),
 ]
 # From the options of an upload and its checked parts to the rows of the job, and its options.
-JobParts = Callable[[CalibrateOptions, list[DevData]], tuple[Iterator[DevRow], CalibrateOptions]]
+JobParts = Callable[[JobOptions, list[DevData]], tuple[Iterator[DevRow], JobOptions]]
 
 
 def example(value: object) -> dict[str, Any]:
@@ -83,21 +81,20 @@ def _one_key(request: Request) -> None:
 
 def accepted(job: Job) -> Response:
     """Return a job that will run as a response that says where to look for it."""
-    content = JobOut.model_validate(job).model_dump_json()
-    return Response(content, 202, {"Location": f"/jobs/{job.id}"}, "application/json")
+    return Response(job.model_dump_json(), 202, {"Location": f"/jobs/{job.id}"}, "application/json")
 
 
 @router.post(
     "/calibrate",
     summary="Fit a calibration on labelled prompts",
     status_code=202,
-    response_model=JobOut,
+    response_model=Job,
     responses=queued(JOB, *UPLOAD_CODES),
     openapi_extra={**upload_body("Calibrate"), **BEARER},
 )
 async def post_calibrate(
     request: Request, app: ServicesDep, idempotency_key: IdempotencyKey = None
-) -> JobOut | Response:
+) -> Job | Response:
     """Check every row of the dev data, store them, and start a job that draws, fits and reports.
 
     A bad row refuses the whole file: the first 20 are listed by line, field and reason; nothing is stored.
@@ -119,9 +116,9 @@ async def post_calibrate(
 )
 async def get_jobs(
     app: ServicesDep, limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 100
-) -> list[JobOut]:
+) -> list[Job]:
     """Return jobs, latest first."""
-    return [JobOut.model_validate(job) for job in await app.jobs.latest(limit=limit)]
+    return await app.jobs.latest(limit=limit)
 
 
 @router.get(
@@ -130,9 +127,9 @@ async def get_jobs(
     responses={200: example(JOB), **responses(*CODES, "not_found")},
     openapi_extra=BEARER,
 )
-async def get_job(app: ServicesDep, job_id: JobId) -> JobOut:
+async def get_job(app: ServicesDep, job_id: JobId) -> Job:
     """Return the state of a job, how far it is, and what came of it."""
-    return JobOut.model_validate(_existing(await app.jobs.get(job_id)))
+    return _existing(await app.jobs.get(job_id))
 
 
 @router.delete(
@@ -141,19 +138,19 @@ async def get_job(app: ServicesDep, job_id: JobId) -> JobOut:
     responses={200: example({**JOB, "state": "cancelled"}), **responses(*CODES, "not_found", "conflict")},
     openapi_extra=BEARER,
 )
-async def delete_job(app: ServicesDep, job_id: JobId) -> JobOut:
+async def delete_job(app: ServicesDep, job_id: JobId) -> Job:
     """Cancel a job, or give up one that has failed, and forget its rows.
 
     One that has succeeded is a conflict.
     """
-    return JobOut.model_validate(_existing(await app.jobs.cancel(job_id)))
+    return _existing(await app.jobs.cancel(job_id))
 
 
 @router.post(
     "/jobs/{job_id}/retry",
     summary="Ask again for what a job lacks",
     status_code=202,
-    response_model=JobOut,
+    response_model=Job,
     responses=queued(JOB, "not_found", "conflict"),
     openapi_extra=BEARER,
 )
@@ -189,7 +186,7 @@ async def get_events(app: ServicesDep, job_id: JobId) -> EventSourceResponse:
 async def _events(jobs: AsyncIterator[Job]) -> AsyncIterator[ServerSentEvent]:
     try:
         async for job in jobs:
-            yield ServerSentEvent(JobOut.model_validate(job).model_dump_json(), event="job")
+            yield ServerSentEvent(job.model_dump_json(), event="job")
     finally:
         if isinstance(jobs, AsyncGenerator):  # the caller has gone: stop watching now, not when collected
             await jobs.aclose()

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
 
@@ -17,7 +17,7 @@ from sqlalchemy.engine import RowMapping
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.calibration.calibration import CalibrateOptions, Calibration
+from service.calibration.calibration import Calibration
 from service.calibration.fingerprint import Fingerprint
 from service.calibration.rows import DevRow, StoredRow, Verdict, draws_to_json
 from service.calibration.store import (
@@ -35,6 +35,7 @@ from service.jobs.model import (
     Correction,
     Job,
     JobError,
+    JobOptions,
     JobStage,
     JobState,
     Setup,
@@ -75,7 +76,7 @@ class RunningJob:
     """A job as its run finds it. `fingerprint`: what answers were drawn with, None before the first."""
 
     id: str
-    options: CalibrateOptions
+    options: JobOptions
     num_rows: int
     fingerprint: Fingerprint | None
 
@@ -119,7 +120,7 @@ class SqlJobs:
     # What callers of the API do.
 
     async def submit(
-        self, rows: Iterable[DevRow], options: CalibrateOptions, key: str | None = None
+        self, rows: Iterable[DevRow], options: JobOptions, key: str | None = None
     ) -> tuple[Job, bool]:
         """Store the rows and a job for them in one transaction; return the job and whether it is new.
 
@@ -129,7 +130,12 @@ class SqlJobs:
         Raises Conflict (same key, other content), InvalidDevData (see `Intake.check`).
         """
         job_id, intake, rest = new_id("job"), Intake(options, self.generation_key), iter(rows)
-        values = {"id": job_id, "kind": options.kind, "options": asdict(options), "idempotency_key": key}
+        values = {
+            "id": job_id,
+            "kind": options.kind,
+            "options": options.model_dump(exclude_none=True),
+            "idempotency_key": key,
+        }
         try:
             async with self._database.write() as connection:
                 await connection.execute(sa.insert(jobs).values(values))
@@ -234,7 +240,7 @@ class SqlJobs:
     ) -> str | None:
         """Queue a job on the rows of one that succeeded, answers and all, with corrected verdicts.
 
-        `options`: those of `CalibrateOptions` that are to differ. Nothing is drawn. Returns the new job's id,
+        `options`: those of `JobOptions` that are to differ. Nothing is drawn. Returns the new job's id,
         None if there is no such job. Raises InvalidRequest for a row that it does not have, Conflict as
         `retry` does.
         """
@@ -310,7 +316,7 @@ class SqlJobs:
         if job is None:
             raise JobEndedError(job_id)
         bound = None if job["fingerprint"] is None else Fingerprint(**job["fingerprint"])
-        return RunningJob(job_id, CalibrateOptions(**job["options"]), job["num_rows"], bound)
+        return RunningJob(job_id, JobOptions(**job["options"]), job["num_rows"], bound)
 
     async def stage(self, job_id: str, stage: JobStage, total: int, done: int = 0) -> None:
         """Store that a stage begins; what is left of it is told from its pace from here on."""
@@ -493,9 +499,17 @@ async def _correct(connection: AsyncConnection, job_id: str, corrections: Sequen
 
 
 def _job(stored: RowMapping) -> Job:
-    error = JobError(stored["error_code"], stored["error_detail"]) if stored["error_code"] else None
-    same = {field.name: stored[field.name] for field in fields(Job) if field.name in stored}
-    return Job(**same, name=stored["options"]["name"], error=error, eta_s=_eta_s(stored))
+    error = None
+    if stored["error_code"]:
+        error = JobError(code=stored["error_code"], detail=stored["error_detail"])
+    path, made = f"/jobs/{stored['id']}", f"/calibrations/{stored['calibration_id']}"
+    links = {"self": path, "events": f"{path}/events"}
+    if stored["state"] == "succeeded" and stored["kind"] == "evaluate":
+        links["report"] = f"/evaluations/{stored['id']}/report"
+    elif stored["state"] == "succeeded":
+        links |= {"calibration": made, "report": f"{made}/report"}
+    same = {name: stored[name] for name in Job.model_fields if name in stored}
+    return Job(**same, name=stored["options"]["name"], error=error, eta_s=_eta_s(stored), links=links)
 
 
 def _eta_s(stored: RowMapping) -> float | None:

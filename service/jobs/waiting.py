@@ -103,8 +103,6 @@ class LiveFirst:
     """
 
     def __init__(self, live: LiveLoad | None = None, *, share: float = 0.5, max_wait_s: float = 3.0) -> None:
-        if not 0 < share <= 1:
-            raise ValueError("the share of the time must be above 0 and at most 1")
         self._live = live or LiveLoad()
         self._pause = (1 - share) / share  # after a turn, in units of its length
         self._max_wait_s = max_wait_s

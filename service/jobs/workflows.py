@@ -11,10 +11,10 @@ import contextlib
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from sqlalchemy.engine import URL
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-INTERNAL = JobError("internal", "The service failed at this job; its log tells more.")
+INTERNAL = JobError(code="internal", detail="The service failed at this job; its log tells more.")
 # So many chunks for each request at once: the last ones of a job keep all busy, few as they are.
 CHUNKS_PER_SLOT = 4
 MAX_CHUNK = 32  # rows
@@ -41,6 +41,7 @@ MAX_CHUNK = 32  # rows
 Finish = Callable[[RunningJob], Awaitable[None]]
 
 
+@dataclass(eq=False)
 class JobSteps:
     """The steps of jobs, run in the application's event loop; each may be run again after a crash.
 
@@ -48,27 +49,14 @@ class JobSteps:
     number. A store that fails is asked again every `wait_s`.
     """
 
-    def __init__(
-        self,
-        jobs: SqlJobs,
-        drawer: Drawer,
-        finish: Mapping[JobKind, Finish],
-        *,
-        slots: int,
-        all_slots: int | None = None,
-        patience: Patience,
-        wait_s: float = 1.0,
-    ) -> None:
-        if slots < 1:
-            raise ValueError("drawing needs at least one slot")
-        self.slots = slots
-        self.all_slots = all_slots
-        self.patience = patience
-        self._jobs = jobs
-        self._drawer = drawer
-        self._finish = finish
-        self._wait_s = wait_s
-        self._one = asyncio.Lock()  # one job at a time is finished: it has all of its vectors in memory
+    jobs: SqlJobs
+    drawer: Drawer
+    finishers: Mapping[JobKind, Finish]
+    slots: int
+    patience: Patience
+    all_slots: int | None = None
+    wait_s: float = 1.0
+    _one: asyncio.Lock = field(default_factory=asyncio.Lock)  # one job at a time has its vectors in memory
 
     async def run(self, name: str, job_id: str, *args: Any) -> dict[str, Any]:
         """Return the `value` of a step, or that the job has `ended`; an error ends it.
@@ -80,45 +68,45 @@ class JobSteps:
             try:
                 return {"value": await step()}
             except StoreUnavailable:
-                await asyncio.sleep(self._wait_s)
+                await asyncio.sleep(self.wait_s)
             except JobEndedError:
                 return {"ended": True}
             except EigencalError as error:
                 # Some details hold what the LLM server said of a row, which may repeat the prompt.
                 detail = error.detail.partition(SERVER_MESSAGE)[0]
                 logger.warning("job %s failed: %s: %s", job_id, error.code, detail)
-                step = partial(self._fail, job_id, JobError(error.code, for_owner(error)))
+                step = partial(self._fail, job_id, JobError(code=error.code, detail=for_owner(error)))
             except Exception:
                 logger.exception("job %s failed", job_id)
                 step = partial(self._fail, job_id, INTERNAL)
 
     async def _fail(self, job_id: str, error: JobError) -> NoReturn:
-        await self._jobs.fail(job_id, error)
+        await self.jobs.fail(job_id, error)
         raise JobEndedError(job_id)
 
     async def begin(self, job_id: str) -> None:
         """Set the job running."""
-        began = await self._jobs.begin(job_id)
+        began = await self.jobs.begin(job_id)
         logger.info("job %s %s", job_id, "begins" if began else "goes on")
-        if missing := await self._jobs.missing_lines(job_id):
-            total = (await self._jobs.running(job_id)).num_rows
-            await Progress(self._jobs, job_id, "sampling", total).begin(total - len(missing))
+        if missing := await self.jobs.missing_lines(job_id):
+            total = (await self.jobs.running(job_id)).num_rows
+            await Progress(self.jobs, job_id, "sampling", total).begin(total - len(missing))
 
     async def missing(self, job_id: str) -> list[list[int]]:
         """Return the lines of the rows that lack answers, in chunks."""
-        await self._jobs.running(job_id)
-        lines = await self._jobs.missing_lines(job_id)
+        await self.jobs.running(job_id)
+        lines = await self.jobs.missing_lines(job_id)
         size = min(MAX_CHUNK, -(-len(lines) // (CHUNKS_PER_SLOT * (self.all_slots or self.slots))) or 1)
         return [lines[begin : begin + size] for begin in range(0, len(lines), size)]
 
     async def draw(self, job_id: str, line: int, final: bool) -> dict[str, Any] | None:
         """Draw the answers of a row; return its `Refusal`, if any."""
-        refusal = await self._drawer.draw(job_id, line, final=final)
+        refusal = await self.drawer.draw(job_id, line, final=final)
         return None if refusal is None else asdict(refusal)
 
     async def note(self, job_id: str, text: str) -> None:
         """Say what the job waits for."""
-        await self._jobs.note(job_id, text)
+        await self.jobs.note(job_id, text)
 
     async def give_up(self, job_id: str, reason: str) -> None:
         """End a job of which the LLM server has refused everything."""
@@ -127,32 +115,19 @@ class JobSteps:
     async def finish(self, job_id: str) -> None:
         """Do the rest of the job."""
         async with self._one:
-            job = await self._jobs.running(job_id)
-            await self._finish[job.options.kind](job)
+            job = await self.jobs.running(job_id)
+            await self.finishers[job.options.kind](job)
 
 
-class Flow(Protocol):
-    """What runs the steps of a job, and remembers which were done."""
-
-    async def step(self, name: str, job_id: str, *args: Any) -> Any:
-        """Return what a step returns. Raises JobEndedError."""
-
-    async def draw(self, job_id: str, chunks: list[list[int]], final: bool) -> list[dict[str, Any]]:
-        """Run `draw_chunk` on every chunk, wherever, and return all refusals."""
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-
-
-async def run_job(job_id: str, flow: Flow, patience: Patience) -> None:
+async def run_job(job_id: str, engine: "DbosEngine", patience: Patience) -> None:
     """Run a job to its end."""
     with contextlib.suppress(JobEndedError):
-        await flow.step("begin", job_id)
-        await _draw_all(job_id, flow, patience)
-        await flow.step("finish", job_id)
+        await engine.step("begin", job_id)
+        await _draw_all(job_id, engine, patience)
+        await engine.step("finish", job_id)
 
 
-async def _draw_all(job_id: str, flow: Flow, patience: Patience) -> None:
+async def _draw_all(job_id: str, engine: "DbosEngine", patience: Patience) -> None:
     """Draw until every row has all of its answers, or was refused for good while others were answered.
 
     No refusal of a row (too long, say) is final at once, nor does it cost the other rows their answers: the
@@ -160,9 +135,9 @@ async def _draw_all(job_id: str, flow: Flow, patience: Patience) -> None:
     start, which is mostly a wrong set-up, it is asked again for `refused_give_up_s`.
     """
     waits_s, refused_for_s, wait_s = list(patience.ask_again_s), 0.0, patience.first_wait_s
-    while chunks := await flow.step("missing", job_id):
+    while chunks := await engine.step("missing", job_id):
         final = not waits_s
-        refusals = await flow.draw(job_id, chunks, final)
+        refusals = await engine.draw(job_id, chunks, final)
         if all(one["any_answered"] for one in refusals):
             if final:
                 return
@@ -170,18 +145,20 @@ async def _draw_all(job_id: str, flow: Flow, patience: Patience) -> None:
                 count = "a row" if len(refusals) == 1 else f"{len(refusals)} rows"
                 reason = refusals[-1]["reason"]
                 text = f"Waiting to ask again for {count} that the LLM server refused: {reason}"
-                await flow.step("note", job_id, text)
-                await flow.sleep(waits_s.pop(0))
-        elif await flow.step("missing", job_id) == chunks:  # nothing was answered since
+                await engine.step("note", job_id, text)
+                await engine.sleep(waits_s.pop(0))
+        elif await engine.step("missing", job_id) == chunks:  # nothing was answered since
             reason = refusals[-1]["reason"]
             if refused_for_s >= patience.refused_give_up_s:
-                await flow.step("give_up", job_id, reason)
-            await flow.step("note", job_id, f"Waiting to try again: {reason}")
-            await flow.sleep(wait_s)
+                await engine.step("give_up", job_id, reason)
+            await engine.step("note", job_id, f"Waiting to try again: {reason}")
+            await engine.sleep(wait_s)
             refused_for_s, wait_s = refused_for_s + wait_s, min(2 * wait_s, patience.max_wait_s)
 
 
-async def draw_chunk(job_id: str, lines: Sequence[int], final: bool, flow: Flow) -> list[dict[str, Any]]:
+async def draw_chunk(
+    job_id: str, lines: Sequence[int], final: bool, engine: "DbosEngine"
+) -> list[dict[str, Any]]:
     """Draw rows one after the other; return the refusals.
 
     Ends with a row that is refused before any was answered: of the others no more would be learnt.
@@ -189,28 +166,12 @@ async def draw_chunk(job_id: str, lines: Sequence[int], final: bool, flow: Flow)
     refusals = []
     with contextlib.suppress(JobEndedError):
         for line in lines:
-            refusal = await flow.step("draw", job_id, line, final)
+            refusal = await engine.step("draw", job_id, line, final)
             if refusal is not None:
                 refusals.append(refusal)
                 if not refusal["any_answered"]:
                     break
     return refusals
-
-
-class JobEngine(Protocol):
-    """Runs jobs in the event loop that called `start`."""
-
-    async def start(self, steps: JobSteps) -> None:
-        """Begin to run jobs, those that an earlier process of this replica left included."""
-
-    async def stop(self) -> None:
-        """Stop; jobs under way are broken off and go on at the next start. Idempotent."""
-
-    async def settle(self, ours: Mapping[str, str]) -> Collection[str]:
-        """See that each of these open jobs, its lane by its id, waits or is run; return all that are run."""
-
-    async def cancel(self, job_id: str) -> None:
-        """Break the job off where it runs, and do not start it again."""
 
 
 # DBOS runs workflows in a thread of its own; the steps run in the application's event loop, where the LLM and
@@ -263,7 +224,7 @@ async def _ending_quietly(work: Callable[["DbosEngine"], Awaitable[Any]]) -> Any
 
 
 class DbosEngine:
-    """Implements `JobEngine`, and `Flow` within its workflows.
+    """Runs jobs in the event loop that called `start`, and remembers which of their steps were done.
 
     `lanes`: of those the jobs are run here, one job of each at a time. `url`: of the database where DBOS
     keeps its tables. `replica_id`: unique among the replicas of one Postgres. A replica is dead, and its
@@ -276,21 +237,12 @@ class DbosEngine:
         self._presence = _presence_in(self._url, replica_id, lease_s)
         self._ownership: IO[str] | None = None
         self._lanes = lanes
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._steps: JobSteps | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
     def _executor_id(self) -> str:
         # One process alone has a SQLite file: under whatever name it comes back, it goes on with its jobs.
         return "only" if self._presence is None else self._replica_id
-
-    @property
-    def steps(self) -> JobSteps:
-        """Return what `start` was given."""
-        if self._steps is None:
-            raise RuntimeError("the engine has not been started")
-        return self._steps
 
     async def start(self, steps: JobSteps) -> None:
         """Launch DBOS, which takes up what this executor left.
@@ -300,7 +252,7 @@ class DbosEngine:
         """
         if _Current.engine is not None:
             raise RuntimeError("only one engine of durable jobs can run in a process")
-        self._loop, self._steps = asyncio.get_running_loop(), steps
+        self._loop, self.steps = asyncio.get_running_loop(), steps
         _Current.engine = self
         try:
             if self._presence is not None:
@@ -362,7 +314,10 @@ class DbosEngine:
                 self._ownership.close()
 
     async def step(self, name: str, job_id: str, *args: Any) -> Any:
-        """Run a step once, however often its workflow is begun anew; see `Flow`."""
+        """Return what a step returns: it is run once, however often its workflow is begun anew.
+
+        Raises JobEndedError.
+        """
         from dbos import DBOS
 
         if name == "begin":  # each time: the job goes on
@@ -376,8 +331,6 @@ class DbosEngine:
 
     async def _in_application(self, name: str, job_id: str, *args: Any) -> dict[str, Any]:
         """Run a step in the application's loop; called in DBOS's. Cancelled here, it is cancelled there."""
-        if self._loop is None:
-            raise RuntimeError("the engine has not been started")
         work = self._tracked(self.steps.run(name, job_id, *args))
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
@@ -388,7 +341,7 @@ class DbosEngine:
         return await task
 
     async def draw(self, job_id: str, chunks: list[list[int]], final: bool) -> list[dict[str, Any]]:
-        """Have all replicas draw the chunks; see `Flow`."""
+        """Have all replicas draw the chunks; return all refusals."""
         from dbos import DBOS
 
         queue = chunk_queue_of(self._lanes[0])
@@ -399,13 +352,16 @@ class DbosEngine:
         return [refusal for refusals in results for refusal in refusals]
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, over a restart, too; see `Flow`."""
+        """Wait, over a restart, too."""
         from dbos import DBOS
 
         await DBOS.sleep_async(seconds)
 
     async def settle(self, ours: Mapping[str, str]) -> Collection[str]:
-        """Enqueue jobs that have no workflow, take over those of dead replicas; see `JobEngine`."""
+        """See that each of these open jobs, its lane by its id, waits or is run; return all that are run.
+
+        What dead replicas ran is taken over.
+        """
         if self._presence is not None:
             await self._presence.hold()
             by_executor = defaultdict(list)

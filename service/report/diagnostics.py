@@ -1,6 +1,6 @@
 """What diagnostics share: prompts as arrays, maps fitted for them, what those serve, diagrams with nulls."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from service.calibration import fitting
 from service.calibration.calibration import Calibration
-from service.calibration.fitting import Fitted, FittedEvidence, Stream, find_evidence, missing_masses
+from service.calibration.fitting import Fitted, FittedMaps, Stream, fit_maps, missing_masses
 from service.calibration.labels import FullRows, Labels, label
 from service.calibration.material import Material
 from service.report.first_answers import (
@@ -25,16 +25,13 @@ from service.spectral.correctness import Auroc, bootstrap_auroc
 from service.spectral.density import DensityStack
 from service.spectral.dev_set import Answers, DevSet, dev_set, risks
 from service.spectral.evidence import EvidenceMap
-from service.spectral.fit import Bootstrap, CrossValidation, DepolarizedFit, TemperatureFit
-from service.spectral.fit import Method as PlainMethod
-from service.spectral.maps import DEFAULT_EPS, CalibrationMap, Identity, ServedSpectrum
+from service.spectral.maps import CalibrationMap, Identity, ServedSpectrum
 from service.spectral.reliability import (
     ConsistencyBand,
     Null,
     ReliabilityDiagram,
     label_band,
     projection_null,
-    projection_reliability,
     reliability_diagram,
 )
 from service.spectral.resampling import DEFAULT, Difference, Resamples, mean_difference
@@ -136,56 +133,34 @@ class EvaluationContext:
         test: Split,
         *,
         seed: int = 0,
-        eps: float = DEFAULT_EPS,
         resamples: Resamples = DEFAULT,
     ) -> None:
-        self.dev, self.test, self.seed, self.eps, self.resamples = dev, test, seed, eps, resamples
+        self.dev, self.test, self.seed, self.resamples = dev, test, seed, resamples
 
     def rng(self, stream: Stream) -> np.random.Generator:
         """Return the random numbers of one experiment, the same whichever others run."""
         return fitting.rng(self.seed, stream)
 
     @cached_property
-    def fits(self) -> Mapping[PlainMethod, TemperatureFit | DepolarizedFit]:
-        """Both maps, fitted on dev."""
-        return fitting.fits(self.dev.dev, self.eps)
-
-    @cached_property
-    def bootstraps(self) -> Mapping[PlainMethod, Bootstrap]:
-        """Their uncertainty over the prompts of dev."""
-        return fitting.bootstraps(self.dev.dev, self.seed, self.eps, self.resamples.bootstrap)
-
-    @cached_property
-    def evidence(self) -> FittedEvidence | None:
-        """The evidence map, fitted on dev; None unless every prompt of both has log-probabilities."""
-        if self.test.missing_mass is None:
-            return None
-        dev, fold = self.dev, self._plain.fold
-        random = self.rng(Stream.BOOTSTRAP)
-        return find_evidence(dev.material, dev.dev, fold, None, random, self.resamples.bootstrap)
-
-    @cached_property
-    def _plain(self) -> CrossValidation:
-        return fitting.held_out(self.dev.dev, self.seed, self.eps)
-
-    @cached_property
-    def held_out(self) -> CrossValidation:
-        """Out-of-fold risks on dev of every map, and those maps that need no log-probabilities."""
-        return fitting.with_evidence(self._plain, self.evidence)
+    def fitted(self) -> FittedMaps:
+        """The maps, fitted on dev; that of evidence where every prompt of both has log-probabilities."""
+        missing = None if self.test.missing_mass is None else self.dev.missing_mass
+        again, m = self.resamples.bootstrap, self.dev.material.num_samples
+        return fit_maps(self.dev.dev, missing, m, seed=self.seed, resamples=again)
 
     @cached_property
     def maps(self) -> Mapping[str, CalibrationMap]:
         """Every map of all test prompts at once, by name, raw first; that of evidence has a g for each."""
-        maps: dict[str, CalibrationMap] = {"raw": Identity(self.eps)}
-        maps |= {method: one.map for method, one in self.fits.items()}
-        if self.evidence is not None and self.test.missing_mass is not None:
-            maps["evidence"] = self.evidence.fit.map.over(self.test.missing_mass)
+        maps: dict[str, CalibrationMap] = {"raw": Identity()}
+        maps |= {method: one.map for method, one in self.fitted.fits.items()}
+        if self.fitted.evidence is not None and self.test.missing_mass is not None:
+            maps["evidence"] = self.fitted.evidence.fit.map.over(self.test.missing_mass)
         return maps
 
     def maps_of(self, name: str) -> Sequence[CalibrationMap]:
         """Return the map that serves each of the n test prompts, one for each."""
-        if name == "evidence" and self.evidence is not None and self.test.missing_mass is not None:
-            return [self.evidence.fit.map.at(u) for u in self.test.missing_mass]
+        if name == "evidence" and self.fitted.evidence is not None and self.test.missing_mass is not None:
+            return [self.fitted.evidence.fit.map.at(u) for u in self.test.missing_mass]
         return [self.maps[name]] * len(self.test)
 
     @cached_property
@@ -200,7 +175,7 @@ class EvaluationContext:
         """Return what is fitted on dev with the first answers of each prompt, as judged on test."""
         tokens = mean_tokens(self.test.material, num_samples)
         dev, test = (one.at(num_samples) for one in self._rows)
-        return judge(dev, test, num_samples, tokens, self.eps, partial(self.rng, Stream.ANSWERS))
+        return judge(dev, test, num_samples, tokens, partial(self.rng, Stream.ANSWERS))
 
     def no_answers(self) -> AtSize | None:
         """Return the same for no answer drawn; None unless every judged text has a log-probability."""
@@ -223,7 +198,7 @@ class EvaluationContext:
         pair, worlds, right = (served.lambda_max, self.test.c1), self.resamples.band, self.test.labels.right
         clusters, paper = self.algorithm1(served)
         return MapDiagnostics(
-            projection_reliability(*pair),
+            reliability_diagram(*pair),
             projection_null(*pair, self.rng(Stream.PROJECTION), num_draws=worlds),
             clusters,
             algorithm1(clusters, self.test.targets),
@@ -236,8 +211,8 @@ class EvaluationContext:
         """Return the clusters of Algorithm 1, and its nulls; 1 cluster per bin: the paper's naive diagram."""
         test = self.test
         clusters = cluster_prompts(test.stack, served.lambda_max, num_bins=BINS, num_clusters=num_clusters)
-        [both_nulls] = nulls(
-            [clusters],
+        both_nulls = nulls(
+            clusters,
             test.stack,
             test.spectra,
             served.spectra,
@@ -246,6 +221,15 @@ class EvaluationContext:
             num_draws=self.resamples.nulls,
         )
         return clusters, both_nulls
+
+    def difference(self, second: Floats, first: Floats) -> Difference:
+        """Return the mean of second - first (n,), paired by prompt; all differences by the same resamples."""
+        random, again = self.rng(Stream.DIFFERENCES), self.resamples.difference
+        return mean_difference(second, first, random, resamples=again)
+
+    def squared_gaps(self, name: str) -> Floats:
+        """Return (lambda_max - u_1^T Y u_1)^2 (n,) of a map on test: their mean is its projection Brier."""
+        return np.square(self.served[name].lambda_max - self.test.c1)
 
     def auroc(self, scores: Floats) -> Auroc:
         """Return the AUROC of scores (n,), higher = more certain; the same resamples for every score."""
@@ -256,8 +240,7 @@ class EvaluationContext:
 class CrossValidated(EvaluationContext):
     """One file alone: each of its prompts is judged as served by the map of the fold that held it out.
 
-    fitted: on the full rows of the file. Its maps are those that `Fitted.held_out` has risks of: "evidence"
-    where the rows have log-probabilities, and "active".
+    fitted: on the full rows of the file. Its maps are those of `FittedMaps.risks`.
     """
 
     def __init__(
@@ -266,32 +249,26 @@ class CrossValidated(EvaluationContext):
         fitted: Fitted,
         *,
         seed: int = 0,
-        eps: float = DEFAULT_EPS,
         resamples: Resamples = DEFAULT,
     ) -> None:
-        super().__init__(rows, rows, seed=seed, eps=eps, resamples=resamples)
-        self._fitted = fitted
+        super().__init__(rows, rows, seed=seed, resamples=resamples)
+        self._drawn_to = fitted.priors, fitted.model_priors
         self._first_answers: dict[int, AtSize] = {}
-        # As fitted, not fitted anew.
-        self.fits, self.bootstraps, self.evidence = fitted.fits, fitted.bootstraps, fitted.evidence
-        self.held_out = fitted.held_out
+        self.fitted = fitted.maps  # not fitted anew
 
     @cached_property
     def served(self) -> Mapping[str, Served]:
         """What serves each prompt: the map fitted without its fold; "active" last."""
-        spectra, fitted = self.test.spectra, self._fitted
-        return {
-            name: served(fitted.maps_of(name), spectra, risks) for name, risks in self.held_out.risks.items()
-        }
+        spectra, fitted = self.test.spectra, self.fitted
+        return {name: served(fitted.maps_of(name), spectra, risks) for name, risks in fitted.risks.items()}
 
     def first_answers(self, num_samples: int) -> AtSize:
         """Return what the first answers of each prompt are worth, each judged by fits without its fold."""
         if num_samples not in self._first_answers:
-            tokens, fold = mean_tokens(self.test.material, num_samples), self.held_out.fold
+            tokens, fold = mean_tokens(self.test.material, num_samples), self.fitted.fold
             rows, rng = self._full.at(num_samples), partial(self.rng, Stream.ANSWERS)
-            fitted = self._fitted
             self._first_answers[num_samples] = judge_held_out(
-                rows, fold, num_samples, tokens, self.eps, rng, fitted.priors, fitted.model_priors
+                rows, fold, num_samples, tokens, rng, *self._drawn_to
             )
         return self._first_answers[num_samples]
 
@@ -300,7 +277,7 @@ class CrossValidated(EvaluationContext):
         rows = self._full.alone()
         if rows is None or not rows.known.all():
             return None
-        return judge_alone_held_out(rows, partial(self.rng, Stream.ANSWERS), self._fitted.model_priors)
+        return judge_alone_held_out(rows, partial(self.rng, Stream.ANSWERS), self._drawn_to[1])
 
     def correct_by(self, calibration: Calibration) -> Floats | None:
         """Return P(correct) (n,) by the model of a calibration fitted elsewhere, of the texts judged here.
@@ -320,26 +297,3 @@ class CrossValidated(EvaluationContext):
     @cached_property
     def _full(self) -> FullRows:
         return FullRows(self.test.material, one_text=True)
-
-
-def mean_differences(
-    context: EvaluationContext, values: Callable[[str], Floats], second: str, first: str
-) -> Difference:
-    """Return the mean of the second map's values minus that of the first; values: (n,) of a map."""
-    # The stream begins anew for each pair: all differences are over the same resamples.
-    random, again = context.rng(Stream.DIFFERENCES), context.resamples.difference
-    return mean_difference(values(second), values(first), random, resamples=again)
-
-
-def risk_difference(context: EvaluationContext, second: str, first: str) -> Difference:
-    """Return the cross-validated risk on dev of the second map minus that of the first, in nats."""
-    return mean_differences(context, lambda name: context.held_out.risks[name], second, first)
-
-
-def brier_difference(context: EvaluationContext, second: str, first: str) -> Difference:
-    """Return the projection Brier score on test of the second map minus that of the first."""
-
-    def gaps(name: str) -> Floats:
-        return np.square(context.served[name].lambda_max - context.test.c1)
-
-    return mean_differences(context, gaps, second, first)

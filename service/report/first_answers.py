@@ -37,6 +37,7 @@ from service.spectral.resampling import ResampleCounts, percentile_interval
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]
+Bools = NDArray[np.bool_]
 AnyMap = CalibrationMap | EvidenceMap
 # Begins the same random numbers anew: each fit is judged on the same folds, whatever others there are.
 Fresh = Callable[[], np.random.Generator]
@@ -70,7 +71,7 @@ class AtSize:
     """
 
     num_samples: int
-    right: NDArray[np.bool_]
+    right: Bools
     served: Sequence[Scored]
     correct: Mapping[str, Floats]
     base: Floats
@@ -95,49 +96,27 @@ def mean_tokens(material: Material, num_samples: int) -> float | None:
     return sum(known) / material.full.size if len(known) == len(drawn) else None
 
 
-def judge(
-    dev: Judged, test: Judged, num_samples: int, tokens: float | None, eps: float, rng: Fresh
-) -> AtSize:
+def judge(dev: Judged, test: Judged, num_samples: int, tokens: float | None, rng: Fresh) -> AtSize:
     """Return what is fitted on `dev` with so many answers, as judged on `test`."""
-    maps = _maps(dev, num_samples, eps, no_prior)
+    maps = _maps(dev, num_samples, no_prior)
     if test.missing_mass is None:
         maps.pop("evidence", None)
     served = [_scored(name, map_, test) for name, map_ in maps.items()]
-    base = np.full(len(test), base_rate(dev.right))
-    fits: dict[str, CorrectnessFit] = {}
-    correct: dict[str, Floats] = {}
-    for name in (name for name in CORRECT_BY if name in maps):
-        fits[name] = one = fit_correctness(
-            _columns(dev, maps[name], name), dev.right, stratified_folds(dev.right, 5, rng())
-        )
-        if one.held_out is not None:
-            correct[name] = one.model.predict(_columns(test, maps[name], name)) if one.model else base
-    why = _why_none(fits, "answers of the dev file")
-    return AtSize(num_samples, test.right, served, correct, base, why, tokens)
+    by = {name: maps[name] for name in CORRECT_BY if name in maps}
+    pairs = {name: (_columns(dev, map_, name), _columns(test, map_, name)) for name, map_ in by.items()}
+    return AtSize(num_samples, test.right, served, *_correct_on(pairs, dev.right, len(test), rng), tokens)
 
 
 def judge_alone(dev: JudgedAlone, test: JudgedAlone, rng: Fresh) -> AtSize:
     """Return what the log-probabilities of the judged texts are worth by themselves: no answer is drawn."""
-    fold = stratified_folds(dev.right, 5, rng())
-    one = fit_correctness(dev.columns, dev.right, fold)
-    base = np.full(len(test), base_rate(dev.right))
-    told = one.model.predict(test.columns) if one.model else base
-    return _alone(test, told if one.held_out is not None else None, base)
+    correct, base, _ = _correct_on({MAP_ALONE: (dev.columns, test.columns)}, dev.right, len(test), rng)
+    return AtSize(0, test.right, [], correct, base, "", 0.0, same_text=test.judged == "given")
 
 
 def judge_alone_held_out(rows: JudgedAlone, rng: Fresh, model_priors: ModelPriorSource) -> AtSize:
     """Return the same for one set of rows, each judged by a fit without its fold."""
-    fold = stratified_folds(rows.right, 5, rng())
-    one = fit_correctness(rows.columns, rows.right, fold, prior=model_priors(MAP_ALONE, 0, rows.columns))
-    base = held_out_predictions({}, rows.right, (), fold)
-    known = base if one.model is None else one.held_out
-    return _alone(rows, None if one.held_out is None else known, base)
-
-
-def _alone(rows: JudgedAlone, told: Floats | None, base: Floats) -> AtSize:
-    correct = {} if told is None else {MAP_ALONE: told}
-    same = rows.judged == "given"
-    return AtSize(0, rows.right, [], correct, base, "", 0.0, same_text=same)
+    correct, base, _ = _correct_held_out({MAP_ALONE: rows.columns}, rows.right, 0, rng, model_priors)
+    return AtSize(0, rows.right, [], correct, base, "", 0.0, same_text=rows.judged == "given")
 
 
 def judge_held_out(
@@ -145,7 +124,6 @@ def judge_held_out(
     fold: Ints,
     num_samples: int,
     tokens: float | None,
-    eps: float,
     rng: Fresh,
     priors: PriorSource,
     model_priors: ModelPriorSource,
@@ -154,36 +132,61 @@ def judge_held_out(
     folds = [np.flatnonzero(fold == number) for number in range(int(fold.max()) + 1)]
     order = np.argsort(np.concatenate(folds))
     parts = [
-        (rows.take(held), _maps(rows.take(fold != k), num_samples, eps, priors))
-        for k, held in enumerate(folds)
+        (rows.take(held), _maps(rows.take(fold != k), num_samples, priors)) for k, held in enumerate(folds)
     ]
-    served = []
+    served, columns = [], {}
     for name in parts[0][1]:
         by_fold = [_scored(name, maps[name], held) for held, maps in parts]
-        columns = zip(*((one.losses, one.squares, one.values) for one in by_fold), strict=True)
-        served.append(Scored("lambda_max", name, *(np.concatenate(column)[order] for column in columns)))
-    chosen = stratified_folds(rows.right, 5, rng())
-    base = held_out_predictions({}, rows.right, (), chosen)
-    fits: dict[str, CorrectnessFit] = {}
-    correct: dict[str, Floats] = {}
+        figures = zip(*((one.losses, one.squares, one.values) for one in by_fold), strict=True)
+        served.append(Scored("lambda_max", name, *(np.concatenate(figure)[order] for figure in figures)))
     for name in (name for name in CORRECT_BY if name in parts[0][1]):
         features = [_columns(held, maps[name], name) for held, maps in parts]
-        stacked = {key: np.concatenate([np.asarray(x[key]) for x in features])[order] for key in features[0]}
-        prior = model_priors(name, num_samples, stacked)
-        fits[name] = one = fit_correctness(stacked, rows.right, chosen, prior=prior)
-        if one.held_out is not None:
-            correct[name] = base if one.model is None else one.held_out
-    why = _why_none(fits, "answers")
-    return AtSize(num_samples, rows.right, served, correct, base, why, tokens)
+        columns[name] = {
+            key: np.concatenate([np.asarray(x[key]) for x in features])[order] for key in features[0]
+        }
+    correct = _correct_held_out(columns, rows.right, num_samples, rng, model_priors)
+    return AtSize(num_samples, rows.right, served, *correct, tokens)
 
 
-def _maps(rows: Judged, num_samples: int, eps: float, priors: PriorSource) -> dict[str, AnyMap]:
+def _correct_on(
+    columns: Mapping[str, tuple[Columns, Columns]], right: Bools, size: int, rng: Fresh
+) -> tuple[dict[str, Floats], Floats, str]:
+    """Return `correct`, `base` and `why_none` of `size` prompts; columns: of those fitted on, and of theirs.
+
+    right: verdicts of those fitted on.
+    """
+    fold, base = stratified_folds(right, 5, rng()), np.full(size, base_rate(right))
+    fits = {name: fit_correctness(dev, right, fold) for name, (dev, _) in columns.items()}
+    correct = {
+        name: one.model.predict(columns[name][1]) if one.model else base
+        for name, one in fits.items()
+        if one.held_out is not None
+    }
+    return correct, base, _why_none(fits, "answers of the dev file")
+
+
+def _correct_held_out(
+    columns: Mapping[str, Columns], right: Bools, num_samples: int, rng: Fresh, priors: ModelPriorSource
+) -> tuple[dict[str, Floats], Floats, str]:
+    """Return the same of the prompts that the models are fitted on, each by one without its fold."""
+    fold = stratified_folds(right, 5, rng())
+    base = held_out_predictions({}, right, (), fold)
+    fits = {
+        name: fit_correctness(one, right, fold, prior=priors(name, num_samples, one))
+        for name, one in columns.items()
+    }
+    known = {name: base if one.model is None else one.held_out for name, one in fits.items()}
+    correct = {name: p for name, p in known.items() if p is not None and fits[name].held_out is not None}
+    return correct, base, _why_none(fits, "answers")
+
+
+def _maps(rows: Judged, num_samples: int, priors: PriorSource) -> dict[str, AnyMap]:
     """Return every map fitted on the rows; one answer has a spectrum of 1, which only evidence can map."""
     maps: dict[str, AnyMap] = {}
     if num_samples > 1:
-        maps["raw"] = Identity(eps)
+        maps["raw"] = Identity()
         for method in METHODS:
-            maps[method] = fit(rows.rows, method, eps=eps, prior=priors(method, num_samples)).map
+            maps[method] = fit(rows.rows, method, prior=priors(method, num_samples)).map
     if rows.missing_mass is not None:
         prior = priors("evidence", num_samples)
         maps["evidence"] = fit_evidence(EvidenceSet(rows.rows, rows.missing_mass), prior).map
@@ -322,15 +325,11 @@ def answers_part(sizes: Sequence[AtSize], resamples: ResampleCounts) -> AnswersP
         "recommended": chosen.num_samples if chosen else None,
         "recommended_map": chosen.map if chosen else None,
         "rows": [
-            _row(at, one, full.get((one.score, one.map)) if _compares(at, sizes[-1]) else None, resamples)
-            for at in sizes
+            _row(at, one, full.get((one.score, one.map)) if compares else None, resamples)
+            for at, compares in ((at, at is not sizes[-1] and at.same_text) for at in sizes)
             for one in _every_score(at)
         ],
     }
-
-
-def _compares(at: AtSize, last: AtSize) -> bool:
-    return at is not last and at.same_text
 
 
 def _every_score(at: AtSize) -> Iterator[Scored]:

@@ -237,14 +237,6 @@ class RejectionCurve(TypedDict):
     accuracy: list[float]
 
 
-class SamplesAt(TypedDict):
-    """The raw lambda_max of random subsets of this many answers: mean, and deviation within a prompt."""
-
-    num_samples: int
-    mean: float
-    deviation: float
-
-
 class Curves(TypedDict):
     """Everything that is drawn. Reliability diagrams are by map."""
 
@@ -253,7 +245,6 @@ class Curves(TypedDict):
     algorithm1: dict[str, list[Bin]]
     correctness: dict[str, list[Bin]]
     rejection: list[RejectionCurve]
-    samples: list[SamplesAt]
 
 
 class AnswersRow(TypedDict):

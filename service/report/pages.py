@@ -20,8 +20,7 @@ from service.report.model import (
     Report,
     ServedRow,
 )
-from service.report.summary import in_short
-from service.report.words import MISSING, between, number
+from service.report.words import MISSING, between, in_short, number
 from service.scoring.judging import percent
 
 if TYPE_CHECKING:

@@ -7,18 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import PROMISE_MEANING, CalibrateOptions, Calibration
+from service.calibration.calibration import PROMISE_MEANING, Calibration
 from service.calibration.fitting import DecidedAt, Fitted, Stream, rng, why_no_evidence
 from service.calibration.labels import Labels
 from service.calibration.material import Material
 from service.calibration.promotion import Gains, decide
 from service.calibration.rows import StoredRow
+from service.jobs.model import JobOptions
 from service.report.diagnostics import (
     CrossValidated,
     EvaluationContext,
-    brier_difference,
     make_split,
-    risk_difference,
 )
 from service.report.first_answers import answers_part, sizes
 from service.report.model import (
@@ -39,18 +38,17 @@ from service.report.model import (
     RejectionCurve,
     Report,
     RiskAt,
-    SamplesAt,
     ServedRow,
     TemperatureCurve,
     estimate,
     finite,
 )
-from service.report.summary import about_data, about_fit, about_gain, about_verdicts, opening
+from service.report.words import about_data, about_fit, about_gain, about_verdicts, opening
 from service.scoring.command import Target
 from service.scoring.judging import percent
 from service.spectral.correctness import accuracy_rejection, bootstrap_auroc
 from service.spectral.correctness_model import log_losses
-from service.spectral.dev_set import mean_entropy, overlaps, risk
+from service.spectral.dev_set import mean_entropy, risk
 from service.spectral.evidence import EvidenceFit
 from service.spectral.fit import DepolarizedFit, TemperatureFit
 from service.spectral.maps import DepolarizedMap, TemperatureMap
@@ -62,7 +60,7 @@ from service.spectral.reliability import (
     projection_brier,
     reliability_diagram,
 )
-from service.spectral.resampling import DEFAULT, Interval, ResampleCounts, Resamples, mean_difference
+from service.spectral.resampling import DEFAULT, Interval, ResampleCounts, Resamples
 from service.spectral.selective import (
     Promise,
     SelectiveCounts,
@@ -70,14 +68,12 @@ from service.spectral.selective import (
     promise,
     simultaneous_bounds,
 )
-from service.spectral.subsets import lambda_max_by_size
 
 Floats = NDArray[np.float64]
 
 MAX_REFUSED = 50  # listed; all are counted
 TARGETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 TEMPERATURES = np.geomspace(0.05, 50.0, 61)  # from bound to bound of the fit
-MAX_CURVE_PROMPTS = 500  # a mean over so many is known to a percent; thousands of them would take minutes
 CURVE_POINTS = 41  # a plot shows no more, however many prompts
 
 
@@ -89,7 +85,7 @@ class FinishedFit:
     """
 
     calibration: Calibration
-    options: CalibrateOptions
+    options: JobOptions
     material: Material
     fitted: Fitted
     active: Calibration | None
@@ -102,9 +98,7 @@ class FinishedFit:
 def make_report(outcome: FinishedFit, resamples: Resamples = DEFAULT) -> Report:
     """Return the report. Blocking: seconds."""
     rows = make_split(outcome.material, outcome.fitted.dev)
-    context = CrossValidated(
-        rows, outcome.fitted, seed=outcome.options.seed, eps=outcome.calibration.eps, resamples=resamples
-    )
+    context = CrossValidated(rows, outcome.fitted, seed=outcome.options.seed, resamples=resamples)
     data, calibration = _data(outcome, rows.labels), outcome.calibration
     gains = gains_of(calibration, outcome.active, context)
     judged = [outcome.material.rows[i] for i in outcome.material.full]
@@ -149,12 +143,12 @@ def gains_of(calibration: Calibration, active: Calibration | None, context: Cros
     ours = known.correct.get("evidence" if method == "evidence" else "depolarized", known.base)
     of_active = None if active is None else context.correct_by(active)
     losses = [log_losses(one, known.right) for one in (ours, known.base if of_active is None else of_active)]
-    random, again = context.rng(Stream.DIFFERENCES), context.resamples.difference
+    risks = context.fitted.risks
     return Gains(
         active.id if active else None,
-        risk_difference(context, method, rival),
-        brier_difference(context, method, rival),
-        mean_difference(losses[0], losses[1], random, resamples=again),
+        context.difference(risks[method], risks[rival]),
+        context.difference(context.squared_gaps(method), context.squared_gaps(rival)),
+        context.difference(losses[0], losses[1]),
     )
 
 
@@ -165,7 +159,7 @@ def decision_part(outcome: FinishedFit, gains: Gains, context: CrossValidated) -
         outcome.active,
         outcome.options.activate,
         gains,
-        has_evidence="evidence" in context.held_out.risks,
+        has_evidence="evidence" in context.fitted.risks,
         refused=len(outcome.refused),
         num_rows=outcome.num_rows,
     )
@@ -229,21 +223,21 @@ def parameters_part(calibration: Calibration) -> list[ParametersAt]:
 def chosen_fit(fitted: Fitted) -> TemperatureFit | DepolarizedFit | EvidenceFit:
     """Return the fit of the map that was chosen."""
     if fitted.method != "evidence":
-        return fitted.fits[fitted.method]
-    assert fitted.evidence is not None
-    return fitted.evidence.fit
+        return fitted.maps.fits[fitted.method]
+    assert fitted.maps.evidence is not None
+    return fitted.maps.evidence.fit
 
 
 def fit_parts(context: EvaluationContext) -> dict[str, FitPart]:
     """Return every map as fitted, by name, with its intervals and its cross-validated risk."""
     parts: dict[str, FitPart] = {}
-    risks = context.held_out.risks
-    for method, fit in context.fits.items():
-        spread, g = context.bootstraps[method], None
+    fitted, risks = context.fitted, context.fitted.risks
+    for method, fit in fitted.fits.items():
+        spread, g = fitted.bootstraps[method], None
         if isinstance(fit.map, DepolarizedMap) and spread.depolarization is not None:
             g = _estimate(fit.map.depolarization, spread.depolarization)
         parts[method] = _fit_part(fit, spread.temperature, g, risks[method])
-    if evidence := context.evidence:
+    if evidence := fitted.evidence:
         map_, spreads = evidence.fit.map, evidence.bootstrap
         part = _fit_part(evidence.fit, spreads.temperature, None, risks["evidence"])
         part["intercept"] = _estimate(map_.intercept, spreads.intercept)
@@ -461,7 +455,6 @@ def curves(context: EvaluationContext) -> Curves:
         },
         "correctness": {name: bins(d.correctness, size, d.correctness_band) for name, d in by_map.items()},
         "rejection": [rejection(name, one.lambda_max, right) for name, one in context.served.items()],
-        "samples": samples(context),
     }
 
 
@@ -483,12 +476,12 @@ def bins(diagram: ReliabilityDiagram, size: int, band: ConsistencyBand) -> list[
 
 def temperature_curve(context: EvaluationContext) -> TemperatureCurve:
     """Return risk and entropy of the paper's map on dev, over a log grid of T."""
-    dev, maps = context.dev.dev, [TemperatureMap(float(t), context.eps) for t in TEMPERATURES]
+    dev, maps = context.dev.dev, [TemperatureMap(float(t)) for t in TEMPERATURES]
     return {
         "temperatures": TEMPERATURES.tolist(),
         "risk": [risk(map_, dev) for map_ in maps],
         "entropy": [mean_entropy(map_, dev) for map_ in maps],
-        "optimum": context.fits["temperature"].map.temperature,
+        "optimum": context.fitted.fits["temperature"].map.temperature,
     }
 
 
@@ -498,20 +491,6 @@ def rejection(name: str, scores: Floats, right: NDArray[np.bool_]) -> RejectionC
     # Of few prompts several points are one.
     kept = np.unique(np.linspace(0, curve.rejected.size - 1, CURVE_POINTS).astype(int))
     return {"map": name, "rejected": curve.rejected[kept].tolist(), "accuracy": curve.accuracy[kept].tolist()}
-
-
-def samples(context: EvaluationContext) -> list[SamplesAt]:
-    """Return mean and deviation of the raw lambda_max over random subsets of the answers."""
-    m, parts = context.test.material.num_samples, [overlaps(one) for one in context.test.answers]
-    parts = parts[:MAX_CURVE_PROMPTS]
-    # Eight steps at most, in fives; each number below ten answers.
-    step = 5 * -(-m // 40) if m >= 10 else 1
-    pairs = [p.cosines for p in parts], [p.index for p in parts]
-    curve = lambda_max_by_size(*pairs, context.rng(Stream.SUBSETS), step=step)
-    return [
-        {"num_samples": int(m), "mean": float(mean), "deviation": float(std)}
-        for m, mean, std in zip(curve.sizes, curve.mean, curve.std, strict=True)
-    ]
 
 
 def _data(outcome: FinishedFit, labels: Labels) -> DataPart:

@@ -13,7 +13,7 @@ from typing import Any
 
 from service.errors import StoreUnavailable
 from service.ids import age_s
-from service.store.documents import Document, KeptDocuments
+from service.store.documents import Document, SqlKept
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class ScoreCache:
 
     def __init__(
         self,
-        documents: KeptDocuments,
+        documents: SqlKept,
         *,
         keep_s: float,
         max_scores: int,

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from service.spectral.density import DensityStack, frobenius_cosines
 from service.spectral.maps import ServedSpectrum
 from service.spectral.reliability import (
-    NEIGHBOURS,
+    NUM_BINS,
     ROUNDING,
     Null,
     ReliabilityDiagram,
@@ -87,9 +87,8 @@ def cluster_prompts(
     stack: DensityStack,
     lambda_max: ArrayLike,
     *,
-    num_bins: int = 8,
+    num_bins: int = NUM_BINS,
     num_clusters: int = 5,
-    min_members: int = 2,
     cosines: Floats | None = None,
 ) -> Clustering:
     """Return bins and clusters of n prompts from their unscaled density matrices and served lambda_max (n,).
@@ -107,9 +106,7 @@ def cluster_prompts(
     for members in (np.flatnonzero(bins == b) for b in range(size)):
         near = frobenius_cosines(stack, members) if cosines is None else cosines[np.ix_(members, members)]
         labels = cluster_labels(near, num_clusters)
-        local = [
-            c for c in map(np.flatnonzero, labels == np.unique(labels)[:, None]) if c.size >= min_members
-        ]
+        local = [c for c in map(np.flatnonzero, labels == np.unique(labels)[:, None]) if c.size > 1]
         groups.append(tuple(members[c] for c in local))
     mass, means = np.bincount(bins, minlength=size) / bins.size, bin_means(predicted, bins, size)
     return Clustering(edges, bins, means, mass, tuple(groups))
@@ -248,8 +245,6 @@ def rescaled_blocks(
     targets: DensityStack,
     rng: np.random.Generator,
     num_draws: int,
-    *,
-    neighbours: int = NEIGHBOURS,
 ) -> Iterator[ReferenceBlock]:
     """Yield `num_draws` worlds of the real references with their squared coordinates rescaled (ours).
 
@@ -275,7 +270,7 @@ def rescaled_blocks(
         parts[2, row] = _outside(basis, served[i], (real[row], real[rng.integers(len(owner))]), rng)
         shares[row] = _in_three(np.square(along))
     expected = np.stack([_in_three(served[i].eigenvalues / served[i].total) for i in owner])
-    near = neighbourhoods(expected[:, 0], rng, neighbours)
+    near = neighbourhoods(expected[:, 0], rng)
     lengths = np.sqrt(rescaled_shares(shares[near], expected))
     for worlds in _block_sizes(num_draws, real.size):
         picked = lengths[np.arange(len(owner)), rng.integers(0, near.shape[1], (worlds, len(owner)))]
@@ -348,7 +343,7 @@ class Nulls:
 
 
 def nulls(
-    clusterings: Sequence[Clustering],
+    clustering: Clustering,
     stack: DensityStack,
     spectra: Sequence[Spectrum],
     served: Sequence[ServedSpectrum],
@@ -356,23 +351,17 @@ def nulls(
     rng: np.random.Generator,
     *,
     num_draws: int = DEFAULT.nulls,
-) -> list[Nulls]:
-    """Return both nulls of each clustering of the same prompts; all share the drawn worlds.
+) -> Nulls:
+    """Return both nulls of a clustering.
 
     spectra, served, targets (the real references): of the n prompts in the order of the stack. See
     `drawn_blocks` and `rescaled_blocks` for what is drawn.
     """
-    drawn = drawn_blocks(stack, spectra, served, rng, num_draws)
-    rescaled = rescaled_blocks(stack, spectra, served, targets, rng, num_draws)
-    # Both draw lazily from one rng: the order of this loop is part of what a seed gives.
-    read = [_read(clusterings, blocks) for blocks in (drawn, rescaled)]
-    eces = [algorithm1(one, targets).ece for one in clusterings]
-    return [
-        Nulls(*(null_of(one, nulls, ece) for nulls in pair))
-        for one, ece, *pair in zip(clusterings, eces, *read, strict=True)
-    ]
-
-
-def _read(clusterings: Sequence[Clustering], blocks: Iterator[ReferenceBlock]) -> list[Floats]:
-    parts = [[block_targets(one, block) for one in clusterings] for block in blocks]
-    return [np.concatenate(one) for one in zip(*parts, strict=True)]
+    ece = algorithm1(clustering, targets).ece
+    # Both draw from one rng: their order is part of what a seed gives.
+    worlds = (
+        drawn_blocks(stack, spectra, served, rng, num_draws),
+        rescaled_blocks(stack, spectra, served, targets, rng, num_draws),
+    )
+    read = [np.concatenate([block_targets(clustering, one) for one in blocks]) for blocks in worlds]
+    return Nulls(*(null_of(clustering, one, ece) for one in read))

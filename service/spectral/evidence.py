@@ -101,7 +101,7 @@ def logit_missing_mass(missing: ArrayLike) -> Floats:
 def mean_log_probability(totals: ArrayLike) -> float:
     """Return the mean log-probability of the answers drawn (m,), in [-700, 0] nats. Higher = more certain.
 
-    It is -`text_scores.predictive_entropy`, but never infinite. Raises ValueError as
+    It is the predictive entropy, negated, but never infinite. Raises ValueError as
     `checked_log_probabilities` does.
     """
     return float(checked_log_probabilities(totals).mean())

@@ -254,41 +254,30 @@ def _logit(g: float) -> float:
     return float(np.log(g) - np.log1p(-g))
 
 
-def _log_bounds(bounds: tuple[float, float]) -> tuple[Floats, Floats]:
-    if not 0 < bounds[0] < bounds[1] < np.inf:
-        raise ValueError("temperature bounds must be positive and ordered")
-    return np.log(bounds[:1]), np.log(bounds[1:])
+# (log T, logit g); a temperature alone takes the first.
+_LOW, _HIGH = (
+    np.array([np.log(t), _logit(g)]) for t, g in zip(TEMPERATURE_BOUNDS, DEPOLARIZATION_BOUNDS, strict=True)
+)
 
 
-def _search_temperature(
-    parts: Terms, eps: float, start: Floats, bounds: tuple[float, float], prior: Prior | None
-) -> Minimum:
-    objective = drawn_to(TemperatureRisk(parts, eps), prior)
-    return minimize(objective, start, *_log_bounds(bounds))
+def _search_temperature(parts: Terms, eps: float, start: Floats, prior: Prior | None) -> Minimum:
+    return minimize(drawn_to(TemperatureRisk(parts, eps), prior), start, _LOW[:1], _HIGH[:1])
 
 
-def _box(bounds: tuple[float, float]) -> tuple[Floats, Floats]:
-    sides = zip(_log_bounds(bounds), DEPOLARIZATION_BOUNDS, strict=True)
-    low, high = (np.append(side, _logit(g)) for side, g in sides)
-    return low, high
-
-
-def _search_depolarized(
-    parts: Terms, starts: list[Floats], bounds: tuple[float, float], prior: Prior | None
-) -> Minimum:
+def _search_depolarized(parts: Terms, starts: list[Floats], prior: Prior | None) -> Minimum:
     """Return the best end of the starts: the risk is not convex in both parameters."""
     objective = drawn_to(DepolarizedRisk(parts), prior)
-    return min((minimize(objective, s, *_box(bounds)) for s in starts), key=lambda end: end.value)
+    return min((minimize(objective, start, _LOW, _HIGH) for start in starts), key=lambda end: end.value)
 
 
-def _starts(dev: DevSet, bounds: tuple[float, float]) -> list[Floats]:
+def _starts(dev: DevSet) -> list[Floats]:
     """Return the two best points of a coarse grid, by the risk of about a hundred of the prompts."""
     objective = DepolarizedRisk(terms(dev.take(np.arange(0, len(dev), max(len(dev) // 100, 1)))))
-    return sorted(_GRID, key=lambda start: objective(np.clip(start, *_box(bounds)))[0])[:2]
+    return sorted(_GRID, key=lambda start: objective(start)[0])[:2]
 
 
-def _temperature(point: Floats, bounds: tuple[float, float]) -> float:
-    return float(np.clip(np.exp(point[0]), *bounds))  # exp(log T) may leave them by a last bit
+def _temperature(point: Floats) -> float:
+    return float(np.clip(np.exp(point[0]), *TEMPERATURE_BOUNDS))  # exp(log T) may leave them by a last bit
 
 
 def _depolarization(point: Floats) -> float:
@@ -302,37 +291,28 @@ def _on_bound(end: Minimum) -> tuple[str, ...]:
     )
 
 
-def fit_temperature(
-    dev: DevSet,
-    *,
-    eps: float = DEFAULT_EPS,
-    bounds: tuple[float, float] = TEMPERATURE_BOUNDS,
-    prior: Prior | None = None,
-) -> TemperatureFit:
+def fit_temperature(dev: DevSet, *, eps: float = DEFAULT_EPS, prior: Prior | None = None) -> TemperatureFit:
     """Return the temperature of least mean risk over the dev set (method, section 3).
 
-    The risk is convex in 1/T, so there is one optimum. prior: of log T. Raises ValueError for bad bounds or
-    eps.
+    The risk is convex in 1/T, so there is one optimum. prior: of log T. Raises ValueError for a bad eps.
     """
     map_ = TemperatureMap(1.0, eps)
     # From T = 1; any start leads there.
-    end = _search_temperature(terms(dev), eps, np.zeros(1), bounds, per_row(prior, len(dev)))
-    map_ = TemperatureMap(_temperature(end.point, bounds), eps)
+    end = _search_temperature(terms(dev), eps, np.zeros(1), per_row(prior, len(dev)))
+    map_ = TemperatureMap(_temperature(end.point), eps)
     value, entropy = risk(map_, dev), mean_entropy(map_, dev)
     gap = abs(entropy - value) if prior is None else end.slope
     return TemperatureFit(map_, value, entropy, _on_bound(end), gap)
 
 
-def fit_depolarized(
-    dev: DevSet, *, bounds: tuple[float, float] = TEMPERATURE_BOUNDS, prior: Prior | None = None
-) -> DepolarizedFit:
+def fit_depolarized(dev: DevSet, *, prior: Prior | None = None) -> DepolarizedFit:
     """Return the temperature and depolarization of least mean risk over the dev set (method, section 3).
 
     prior: of (log T, logit g).
     """
-    starts = _starts(dev, bounds) + ([] if prior is None else [prior.center])
-    end = _search_depolarized(terms(dev), starts, bounds, per_row(prior, len(dev)))
-    map_ = DepolarizedMap(_temperature(end.point, bounds), _depolarization(end.point))
+    starts = _starts(dev) + ([] if prior is None else [prior.center])
+    end = _search_depolarized(terms(dev), starts, per_row(prior, len(dev)))
+    map_ = DepolarizedMap(_temperature(end.point), _depolarization(end.point))
     return DepolarizedFit(map_, risk(map_, dev), mean_entropy(map_, dev), _on_bound(end), end.slope)
 
 
@@ -357,14 +337,13 @@ def bootstrap(
     rng: np.random.Generator,
     resamples: int = DEFAULT.bootstrap,
     eps: float = DEFAULT_EPS,
-    level: float = 0.95,
     prior: Prior | None = None,
     groups: ArrayLike | None = None,
 ) -> Bootstrap:
     """Return refits on `resamples` resamples of the prompts, each started from the optimum of all of them.
 
-    The intervals are percentiles at `level`: uncertainty from the choice of prompts, not from
-    sampling answers. groups: (n,), those that are drawn whole; None: each prompt is one.
+    Uncertainty from the choice of prompts, not from sampling answers.
+    groups: (n,), those that are drawn whole; None: each prompt is one.
     """
     best = fit(dev, method, eps=eps, prior=prior).map
     start = np.array([np.log(best.temperature)])
@@ -376,9 +355,9 @@ def bootstrap(
     points = np.stack([_refit(dev, row / row.sum(), method, eps, start, share) for row in counts])
     temperatures = np.exp(points[:, 0])
     if method == "temperature":
-        return Bootstrap(temperatures, None, percentile_interval(temperatures, level), None)
+        return Bootstrap(temperatures, None, percentile_interval(temperatures), None)
     g = 1 / (1 + np.exp(-points[:, 1]))
-    return Bootstrap(temperatures, g, percentile_interval(temperatures, level), percentile_interval(g, level))
+    return Bootstrap(temperatures, g, percentile_interval(temperatures), percentile_interval(g))
 
 
 def _refit(
@@ -388,8 +367,8 @@ def _refit(
     drawn = np.flatnonzero(weights)
     parts = terms(dev.take(drawn), weights[drawn])
     if method == "temperature":
-        return _search_temperature(parts, eps, start, TEMPERATURE_BOUNDS, share).point
-    return _search_depolarized(parts, [start], TEMPERATURE_BOUNDS, share).point
+        return _search_temperature(parts, eps, start, share).point
+    return _search_depolarized(parts, [start], share).point
 
 
 def assign_folds(

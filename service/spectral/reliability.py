@@ -28,6 +28,7 @@ Ints = NDArray[np.intp]
 # Equal spectra come out of an eigensolver with different last bits (1 and 1 - 4e-16). Rounding first makes
 # them ties again; otherwise bins, and with them every binned figure, would depend on the BLAS in use.
 TIE_DECIMALS = 12
+NUM_BINS = 8  # as the paper has them
 # Prompts of like lambda_max. Fewer, and their spread is known badly (20 of 30 prompts: 6 to 8 % of calibrated
 # worlds are called miscalibrated at 5 %); more, and the spread of unlike prompts is mixed in.
 NEIGHBOURS = 40
@@ -58,7 +59,7 @@ class ConsistencyBand:
     """What a diagram reads when the predictions are calibrated by construction.
 
     mean, low, high: (B,) of the bins' targets over draws; ece_mean, ece_low, ece_high: the same of the ECE.
-    low and high are the ends of the central `level` interval of `num_draws` draws.
+    low and high are the ends of the central 95 % interval of `num_draws` draws.
     """
 
     mean: Floats
@@ -68,7 +69,6 @@ class ConsistencyBand:
     ece_low: float
     ece_high: float
     num_draws: int
-    level: float
 
     def holds(self, ece: float) -> bool:
         """Return whether an ECE lies in the band, ends included."""
@@ -133,10 +133,13 @@ def expected_calibration_error(predicted: Floats, target: Floats, mass: Floats) 
     return float(np.average(np.abs(predicted - target)[usable], weights=mass[usable]))
 
 
-def reliability_diagram(predicted: ArrayLike, target: ArrayLike, num_bins: int = 8) -> ReliabilityDiagram:
+def reliability_diagram(
+    predicted: ArrayLike, target: ArrayLike, num_bins: int = NUM_BINS
+) -> ReliabilityDiagram:
     """Return the diagram of predictions (n,) in [0, 1] against targets (n,) in [0, 1] over equal-mass bins.
 
-    With labels 0/1 as targets this is the correctness diagram. Raises ValueError for unusable values.
+    Of lambda_max against c_1 = u_1^T Y u_1 it is the projection diagram, of labels 0/1 that of correctness.
+    Raises ValueError for unusable values.
     """
     values = np.asarray(predicted, dtype=np.float64)
     observed = _probabilities(target, "target")
@@ -149,29 +152,20 @@ def reliability_diagram(predicted: ArrayLike, target: ArrayLike, num_bins: int =
     return ReliabilityDiagram(edges, *means, mass, expected_calibration_error(*means, mass))
 
 
-def projection_reliability(lambda_max: ArrayLike, c1: ArrayLike, num_bins: int = 8) -> ReliabilityDiagram:
-    """Return the projection diagram: lambda_max (n,) against c_1 = u_1^T Y u_1 (n,), both in [0, 1].
-
-    Its `ece` is the projection ECE, above 0 by chance alone: see `projection_null`.
-    Source: method, section 4 (ours).
-    """
-    return reliability_diagram(lambda_max, c1, num_bins)
-
-
 def projection_brier(lambda_max: ArrayLike, c1: ArrayLike) -> float:
     """Return mean (lambda_max - c_1)^2 over prompts, in [0, 1]. Lower = better."""
     gap = np.asarray(lambda_max, dtype=np.float64) - np.asarray(c1, dtype=np.float64)
     return float(np.mean(np.square(gap)))
 
 
-def consistency_band(targets: Floats, eces: Floats, level: float = 0.95) -> ConsistencyBand:
+def consistency_band(targets: Floats, eces: Floats) -> ConsistencyBand:
     """Return the band of bin targets (draws, B) and ECEs (draws,); NaN targets are left out bin by bin.
 
     Raises ValueError for fewer than 20 draws: their outermost values are already the 95 % interval.
     """
     if eces.size < 20:
         raise ValueError("a band needs at least 20 draws")
-    ends = [(1 - level) / 2, (1 + level) / 2]
+    ends = [0.025, 0.975]
     # numpy warns of a column that is all NaN: a bin without any target stays as it is.
     usable = ~np.isnan(targets).all(axis=0)
     columns = np.full((3, targets.shape[1]), np.nan)
@@ -180,11 +174,11 @@ def consistency_band(targets: Floats, eces: Floats, level: float = 0.95) -> Cons
         columns[1:, usable] = np.nanquantile(targets[:, usable], ends, axis=0)
     low, high = np.quantile(eces, ends)
     mean, lows, highs = columns
-    return ConsistencyBand(mean, lows, highs, float(eces.mean()), float(low), float(high), eces.size, level)
+    return ConsistencyBand(mean, lows, highs, float(eces.mean()), float(low), float(high), eces.size)
 
 
 def label_band(
-    lambda_max: ArrayLike, rng: np.random.Generator, *, num_bins: int = 8, num_draws: int = DEFAULT.band
+    lambda_max: ArrayLike, rng: np.random.Generator, *, num_draws: int = DEFAULT.band
 ) -> ConsistencyBand:
     """Return the band of a diagram of labels: 1 with probability lambda_max (n,), else 0.
 
@@ -193,7 +187,7 @@ def label_band(
     those see `projection_null`.
     """
     predicted = np.asarray(lambda_max, dtype=np.float64)
-    edges = equal_mass_bins(predicted, num_bins)
+    edges = equal_mass_bins(predicted, NUM_BINS)
     bins, size = bin_index(predicted, edges), edges.size - 1
     mass, means = np.bincount(bins, minlength=size) / predicted.size, bin_means(predicted, bins, size)
     hits = (rng.random(predicted.size) < predicted for _ in range(num_draws))
@@ -267,9 +261,7 @@ def projection_null(
     c1: ArrayLike,
     rng: np.random.Generator,
     *,
-    num_bins: int = 8,
     num_draws: int = DEFAULT.band,
-    neighbours: int = NEIGHBOURS,
 ) -> Null:
     """Return the residual null of the projection diagram and its ECE.
 
@@ -288,9 +280,9 @@ def projection_null(
         raise ValueError(f"lambda_max and c1 differ in shape: {predicted.shape} and {target.shape}")
     if not np.isfinite(target).all():
         raise ValueError("c1 must be finite")
-    edges = equal_mass_bins(predicted, num_bins)
+    edges = equal_mass_bins(predicted, NUM_BINS)
     bins, size = bin_index(predicted, edges), edges.size - 1
-    near, gaps = neighbourhoods(predicted, rng, neighbours), target - predicted
+    near, gaps = neighbourhoods(predicted, rng), target - predicted
     null = _null_gaps(centred_residuals(gaps, near), bins, rng, num_draws)
     mass = np.bincount(bins) / bins.size
     eces, observed = np.abs(null) @ mass, float(np.abs(bin_means(gaps, bins, size)) @ mass)

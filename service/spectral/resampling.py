@@ -95,14 +95,13 @@ def mean_difference(
     rng: np.random.Generator,
     *,
     resamples: int = DEFAULT.difference,
-    level: float = 0.95,
 ) -> Difference:
     """Return the mean of first - second (n,), paired by prompt. Raises ValueError for other shapes."""
     gaps = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
     if gaps.ndim != 1 or gaps.size == 0:
         raise ValueError("a paired difference needs two vectors of one length")
     means = np.array([gaps[rng.integers(0, gaps.size, gaps.size)].mean() for _ in range(resamples)])
-    spread = percentile_interval(means, level)
+    spread = percentile_interval(means)
     return Difference(float(gaps.mean()), spread.low, spread.high)
 
 
@@ -112,7 +111,6 @@ def figure_difference(
     rng: np.random.Generator,
     *,
     resamples: int = DEFAULT.figure_difference,
-    level: float = 0.95,
 ) -> Difference:
     """Return the difference of two figures that are no means (AUROC, ECE).
 
@@ -121,7 +119,7 @@ def figure_difference(
     value = np.subtract(*figure(np.arange(size)))
     picks = (rng.integers(0, size, size) for _ in range(resamples))
     # Both figures of each pick: that is what pairs them.
-    spread = percentile_interval(np.array([np.subtract(*figure(pick)) for pick in picks]), level)
+    spread = percentile_interval(np.array([np.subtract(*figure(pick)) for pick in picks]))
     return Difference(float(value), spread.low, spread.high)
 
 

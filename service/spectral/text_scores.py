@@ -1,9 +1,8 @@
-"""Scores of texts: right or wrong by ROUGE-L, lexical similarity, recorded log-probabilities.
+"""Scores of texts: right or wrong by ROUGE-L, lexical similarity, log-probabilities per word.
 
 Sources: Lin, *ROUGE*, 2004 (an answer is right when it shares enough words, in order, with a reference);
 Lin, Trivedi, Sun, *Generating with Confidence*, 2023, after Fomicheva et al., 2020 (lexical similarity: do
-answers share their words?); Malinin, Gales, *Uncertainty Estimation in Autoregressive Structured Prediction*,
-ICLR 2021 (scores of log-probabilities).
+answers share their words?).
 """
 
 import re
@@ -186,13 +185,3 @@ def per_word(totals: ArrayLike, texts: Sequence[str]) -> Floats:
     [-1.0, -1.0]
     """
     return np.asarray(np.asarray(totals, dtype=np.float64) / num_words(texts))
-
-
-def predictive_entropy(log_probabilities: ArrayLike) -> float:
-    """Return -mean log p over the samples (m,), a Monte Carlo estimate in nats. Higher = less certain."""
-    return -float(np.mean(np.asarray(log_probabilities, dtype=np.float64)))
-
-
-def best_log_likelihood(normalised: ArrayLike) -> float:
-    """Return the largest length-normalised log-probability among the samples (m,). Higher = more certain."""
-    return float(np.max(np.asarray(normalised, dtype=np.float64)))

@@ -6,7 +6,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -31,24 +31,12 @@ class Document:
     ttl_s: float
 
 
-class KeptDocuments(Protocol):
+class SqlKept:
     """JSON documents kept for a while, for whichever replica is asked for them next.
 
-    `owner` is the mark of the key that one was made under, and no other finds it. How many are kept is
-    bounded: the oldest go first. Both raise StoreUnavailable.
-    """
-
-    async def put_all(self, documents: Sequence[Document]) -> None:
-        """Keep many at once, no two of the same names, in place of those kept under them: all or none."""
-
-    async def get(self, id_: str, owner: str) -> dict[str, Any] | None:
-        """Return the document; None where there is none, its time is over, or it is another owner's."""
-
-
-class SqlKept:
-    """Implements `KeptDocuments`.
-
-    `max_documents`: kept at most. What is over its time is found by nobody, and deleted every `sweep_s`.
+    The owner is the mark of the key that one was made under, and no other finds it. `max_documents`: kept at
+    most, the oldest go first. What is over its time is found by nobody, and deleted every `sweep_s`.
+    Reading and writing raise StoreUnavailable.
     """
 
     def __init__(self, database: Database, *, max_documents: int, sweep_s: float = 60.0) -> None:
@@ -69,7 +57,7 @@ class SqlKept:
             await asyncio.wait({task})
 
     async def put_all(self, documents: Sequence[Document]) -> None:
-        """Keep many at once, in one transaction; see `KeptDocuments`."""
+        """Keep many at once, no two of the same names, in place of those kept under them: all or none."""
         if not documents:
             return
         ids = defaultdict[str, list[str]](list)
@@ -88,7 +76,10 @@ class SqlKept:
             await _delete(connection, kept.c.number <= last)
 
     async def get(self, id_: str, owner: str) -> dict[str, Any] | None:
-        """Return a document; see `KeptDocuments`. A database that does not answer is not waited for long."""
+        """Return the document; None where there is none, its time is over, or it is another owner's.
+
+        A database that does not answer is not waited for long.
+        """
         text = await self._database.soon(self._get(id_, owner))
         return None if text is None else dict(json.loads(text))
 

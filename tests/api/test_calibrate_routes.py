@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.calibration.files import read_file
-from service.jobs.schemas import JobOut
+from service.jobs.model import Job
 from tests.support.operator_world import World, examples, jsonl, problem, upload
 
 
@@ -21,7 +21,7 @@ class TestPosting:
             options = {"method": "both", "num_samples": "10", "activate": "never", "name": "n", "seed": ""}
             response = await client.post("/calibrate", files=sent, data=options)
         assert response.status_code == 202
-        job = JobOut.model_validate_json(response.content)
+        job = Job.model_validate_json(response.content)
         assert response.headers["location"] == f"/jobs/{job.id}"
         assert (job.state, job.kind, job.name, job.total) == ("queued", "calibrate", "n", 40)
         assert await world.store.rows_of(job.id) == list(read_file(io.BytesIO(data)).rows())

@@ -9,7 +9,7 @@ import pytest
 from service.api.auth import Keys
 from service.api.middleware import UPLOAD_PATHS
 from service.api.openapi import Problem, document
-from service.jobs.schemas import EvaluateForm, EvaluateRequest
+from service.jobs.model import EvaluateForm, EvaluateRequest
 from tests.support.keys import MemoryKeys
 from tests.support.operator_world import World
 

@@ -19,7 +19,7 @@ class TestJobs:
             assert [job["id"] for job in listed] == [second.id, first.id]
             assert len((await client.get("/jobs?limit=1")).json()) == 1
             problem(await client.get("/jobs?limit=0"), 422, "invalid_request")
-            error = JobError("llm_unavailable", "The LLM server cannot be reached.")
+            error = JobError(code="llm_unavailable", detail="The LLM server cannot be reached.")
             await world.store.change(
                 first.id, state="failed", error_code=error.code, error_detail=error.detail
             )

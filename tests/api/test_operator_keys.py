@@ -6,8 +6,14 @@ import pytest
 
 from service.api.auth import Keys
 from service.api.openapi import Problem, document
-from service.calibration.routes import CalibrationOut, CorrectionsRequest
-from service.jobs.schemas import CalibrateForm, CalibrateRequest, EvaluateForm, EvaluateRequest, JobOut
+from service.calibration.routes import CalibrationOut
+from service.jobs.model import (
+    CalibrateForm,
+    CalibrateRequest,
+    CorrectionsRequest,
+    EvaluateForm,
+    EvaluateRequest,
+)
 from tests.support.keys import MemoryKeys
 from tests.support.operator_world import NO_CALIBRATION, NO_JOB, World, problem
 
@@ -122,7 +128,7 @@ async def test_the_document_names_every_schema_it_uses(world: World) -> None:
 
 async def test_examples_fit_their_schemas() -> None:
     from service.calibration.routes import CALIBRATION
-    from service.jobs.schemas import JOB
+    from service.jobs.model import JOB, Job
 
-    assert JobOut.model_validate(JOB).model_dump(mode="json") == JOB
+    assert Job.model_validate(JOB).model_dump(mode="json") == JOB
     assert CalibrationOut.model_validate(CALIBRATION).model_dump(mode="json") == CALIBRATION

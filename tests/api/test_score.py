@@ -12,10 +12,11 @@ import pytest
 from anyio import fail_after, to_thread
 
 from service.app import create_app
-from service.calibration.calibration import Calibration, Parameters
+from service.calibration.calibration import Calibration
 from service.calibration.fingerprint import caller_fingerprint, service_fingerprint
 from service.errors import EmbedderUnavailable, LLMError, LLMUnavailable, ModelNotFound, Overloaded
 from service.settings import Settings
+from service.spectral.maps import DepolarizedMap
 from tests.api.conftest import Client
 from tests.support.calibrations import Active
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -37,13 +38,13 @@ def client(client: Client) -> Client:
 
 
 def calibration(fingerprint, num_samples=4, temperature=1.0, depolarization=0.5) -> Calibration:
-    table = {m: Parameters(temperature, depolarization + m / 1000) for m in range(2, num_samples)}
+    table = {m: DepolarizedMap(temperature, depolarization + m / 1000) for m in range(2, num_samples)}
     return Calibration(
         id="cal_" + "0" * 26,
         method="depolarized",
         fingerprint=fingerprint,
         num_samples=num_samples,
-        parameters={**table, num_samples: Parameters(temperature, depolarization)},
+        parameters={**table, num_samples: DepolarizedMap(temperature, depolarization)},
         created_at=datetime(2026, 1, 2, tzinfo=UTC),
     )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.calibration.calibration import CalibrateOptions
+from service.jobs.model import JobOptions
 from tests.support.calibrations import add, calibration
 from tests.support.job_worker import dev_rows, go_on, hold
 from tests.support.postgres import Cluster
@@ -53,7 +53,7 @@ async def test_requests_are_bounded_on_all_replicas_together(url: str, tmp_path:
         worker(url, log, name="b", all_slots=most) as b,
     ):
         hold(log, after=0)
-        job, _ = await outside.jobs.submit(dev_rows(ROWS), CalibrateOptions())
+        job, _ = await outside.jobs.submit(dev_rows(ROWS), JobOptions())
         await until_asked(log, most)
         await asyncio.sleep(2.0)  # each looks for more several times meanwhile
         asked = requests(log)
@@ -71,7 +71,7 @@ async def test_a_killed_owner_is_followed(url: str, tmp_path: Path) -> None:
         worker(url, log, name="b", slow_s=0.05) as b,
     ):
         hold(log, after=ROWS // 2)
-        job, _ = await outside.jobs.submit(dev_rows(ROWS), CalibrateOptions())
+        job, _ = await outside.jobs.submit(dev_rows(ROWS), JobOptions())
         await until_kept(outside, job, ROWS // 4)
         owner = {process.pid: process for process in (a, b)}[requests(log)[0].pid]
         await kill(owner)
@@ -93,7 +93,7 @@ async def test_a_frozen_owner_that_wakes_does_no_harm(url: str, tmp_path: Path) 
         worker(url, log, name="b", slow_s=0.05) as b,
     ):
         hold(log, after=ROWS // 4)
-        job, _ = await outside.jobs.submit(dev_rows(ROWS), CalibrateOptions())
+        job, _ = await outside.jobs.submit(dev_rows(ROWS), JobOptions())
         await until_kept(outside, job, ROWS // 4)
         frozen, peer = (a, b) if requests(log)[0].pid == a.pid else (b, a)
         frozen.send_signal(signal.SIGSTOP)
@@ -113,6 +113,6 @@ async def test_a_frozen_owner_that_wakes_does_no_harm(url: str, tmp_path: Path) 
         assert len(requests(log)) <= ROWS + 2 * SLOTS  # what was in flight, and once more before it hears
         assert [r.calibration for r in await outside.calibrations.list_all()] == [ended]
         await kill(peer)
-        again, _ = await outside.jobs.submit(dev_rows(ROWS), CalibrateOptions(activate="always"))
+        again, _ = await outside.jobs.submit(dev_rows(ROWS), JobOptions(activate="always"))
         await final(outside, again)  # the one that woke is well
     assert ended.parameters == (await undisturbed(tmp_path, ROWS)).parameters

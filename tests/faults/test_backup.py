@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from service.calibration.calibration import CalibrateOptions
+from service.jobs.model import JobOptions
 from tests.support.job_worker import dev_rows, hold
 from tests.support.processes import final, idle_replica, kill, undisturbed, until_kept, worker
 
@@ -39,7 +39,7 @@ async def test_a_copy_taken_in_mid_job_is_complete_and_goes_on(tmp_path: Path) -
     url, log = f"sqlite:///{tmp_path / 'eigencal.db'}", tmp_path / "log"
     hold(log, after=ROWS // 2)  # the job does not end before the copy is taken
     async with worker(url, log, slow_s=0.2) as process, idle_replica(url) as watching:
-        job, _ = await watching.jobs.submit(dev_rows(ROWS), CalibrateOptions())
+        job, _ = await watching.jobs.submit(dev_rows(ROWS), JobOptions())
         await until_kept(watching, job, 3)
         carry_out(take, tmp_path)
         await kill(process)

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.calibration.calibration import CalibrateOptions
-from service.jobs.model import Job
+from service.jobs.model import Job, JobOptions
 from tests.support.job_worker import NUM_SAMPLES, Replica, dev_rows, go_on, hold
 from tests.support.processes import (
     calm,
@@ -22,7 +21,7 @@ from tests.support.processes import (
 )
 
 ROWS = 64
-CALIBRATE, EVALUATE = CalibrateOptions(), CalibrateOptions(dev_rows=32)
+CALIBRATE, EVALUATE = JobOptions(), JobOptions(dev_rows=32)
 both_kinds = pytest.mark.parametrize("options", [CALIBRATE, EVALUATE], ids=lambda found: found.kind)
 
 
@@ -36,7 +35,7 @@ async def outcome(made: Replica, job: Job) -> dict[str, Any]:
 
 
 @both_kinds
-async def test_killed_three_times(tmp_path: Path, options: CalibrateOptions) -> None:
+async def test_killed_three_times(tmp_path: Path, options: JobOptions) -> None:
     url, log = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log"
     async with idle_replica(url) as outside:
         job, _ = await outside.jobs.submit(dev_rows(ROWS), options)
@@ -65,7 +64,7 @@ async def test_killed_three_times(tmp_path: Path, options: CalibrateOptions) -> 
 
 
 @both_kinds
-async def test_killed_after_sampling(tmp_path: Path, options: CalibrateOptions) -> None:
+async def test_killed_after_sampling(tmp_path: Path, options: JobOptions) -> None:
     """Nothing is drawn again when all answers are there, and one result comes of it."""
     url, log = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log"
     async with idle_replica(url) as outside:

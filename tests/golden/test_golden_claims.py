@@ -16,7 +16,7 @@ from service.spectral.correctness import auroc
 from service.spectral.dev_set import served_lambda_max
 from service.spectral.fit import fit_depolarized
 from service.spectral.maps import Identity
-from service.spectral.reliability import projection_reliability
+from service.spectral.reliability import reliability_diagram
 
 pytestmark = [pytest.mark.shared, pytest.mark.weights]
 MINILM, ANSWERS = "all-MiniLM-L6-v2", 60
@@ -49,7 +49,7 @@ def test_what_calibrates_short_answers_calibrates_claims_of_several_copies(world
     map_ = fit_depolarized(world.short().rows).map
 
     def ece(rows: Judged) -> float:
-        return projection_reliability(served_lambda_max(map_, rows.rows), rows.rows.alignment[:, 0]).ece
+        return reliability_diagram(served_lambda_max(map_, rows.rows), rows.rows.alignment[:, 0]).ece
 
     assert ece(world.matched()) < 0.1
     assert ece(world.matched(copies=1)) > 0.4

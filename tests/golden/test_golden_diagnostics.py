@@ -17,7 +17,7 @@ from service.spectral.reliability import (
     neighbourhoods,
     projection_brier,
     projection_null,
-    projection_reliability,
+    reliability_diagram,
 )
 from service.spectral.spectrum import reference_alignment, spectrum
 from service.spectral.text_scores import correct
@@ -98,7 +98,7 @@ def test_mean_scores(case):
 
 def test_projection_figures(recorded, case):
     served, golden = case
-    diagram = projection_reliability(largest(served), recorded.c1)
+    diagram = reliability_diagram(largest(served), recorded.c1)
     assert diagram.ece == pytest.approx(golden["projection_ece"], abs=1e-6)
     assert projection_brier(largest(served), recorded.c1) == pytest.approx(
         golden["projection_brier"], abs=1e-6
@@ -175,8 +175,8 @@ def test_both_nulls_of_algorithm1(recorded, name, blamed):
     map_, golden = recorded.map_and_golden(name)
     served = [map_.serve(s.eigenvalues, 768) for s in recorded.spectra]
     clustering = cluster_prompts(recorded.stack, largest(served))
-    [both] = nulls(
-        [clustering], recorded.stack, recorded.spectra, served, recorded.targets, np.random.default_rng(0)
+    both = nulls(
+        clustering, recorded.stack, recorded.spectra, served, recorded.targets, np.random.default_rng(0)
     )
     ece = golden["algorithm1_ece_B8_C5"]
     assert ece > both.drawn.band.ece_high

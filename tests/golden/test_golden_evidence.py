@@ -19,7 +19,7 @@ from service.spectral.evidence import (
 )
 from service.spectral.fit import DepolarizedFit, cross_validated_risks, fit_depolarized
 from service.spectral.maps import CalibrationMap
-from service.spectral.reliability import projection_brier, projection_reliability
+from service.spectral.reliability import projection_brier, reliability_diagram
 from service.spectral.subsets import fit_evidence_by_num_samples
 from service.spectral.text_scores import correct
 
@@ -83,7 +83,7 @@ def served_figures_agree(map_: CalibrationMap, case: Case, told: dict[str, Any])
     if told["correlation"] is not None:
         assert np.corrcoef(predicted, c1)[0, 1] == pytest.approx(told["correlation"], abs=1e-6)
     if told["projection_ece"] is not None:
-        found = projection_reliability(predicted, c1).ece
+        found = reliability_diagram(predicted, c1).ece
         assert found == pytest.approx(told["projection_ece"], abs=1e-6)
 
 

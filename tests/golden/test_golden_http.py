@@ -11,7 +11,7 @@ import pytest
 
 from service.app import create_app
 from service.settings import Settings
-from service.spectral.reliability import projection_reliability
+from service.spectral.reliability import reliability_diagram
 from service.spectral.spectrum import reference_alignment, spectrum
 from tests.support.fakes import FakeLLM
 
@@ -91,7 +91,7 @@ async def test_both_maps_and_what_they_serve(
         served["temperature"].append(named["lambda_max"])
     c1 = [first_alignment(recorded, row) for row in range(first, last)]
     figures = {
-        name: projection_reliability(np.array(values), np.array(c1)).ece for name, values in served.items()
+        name: reliability_diagram(np.array(values), np.array(c1)).ece for name, values in served.items()
     }
     assert figures["raw"] == pytest.approx(golden["raw"]["projection_ece"], abs=5e-3)
     assert figures["depolarized"] == pytest.approx(

@@ -56,7 +56,7 @@ def test_every_field_of_every_shape_is_told(name: str, pages: dict[str, str]) ->
 
 def test_only_what_callers_send_is_said_to_be_required() -> None:
     assert {"ScoreRequest", "MessageIn", "ExampleIn"} <= SENT
-    assert not {"Score", "JobOut", "Problem"} & SENT
+    assert not {"Score", "Job", "Problem"} & SENT
 
 
 def test_every_error_has_its_example(pages: dict[str, str]) -> None:

@@ -6,12 +6,13 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
-from service.calibration.calibration import Calibration, NoCalibrations, Parameters
+from service.calibration.calibration import Calibration, NoCalibrations
 from service.calibration.fingerprint import Fingerprint
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations, insert_calibration
 from service.ids import new_id
 from service.llm.port import Message
+from service.spectral.maps import DepolarizedMap
 
 NASTY = 'quote " newline \n nul \x00 emoji \U0001f600 \\ end'
 _seconds = count()
@@ -43,7 +44,7 @@ def fingerprint(model: str = "m", *, source: str = "service") -> Fingerprint:
 
 
 def calibration(model: str = "m", *, temperature: float = 2.0, source: str = "service") -> Calibration:
-    parameters = {m: Parameters(temperature + m / 10, 0.5) for m in range(2, 6)}
+    parameters = {m: DepolarizedMap(temperature + m / 10, 0.5) for m in range(2, 6)}
     created = datetime(2026, 11, 1, 12, tzinfo=UTC) + timedelta(seconds=next(_seconds))
     return Calibration(
         new_id("cal"), "depolarized", fingerprint(model, source=source), 5, parameters, created, name=NASTY

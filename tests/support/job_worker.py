@@ -20,7 +20,7 @@ from service.calibration.rows import DevRow
 from service.embedding.port import Embedded, Embedder
 from service.jobs.model import Setup
 from service.jobs.waiting import Patience
-from service.jobs.workflows import JobEngine
+from service.jobs.workflows import DbosEngine
 from service.llm.port import Draw, Generation, GenerationRequest, LanguageModel, Sampling
 from service.scoring.command import Serving
 from service.scoring.scorer import LiveLoad
@@ -110,7 +110,7 @@ async def replica(
     llm: LanguageModel,
     *,
     embedder: Embedder | None = None,
-    engine: JobEngine | None = None,
+    engine: DbosEngine | None = None,
     slots: int = 2,
     all_slots: int | None = None,
     setup: Setup | None = None,

@@ -11,7 +11,7 @@ from service.store.documents import Document
 
 
 class MemoryKept:
-    """Implements `KeptDocuments`.
+    """Stands in for `SqlKept`.
 
     `available` false: every call raises. `gate`: when given, every write waits for it. `batches` records how
     many documents came at a time, `calls` counts the calls that were answered.

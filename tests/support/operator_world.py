@@ -14,10 +14,10 @@ from service.api.deps import Pages, Services
 from service.api.errors import install
 from service.api.middleware import RequestContext
 from service.calibration import routes as calibrations
-from service.calibration.calibration import CalibrateOptions
 from service.calibration.files import UploadLimits
 from service.jobs import evaluations
 from service.jobs import routes as jobs
+from service.jobs.model import JobOptions
 from service.llm.port import Sampling
 from service.scoring.command import Serving
 from service.scoring.score_cache import ScoreCache
@@ -27,7 +27,7 @@ from tests.support.kept import MemoryKept
 from tests.support.keys import MemoryKeys
 from tests.support.sqlite_store import SqliteStore
 
-OPTIONS = CalibrateOptions()
+OPTIONS = JobOptions()
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 NO_JOB = "job_" + "0" * 26
 NO_CALIBRATION = "cal_" + "0" * 26

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from service.calibration.calibration import CalibrateOptions, Calibration
-from service.jobs.model import Job
+from service.calibration.calibration import Calibration
+from service.jobs.model import Job, JobOptions
 from tests.support.job_worker import LoggingLLM, Replica, dev_rows, replica
 from tests.support.task_engine import TaskEngine
 
@@ -132,10 +132,10 @@ async def final_results(made: Replica, job: Job) -> dict[str, Any]:
 
 async def undisturbed(folder: Path, rows: int) -> Calibration:
     """Return the calibration that comes of the same rows when nothing happens."""
-    return await calm(folder, rows, CalibrateOptions(), final)
+    return await calm(folder, rows, JobOptions(), final)
 
 
-async def calm(folder: Path, rows: int, options: CalibrateOptions, finding: Finding[Found]) -> Found:
+async def calm(folder: Path, rows: int, options: JobOptions, finding: Finding[Found]) -> Found:
     """Return what comes of the same rows when nothing happens."""
     url = f"sqlite:///{folder / 'calm.db'}"
     async with replica(url, "calm", LoggingLLM(), engine=TaskEngine()) as made:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from service.calibration.calibration import CalibrateOptions, Calibration
+from service.calibration.calibration import Calibration
 from service.calibration.fingerprint import Fingerprint, service_fingerprint
 from service.calibration.fitting import Fitted, fit_all
 from service.calibration.material import Material
@@ -22,6 +22,7 @@ from service.calibration.rows import DevRow, StoredRow
 from service.embedding.port import EmbedderIdentity
 from service.evaluation.experiments import make_results
 from service.evaluation.results import FilePart, Provenance, Results
+from service.jobs.model import JobOptions
 from service.llm.port import Draw, LLMIdentity, Sampling
 from service.report.diagnostics import EvaluationContext
 from service.report.model import Report
@@ -78,7 +79,7 @@ def _evidence_report() -> Report:
     material = evidence.material(evidence.drawn())
     fitted = fit_all(material, "auto", resamples=FEW)
     made = _calibration(fitted, evidence.SAMPLES, evidence="token_sums")
-    outcome = FinishedFit(made, CalibrateOptions(), material, fitted, None, evidence.ROWS, TARGET)
+    outcome = FinishedFit(made, JobOptions(), material, fitted, None, evidence.ROWS, TARGET)
     return make_report(outcome, FEW)
 
 
@@ -86,14 +87,14 @@ def _deciding_report() -> Report:
     material = decisions.judged_material(decisions.judged_rows(300))
     fitted = fit_all(material, "auto", resamples=FEW)
     made = _calibration(fitted, 4)
-    return make_report(FinishedFit(made, CalibrateOptions(), material, fitted, None, 300, TARGET), FEW)
+    return make_report(FinishedFit(made, JobOptions(), material, fitted, None, 300, TARGET), FEW)
 
 
 def _small_report(with_active: bool) -> Report:
     material = small_material()
     active = _calibration(fit_all(material, "temperature", resamples=FEW)) if with_active else None
     fitted = fit_all(material, "depolarized", active=active, resamples=FEW)
-    options = CalibrateOptions()
+    options = JobOptions()
     outcome = FinishedFit(_calibration(fitted), options, material, fitted, active, ROWS + 2, TARGET)
     return make_report(outcome, FEW)
 

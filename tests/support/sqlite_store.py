@@ -15,12 +15,12 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.pool import NullPool
 
-from service.calibration.calibration import CalibrateOptions, Calibration
+from service.calibration.calibration import Calibration
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
 from service.jobs.drawing import Drawer
 from service.jobs.durable import DurableJobs
-from service.jobs.model import Job
+from service.jobs.model import Job, JobOptions
 from service.jobs.store import SqlJobs
 from service.jobs.waiting import Patience
 from service.jobs.workflows import JobSteps
@@ -135,6 +135,6 @@ class SqliteStore:
     ) -> None:
         """Store a calibration as a job on these rows does."""
         kept = list(rows)
-        job, _ = await self.jobs.submit(kept, CalibrateOptions(drawn_by="service"))
+        job, _ = await self.jobs.submit(kept, JobOptions(drawn_by="service"))
         await self.runs.begin(job.id)
         await self.runs.succeed(job.id, calibration, report, num_rows or len(kept), activate=False)

@@ -26,7 +26,7 @@ LAX = Target(0.98, 0.5)  # whoever may be let through at all, is
 
 def deciding(rows: Sequence[StoredRow], embedder: FakeEmbedder) -> Calibration:
     """A calibration by evidence for answers labelled `mine`, with maps of selectors fitted on rows."""
-    found = fit_selectors(_material(rows, embedder), "evidence", rng=np.random.default_rng(0), eps=1e-10)
+    found = fit_selectors(_material(rows, embedder), "evidence", rng=np.random.default_rng(0))
     maps = {m: one.map for m, one in found.selectors().items() if isinstance(one.map, EvidenceMap)}
     wanted = caller_fingerprint("mine", embedder.identity)
     made = by_evidence(fingerprint=wanted, selectors=found.selectors())

@@ -11,9 +11,9 @@ from service.calibration.files import UploadLimits, read_file
 from service.calibration.fingerprint import service_fingerprint
 from service.calibration.rows import FEW_ROWS, KNOWN_FIELDS, MIN_USABLE_ROWS, DevRow
 from service.embedding.port import EmbedderIdentity
-from service.jobs.schemas import OptionsIn
+from service.jobs.model import CalibrateOptions
 from service.llm.port import LLMIdentity, Sampling
-from service.report.summary import about_data, about_fit, about_gain, about_verdicts, few_of_a_kind
+from service.report.words import about_data, about_fit, about_gain, about_verdicts, few_of_a_kind
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "calibrating.md").read_text("utf-8")
 
@@ -43,7 +43,7 @@ def test_every_field_of_a_row_is_told() -> None:
 
 
 def test_every_option_is_told() -> None:
-    assert table("| option |") == set(OptionsIn.model_fields)
+    assert table("| option |") == set(CalibrateOptions.model_fields)
 
 
 def test_every_warning_is_told() -> None:

@@ -41,7 +41,7 @@ STYLE = [
 PREFIX = "#/components/schemas/"
 # What the names of the contract are in Python, where they are not the same.
 RESULTS = {
-    "ActivationOut": "Activation",
+    "Activation": "Activation",
     "CalibrationOut": "Calibration",
     "CalibrationUsed": "CalibrationUsed",
     "Candidate": "Candidate",
@@ -50,8 +50,8 @@ RESULTS = {
     "EvidenceParametersOut": "EvidenceParameters",
     "GuardrailVerdict": "GuardrailVerdict",
     "Health": "Health",
-    "JobErrorOut": "JobError",
-    "JobOut": "Job",
+    "JobError": "JobError",
+    "Job": "Job",
     "KeptScore": "KeptScore",
     "KeyOut": "Key",
     "KeyWarning": "KeyWarning",
@@ -73,7 +73,7 @@ RESULTS = {
 }
 REQUESTS = {
     "CalibrateForm": "CalibrateOptions",
-    "CorrectionIn": "Correction",
+    "Correction": "Correction",
     "CorrectionsRequest": "CorrectOptions",
     "EvaluateForm": "EvaluateOptions",
     "MessageIn": "ChatMessage",
@@ -84,7 +84,7 @@ REQUESTS = {
 ARGUMENTS = {"CalibrateForm": ["file"], "CorrectionsRequest": ["rows"], "EvaluateForm": ["dev", "test"]}
 ARGUMENTS["ScoreRequest"] = ["prompt"]
 # A TypedDict of these says which members each of them must have; the others are keyword arguments.
-MEMBERS = {"CorrectionIn", "MessageIn"}
+MEMBERS = {"Correction", "MessageIn"}
 KEPT = {"$ref", "additionalProperties", "anyOf", "description", "enum", "format", "items", "properties"}
 KEPT |= {"required", "type"}
 

@@ -653,10 +653,10 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
-         * ActivationOut
+         * Activation
          * @description That a calibration came into force.
          */
-        ActivationOut: {
+        Activation: {
             /**
              * Activated At
              * Format: date-time
@@ -1011,10 +1011,10 @@ export interface components {
             probability_correct: number | null;
         };
         /**
-         * CorrectionIn
+         * Correction
          * @description A row by its `line` or its `id`, and whether the answer that was judged is right.
          */
-        CorrectionIn: {
+        Correction: {
             /**
              * Correct
              * @description Whether the answer that was judged is right.
@@ -1057,7 +1057,7 @@ export interface components {
              * Rows
              * @description What is corrected.
              */
-            rows: components["schemas"]["CorrectionIn"][];
+            rows: components["schemas"]["Correction"][];
         };
         /**
          * Decision
@@ -1411,26 +1411,10 @@ export interface components {
             version: string;
         };
         /**
-         * JobErrorOut
-         * @description Why a job failed.
-         */
-        JobErrorOut: {
-            /**
-             * Code
-             * @description A code of the error table.
-             */
-            code: string;
-            /**
-             * Detail
-             * @description The same for a person.
-             */
-            detail: string;
-        };
-        /**
-         * JobOut
+         * Job
          * @description A job.
          */
-        JobOut: {
+        Job: {
             /**
              * Activated
              * @description Whether that one became the active one of its set-up; null before, and of an evaluation.
@@ -1458,7 +1442,7 @@ export interface components {
              */
             done: number;
             /** @description Why it failed. */
-            error: components["schemas"]["JobErrorOut"] | null;
+            error: components["schemas"]["JobError"] | null;
             /**
              * Eta S
              * @description Seconds that the stage will still take; null: not known.
@@ -1523,6 +1507,22 @@ export interface components {
              * @description Units of the stage in all.
              */
             total: number;
+        };
+        /**
+         * JobError
+         * @description Why a job failed.
+         */
+        JobError: {
+            /**
+             * Code
+             * @description A code of the error table.
+             */
+            code: string;
+            /**
+             * Detail
+             * @description The same for a person.
+             */
+            detail: string;
         };
         /**
          * KeptScore
@@ -2432,7 +2432,7 @@ export interface operations {
                      *       "total": 300
                      *     }
                      */
-                    "application/json": components["schemas"]["JobOut"];
+                    "application/json": components["schemas"]["Job"];
                 };
             };
             /** @description Unauthorized */
@@ -2677,7 +2677,7 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["ActivationOut"][];
+                    "application/json": components["schemas"]["Activation"][];
                 };
             };
             /** @description Unauthorized */
@@ -3409,7 +3409,7 @@ export interface operations {
                      *       "total": 300
                      *     }
                      */
-                    "application/json": components["schemas"]["JobOut"];
+                    "application/json": components["schemas"]["Job"];
                 };
             };
             /** @description Unauthorized */
@@ -3540,7 +3540,7 @@ export interface operations {
                      *       "total": 300
                      *     }
                      */
-                    "application/json": components["schemas"]["JobOut"];
+                    "application/json": components["schemas"]["Job"];
                 };
             };
             /** @description Unauthorized */
@@ -3766,7 +3766,7 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["JobOut"][];
+                    "application/json": components["schemas"]["Job"][];
                 };
             };
             /** @description Unauthorized */
@@ -3854,7 +3854,7 @@ export interface operations {
                      *       "total": 300
                      *     }
                      */
-                    "application/json": components["schemas"]["JobOut"];
+                    "application/json": components["schemas"]["Job"];
                 };
             };
             /** @description Unauthorized */
@@ -3942,7 +3942,7 @@ export interface operations {
                      *       "total": 300
                      *     }
                      */
-                    "application/json": components["schemas"]["JobOut"];
+                    "application/json": components["schemas"]["Job"];
                 };
             };
             /** @description Unauthorized */
@@ -4109,7 +4109,7 @@ export interface operations {
                      *       "total": 300
                      *     }
                      */
-                    "application/json": components["schemas"]["JobOut"];
+                    "application/json": components["schemas"]["Job"];
                 };
             };
             /** @description Unauthorized */

@@ -10,11 +10,11 @@ export type Warning = Schema<"ScoreWarning">;
 /** A labelled question. */
 export type Row = Schema<"ExampleIn">;
 /** A calibration, as the service lists it. */
-export type Activation = Schema<"ActivationOut">;
+export type Activation = Schema<"Activation">;
 export type Calibration = Schema<"CalibrationOut">;
 export type Corrections = Schema<"CorrectionsRequest">;
 /** The state of a job. */
-export type JobState = Schema<"JobOut">;
+export type JobState = Schema<"Job">;
 /** An error's body (RFC 9457). */
 export type Problem = Schema<"Problem">;
 /** What can be decided of a calibration beside its rows. */

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from service.calibration.calibration import CalibrateOptions
 from service.calibration.store import SqlCalibrations
 from service.errors import LLMError
+from service.jobs.model import JobOptions
 from service.jobs.store import LOG_AGAIN_S, SqlJobs
 from service.jobs.waiting import Patience
 from tests.support.fakes import FakeLLM
@@ -26,7 +26,7 @@ def level(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def submitted(made: Replica) -> str:
-    return (await made.jobs.submit(dev_rows(ROWS), CalibrateOptions()))[0].id
+    return (await made.jobs.submit(dev_rows(ROWS), JobOptions()))[0].id
 
 
 async def until(caplog: pytest.LogCaptureFixture, text: str) -> None:
@@ -64,8 +64,8 @@ async def test_a_wait_that_comes_and_goes_is_logged_now_and_then(
 ) -> None:
     now, database = 0.0, CopiedDatabase(tmp_path)
     jobs = SqlJobs(database, SqlCalibrations(database), clock=lambda: now)
-    job, _ = await jobs.submit(dev_rows(ROWS), CalibrateOptions())
-    other, _ = await jobs.submit(dev_rows(ROWS), CalibrateOptions())
+    job, _ = await jobs.submit(dev_rows(ROWS), JobOptions())
+    other, _ = await jobs.submit(dev_rows(ROWS), JobOptions())
     for one in (job, other):
         await jobs.begin(one.id)
     for _ in range(3):
@@ -83,7 +83,7 @@ async def test_a_job_that_goes_on_is_told(tmp_path: Path, caplog: pytest.LogCapt
     url, log = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log"
     async with worker(url, log, name="first", slow_s=2.0) as process:
         async with idle_replica(url) as outside:
-            job, _ = await outside.jobs.submit(dev_rows(ROWS), CalibrateOptions())
+            job, _ = await outside.jobs.submit(dev_rows(ROWS), JobOptions())
             await until_asked(log, 3)
         await kill(process)
     caplog.clear()

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from service.errors import StoreUnavailable
 from service.store.database import Database
-from service.store.documents import Document, KeptDocuments, SqlKept
+from service.store.documents import Document, SqlKept
 from service.store.tables import kept
 from tests.support.calibrations import NASTY
 from tests.support.kept import MemoryKept
@@ -47,7 +47,7 @@ class Opened:
     url: str | None
 
     @asynccontextmanager
-    async def __call__(self) -> AsyncIterator[KeptDocuments]:
+    async def __call__(self) -> AsyncIterator[SqlKept]:
         if self.url is None:
             yield MemoryKept(MOST)
         else:
@@ -60,7 +60,7 @@ def opened(place: str | None) -> Opened:
     return Opened(place)
 
 
-async def put(made: KeptDocuments, id_: str, owner: str, document: dict[str, Any], *, ttl_s: float) -> None:
+async def put(made: SqlKept, id_: str, owner: str, document: dict[str, Any], *, ttl_s: float) -> None:
     await made.put_all([Document(id_, owner, json.dumps(document), ttl_s)])
 
 

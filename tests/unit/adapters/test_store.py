@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from service.calibration.calibration import CalibrateOptions
 from service.calibration.files import UploadLimits, read_file
 from service.calibration.rows import DevRow, write_row
 from service.calibration.store import SqlCalibrations, make_current
 from service.embedding.port import EMBEDDED
 from service.errors import Conflict, InvalidDevData, StoreUnavailable
-from service.jobs.model import JobError, Setup
+from service.jobs.model import JobError, JobOptions, Setup
 from service.jobs.store import ActiveChangedError, JobEndedError, SqlJobs
 from service.jobs.workflows import jobs_url
 from service.llm.port import Draw
@@ -32,7 +31,7 @@ from tests.support.decisions import selector
 from tests.support.evidence import by_evidence
 from tests.support.postgres import Cluster
 
-OPTIONS = CalibrateOptions(name=NASTY)
+OPTIONS = JobOptions(name=NASTY)
 
 
 @dataclass
@@ -102,7 +101,7 @@ class TestStore:
             with pytest.raises(InvalidDevData, match="9 of 20"):
                 await store.jobs.submit([*rows(9), *([DevRow(99 + i, None, ()) for i in range(11)])], OPTIONS)
             with pytest.raises(InvalidDevData, match="0 of 40"):
-                await store.jobs.submit(rows(samples=("a", "b")), CalibrateOptions(num_samples=3))
+                await store.jobs.submit(rows(samples=("a", "b")), JobOptions(num_samples=3))
             assert await count(store, jobs) == 0
 
     async def test_a_mixture_needs_the_operators_word(self, url: str) -> None:
@@ -110,7 +109,7 @@ class TestStore:
         async with opened(url) as store:
             with pytest.raises(InvalidDevData, match="drawn_by"):
                 await store.jobs.submit(mixed, OPTIONS)
-            _, created = await store.jobs.submit(mixed, CalibrateOptions(drawn_by="service"))
+            _, created = await store.jobs.submit(mixed, JobOptions(drawn_by="service"))
             assert created
 
     async def test_the_same_key_gives_the_same_job(self, url: str) -> None:
@@ -121,7 +120,7 @@ class TestStore:
             with pytest.raises(Conflict):
                 await store.jobs.submit(rows(41), OPTIONS, "key")
             with pytest.raises(Conflict):
-                await store.jobs.submit(rows(), CalibrateOptions(), "key")
+                await store.jobs.submit(rows(), JobOptions(), "key")
 
     async def test_the_same_key_twice_at_once_gives_one_job(self, url: str) -> None:
         async with opened(url) as store:
@@ -168,7 +167,7 @@ class TestStore:
                 store.jobs.note(job.id, "late"),
                 store.jobs.keep_draws(job.id, 1, [Draw("late")], complete=True),
                 store.jobs.succeed(job.id, calibration(), {}, 40, activate=True),
-                store.jobs.fail(job.id, JobError("internal", "late")),
+                store.jobs.fail(job.id, JobError(code="internal", detail="late")),
                 store.jobs.running(job.id),
             ):
                 with pytest.raises(JobEndedError):
@@ -199,7 +198,7 @@ class TestStore:
             await store.jobs.begin(job.id)
             if drawn:
                 await store.jobs.bind(job.id, fingerprint())
-            await store.jobs.fail(job.id, JobError("model_not_found", "No such model."))
+            await store.jobs.fail(job.id, JobError(code="model_not_found", detail="No such model."))
             return job.id
 
         async with opened(url) as store:
@@ -230,7 +229,7 @@ class TestStore:
             job, _ = await store.jobs.submit(rows(), OPTIONS)
             await store.jobs.begin(job.id)
             assert [one.id for one in await store.jobs.open_jobs()] == [job.id]
-            await store.jobs.fail(job.id, JobError("internal", "No."))
+            await store.jobs.fail(job.id, JobError(code="internal", detail="No."))
             assert await store.jobs.open_jobs() == []
 
     async def test_cancelling(self, url: str) -> None:
@@ -253,10 +252,10 @@ class TestStore:
             job, _ = await store.jobs.submit(rows(), OPTIONS)
             await store.jobs.begin(job.id)
             await store.jobs.keep_draws(job.id, 1, [Draw("drawn")], complete=True)
-            await store.jobs.fail(job.id, JobError("model_not_found", "No such model."))
+            await store.jobs.fail(job.id, JobError(code="model_not_found", detail="No such model."))
             failed = await store.jobs.get(job.id)
             assert failed is not None
-            assert failed.error == JobError("model_not_found", "No such model.")
+            assert failed.error == JobError(code="model_not_found", detail="No such model.")
             assert [j.id for j in await store.jobs.latest()] == [job.id]
             kept = [one.draws async for one in store.jobs.rows(job.id)]
             assert (kept[0], len(kept)) == ((Draw("drawn"),), 40)
@@ -280,7 +279,7 @@ class TestStore:
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(), OPTIONS)
             await store.jobs.begin(job.id)
-            await store.jobs.fail(job.id, JobError("internal", "No."))
+            await store.jobs.fail(job.id, JobError(code="internal", detail="No."))
             async with store.database.write() as connection:
                 await connection.execute(sa.delete(dev_rows))
             with pytest.raises(Conflict, match="not kept"):

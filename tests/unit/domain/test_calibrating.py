@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.calibration.calibration import CalibrateOptions, Calibration
+from service.calibration.calibration import Calibration
 from service.calibration.material import full_number
 from service.calibration.promotion import Gains
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
 from service.errors import Conflict, EmbedderUnavailable, InvalidDevData
 from service.jobs import calibrator as calibrating
-from service.jobs.model import Job
+from service.jobs.model import Job, JobOptions
 from service.jobs.store import SqlJobs
 from service.llm.openai_server import HttpLanguageModel
 from service.spectral.maps import DepolarizedMap
@@ -32,7 +32,7 @@ from tests.support.reports import FEW
 from tests.support.sqlite_store import CopiedDatabase
 
 WORDS = ("Paris", "Lyon", "Nice", "Lille", "Metz", "Brest", "Tours", "Dijon")
-ALONE = CalibrateOptions(prior_weight=0)  # the rows alone: nothing draws their fits anywhere
+ALONE = JobOptions(prior_weight=0)  # the rows alone: nothing draws their fits anywhere
 
 
 def made_rows(count: int = 40, m: int = 6, *, sharp: float = 1.0, seed: int = 1) -> list[DevRow]:
@@ -57,9 +57,9 @@ class Bench:
     llm: Any
 
     async def run(
-        self, rows: Sequence[DevRow], options: CalibrateOptions | None = None
+        self, rows: Sequence[DevRow], options: JobOptions | None = None
     ) -> tuple[Calibration, dict[str, Any]]:
-        job, _ = await self.jobs.submit(rows, options or CalibrateOptions())
+        job, _ = await self.jobs.submit(rows, options or JobOptions())
         pipeline = Pipeline(self.jobs, self.calibrations, self.llm, self.embedder)
         await pipeline.draw(job.id)
         await pipeline.finish(job.id)
@@ -91,7 +91,7 @@ def codes(report: dict[str, Any]) -> set[str]:
 
 
 async def test_supplied_answers(bench: Bench) -> None:
-    found, report = await bench.run(made_rows(), CalibrateOptions(name="first", source_label="theirs"))
+    found, report = await bench.run(made_rows(), JobOptions(name="first", source_label="theirs"))
     assert bench.llm.requests == []
     assert (found.method, found.num_samples, found.name) == ("depolarized", 6, "first")
     assert sorted(found.parameters) == [2, 3, 4, 5, 6]
@@ -178,7 +178,7 @@ async def test_the_service_draws(bench: Bench) -> None:
     assert report["data"]["drawn_by"] == "service"
     exported = [row async for row in bench.calibrations.rows(found.id)]
     bench.llm.requests.clear()
-    again, _ = await bench.run(exported, CalibrateOptions(drawn_by="service"))
+    again, _ = await bench.run(exported, JobOptions(drawn_by="service"))
     assert bench.llm.requests == []
     assert again.fingerprint == found.fingerprint
     assert again.parameters == found.parameters
@@ -201,17 +201,17 @@ async def test_it_is_of_the_model_that_drew_whoever_answers_by_now(bench: Bench)
 async def test_answers_vouched_for_are_of_the_model_that_answers(bench: Bench) -> None:
     async with OpenAIServer(default=answers(model="told")) as server:
         bench.llm = HttpLanguageModel(server.url, model="asked")
-        found, _ = await bench.run(made_rows(), CalibrateOptions(drawn_by="service"))
-        again, _ = await bench.run(made_rows(), CalibrateOptions(drawn_by="service"))
+        found, _ = await bench.run(made_rows(), JobOptions(drawn_by="service"))
+        again, _ = await bench.run(made_rows(), JobOptions(drawn_by="service"))
         assert found.fingerprint == again.fingerprint
         assert (found.fingerprint.model, len(server.bodies)) == ("told", 1)
         await bench.llm.stop()
 
 
 async def test_equal_input_gives_equal_numbers(bench: Bench) -> None:
-    one, _ = await bench.run(made_rows(), CalibrateOptions(activate="never", seed=7))
-    same, _ = await bench.run(made_rows(), CalibrateOptions(activate="never", seed=7))
-    other, _ = await bench.run(made_rows(), CalibrateOptions(activate="never", seed=8))
+    one, _ = await bench.run(made_rows(), JobOptions(activate="never", seed=7))
+    same, _ = await bench.run(made_rows(), JobOptions(activate="never", seed=7))
+    other, _ = await bench.run(made_rows(), JobOptions(activate="never", seed=8))
     assert one.parameters == same.parameters
     assert one.parameters[3] != other.parameters[3]  # other subsets
     assert one.parameters[6] == other.parameters[6]  # the whole rows
@@ -219,13 +219,13 @@ async def test_equal_input_gives_equal_numbers(bench: Bench) -> None:
 
 
 async def test_both_keeps_the_better_one(bench: Bench) -> None:
-    found, report = await bench.run(made_rows(), CalibrateOptions(method="both"))
+    found, report = await bench.run(made_rows(), JobOptions(method="both"))
     risks = {name: fit["cv_risk"] for name, fit in report["fits"].items()}
     assert found.method == min(risks, key=lambda name: risks[name])
 
 
 async def test_the_papers_map(bench: Bench) -> None:
-    found, report = await bench.run(made_rows(), CalibrateOptions(method="temperature"))
+    found, report = await bench.run(made_rows(), JobOptions(method="temperature"))
     assert found.method == "temperature"
     assert report["calibration"]["depolarization"] is None
     assert {p["depolarization"] for p in report["parameters"]} == {None}
@@ -266,7 +266,7 @@ async def test_a_gain_in_telling_right_from_wrong_activates(bench: Bench) -> Non
         for one in judged_rows(400, num_samples=6)
     ]
     wrong = [replace(row, correct=False) for row in rows[:60]]
-    first, _ = await bench.run(wrong, CalibrateOptions(activate="always"))
+    first, _ = await bench.run(wrong, JobOptions(activate="always"))
     assert not first.selectors
     later, report = await bench.run(rows)
     decision = report["decision"]
@@ -314,7 +314,7 @@ async def test_a_model_of_being_right_is_not_lost_to_a_few_rows(bench: Bench) ->
     assert report["decision"]["difference"]["value"] < 0, "by its risk it would be activated"
     assert "tells P(correct)" in report["decision"]["reason"]
     assert bench.calibrations.any_active() == [first]
-    later, _ = await bench.run(few, CalibrateOptions(activate="always"))
+    later, _ = await bench.run(few, JobOptions(activate="always"))
     assert bench.calibrations.any_active() == [later]
 
 
@@ -333,7 +333,7 @@ async def test_a_first_one_that_is_not_better_than_raw_scores_is_not_activated(b
         "Not activated: on held-out prompts it is not better than raw scores"
     )
     assert bench.calibrations.any_active() == []
-    made, _ = await bench.run(unanimous(), CalibrateOptions(activate="always"))
+    made, _ = await bench.run(unanimous(), JobOptions(activate="always"))
     assert bench.calibrations.any_active() == [made]
 
 
@@ -349,7 +349,7 @@ async def test_raw_scores_are_to_be_beaten_in_projection_brier_whatever_eps(benc
 
 async def test_always_activates_what_is_worse(bench: Bench) -> None:
     await bench.run(made_rows())
-    later, report = await bench.run(made_rows(), CalibrateOptions(activate="always"))
+    later, report = await bench.run(made_rows(), JobOptions(activate="always"))
     assert report["decision"]["difference"]["value"] > 0
     assert bench.calibrations.any_active() == [later]
 
@@ -367,7 +367,7 @@ async def test_rows_of_mixed_length(bench: Bench) -> None:
     data = report["data"]
     assert (data["rows"], data["usable"], data["rows_full"]) == (50, 50, 46)
     assert "short_rows" in codes(report)
-    only_full, _ = await bench.run(rows[:46], CalibrateOptions(activate="never"))
+    only_full, _ = await bench.run(rows[:46], JobOptions(activate="never"))
     assert found.parameters[6] == only_full.parameters[6]
     assert found.parameters[3] != only_full.parameters[3]
 
@@ -382,12 +382,12 @@ def test_the_number_fitted_with(sizes: list[int], asked: int | None, expected: i
 
 async def test_too_few_rows_with_that_many_answers(bench: Bench) -> None:
     rows = [replace(r, samples=(r.samples or ())[: 3 + (i < 9)]) for i, r in enumerate(made_rows())]
-    job, _ = await bench.jobs.submit(rows, CalibrateOptions())
+    job, _ = await bench.jobs.submit(rows, JobOptions())
     assert job.state == "queued"
     _, report = await bench.run(rows)
     assert report["data"]["num_samples"] == 3
     with pytest.raises(InvalidDevData, match="9 of 40"):
-        await bench.jobs.submit(rows, CalibrateOptions(num_samples=4))
+        await bench.jobs.submit(rows, JobOptions(num_samples=4))
 
 
 async def test_labels_as_given(bench: Bench) -> None:
@@ -426,7 +426,7 @@ async def test_blank_space_around_answers_counts_no_more_than_in_a_score(bench: 
     bench.embedder.empty_answers = "outcome"
     rows = [replace(row, samples=(" ", "\n", *(row.samples or ())[2:])) for row in made_rows()]
     padded = [replace(row, samples=tuple(f" {text} \n" for text in row.samples or ())) for row in rows]
-    found, report = await bench.run(padded, CalibrateOptions(activate="never"))
+    found, report = await bench.run(padded, JobOptions(activate="never"))
     assert report["data"]["empty"] == pytest.approx(1 / 3)
     clean, _ = await bench.run([replace(r, samples=tuple(t.strip() for t in r.samples or ())) for r in rows])
     assert found.parameters == clean.parameters
@@ -436,7 +436,7 @@ async def test_supplied_answers_without_text_are_none(bench: Bench) -> None:
     """The fit is the one of rows without them, and told apart from one that counts them."""
     bare = made_rows()
     rows = [replace(row, samples=("", *(row.samples or ()), " \n")) for row in bare]
-    found, report = await bench.run(rows, CalibrateOptions(activate="never"))
+    found, report = await bench.run(rows, JobOptions(activate="never"))
     without, _ = await bench.run(bare)
     assert found.parameters == without.parameters
     assert report["data"]["empty"] == 0
@@ -457,7 +457,7 @@ async def test_if_better_never_takes_calibration_from_requests_for_more_answers(
 async def test_one_that_is_activated_during_the_fit_has_to_be_beaten(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, _ = await bench.run(made_rows(), CalibrateOptions(activate="never"))
+    first, _ = await bench.run(made_rows(), JobOptions(activate="never"))
     make_report, made = calibrating.make_report, []
 
     def meanwhile(outcome: Any, resamples: Any) -> Any:
@@ -475,7 +475,7 @@ async def test_one_that_is_activated_after_the_comparison_has_to_be_beaten_too(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By another replica or an operator, in the moment before the job ends."""
-    first, _ = await bench.run(made_rows(), CalibrateOptions(activate="never"))
+    first, _ = await bench.run(made_rows(), JobOptions(activate="never"))
     succeed, tries = bench.jobs.succeed, []
 
     async def late(*given: Any, **more: Any) -> None:
@@ -561,7 +561,7 @@ async def test_an_embedder_that_is_down_is_waited_for(bench: Bench, monkeypatch:
 
 async def test_another_embedder_after_the_answers_were_drawn(bench: Bench) -> None:
     rows = [replace(row, samples=None) for row in made_rows()]
-    job, _ = await bench.jobs.submit(rows, CalibrateOptions())
+    job, _ = await bench.jobs.submit(rows, JobOptions())
     old, new = (Pipeline(bench.jobs, bench.calibrations, bench.llm, FakeEmbedder(d)) for d in (24, 32))
     await old.draw(job.id)
     with pytest.raises(Conflict, match="embedder_dimension"):
@@ -582,7 +582,7 @@ async def test_the_golden_numbers(tmp_path: Path, golden: dict[str, Any], record
     bench = Bench(
         SqlJobs(database, calibrations), calibrations, FakeEmbedder(768, vectors=vectors), FakeLLM()
     )
-    found, report = await bench.run(rows, CalibrateOptions(method="both", prior_weight=0))
+    found, report = await bench.run(rows, JobOptions(method="both", prior_weight=0))
     await database.stop()
     paper, ours = report["fits"]["temperature"], report["fits"]["depolarized"]
     assert paper["temperature"]["value"] == pytest.approx(golden["temperature"]["T"], abs=1e-3)

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from service.calibration.calibration import CalibrateOptions
 from service.calibration.fingerprint import Fingerprint, service_fingerprint
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
@@ -24,7 +23,7 @@ from service.errors import (
     StoreUnavailable,
 )
 from service.jobs.drawing import Drawer
-from service.jobs.model import Job
+from service.jobs.model import Job, JobOptions
 from service.jobs.store import RunningJob, SqlJobs
 from service.jobs.waiting import LiveFirst, Patience
 from service.jobs.workflows import JobSteps, run_job
@@ -112,9 +111,10 @@ def make(store: SqlJobs) -> Make:
         slots: int = 1,
         patience: Patience = QUICK,
         num_samples: int | None = None,
-        live_first: LiveFirst | None = None,
+        live_first: LiveFirst = LiveFirst(),  # noqa: B008
     ) -> AsyncIterator[Case]:
-        job, _ = await store.submit(rows or prompts(), CalibrateOptions(num_samples=num_samples))
+        asked = {} if num_samples is None else {"num_samples": num_samples}
+        job, _ = await store.submit(rows or prompts(), JobOptions(**asked))
         drawer = Drawer(llm, EMBEDDER, store, serving, live_first=live_first, patience=patience)
         finishers: Any = {"calibrate": NoFinish().finish}
         steps = JobSteps(store, drawer, finishers, slots=slots, patience=patience, wait_s=0.001)
@@ -361,7 +361,7 @@ async def test_who_answers_is_learnt_from_an_answer_where_none_has_been_drawn(ma
 
 
 async def test_the_first_of_two_that_bind_a_job_at_once_is_the_one(store: SqlJobs) -> None:
-    job, _ = await store.submit(prompts(), CalibrateOptions())
+    job, _ = await store.submit(prompts(), JobOptions())
     await store.begin(job.id)
     one, other = (
         service_fingerprint(LLMIdentity(model, "chat", "s", "", ()), Sampling(), IDENTITY)
@@ -423,12 +423,6 @@ async def test_breaking_off_frees_the_llm(make: Make) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
     assert (llm.active, llm.cancelled) == (0, 2)
-
-
-async def test_at_least_one_slot(make: Make) -> None:
-    with pytest.raises(ValueError, match="slot"):
-        async with make(FakeLLM(), slots=0):
-            pass
 
 
 def busy() -> LiveLoad:
@@ -501,7 +495,3 @@ class TestLiveFirst:
                     pass
             drawing.cancel()
             await asyncio.wait({drawing})
-
-    def test_a_share_is_above_nothing(self) -> None:
-        with pytest.raises(ValueError, match="share"):
-            LiveFirst(share=0.0)

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.calibration.calibration import CalibrateOptions, Calibration
+from service.calibration.calibration import Calibration
 from service.calibration.fitting import Fitted, fit_all, why_no_evidence
 from service.calibration.material import assemble
 from service.calibration.rows import DevRow, StoredRow
 from service.calibration.store import SqlCalibrations
 from service.embedding.outcomes import log_probabilities
 from service.errors import InvalidDevData
+from service.jobs.model import JobOptions
 from service.jobs.store import SqlJobs
 from service.llm.port import Draw
 from service.spectral.evidence import EvidenceMap
@@ -36,7 +37,7 @@ def auto() -> Fitted:
 
 
 def test_auto_takes_the_evidence_map_where_it_is_the_best(auto: Fitted) -> None:
-    means = {name: found.mean() for name, found in auto.held_out.risks.items()}
+    means = {name: found.mean() for name, found in auto.maps.risks.items()}
     assert list(means) == ["raw", "temperature", "depolarized", "evidence"]
     assert means["evidence"] < min(means["depolarized"], means["temperature"]) - 0.05
     assert auto.method == "evidence"
@@ -45,8 +46,8 @@ def test_auto_takes_the_evidence_map_where_it_is_the_best(auto: Fitted) -> None:
 
 
 def test_the_last_entry_is_the_fit_of_all_and_lies_in_its_intervals(auto: Fitted) -> None:
-    assert auto.evidence is not None
-    head, spread = auto.evidence.fit.map, auto.evidence.bootstrap
+    assert auto.maps.evidence is not None
+    head, spread = auto.maps.evidence.fit.map, auto.maps.evidence.bootstrap
     last = auto.evidence_table[SAMPLES]
     assert (last.intercept, last.slope) == pytest.approx((head.intercept, head.slope), abs=1e-9)
     assert 0 < spread.slope.low < head.slope < spread.slope.high
@@ -58,9 +59,9 @@ def test_evidence_changes_nothing_for_those_who_ask_for_a_plain_map(asked: str) 
     told, silent = fit(material(), asked), fit(material(drawn(tells=False)), asked)
     assert (told.method, told.parameters) == (silent.method, silent.parameters)
     assert not told.evidence_table
-    assert silent.evidence is None
-    for name, found in silent.held_out.risks.items():
-        assert np.array_equal(found, told.held_out.risks[name])
+    assert silent.maps.evidence is None
+    for name, found in silent.maps.risks.items():
+        assert np.array_equal(found, told.maps.risks[name])
 
 
 def test_the_plain_parameters_of_an_evidence_calibration_are_those_of_the_depolarised_map(
@@ -70,21 +71,21 @@ def test_the_plain_parameters_of_an_evidence_calibration_are_those_of_the_depola
 
 
 def test_each_prompt_is_held_out_with_its_own_evidence(auto: Fitted) -> None:
-    assert auto.evidence is not None
-    found, maps = auto.maps_of("evidence"), auto.evidence.maps["evidence"]
+    assert auto.maps.evidence is not None
+    found, maps = auto.maps.maps_of("evidence"), auto.maps.maps["evidence"]
     for i in (0, 17):
-        assert found[i] == maps[auto.held_out.fold[i]].at(auto.evidence.missing_mass[i])
+        assert found[i] == maps[auto.maps.fold[i]].at(auto.maps.evidence.missing_mass[i])
 
 
 def test_an_active_calibration_by_evidence_is_compared_as_it_serves(auto: Fitted) -> None:
     table = auto.evidence_table
     active = replace(by_evidence(), num_samples=SAMPLES, parameters=auto.parameters, evidence=table)
     again = fit(material(), "auto", active=active)
-    assert list(again.held_out.risks)[-1] == "active"
+    assert list(again.maps.risks)[-1] == "active"
     # Fitted on the same rows, all of them, it is no worse than what is fitted without a fold.
-    assert again.held_out.risks["active"].mean() < again.held_out.risks["evidence"].mean()
+    assert again.maps.risks["active"].mean() < again.maps.risks["evidence"].mean()
     silent = fit(material(drawn(tells=False)), "auto", active=active)
-    assert silent.held_out.risks["active"].mean() > again.held_out.risks["active"].mean() + 0.05
+    assert silent.maps.risks["active"].mean() > again.maps.risks["active"].mean() + 0.05
 
 
 @pytest.mark.parametrize("spoilt", [None, math.nan, 0.5, math.inf])
@@ -94,7 +95,7 @@ def test_auto_falls_back_where_a_prompt_lacks_a_log_probability(spoilt: float | 
     made = material([*stored[:5], replace(stored[5], draws=draws), *stored[6:]])
     found = fit(made, "auto")
     assert found.method in ("depolarized", "temperature")
-    assert found.evidence is None
+    assert found.maps.evidence is None
     assert str(why_no_evidence(made)).startswith("1 of 80 prompts")
     with pytest.raises(InvalidDevData, match="1 of 80 prompts"):
         fit(made, "evidence")
@@ -110,10 +111,10 @@ def test_no_mass_at_all_and_a_mass_of_one_are_fitted() -> None:
     stored = drawn()
     for i, total in ((0, -math.inf), (1, 0.0), (2, 1e-7)):
         stored[i] = replace(stored[i], draws=(replace(stored[i].draws[0], total_logprob=total),) * SAMPLES)
-    found = fit(material(stored), "auto").evidence
-    assert found is not None
-    assert found.missing_mass[:3].tolist() == [1 - 1e-4, 1e-4, 1e-4]
-    assert np.isfinite(found.risks["evidence"]).all()
+    maps = fit(material(stored), "auto").maps
+    assert maps.evidence is not None
+    assert maps.evidence.missing_mass[:3].tolist() == [1 - 1e-4, 1e-4, 1e-4]
+    assert np.isfinite(maps.risks["evidence"]).all()
 
 
 def test_rows_of_before_have_no_evidence() -> None:
@@ -154,8 +155,8 @@ def test_recorded_rows_agree_with_the_numbers_made_independently(
         stored.append(StoredRow(made, draws, complete=True))
     found = fit(assemble(stored, 20, np.stack(vectors), place, 768), "auto")
     assert found.method == "evidence"
-    assert found.evidence is not None
-    head = found.evidence.fit
+    assert found.maps.evidence is not None
+    head = found.maps.evidence.fit
     assert (head.map.temperature, head.map.intercept, head.map.slope) == pytest.approx(
         (told["evidence"]["T"], told["evidence"]["a"], told["evidence"]["b"]), abs=1e-3
     )
@@ -172,7 +173,7 @@ class Bench:
         self.llm = TellingLLM()
 
     async def run(
-        self, options: CalibrateOptions, sent: Sequence[DevRow] | None = None
+        self, options: JobOptions, sent: Sequence[DevRow] | None = None
     ) -> tuple[Calibration, dict[str, Any]]:
         job, _ = await self.jobs.submit(sent or rows(), options)
         pipeline = Pipeline(self.jobs, self.calibrations, self.llm, FakeEmbedder(24), num_samples=SAMPLES)
@@ -198,7 +199,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 async def test_a_job_makes_a_calibration_by_evidence_and_reports_it(bench: Bench) -> None:
-    found, report = await bench.run(CalibrateOptions())
+    found, report = await bench.run(JobOptions())
     assert found.method == "evidence"
     assert isinstance(found.evidence[1], EvidenceMap)
     assert sorted(found.evidence) == [1, 2, 3, 4]
@@ -217,24 +218,24 @@ async def test_a_job_makes_a_calibration_by_evidence_and_reports_it(bench: Bench
 
 async def test_a_silent_server_gets_a_plain_calibration_and_the_report_says_why(bench: Bench) -> None:
     bench.llm.tells = False
-    found, report = await bench.run(CalibrateOptions())
+    found, report = await bench.run(JobOptions())
     assert found.method in ("depolarized", "temperature")
     assert found.fingerprint.evidence == ""
     assert "80 of 80 prompts" in report["unfitted"]["evidence"]
     assert "evidence" not in report["fits"]
     with pytest.raises(InvalidDevData, match="80 of 80 prompts"):
-        await bench.run(CalibrateOptions(method="evidence"))
+        await bench.run(JobOptions(method="evidence"))
 
 
 async def test_plain_rows_do_not_replace_a_calibration_by_evidence(bench: Bench) -> None:
-    first, _ = await bench.run(CalibrateOptions())
+    first, _ = await bench.run(JobOptions())
     bench.llm.tells = False
-    found, report = await bench.run(CalibrateOptions(seed=1))
+    found, report = await bench.run(JobOptions(seed=1))
     assert found.fingerprint.key() == first.fingerprint.key()
     assert report["decision"]["activated"] is False
     assert "log-probabilities" in report["decision"]["reason"]
     assert bench.calibrations.active(first.fingerprint.key()) == first
-    forced, _ = await bench.run(CalibrateOptions(activate="always"))
+    forced, _ = await bench.run(JobOptions(activate="always"))
     assert bench.calibrations.active(first.fingerprint.key()) == forced
 
 
@@ -251,9 +252,9 @@ def supplied(*, tells: bool = True) -> list[DevRow]:
 
 
 async def test_a_callers_log_probabilities_make_a_calibration_by_evidence_too(bench: Bench) -> None:
-    found, _ = await bench.run(CalibrateOptions(method="evidence"), supplied())
+    found, _ = await bench.run(JobOptions(method="evidence"), supplied())
     assert (found.fingerprint.source, found.fingerprint.evidence) == ("caller", "supplied")
-    vouched, _ = await bench.run(CalibrateOptions(drawn_by="service"), supplied())
+    vouched, _ = await bench.run(JobOptions(drawn_by="service"), supplied())
     assert (vouched.fingerprint.source, vouched.fingerprint.evidence) == ("service", "token_sums")
 
 
@@ -262,7 +263,7 @@ async def test_an_upload_without_log_probabilities_is_refused_where_evidence_is_
 ) -> None:
     some = [*supplied()[:70], *supplied(tells=False)[70:]]
     with pytest.raises(InvalidDevData, match="10 of 80 rows with samples lack `logprobs`"):
-        await bench.jobs.submit(some, CalibrateOptions(method="evidence"))
+        await bench.jobs.submit(some, JobOptions(method="evidence"))
     assert await bench.jobs.latest() == []
-    found, _ = await bench.run(CalibrateOptions(), some)
+    found, _ = await bench.run(JobOptions(), some)
     assert found.method in ("depolarized", "temperature")

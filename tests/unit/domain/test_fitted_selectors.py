@@ -135,7 +135,6 @@ def test_ten_rows_are_enough_where_fits_are_drawn_to_the_default(method: Method)
             judged_material(judged_rows(10, seed=seed)),
             method,
             rng=np.random.default_rng(0),
-            eps=1e-10,
             priors=default.prior,
             model_priors=default.model_prior,
         )
@@ -228,7 +227,7 @@ def test_the_promises_hold_at_once_in_simulated_worlds() -> None:
     broken = reached = 0
     for seed in range(worlds):
         material = judged_material(judged_rows(200, seed=seed, num_samples=size))
-        found = fit_selectors(material, "depolarized", rng=np.random.default_rng(seed), eps=1e-10)
+        found = fit_selectors(material, "depolarized", rng=np.random.default_rng(seed))
         if (selector := found.selectors().get(size)) is None:
             continue
         reached += promise(selector.counts, 0.3).threshold is not None
@@ -338,7 +337,7 @@ def test_the_promise_holds_where_many_judged_texts_are_supported_by_no_answer() 
     broken = reached = 0
     for seed in range(runs):
         material = judged_material(judged_rows(160, seed=seed, num_samples=size))
-        found = fit_selectors(material, "depolarized", rng=np.random.default_rng(seed), eps=1e-10)
+        found = fit_selectors(material, "depolarized", rng=np.random.default_rng(seed))
         if (selector := found.selectors().get(size)) is None:
             continue
         made = promise(selector.counts, target)

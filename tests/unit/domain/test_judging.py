@@ -14,7 +14,6 @@ from service.calibration.calibration import (
     Calibration,
     JudgedTexts,
     NoCalibrations,
-    Parameters,
     Selector,
 )
 from service.calibration.fingerprint import caller_fingerprint
@@ -51,7 +50,7 @@ def supplied(
     made_by: FakeEmbedder | None = None,
 ) -> Calibration:
     """A calibration of supplied answers, T = 1 and g = 0.5, which decides where `selectors` say."""
-    made = replace(calibration(), parameters={m: Parameters(1.0, 0.5) for m in range(2, 6)})
+    made = replace(calibration(), parameters={m: DepolarizedMap(1.0, 0.5) for m in range(2, 6)})
     wanted = caller_fingerprint("mine", (made_by or embedder()).identity)
     return replace(made, fingerprint=wanted, selectors=selectors or {})
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.calibration.calibration import Calibration, Parameters
+from service.calibration.calibration import Calibration
 from service.llm.port import Generation, GenerationRequest, Message, Sampling, WirePrompt
 from service.scoring.command import ScoreCommand
 from service.scoring.judging import find_modes, num_indistinct
 from service.scoring.scorer import LiveLoad, Scorer, choose
-from service.spectral.maps import Identity, TemperatureMap
+from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
 from service.spectral.spectrum import Spectrum, spectrum
 from tests.support.calibrations import Active, calibration, fingerprint
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -34,7 +34,9 @@ def test_the_nearest_calibration_tells_what_differs() -> None:
 
 
 def test_a_temperature_calibration_is_served_with_its_own_eps() -> None:
-    one = Calibration("c", "temperature", WANTED, 3, {3: Parameters(2.0)}, calibration().created_at, eps=1e-4)
+    one = Calibration(
+        "c", "temperature", WANTED, 3, {3: DepolarizedMap(2.0, 0.0)}, calibration().created_at, eps=1e-4
+    )
     assert one.map_for(3) == TemperatureMap(2.0, 1e-4)
 
 

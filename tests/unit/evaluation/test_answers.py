@@ -70,7 +70,7 @@ def test_maps_are_those_of_a_study_with_so_many_answers(bench, found, m, name):
 def test_probabilities_are_fitted_on_dev_and_judged_on_test(bench, found, m, name):
     dev, test = cut(bench.dev, m), cut(bench.test, m)
     alone = context(dev, test)
-    map_ = alone.evidence.fit.map if name == "evidence" else alone.maps[name]
+    map_ = alone.fitted.evidence.fit.map if name == "evidence" else alone.maps[name]
     told = [FullRows(part.material).at(m).columns(map_) for part in (dev, test)]
     if name != "evidence":
         told = [{k: one[k] for k in ("logit_probability", "entropy")} for one in told]

@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from service.calibration.calibration import CalibrateOptions
 from service.calibration.store import SqlCalibrations
 from service.embedding.outcomes import supplied_draws
 from service.errors import InvalidDevData
 from service.evaluation.evaluator import Evaluator
 from service.evaluation.page import render_evaluation as render
+from service.jobs.model import JobOptions
 from service.jobs.store import JobEndedError, SqlJobs
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.pipeline import Pipeline
@@ -25,7 +25,7 @@ from tests.support.worlds import rows, stored
 
 DEV, TEST = rows(32, 6, seed=1), rows(34, 6, seed=2)
 NOW = datetime(2026, 11, 3, tzinfo=UTC)
-OPTIONS = CalibrateOptions(dev_rows=32, name="mine")
+OPTIONS = JobOptions(dev_rows=32, name="mine")
 
 
 def both(*, drawn: bool = False, dev=DEV, test=TEST):
@@ -118,7 +118,8 @@ async def test_blank_space_counts_the_same_in_the_job_and_in_the_command(bench):
 async def test_too_few_usable_rows_in_either_file(bench):
     short = [{**row, "samples": row["samples"][:2], "logprob": row["logprob"][:2]} for row in TEST[:25]]
     with pytest.raises(InvalidDevData, match="of 34 rows"):
-        await bench.run(both(test=[*short, *TEST[25:]]), replace(OPTIONS, num_samples=3, drawn_by="service"))
+        asked = {"num_samples": 3, "drawn_by": "service"}
+        await bench.run(both(test=[*short, *TEST[25:]]), OPTIONS.model_copy(update=asked))
 
 
 async def test_the_results_of_a_second_run_are_not_kept(bench):
@@ -130,7 +131,7 @@ async def test_the_results_of_a_second_run_are_not_kept(bench):
 
 
 async def test_a_calibration_is_still_one(bench):
-    job_id = await bench.run(both(), CalibrateOptions())
+    job_id = await bench.run(both(), JobOptions())
     job = await bench.jobs.get(job_id)
     assert job.kind == "calibrate"
     assert job.calibration_id

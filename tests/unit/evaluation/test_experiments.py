@@ -55,14 +55,6 @@ def test_progress_goes_up_to_the_whole(bench):
     assert [done for done, _ in told] == list(range(told[-1][1] + 1))
 
 
-def test_convergence_falls_towards_all_answers(bench, results):
-    samples = results["curves"]["samples"]
-    means = [row["mean"] for row in samples]
-    assert means == sorted(means, reverse=True)
-    assert means[-1] == pytest.approx(np.mean([s.eigenvalues[0] for s in bench.test.spectra]))
-    assert samples[-1]["deviation"] == pytest.approx(0.0, abs=1e-12)
-
-
 def test_the_papers_fit_is_the_least_of_its_curve(results):
     fit, curve = results["fits"]["temperature"], results["curves"]["temperature"]
     assert fit["risk"] == pytest.approx(fit["mean_entropy"], abs=1e-6)

@@ -7,7 +7,7 @@ from service.spectral.density import DensityStack
 from service.spectral.dev_set import Answers, dev_set
 from service.spectral.fit import bootstrap, fit_temperature
 from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
-from service.spectral.reliability import label_band, projection_reliability
+from service.spectral.reliability import label_band, reliability_diagram
 from service.spectral.spectrum import spectrum
 from tests.unit.spectral.worlds import draw_references
 
@@ -45,7 +45,7 @@ def test_projection_ece_lies_in_its_band_at_least_90_times_of_100():
     for _ in range(100):
         c1 = np.clip(world.dev().alignment[:, 0], 0, 1)
         band = label_band(predicted, world.rng, num_draws=200)
-        inside += band.holds(projection_reliability(predicted, c1).ece)
+        inside += band.holds(reliability_diagram(predicted, c1).ece)
     assert inside >= 90
 
 
@@ -55,7 +55,7 @@ def test_with_two_built_in_the_raw_spectrum_lies_outside_and_the_fit_finds_two()
         world = World(TemperatureMap(2.0), 300, seed)
         dev = world.dev()
         c1, raw = np.clip(dev.alignment[:, 0], 0, 1), world.largest(Identity())
-        assert projection_reliability(raw, c1).ece > label_band(raw, world.rng).ece_high
+        assert reliability_diagram(raw, c1).ece > label_band(raw, world.rng).ece_high
         interval = bootstrap(dev, "temperature", rng=world.rng, resamples=100).temperature
         found += interval.low <= 2.0 <= interval.high
         assert fit_temperature(dev).map.temperature == pytest.approx(2.0, rel=0.25)

@@ -27,7 +27,7 @@ def report() -> Report:
 def test_the_interval_that_decides_is_the_paired_bootstrap_of_every_comparison(
     bench: CrossValidated, report: Report
 ) -> None:
-    risks, random = bench.held_out.risks, np.random.default_rng([0, 3])
+    risks, random = bench.fitted.risks, np.random.default_rng([0, 3])
     found = mean_difference(risks["depolarized"], risks["raw"], random, resamples=FEW.difference)
     told = report["decision"]["difference"]
     assert (told["value"], told["low"], told["high"]) == (found.value, found.low, found.high)
@@ -40,7 +40,7 @@ def test_the_decision_rests_on_rows_of_the_comparison(bench: CrossValidated, rep
 
 
 def test_each_prompt_is_judged_by_the_fold_that_held_it_out(bench: CrossValidated) -> None:
-    maps, fold = bench.held_out.maps["depolarized"], bench.held_out.fold
+    maps, fold = bench.fitted.maps["depolarized"], bench.fitted.fold
     one = int(np.flatnonzero(fold == 3)[0])
     spectrum = bench.test.spectra[one]
     expected = maps[3].serve(spectrum.eigenvalues, spectrum.dimension).lambda_max

@@ -1,7 +1,7 @@
 """The three lines that a report opens with: what an operator reads before anything else."""
 
 from service.report.model import Opening, Report
-from service.report.summary import opening
+from service.report.words import opening
 from tests.support.reports import deciding_report, small_report
 
 

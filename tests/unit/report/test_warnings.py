@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from service.evaluation.experiments import files_differ
-from service.report.summary import few_of_a_kind
+from service.report.words import few_of_a_kind
 
 
 def labels(right, size=100):

@@ -224,7 +224,7 @@ def cone_world(map_, seed, size=160):
 def test_a_cone_outside_the_span_leaves_the_first_null_but_not_the_second():
     """What no map of eigenvalues can mend is not held against the map."""
     stack, spectra, served, clustering, targets = cone_world(DepolarizedMap(1.0, 0.6), 0)
-    [found] = nulls([clustering], stack, spectra, served, targets, np.random.default_rng(0))
+    found = nulls(clustering, stack, spectra, served, targets, np.random.default_rng(0))
     assert found.drawn.p_value < 0.02
     assert found.rescaled.p_value > 0.05
     assert found.drawn.band.num_draws == found.rescaled.band.num_draws == 100
@@ -234,14 +234,16 @@ def test_eigenvalues_that_are_off_leave_the_second_null():
     stack, spectra, _, _, targets = cone_world(DepolarizedMap(1.0, 0.6), 0)
     served = [Identity().serve(s.eigenvalues, D) for s in spectra]
     clustering = cluster_prompts(stack, [s.lambda_max for s in served])
-    [found] = nulls([clustering], stack, spectra, served, targets, np.random.default_rng(0))
+    found = nulls(clustering, stack, spectra, served, targets, np.random.default_rng(0))
     assert found.rescaled.p_value < 0.02
 
 
-def test_settings_share_worlds_and_the_seed_decides():
+def test_clusterings_share_worlds_and_the_seed_decides():
     stack, spectra, served, clustering, targets = cone_world(DepolarizedMap(1.0, 0.6), 1, 60)
     naive = cluster_prompts(stack, [s.lambda_max for s in served], num_clusters=1)
-    both = nulls([clustering, naive], stack, spectra, served, targets, np.random.default_rng(0))
-    [alone] = nulls([clustering], stack, spectra, served, targets, np.random.default_rng(0))
-    assert both[0].drawn.band.ece_low == alone.drawn.band.ece_low
-    assert both[1].drawn.band.ece_mean != both[0].drawn.band.ece_mean
+    first, again, other = (
+        nulls(one, stack, spectra, served, targets, np.random.default_rng(0))
+        for one in (clustering, clustering, naive)
+    )
+    assert first.drawn.band.ece_low == again.drawn.band.ece_low
+    assert other.drawn.band.ece_mean != first.drawn.band.ece_mean

@@ -18,11 +18,9 @@ from service.spectral.semantic_entropy import (
     semantic_entropy,
 )
 from service.spectral.text_scores import (
-    best_log_likelihood,
     lexical_similarity,
     pairwise_rouge_l,
     per_word,
-    predictive_entropy,
     rouge_l,
 )
 
@@ -131,5 +129,3 @@ def test_one_sample_agrees_with_itself():
 
 def test_log_probabilities():
     assert per_word([-4.0, -3.0, -1.0], ["two words", "one", ""]).tolist() == [-2.0, -3.0, -1.0]
-    assert predictive_entropy([-1.0, -3.0]) == 2.0
-    assert best_log_likelihood([-2.0, -0.5]) == -0.5

@@ -11,7 +11,6 @@ from service.spectral.reliability import (
     expected_calibration_error,
     label_band,
     projection_brier,
-    projection_reliability,
     reliability_diagram,
 )
 
@@ -68,7 +67,7 @@ def test_no_bins_and_unequal_lengths_are_refused():
 
 
 def test_a_diagram_by_hand():
-    diagram = projection_reliability([0.2, 0.2, 0.8, 0.8], [0.0, 0.2, 0.5, 0.9], num_bins=2)
+    diagram = reliability_diagram([0.2, 0.2, 0.8, 0.8], [0.0, 0.2, 0.5, 0.9], num_bins=2)
     assert diagram.mean_predicted == pytest.approx([0.2, 0.8])
     assert diagram.mean_target == pytest.approx([0.1, 0.7])
     assert diagram.mass.tolist() == [0.5, 0.5]
@@ -109,7 +108,7 @@ def test_a_calibrated_world_lies_in_its_band_at_least_90_times_of_100():
     for _ in range(100):
         predicted, drawn = world(rng)
         band = label_band(predicted, rng, num_draws=200)
-        inside += band.holds(projection_reliability(predicted, drawn).ece)
+        inside += band.holds(reliability_diagram(predicted, drawn).ece)
     assert inside >= 90
 
 
@@ -117,14 +116,14 @@ def test_a_miscalibrated_world_lies_above_its_band():
     rng = np.random.default_rng(0)
     for _ in range(10):
         predicted, drawn = world(rng, sharpness=2.0)
-        assert projection_reliability(predicted, drawn).ece > label_band(predicted, rng).ece_high
+        assert reliability_diagram(predicted, drawn).ece > label_band(predicted, rng).ece_high
 
 
 def test_the_band_surrounds_the_diagonal():
     rng = np.random.default_rng(0)
     predicted, _ = world(rng)
     band = label_band(predicted, rng)
-    expected = projection_reliability(predicted, predicted).mean_predicted
+    expected = reliability_diagram(predicted, predicted).mean_predicted
     assert band.mean == pytest.approx(expected, abs=0.02)
     assert (band.low < expected).all()
     assert (expected < band.high).all()
