@@ -147,19 +147,12 @@ def report(
     open_: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
 ) -> None:
     """Show the report of a calibration or of an evaluation: a page to read, or its numbers."""
-    is_evaluation = report_id.startswith("job_")
     with invocation.client() as client:
         if out is None and not open_:
-            report = client.evaluation_report(report_id) if is_evaluation else client.report(report_id)
+            report = client.report(report_id)
             invocation.out.show(report, _summary(client, report))
             return
-        path = out or _temporary(report_id)
-        saved = (
-            client.evaluation_report(report_id, path=path)
-            if is_evaluation
-            else client.report(report_id, path=path)
-        )
-    page = saved.resolve()
+        page = client.report(report_id, path=out or _temporary(report_id)).resolve()
     if open_ and not webbrowser.open(page.as_uri()):
         invocation.out.note("eigencal: no browser could be started")
     invocation.out.show({"page": str(page)}, [str(page)])

@@ -1,4 +1,4 @@
-"""The drop-in and what gateways ask."""
+"""The drop-in, and verifying."""
 
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from eigencal._base_client import (
     without_none,
 )
 from eigencal._exceptions import APIConnectionError, UnexpectedResponseError, error_of_problem
-from eigencal._models import GuardrailVerdict, Verified
+from eigencal._models import Verified
 from eigencal._result import Result
 from eigencal._results import ChatChunk, ChatCompletion, Model, TextCompletion
 
@@ -50,7 +50,6 @@ _parse_chat = json_parser(ChatCompletion)
 _parse_text = json_parser(TextCompletion)
 _parse_models = json_parser(_Models)
 _parse_verified = json_parser(Verified)
-_parse_verdict = json_parser(GuardrailVerdict)
 
 _MODELS: Call[tuple[Model, ...]] = Call("GET", "/v1/models", lambda content: _parse_models(content).data)
 
@@ -84,11 +83,6 @@ def _verify_call(question: str, answer: str, threshold: float, context: str | No
     return Call("POST", "/verify", _parse_verified, without_none(body))
 
 
-def _guardrail_call(input_type: str, fields: Mapping[str, Any]) -> Call[GuardrailVerdict]:
-    body = {"input_type": input_type, **without_none(fields)}
-    return Call("POST", "/beta/litellm_basic_guardrail_api", _parse_verdict, body, is_idempotent=False)
-
-
 def _is_end(line: bytes) -> bool:
     """Tell whether a line ends the stream: an answer without it was cut."""
     return line.startswith(b"data:") and line.removeprefix(b"data:").strip() == b"[DONE]"
@@ -120,7 +114,7 @@ _CUT = "The streamed answer was cut: it ended without `[DONE]`."
 
 
 class Chat(SyncAPIClient):
-    """Calls of the drop-in and of gateways."""
+    """Calls of the drop-in, and verifying."""
 
     def chat(
         self,
@@ -137,7 +131,7 @@ class Chat(SyncAPIClient):
             messages: The turns, as for OpenAI's API.
             eigencal: How to score the answer.
             mode: `on`: wait for the score; `async`: it comes by its id; `off`: no score. None: as set there.
-            timeout_s: Seconds that the call may take in all; None: those of the client.
+            timeout_s: See `Client`.
             **fields: Everything else goes to the LLM server as it is: `model`, `temperature`, `tools` ...
 
         Returns:
@@ -209,7 +203,7 @@ class Chat(SyncAPIClient):
             answer: The answer to judge.
             threshold: Least probability of being right, 0..1, that is not to be escalated.
             context: What the question is asked about: a system message before it.
-            timeout_s: Seconds that the call may take in all; None: those of the client.
+            timeout_s: See `Client`.
 
         Returns:
             `confidence`, the probability that the answer is right, 0..1, and whether it is below `threshold`.
@@ -219,39 +213,9 @@ class Chat(SyncAPIClient):
         """
         return self._send(_verify_call(question, answer, threshold, context), timeout_s)
 
-    def guardrail(
-        self,
-        input_type: Literal["request", "response"],
-        *,
-        texts: Sequence[str] | None = None,
-        structured_messages: Sequence[Mapping[str, Any]] | None = None,
-        litellm_call_id: str | None = None,
-        timeout_s: float | None = None,
-        **fields: Any,
-    ) -> GuardrailVerdict:
-        """Ask what LiteLLM's proxy asks its guardrail (Generic Guardrail API).
-
-        Args:
-            input_type: Which of the two calls: before the chat goes to the LLM, or with its answer.
-            texts: The texts; of an answer, the first is judged.
-            structured_messages: The chat's messages (`request`).
-            litellm_call_id: The same in both calls of one chat.
-            timeout_s: Seconds that the call may take in all; None: those of the client.
-            **fields: Every other field of the protocol, such as `additional_provider_specific_params`.
-
-        Returns:
-            `NONE` to go on or `BLOCKED`, and why.
-        """
-        named = {
-            "texts": texts,
-            "structured_messages": structured_messages,
-            "litellm_call_id": litellm_call_id,
-        }
-        return self._send(_guardrail_call(input_type, {**named, **fields}), timeout_s)
-
 
 class AsyncChat(AsyncAPIClient):
-    """Calls of the drop-in and of gateways."""
+    """Calls of the drop-in, and verifying."""
 
     async def chat(
         self,
@@ -312,21 +276,3 @@ class AsyncChat(AsyncAPIClient):
     ) -> Verified:
         """Do as `Client.verify` does, awaited."""
         return await self._send(_verify_call(question, answer, threshold, context), timeout_s)
-
-    async def guardrail(
-        self,
-        input_type: Literal["request", "response"],
-        *,
-        texts: Sequence[str] | None = None,
-        structured_messages: Sequence[Mapping[str, Any]] | None = None,
-        litellm_call_id: str | None = None,
-        timeout_s: float | None = None,
-        **fields: Any,
-    ) -> GuardrailVerdict:
-        """Do as `Client.guardrail` does, awaited."""
-        named = {
-            "texts": texts,
-            "structured_messages": structured_messages,
-            "litellm_call_id": litellm_call_id,
-        }
-        return await self._send(_guardrail_call(input_type, {**named, **fields}), timeout_s)

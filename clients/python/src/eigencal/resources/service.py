@@ -79,7 +79,7 @@ class Service(SyncAPIClient):
             name: A name for people.
             scope: What it opens: scoring, or everything.
             expires_at: When it stops working (ISO 8601 as a text); None: never.
-            timeout_s: Seconds that the call may take in all; None: those of the client.
+            timeout_s: See `Client`.
 
         Returns:
             The key with its secret (`key`), which the service tells this once.
