@@ -23,7 +23,7 @@ from service.api.middleware import BodyLimit, PlainStart, RequestContext
 from service.api.openapi import Described, Problem
 from service.calibration import routes as calibrations
 from service.calibration.calibration import Calibration
-from service.calibration.default import PRIOR_WEIGHT, packaged
+from service.calibration.default import packaged
 from service.calibration.files import UploadLimits
 from service.calibration.fingerprint import CALLER, Fingerprint, service_fingerprint
 from service.calibration.routes import CorrectionsRequest
@@ -57,7 +57,7 @@ from service.report.model import Report
 from service.scoring import routes as score
 from service.scoring.command import Serving
 from service.scoring.routes import BatchRequest, ScoreRequest
-from service.scoring.score_cache import ScoreCache
+from service.scoring.score_cache import MAX_SCORES, ScoreCache
 from service.scoring.scorer import LiveLoad, Scorer
 from service.scoring.spans import NO_SPANS, OtelSpans
 from service.scoring.telemetry import OtelEvents
@@ -256,15 +256,6 @@ def serving_of(settings: Settings) -> Serving:
         sampling,
         messages_sampling,
         target_error=settings.target_error,
-        confidence=settings.confidence,
-    )
-
-
-def upload_limits(settings: Settings) -> UploadLimits:
-    """Return what an upload may hold."""
-    return UploadLimits(
-        max_bytes=settings.max_upload_bytes,
-        num_samples=settings.num_samples,
     )
 
 
@@ -289,8 +280,6 @@ def build_store(
         slots=min(settings.calibration_max_concurrency, llm_slots(settings)),
         all_slots=settings.calibration_max_concurrency,
         live=live,
-        prior_weight=settings.prior_weight,
-        kept_documents=settings.score_cache_size,
         own_keys=lambda: own_keys(serving, llm, embedder),
         version=__version__,
         resamples=resamples,
@@ -425,8 +414,7 @@ def build_replica(
     slots: int,
     live: LiveLoad,
     all_slots: int | None = None,
-    prior_weight: float = PRIOR_WEIGHT,
-    kept_documents: int = 10_000,
+    kept_documents: int = MAX_SCORES,
     own_keys: Callable[[], tuple[str, ...]] = lambda: (),
     version: str = "",
     engine: JobEngine | None = None,
@@ -437,7 +425,7 @@ def build_replica(
     """Return the store and the jobs of one replica, not started.
 
     Jobs draw with `slots` requests at once, `all_slots` on all replicas together, and give way to the `live`
-    scores. Fits are drawn to the default calibration with `prior_weight`. `own_keys` returns the keys of the
+    scores. `own_keys` returns the keys of the
     fingerprints of the present set-up, whose settings are `setup`;
     `version` is the service's, for results. At most `kept_documents` are kept. `engine` None: DBOS, beside
     the store. Raises ValueError for a URL that is neither SQLite nor Postgres.
@@ -453,9 +441,7 @@ def build_replica(
     store.generation_key = drawer.generation_key
     embedding = Embedding(embedder, store, live_first=waiting(), patience=patience)
 
-    calibrator = Calibrator(
-        store, calibrations, drawer, embedding, prior_weight=prior_weight, resamples=resamples
-    )
+    calibrator = Calibrator(store, calibrations, drawer, embedding, resamples=resamples)
 
     async def evaluate(job: RunningJob) -> None:
         from service.evaluation.evaluator import Evaluator  # serving never needs it
@@ -567,7 +553,7 @@ def create_app(
     embedder = embedder or build_embedder(settings)
     serving, live = serving_of(settings), LiveLoad()
     store = store or build_store(settings, llm, embedder, serving, live, resamples=resamples)
-    kept = ScoreCache(store.kept, keep_s=settings.score_ttl_s, max_scores=settings.score_cache_size)
+    kept = ScoreCache(store.kept, keep_s=settings.score_ttl_s)
     api_keys = Keys(
         store.keys,
         admin=settings.admin_key.get_secret_value(),
@@ -645,7 +631,7 @@ def create_app(
         checks={"store": store.check, "embedder": embedder.check, "llm": llm.check},
         errors=errors,
         metrics=metrics,
-        limits=upload_limits(settings),
+        limits=UploadLimits(num_samples=settings.num_samples),
         pages=Pages(render_home, render_report, render_calibrations),
         applies_now=lambda one: applies_now(one, own_fingerprints(serving, llm, embedder)),
     )

@@ -31,7 +31,7 @@ from service.jobs.model import Correction
 from service.jobs.routes import CODES, accepted, example, queued
 from service.jobs.schemas import JOB, JobOut
 from service.scoring.command import Serving
-from service.spectral.selective import lowest_error, promise
+from service.spectral.selective import CONFIDENCE, lowest_error, promise
 
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/calibrations", tags=["calibrations"], dependencies=[Depends(admin_scope)])
@@ -465,11 +465,11 @@ def _promise(calibration: Calibration, serving: Serving) -> PromiseOut | None:
     selector = calibration.selectors.get(calibration.num_samples)
     if selector is None:
         return None
-    lowest = lowest_error(selector.counts, serving.confidence)
+    lowest = lowest_error(selector.counts, CONFIDENCE)
     if lowest is None:
         return None
     target = max(lowest, serving.target_error or 0.0)
-    return PromiseOut.model_validate(promise(selector.counts, target, serving.confidence))
+    return PromiseOut.model_validate(promise(selector.counts, target, CONFIDENCE))
 
 
 async def _verdicts(app: Services, calibration_id: str) -> dict[str, Any]:

@@ -122,7 +122,6 @@ class Calibrator:
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         resamples: Resamples = DEFAULT,
-        prior_weight: float = PRIOR_WEIGHT,
     ) -> None:
         self._jobs = jobs
         self._calibrations = calibrations
@@ -130,7 +129,6 @@ class Calibrator:
         self._embedding = embedding
         self._now = now
         self._resamples = resamples
-        self._prior_weight = prior_weight
 
     async def finish(self, job: RunningJob) -> None:
         """Embed, fit, report, store, end the job.
@@ -225,7 +223,7 @@ class Calibrator:
         return claimed
 
     async def _fit(self, job: RunningJob, material: Material, active: Calibration | None) -> Fitted:
-        weight = self._prior_weight if job.options.prior_weight is None else job.options.prior_weight
+        weight = PRIOR_WEIGHT if job.options.prior_weight is None else job.options.prior_weight
 
         def work(done: OnDone) -> Fitted:
             done(0, WHOLE)

@@ -126,8 +126,8 @@ async def test_a_score_outlives_its_replica_app(tmp_path: Path) -> None:
         assert (await other.get(f"/scores/{answered['id']}")).json()["answer"] == answered["answer"]
 
 
-async def test_the_store_holds_so_many_as_the_settings_say(tmp_path: Path) -> None:
-    async with replica_app(tmp_path, "one", score_cache_size=3) as one:
+async def test_the_store_holds_the_latest(tmp_path: Path) -> None:
+    async with replica_app(tmp_path, "one", max_scores=3) as one:
         made = [(await one.post("/score", json=PROMPT)).json()["id"] for _ in range(5)]
     async with replica_app(tmp_path, "other") as other:
         found = [(await other.get(f"/scores/{id_}")).status_code for id_ in made]
