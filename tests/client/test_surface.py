@@ -20,7 +20,7 @@ RESULTS = {
     "Choice", "ChunkChoice", "Decision", "Evidence", "EvidenceParameters", "Health",
     "KeptScore", "Key", "KeyWarning", "Message", "Mode", "Model", "NewKey", "Parameters", "Problem",
     "ProblemItem", "Promise", "Ready", "Report", "Result", "Root", "Score", "ScoreWarning", "Spectrum",
-    "SpectrumValues", "TextChoice", "TextCompletion", "Timings", "Usage", "Verified",
+    "SpectrumValues", "Timings", "Usage", "Verified",
 }  # fmt: skip
 REQUESTS = {
     "CalibrateOptions", "ChatMessage", "ChatOptions", "CorrectOptions", "Correction", "EvaluateOptions",

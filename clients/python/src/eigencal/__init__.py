@@ -75,8 +75,6 @@ from eigencal._results import (
     Model,
     NewKey,
     Report,
-    TextChoice,
-    TextCompletion,
 )
 from eigencal._uploads import Rows
 from eigencal._version import __version__
@@ -143,8 +141,6 @@ __all__ = [
     "ServerError",
     "Spectrum",
     "SpectrumValues",
-    "TextChoice",
-    "TextCompletion",
     "Timings",
     "UnexpectedResponseError",
     "UnprocessableEntityError",

@@ -41,7 +41,7 @@ def score_body(fields: Mapping[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _item_body(item: object, options: Mapping[str, Any]) -> object:
+def item_body(item: object, options: Mapping[str, Any]) -> Any:
     """Return an item of a batch as it is sent: with the options that it leaves open."""
     if isinstance(item, str):
         item = {"prompt": item}
@@ -88,7 +88,7 @@ def parts(items: Iterable[object], options: Mapping[str, Any], size: int) -> Ite
         raise InvalidSetupError(
             f"`items` cannot be iterated: {type(items).__name__}. AsyncClient takes async ones."
         )
-    numbered = ((index, _item_body(item, options)) for index, item in enumerate(items))
+    numbered = ((index, item_body(item, options)) for index, item in enumerate(items))
     while some := dict(islice(numbered, size)):
         yield Part(some)
 
@@ -105,7 +105,7 @@ async def async_parts(
     some: dict[int, object] = {}
     index = 0
     async for item in items:
-        some[index] = _item_body(item, options)
+        some[index] = item_body(item, options)
         index += 1
         if len(some) == size:
             yield Part(some)

@@ -18,7 +18,7 @@ from eigencal._base_client import (
 from eigencal._exceptions import APIConnectionError, UnexpectedResponseError, error_of_problem
 from eigencal._models import Verified
 from eigencal._result import Result
-from eigencal._results import ChatChunk, ChatCompletion, Model, TextCompletion
+from eigencal._results import ChatChunk, ChatCompletion, Model
 
 BROKEN_OFF = 502  # the status that an error inside a stream would have had
 ChatMode = Literal["on", "async", "off"]
@@ -47,7 +47,6 @@ class _Models(Result):
 
 
 _parse_chat = json_parser(ChatCompletion)
-_parse_text = json_parser(TextCompletion)
 _parse_models = json_parser(_Models)
 _parse_verified = json_parser(Verified)
 
@@ -60,22 +59,10 @@ def _chat_call(
     mode: str | None,
     fields: Mapping[str, Any],
 ) -> Call[ChatCompletion]:
-    body = {"messages": list(messages), **fields, "eigencal": eigencal}
-    return _drop_in_call("/v1/chat/completions", _parse_chat, body, mode)
-
-
-def _complete_call(
-    prompt: str, eigencal: ChatOptions | None, mode: str | None, fields: Mapping[str, Any]
-) -> Call[TextCompletion]:
-    return _drop_in_call(
-        "/v1/completions", _parse_text, {"prompt": prompt, **fields, "eigencal": eigencal}, mode
-    )
-
-
-def _drop_in_call(path: str, parse: Any, body: Mapping[str, Any], mode: str | None) -> Call[Any]:
+    body = without_none({"messages": list(messages), **fields, "eigencal": eigencal})
     headers = {} if mode is None else header("X-Eigencal", mode)
     # The LLM server's own call: what it may have begun is not begun twice.
-    return Call("POST", path, parse, without_none(body), headers=headers, is_idempotent=False)
+    return Call("POST", "/v1/chat/completions", _parse_chat, body, headers=headers, is_idempotent=False)
 
 
 def _verify_call(question: str, answer: str, threshold: float, context: str | None) -> Call[Verified]:
@@ -171,18 +158,6 @@ class Chat(SyncAPIClient):
         if not is_complete:
             raise APIConnectionError(_CUT)
 
-    def complete(
-        self,
-        prompt: str,
-        *,
-        eigencal: ChatOptions | None = None,
-        mode: ChatMode | None = None,
-        timeout_s: float | None = None,
-        **fields: Any,
-    ) -> TextCompletion:
-        """Complete a text through the drop-in; arguments and errors as for `chat`."""
-        return self._send(_complete_call(prompt, eigencal, mode, fields), timeout_s)
-
     def models(self, *, timeout_s: float | None = None) -> tuple[Model, ...]:
         """Return the models of the LLM server."""
         return self._send(_MODELS, timeout_s)
@@ -248,18 +223,6 @@ class AsyncChat(AsyncAPIClient):
                     yield chunk
         if not is_complete:
             raise APIConnectionError(_CUT)
-
-    async def complete(
-        self,
-        prompt: str,
-        *,
-        eigencal: ChatOptions | None = None,
-        mode: ChatMode | None = None,
-        timeout_s: float | None = None,
-        **fields: Any,
-    ) -> TextCompletion:
-        """Do as `Client.complete` does, awaited."""
-        return await self._send(_complete_call(prompt, eigencal, mode, fields), timeout_s)
 
     async def models(self, *, timeout_s: float | None = None) -> tuple[Model, ...]:
         """Do as `Client.models` does, awaited."""

@@ -16,12 +16,10 @@ from eigencal._base_client import (
 from eigencal._models import Health, Key, Ready, Root
 from eigencal._results import NewKey
 
-_parse_health = json_parser(Health)
 _parse_new_key = json_parser(NewKey)
 
 _READY: Call[Ready] = Call("GET", "/readyz", json_parser(Ready))
-_HEALTH: Call[Health] = Call("GET", "/health", _parse_health)
-_LIVE: Call[Health] = Call("GET", "/healthz", _parse_health)
+_HEALTH: Call[Health] = Call("GET", "/healthz", json_parser(Health))
 _ROOT: Call[Root] = Call("GET", "/", json_parser(Root))
 _METRICS: Call[str] = Call("GET", "/metrics", parse_text)
 _KEYS: Call[tuple[Key, ...]] = Call("GET", "/keys", json_parser(tuple[Key, ...]))
@@ -48,10 +46,6 @@ class Service(SyncAPIClient):
     def health(self, *, timeout_s: float | None = None) -> Health:
         """Return the version of the service: its process answers."""
         return self._send(_HEALTH, timeout_s)
-
-    def live(self, *, timeout_s: float | None = None) -> Health:
-        """Return the same as `health`, by the path that orchestrators know (`/healthz`)."""
-        return self._send(_LIVE, timeout_s)
 
     def root(self, *, timeout_s: float | None = None) -> Root:
         """Return where everything is: paths by what is there."""
@@ -101,10 +95,6 @@ class AsyncService(AsyncAPIClient):
     async def health(self, *, timeout_s: float | None = None) -> Health:
         """Do as `Client.health` does, awaited."""
         return await self._send(_HEALTH, timeout_s)
-
-    async def live(self, *, timeout_s: float | None = None) -> Health:
-        """Do as `Client.live` does, awaited."""
-        return await self._send(_LIVE, timeout_s)
 
     async def root(self, *, timeout_s: float | None = None) -> Root:
         """Do as `Client.root` does, awaited."""
