@@ -37,6 +37,7 @@ from eigencal._version import __version__
 
 T = TypeVar("T")
 C = TypeVar("C", httpx.Client, httpx.AsyncClient)
+W = TypeVar("W", httpx.BaseTransport, httpx.AsyncBaseTransport)
 JSON = "application/json"
 DEFAULT_URL = "http://127.0.0.1:8000"
 DEFAULT_TIMEOUT_S = 600.0
@@ -214,20 +215,19 @@ def retry_policy(
 # What both clients share
 
 
-class BaseClient(Generic[C]):
+class BaseClient(Generic[C, W]):
     """How a client is set up, how it builds a request and parses a response."""
 
     def __init__(
         self,
-        url: str | None,
-        key: str | None,
-        timeout_s: float,
-        retries: int,
-        longest_wait_s: float,
+        url: str | None = None,
         *,
-        http: C | None,
-        connect: Callable[[], C],
-        is_renewable: bool,
+        key: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        retries: int = DEFAULT_RETRIES,
+        longest_wait_s: float = DEFAULT_LONGEST_WAIT_S,
+        http_client: C | None = None,
+        transport: W | None = None,
     ) -> None:
         # Looked up when a client is made: a program may set them after the import.
         self._url = (url or os.environ.get("EIGENCAL_URL") or DEFAULT_URL).strip().rstrip("/")
@@ -250,10 +250,14 @@ class BaseClient(Generic[C]):
         self._key = SecretStr(secret)
         self._timeout_s = seconds(timeout_s)
         self._retries, self._longest_wait_s = retries, longest_wait_s
-        self._owns_http, self._is_renewable = http is None, is_renewable
-        self._connect: Callable[[], C] = connect
-        self._connections: C = http or connect()
+        self._owns_http = http_client is None
+        self._transport: W | None = transport
+        self._connections: C = http_client or self._connect()
         self._process = os.getpid()
+
+    def _connect(self) -> C:
+        """Return an httpx client of ours."""
+        raise NotImplementedError
 
     @property
     def url(self) -> str:
@@ -268,7 +272,7 @@ class BaseClient(Generic[C]):
     def _http(self) -> C:
         """The httpx client of this process: two on one socket would take each other's answers."""
         if self._process != os.getpid():
-            if not self._is_renewable:
+            if not self._owns_http or self._transport is not None:
                 raise InvalidSetupError(
                     "This client was made before a fork, with an `http_client` or a `transport` of yours: "
                     "make another in the new process, since answers would go to the wrong one."
@@ -356,33 +360,14 @@ def _encoded(body: Mapping[str, Any]) -> bytes:
 _TRANSPORT_ERRORS = (httpx.RequestError, httpx.StreamError)
 
 
-class SyncAPIClient(BaseClient[httpx.Client]):
+class SyncAPIClient(BaseClient[httpx.Client, httpx.BaseTransport]):
     """Sends calls where the caller waits."""
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        key: str | None = None,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        retries: int = DEFAULT_RETRIES,
-        longest_wait_s: float = DEFAULT_LONGEST_WAIT_S,
-        http_client: httpx.Client | None = None,
-        transport: httpx.BaseTransport | None = None,
-    ) -> None:
-        super().__init__(
-            url,
-            key,
-            timeout_s,
-            retries,
-            longest_wait_s,
-            http=http_client,
-            connect=lambda: httpx.Client(transport=transport),
-            is_renewable=http_client is None and transport is None,
-        )
-        if self._owns_http:
-            # A client that nobody closes lets go of its sockets when it is forgotten.
-            weakref.finalize(self, _close, self._connections, self._process)
+    def _connect(self) -> httpx.Client:
+        http = httpx.Client(transport=self._transport)
+        # A client that nobody closes lets go of its sockets when it is forgotten.
+        weakref.finalize(self, _close, http, os.getpid())
+        return http
 
     def __enter__(self) -> Self:
         return self
@@ -458,30 +443,11 @@ def _read(response: httpx.Response, limit: TimeLimit) -> bytes:
     return b"".join(pieces)
 
 
-class AsyncAPIClient(BaseClient[httpx.AsyncClient]):
+class AsyncAPIClient(BaseClient[httpx.AsyncClient, httpx.AsyncBaseTransport]):
     """Sends calls that are awaited."""
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        key: str | None = None,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        retries: int = DEFAULT_RETRIES,
-        longest_wait_s: float = DEFAULT_LONGEST_WAIT_S,
-        http_client: httpx.AsyncClient | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        super().__init__(
-            url,
-            key,
-            timeout_s,
-            retries,
-            longest_wait_s,
-            http=http_client,
-            connect=lambda: httpx.AsyncClient(transport=transport),
-            is_renewable=http_client is None and transport is None,
-        )
+    def _connect(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(transport=self._transport)
 
     async def __aenter__(self) -> Self:
         return self
