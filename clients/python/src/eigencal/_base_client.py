@@ -32,7 +32,7 @@ from eigencal._exceptions import (
     error_of_transport,
 )
 from eigencal._streaming import LineDecoder
-from eigencal._uploads import CopiedUpload, Upload
+from eigencal._uploads import Upload
 from eigencal._version import __version__
 
 T = TypeVar("T")
@@ -298,7 +298,7 @@ class BaseClient(Generic[C, W]):
         )
 
     def _build_request(
-        self, call: Call[Any], limit: TimeLimit, upload: CopiedUpload | None = None
+        self, call: Call[Any], limit: TimeLimit, upload: Upload | None = None
     ) -> httpx.Request:
         """Return one attempt at a call. Raises InvalidSetupError for what cannot be sent."""
         # Headers of each request, not of the httpx client: that may be the caller's, for other servers, too.
@@ -391,13 +391,13 @@ class SyncAPIClient(BaseClient[httpx.Client, httpx.BaseTransport]):
                     return self._attempt(call, limit, upload)
         raise AssertionError("unreachable")
 
-    def _attempt(self, call: Call[T], limit: TimeLimit, upload: CopiedUpload | None = None) -> T:
+    def _attempt(self, call: Call[T], limit: TimeLimit, upload: Upload | None = None) -> T:
         with self._response(call, limit, upload) as response:
             return self._parse_response(call, response, _read(response, limit))
 
     @contextmanager
     def _response(
-        self, call: Call[Any], limit: TimeLimit, upload: CopiedUpload | None = None
+        self, call: Call[Any], limit: TimeLimit, upload: Upload | None = None
     ) -> Iterator[httpx.Response]:
         """Make one attempt at a call and yield its answer, whose body is to be read."""
         request = self._build_request(call, limit, upload)
@@ -471,13 +471,13 @@ class AsyncAPIClient(BaseClient[httpx.AsyncClient, httpx.AsyncBaseTransport]):
                     return await self._attempt(call, limit, upload)
         raise AssertionError("unreachable")
 
-    async def _attempt(self, call: Call[T], limit: TimeLimit, upload: CopiedUpload | None = None) -> T:
+    async def _attempt(self, call: Call[T], limit: TimeLimit, upload: Upload | None = None) -> T:
         async with self._response(call, limit, upload) as response:
             return self._parse_response(call, response, await _aread(response, limit))
 
     @asynccontextmanager
     async def _response(
-        self, call: Call[Any], limit: TimeLimit, upload: CopiedUpload | None = None
+        self, call: Call[Any], limit: TimeLimit, upload: Upload | None = None
     ) -> AsyncIterator[httpx.Response]:
         """Make one attempt at a call and yield its answer, whose body is to be read."""
         request = self._build_request(call, limit, upload)
