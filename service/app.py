@@ -2,11 +2,11 @@
 
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from fastapi import FastAPI
 from pydantic import BaseModel
@@ -23,7 +23,7 @@ from service.api.middleware import BodyLimit, PlainStart, RequestContext
 from service.api.openapi import Described, Problem
 from service.calibration import routes as calibrations
 from service.calibration.calibration import Calibration
-from service.calibration.default import PRIOR_WEIGHT, packaged
+from service.calibration.default import packaged
 from service.calibration.files import UploadLimits
 from service.calibration.fingerprint import CALLER, Fingerprint, service_fingerprint
 from service.calibration.store import SqlCalibrations
@@ -62,7 +62,7 @@ from service.report.model import Report
 from service.scoring import routes as score
 from service.scoring.command import Serving
 from service.scoring.routes import BatchRequest, ScoreRequest
-from service.scoring.score_cache import ScoreCache
+from service.scoring.score_cache import MAX_SCORES, ScoreCache
 from service.scoring.scorer import LiveLoad, Scorer
 from service.scoring.spans import NO_SPANS, OtelSpans
 from service.scoring.telemetry import OtelEvents
@@ -91,35 +91,6 @@ def build_upstream(settings: Settings, llm: LanguageModel, serving: Serving) -> 
     )
 
 
-def build_chat(
-    settings: Settings,
-    upstream: Upstream,
-    scorer: Scorer,
-    serving: Serving,
-    *,
-    admission: Admission,
-    queue: AdmissionQueue,
-    metrics: Metrics,
-    errors: ErrorLog,
-    keep: Callable[[str, str, str], None],
-) -> Chat:
-    """Return the drop-in. `keep` is handed every score, to be fetched by its id."""
-    draws_as = partial(draw_of, prompt_shape(settings))
-    return Chat(
-        upstream=upstream,
-        scorer=ChatScorer(scorer, draws_as, reporter(metrics, errors, keep)),
-        serving=serving,
-        admission=admission,
-        one_call=partial(queue.one_call, settings.llm_timeout_s),
-        mode=settings.chat_mode,
-        deadline_s=settings.chat_deadline_s,
-        effort=settings.chat_effort or None,
-        abstain=settings.abstain,
-        abstain_text=settings.abstain_text,
-        abstain_fail_open=settings.abstain_fail_open,
-    )
-
-
 # The components that the settings ask for, each built in one place.
 
 T = TypeVar("T")
@@ -131,16 +102,6 @@ EMBEDDER_PARTS = frozenset(
 MIN_LLM_QUEUE = 16
 OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 OTEL_TRACES_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-
-
-class Component(Protocol):
-    """A component with start and stop."""
-
-    async def start(self) -> None:
-        """Begin."""
-
-    async def stop(self) -> None:
-        """End; idempotent."""
 
 
 def prompt_shape(settings: Settings) -> PromptShape:
@@ -232,16 +193,6 @@ def _sending(make: Callable[[], T], what: str, variables: Sequence[str]) -> T | 
         return None
 
 
-def queues_of(queue: AdmissionQueue, llm: LanguageModel, embedder: Embedder) -> Queues:
-    """Return what is under way and waits; the LLM in this process has no calls that fail."""
-    return Queues(
-        queue.num_running,
-        queue.num_waiting,
-        getattr(embedder, "num_queued", 0),
-        getattr(llm, "failures", {}),
-    )
-
-
 def serving_of(settings: Settings) -> Serving:
     """Return what a request that says nothing gets."""
     sampling = Sampling(
@@ -261,15 +212,6 @@ def serving_of(settings: Settings) -> Serving:
         sampling,
         messages_sampling,
         target_error=settings.target_error,
-        confidence=settings.confidence,
-    )
-
-
-def upload_limits(settings: Settings) -> UploadLimits:
-    """Return what an upload may hold."""
-    return UploadLimits(
-        max_bytes=settings.max_upload_bytes,
-        num_samples=settings.num_samples,
     )
 
 
@@ -294,8 +236,6 @@ def build_store(
         slots=min(settings.calibration_max_concurrency, llm_slots(settings)),
         all_slots=settings.calibration_max_concurrency,
         live=live,
-        prior_weight=settings.prior_weight,
-        kept_documents=settings.score_cache_size,
         own_keys=lambda: own_keys(serving, llm, embedder),
         version=__version__,
         resamples=resamples,
@@ -430,8 +370,7 @@ def build_replica(
     slots: int,
     live: LiveLoad,
     all_slots: int | None = None,
-    prior_weight: float = PRIOR_WEIGHT,
-    kept_documents: int = 10_000,
+    kept_documents: int = MAX_SCORES,
     own_keys: Callable[[], tuple[str, ...]] = lambda: (),
     version: str = "",
     engine: DbosEngine | None = None,
@@ -442,7 +381,7 @@ def build_replica(
     """Return the store and the jobs of one replica, not started.
 
     Jobs draw with `slots` requests at once, `all_slots` on all replicas together, and give way to the `live`
-    scores. Fits are drawn to the default calibration with `prior_weight`. `own_keys` returns the keys of the
+    scores. `own_keys` returns the keys of the
     fingerprints of the present set-up, whose settings are `setup`;
     `version` is the service's, for results. At most `kept_documents` are kept. `engine` None: DBOS, beside
     the store. Raises ValueError for a URL that is neither SQLite nor Postgres.
@@ -458,9 +397,7 @@ def build_replica(
     store.generation_key = drawer.generation_key
     embedding = Embedding(embedder, store, live_first=waiting(), patience=patience)
 
-    calibrator = Calibrator(
-        store, calibrations, drawer, embedding, prior_weight=prior_weight, resamples=resamples
-    )
+    calibrator = Calibrator(store, calibrations, drawer, embedding, resamples=resamples)
 
     async def evaluate(job: RunningJob) -> None:
         from service.evaluation.evaluator import Evaluator  # serving never needs it
@@ -492,30 +429,16 @@ def build_replica(
     return Replica(database, store, calibrations, jobs, kept, SqlKeys(database))
 
 
-def build_start_log(
-    settings: Settings,
-    llm: LanguageModel,
-    embedder: Embedder,
-    serving: Serving,
-    calibrations: SqlCalibrations,
-) -> StartLog:
-    """Return what tells the log, at start, how the service is set up."""
-    embedded = settings.llm_backend == "embedded"
+def about(settings: Settings, serving: Serving) -> Iterator[str]:
+    """Yield how the service is set up, for the log of its start: no key, no password, no name of a user."""
+    yield f"Eigencal {__version__}, replica {settings.resolved_replica_id()}"
+    yield f"store: {shown(store_url(settings.resolved_database_url()))}"
     server = f"{shown_url(settings.llm_url)} (API for prompts: {settings.llm_api})"
-    place = f" at {shown_url(settings.embedder_url)}" if settings.embedder_url else ""
+    yield f"LLM: {'embedded' if settings.llm_backend == 'embedded' else server}"
     limits = serving.sampling.max_tokens, serving.messages_sampling.max_tokens
-    return StartLog(
-        f"Eigencal {__version__}, replica {settings.resolved_replica_id()}",
-        f"store: {shown(store_url(settings.resolved_database_url()))}",
-        f"LLM: {'embedded' if embedded else server}",
+    yield (
         f"answers: {serving.num_samples}, of at most {limits[0]} tokens to a prompt, {limits[1]} to a "
-        "conversation",
-        llm=llm,
-        model=lambda: llm.identity(serving.request(prompt="?")).model,
-        embedder=embedder,
-        embedder_place=f"{settings.embedder}{place}",
-        own_keys=lambda: own_keys(serving, llm, embedder),
-        active=calibrations.active,
+        "conversation"
     )
 
 
@@ -572,7 +495,7 @@ def create_app(
     embedder = embedder or build_embedder(settings)
     serving, live = serving_of(settings), LiveLoad()
     store = store or build_store(settings, llm, embedder, serving, live, resamples=resamples)
-    kept = ScoreCache(store.kept, keep_s=settings.score_ttl_s, max_scores=settings.score_cache_size)
+    kept = ScoreCache(store.kept, keep_s=settings.score_ttl_s)
     api_keys = Keys(
         store.keys,
         admin=settings.admin_key.get_secret_value(),
@@ -590,7 +513,13 @@ def create_app(
         events,
         in_force=in_force,
         activations=store.calibrations.num_activations,
-        queues=lambda: queues_of(queue, llm, embedder),
+        # The LLM in this process has no calls that fail.
+        queues=lambda: Queues(
+            queue.num_running,
+            queue.num_waiting,
+            getattr(embedder, "num_queued", 0),
+            getattr(llm, "failures", {}),
+        ),
     )
     admission = Admission(
         queue.slots + queue.max_waiting, queue.max_waiting, queue.retry_after_s, metrics.registry
@@ -606,18 +535,31 @@ def create_app(
     )
     rail = Guardrail(scorer)
     upstream = upstream or build_upstream(settings, llm, serving)
-    chat = build_chat(
-        settings,
-        upstream if spans is None else TracedUpstream(upstream, spans),
-        scorer,
-        serving,
+    chat = Chat(
+        upstream=upstream if spans is None else TracedUpstream(upstream, spans),
+        scorer=ChatScorer(
+            scorer, partial(draw_of, prompt_shape(settings)), reporter(metrics, errors, kept.keep)
+        ),
+        serving=serving,
         admission=admission,
-        queue=queue,
-        metrics=metrics,
-        errors=errors,
-        keep=kept.keep,
+        one_call=partial(queue.one_call, settings.llm_timeout_s),
+        mode=settings.chat_mode,
+        deadline_s=settings.chat_deadline_s,
+        effort=settings.chat_effort or None,
+        abstain=settings.abstain,
+        abstain_text=settings.abstain_text,
+        abstain_fail_open=settings.abstain_fail_open,
     )
-    started = build_start_log(settings, llm, embedder, serving, store.calibrations)
+    place = f" at {shown_url(settings.embedder_url)}" if settings.embedder_url else ""
+    started = StartLog(
+        *about(settings, serving),
+        llm=llm,
+        model=lambda: llm.identity(serving.request(prompt="?")).model,
+        embedder=embedder,
+        embedder_place=f"{settings.embedder}{place}",
+        own_keys=lambda: own_keys(serving, llm, embedder),
+        active=store.calibrations.active,
+    )
     app = Described(
         title="Eigencal",
         version=__version__,
@@ -650,7 +592,7 @@ def create_app(
         checks={"store": store.check, "embedder": embedder.check, "llm": llm.check},
         errors=errors,
         metrics=metrics,
-        limits=upload_limits(settings),
+        limits=UploadLimits(num_samples=settings.num_samples),
         pages=Pages(render_home, render_report, render_calibrations),
         applies_now=lambda one: applies_now(one, own_fingerprints(serving, llm, embedder)),
     )
@@ -703,7 +645,7 @@ def render_calibrations(found: Sequence[Mapping[str, Any]]) -> str:
     return calibrations(found)
 
 
-def _lifespan(*components: Component) -> Callable[[FastAPI], Any]:
+def _lifespan(*components: Any) -> Callable[[FastAPI], Any]:
     """Start the components in the order given, stop them in reverse.
 
     The store comes after what it needs: with it begin the jobs that were left, which need the embedder and

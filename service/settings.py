@@ -115,16 +115,9 @@ class Settings(BaseSettings):
         description="Share of wrong ones allowed among the answers let through: each score then says whether "
         "to answer or to abstain. Unset: 0.2, and only where a calibration can decide.",
     )
-    confidence: float = Field(0.9, gt=0, lt=1, description="Confidence with which such a share is kept.")
 
     default_calibration: bool = Field(
         True, description="Serve by the packaged calibration where no other fits; false: raw values."
-    )
-    prior_weight: float = Field(
-        30.0,
-        ge=0,
-        le=1e6,
-        description="Labelled rows that the default calibration counts for in a fit; 0: a fit of its own.",
     )
     ood_abstain: bool = Field(
         True,
@@ -163,9 +156,6 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
         description="How long `GET /scores/{id}` finds a score, in seconds; 0: none is kept.",
     )
-    score_cache_size: int = Field(
-        10_000, ge=1, description="Most scores kept, in the store and in memory; the oldest go first."
-    )
 
     embedder: str = Field(
         "all-mpnet-base-v2", description="Sentence embedder: a packaged name, a folder, or a hub name."
@@ -195,7 +185,6 @@ class Settings(BaseSettings):
     )
 
     max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Largest request body, uploads excepted.")
-    max_upload_bytes: int = Field(64 * 2**20, ge=1024, description="Largest upload to /calibrate, unpacked.")
     calibration_max_concurrency: int = Field(
         8,
         ge=1,

@@ -7,27 +7,17 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
+from service.api.health import check
 from service.calibration.calibration import Calibration
 from service.embedding.port import Embedder
-from service.errors import EigencalError, EmbedderUnavailable
+from service.errors import EmbedderUnavailable
 from service.llm.port import LanguageModel
 
 log = logging.getLogger(__name__)
-CHECK_TIMEOUT_S = 10.0
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 30.0
 KINDS = ("prompts", "conversations")
-
-
-@runtime_checkable
-class OnDevice(Protocol):
-    """An embedder that knows where it computes."""
-
-    @property
-    def device(self) -> str:
-        """Return the device, such as cpu or cuda:0."""
 
 
 class StartLog:
@@ -75,36 +65,23 @@ class StartLog:
             identity = self._embedder.identity
         except EmbedderUnavailable:
             return f"embedder: {self._embedder_place} does not answer yet"
-        where = f", on {self._embedder.device}" if isinstance(self._embedder, OnDevice) else ""
+        device = getattr(self._embedder, "device", "")  # of one in this process
+        where = f", on {device}" if device else ""
         return (
             f"embedder: {identity.name}, revision {identity.revision or 'unknown'}, "
             f"{identity.dimension} dimensions, {identity.precision}{where}"
         )
 
     async def _ask(self) -> None:
-        wait_s, known = self._first_wait_s, ""
-        while (why := await self._why_not()) is not None:
-            if why != known:
-                log.warning("the LLM does not answer: %s It is asked again until it does.", why)
-            known = why
+        wait_s, known = self._first_wait_s, "ok"
+        while (state := await check("the LLM", self._llm.check)) != "ok":
+            if state != known:
+                log.warning("the LLM does not answer (%s): it is asked again until it does", state)
+            known = state
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
         log.info("the LLM answers: model %s", self._model() or "unknown")
         log.info("calibrations in force: %s", self._in_force())
-
-    async def _why_not(self) -> str | None:
-        """Return why the LLM does not answer, None when it does."""
-        try:
-            async with asyncio.timeout(CHECK_TIMEOUT_S):
-                await self._llm.check()
-        except EigencalError as error:
-            return error.detail
-        except TimeoutError:
-            return f"nothing within {CHECK_TIMEOUT_S:g} s."
-        except Exception:
-            log.exception("the check of the LLM failed")
-            return "its check failed."
-        return None
 
     def _in_force(self) -> str:
         keys = self._own_keys()

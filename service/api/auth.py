@@ -10,12 +10,15 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import Request
 
 from service.errors import BadKey, MissingKey, ScopeRequired, StoreUnavailable
 from service.ids import new_id
+
+if TYPE_CHECKING:
+    from service.store.keys import SqlKeys
 
 log = logging.getLogger(__name__)
 Scope = Literal["score", "admin"]
@@ -76,33 +79,6 @@ def may_be_ours(secret: str) -> bool:
 MAX_KEYS = 500  # of each scope: all of them are in the memory of every replica
 
 
-class KeyStore(Protocol):
-    """Keys that outlive the process, shared by all replicas. All of them raise StoreUnavailable."""
-
-    async def add(self, key: Key) -> None:
-        """Store a new key; of 500 in a scope the oldest that was revoked or has expired makes room.
-
-        Raises Conflict when there is no such one. A scope of which a key was ever made keeps at least one.
-        """
-
-    async def list_all(self) -> list[Key]:
-        """Return all keys, latest first: revoked and expired ones, too."""
-
-    async def revoke(self, key_id: str, at: datetime) -> Key | None:
-        """Revoke a key for good and return it as it is now; one that was revoked keeps its time.
-
-        None when there is no such key.
-        """
-
-    async def read_soon(self) -> list[Key]:
-        """Return all keys, in any order; raise StoreUnavailable when that takes more than seconds."""
-
-
-def utc_now() -> datetime:
-    """Return the present time in UTC."""
-    return datetime.now(UTC)
-
-
 class Keys:
     """The keys in force: `admin` and `score` of the settings (empty: not set), and those made by the API.
 
@@ -116,13 +92,13 @@ class Keys:
 
     def __init__(
         self,
-        store: KeyStore,
+        store: "SqlKeys",
         *,
         admin: str = "",
         score: str = "",
         poll_s: float = 2.0,
         gap_s: float = 0.5,
-        clock: Callable[[], datetime] = utc_now,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         host: str | None = None,
     ) -> None:
         self._store = store
@@ -273,9 +249,6 @@ class Keys:
             log.exception("the keys cannot be read")
             raise StoreUnavailable("The keys cannot be read.", retry_after_s=self._poll_s) from error
         self._failing = False
-        self._keep(keys)
-
-    def _keep(self, keys: list[Key]) -> None:
         by_prefix = defaultdict[str, list[Key]](list)
         for key in keys:
             by_prefix[key.prefix].append(key)

@@ -201,11 +201,6 @@ class ProblemResponse(Response):
         return Response(content, self.status_code, headers, "application/json")
 
 
-def problem_response(body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
-    """Return a problem as a response."""
-    return ProblemResponse(body, headers)
-
-
 def error_response(error: EigencalError, request_id: str | None) -> Response:
     """Return an error of ours as a response; 503 always says when to come back."""
     headers = {}
@@ -219,7 +214,7 @@ def error_response(error: EigencalError, request_id: str | None) -> Response:
         headers["Retry-After"] = str(round(min(max(retry_after, 1.0), LONGEST_RETRY_AFTER_S)))
     if STATUS[error.code] == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return problem_response(error_body(error, request_id), headers)
+    return ProblemResponse(error_body(error, request_id), headers)
 
 
 def request_id_of(request: Request) -> str | None:
@@ -297,7 +292,7 @@ def install(app: FastAPI, errors: ErrorLog | None = None) -> None:
         headers = dict(error.headers or {})
         if error.status_code == 405:
             headers["Allow"] = allowed_methods(app, request.scope)
-        return problem_response(body, headers)
+        return ProblemResponse(body, headers)
 
     app.add_exception_handler(EigencalError, ours)
     app.add_exception_handler(RequestValidationError, invalid)

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from service import __version__
 from service.api.auth import BEARER, KEY_CODES, score_scope
 from service.api.deps import Services, ServicesDep
-from service.api.errors import DEFAULT_RETRY_AFTER_S, log, problem_body, problem_response, request_id_of
+from service.api.errors import DEFAULT_RETRY_AFTER_S, ProblemResponse, log, problem_body, request_id_of
 from service.api.headers import VARY, prefers_html
 from service.api.openapi import json_or_page, responses
 from service.errors import EigencalError, StoreUnavailable
@@ -107,7 +107,7 @@ async def readyz(request: Request, app: ServicesDep) -> Ready | Response:
         request_id=request_id_of(request),
         parts={name: "ok" if state == "ok" else "unavailable" for name, state in states.items()},
     )
-    return problem_response(body, {"Retry-After": str(round(DEFAULT_RETRY_AFTER_S))})
+    return ProblemResponse(body, {"Retry-After": str(round(DEFAULT_RETRY_AFTER_S))})
 
 
 async def states_of(app: Services) -> dict[str, str]:

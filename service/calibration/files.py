@@ -48,7 +48,7 @@ class UploadLimits:
     `num_samples` for a row without answers where the caller names no number.
     """
 
-    max_bytes: int = 256 << 20
+    max_bytes: int = 64 << 20
     max_rows: int = 100_000
     max_lines: int = 500_000
     max_row_bytes: int = 1 << 20

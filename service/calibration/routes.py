@@ -29,7 +29,7 @@ from service.errors import Conflict, EigencalError, NotFound
 from service.jobs.model import JOB, CorrectionsRequest, Job
 from service.jobs.routes import CODES, accepted, example, queued
 from service.scoring.command import Serving
-from service.spectral.selective import lowest_error, promise
+from service.spectral.selective import CONFIDENCE, lowest_error, promise
 
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/calibrations", tags=["calibrations"], dependencies=[Depends(admin_scope)])
@@ -409,11 +409,11 @@ def _promise(calibration: Calibration, serving: Serving) -> PromiseOut | None:
     selector = calibration.selectors.get(calibration.num_samples)
     if selector is None:
         return None
-    lowest = lowest_error(selector.counts, serving.confidence)
+    lowest = lowest_error(selector.counts, CONFIDENCE)
     if lowest is None:
         return None
     target = max(lowest, serving.target_error or 0.0)
-    return PromiseOut.model_validate(promise(selector.counts, target, serving.confidence))
+    return PromiseOut.model_validate(promise(selector.counts, target, CONFIDENCE))
 
 
 async def _verdicts(app: Services, calibration_id: str) -> dict[str, Any]:

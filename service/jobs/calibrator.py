@@ -112,7 +112,6 @@ class Calibrator:
     drawer: Drawer
     embedding: Embedding
     resamples: Resamples = DEFAULT
-    prior_weight: float = PRIOR_WEIGHT
 
     async def finish(self, job: RunningJob) -> None:
         """Embed, fit, report, store, end the job.
@@ -207,7 +206,7 @@ class Calibrator:
         return claimed
 
     async def _fit(self, job: RunningJob, material: Material, active: Calibration | None) -> Fitted:
-        weight = self.prior_weight if job.options.prior_weight is None else job.options.prior_weight
+        weight = PRIOR_WEIGHT if job.options.prior_weight is None else job.options.prior_weight
 
         def work(done: OnDone) -> Fitted:
             done(0, WHOLE)

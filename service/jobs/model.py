@@ -64,7 +64,7 @@ class CalibrateOptions(RequestModel):
         le=1e6,
         allow_inf_nan=False,
         description="Labelled rows that the default calibration counts for, to which fits are drawn; left "
-        "out: that of the settings (30), 0: the rows alone.",
+        "out: 30, 0: the rows alone.",
     )
     drawn_by: Literal["caller", "service"] = Field(
         "caller",

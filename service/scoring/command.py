@@ -72,22 +72,20 @@ class ScoreCommand:
 class Serving:
     """How answers are drawn for a request that says nothing; a conversation with `messages_sampling`.
 
-    `target_error`: the error that decisions keep, with this confidence; None: DEFAULT_TARGET_ERROR, where a
-    calibration can decide.
+    `target_error`: the error that decisions keep; None: DEFAULT_TARGET_ERROR, where a calibration can decide.
     """
 
     num_samples: int
     sampling: Sampling
     messages_sampling: Sampling
     target_error: float | None = None
-    confidence: float = CONFIDENCE
 
     def target(self, error: float | None = None, confidence: float | None = None) -> Target:
         """Return what a decision keeps: as a request names it, else as the settings do, else by default."""
         named = self.target_error if error is None else error
         return Target(
             DEFAULT_TARGET_ERROR if named is None else named,
-            self.confidence if confidence is None else confidence,
+            CONFIDENCE if confidence is None else confidence,
             by_default=named is None and confidence is None,
         )
 

@@ -149,7 +149,7 @@ class ScoreRequest(RequestModel):
         None,
         gt=0,
         lt=1,
-        description="Confidence with which the target is kept; left out: that of the settings (0.9).",
+        description="Confidence with which the target is kept; left out: 0.9.",
     )
     sampling: SamplingIn | None = Field(None, description="How to draw them.")
     model: str | None = Field(

@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 # In memory, whatever the number of scores: with the answers asked for, one may be as large as a body.
 MAX_CHARACTERS = 32 << 20
 MAX_SCORE_CHARACTERS = 1 << 20
+MAX_SCORES = 10_000  # 20 MB in the store, and as much in memory; the oldest go first
 BATCH = 200  # of one transaction, which keeps the store's lock for as long as it takes
 FLUSH_S = 5.0  # at the stop
 YOUNG_S = 5.0  # clocks of replicas are not farther apart, or a score may be missed in its first moments
@@ -45,7 +46,7 @@ class ScoreCache:
         documents: SqlKept,
         *,
         keep_s: float,
-        max_scores: int,
+        max_scores: int = MAX_SCORES,
         gather_s: float = 0.2,
         retry_s: float = 5.0,
     ) -> None:

@@ -15,14 +15,20 @@ _LOCK = 0x65696767  # the number after the lock of activations
 
 
 class SqlKeys:
-    """Implements `service.api.auth.KeyStore`; `most`: keys of one scope."""
+    """Keys that outlive the process, shared by all replicas; all methods raise StoreUnavailable.
+
+    `most`: keys of one scope.
+    """
 
     def __init__(self, database: Database, *, most: int = MAX_KEYS) -> None:
         self._database = database
         self._most = most
 
     async def add(self, key: Key) -> None:
-        """Store a new key; see `KeyStore`."""
+        """Store a new key; past `most` the oldest that was revoked or has expired makes room.
+
+        Raises Conflict when there is none. A scope of which a key was ever made keeps at least one.
+        """
         async with self._database.write() as connection:
             await connection.execute(sa.insert(keys).values(asdict(key)))
             await _one_at_a_time(connection)
@@ -40,13 +46,16 @@ class SqlKeys:
             raise Conflict(f"There are {self._most} keys of this scope: revoke one that is not needed.")
 
     async def list_all(self) -> list[Key]:
-        """Return all keys; see `KeyStore`."""
+        """Return all keys, latest first: revoked and expired ones, too."""
         query = sa.select(keys).order_by(keys.c.created_at.desc(), keys.c.id.desc())
         async with self._database.read() as connection:
             return [Key(**row) for row in (await connection.execute(query)).mappings()]
 
     async def revoke(self, key_id: str, at: datetime) -> Key | None:
-        """Revoke a key; see `KeyStore`."""
+        """Revoke a key for good and return it as it is now; one that was revoked keeps its time.
+
+        None when there is no such key.
+        """
         this = keys.c.id == key_id
         change = sa.update(keys).where(this, keys.c.revoked_at.is_(None)).values(revoked_at=at)
         async with self._database.write() as connection:
@@ -55,7 +64,7 @@ class SqlKeys:
         return None if row is None else Key(**row)
 
     async def read_soon(self) -> list[Key]:
-        """Return all keys. A database that does not answer is not waited for long."""
+        """Return all keys; raise StoreUnavailable when that takes more than seconds."""
         return await self._database.soon(self.list_all())
 
 

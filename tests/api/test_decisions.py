@@ -182,12 +182,12 @@ async def test_a_target_out_of_reach_and_a_score_without_a_model_abstain_with_a_
 
 async def test_the_settings_ask_for_decisions_on_every_score(started: Served) -> None:
     asked = {"prompt": "question 0", "effort": "low"}
-    async with started(target_error=0.2, confidence=0.8) as http:
+    async with started(target_error=0.2) as http:
         plain = await answered(http, **asked)
         own = await answered(http, **asked, target_error=0.3)
         surer = await answered(http, **asked, confidence=0.95)
     made = [(one["decision"]["target_error"], one["decision"]["confidence"]) for one in (plain, own, surer)]
-    assert made == [(0.2, 0.8), (0.3, 0.8), (0.2, 0.95)]
+    assert made == [(0.2, 0.9), (0.3, 0.9), (0.2, 0.95)]
 
 
 REFUSED: list[dict[str, Any]] = [

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from eigencal.cli.calibrations import WHY_NONE, _correctness
 from tests.cli.conftest import Here
 from tests.support.services import questions
 
@@ -53,18 +52,10 @@ def test_from_the_file_to_the_report(here: Here, dev: Path, tmp_path: Path, open
     assert job["activated"] and watched.endswith("\nActivated as asked.\n")
     assert "active now: yes" in said
     assert "note: Only 40 rows" in said
-    told = here("report", calibration, "--json").json
-    served = {row["map"]: row for row in told["served"]}
-    for name, field in (("risk (nats)", "risk"), ("projection ECE", "projection_ece")):
-        line = next(line for line in said.splitlines() if line.startswith(name))
-        figures = [served[each][field] for each in ("raw", told["calibration"]["method"])]
-        assert line.split()[-2:] == [f"{figure:.3f}" for figure in figures]
-    whole = told["correctness"]["by_num_samples"][-1]
-    if whole["why_none"] is None:
-        assert f"P(correct): yes, held-out log loss {whole['log_loss']:.3f} against" in said
-    else:
-        verdicts = f"({whole['right']} right, {whole['wrong']} wrong)"
-        assert f"P(correct): none, {WHY_NONE[whole['why_none']]} {verdicts}\n" in said
+    opening = here("report", calibration, "--json").json["opening"]
+    assert (
+        f"\n{opening['safe']}\npromise: {opening['promise']}\nanswers to draw: {opening['answers']}\n" in said
+    )
     page = tmp_path / "report.html"
     assert here("report", calibration, "--out", page).out == f"{page}\n"
     assert page.read_text().startswith("<!doctype html>")
@@ -79,14 +70,6 @@ def test_from_the_file_to_the_report(here: Here, dev: Path, tmp_path: Path, open
     other = here("calibrate", dev, "--watch", "--activate", "always", "--seed", 7, "--json").json
     assert "active now: no" in here("report", calibration).out, "another one was activated since"
     assert "active now: yes" in here("report", other["calibration_id"]).out
-
-
-def test_a_report_with_p_correct_says_how_good_it_is() -> None:
-    whole = {"why_none": None, "log_loss": 0.5, "base_log_loss": 0.625}
-    (said,) = _correctness({"correctness": {"by_num_samples": [{"why_none": "one_kind"}, whole]}})
-    assert said == (
-        "P(correct): yes, held-out log loss 0.500 against 0.625 by the share of right answers alone"
-    )
 
 
 def test_an_evaluation(here: Here, dev: Path, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import httpx
 import pytest
 
 import eigencal
-from tests.client.test_jobs import events
 from tests.client.test_retries import Script
 from tests.support.both_clients import Driver
 from tests.support.scripted_batches import line
@@ -45,22 +44,6 @@ def test_a_batch_cut_in_a_line_goes_on(drive: Driver) -> None:
     with drive("http://host", answer=script, **QUICK) as client:
         assert sorted(item.index for item in client.score_batch(["a", "b"])) == [0, 1]
     assert [len(json.loads(request.content)["items"]) for request in script.seen] == [2, 1]
-
-
-def test_a_job_whose_events_are_cut_is_followed_on(drive: Driver) -> None:
-    whole = events({"state": "running"}, {"state": "succeeded", "calibration_id": "cal_1"})
-    for cut in (3, 60, len(whole) - 30):
-        script = Script(ok(whole[:cut]), ok(whole))
-        with drive("http://host", answer=script) as client:
-            assert client.wait("job_1").calibration_id == "cal_1"
-        assert len(script.seen) == 2
-
-
-def test_half_a_line_is_no_sign_of_life(drive: Driver) -> None:
-    script = Script(*[ok(b": pi")] * 6, ok(events({"state": "succeeded"})))
-    with drive("http://host", answer=script) as client, pytest.raises(eigencal.APIConnectionError):
-        client.wait("job_1", patience_s=0.4)
-    assert 2 <= len(script.seen) <= 3
 
 
 @pytest.mark.parametrize(

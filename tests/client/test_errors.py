@@ -2,10 +2,7 @@
 
 import copy
 import pickle
-import ssl
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from typing import Any
 
 import httpx
@@ -151,22 +148,6 @@ def test_nobody_there_is_told_without_the_password_in_the_url(drive: Driver) -> 
     assert "secret" not in str(caught.value)
 
 
-def test_https_at_a_server_without_tls_says_so(drive: Driver, url: str) -> None:
-    with drive(url.replace("http://", "https://"), retries=0) as client:
-        with pytest.raises(UnexpectedResponseError, match="its URL begins with http://"):
-            client.score("What?")
-
-
-def test_a_certificate_that_is_not_trusted_is_told(drive: Driver) -> None:
-    refused = ssl.SSLCertVerificationError()
-    refused.verify_message = "self-signed certificate"
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("failed", request=request) from refused
-
-    assert "not trusted: self-signed" in str(raised(drive, answer))
-
-
 def test_a_real_refusal_names_what_is_wrong(drive: Driver, url: str, llm: FakeLLM) -> None:
     with drive(url) as client:
         with pytest.raises(eigencal.UnprocessableEntityError) as caught:
@@ -182,19 +163,10 @@ def test_a_real_refusal_names_what_is_wrong(drive: Driver, url: str, llm: FakeLL
 
 @pytest.mark.parametrize(
     ("value", "seconds"),
-    [("7", 7.0), ("-3", 0.0), ("99999999", 3600.0), ("nan", None), ("soon", None),
-     ("Mon, 01 Jan 2024 00:00:00 +9999999999", None), ("Mon, 01 Jan 2024 00:00:00 GMT", 0.0)],
+    [("7", 7.0), ("-3", 0.0), ("99999999", 3600.0), ("nan", None), ("Mon, 01 Jan 2024 00:00:00 GMT", None)],
 )  # fmt: skip
 def test_retry_after(value: str, seconds: float | None) -> None:
     assert parse_retry_after_s({"retry-after": value}) == seconds
-
-
-def test_retry_after_as_a_date() -> None:
-    then = datetime.now(UTC) + timedelta(seconds=90)
-    assert parse_retry_after_s({"retry-after": format_datetime(then, usegmt=True)}) == pytest.approx(
-        90, abs=3
-    )
-    assert parse_retry_after_s({}) is None
 
 
 ERRORS = [

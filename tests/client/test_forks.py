@@ -1,6 +1,5 @@
 """A client that is used after a fork: no two processes read from one connection."""
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -9,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import eigencal
-from tests.support.openai_server import Exchange, OpenAIServer, pieces, serving_in_thread
-from tests.support.scripted_batches import SCORE, line
+from tests.support.openai_server import Exchange, OpenAIServer, serving_in_thread
+from tests.support.scripted_batches import SCORE
 
 # A process without threads of its own forks; each tells by which of the server's connections it was answered.
 PROGRAM = """
@@ -68,45 +67,3 @@ def test_what_was_handed_in_is_refused_there(kind: str) -> None:
     child, *parent = told(kind, "handed in")
     assert child[1] == "invalid_setup"
     assert all(before == after for before, after in parent)
-
-
-IN_A_BATCH = """
-import os, sys
-from eigencal import Client, EigencalError
-client = Client(sys.argv[1], retries=0)
-lines = client.score_batch(["a", "b"])
-print(next(lines).index, flush=True)
-if os.fork() == 0:
-    try:
-        next(lines)
-    except EigencalError as error:
-        print(error.code, flush=True)
-    lines.close()
-    client.score("go on")
-    os._exit(0)
-print(next(lines).index, flush=True)
-os.wait()
-"""
-
-
-def test_a_batch_goes_on_where_it_was_begun() -> None:
-    """The copy of it that the new process has is closed there, and breaks nothing off."""
-    go_on: list[asyncio.Event] = []
-
-    async def batch_or_score(exchange: Exchange) -> None:
-        if exchange.path == "/score":
-            go_on[0].set()
-            await exchange.send(200, SCORE)
-            return
-        go_on.append(asyncio.Event())
-        await pieces(line(0), then=second)(exchange)
-
-    async def second(exchange: Exchange) -> None:
-        await go_on[0].wait()
-        exchange.writer.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(line(1)), line(1)))
-
-    server = OpenAIServer(default=batch_or_score)
-    with serving_in_thread(server):
-        run = python(IN_A_BATCH, server.url.removesuffix("/v1"))
-    assert run.stdout.split() == ["0", "invalid_setup", "1"]
-    assert [exchange.path for exchange in server.requests] == ["/score/batch", "/score"]

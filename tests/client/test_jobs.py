@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import itertools
 import json
 import tracemalloc
 from collections.abc import AsyncIterator
@@ -14,7 +15,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 import eigencal
-from eigencal.resources.jobs import _Following, check_succeeded
+from eigencal.resources.jobs import _Following
 from tests.client.test_retries import Script, problem
 from tests.support.both_clients import Driver
 
@@ -135,10 +136,15 @@ def followed(timeout_s: float | None = None, patience_s: float = 60.0) -> _Follo
     return _Following.of("job_1", timeout_s, patience_s)
 
 
+def looks(*states: dict[str, Any]) -> Script:
+    return Script(*(httpx.Response(200, json=JOB | state) for state in states))
+
+
 def test_patience_begins_when_the_service_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    gone, following = eigencal.APIConnectionError("gone", code="connection_failed"), followed()
+    gone = eigencal.APIConnectionError("gone", code="connection_failed")
+    following = _Following.of("job_1", None, 60.0)
     now[0] = 1000.0
     wait_after = following.policy()["on"]
     waits = [wait_after(gone) for _ in range(7)]
@@ -152,17 +158,27 @@ def test_patience_begins_when_the_service_goes(monkeypatch: pytest.MonkeyPatch) 
     )
 
 
-def test_a_wait_ends_with_its_time_and_what_is_wrong_ends_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_looks_grow_rarer_and_end_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    following = followed(timeout_s=30.0)
-    assert following.silence_s() == 30.0
-    with pytest.raises(eigencal.NotFoundError):
-        following.pause_s(eigencal.NotFoundError("no such job", status=404))
+    pauses = list(itertools.islice(_Following.of("job_1", None, 60.0).pauses(), 50))
+    assert pauses == sorted(pauses) and (pauses[0], pauses[-1]) == (0.1, 2.0)
+    following = _Following.of("job_1", 30.0, 60.0)
+    assert following.limit().left_s() == 30.0
     now[0] = 30.0
-    for step in (following.silence_s, lambda: following.pause_s(eigencal.APIConnectionError("gone"))):
+    assert next(following.pauses()) == 0.0
+    with pytest.raises(eigencal.APITimeoutError, match="it goes on"):
+        following.limit()
+
+
+def test_what_is_wrong_ends_a_wait_at_once_and_so_does_its_time(drive: Driver) -> None:
+    script = Script(problem(404, "not_found", retryable=False))
+    with drive("http://host", answer=script) as client, pytest.raises(eigencal.NotFoundError):
+        client.wait("job_1")
+    assert len(script.seen) == 1
+    with drive("http://host", answer=looks({"state": "running"})) as client:
         with pytest.raises(eigencal.APITimeoutError, match="it goes on"):
-            step()
+            client.wait("job_1", timeout_s=0.3)
 
 
 def test_a_service_that_is_away_for_too_long_ends_the_wait(drive: Driver) -> None:
@@ -172,38 +188,24 @@ def test_a_service_that_is_away_for_too_long_ends_the_wait(drive: Driver) -> Non
     assert len(script.seen) >= 2
 
 
-def events(*states: dict[str, Any]) -> bytes:
-    told = [f": ping\r\n\r\nevent: job\r\ndata: {json.dumps(JOB | state)}\r\n\r\n" for state in states]
-    return "".join(told).encode()
-
-
 def test_an_end_without_a_result_raises(drive: Driver) -> None:
-    error = {"code": "llm_error", "detail": "the LLM refused"}
-    failed = events({"state": "running"}, {"state": "failed", "error": error})
-    with drive("http://host", answer=Script(httpx.Response(200, content=failed))) as client:
+    failed = {"state": "failed", "error": {"code": "llm_error", "detail": "the LLM refused"}}
+    with drive("http://host", answer=looks({"state": "running"}, failed)) as client:
         with pytest.raises(eigencal.JobEndedError, match="the LLM refused") as caught:
             client.wait("job_1")
     assert (caught.value.code, caught.value.job_id) == ("llm_error", "job_1")
-    with pytest.raises(eigencal.JobEndedError) as cancelled:
-        check_succeeded(eigencal.Job.model_validate(JOB | {"state": "cancelled"}))
+    with drive("http://host", answer=looks({"state": "cancelled"})) as client:
+        with pytest.raises(eigencal.JobEndedError) as cancelled:
+            client.wait("job_1")
     assert cancelled.value.code == "job_cancelled"
 
 
-def test_events_go_on_where_they_broke_off(drive: Driver) -> None:
-    parts = [
-        events({"state": "running", "done": 1}),
-        events({"state": "succeeded", "calibration_id": "cal_1"}),
-    ]
-    script = Script(*(httpx.Response(200, content=part) for part in parts))
+def test_a_job_is_told_when_it_changes_and_a_service_that_is_back_goes_on(drive: Driver) -> None:
+    running = httpx.Response(200, json=JOB | {"state": "running", "done": 1})
+    done = httpx.Response(200, json=JOB | {"state": "succeeded", "calibration_id": "cal_1"})
+    script = Script(running, running, httpx.ReadError("broke off"), problem(503, "starting"), done)
     told: list[Any] = []
     with drive("http://host", answer=script) as client:
-        done = client.wait("job_1", progress=lambda *at: told.append(at))
-    assert (done.calibration_id, len(script.seen)) == ("cal_1", 2)
+        job = client.wait("job_1", progress=lambda *at: told.append(at))
+    assert (job.calibration_id, len(script.seen)) == ("cal_1", 5)
     assert told == [(1, 0, "running"), (0, 0, "succeeded")]
-
-
-@pytest.mark.parametrize("body", [b"data: {}\n\n", b"data: <html>\n\n"])
-def test_an_event_that_is_none_is_an_error(drive: Driver, body: bytes) -> None:
-    with drive("http://host", answer=Script(httpx.Response(200, content=body))) as client:
-        with pytest.raises(eigencal.UnexpectedResponseError):
-            client.wait("job_1")

@@ -77,7 +77,7 @@ NOT_BEGUN: list[Any] = [httpx.ConnectError("no"), problem(503, "overloaded")]
 @pytest.mark.parametrize(
     ("step", "times"), [*((one, 4) for one in NOT_BEGUN), *((one, 1) for one in UNCERTAIN)]
 )
-@pytest.mark.parametrize("name", ["chat", "create_key", "retry", "guardrail", "correct_rows"])
+@pytest.mark.parametrize("name", ["chat", "create_key", "retry", "correct_rows"])
 def test_what_may_have_been_done_is_not_done_twice(drive: Driver, step: Any, times: int, name: str) -> None:
     script = Script(step)
     with drive("http://host", answer=script, **QUICK) as client, pytest.raises(eigencal.EigencalError):

@@ -76,7 +76,6 @@ CALLS: dict[str, Callable[[Any, Any], object]] = {
     "data": lambda client, limit: list(client.data("cal_1", timeout_s=limit)),
     "calibrate": lambda client, limit: client.calibrate([{}], timeout_s=limit),
     "wait": lambda client, limit: client.wait("job_1", timeout_s=limit),
-    "events": lambda client, limit: list(client.events("job_1", timeout_s=limit)),
 }
 
 

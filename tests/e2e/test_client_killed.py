@@ -39,6 +39,6 @@ def test_a_job_is_waited_for_over_a_kill_9(drive: Driver, store: str, tmp_path: 
                 with service(store, server, tmp_path, port=url.rsplit(":", 1)[1]):
                     seen += events
                     assert [one.id for one in client.jobs()] == [job.id]
-                    assert job.wait() == seen[-1]
+                    assert client.wait(job.id) == seen[-1]
     assert (seen[-1].state, seen[-1].calibration_id is not None) == ("succeeded", True)
     assert {one.id for one in seen} == {job.id}

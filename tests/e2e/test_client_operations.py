@@ -15,6 +15,13 @@ from tests.support.in_thread import serving_app
 from tests.support.openai_server import MODEL, OpenAIServer, answers, serving_in_thread
 
 CONTRACT = json.loads((Path(__file__).parents[2] / "clients" / "openapi.json").read_text())
+# What others call: LiteLLM's proxy, routers and OpenAI's clients. A job is looked at again and again.
+NOT_CALLED = {
+    ("POST", "/beta/litellm_basic_guardrail_api"),
+    ("GET", "/health"),
+    ("GET", "/jobs/{job_id}/events"),
+    ("POST", "/v1/completions"),
+}
 OPERATIONS = {(method.upper(), path) for path, item in CONTRACT["paths"].items() for method in item}
 SAID = ["Paris", "Lyon", "Paris", "Nice"]
 ROWS = [
@@ -65,7 +72,7 @@ def reached(calls: list[httpx.Request]) -> set[tuple[str, str]]:
 def walk(client: Any, folder: Path) -> None:
     """Call everything, and look at what comes of it."""
     assert client.root().name == "Eigencal"
-    assert client.health() == client.live()
+    assert client.health().status == "ok"
     assert client.ready().parts["llm"] == "ok"
     assert "eigencal" in client.metrics()
     score = client.score(TURNS[0]["content"], num_samples=3)
@@ -77,7 +84,7 @@ def walk(client: Any, folder: Path) -> None:
 
 def jobs(client: Any, folder: Path) -> None:
     job = client.calibrate(ROWS, name="walk", activate="never")
-    done = job.wait()
+    done = client.wait(job.id)
     assert (done.state, done.succeeded, done.name) == ("succeeded", True, "walk")
     assert [one.id for one in client.jobs(limit=1)] == [client.job(job.id).id]
     assert [one.state for one in client.events(job.id)] == ["succeeded"]
@@ -87,7 +94,7 @@ def jobs(client: Any, folder: Path) -> None:
     [activation, *_] = client.activations()
     assert (activation.calibration_id, activation.by) == (found.id, "no key")
     again = client.correct_rows(found.id, [{"line": 1, "correct": False}], activate="never")
-    assert again.wait().succeeded
+    assert client.wait(again.id).succeeded
     assert client.report(found.id)["calibration"]["id"] == found.id
     page = client.report(found.id, path=folder / "report.html")
     assert page.read_text().lstrip().lower().startswith("<!doctype html>")
@@ -100,9 +107,9 @@ def jobs(client: Any, folder: Path) -> None:
     with pytest.raises(eigencal.ConflictError):
         client.cancel(job.id)
     study = client.evaluate(ROWS[:30], ROWS[30:], name="study")
-    assert study.kind == "evaluate" and study.wait().succeeded
-    assert client.evaluation_report(study.id).fields
-    assert client.evaluation_report(study.id, path=folder / "study.html").stat().st_size > 1000
+    assert study.kind == "evaluate" and client.wait(study.id).succeeded
+    assert client.report(study.id).fields
+    assert client.report(study.id, path=folder / "study.html").stat().st_size > 1000
 
 
 def drop_in(client: Any) -> None:
@@ -114,12 +121,8 @@ def drop_in(client: Any) -> None:
     pieces = list(client.stream_chat(TURNS, model=MODEL))
     assert "".join(piece.content for piece in pieces) == "Paris"
     assert [piece.uncertainty.status for piece in pieces if piece.uncertainty] == ["scored"]
-    text = client.complete("The capital of France is", model=MODEL)
-    assert (text.choices[0].text, text.uncertainty.status) == ("Paris", "scored")
     with pytest.raises(eigencal.ServerError):
         client.verify("Which?", "Paris", threshold=0.5)
-    verdict = client.guardrail("request", structured_messages=TURNS, litellm_call_id="one")
-    assert verdict.action == "NONE"
 
 
 def keys(client: Any) -> None:
@@ -146,4 +149,4 @@ def test_every_operation_is_reached_by_a_method(drive: Driver, real: str, tmp_pa
         client._http.event_hooks = {"request": [hook], "response": []}
         walk(client, tmp_path)
         keys(client)  # the last: the first key of a scope closes it
-    assert OPERATIONS - reached(calls) == set()
+    assert OPERATIONS - reached(calls) == NOT_CALLED

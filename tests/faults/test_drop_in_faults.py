@@ -51,7 +51,7 @@ async def test_nothing_stays_under_way_when_callers_hang_up(mode: str, own: str)
     }
     calls = 1 if mode == "off" else 2
     async with OpenAIServer(default=draws_and(answer[own], hang)) as server:
-        async with drop_in(server, llm_slots=2 * CALLERS, chat_deadline_s=600, score_cache_size=1) as made:
+        async with drop_in(server, llm_slots=2 * CALLERS, chat_deadline_s=600) as made:
             writers = [await begun(made, mode, stream=stream) for _ in range(CALLERS)]
             await until(lambda: len(server.requests) == calls * CALLERS)
             for writer in writers:

@@ -30,7 +30,6 @@ async def http(
         embedder=str(ROOT / "data" / "weights" / "all-mpnet-base-v2"),
         empty_answers="embedded",
         default_calibration=False,
-        prior_weight=0,
     )
     app = create_app(settings, llm=FakeLLM())
     async with app.router.lifespan_context(app):
@@ -42,7 +41,9 @@ async def http(
 async def calibrated(http: httpx.AsyncClient, rows: list[dict[str, Any]], **options: str) -> dict[str, Any]:
     """Post rows with their samples, follow the job to its end, and return the calibration."""
     content = "".join(json.dumps(row) + "\n" for row in rows)
-    response = await http.post("/calibrate", files={"file": ("dev.jsonl", content)}, data=options)
+    response = await http.post(
+        "/calibrate", files={"file": ("dev.jsonl", content)}, data={"prior_weight": "0", **options}
+    )
     assert response.status_code == 202, response.text
     job = response.json()
     async with http.stream("GET", f"/jobs/{job['id']}/events") as events:

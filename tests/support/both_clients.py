@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import httpx
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from eigencal import AsyncClient, Client, Job
+from eigencal import AsyncClient, Client
 
 Answer = Callable[[httpx.Request], httpx.Response]
 
@@ -59,8 +59,7 @@ class _Driven:
         async def call() -> Any:
             return await method(*args, **options)
 
-        found = self._portal.call(call)
-        return _Driven(found, self._portal) if isinstance(found, Job) and hasattr(found, "wait") else found
+        return self._portal.call(call)
 
     def _items(self, items: AsyncGenerator[Any, None]) -> Iterator[Any]:
         async def following() -> Any:

@@ -1,4 +1,4 @@
-"""Made keys in memory: the fake of the port."""
+"""Made keys in memory."""
 
 import asyncio
 from dataclasses import replace
@@ -9,7 +9,7 @@ from service.errors import Conflict, StoreUnavailable
 
 
 class MemoryKeys:
-    """Implements `KeyStore`.
+    """Stands in for `SqlKeys`.
 
     `available` false: every call raises. `readings` counts the calls of `read_soon`; each takes what there
     is, then waits for `gate`, where there is one.

@@ -15,6 +15,7 @@ from service.jobs.model import Setup
 from service.jobs.waiting import Patience
 from service.llm.port import LanguageModel, Message
 from service.scoring.command import Serving
+from service.scoring.score_cache import MAX_SCORES
 from service.scoring.scorer import LiveLoad
 from service.scoring.spans import OtelSpans
 from service.scoring.telemetry import OtelEvents
@@ -60,6 +61,7 @@ async def replica_app(
     events: OtelEvents | None = None,
     spans: OtelSpans | None = None,
     patience: Patience | None = None,
+    max_scores: int = MAX_SCORES,
     **settings: Any,
 ) -> AsyncIterator[httpx.AsyncClient]:
     """Run an application whose store is the file in this folder, and yield a client of it.
@@ -78,7 +80,7 @@ async def replica_app(
         setup=Setup(),
         slots=1,
         live=LiveLoad(),
-        kept_documents=asked.score_cache_size,
+        kept_documents=max_scores,
         own_keys=lambda: own_keys(serving_of(asked), llm, embedder),
         engine=TaskEngine(),
         patience=patience,

@@ -137,9 +137,9 @@ def test_serving_warns_of_a_mistyped_setting_and_goes_on(
     ]
 
 
-def test_decisions_are_asked_for_by_nobody_and_as_surely_as_reports_say() -> None:
-    serving = serving_of(Settings())
-    assert (serving.target_error, serving.confidence) == (None, CONFIDENCE)
+def test_decisions_are_as_sure_as_reports_say() -> None:
+    target = serving_of(Settings()).target()
+    assert (target.by_default, target.confidence) == (True, CONFIDENCE)
 
 
 def test_two_processes_of_a_host_are_two_replicas() -> None:

@@ -77,7 +77,7 @@ async def test_an_llm_that_comes_later_is_told_once_each_way(
     told = await until(caplog, "calibrations in force")
     await made.stop()
     assert [line for line in told if "answer" in line] == [
-        "the LLM does not answer: The LLM is not available. It is asked again until it does.",
+        "the LLM does not answer (The LLM is not available.): it is asked again until it does",
         "the LLM answers: model fake-llm",
     ]
 
@@ -149,7 +149,7 @@ async def test_a_check_with_a_bug_is_told_and_ends_nothing(caplog: pytest.LogCap
 
     made = log_of(Broken())
     await made.start()
-    await until(caplog, "its check failed.")
+    await until(caplog, "the LLM does not answer (failed)")
     await made.stop()
 
 

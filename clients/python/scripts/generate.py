@@ -48,7 +48,6 @@ RESULTS = {
     "Decision": "Decision",
     "Evidence": "Evidence",
     "EvidenceParametersOut": "EvidenceParameters",
-    "GuardrailVerdict": "GuardrailVerdict",
     "Health": "Health",
     "JobError": "JobError",
     "Job": "Job",

@@ -745,7 +745,7 @@ export interface components {
             num_samples?: number;
             /**
              * Prior Weight
-             * @description Labelled rows that the default calibration counts for, to which fits are drawn; left out: that of the settings (30), 0: the rows alone.
+             * @description Labelled rows that the default calibration counts for, to which fits are drawn; left out: 30, 0: the rows alone.
              */
             prior_weight?: number;
             /**
@@ -805,7 +805,7 @@ export interface components {
             num_samples?: number;
             /**
              * Prior Weight
-             * @description Labelled rows that the default calibration counts for, to which fits are drawn; left out: that of the settings (30), 0: the rows alone.
+             * @description Labelled rows that the default calibration counts for, to which fits are drawn; left out: 30, 0: the rows alone.
              */
             prior_weight?: number;
             /**
@@ -2056,7 +2056,7 @@ export interface components {
             candidate_logprob?: number;
             /**
              * Confidence
-             * @description Confidence with which the target is kept; left out: that of the settings (0.9).
+             * @description Confidence with which the target is kept; left out: 0.9.
              */
             confidence?: number;
             /**

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from service.api.auth import Key, KeyStore, Scope, digest_of, new_key
+from service.api.auth import Key, Scope, digest_of, new_key
 from service.errors import Conflict, StoreUnavailable
 from service.store.database import Database
 from service.store.keys import SqlKeys
@@ -37,7 +37,7 @@ class Opened:
     url: str | None
 
     @asynccontextmanager
-    async def __call__(self) -> AsyncIterator[KeyStore]:
+    async def __call__(self) -> AsyncIterator[SqlKeys | MemoryKeys]:
         if self.url is None:
             yield MemoryKeys(MOST)
         else:

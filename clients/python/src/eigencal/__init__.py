@@ -33,7 +33,6 @@ from eigencal._models import (
     Decision,
     Evidence,
     EvidenceParameters,
-    GuardrailVerdict,
     Health,
     JobError,
     KeptScore,
@@ -76,13 +75,10 @@ from eigencal._results import (
     Model,
     NewKey,
     Report,
-    TextChoice,
-    TextCompletion,
 )
 from eigencal._uploads import Rows
 from eigencal._version import __version__
 from eigencal.resources.chat import ChatOptions
-from eigencal.resources.jobs import AsyncStartedJob, StartedJob
 
 __all__ = [
     "APIConnectionError",
@@ -90,7 +86,6 @@ __all__ = [
     "APITimeoutError",
     "Activation",
     "AsyncClient",
-    "AsyncStartedJob",
     "AuthenticationError",
     "BadRequestError",
     "BatchItem",
@@ -113,7 +108,6 @@ __all__ = [
     "EvaluateOptions",
     "Evidence",
     "EvidenceParameters",
-    "GuardrailVerdict",
     "Health",
     "InvalidSetupError",
     "Job",
@@ -147,9 +141,6 @@ __all__ = [
     "ServerError",
     "Spectrum",
     "SpectrumValues",
-    "StartedJob",
-    "TextChoice",
-    "TextCompletion",
     "Timings",
     "UnexpectedResponseError",
     "UnprocessableEntityError",

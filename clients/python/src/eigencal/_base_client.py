@@ -32,11 +32,12 @@ from eigencal._exceptions import (
     error_of_transport,
 )
 from eigencal._streaming import LineDecoder
-from eigencal._uploads import CopiedUpload, Upload
+from eigencal._uploads import Upload
 from eigencal._version import __version__
 
 T = TypeVar("T")
 C = TypeVar("C", httpx.Client, httpx.AsyncClient)
+W = TypeVar("W", httpx.BaseTransport, httpx.AsyncBaseTransport)
 JSON = "application/json"
 DEFAULT_URL = "http://127.0.0.1:8000"
 DEFAULT_TIMEOUT_S = 600.0
@@ -214,46 +215,19 @@ def retry_policy(
 # What both clients share
 
 
-class _Connections(Generic[C]):
-    """An httpx client, and a new one after a fork.
-
-    Two processes that read from one socket would take each other's answers.
-
-    Args:
-        make: Makes the httpx client.
-        is_renewable: Whether a second one may be made: not where sockets of the caller's own were handed in.
-    """
-
-    def __init__(self, make: Callable[[], C], *, is_renewable: bool) -> None:
-        self._make: Callable[[], C] = make
-        self._is_renewable = is_renewable
-        self._http: C = make()
-        self._process = os.getpid()
-
-    @property
-    def are_of_this_process(self) -> bool:
-        return self._process == os.getpid()
-
-    def http(self) -> C:
-        """Return the httpx client of this process. Raises InvalidSetupError where it has none."""
-        if not self.are_of_this_process:
-            if not self._is_renewable:
-                raise InvalidSetupError(
-                    "This client was made before a fork, with an `http_client` or a `transport` of yours: "
-                    "make another in the new process, since answers would go to the wrong one."
-                )
-            # The old one is left as it is: another thread may have held its lock in the moment of the fork.
-            self._http, self._process = self._make(), os.getpid()
-        return self._http
-
-
-class BaseClient(Generic[C]):
+class BaseClient(Generic[C, W]):
     """How a client is set up, how it builds a request and parses a response."""
 
-    _connections: _Connections[C]
-
     def __init__(
-        self, url: str | None, key: str | None, timeout_s: float, retries: int, longest_wait_s: float
+        self,
+        url: str | None = None,
+        *,
+        key: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        retries: int = DEFAULT_RETRIES,
+        longest_wait_s: float = DEFAULT_LONGEST_WAIT_S,
+        http_client: C | None = None,
+        transport: W | None = None,
     ) -> None:
         # Looked up when a client is made: a program may set them after the import.
         self._url = (url or os.environ.get("EIGENCAL_URL") or DEFAULT_URL).strip().rstrip("/")
@@ -276,6 +250,14 @@ class BaseClient(Generic[C]):
         self._key = SecretStr(secret)
         self._timeout_s = seconds(timeout_s)
         self._retries, self._longest_wait_s = retries, longest_wait_s
+        self._owns_http = http_client is None
+        self._transport: W | None = transport
+        self._connections: C = http_client or self._connect()
+        self._process = os.getpid()
+
+    def _connect(self) -> C:
+        """Return an httpx client of ours."""
+        raise NotImplementedError
 
     @property
     def url(self) -> str:
@@ -288,7 +270,16 @@ class BaseClient(Generic[C]):
 
     @property
     def _http(self) -> C:
-        return self._connections.http()
+        """The httpx client of this process: two on one socket would take each other's answers."""
+        if self._process != os.getpid():
+            if not self._owns_http or self._transport is not None:
+                raise InvalidSetupError(
+                    "This client was made before a fork, with an `http_client` or a `transport` of yours: "
+                    "make another in the new process, since answers would go to the wrong one."
+                )
+            # The old one is left as it is: another thread may have held its lock in the moment of the fork.
+            self._connections, self._process = self._connect(), os.getpid()
+        return self._connections
 
     def _limit_s(self, timeout_s: float | None) -> float:
         """Return the limit of a call in seconds: its own, or the client's."""
@@ -307,7 +298,7 @@ class BaseClient(Generic[C]):
         )
 
     def _build_request(
-        self, call: Call[Any], limit: TimeLimit, upload: CopiedUpload | None = None
+        self, call: Call[Any], limit: TimeLimit, upload: Upload | None = None
     ) -> httpx.Request:
         """Return one attempt at a call. Raises InvalidSetupError for what cannot be sent."""
         # Headers of each request, not of the httpx client: that may be the caller's, for other servers, too.
@@ -360,47 +351,23 @@ def _raise_for_status(response: httpx.Response, content: bytes) -> None:
 
 def _encoded(body: Mapping[str, Any]) -> bytes:
     try:
-        return json.dumps(body, separators=(",", ":"), allow_nan=False, default=_as_json).encode()
+        # Any collection is a list there: sets, dict views, arrays of numpy ..
+        return json.dumps(body, separators=(",", ":"), allow_nan=False, default=list).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidSetupError(f"The request cannot be written as JSON: {error}") from None
 
 
-def _as_json(value: object) -> object:
-    """Return what JSON has no name for as what it has: any collection is a list there."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    if hasattr(value, "__iter__"):  # sets, dict views, arrays of numpy ..
-        return list(value)
-    raise TypeError(f"{type(value).__name__} is not JSON")
-
-
-_ENDED_EARLY = "The answer ended before its first line."
 _TRANSPORT_ERRORS = (httpx.RequestError, httpx.StreamError)
 
 
-class SyncAPIClient(BaseClient[httpx.Client]):
+class SyncAPIClient(BaseClient[httpx.Client, httpx.BaseTransport]):
     """Sends calls where the caller waits."""
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        key: str | None = None,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        retries: int = DEFAULT_RETRIES,
-        longest_wait_s: float = DEFAULT_LONGEST_WAIT_S,
-        http_client: httpx.Client | None = None,
-        transport: httpx.BaseTransport | None = None,
-    ) -> None:
-        super().__init__(url, key, timeout_s, retries, longest_wait_s)
-        self._owns_http = http_client is None
-        self._connections = _Connections(
-            lambda: http_client or httpx.Client(transport=transport),
-            is_renewable=http_client is None and transport is None,
-        )
-        if self._owns_http:
-            # A client that nobody closes lets go of its sockets when it is forgotten.
-            weakref.finalize(self, _close, self._connections)
+    def _connect(self) -> httpx.Client:
+        http = httpx.Client(transport=self._transport)
+        # A client that nobody closes lets go of its sockets when it is forgotten.
+        weakref.finalize(self, _close, http, os.getpid())
+        return http
 
     def __enter__(self) -> Self:
         return self
@@ -413,20 +380,24 @@ class SyncAPIClient(BaseClient[httpx.Client]):
     def close(self) -> None:
         """Close the connections; idempotent. An `http_client` that was handed in stays open: it is yours."""
         if self._owns_http:
-            _close(self._connections)
+            _close(self._connections, self._process)
 
     def _send(self, call: Call[T], timeout_s: float | None = None) -> T:
         """Send a call, repeat it where that is safe, and return what its answer says."""
         limit = self._time_limit(call, timeout_s)
         with call.upload.copied() if call.upload else nullcontext() as upload:
             for attempt in stamina.retry_context(**self._retry_policy(call, limit.last_start)):
-                with attempt, self._response(call, limit, upload) as response:
-                    return self._parse_response(call, response, _read(response, limit))
+                with attempt:
+                    return self._attempt(call, limit, upload)
         raise AssertionError("unreachable")
+
+    def _attempt(self, call: Call[T], limit: TimeLimit, upload: Upload | None = None) -> T:
+        with self._response(call, limit, upload) as response:
+            return self._parse_response(call, response, _read(response, limit))
 
     @contextmanager
     def _response(
-        self, call: Call[Any], limit: TimeLimit, upload: CopiedUpload | None = None
+        self, call: Call[Any], limit: TimeLimit, upload: Upload | None = None
     ) -> Iterator[httpx.Response]:
         """Make one attempt at a call and yield its answer, whose body is to be read."""
         request = self._build_request(call, limit, upload)
@@ -454,22 +425,10 @@ class SyncAPIClient(BaseClient[httpx.Client]):
                 yield from decoder.feed(chunk)
             yield from decoder.end()
 
-    def _started(
-        self, start: Callable[[], Generator[T, None, None]], policy: dict[str, Any]
-    ) -> tuple[T, Generator[T, None, None]]:
-        """Return the first item of a stream and the others; it is begun anew until the first has come."""
-        for attempt in stamina.retry_context(**policy):
-            with attempt:
-                items = start()
-                for first in items:
-                    return first, items
-                raise APIConnectionError(_ENDED_EARLY)
-        raise AssertionError("unreachable")
 
-
-def _close(connections: _Connections[httpx.Client]) -> None:
-    if connections.are_of_this_process:
-        connections.http().close()
+def _close(http: httpx.Client, process: int) -> None:
+    if process == os.getpid():
+        http.close()
 
 
 def _read(response: httpx.Response, limit: TimeLimit) -> bytes:
@@ -484,26 +443,11 @@ def _read(response: httpx.Response, limit: TimeLimit) -> bytes:
     return b"".join(pieces)
 
 
-class AsyncAPIClient(BaseClient[httpx.AsyncClient]):
+class AsyncAPIClient(BaseClient[httpx.AsyncClient, httpx.AsyncBaseTransport]):
     """Sends calls that are awaited."""
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        key: str | None = None,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        retries: int = DEFAULT_RETRIES,
-        longest_wait_s: float = DEFAULT_LONGEST_WAIT_S,
-        http_client: httpx.AsyncClient | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        super().__init__(url, key, timeout_s, retries, longest_wait_s)
-        self._owns_http = http_client is None
-        self._connections = _Connections(
-            lambda: http_client or httpx.AsyncClient(transport=transport),
-            is_renewable=http_client is None and transport is None,
-        )
+    def _connect(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(transport=self._transport)
 
     async def __aenter__(self) -> Self:
         return self
@@ -515,8 +459,8 @@ class AsyncAPIClient(BaseClient[httpx.AsyncClient]):
 
     async def aclose(self) -> None:
         """Close the connections; idempotent. An `http_client` that was handed in stays open: it is yours."""
-        if self._owns_http and self._connections.are_of_this_process:
-            await self._http.aclose()
+        if self._owns_http and self._process == os.getpid():
+            await self._connections.aclose()
 
     async def _send(self, call: Call[T], timeout_s: float | None = None) -> T:
         """Send a call, repeat it where that is safe, and return what its answer says."""
@@ -524,13 +468,16 @@ class AsyncAPIClient(BaseClient[httpx.AsyncClient]):
         with call.upload.copied() if call.upload else nullcontext() as upload:
             async for attempt in stamina.retry_context(**self._retry_policy(call, limit.last_start)):
                 with attempt:
-                    async with self._response(call, limit, upload) as response:
-                        return self._parse_response(call, response, await _aread(response, limit))
+                    return await self._attempt(call, limit, upload)
         raise AssertionError("unreachable")
+
+    async def _attempt(self, call: Call[T], limit: TimeLimit, upload: Upload | None = None) -> T:
+        async with self._response(call, limit, upload) as response:
+            return self._parse_response(call, response, await _aread(response, limit))
 
     @asynccontextmanager
     async def _response(
-        self, call: Call[Any], limit: TimeLimit, upload: CopiedUpload | None = None
+        self, call: Call[Any], limit: TimeLimit, upload: Upload | None = None
     ) -> AsyncIterator[httpx.Response]:
         """Make one attempt at a call and yield its answer, whose body is to be read."""
         request = self._build_request(call, limit, upload)
@@ -556,18 +503,6 @@ class AsyncAPIClient(BaseClient[httpx.AsyncClient]):
                     yield line
             for line in decoder.end():
                 yield line
-
-    async def _started(
-        self, start: Callable[[], AsyncGenerator[T, None]], policy: dict[str, Any]
-    ) -> tuple[T, AsyncGenerator[T, None]]:
-        """Return the first item of a stream and the others; it is begun anew until the first has come."""
-        async for attempt in stamina.retry_context(**policy):
-            with attempt:
-                items = start()
-                async for first in items:
-                    return first, items
-                raise APIConnectionError(_ENDED_EARLY)
-        raise AssertionError("unreachable")
 
 
 async def _aread(response: httpx.Response, limit: TimeLimit) -> bytes:

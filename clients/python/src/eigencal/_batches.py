@@ -2,12 +2,12 @@
 
 import asyncio
 import contextlib
-import os
 import queue
 import socket
 import threading
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import aclosing
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -18,6 +18,7 @@ from eigencal._base_client import Call, parse_nothing, without_none
 from eigencal._exceptions import InvalidSetupError, UnexpectedResponseError
 from eigencal._results import BatchItem
 
+BATCH: Call[None] = Call("POST", "/score/batch", parse_nothing)
 MAX_ITEMS = 256  # the service takes no more in one request
 LINES_AHEAD = 64  # that wait for a caller who is slower than the service
 STOP_POLL_S = 0.2
@@ -40,7 +41,7 @@ def score_body(fields: Mapping[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _item_body(item: object, options: Mapping[str, Any]) -> object:
+def item_body(item: object, options: Mapping[str, Any]) -> Any:
     """Return an item of a batch as it is sent: with the options that it leaves open."""
     if isinstance(item, str):
         item = {"prompt": item}
@@ -57,15 +58,14 @@ class Part:
         self._waiting = items
         self._sent: list[int] = []
 
-    @property
-    def is_done(self) -> bool:
-        """Whether every item has its line."""
-        return not self._waiting
+    def __len__(self) -> int:
+        """Return how many items have no line yet."""
+        return len(self._waiting)
 
     def call(self) -> Call[None]:
         """Return the call for the items that have no line yet: none is sent again that has one."""
         self._sent = list(self._waiting)
-        return Call("POST", "/score/batch", parse_nothing, {"items": list(self._waiting.values())})
+        return replace(BATCH, body={"items": list(self._waiting.values())})
 
     def parse(self, line: bytes) -> BatchItem:
         """Return what a line says, its index counted over all. Raises UnexpectedResponseError."""
@@ -88,7 +88,7 @@ def parts(items: Iterable[object], options: Mapping[str, Any], size: int) -> Ite
         raise InvalidSetupError(
             f"`items` cannot be iterated: {type(items).__name__}. AsyncClient takes async ones."
         )
-    numbered = ((index, _item_body(item, options)) for index, item in enumerate(items))
+    numbered = ((index, item_body(item, options)) for index, item in enumerate(items))
     while some := dict(islice(numbered, size)):
         yield Part(some)
 
@@ -105,7 +105,7 @@ async def async_parts(
     some: dict[int, object] = {}
     index = 0
     async for item in items:
-        some[index] = _item_body(item, options)
+        some[index] = item_body(item, options)
         index += 1
         if len(some) == size:
             yield Part(some)
@@ -141,7 +141,6 @@ class ThreadedBatch:
         self._threads: list[threading.Thread] = []
         self._active = 0
         self._responses: dict[int, httpx.Response] = {}
-        self._process = os.getpid()
 
     def lines(self) -> Iterator[BatchItem]:
         """Yield the lines. Raises what a part ended with; everything under way is broken off then."""
@@ -149,23 +148,15 @@ class ThreadedBatch:
             while (started := self._start_one()) or self._active:
                 # What has come goes out before a source that may be slow is asked for more.
                 for _ in range(self._queue.qsize() if started else 1):
-                    yield from self._next()
+                    outcome = self._queue.get()
+                    if isinstance(outcome, BatchItem):
+                        yield outcome
+                    elif outcome is None:
+                        self._active -= 1
+                    else:
+                        raise outcome
         finally:
             self._break_off()
-
-    def _next(self) -> Iterator[BatchItem]:
-        """Wait for what comes next, and yield it if it is a line."""
-        if self._process != os.getpid():
-            raise InvalidSetupError(
-                "This batch goes on in the process that began it: begin another after a fork."
-            )
-        outcome = self._queue.get()
-        if isinstance(outcome, BatchItem):
-            yield outcome
-        elif outcome is None:
-            self._active -= 1
-        else:
-            raise outcome
 
     def _start_one(self) -> bool:
         """Start the next part, if there is room and one is left; tell whether it was started."""
@@ -202,8 +193,6 @@ class ThreadedBatch:
                 return
 
     def _break_off(self) -> None:
-        if self._process != os.getpid():
-            return  # a copy after a fork: these sockets are still in use where they were opened
         self._stop.set()
         responses = dict(self._responses)
         for response in responses.values():

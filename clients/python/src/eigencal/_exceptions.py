@@ -21,10 +21,7 @@ EigencalError
 
 import json
 import math
-import ssl
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
@@ -34,7 +31,6 @@ MAX_RETRY_AFTER_S = 3600.0  # whatever a server asks for
 # What a server before the service may answer in words of its own: it wants a key, is asked too much or too
 # often, or cannot reach the service. Whatever else comes without a code is of something else.
 _PROXY_STATUSES = {401, 403, 407, 408, 411, 413, 414, 429, 431, 451, 502, 503, 504, *range(520, 531)}
-_NOT_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"}  # OpenSSL's
 _LEAVE_OUT_V1 = "If the URL given ends in /v1, leave out /v1: that is for OpenAI's clients."
 
 
@@ -92,8 +88,8 @@ class InvalidSetupError(EigencalError):
 class APIConnectionError(EigencalError):
     """The service did not answer.
 
-    `code` is `connection_failed` where nobody listens: nothing was sent. It is `connection_lost` where the
-    connection broke off: whether the service acted on the call is not known.
+    `code` is `connection_failed` where there is no connection: nothing was sent. It is `connection_lost`
+    where it broke off: whether the service acted on the call is not known.
     """
 
     code = "connection_lost"
@@ -280,22 +276,12 @@ def _quoted(response: httpx.Response, content: bytes, judged: str = "") -> str:
 
 
 def parse_retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of a Retry-After header, given in seconds or as a date; None: there is none."""
-    value = headers.get("retry-after", "").strip()
+    """Return the seconds of a Retry-After header; None where there is none, or a date."""
     try:
-        seconds = float(value)
+        seconds = float(headers.get("retry-after", ""))
     except ValueError:
-        seconds = _seconds_until(value)
+        return None
     return min(max(seconds, 0.0), MAX_RETRY_AFTER_S) if math.isfinite(seconds) else None
-
-
-def _seconds_until(date: str) -> float:
-    try:
-        then = parsedate_to_datetime(date)
-        then = then if then.tzinfo else then.replace(tzinfo=UTC)
-        return (then - datetime.now(UTC)).total_seconds()
-    except (ValueError, OverflowError):
-        return math.nan
 
 
 def error_of_transport(failure: Exception, request: httpx.Request) -> EigencalError:
@@ -304,22 +290,8 @@ def error_of_transport(failure: Exception, request: httpx.Request) -> EigencalEr
     why = str(failure) or type(failure).__name__  # many have no text
     if isinstance(failure, httpx.DecodingError):
         return UnexpectedResponseError(f"The answer of {where} cannot be read: {why}")
-    if (refused := _tls_error(failure)) is not None:
-        return UnexpectedResponseError(f"{where} {refused}")
     if isinstance(failure, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | httpx.ProxyError):
-        return APIConnectionError(f"Nothing answers at {where}: {why}", code="connection_failed")
+        return APIConnectionError(f"There is no connection to {where}: {why}", code="connection_failed")
     if isinstance(failure, httpx.TimeoutException):
         return APITimeoutError(f"{where} did not answer in time to {request.method} {request.url.path}.")
     return APIConnectionError(f"The connection to {where} broke off: {why}")
-
-
-def _tls_error(failure: BaseException) -> str | None:
-    """Return what is wrong with the TLS of what listens there; None: something else is wrong."""
-    cause: BaseException | None = failure
-    while cause is not None and not isinstance(cause, ssl.SSLError):
-        cause = cause.__cause__ or cause.__context__
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        return f"shows a certificate that is not trusted: {cause.verify_message}"
-    if cause is None or cause.reason not in _NOT_TLS:
-        return None
-    return "is not spoken to by https: its URL begins with http://"

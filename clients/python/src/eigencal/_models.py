@@ -97,15 +97,6 @@ class EvidenceParameters(Result):
     """Matrix temperature T."""
 
 
-class GuardrailVerdict(Result):
-    """What the gateway is to do."""
-
-    action: Literal["NONE", "BLOCKED"] | str
-    """Go on, or do not."""
-    blocked_reason: str | None = None
-    """Of BLOCKED: why, for a person."""
-
-
 class Health(Result):
     """The process is up."""
 

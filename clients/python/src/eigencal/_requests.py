@@ -19,7 +19,7 @@ class CalibrateOptions(TypedDict):
     num_samples: NotRequired[int | None]
     """Answers per prompt; left out: as many as a score draws."""
     prior_weight: NotRequired[float | None]
-    """Labelled rows that the default calibration counts for, to which fits are drawn; left out: that of the settings (30), 0: the rows alone."""
+    """Labelled rows that the default calibration counts for, to which fits are drawn; left out: 30, 0: the rows alone."""
     seed: NotRequired[int | None]
     """Seed of folds, subsets and bootstrap."""
     source_label: NotRequired[str | None]
@@ -95,7 +95,7 @@ class ScoreOptions(TypedDict):
     candidate_logprob: NotRequired[float | None]
     """The natural-log probability of the whole `candidate`, the token that ended it included, by the LLM that wrote it. It counts where no answer is drawn."""
     confidence: NotRequired[float | None]
-    """Confidence with which the target is kept; left out: that of the settings (0.9)."""
+    """Confidence with which the target is kept; left out: 0.9."""
     deadline_ms: NotRequired[int | None]
     """Time for the answers to come; what has come by then is scored (two at least, one by evidence)."""
     effort: NotRequired[Literal["none", "low", "medium", "high", "auto"] | None]

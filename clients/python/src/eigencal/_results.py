@@ -135,24 +135,6 @@ class ChatChunk(_Answer):
         return (self.choices[0].delta.content if self.choices else None) or ""
 
 
-class TextChoice(Result):
-    """One of the texts that complete a prompt."""
-
-    index: int = 0
-    """Which of the texts."""
-    text: str
-    """The text."""
-    finish_reason: str | None = None
-    """Why it ended: `stop`, `length` ..."""
-
-
-class TextCompletion(_Answer):
-    """A completed text. The further fields are those of the LLM server."""
-
-    choices: tuple[TextChoice, ...] = ()
-    """The texts; the first one is judged."""
-
-
 class Model(Result):
     """A model that the LLM server serves. The further fields are the server's."""
 

@@ -22,28 +22,22 @@ PIECE_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """Files and form fields of a multipart body."""
+    """Files, by name, and form fields of a multipart body."""
 
-    files: Mapping[str, Rows]
+    files: Mapping[str, Any]
     fields: Mapping[str, str]
 
     @contextmanager
-    def copied(self) -> Iterator["CopiedUpload"]:
-        """Copy the files, for as long as the call takes. Raises InvalidSetupError for unreadable ones."""
+    def copied(self) -> Iterator["Upload"]:
+        """Yield it with copies of its data, each a name and a file, for as long as the call takes.
+
+        Raises InvalidSetupError for unreadable ones.
+        """
         with ExitStack() as stack:
-            files = {name: _copied(data, name, stack) for name, data in self.files.items()}
-            yield CopiedUpload(files, self.fields)
-
-
-@dataclass(frozen=True, slots=True)
-class CopiedUpload:
-    """An upload whose files can be sent any number of times."""
-
-    files: Mapping[str, tuple[str, IO[bytes]]]
-    fields: Mapping[str, str]
+            yield Upload({name: _copied(data, name, stack) for name, data in self.files.items()}, self.fields)
 
     def parts(self) -> dict[str, Any]:
-        """Return httpx's arguments for one attempt: every file from its beginning."""
+        """Return httpx's arguments for one attempt with the copies: every file from its beginning."""
         for _, file in self.files.values():
             file.seek(0)
         return {"files": dict(self.files), "data": dict(self.fields)}

@@ -38,13 +38,14 @@ from eigencal import (
     UnexpectedResponseError,
 )
 from eigencal._base_client import retry_policy
+from eigencal._batches import item_body
+from eigencal._progress import ProgressLine
 from eigencal.cli.output import as_json
 
 Format = Literal["auto", "lines", "jsonl"]
 JSONL = {".jsonl", ".ndjson"}
 TABLES = {".csv", ".tsv"}  # their heads and columns would be asked as questions
 CONTENT = ("prompt", "messages", "samples")
-HOW_MANY = {"effort", "num_samples"}
 # `return` is the field's own name; Python needs `return_`.
 FIELDS = {"id", "prompt", "return", *ScoreOptions.__annotations__} - {"return_"}
 MAX_SHOWN = 5  # bad lines
@@ -69,10 +70,6 @@ class Question:
         """16 hex digits of a hash of the request."""
         text = json.dumps(self.request, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-class _BadLineError(ValueError):
-    """A line that holds no question; its text says why."""
 
 
 def read_questions(
@@ -104,14 +101,16 @@ def read_questions(
         try:
             text = line.decode().strip()
             if is_jsonl:
-                questions.append(_question(number, _parse_request(text), options))
-            elif form == "auto" and text.startswith("{") and _is_request(text):
+                fields = _parse_request(text)
+                identity = fields.pop("id", None)
+                questions.append(Question(number, identity, item_body(fields, options)))
+            elif form == "auto" and text.startswith("{"):
                 bad.append(f"line {number}: it looks like a request: say --format jsonl, or --format lines")
             else:
-                questions.append(Question(number, None, {**options, "prompt": text}))
+                questions.append(Question(number, None, item_body(text, options)))
         except UnicodeDecodeError:
             bad.append(f"line {number}: it is not UTF-8")
-        except _BadLineError as error:
+        except InvalidSetupError as error:
             bad.append(f"line {number}: {error}")
     if bad:
         more = f"; and {len(bad) - MAX_SHOWN} more" if len(bad) > MAX_SHOWN else ""
@@ -121,40 +120,25 @@ def read_questions(
     return questions
 
 
-def _question(number: int, fields: dict[str, Any], options: Mapping[str, Any]) -> Question:
-    identity = fields.pop("id", None)
-    # How many answers is one choice, made by `samples`, too.
-    chosen = HOW_MANY if fields.keys() & {*HOW_MANY, "samples"} else set[str]()
-    common = {name: value for name, value in options.items() if name not in chosen}
-    return Question(number, identity, {**common, **fields})
-
-
-def _is_request(text: str) -> bool:
-    try:
-        return bool(_parse_request(text))
-    except _BadLineError:
-        return False
-
-
 def _parse_request(text: str) -> dict[str, Any]:
     """Return the fields of a line: a request, or a JSON string that is the prompt."""
     try:
         fields = json.loads(text)
         json.dumps(fields, allow_nan=False)
     except json.JSONDecodeError as error:
-        raise _BadLineError(f"it is no JSON ({error})") from None
+        raise InvalidSetupError(f"it is no JSON ({error})") from None
     except ValueError:
-        raise _BadLineError("it has a number that JSON has not: NaN, or an infinite one") from None
+        raise InvalidSetupError("it has a number that JSON has not: NaN, or an infinite one") from None
     except RecursionError:
-        raise _BadLineError("it is nested too deeply") from None
+        raise InvalidSetupError("it is nested too deeply") from None
     if isinstance(fields, str):
         fields = {"prompt": fields}
     if not isinstance(fields, dict):
-        raise _BadLineError("it is neither an object nor a string")
+        raise InvalidSetupError("it is neither an object nor a string")
     if unknown := sorted(fields.keys() - FIELDS):
-        raise _BadLineError(f"{', '.join(unknown)}: no field of a request")
+        raise InvalidSetupError(f"{', '.join(unknown)}: no field of a request")
     if all(fields.get(name) is None for name in CONTENT):
-        raise _BadLineError(f"it has none of {', '.join(CONTENT)}")
+        raise InvalidSetupError(f"it has none of {', '.join(CONTENT)}")
     return fields
 
 
@@ -353,38 +337,39 @@ def is_away(error: EigencalError) -> bool:
 
 
 async def answer_all(
-    client: AsyncClient,
+    url: str | None,
     questions: Iterator[Question],
     results: Results,
     *,
+    total: int,
     patience: Patience,
     concurrency: int,
-    tick: Callable[[], object],
 ) -> None:
     """Ask every question and write its line; lines come in the order in which they are done.
 
     Args:
-        client: Who asks; it repeats no call itself.
+        url: Where the service is, as for a client.
         questions: Those to ask.
         results: Where the lines go.
+        total: How many lines there will be, for people.
         patience: How long the service may be away.
         concurrency: Questions under way at a time.
-        tick: Is called after each line.
 
     Raises:
         EigencalError: the run is over: the service was away for too long, or refuses the key.
     """
+    progress = ProgressLine()
 
-    async def work() -> None:
+    async def work(client: AsyncClient) -> None:
         # All workers take from one iterator: between taking and asking nothing is awaited.
         for question in questions:
             results.add(question, await _outcome(client, question, patience))
-            tick()
+            progress(len(results.done), total, "scored")
 
     try:
-        async with asyncio.TaskGroup() as group:
+        async with AsyncClient(url, retries=0) as client, asyncio.TaskGroup() as group:
             for _ in range(concurrency):
-                group.create_task(work())
+                group.create_task(work(client))
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
 

@@ -15,15 +15,6 @@ from eigencal.cli.command import Invocation
 from eigencal.cli.jobs import Name, NumSamples, Watch, show_job
 from eigencal.cli.output import format_cell, table
 
-FIGURES = (
-    ("risk (nats)", "risk"),
-    ("projection ECE", "projection_ece"),
-    ("projection Brier", "projection_brier"),
-)
-WHY_NONE = {
-    "one_kind": "all answers are of one kind, right or wrong",
-    "no_better_than_base_rate": "nothing tells right from wrong better than their share of right answers",
-}
 HEAD = ("id", "name", "active", "applies now", "method", "T", "g", "answers", "rows", "P(correct)", "created")
 Activate = Annotated[Literal["if_better", "always", "never"] | None, typer.Option(help="When to serve it.")]
 HISTORY = ("activated", "calibration", "replaced", "by", "why", "set-up")
@@ -147,19 +138,12 @@ def report(
     open_: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
 ) -> None:
     """Show the report of a calibration or of an evaluation: a page to read, or its numbers."""
-    is_evaluation = report_id.startswith("job_")
     with invocation.client() as client:
         if out is None and not open_:
-            report = client.evaluation_report(report_id) if is_evaluation else client.report(report_id)
+            report = client.report(report_id)
             invocation.out.show(report, _summary(client, report))
             return
-        path = out or _temporary(report_id)
-        saved = (
-            client.evaluation_report(report_id, path=path)
-            if is_evaluation
-            else client.report(report_id, path=path)
-        )
-    page = saved.resolve()
+        page = client.report(report_id, path=out or _temporary(report_id)).resolve()
     if open_ and not webbrowser.open(page.as_uri()):
         invocation.out.note("eigencal: no browser could be started")
     invocation.out.show({"page": str(page)}, [str(page)])
@@ -188,40 +172,14 @@ def _summary(client: Client, report: Report) -> Iterator[str]:
     if fitted:
         # The report stays as it was written, whatever was activated since.
         yield f"active now: {format_cell(client.calibration(fitted['id']).active)}"
-        yield from _gain(fields, str(fitted.get("method")))
-        yield from _correctness(fields)
+    if opening := fields.get("opening"):
+        yield format_cell(opening.get("safe"))
+        yield f"promise: {format_cell(opening.get('promise'))}"
+        yield f"answers to draw: {format_cell(opening.get('answers'))}"
     yield from fields.get("verdict", [])
     for warning in fields.get("warnings", []):
         yield f"note: {warning.get('text', warning) if isinstance(warning, dict) else warning}"
     yield "(--json has everything, --open the page)"
-
-
-def _gain(fields: dict[str, Any], method: str) -> Iterator[str]:
-    """Yield what the calibration does to questions that it was not fitted on."""
-    served = {row.get("map"): row for row in fields.get("served", [])}
-    if "raw" not in served or method not in served:
-        return
-    before, after = served["raw"], served[method]
-    rows = [(words, before.get(name), after.get(name)) for words, name in FIGURES]
-    yield from table(("held-out questions, lower is better", "before", "after"), rows)
-
-
-def _correctness(fields: dict[str, Any]) -> Iterator[str]:
-    """Yield whether there is a P(correct) by all answers, and why not."""
-    sizes = (fields.get("correctness") or {}).get("by_num_samples")
-    if not sizes:
-        return
-    largest = sizes[-1]
-    if why := largest.get("why_none"):
-        verdicts = f"{largest.get('right')} right, {largest.get('wrong')} wrong"
-        yield f"P(correct): none, {WHY_NONE.get(why, why)} ({verdicts})"
-    else:
-        loss, base = format_cell(largest.get("log_loss")), format_cell(largest.get("base_log_loss"))
-        yield f"P(correct): yes, held-out log loss {loss} against {base} by the share of right answers alone"
-    reached = [one["text"] for one in largest.get("promises", []) if one.get("threshold") is not None]
-    if reached:
-        yield from reached
-        yield format_cell(fields["correctness"].get("meaning"))
 
 
 def _row(one: Calibration) -> tuple[Any, ...]:

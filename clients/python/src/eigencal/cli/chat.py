@@ -2,8 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import typer
@@ -16,47 +15,6 @@ LEAVE = ("/quit", "/exit")
 NEW = "/new"
 POLL_S, MAX_POLLS = 0.25, 120  # of a score that is pending
 HINT = "/quit or Ctrl-D leaves, /new forgets the conversation"
-
-
-@dataclass
-class Conversation:
-    """The turns so far, and how the next answer is asked for."""
-
-    client: Client
-    model: str
-    options: ChatOptions
-    system: str | None
-    turns: list[dict[str, str]] = field(default_factory=list)
-
-    def ask(self, text: str, write: Callable[[str], object]) -> tuple[str, KeptScore | None]:
-        """Return the answer and its score; `write` is called with the text as it comes.
-
-        A turn that is broken off, by an error or by Ctrl-C, is not remembered.
-        """
-        turn = {"role": "user", "content": text}
-        start = [{"role": "system", "content": self.system}] if self.system else []
-        answer, score = "", None
-        pieces = self.client.stream_chat(
-            [*start, *self.turns, turn],
-            eigencal=self.options or None,
-            model=self.model,
-        )
-        for piece in pieces:
-            answer += piece.content
-            write(piece.content)
-            score = piece.uncertainty or score
-        score = self._settled(score)
-        self.turns += [turn, {"role": "assistant", "content": answer}]
-        return answer, score
-
-    def _settled(self, score: KeptScore | None) -> KeptScore | None:
-        """Return a score that is still made once it is there; as it is, if that takes too long."""
-        for _ in range(MAX_POLLS):
-            if score is None or score.status != "pending":
-                break
-            time.sleep(POLL_S)
-            score = self.client.get_score(score.id)
-        return score
 
 
 def chat(
@@ -82,15 +40,18 @@ def chat(
     if target_error is not None:
         options["target_error"] = target_error
     with invocation.client() as client:
-        conversation = Conversation(client, model or client.models()[0].id, options, system)
-        return _Loop(invocation.out, conversation).run()
+        return _Chat(invocation.out, client, model or client.models()[0].id, options, system).run()
 
 
-class _Loop:
-    """Reads turns until there are no more."""
+class _Chat:
+    """A conversation: reads turns until there are no more."""
 
-    def __init__(self, out: Output, conversation: Conversation) -> None:
-        self._out, self._conversation = out, conversation
+    def __init__(
+        self, out: Output, client: Client, model: str, options: ChatOptions, system: str | None
+    ) -> None:
+        self._out, self._client, self._model, self._options = out, client, model, options
+        self._start = [{"role": "system", "content": system}] if system else []
+        self._turns: list[dict[str, str]] = []
         self._is_terminal = sys.stdin.isatty() and not out.json
         self._stopped = False  # Ctrl-C at an empty prompt, once
         self._failed: int | None = None
@@ -99,12 +60,12 @@ class _Loop:
     def run(self) -> int | None:
         """Return the exit code: that of the last turn, where it failed and nobody could see it."""
         if self._is_terminal:
-            self._out.note(f"{self._conversation.model} ({HINT})")
+            self._out.note(f"{self._model} ({HINT})")
         for text in self._read():
             if text in LEAVE:
                 break
             if text == NEW:
-                self._conversation.turns.clear()
+                self._turns.clear()
             elif text:
                 self._turn(text)
         return None if self._is_terminal else self._failed
@@ -128,9 +89,23 @@ class _Loop:
             yield line.strip()
 
     def _turn(self, text: str) -> None:
+        """Ask; a turn that is broken off, by an error or by Ctrl-C, is not remembered."""
         self._failed = None
+        turn = {"role": "user", "content": text}
+        answer, score = "", None
         try:
-            answer, score = self._conversation.ask(text, self._write)
+            for piece in self._client.stream_chat(
+                [*self._start, *self._turns, turn], eigencal=self._options or None, model=self._model
+            ):
+                answer += piece.content
+                score = piece.uncertainty or score
+                if not self._out.json:
+                    print(harmless(piece.content), end="", flush=True)
+            for _ in range(MAX_POLLS):
+                if score is None or score.status != "pending":
+                    break
+                time.sleep(POLL_S)
+                score = self._client.get_score(score.id)
         except KeyboardInterrupt:
             if not self._is_terminal:
                 raise
@@ -139,11 +114,8 @@ class _Loop:
             self._failed = code_of(error)
             show_error(self._out, error)
         else:
+            self._turns += [turn, {"role": "assistant", "content": answer}]
             self._show(answer, score)
-
-    def _write(self, piece: str) -> None:
-        if not self._out.json:
-            print(harmless(piece), end="", flush=True)
 
     def _show(self, answer: str, score: KeptScore | None) -> None:
         if self._out.json:

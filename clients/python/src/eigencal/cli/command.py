@@ -196,20 +196,13 @@ def show_error(out: Output, error: EigencalError) -> None:
     code = f"{error.code}: " if isinstance(error, APIStatusError | JobEndedError) else ""
     request = f" (request {error.request_id})" if error.request_id else ""
     detail = _DETAILS.get(error.code, error.detail) + _HINTS.get(error.code, "")
-    rows = [each for each in error.errors if each.get("line") is not None]
-    others = [each for each in error.errors if str(each.get("msg", "")) not in error.detail]
-    if others and not rows:
-        more = f" (and {len(others) - 1} more: --verbose)" if len(others) > 1 and not out.verbose else ""
-        detail += f": {_place(others[0])}{more}"
     out.note(f"eigencal: {code}{detail}{request}")
-    for each in rows or (others[1:MAX_SHOWN] if out.verbose else ()):
+    rows = [each for each in error.errors if each.get("line") is not None]
+    for each in rows or (error.errors[:MAX_SHOWN] if out.verbose else ()):
         out.note(f"  {_place(each)}")
-    total, listed = (
-        error.problem.get("total_bad", 0),
-        len({str([row["line"], _loc(row)[:1]]) for row in rows}),
-    )
-    if isinstance(total, int) and rows and total > listed:
-        out.note(f"  and {total - listed} more rows")
+    total, listed = error.problem.get("total_bad", 0), {str([row["line"], _loc(row)[:1]]) for row in rows}
+    if isinstance(total, int) and rows and total > len(listed):
+        out.note(f"  and {total - len(listed)} more rows")
     if out.verbose and error.problem:
         out.note(f"  {as_json({'status': error.status, **error.problem})}")
     _show_traceback(out)

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, cast
 
 import typer
 
-from eigencal import AsyncClient, InvalidSetupError, Score
-from eigencal._progress import ProgressLine
+from eigencal import InvalidSetupError, Score
 from eigencal.cli.bulk import Format, Patience, Question, Results, answer_all, read_questions
 from eigencal.cli.command import ExitCode, Invocation
 
@@ -78,9 +77,9 @@ def score(
             raise InvalidSetupError("--out and --retry-errors go with --file.")
         _one(invocation, cast(str, prompt), given)
         return None
-    questions = _read(file, given, format_)
     if out is not None and out.exists() and file != "-" and out.samefile(file):
         raise InvalidSetupError(f"{out} holds the questions: give another --out. Nothing was changed.")
+    questions = _read(file, given, format_)
     return _many(invocation, questions, out, concurrency, patience, retry_errors=retry_errors)
 
 
@@ -143,7 +142,12 @@ def _many(
             invocation.out.note(f"{len(results.done)} of {total} are done already")
         left = (question for question in questions if question.line not in results.done)
         try:
-            asyncio.run(_answer(invocation, left, results, concurrency, patience_s, total))
+            patience = Patience(patience_s, invocation.out.note)
+            asyncio.run(
+                answer_all(
+                    invocation.url, left, results, total=total, patience=patience, concurrency=concurrency
+                )
+            )
         finally:
             where = f" in {out}" if out else ""
             missing = total - len(results.done)
@@ -153,20 +157,3 @@ def _many(
                 f"scored: {scored}, errors: {results.num_failed}, left: {missing}{where}{again}"
             )
         return ExitCode.SOME_FAILED if results.num_failed else ExitCode.DONE
-
-
-async def _answer(
-    invocation: Invocation,
-    questions: Iterator[Question],
-    results: Results,
-    concurrency: int,
-    patience_s: float,
-    total: int,
-) -> None:
-    progress, patience = ProgressLine(), Patience(patience_s, invocation.out.note)
-
-    def tick() -> None:
-        progress(len(results.done), total, "scored")
-
-    async with AsyncClient(invocation.url, retries=0) as client:
-        await answer_all(client, questions, results, patience=patience, concurrency=concurrency, tick=tick)

@@ -29,7 +29,6 @@ _parse_report = json_parser(Report)
 _ALL: Call[tuple[Calibration, ...]] = Call("GET", "/calibrations", _parse_all)
 _ACTIVE: Call[tuple[Calibration, ...]] = Call("GET", "/calibrations/active", _parse_all)
 _ACTIVATIONS: Call[tuple[Activation, ...]] = Call("GET", "/calibrations/activations", _parse_activations)
-_CALIBRATION, _EVALUATION = "/calibrations/{id}/report", "/evaluations/{id}/report"
 
 
 def _calibration_call(calibration_id: str) -> Call[Calibration]:
@@ -45,12 +44,17 @@ def _data_call(method: str, calibration_id: str) -> Call[None]:
 
 
 # The same path answers with either; a browser's default would be the page.
-def _report_call(template: str, report_id: str) -> Call[Report]:
-    return Call("GET", format_path(template, id=report_id), _parse_report, headers={"Accept": JSON})
+def _report_call(report_id: str) -> Call[Report]:
+    return Call("GET", _report_path(report_id), _parse_report, headers={"Accept": JSON})
 
 
-def _page_call(template: str, report_id: str) -> Call[str]:
-    return Call("GET", format_path(template, id=report_id), parse_text, headers={"Accept": "text/html"})
+def _page_call(report_id: str) -> Call[str]:
+    return Call("GET", _report_path(report_id), parse_text, headers={"Accept": "text/html"})
+
+
+def _report_path(report_id: str) -> str:
+    of = "evaluations" if str(report_id).startswith("job_") else "calibrations"
+    return format_path(f"/{of}/{{id}}/report", id=report_id)
 
 
 def _saved(page: str, path: str | os.PathLike[str]) -> Path:
@@ -100,50 +104,34 @@ class Calibrations(SyncAPIClient):
         return self._send(_activate_call(calibration_id), timeout_s)
 
     @overload
-    def report(self, calibration_id: str, *, path: None = None, timeout_s: float | None = None) -> Report: ...
+    def report(self, report_id: str, *, path: None = None, timeout_s: float | None = None) -> Report: ...
     @overload
     def report(
-        self, calibration_id: str, *, path: str | os.PathLike[str], timeout_s: float | None = None
+        self, report_id: str, *, path: str | os.PathLike[str], timeout_s: float | None = None
     ) -> Path: ...
     def report(
         self,
-        calibration_id: str,
+        report_id: str,
         *,
         path: str | os.PathLike[str] | None = None,
         timeout_s: float | None = None,
     ) -> Report | Path:
-        """Return the report of a calibration; or write it as a page.
+        """Return the report of a calibration or of an evaluation; or write it as a page.
 
         Args:
-            calibration_id: Id of the calibration.
+            report_id: Id of the calibration, or of the job of the evaluation.
             path: Where to write the page (HTML, plots included); left out: nothing is written.
-            timeout_s: Seconds that the call may take in all; None: those of the client.
+            timeout_s: See `Client`.
 
         Returns:
             The report; or the path of the page that was written.
 
         Raises:
-            NotFoundError: There is no such calibration.
+            NotFoundError: There is no such report.
         """
         if path is None:
-            return self._send(_report_call(_CALIBRATION, calibration_id), timeout_s)
-        return _saved(self._send(_page_call(_CALIBRATION, calibration_id), timeout_s), path)
-
-    @overload
-    def evaluation_report(
-        self, job_id: str, *, path: None = None, timeout_s: float | None = None
-    ) -> Report: ...
-    @overload
-    def evaluation_report(
-        self, job_id: str, *, path: str | os.PathLike[str], timeout_s: float | None = None
-    ) -> Path: ...
-    def evaluation_report(
-        self, job_id: str, *, path: str | os.PathLike[str] | None = None, timeout_s: float | None = None
-    ) -> Report | Path:
-        """Return what an evaluation found; or write it as a page. Arguments and errors as for `report`."""
-        if path is None:
-            return self._send(_report_call(_EVALUATION, job_id), timeout_s)
-        return _saved(self._send(_page_call(_EVALUATION, job_id), timeout_s), path)
+            return self._send(_report_call(report_id), timeout_s)
+        return _saved(self._send(_page_call(report_id), timeout_s), path)
 
     def data(self, calibration_id: str, *, timeout_s: float | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows that a calibration was fitted on, with the answers drawn, as `calibrate` takes them.
@@ -193,39 +181,23 @@ class AsyncCalibrations(AsyncAPIClient):
 
     @overload
     async def report(
-        self, calibration_id: str, *, path: None = None, timeout_s: float | None = None
+        self, report_id: str, *, path: None = None, timeout_s: float | None = None
     ) -> Report: ...
     @overload
     async def report(
-        self, calibration_id: str, *, path: str | os.PathLike[str], timeout_s: float | None = None
+        self, report_id: str, *, path: str | os.PathLike[str], timeout_s: float | None = None
     ) -> Path: ...
     async def report(
         self,
-        calibration_id: str,
+        report_id: str,
         *,
         path: str | os.PathLike[str] | None = None,
         timeout_s: float | None = None,
     ) -> Report | Path:
         """Do as `Client.report` does, awaited."""
         if path is None:
-            return await self._send(_report_call(_CALIBRATION, calibration_id), timeout_s)
-        return _saved(await self._send(_page_call(_CALIBRATION, calibration_id), timeout_s), path)
-
-    @overload
-    async def evaluation_report(
-        self, job_id: str, *, path: None = None, timeout_s: float | None = None
-    ) -> Report: ...
-    @overload
-    async def evaluation_report(
-        self, job_id: str, *, path: str | os.PathLike[str], timeout_s: float | None = None
-    ) -> Path: ...
-    async def evaluation_report(
-        self, job_id: str, *, path: str | os.PathLike[str] | None = None, timeout_s: float | None = None
-    ) -> Report | Path:
-        """Do as `Client.evaluation_report` does, awaited."""
-        if path is None:
-            return await self._send(_report_call(_EVALUATION, job_id), timeout_s)
-        return _saved(await self._send(_page_call(_EVALUATION, job_id), timeout_s), path)
+            return await self._send(_report_call(report_id), timeout_s)
+        return _saved(await self._send(_page_call(report_id), timeout_s), path)
 
     async def data(
         self, calibration_id: str, *, timeout_s: float | None = None

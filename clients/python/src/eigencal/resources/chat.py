@@ -1,4 +1,4 @@
-"""The drop-in and what gateways ask."""
+"""The drop-in, and verifying."""
 
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -16,9 +16,9 @@ from eigencal._base_client import (
     without_none,
 )
 from eigencal._exceptions import APIConnectionError, UnexpectedResponseError, error_of_problem
-from eigencal._models import GuardrailVerdict, Verified
+from eigencal._models import Verified
 from eigencal._result import Result
-from eigencal._results import ChatChunk, ChatCompletion, Model, TextCompletion
+from eigencal._results import ChatChunk, ChatCompletion, Model
 
 BROKEN_OFF = 502  # the status that an error inside a stream would have had
 ChatMode = Literal["on", "async", "off"]
@@ -47,10 +47,8 @@ class _Models(Result):
 
 
 _parse_chat = json_parser(ChatCompletion)
-_parse_text = json_parser(TextCompletion)
 _parse_models = json_parser(_Models)
 _parse_verified = json_parser(Verified)
-_parse_verdict = json_parser(GuardrailVerdict)
 
 _MODELS: Call[tuple[Model, ...]] = Call("GET", "/v1/models", lambda content: _parse_models(content).data)
 
@@ -61,32 +59,15 @@ def _chat_call(
     mode: str | None,
     fields: Mapping[str, Any],
 ) -> Call[ChatCompletion]:
-    body = {"messages": list(messages), **fields, "eigencal": eigencal}
-    return _drop_in_call("/v1/chat/completions", _parse_chat, body, mode)
-
-
-def _complete_call(
-    prompt: str, eigencal: ChatOptions | None, mode: str | None, fields: Mapping[str, Any]
-) -> Call[TextCompletion]:
-    return _drop_in_call(
-        "/v1/completions", _parse_text, {"prompt": prompt, **fields, "eigencal": eigencal}, mode
-    )
-
-
-def _drop_in_call(path: str, parse: Any, body: Mapping[str, Any], mode: str | None) -> Call[Any]:
+    body = without_none({"messages": list(messages), **fields, "eigencal": eigencal})
     headers = {} if mode is None else header("X-Eigencal", mode)
     # The LLM server's own call: what it may have begun is not begun twice.
-    return Call("POST", path, parse, without_none(body), headers=headers, is_idempotent=False)
+    return Call("POST", "/v1/chat/completions", _parse_chat, body, headers=headers, is_idempotent=False)
 
 
 def _verify_call(question: str, answer: str, threshold: float, context: str | None) -> Call[Verified]:
     body = {"question": question, "answer": answer, "threshold": threshold, "context": context}
     return Call("POST", "/verify", _parse_verified, without_none(body))
-
-
-def _guardrail_call(input_type: str, fields: Mapping[str, Any]) -> Call[GuardrailVerdict]:
-    body = {"input_type": input_type, **without_none(fields)}
-    return Call("POST", "/beta/litellm_basic_guardrail_api", _parse_verdict, body, is_idempotent=False)
 
 
 def _is_end(line: bytes) -> bool:
@@ -120,7 +101,7 @@ _CUT = "The streamed answer was cut: it ended without `[DONE]`."
 
 
 class Chat(SyncAPIClient):
-    """Calls of the drop-in and of gateways."""
+    """Calls of the drop-in, and verifying."""
 
     def chat(
         self,
@@ -137,7 +118,7 @@ class Chat(SyncAPIClient):
             messages: The turns, as for OpenAI's API.
             eigencal: How to score the answer.
             mode: `on`: wait for the score; `async`: it comes by its id; `off`: no score. None: as set there.
-            timeout_s: Seconds that the call may take in all; None: those of the client.
+            timeout_s: See `Client`.
             **fields: Everything else goes to the LLM server as it is: `model`, `temperature`, `tools` ...
 
         Returns:
@@ -177,18 +158,6 @@ class Chat(SyncAPIClient):
         if not is_complete:
             raise APIConnectionError(_CUT)
 
-    def complete(
-        self,
-        prompt: str,
-        *,
-        eigencal: ChatOptions | None = None,
-        mode: ChatMode | None = None,
-        timeout_s: float | None = None,
-        **fields: Any,
-    ) -> TextCompletion:
-        """Complete a text through the drop-in; arguments and errors as for `chat`."""
-        return self._send(_complete_call(prompt, eigencal, mode, fields), timeout_s)
-
     def models(self, *, timeout_s: float | None = None) -> tuple[Model, ...]:
         """Return the models of the LLM server."""
         return self._send(_MODELS, timeout_s)
@@ -209,7 +178,7 @@ class Chat(SyncAPIClient):
             answer: The answer to judge.
             threshold: Least probability of being right, 0..1, that is not to be escalated.
             context: What the question is asked about: a system message before it.
-            timeout_s: Seconds that the call may take in all; None: those of the client.
+            timeout_s: See `Client`.
 
         Returns:
             `confidence`, the probability that the answer is right, 0..1, and whether it is below `threshold`.
@@ -219,39 +188,9 @@ class Chat(SyncAPIClient):
         """
         return self._send(_verify_call(question, answer, threshold, context), timeout_s)
 
-    def guardrail(
-        self,
-        input_type: Literal["request", "response"],
-        *,
-        texts: Sequence[str] | None = None,
-        structured_messages: Sequence[Mapping[str, Any]] | None = None,
-        litellm_call_id: str | None = None,
-        timeout_s: float | None = None,
-        **fields: Any,
-    ) -> GuardrailVerdict:
-        """Ask what LiteLLM's proxy asks its guardrail (Generic Guardrail API).
-
-        Args:
-            input_type: Which of the two calls: before the chat goes to the LLM, or with its answer.
-            texts: The texts; of an answer, the first is judged.
-            structured_messages: The chat's messages (`request`).
-            litellm_call_id: The same in both calls of one chat.
-            timeout_s: Seconds that the call may take in all; None: those of the client.
-            **fields: Every other field of the protocol, such as `additional_provider_specific_params`.
-
-        Returns:
-            `NONE` to go on or `BLOCKED`, and why.
-        """
-        named = {
-            "texts": texts,
-            "structured_messages": structured_messages,
-            "litellm_call_id": litellm_call_id,
-        }
-        return self._send(_guardrail_call(input_type, {**named, **fields}), timeout_s)
-
 
 class AsyncChat(AsyncAPIClient):
-    """Calls of the drop-in and of gateways."""
+    """Calls of the drop-in, and verifying."""
 
     async def chat(
         self,
@@ -285,18 +224,6 @@ class AsyncChat(AsyncAPIClient):
         if not is_complete:
             raise APIConnectionError(_CUT)
 
-    async def complete(
-        self,
-        prompt: str,
-        *,
-        eigencal: ChatOptions | None = None,
-        mode: ChatMode | None = None,
-        timeout_s: float | None = None,
-        **fields: Any,
-    ) -> TextCompletion:
-        """Do as `Client.complete` does, awaited."""
-        return await self._send(_complete_call(prompt, eigencal, mode, fields), timeout_s)
-
     async def models(self, *, timeout_s: float | None = None) -> tuple[Model, ...]:
         """Do as `Client.models` does, awaited."""
         return await self._send(_MODELS, timeout_s)
@@ -312,21 +239,3 @@ class AsyncChat(AsyncAPIClient):
     ) -> Verified:
         """Do as `Client.verify` does, awaited."""
         return await self._send(_verify_call(question, answer, threshold, context), timeout_s)
-
-    async def guardrail(
-        self,
-        input_type: Literal["request", "response"],
-        *,
-        texts: Sequence[str] | None = None,
-        structured_messages: Sequence[Mapping[str, Any]] | None = None,
-        litellm_call_id: str | None = None,
-        timeout_s: float | None = None,
-        **fields: Any,
-    ) -> GuardrailVerdict:
-        """Do as `Client.guardrail` does, awaited."""
-        named = {
-            "texts": texts,
-            "structured_messages": structured_messages,
-            "litellm_call_id": litellm_call_id,
-        }
-        return await self._send(_guardrail_call(input_type, {**named, **fields}), timeout_s)

@@ -1,24 +1,23 @@
 """Calibrating and evaluating: jobs, and what becomes of them."""
 
 import asyncio
+import math
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import aclosing, closing
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Self, Unpack
 
-from pydantic import PrivateAttr, ValidationError
+import stamina
 
 from eigencal._base_client import (
     AsyncAPIClient,
     Call,
     SyncAPIClient,
+    TimeLimit,
     format_path,
     header,
     json_parser,
-    parse_nothing,
     retry_policy,
     seconds,
     without_none,
@@ -29,7 +28,6 @@ from eigencal._exceptions import (
     EigencalError,
     JobEndedError,
     RateLimitError,
-    UnexpectedResponseError,
 )
 from eigencal._progress import Progress, as_callback
 from eigencal._requests import CalibrateOptions, Correction, CorrectOptions, EvaluateOptions
@@ -37,7 +35,7 @@ from eigencal._results import Job
 from eigencal._uploads import Rows, Upload
 
 PATIENCE_S = 300.0
-SILENCE_S = 45.0  # the service sends a sign of life every 15 s
+SILENCE_S = 30.0  # a service that has not answered by then is away
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 5.0
 
 _parse_job = json_parser(Job)
@@ -82,22 +80,18 @@ class _Following:
 
     @classmethod
     def of(cls, job_id: str, timeout_s: float | None, patience_s: float) -> Self:
-        ends_at = float("inf") if timeout_s is None else time.monotonic() + seconds(timeout_s)
+        ends_at = math.inf if timeout_s is None else time.monotonic() + seconds(timeout_s)
         return cls(job_id, ends_at, patience_s)
 
-    def call(self) -> Call[None]:
-        path = format_path("/jobs/{id}/events", id=self.job_id)
-        return Call("GET", path, parse_nothing, headers={"Accept": "text/event-stream"})
-
-    def silence_s(self) -> float:
-        """Return how long the next sign of life may take. Raises APITimeoutError where no time is left."""
+    def limit(self) -> TimeLimit:
+        """Return how long the next answer may take. Raises APITimeoutError where no time is left."""
         left_s = self.ends_at - time.monotonic()
         if left_s <= 0:
             raise APITimeoutError(f"The job {self.job_id} has not ended in the time given; it goes on.")
-        return min(left_s, SILENCE_S)
+        return TimeLimit.of(min(left_s, SILENCE_S))
 
     def policy(self) -> dict[str, Any]:
-        """Return when the events are asked for again, from the moment at which the service is away."""
+        """Return when a service that is away is asked again, from now on."""
         return retry_policy(
             self.is_passing,
             min(time.monotonic() + self.patience_s, self.ends_at),
@@ -107,28 +101,17 @@ class _Following:
             longest_retry_after_s=self.patience_s,
         )
 
+    def pauses(self) -> Iterator[float]:
+        """Yield the seconds between two looks at the job: 0.1 at first, then up to 2."""
+        pause_s = 0.1
+        while True:
+            yield max(0.0, min(pause_s, self.ends_at - time.monotonic()))
+            pause_s = min(1.3 * pause_s, 2.0)
+
     def is_passing(self, error: EigencalError) -> bool:
         """Tell whether the service may be there again soon."""
         # Silence counts, too: a service that hangs may have been restarted behind its proxy.
-        is_away = isinstance(error, APIConnectionError | RateLimitError) or error.status in (502, 503, 504)
-        return is_away and time.monotonic() < self.ends_at
-
-    def pause_s(self, error: EigencalError) -> float:
-        """Return the seconds to wait after events that broke off. Raises the error where it does not pass."""
-        self.silence_s()
-        if not self.is_passing(error):
-            raise error
-        return min(FIRST_WAIT_S, self.silence_s())
-
-
-def _parse_event(line: bytes) -> Job | None:
-    """Return the job that a line of the stream of events tells; None for every other line."""
-    if not line.startswith(b"data:"):
-        return None
-    try:
-        return Job.model_validate_json(line.removeprefix(b"data:"))
-    except ValidationError:
-        raise UnexpectedResponseError("An event of a job is not as the contract has it.") from None
+        return isinstance(error, APIConnectionError | RateLimitError) or error.status in (502, 503, 504)
 
 
 def check_succeeded(job: Job) -> None:
@@ -138,50 +121,6 @@ def check_succeeded(job: Job) -> None:
     if not job.succeeded:
         code, detail = (job.error.code, job.error.detail) if job.error else (None, "it does not say why")
         raise JobEndedError(f"The job {job.id} failed: {detail}", job_id=job.id, code=code)
-
-
-class StartedJob(Job):
-    """A job that this client started: its state at the time, and ways to go on with it."""
-
-    _client: "Jobs" = PrivateAttr()
-
-    @classmethod
-    def _of(cls, job: Job, client: "Jobs") -> Self:
-        started = cls.model_validate(job.model_dump())
-        started._client = client
-        return started
-
-    def wait(
-        self, *, progress: Progress = False, timeout_s: float | None = None, patience_s: float = PATIENCE_S
-    ) -> Job:
-        """Wait until it has ended, and return it as it is then. See `Client.wait`."""
-        return self._client.wait(self.id, progress=progress, timeout_s=timeout_s, patience_s=patience_s)
-
-    def cancel(self) -> Job:
-        """Cancel it and forget its rows. See `Client.cancel`."""
-        return self._client.cancel(self.id)
-
-
-class AsyncStartedJob(Job):
-    """A job that this client started: its state at the time, and ways to go on with it."""
-
-    _client: "AsyncJobs" = PrivateAttr()
-
-    @classmethod
-    def _of(cls, job: Job, client: "AsyncJobs") -> Self:
-        started = cls.model_validate(job.model_dump())
-        started._client = client
-        return started
-
-    async def wait(
-        self, *, progress: Progress = False, timeout_s: float | None = None, patience_s: float = PATIENCE_S
-    ) -> Job:
-        """Do as `StartedJob.wait` does, awaited."""
-        return await self._client.wait(self.id, progress=progress, timeout_s=timeout_s, patience_s=patience_s)
-
-    async def cancel(self) -> Job:
-        """Do as `StartedJob.cancel` does, awaited."""
-        return await self._client.cancel(self.id)
 
 
 class Jobs(SyncAPIClient):
@@ -194,7 +133,7 @@ class Jobs(SyncAPIClient):
         idempotency_key: str | None = None,
         timeout_s: float | None = None,
         **options: Unpack[CalibrateOptions],
-    ) -> StartedJob:
+    ) -> Job:
         """Upload labelled prompts and start a job that fits a calibration on them.
 
         The data are copied to a temporary file first, and never held in memory. The call sets an idempotency
@@ -217,7 +156,7 @@ class Jobs(SyncAPIClient):
             APIStatusError: With code `body_too_large`: the file is larger than the service accepts.
         """
         call = _upload_call("/calibrate", {"file": data}, options, idempotency_key)
-        return StartedJob._of(self._send(call, timeout_s), self)
+        return self._send(call, timeout_s)
 
     def correct_rows(
         self,
@@ -226,13 +165,13 @@ class Jobs(SyncAPIClient):
         *,
         timeout_s: float | None = None,
         **options: Unpack[CorrectOptions],
-    ) -> StartedJob:
+    ) -> Job:
         """Start a job that calibrates on the same rows and answers, with corrected verdicts.
 
         Args:
             calibration_id: Id of the calibration, which stays as it is.
             rows: Which rows, by `line` or `id`, and whether the answer that was judged is `correct`.
-            timeout_s: Seconds that the call may take in all; None: those of the client.
+            timeout_s: See `Client`.
             **options: Options of the new calibration; those left out are as they were.
 
         Returns:
@@ -243,8 +182,7 @@ class Jobs(SyncAPIClient):
             UnprocessableEntityError: A row is not there.
             ConflictError: Its rows were deleted, or drawn under other settings.
         """
-        job = self._send(_correct_call(calibration_id, rows, options), timeout_s)
-        return StartedJob._of(job, self)
+        return self._send(_correct_call(calibration_id, rows, options), timeout_s)
 
     def evaluate(
         self,
@@ -254,7 +192,7 @@ class Jobs(SyncAPIClient):
         idempotency_key: str | None = None,
         timeout_s: float | None = None,
         **options: Unpack[EvaluateOptions],
-    ) -> StartedJob:
+    ) -> Job:
         """Upload two sets of labelled prompts and start a job that fits on one and judges on the other.
 
         Args:
@@ -272,7 +210,7 @@ class Jobs(SyncAPIClient):
                 and reason. Nothing was stored.
         """
         call = _upload_call("/evaluate", {"dev": dev, "test": test}, options, idempotency_key)
-        return StartedJob._of(self._send(call, timeout_s), self)
+        return self._send(call, timeout_s)
 
     def wait(
         self,
@@ -318,26 +256,17 @@ class Jobs(SyncAPIClient):
             NotFoundError: There is no such job.
             APITimeoutError: `timeout_s` is over.
         """
-        following = _Following.of(job_id, timeout_s, patience_s)
-        while True:
-            try:
-                first, lines = self._started(
-                    lambda: self._lines(following.call(), following.silence_s()), following.policy()
-                )
-            except APITimeoutError:
-                following.silence_s()  # tells of the job, where its time is over
-                raise
-            try:
-                with closing(lines):
-                    for line in chain([first], lines):
-                        following.silence_s()
-                        if (job := _parse_event(line)) is not None:
-                            yield job
-                            if job.finished:
-                                return
-                raise APIConnectionError(f"The events of the job {job_id} ended before it did.")
-            except EigencalError as error:
-                time.sleep(following.pause_s(error))
+        following, call, last = _Following.of(job_id, timeout_s, patience_s), _job_call("GET", job_id), None
+        for pause_s in following.pauses():
+            for attempt in stamina.retry_context(**following.policy()):
+                with attempt:
+                    job = self._attempt(call, following.limit())
+            if job != last:
+                yield job
+            if job.finished:
+                return
+            last = job
+            time.sleep(pause_s)
 
     def jobs(self, limit: int = 100, *, timeout_s: float | None = None) -> tuple[Job, ...]:
         """Return the latest jobs, latest first; `limit`: how many at most, 1..1000."""
@@ -376,10 +305,10 @@ class AsyncJobs(AsyncAPIClient):
         idempotency_key: str | None = None,
         timeout_s: float | None = None,
         **options: Unpack[CalibrateOptions],
-    ) -> AsyncStartedJob:
+    ) -> Job:
         """Do as `Client.calibrate` does, awaited."""
         call = _upload_call("/calibrate", {"file": data}, options, idempotency_key)
-        return AsyncStartedJob._of(await self._send(call, timeout_s), self)
+        return await self._send(call, timeout_s)
 
     async def correct_rows(
         self,
@@ -388,10 +317,9 @@ class AsyncJobs(AsyncAPIClient):
         *,
         timeout_s: float | None = None,
         **options: Unpack[CorrectOptions],
-    ) -> AsyncStartedJob:
+    ) -> Job:
         """Do as `Client.correct_rows` does, awaited."""
-        job = await self._send(_correct_call(calibration_id, rows, options), timeout_s)
-        return AsyncStartedJob._of(job, self)
+        return await self._send(_correct_call(calibration_id, rows, options), timeout_s)
 
     async def evaluate(
         self,
@@ -401,10 +329,10 @@ class AsyncJobs(AsyncAPIClient):
         idempotency_key: str | None = None,
         timeout_s: float | None = None,
         **options: Unpack[EvaluateOptions],
-    ) -> AsyncStartedJob:
+    ) -> Job:
         """Do as `Client.evaluate` does, awaited."""
         call = _upload_call("/evaluate", {"dev": dev, "test": test}, options, idempotency_key)
-        return AsyncStartedJob._of(await self._send(call, timeout_s), self)
+        return await self._send(call, timeout_s)
 
     async def wait(
         self,
@@ -425,28 +353,17 @@ class AsyncJobs(AsyncAPIClient):
         self, job_id: str, *, timeout_s: float | None = None, patience_s: float = PATIENCE_S
     ) -> AsyncIterator[Job]:
         """Do as `Client.events` does, awaited."""
-        following = _Following.of(job_id, timeout_s, patience_s)
-        while True:
-            try:
-                first, lines = await self._started(
-                    lambda: self._lines(following.call(), following.silence_s()), following.policy()
-                )
-            except APITimeoutError:
-                following.silence_s()  # tells of the job, where its time is over
-                raise
-            try:
-                async with aclosing(lines):
-                    line: bytes | None = first
-                    while line is not None:
-                        following.silence_s()
-                        if (job := _parse_event(line)) is not None:
-                            yield job
-                            if job.finished:
-                                return
-                        line = await anext(lines, None)
-                raise APIConnectionError(f"The events of the job {job_id} ended before it did.")
-            except EigencalError as error:
-                await asyncio.sleep(following.pause_s(error))
+        following, call, last = _Following.of(job_id, timeout_s, patience_s), _job_call("GET", job_id), None
+        for pause_s in following.pauses():
+            async for attempt in stamina.retry_context(**following.policy()):
+                with attempt:
+                    job = await self._attempt(call, following.limit())
+            if job != last:
+                yield job
+            if job.finished:
+                return
+            last = job
+            await asyncio.sleep(pause_s)
 
     async def jobs(self, limit: int = 100, *, timeout_s: float | None = None) -> tuple[Job, ...]:
         """Do as `Client.jobs` does, awaited."""

@@ -6,7 +6,6 @@ from collections.abc import (
     AsyncIterable,
     AsyncIterator,
     Callable,
-    Generator,
     Iterable,
     Iterator,
     Mapping,
@@ -15,9 +14,11 @@ from contextlib import aclosing, closing
 from typing import Any, Unpack
 
 import httpx
+import stamina
 
 from eigencal._base_client import AsyncAPIClient, Call, SyncAPIClient, format_path, json_parser
 from eigencal._batches import (
+    BATCH,
     MAX_ITEMS,
     AsyncBatch,
     Part,
@@ -27,11 +28,13 @@ from eigencal._batches import (
     parts,
     score_body,
 )
-from eigencal._exceptions import EigencalError, InvalidSetupError
+from eigencal._exceptions import APIConnectionError, EigencalError, InvalidSetupError
 from eigencal._models import KeptScore, Score
 from eigencal._progress import Progress, as_callback
 from eigencal._requests import ScoreOptions
 from eigencal._results import BatchItem
+
+ENDED_EARLY = "The answer ended before its first line."
 
 _parse_score = json_parser(Score)
 _parse_kept = json_parser(KeptScore)
@@ -65,7 +68,7 @@ class Scores(SyncAPIClient):
 
         Args:
             prompt: A question; or leave it out and give `messages` or `samples`.
-            timeout_s: Seconds that the call may take in all, repeats included; None: those of the client.
+            timeout_s: See `Client`.
             **options: Every other field of the request, see `ScoreOptions`.
 
         Returns:
@@ -136,33 +139,29 @@ class Scores(SyncAPIClient):
         opened: Callable[[httpx.Response], None],
     ) -> Iterator[BatchItem]:
         """Yield the lines of a part; after a break, of the items that have none yet."""
-        call = part.call()
-
-        def start() -> Generator[BatchItem, None, None]:
-            if stop.is_set():
-                raise EigencalError("The caller of this batch has gone.")
-            with closing(self._lines(part.call(), silence_s, opened)) as lines:
-                for line in lines:
-                    if line:  # else a sign of life
-                        yield part.parse(line)
-
-        while not (part.is_done or stop.is_set()):
-            first, items = self._started(start, self._retry_policy(call))
-            try:
-                with closing(items):
-                    yield first
-                    yield from items
-            except EigencalError as error:
-                # Something has come since it was begun: whatever was wrong then is over.
-                if stop.is_set() or not call.may_repeat(error):
-                    raise
+        while part:
+            num_left = len(part)
+            for attempt in stamina.retry_context(**self._retry_policy(BATCH)):
+                if stop.is_set():
+                    return
+                with attempt:
+                    try:
+                        with closing(self._lines(part.call(), silence_s, opened)) as lines:
+                            yield from (part.parse(line) for line in lines if line)  # else a sign of life
+                        if len(part) == num_left:
+                            raise APIConnectionError(ENDED_EARLY)
+                    except EigencalError as error:
+                        # If something has come since it was begun, whatever was wrong then is over.
+                        if len(part) == num_left or not BATCH.may_repeat(error):
+                            raise
+                    break
 
     def get_score(self, score_id: str, *, timeout_s: float | None = None) -> KeptScore:
         """Return a score by its id, as for an answer of the drop-in whose score came later.
 
         Args:
             score_id: Id of the score.
-            timeout_s: Seconds that the call may take in all; None: those of the client.
+            timeout_s: See `Client`.
 
         Raises:
             NotFoundError: No score has this id, it is no longer kept, or it was made under another key.
@@ -211,25 +210,22 @@ class AsyncScores(AsyncAPIClient):
 
     async def _read_part(self, part: Part, silence_s: float) -> AsyncGenerator[BatchItem, None]:
         """Yield the lines of a part; after a break, of the items that have none yet."""
-        call = part.call()
-
-        async def start() -> AsyncGenerator[BatchItem, None]:
-            async with aclosing(self._lines(part.call(), silence_s)) as lines:
-                async for line in lines:
-                    if line:  # else a sign of life
-                        yield part.parse(line)
-
-        while not part.is_done:
-            first, items = await self._started(start, self._retry_policy(call))
-            try:
-                async with aclosing(items):
-                    yield first
-                    async for item in items:
-                        yield item
-            except EigencalError as error:
-                # Something has come since it was begun: whatever was wrong then is over.
-                if not call.may_repeat(error):
-                    raise
+        while part:
+            num_left = len(part)
+            async for attempt in stamina.retry_context(**self._retry_policy(BATCH)):
+                with attempt:
+                    try:
+                        async with aclosing(self._lines(part.call(), silence_s)) as lines:
+                            async for line in lines:
+                                if line:  # else a sign of life
+                                    yield part.parse(line)
+                        if len(part) == num_left:
+                            raise APIConnectionError(ENDED_EARLY)
+                    except EigencalError as error:
+                        # If something has come since it was begun, whatever was wrong then is over.
+                        if len(part) == num_left or not BATCH.may_repeat(error):
+                            raise
+                    break
 
     async def get_score(self, score_id: str, *, timeout_s: float | None = None) -> KeptScore:
         """Do as `Client.get_score` does, awaited."""

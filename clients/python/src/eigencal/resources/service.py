@@ -16,12 +16,10 @@ from eigencal._base_client import (
 from eigencal._models import Health, Key, Ready, Root
 from eigencal._results import NewKey
 
-_parse_health = json_parser(Health)
 _parse_new_key = json_parser(NewKey)
 
 _READY: Call[Ready] = Call("GET", "/readyz", json_parser(Ready))
-_HEALTH: Call[Health] = Call("GET", "/health", _parse_health)
-_LIVE: Call[Health] = Call("GET", "/healthz", _parse_health)
+_HEALTH: Call[Health] = Call("GET", "/healthz", json_parser(Health))
 _ROOT: Call[Root] = Call("GET", "/", json_parser(Root))
 _METRICS: Call[str] = Call("GET", "/metrics", parse_text)
 _KEYS: Call[tuple[Key, ...]] = Call("GET", "/keys", json_parser(tuple[Key, ...]))
@@ -49,10 +47,6 @@ class Service(SyncAPIClient):
         """Return the version of the service: its process answers."""
         return self._send(_HEALTH, timeout_s)
 
-    def live(self, *, timeout_s: float | None = None) -> Health:
-        """Return the same as `health`, by the path that orchestrators know (`/healthz`)."""
-        return self._send(_LIVE, timeout_s)
-
     def root(self, *, timeout_s: float | None = None) -> Root:
         """Return where everything is: paths by what is there."""
         return self._send(_ROOT, timeout_s)
@@ -79,7 +73,7 @@ class Service(SyncAPIClient):
             name: A name for people.
             scope: What it opens: scoring, or everything.
             expires_at: When it stops working (ISO 8601 as a text); None: never.
-            timeout_s: Seconds that the call may take in all; None: those of the client.
+            timeout_s: See `Client`.
 
         Returns:
             The key with its secret (`key`), which the service tells this once.
@@ -101,10 +95,6 @@ class AsyncService(AsyncAPIClient):
     async def health(self, *, timeout_s: float | None = None) -> Health:
         """Do as `Client.health` does, awaited."""
         return await self._send(_HEALTH, timeout_s)
-
-    async def live(self, *, timeout_s: float | None = None) -> Health:
-        """Do as `Client.live` does, awaited."""
-        return await self._send(_LIVE, timeout_s)
 
     async def root(self, *, timeout_s: float | None = None) -> Root:
         """Do as `Client.root` does, awaited."""
