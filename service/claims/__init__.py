@@ -1,1 +1,1 @@
-"""The claims of an answer: what each of its sentences says, and how far the answers drawn agree."""
+"""The claims of a long answer: found, scored and judged one by one."""

@@ -1,0 +1,106 @@
+"""Greetings, farewells and offers of help, which claim nothing, in the six languages of the tests."""
+
+import re
+
+# A longer sentence says more than a courtesy.
+_MAX_CHARS = 300
+
+# The whole sentence, or before a name or two, if an exclamation mark or a comma ends it.
+_GREETING = r"""
+hello|hi|hey|greetings|welcome|dear|good (?:morning|afternoon|evening|day|night|luck)|goodbye|good-bye|bye
+cheers
+hallo|guten (?:tag|morgen|abend)|grüß gott|servus|moin|auf wiedersehen|tschüss|tschüß|bis bald
+bonjour|bonsoir|salut|au revoir|à bientôt|cher|chère
+hola|buenos días|buenas tardes|buenas noches|adiós|hasta luego|hasta pronto|estimado|estimada
+привет|здравствуйте|здравствуй|добрый день|добрый вечер|доброе утро|до свидания|пока
+"""
+
+# The whole sentence.
+_ALONE = r"""
+sure|sure thing|of course|certainly|absolutely|definitely|no problem|my pleasure|got it|okay|ok|great
+thanks|thank you
+thank you (?:very|so) much|thanks (?:a lot|again)|thank you for your (?:question|patience|time|message)
+(?:best|kind) regards
+regards|sincerely|yours sincerely|take care|happy to help|glad to help
+(?:that(?:'s| is) a |what a )?(?:great|good|excellent) question
+enjoy|good to see you|nice to meet you|have fun|you're (?:very )?welcome|you are welcome
+gerne|sehr gerne|gern|klar|natürlich|selbstverständlich|sicher|danke|vielen dank|danke schön|bitte
+bitte schön|bitte sehr
+(?:das ist eine )?(?:sehr )?gute frage|mit freundlichen grüßen|viele grüße|liebe grüße
+viel (?:erfolg|glück|spaß)(?: (?:und|bei|beim|mit|dabei)\b.*)?|kein problem
+bien sûr|certainement|avec plaisir|volontiers|merci|merci beaucoup|cordialement
+(?:c'est une )?(?:très )?bonne question
+bonne (?:chance|journée|soirée|continuation|lecture)|pas de problème|d'accord|de rien|je vous en prie
+claro|claro que sí|por supuesto|con gusto|desde luego|gracias|muchas gracias|de nada|saludos
+saludos cordiales|un saludo
+(?:(?:esa )?es una )?(?:muy )?buena pregunta|buena suerte|sin problema|mucha suerte
+конечно|разумеется|с удовольствием|спасибо|большое спасибо|пожалуйста|(?:это )?(?:очень )?хороший вопрос
+отличный вопрос
+удачи|всего доброго|всего хорошего|хорошего дня|с уважением|не за что|без проблем
+你好|您好|大家好|早上好|晚上好|再见
+好的|当然|当然可以|没问题|谢谢|非常感谢|不客气|不用谢|好问题|(?:这是)?(?:一)?个(?:很)?好(?:的)?问题|祝好|祝您好运|祝你好运
+"""
+
+# The beginning of a sentence.
+_OPENING = r"""
+(?:please )?let me know|(?:please )?feel free to (?:ask|reach|let|contact me|share|provide|explore)
+(?:please )?(?:don't|do not) hesitate to (?:ask|reach|let|contact me)
+(?:i )?hope (?:this|that|it|these)\b.*\bhelp|hope to hear
+if (?:you|there)\b.*\b(?:let me know|(?:just|please) ask|i can (?:help|explain|provide|show))
+if (?:you|there)\b.*\bi(?:'m| am|'d be| would be|'ll be| will be) (?:happy|glad|here|delighted)
+if (?:you|there)\b.*\b(?:feel free|(?:don't|do not) hesitate) to (?:ask|reach|let)
+i(?:'m| am|'d be| would be|'ll be) (?:always )?(?:happy|glad|here|delighted) to (?:help|assist|answer|explain)
+(?:i )?look forward to|looking forward to|have an? (?:great|nice|good|wonderful|lovely)
+thank you for (?:asking|reaching|your)
+thanks for (?:asking|reaching|your)|how can i (?:help|assist)|enjoy your|wishing you|best of luck
+(?:lass|lassen sie) (?:es )?(?:mich|uns) (?:gerne |bitte )?wissen
+zögern sie nicht, (?:mich|mir|zu fragen|nachzufragen)|zögere nicht, (?:mich|mir|zu fragen|nachzufragen)
+melde(?:n sie)? (?:dich|sich) (?:gern|einfach|jederzeit|bei mir)
+(?:wenn|falls|sollten|solltest) (?:du|sie)\b.*\b(?:mich wissen|melde dich|helfe ich|stehe ich|bin ich)\b
+(?:wenn|falls|sollten|solltest) (?:du|sie)\b.*\bfrag(?:en sie)? (?:einfach|mich)\b
+(?:ich )?hoffe,? (?:das|dies|es|diese|ich)\b.*\b(?:hilft|helfen|weiter|geholfen|hilfreich)
+(?:ich helfe|ich stehe|gerne helfe|gern helfe|ich freue mich)|(?:ich )?wünsche (?:dir|ihnen)|einen schönen
+schönen tag|vielen dank für|danke für
+j'espère (?:que|avoir)\b.*\b(?:aid|util|répon|clair)|n'hésite[sz]? pas à (?:me|demander|poser|revenir)
+faites-moi savoir|fais-moi savoir|dites-moi si|dis-moi si
+si (?:vous|tu)\b.*\bn'hésite[sz]? pas à (?:me|demander|poser)\b
+si (?:vous|tu)\b.*\b(?:faites-moi|fais-moi|dites-(?:le-)?moi|dis-(?:le-)?moi|je (?:suis|reste))\b
+je (?:reste|suis) (?:à votre|à ta|là pour|ici pour|toujours là|heureux de|ravi)
+merci (?:de|pour) (?:votre|ta|m'avoir|nous)|je vous souhaite|passez une
+espero que (?:esto|eso|te|le|les|la|esta|haya)\b.*\b(?:ayud|útil|sirv|clar)|espero haber
+no dud(?:e|es|en) en (?:pregunt|dec[ií]r|consult|escrib|contactarme|hacérme)|avísame|avíseme|hazme saber
+házmelo saber|hágamelo
+(?:déjame|déjeme) saber
+si (?:tienes?|necesitas?|quieres?|deseas?)\b.*\bno dud(?:e|es) en (?:pregunt|dec[ií]r|consult)\w*
+si (?:tienes?|necesitas?|quieres?|deseas?)\b.*\b(?:dime|dígame|avísame|avíseme|házmelo|déjame|estoy|estaré)\b
+estoy (?:aquí|a tu|a su|encantad[oa])|que (?:tengas|tenga|pases|pase) (?:un|una|buen)
+gracias por (?:tu|su|preguntar|contactar)|será un placer
+надеюсь,? (?:это|эта|что|мой|я)\b.*(?:помо|полез|понят)
+если у (?:вас|тебя)\b.*(?:задавай|спрашивай|обращайтесь$|обращайся$|дайте мне знать|пишите$|буду рад)
+обращайтесь$|обращайся$|дайте мне знать|дай знать|дайте знать|не стесняйтесь|не стесняйся|спрашивай(?:те)?$
+(?:я )?(?:буду рад|буду рада|рад помочь|рада помочь|всегда рад|готов помочь)|желаю (?:вам|тебе)
+спасибо за (?:ваш|твой|вопрос|обращение)
+希望(?:这|以上|上述|我的|能|对).*(?:帮助|帮到|有用)|如(?:果|有).*(?:告诉我|告知我|随时(?:问|提问|联系我|告诉|提出)|我很乐意|我会)
+(?:请|欢迎)?随时(?:问|提问|告诉我|联系我|向我|提出)|欢迎.*(?:提问|咨询|继续)|很高兴.*(?:为您|为你|帮|认识)|祝(?:你|您)|感谢(?:你|您)的|我很乐意|请告诉我
+"""
+
+
+def _alternatives(phrases: str) -> str:
+    return "|".join(phrases.casefold().split("\n")[1:-1])
+
+
+_COURTESY = re.compile(
+    f"(?:{_alternatives(_GREETING)}|{_alternatives(_ALONE)})|(?:{_alternatives(_OPENING)}).*", re.DOTALL
+)
+_GREETING_BY_NAME = re.compile(rf"(?:{_alternatives(_GREETING)}),?(?: \w+){{1,2}}")
+_EDGES = re.compile(r"^\W+|\W+$")
+
+
+def is_courtesy(sentence: str) -> bool:
+    """Return whether a sentence greets, thanks, takes leave or offers help, and does nothing else."""
+    if len(sentence) > _MAX_CHARS:
+        return False
+    said = " ".join(_EDGES.sub("", sentence.casefold().replace("’", "'")).split())
+    if _COURTESY.fullmatch(said):
+        return True
+    return sentence.endswith(("!", "！", ",", "，")) and _GREETING_BY_NAME.fullmatch(said) is not None

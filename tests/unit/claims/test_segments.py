@@ -1,0 +1,144 @@
+"""A text cut into claims: cases by hand in six languages, properties of spans, texts made to stall parsers."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.claims.segments import MAX_CHARS, Segment, claims, sentences
+
+CASES = [
+    json.loads(line) for line in (Path(__file__).parents[2] / "data/segments.jsonl").read_text().splitlines()
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{case['language']}-{case['about']}" for case in CASES])
+def test_claims_of_the_case(case: dict, request: pytest.FixtureRequest) -> None:
+    if "xfail" in case:
+        request.applymarker(pytest.mark.xfail(reason=case["xfail"], strict=True))
+    assert [claim.text for claim in claims(case["text"], question=case.get("question", ""))] == case["claims"]
+
+
+def words(text: str) -> str:
+    return "".join(re.findall(r"\w", text))
+
+
+def assert_in_place(found: list[Segment], text: str) -> None:
+    """Spans ascend, are disjoint, and hold the words that their segments have, in order."""
+    reached = 0
+    for segment in found:
+        assert reached <= segment.start < segment.end <= len(text)
+        assert len(segment.text) <= MAX_CHARS
+        reached = segment.end
+        span = iter(words(text[segment.start : segment.end]))
+        assert all(letter in span for letter in words(segment.text)), segment
+
+
+# Columns' names stand before the cells of a row, and entities are decoded: both are tested by the cases.
+MARKS = st.sampled_from(
+    [
+        *"*_`~[](){}<>#-+=.!?:;\\'\"«»“„”。！？…1a é字я\t\r\n\0",
+        *["\ud800", "\u0301", "\u200b", "👩‍👩‍👧", "🇫🇷", "**", "```", "~~~", "\n\n", "\r\n", "  \n", "    "],
+        *["> ", "- ", "1. ", "# ", "---", "[a](b)", "![a](b)", "<br>", "<b>", "[^1]", "[a]: /b", "www.a.b"],
+        *["Dr. ", "z. B. ", "One two. ", "Is it? ", "Hello! ", "我来了。", "Он ушёл. "],
+    ]
+)
+
+
+@settings(deadline=None, max_examples=400)
+@given(st.lists(MARKS, max_size=60).map("".join))
+def test_words_come_from_the_span_whatever_the_marks(text: str) -> None:
+    assert_in_place(sentences(text), text)
+    assert_in_place(claims(text, question=text[::2]), text)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.text(st.characters(blacklist_characters="|&"), max_size=300))
+def test_any_text_has_its_spans(text: str) -> None:
+    assert_in_place(sentences(text), text)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.lists(st.text("ab1 |*\\", max_size=6), min_size=1, max_size=4), min_size=1, max_size=5))
+def test_spans_of_any_table_are_disjoint(rows: list[list[str]]) -> None:
+    width = len(rows[0])
+    text = "\n".join("|" + "|".join(row) + "|" for row in [rows[0], ["-"] * width, *rows[1:]])
+    reached = 0
+    for row in sentences(text):
+        assert reached <= row.start < row.end <= len(text)
+        reached = row.end
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.sampled_from(["Rome is old.", "Is it?", "我来了。", "3.5 m", "`x`"]), max_size=12))
+def test_claims_are_among_the_sentences(parts: list[str]) -> None:
+    text = "\n\n".join(parts)
+    said = sentences(text)
+    assert len(said) == len(parts)
+    assert set(claims(text)) <= set(said)
+
+
+MEGABYTE = 1_000_000
+
+HOSTILE = {
+    "no full stop": "word " * (MEGABYTE // 5),
+    "no space": "x" * MEGABYTE,
+    "Chinese without a stop": "字" * (MEGABYTE // 3),
+    "stops": "." * MEGABYTE,
+    "stops and spaces": "a. " * (MEGABYTE // 3),
+    "zero-width": "a\u200b" * (MEGABYTE // 2),
+    "list items": "- Item one is here.\n" * 10_000,
+    "numbered items": "".join(f"{number}. item\n" for number in range(10_000)),
+    "quotes nested": "> " * 100_000 + "inside",
+    "lists nested": "- " * 50_000 + "inside",
+    "lists nested by line": "".join("  " * depth + "- a\n" for depth in range(300)),
+    "quotes nested by line": "".join(">" * depth + " a\n" for depth in range(300)),
+    "brackets": "[" * 100_000 + "inside",
+    "links open": "[a](" * 100_000,
+    "stars": "*" * 100_000 + "inside",
+    "stars open": "**a " * 100_000,
+    "backticks": "open " + "`" * 100_000 + "inside",
+    "code open": "a `` b ` " * 50_000,
+    "quotes open": "«a. " * 100_000,
+    "parentheses open": "(a. " * 100_000,
+    "row": "| a | b |\n| - | - |\n|" + "c" * MEGABYTE + "|\n",
+    "cells": "| a | b |\n| - | - |\n" + "| c " * 200_000 + "\n",
+    "carriage returns": "a\r" * 100_000,
+    "surrogates": "a\ud800. " * 50_000,
+    "NULs": "a\0" * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_of_a_hostile_text_nothing_is_lost(name: str) -> None:
+    text = HOSTILE[name]
+    found = sentences(text)
+    reached = 0
+    for segment in found:
+        assert reached <= segment.start < segment.end <= len(text)
+        assert len(segment.text) <= MAX_CHARS
+        reached = segment.end
+    # The names of a table's columns are said with its cells, and the numbers of items are marks.
+    inside = "".join(words(text[segment.start : segment.end]) for segment in found)
+    wanted = re.sub(r"(?m)^\d+\. ", "", text.removeprefix("| a | b |\n"))
+    assert inside == words(wanted)
+
+
+def test_a_long_sentence_is_cut_between_words_and_never_inside_a_letter() -> None:
+    pieces = sentences("word " * 1000)
+    assert {word for piece in pieces for word in piece.text.split()} == {"word"}
+    marked = "e\u0301" * 1500
+    for piece in sentences(marked):
+        assert piece.text.startswith("e")
+        assert piece.text.endswith("\u0301")
+
+
+def test_spans_cover_marks_letters_with_accents_and_emoji() -> None:
+    text = "👩‍👩‍👧 The **cafe\u0301** is [old](http://a.b). **It** closed in `1900`."
+    assert [text[claim.start : claim.end] for claim in claims(text)] == [
+        "👩‍👩‍👧 The **cafe\u0301** is [old](http://a.b).",
+        "**It** closed in `1900`.",
+    ]
