@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from service.spectral.fit import minimize
 from service.spectral.prior import Prior, drawn_to
+from service.spectral.resampling import grouped
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]
@@ -68,19 +69,25 @@ def verdicts(labels: ArrayLike) -> NDArray[np.bool_]:
     return values.astype(bool)
 
 
-def stratified_folds(labels: ArrayLike, folds: int, rng: np.random.Generator) -> Ints:
+def stratified_folds(
+    labels: ArrayLike, folds: int, rng: np.random.Generator, groups: ArrayLike | None = None
+) -> Ints:
     """Return a random fold 0 .. folds - 1 for each row (n,), both kinds spread as evenly as can be.
 
-    The second kind begins where the first ended, so that folds are of equal size, too. Raises ValueError for
-    fewer than two folds, or labels that are no verdicts.
+    groups: (n,), those that are held out whole; None: each row is one. They are of one kind where as many of
+    their rows are right. Each kind begins where the one before ended, so that folds are of equal size, too.
+    Raises ValueError for fewer than two folds, or labels that are no verdicts.
     """
     right = verdicts(labels)
     if folds < 2:
         raise ValueError("at least two folds are needed")
-    order = np.concatenate([rng.permutation(np.flatnonzero(right == kind)) for kind in (True, False)])
-    fold = np.empty(right.size, dtype=np.int_)
-    fold[order] = np.arange(right.size) % folds
-    return fold
+    of_row = grouped(groups, right.size)
+    num_right = np.bincount(of_row, weights=right)
+    kinds = np.unique(num_right)[::-1]
+    order = np.concatenate([rng.permutation(np.flatnonzero(num_right == kind)) for kind in kinds])
+    fold = np.empty(num_right.size, dtype=np.int_)
+    fold[order] = np.arange(num_right.size) % folds
+    return fold[of_row]
 
 
 class LogisticRisk:
@@ -394,10 +401,12 @@ def _checked(columns: Columns, size: int) -> dict[str, Floats]:
     return known
 
 
-def _beats(ours: Floats, base: Floats, right: NDArray[np.bool_]) -> bool:
+def _beats(ours: Floats, base: Floats, right: NDArray[np.bool_], groups: Ints) -> bool:
     """Return whether our predictions (n,) have a lower log loss than the base rate's, and not by chance."""
     gains = log_losses(base, right) - log_losses(ours, right)
-    return bool(gains.mean() > MIN_GAIN * gains.std(ddof=1) / np.sqrt(gains.size))
+    # Of a mean over clusters; each row its own cluster, it is the usual standard error.
+    sums = np.bincount(groups, weights=gains - gains.mean())
+    return bool(gains.mean() > MIN_GAIN * sums.std(ddof=1) * np.sqrt(sums.size) / gains.size)
 
 
 def best_features(
@@ -424,6 +433,7 @@ def fit_correctness(
     *,
     prior: ModelPrior | None = None,
     by_fold: Sequence[Columns] | None = None,
+    groups: ArrayLike | None = None,
 ) -> CorrectnessFit:
     """Return the model of P(correct) that all rows give, or none, and why.
 
@@ -432,8 +442,9 @@ def fit_correctness(
     choice of that model's features.
     columns: by names of `FEATURES`, (n,) each, finite; labels: (n,) verdicts, 1 = right. fold: (n,) which of
     0 .. k - 1 holds each row out. by_fold: k times the columns, as a map fitted without that fold has them;
-    left out, they are the same for all. Raises ValueError for columns that are none of `FEATURES`, not
-    finite or of other lengths.
+    left out, they are the same for all. groups: (n,), rows that go together, which folds should keep whole:
+    the standard error is over them; None: each row is one. Raises ValueError for columns that are none of
+    `FEATURES`, not finite or of other lengths.
     """
     right = verdicts(labels)
     known = _checked(columns, right.size)
@@ -447,7 +458,7 @@ def fit_correctness(
         features = best_features(_rows(seen, ~held), right[~held], fold[~held], prior)
         predicted[held] = _predictions(seen, right, features, held, prior)
     base = held_out_predictions({}, right, (), fold)
-    beaten = _beats(predicted, base, right)
+    beaten = _beats(predicted, base, right, grouped(groups, right.size))
     model = None
     if beaten:
         model = fit_model(known, right, best_features(known, right, fold, prior), prior=prior)

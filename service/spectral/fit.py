@@ -13,12 +13,12 @@ from itertools import product
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from service.spectral.dev_set import DevSet, mean_entropy, risk, risks
 from service.spectral.maps import DEFAULT_EPS, CalibrationMap, DepolarizedMap, TemperatureMap, log_null_count
 from service.spectral.prior import Objective, Prior, drawn_to, per_row
-from service.spectral.resampling import DEFAULT, Interval, percentile_interval
+from service.spectral.resampling import DEFAULT, Interval, grouped, percentile_interval, resample_counts
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]
@@ -359,20 +359,21 @@ def bootstrap(
     eps: float = DEFAULT_EPS,
     level: float = 0.95,
     prior: Prior | None = None,
+    groups: ArrayLike | None = None,
 ) -> Bootstrap:
     """Return refits on `resamples` resamples of the prompts, each started from the optimum of all of them.
 
     The intervals are percentiles at `level`: uncertainty from the choice of prompts, not from
-    sampling answers.
+    sampling answers. groups: (n,), those that are drawn whole; None: each prompt is one.
     """
     best = fit(dev, method, eps=eps, prior=prior).map
     start = np.array([np.log(best.temperature)])
     if isinstance(best, DepolarizedMap):
         start = np.append(start, _logit(best.depolarization))
     # A resample as counts, which are weights: no rows are copied.
-    counts = rng.multinomial(len(dev), np.full(len(dev), 1 / len(dev)), size=resamples)
+    counts = resample_counts(grouped(groups, len(dev)), resamples, rng)
     share = per_row(prior, len(dev))
-    points = np.stack([_refit(dev, row / len(dev), method, eps, start, share) for row in counts])
+    points = np.stack([_refit(dev, row / row.sum(), method, eps, start, share) for row in counts])
     temperatures = np.exp(points[:, 0])
     if method == "temperature":
         return Bootstrap(temperatures, None, percentile_interval(temperatures, level), None)
@@ -391,14 +392,19 @@ def _refit(
     return _search_depolarized(parts, [start], TEMPERATURE_BOUNDS, share).point
 
 
-def assign_folds(size: int, folds: int, rng: np.random.Generator) -> NDArray[np.int_]:
+def assign_folds(
+    size: int, folds: int, rng: np.random.Generator, groups: ArrayLike | None = None
+) -> NDArray[np.int_]:
     """Return a random fold for each of `size` prompts, folds as equal as can be (fewer when prompts are few).
 
-    Raises ValueError for fewer than two prompts or folds.
+    groups: (size,), those that are held out whole; None: each prompt is one. Raises ValueError for fewer than
+    two groups or folds.
     """
-    if size < 2 or folds < 2:
+    of_row = grouped(groups, size)
+    number = int(of_row.max(initial=-1)) + 1
+    if number < 2 or folds < 2:
         raise ValueError("cross-validation needs at least two prompts and two folds")
-    return rng.permutation(np.arange(size) % min(folds, size))
+    return rng.permutation(np.arange(number) % min(folds, number))[of_row]
 
 
 def cross_validated_risks(
@@ -409,13 +415,15 @@ def cross_validated_risks(
     folds: int = 5,
     eps: float = DEFAULT_EPS,
     priors: Mapping[Method, Prior | None] | None = None,
+    groups: ArrayLike | None = None,
 ) -> CrossValidation:
     """Return out-of-fold risks of each candidate, all on the same folds.
 
     A candidate is a method, fitted on the other folds and drawn to its prior, or a fixed map, taken as it is.
+    groups: (n,), those that are held out whole; None: each prompt is one.
     """
     # One assignment for all candidates: their risks are compared prompt by prompt.
-    fold = assign_folds(len(dev), folds, rng)
+    fold = assign_folds(len(dev), folds, rng, groups)
     maps = {
         name: _fold_maps(dev, fold, candidate, eps, priors or {}) for name, candidate in candidates.items()
     }

@@ -35,6 +35,26 @@ class Resamples:
 DEFAULT = Resamples()
 
 
+def grouped(groups: ArrayLike | None, size: int) -> Ints:
+    """Return the group 0 .. G - 1 of each of n = `size` rows; None: each row is one of its own.
+
+    Rows that go together, as the claims of one answer do, are drawn and held out together: a group
+    counts for one. Raises ValueError for groups that are not one for each row.
+    """
+    if groups is None:
+        return np.arange(size)
+    numbers = np.unique(np.asarray(groups), return_inverse=True)[1]
+    if numbers.shape != (size,):
+        raise ValueError("every row needs a group")
+    return numbers
+
+
+def resample_counts(groups: Ints, resamples: int, rng: np.random.Generator) -> Ints:
+    """Return how often each of B resamples of the groups holds each row, (B, n); groups: as `grouped`."""
+    number = int(groups.max()) + 1
+    return rng.multinomial(number, np.full(number, 1 / number), size=resamples)[:, groups]
+
+
 @dataclass(frozen=True, slots=True)
 class Interval:
     """A percentile interval, low <= high; NaN where nothing is known."""
@@ -109,20 +129,30 @@ def figure_difference(
 class ResampleCounts:
     """One set of resamples for many figures of the same n prompts, so that all of them pair.
 
-    counts: (B, n), how often each of B resamples holds each prompt; rows of sum n. Where dozens of figures
-    are compared, as by number of answers, a product each costs less than drawing anew.
+    counts: (B, n), how often each of B resamples holds each prompt; of sum n, but for groups of unequal
+    sizes. Where dozens of figures are compared, as by number of answers, a product each costs less than
+    drawing anew.
     """
 
     counts: Floats
 
     @classmethod
-    def of(cls, size: int, rng: np.random.Generator, number: int = DEFAULT.answers) -> Self:
-        """Return so many resamples of n = `size` prompts. Raises ValueError for no prompts."""
+    def of(
+        cls,
+        size: int,
+        rng: np.random.Generator,
+        number: int = DEFAULT.answers,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Return so many resamples of n = `size` prompts, or of their groups (n,), whole.
+
+        Raises ValueError for no prompts, or groups that are not one for each.
+        """
         if size < 1:
             raise ValueError("nothing to resample")
-        return cls(rng.multinomial(size, np.full(size, 1 / size), size=number).astype(np.float64))
+        return cls(resample_counts(grouped(groups, size), number, rng).astype(np.float64))
 
     def means(self, values: ArrayLike) -> Floats:
         """Return the mean of values (n,) in each resample, (B,)."""
         column = np.asarray(values, dtype=np.float64)
-        return np.asarray(self.counts @ column / column.size)
+        return np.asarray(self.counts @ column / self.counts.sum(axis=1))
