@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from service.errors import (
 )
 from service.ids import new_id
 from service.llm.port import Generation, GenerationRequest, LanguageModel, is_blank
+from service.scoring.claims import ClaimScores, Said, are_long, claims_left_out, said, score_claims
 from service.scoring.command import ScoreCommand
 from service.scoring.judging import (
     Applied,
@@ -324,7 +325,9 @@ class Scorer:
     """Scores prompts. `live` counts the scores under way: other work gives way to them.
 
     `ood_abstain`: whether decisions abstain on prompts unlike the rows of their calibration. `default`: what
-    serves where no calibration fits; None: raw values do. `spans`: what traces the work.
+    serves where no calibration fits, and `default_of_claims` claims; None: raw values do. Answers of
+    `claims_from_characters` are scored claim by claim, too; 0: where that is asked for. `spans`: what traces
+    the work.
     """
 
     def __init__(
@@ -336,6 +339,8 @@ class Scorer:
         live: LiveLoad | None = None,
         ood_abstain: bool = True,
         default: DefaultCalibration | None = None,
+        default_of_claims: DefaultCalibration | None = None,
+        claims_from_characters: int = 0,
         spans: Spans = NO_SPANS,
     ) -> None:
         self._llm = llm
@@ -344,6 +349,8 @@ class Scorer:
         self._live = live or LiveLoad()
         self._ood_abstain = ood_abstain
         self._default = default
+        self._default_of_claims = default_of_claims
+        self._claims_from_characters = claims_from_characters
         self._spans = spans
 
     @property
@@ -509,8 +516,10 @@ class Scorer:
         candidate = None if command.candidate is None else command.candidate.strip()
         to_embed = texts_to_embed(with_candidate(texts, candidate), self.empty_answers)
         question = self._question(command, chosen)
-        asked = [] if question is None or question in to_embed else [question]
-        embedded = await self._embed([*to_embed, *asked], command, marks)
+        claimed = await self._said(command, texts, candidate, len(index))
+        beside = [*([] if question is None else [question]), *(claimed.sentences if claimed else [])]
+        every_text = list(dict.fromkeys([*to_embed, *beside]))
+        embedded = await self._embed(every_text, command, marks)
         # A candidate that is none of the answers comes after them, and stays out of their spectrum.
         num_embedded = len(texts_to_embed(texts, self.empty_answers))
         vectors = outcome_vectors(texts, embedded.vectors[:num_embedded])
@@ -524,7 +533,7 @@ class Scorer:
         evidence = evidence_of(generation.draws, index)
         applied, warnings = self._applied(command, chosen, generation, embedded.made_by, evidence)
         basis = basis_of(spectrum_, texts, counts, generation, applied, evidence)
-        about = None if question is None else embedded.vectors[[*to_embed, *asked].index(question)]
+        about = None if question is None else embedded.vectors[every_text.index(question)]
         p_value = ood_p_value(applied, about, generation)
         ood_warnings = out_of_distribution(p_value)
         outcomes = Outcomes(texts, candidate, embedded.vectors[: len(to_embed)], spectrum_)
@@ -534,6 +543,16 @@ class Scorer:
         judgement, about_texts = await _maybe_in_thread(
             slow, judge, basis, outcomes, command.target, unlike=bool(ood_warnings) and self._ood_abstain
         )
+        claims = None
+        if claimed is not None:
+            drawn_texts = [texts[i] for i in index]
+            vector_of = dict(zip(every_text, embedded.vectors, strict=True))
+            of_claims = self._applied_to_claims(command, len(index), embedded.made_by)
+            judged = basis.answer if candidate is None else candidate
+            claims = await asyncio.to_thread(
+                score_claims, claimed, judged, drawn_texts, vector_of, dimension, of_claims
+            )
+            about_texts += claims_left_out(claims)
         marks.lap("spectrum")
         about_answers = [*partial_warning(generation), *truncated_warning(generation, command)]
         about_answers += indistinct_warning(alike, len(texts))
@@ -542,7 +561,29 @@ class Scorer:
             del laps["generate"]
         every = [*about_answers, *warnings, *ood_warnings, *about_texts]
         rank = rank_score(basis, outcomes)
-        return compose(basis, judgement, rank, every, embedded.made_by, p_value, laps)
+        return compose(basis, judgement, rank, every, embedded.made_by, p_value, laps, claims)
+
+    async def _said(
+        self, command: ScoreCommand, texts: Sequence[str], candidate: str | None, count: int
+    ) -> Said | None:
+        """Return what the answers claim; None where they are not scored claim by claim, or only one came."""
+        wanted, judged = command.claims, texts if candidate is None else [candidate]
+        if wanted is None:
+            wanted = are_long(judged, self._claims_from_characters)
+        if not wanted or count < MIN_SAMPLES:
+            return None
+        return await asyncio.to_thread(said, texts, candidate, command.question)
+
+    def _applied_to_claims(
+        self, command: ScoreCommand, count: int, made_by: EmbedderIdentity
+    ) -> Applied | None:
+        """Return the calibration that serves claims; None: raw values are served."""
+        if self._default_of_claims is None or command.calibration == "none":
+            return None
+        calibration = self._default_of_claims.under(made_by)
+        if count > calibration.num_samples:
+            return None
+        return Applied(calibration, calibration.map_for(count), default=self._default_of_claims)
 
     def _refuse_blank(self, candidate: str | None) -> None:
         if self.empty_answers == FAILED and candidate is not None and is_blank(candidate):
@@ -674,6 +715,7 @@ def compose(
     made_by: EmbedderIdentity,
     ood_p_value: float | None,
     laps: dict[str, float],
+    claims: ClaimScores | None = None,
 ) -> Score:
     """Return the score. rank: its `rank_score`; laps: seconds by stage."""
     generation, served, raw, usage = basis.generation, basis.served, basis.raw, basis.generation.usage
@@ -716,9 +758,15 @@ def compose(
         timings_ms=Timings.model_construct(
             None, **{stage: round(seconds * 1000, 3) for stage, seconds in laps.items()}
         ),
+        **({} if claims is None else _told_of_claims(claims)),
     )
     score._judgement = judgement
     return score
+
+
+def _told_of_claims(claims: ClaimScores) -> dict[str, Any]:
+    used = None if claims.applied is None else _calibration_used(claims.applied)
+    return {"claims": claims.claims, "claims_share": claims.share, "claims_calibration": used}
 
 
 def compose_alone(
