@@ -30,9 +30,9 @@ TEST, DEV = "triviaqa_test_smollm2_m20", "triviaqa_dev_smollm2_m40"
 D = 768
 
 
-def embedded(texts: Sequence[str]) -> dict[str, np.ndarray]:
+def embedded(texts: Sequence[str], name: str = "all-mpnet-base-v2") -> dict[str, np.ndarray]:
     """Vectors of the texts, or none where the weights are not at hand."""
-    path = WEIGHTS / "all-mpnet-base-v2"
+    path = WEIGHTS / name
     if not path.exists() or not texts:
         return {}
     from sentence_transformers import SentenceTransformer

@@ -1,0 +1,402 @@
+"""Long answers claim by claim on composed answers (method, section 14): what matched units are worth.
+
+    python -m benchmarks.claims [--embedder all-mpnet-base-v2]
+
+Needs ../shared/data and the embedder's weights. The 700 recorded TriviaQA rows of both files, shuffled, make
+233 answers of three claims each: the sentences "question: answer." of three rows, in an order of its own in
+every answer drawn; draw j of an answer holds draw j of its rows. A claim is right where its row's answer is.
+
+Nothing is judged by what it was fitted on: maps (fitted to "question: reference."), features and models come
+from the other four fifths of the composed answers, over `DIVISIONS` divisions into fifths by answer. No
+question is in two answers. Intervals are bootstraps over answers, differences in pairs. "mean best cosine" is
+what UQLM's LongTextUQ gives a sentence in mode matched_unit (cosine_sim), but for its scale.
+
+Further tables: answers drawn that leave sentences out, by the bound below which an answer is silent; answers
+in wordings of their own, by the number of copies; and whether further features pay.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks.recorded_evidence import DATA, DEV, TEST, Recorded, embedded
+from service.calibration.labels import Judged
+from service.spectral.born import born_probabilities
+from service.spectral.claims import AGREES, COPIES, SPEAKS, MatchedUnits
+from service.spectral.correctness import auroc, resampled_aurocs
+from service.spectral.correctness_model import (
+    fit_correctness,
+    held_out_predictions,
+    log_losses,
+    stratified_folds,
+)
+from service.spectral.dev_set import Overlaps, risks, served_lambda_max, solve, weighted
+from service.spectral.fit import fit_depolarized
+from service.spectral.maps import CalibrationMap, Identity
+from service.spectral.reliability import projection_reliability
+from service.spectral.resampling import ResampleCounts, percentile_interval
+from service.spectral.text_scores import correct
+
+CLAIMS, SIZES, DIVISIONS, RESAMPLES = 3, (3, 5, 10, 20), 5, 1000
+LEFT_OUT = 0.3  # of the sentences, in the world of answers that leave some out
+BOUNDS, COPIES_TRIED = (-1.0, 0.4, SPEAKS, 0.7, 0.8), (1, 4, 8, 16, 32)
+WORDINGS: tuple[Callable[[str, str], str], ...] = (
+    lambda question, answer: f"{question}: {answer}.",
+    lambda question, answer: f"{answer} is the answer to the question {question.lower()}",
+    lambda question, answer: f"Asked {question.lower()}, most people would say {answer}.",
+    lambda question, answer: f"{question} It is {answer}.",
+)
+SHORT, MATCHED, WHOLE, COSINE = "short answers alone", "matched units", "whole answers", "mean best cosine"
+ONE_COPY = "matched units, one copy"
+Floats = np.ndarray
+
+
+@dataclass
+class Table:
+    """Unit vectors of texts by an embedder, each text once."""
+
+    embedder: str
+    vectors: dict[str, Floats] = field(default_factory=dict)
+
+    def learn(self, texts: Sequence[str]) -> None:
+        new = sorted(set(texts) - self.vectors.keys(), key=len)
+        found = embedded(new, self.embedder)
+        if len(found) < len(new):
+            sys.exit(f"The weights {self.embedder} are not here: python -m service weights fetch them")
+        self.vectors |= found
+
+    def of(self, texts: Sequence[str]) -> Floats:
+        return np.stack([self.vectors[text] for text in texts])
+
+    def matched(self, claims: Sequence[str], answers: Sequence[Sequence[str]]) -> MatchedUnits:
+        """Match sentences: the claims to those of each answer drawn."""
+        place = {text: i for i, text in enumerate(dict.fromkeys(chain(*answers)))}
+        rows = [[place[text] for text in one] for one in answers]
+        return MatchedUnits.of(self.of(claims), self.of(list(place)), rows)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A composed answer: its claims, their references, and the m answers drawn, as sentences.
+
+    rows: what it was composed of; right: of each claim.
+    """
+
+    rows: list[dict[str, Any]]
+    claims: list[str]
+    references: list[str]
+    drawn: list[list[str]]
+    right: list[bool]
+
+    def texts(self) -> list[str]:
+        return [*self.claims, *self.references, *chain(*self.drawn)]
+
+
+def compose(m: int, *, left_out: float = 0.0, wordings: int = 1, seed: int = 0) -> list[Answer]:
+    """Return answers of three claims. wordings: how many there are, one drawn for each sentence."""
+    data = [Recorded(name, embed=False) for name in (TEST, DEV)]
+    rows = [
+        row | {"right": bool(right)} for one in data for row, right in zip(one.rows, one.right, strict=True)
+    ]
+    order = np.random.default_rng(seed).permutation(len(rows))
+    rng = np.random.default_rng([seed, m])
+
+    def said(row: dict[str, Any], answer: str) -> str:
+        return WORDINGS[rng.integers(wordings)](row["prompt"], answer.strip())
+
+    answers = []
+    for chosen in order[: len(rows) // CLAIMS * CLAIMS].reshape(-1, CLAIMS).tolist():
+        mine = [rows[i] for i in chosen]
+        drawn = []
+        for j in range(m):
+            kept = [row for row in mine if rng.random() >= left_out]
+            drawn.append([said(kept[i], kept[i]["samples"][j]) for i in rng.permutation(len(kept))])
+        claims = [said(row, row["answer"]) for row in mine]
+        references = [said(row, row["reference"]) for row in mine]
+        answers.append(Answer(mine, claims, references, drawn, [row["right"] for row in mine]))
+    return answers
+
+
+def head(*names: str) -> str:
+    """Return the head of a table."""
+    return f"| {' | '.join(names)} |\n|{'---|' * len(names)}"
+
+
+class World:
+    """Composed answers with m draws, as each score sees their claims."""
+
+    def __init__(self, answers: Sequence[Answer], table: Table) -> None:
+        self.answers, self._table = answers, table
+        table.learn(list(chain(*(one.texts() for one in answers))))
+        self.right = np.array(list(chain(*(one.right for one in answers))))
+        self.group = np.repeat(np.arange(len(answers)), CLAIMS)
+        self.units = [table.matched(one.claims, one.drawn) for one in answers]
+
+    def judged(self, texts: list[Overlaps], rows: list[Overlaps]) -> Judged:
+        dimension = self.units[0].claims.shape[1]
+        made = [solve([weighted(one) for one in each], dimension) for each in (rows, texts)]
+        return Judged(made[0], made[1], self.right)
+
+    def matched(self, *, bound: float = SPEAKS, copies: int = COPIES) -> Judged:
+        texts, rows = list[Overlaps](), list[Overlaps]()
+        for units, one in zip(self.units, self.answers, strict=True):
+            references = self._table.of(one.references)[:, None]
+            texts += units.overlaps(bound=bound, copies=copies)
+            rows += units.overlaps(list(references), bound=bound, copies=copies)
+        return self.judged(texts, rows)
+
+    def _plain(self, found: Sequence[tuple[str, str, list[str]]]) -> Judged:
+        """Each text against answers taken whole, as short ones are: text, reference, answers drawn."""
+        self._table.learn(list(chain(*([text, reference, *drawn] for text, reference, drawn in found))))
+        texts, rows = list[Overlaps](), list[Overlaps]()
+        for text, reference, drawn in found:
+            units = self._table.matched([text], [[one] for one in drawn])
+            texts += units.overlaps(bound=-1.0, copies=1)
+            rows += units.overlaps([self._table.of([reference])], bound=-1.0, copies=1)
+        return self.judged(texts, rows)
+
+    def short(self) -> Judged:
+        names = ("answer", "reference", "samples")
+        parts = [tuple(row[name] for name in names) for one in self.answers for row in one.rows]
+        m = len(self.answers[0].drawn)
+        return self._plain([
+            (text.strip(), reference.strip(), [draw.strip() for draw in drawn[:m]])
+            for text, reference, drawn in parts
+        ])  # fmt: skip
+
+    def whole(self) -> Judged:
+        joined = [
+            (" ".join(one.claims), " ".join(one.references), [" ".join(draw) for draw in one.drawn])
+            for one in self.answers
+        ]
+        return self._plain([one for one in joined for _ in range(CLAIMS)])
+
+    def best_cosines(self) -> Floats:
+        """Mean over the answers drawn, 0 of one without a sentence, as UQLM has it."""
+        return np.concatenate([np.maximum(units.cosines, 0).mean(axis=1) for units in self.units])
+
+    def shares_silent(self) -> Floats:
+        return np.concatenate([(~units.speak()).mean(axis=1) for units in self.units])
+
+
+@dataclass(frozen=True)
+class Held:
+    """What cross-validation says of the claims (n,): P(correct) and its losses are means over divisions."""
+
+    lambda_max: Floats
+    risk: Floats
+    correct: Floats
+    loss: Floats
+
+
+def divisions(world: World) -> list[Floats]:
+    rngs = (np.random.default_rng(seed) for seed in range(DIVISIONS))
+    return [stratified_folds(world.right, 5, rng, world.group) for rng in rngs]
+
+
+def held_out(rows: Judged, world: World, more: Mapping[str, Floats] | None = None) -> Held:
+    """more: further features, of a model that takes them and both of `Judged.columns`."""
+    found = []
+    for fold in divisions(world):
+        maps: list[CalibrationMap] = [fit_depolarized(rows.rows.take(fold != k)).map for k in range(5)]
+        by_fold = [rows.columns(map_) for map_ in maps]
+        if more is None:
+            fit = fit_correctness(by_fold[0], rows.right, fold, by_fold=by_fold, groups=world.group)
+            assert fit.held_out is not None
+            p = fit.held_out
+        else:
+            p = np.empty(rows.right.size)
+            for k, columns in enumerate(by_fold):
+                every = {**columns, **more}
+                p[fold == k] = held_out_predictions(every, rows.right, tuple(every), fold)[fold == k]
+        top, risk = np.empty((2, rows.right.size))
+        for k, map_ in enumerate(maps):
+            held = rows.rows.take(fold == k)
+            top[fold == k], risk[fold == k] = served_lambda_max(map_, held), risks(map_, held)
+        found.append((top, risk, p, log_losses(p, rows.right)))
+    return Held(*(np.mean(column, axis=0) for column in zip(*found, strict=True)))
+
+
+def held_out_cosine(world: World) -> Held:
+    """P(correct) by a logistic regression on the mean best cosine alone."""
+    columns, right = {"cosine": world.best_cosines()}, world.right
+    found = [held_out_predictions(columns, right, ("cosine",), fold) for fold in divisions(world)]
+    nothing = np.full(right.size, np.nan)
+    losses = np.mean([log_losses(p, right) for p in found], axis=0)
+    return Held(nothing, nothing, np.mean(found, axis=0), losses)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure, and its values in the resamples of answers that all figures share."""
+
+    value: float
+    drawn: Floats
+
+    def __sub__(self, other: "Figure") -> "Figure":
+        return Figure(self.value - other.value, self.drawn - other.drawn)
+
+    def told(self, sign: str = "") -> str:
+        found = percentile_interval(self.drawn)
+        return f"{self.value:{sign}.3f} ({found.low:{sign}.3f} to {found.high:{sign}.3f})"
+
+
+class Figures:
+    """Figures of the claims of one world, in resamples of its answers."""
+
+    def __init__(self, world: World) -> None:
+        rng = np.random.default_rng(0)
+        self.right = world.right
+        self.resamples = ResampleCounts.of(world.right.size, rng, RESAMPLES, world.group)
+
+    def auroc(self, scores: Floats) -> Figure:
+        return Figure(auroc(scores, self.right), resampled_aurocs(self.resamples, scores, self.right))
+
+    def mean(self, values: Floats) -> Figure:
+        return Figure(float(values.mean()), self.resamples.means(values))
+
+    def ece(self, predicted: Floats, rows: Judged) -> Figure:
+        p, c1 = np.clip(predicted, 0, 1), np.clip(rows.rows.alignment[:, 0], 0, 1)
+        rows_of = (np.repeat(np.arange(p.size), one) for one in self.resamples.counts[:200].astype(int))
+        drawn = [projection_reliability(p[pick], c1[pick]).ece for pick in rows_of]
+        return Figure(projection_reliability(p, c1).ece, np.array(drawn))
+
+
+def scores_of(world: World) -> tuple[dict[str, Judged], dict[str, Held]]:
+    rows = {
+        SHORT: world.short(),
+        MATCHED: world.matched(),
+        ONE_COPY: world.matched(copies=1),
+        WHOLE: world.whole(),
+    }
+    held = {name: held_out(one, world) for name, one in rows.items()} | {COSINE: held_out_cosine(world)}
+    return rows, held
+
+
+def by_size(table: Table) -> None:
+    """The main tables: every score by number of answers, and matched units less the others."""
+    raw = Identity()
+    names = ("AUROC: lambda_max", "p(y)", "P(correct)", "projection ECE: raw", "calibrated", "log loss")
+    gaps = []
+    for m in SIZES:
+        world = World(compose(m), table)
+        rows, held = scores_of(world)
+        figures = Figures(world)
+        found: dict[str, list[Figure | None]] = {}
+        for name, one in held.items():
+            of_it = rows.get(name)
+            ranked: list[Figure | None] = [None, figures.auroc(world.best_cosines())]
+            eces: list[Figure | None] = [None, None]
+            if of_it is not None:
+                top = served_lambda_max(raw, of_it.rows)
+                ranked = [figures.auroc(top), figures.auroc(born_probabilities(raw, of_it.texts))]
+                eces = [figures.ece(top, of_it), figures.ece(one.lambda_max, of_it)]
+            found[name] = [*ranked, figures.auroc(one.correct), *eces, figures.mean(one.loss)]
+        if m == SIZES[0]:
+            count = f"{len(world.answers)} answers, {world.right.size} claims, {world.right.sum()} right"
+            print(f"{count}; {table.embedder}\n{head('m', 'score', *names)}")
+        for name, cells in found.items():
+            told = " | ".join("" if cell is None else cell.told() for cell in cells)
+            print(f"| {m} | {name} | {told} |", flush=True)
+        for name, cells in found.items():
+            if name != MATCHED:
+                pairs = zip(found[MATCHED], cells, strict=True)
+                less = [(a - b).told("+") if a and b else "" for a, b in pairs]
+                gaps.append(f"| {m} | {name} | {less[0]} | {less[1]} | {less[2]} | {less[5]} |")
+    print("\nMatched units, less the score (the AUROC of the mean best cosine stands beside p(y))")
+    print(head("m", "score", *names[:3], names[5]))
+    print("\n".join(gaps), flush=True)
+
+
+def by_bound(table: Table, m: int = 10) -> None:
+    """Held-out risk and loss by the bound, and by the number of copies, where answers leave sentences out."""
+    print(f"\nm = {m}. Risks compare within a number of copies only. Differences: less no bound")
+    print(head("left out", "copies", "bound", "risk", "log loss", "difference", "AUROC of p(y)"))
+    for left_out in (0.0, LEFT_OUT):
+        world = World(compose(m, left_out=left_out), table)
+        figures = Figures(world)
+        for copies in (1, COPIES):
+            first: Figure | None = None
+            for bound in BOUNDS:
+                rows = world.matched(bound=bound, copies=copies)
+                one = held_out(rows, world)
+                loss, p = figures.mean(one.loss), born_probabilities(Identity(), rows.texts)
+                first = first or loss
+                told = f"{figures.mean(one.risk).told()} | {loss.told()} | {(loss - first).told('+')}"
+                print(f"| {left_out} | {copies} | {bound} | {told} | {figures.auroc(p).told()} |", flush=True)
+
+
+def by_copies(table: Table, m: int = 10) -> None:
+    """The number of copies in three worlds, and how well `AGREES` tells equal answers from others."""
+    print(f"\nm = {m}. Difference: of the log loss, less one copy")
+    print(head("world", "copies", "AUROC of lambda_max", "of p(y)", "log loss", "difference"))
+    made: dict[str, dict[str, Any]] = {
+        "one wording": {},
+        "sentences left out": {"left_out": LEFT_OUT},
+        "four wordings": {"wordings": 4},
+    }
+    counted = []
+    for name, how in made.items():
+        world = World(compose(m, **how), table)
+        figures = Figures(world)
+        first: Figure | None = None
+        for copies in COPIES_TRIED:
+            rows = world.matched(copies=copies)
+            loss = figures.mean(held_out(rows, world).loss)
+            first = first or loss
+            ranks = served_lambda_max(Identity(), rows.rows), born_probabilities(Identity(), rows.texts)
+            told = " | ".join(figures.auroc(one).told() for one in ranks)
+            print(f"| {name} | {copies} | {told} | {loss.told()} | {(loss - first).told('+')} |", flush=True)
+        if "left_out" not in how:
+            counted.append(f"| {name} | " + " | ".join(f"{one:.3f}" for one in agreement(world)) + " |")
+    print(f"\nCosine to the claim >= {AGREES}\n{head('world', 'of draws that say the same', 'of others')}")
+    print("\n".join(counted))
+
+
+def agreement(world: World) -> tuple[float, float]:
+    """Return the shares of draws that `AGREES` counts: of those with the claim's answer, of the others."""
+    same, counted = [], []
+    for units, one in zip(world.units, world.answers, strict=True):
+        for row, cosines in zip(one.rows, units.cosines, strict=True):
+            drawn = row["samples"][: cosines.size]
+            same += [correct(text, [row["answer"]], containment=False) for text in drawn]
+            counted += (cosines >= AGREES).tolist()
+    alike, agree = np.array(same), np.array(counted)
+    return float(agree[alike].mean()), float(agree[~alike].mean())
+
+
+def by_features(table: Table, m: int = 10) -> None:
+    """Whether the mean best cosine or the share of silent answers adds to p(y) and the entropy."""
+    world = World(compose(m, left_out=LEFT_OUT), table)
+    figures, rows = Figures(world), world.matched()
+    without = figures.mean(held_out(rows, world, {}).loss)
+    print(f"\nFurther features, {LEFT_OUT:.0%} of the sentences left out, m = {m}: {without.told()} without")
+    for name, column in ((COSINE, world.best_cosines()), ("share silent", world.shares_silent())):
+        print(
+            f"with {name}: {(figures.mean(held_out(rows, world, {name: column}).loss) - without).told('+')}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--embedder", default="all-MiniLM-L6-v2", help="all-mpnet-base-v2 takes ten times longer"
+    )
+    table = Table(parser.parse_args().embedder)
+    if not DATA.is_dir():
+        sys.exit("The recorded answers are not beside this checkout: ../shared/data")
+    by_size(table)
+    by_bound(table)
+    by_copies(table)
+    by_features(table)
+
+
+if __name__ == "__main__":
+    with threadpool_limits(limits=1):
+        main()
