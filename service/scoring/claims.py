@@ -1,7 +1,8 @@
 """The claims of a long answer: each by a density matrix of its own (method, section 14)."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 
 import numpy as np
@@ -11,12 +12,11 @@ from service.calibration.calibration import features
 from service.claims.fields import Field, fields
 from service.claims.segments import Segment, claims
 from service.scoring.judging import Applied
-from service.scoring.score import Claim, ScoreWarning, Support, warning
+from service.scoring.score import Claim, ClaimSupport, ScoreWarning, warning
 from service.spectral.born import born_probability
-from service.spectral.claims import match
-from service.spectral.dev_set import Overlaps
+from service.spectral.claims import AGREES, MatchedUnits, Support
 from service.spectral.maps import Identity
-from service.spectral.spectrum import spectrum_from_gram
+from service.spectral.spectrum import Spectrum, spectrum_from_gram
 
 MAX_CLAIMS = 64  # of one answer
 
@@ -56,52 +56,61 @@ def said(texts: Sequence[str], candidate: str | None, question: str | None) -> S
 class Outcomes:
     """What m answers drawn say of one claim.
 
-    overlaps: of the distinct things said, and then of each answer that does not speak of it; its one target
-    is the claim. said: those things, in words.
+    cosines: (k,) of the claim to the k outcomes that made the spectrum. instead: what an answer that differs
+    says, the least like the claim.
     """
 
-    overlaps: Overlaps
-    said: Sequence[str]
+    spectrum: Spectrum
+    cosines: NDArray[np.float64]
+    support: Support
+    instead: str | None
 
 
 def outcomes_of(
-    judged: Claims, drawn: Sequence[Claims], vectors: dict[str, NDArray[np.float32]]
+    judged: Claims, drawn: Sequence[Claims], vectors: Mapping[str, NDArray[np.float32]], dimension: int
 ) -> list[Outcomes]:
-    """Return what the answers drawn, m in number, say of each claim of the judged text.
+    """Return what the answers drawn say of each claim of the judged text.
 
-    vectors: (d,) of each sentence. Fields are matched by path and compared as text; claims in sentences have
-    of each answer the nearest one.
+    vectors: (d,) of each sentence. Fields are matched by path and their values compared as text; a sentence
+    is compared with the nearest one of each answer.
     """
-    if isinstance(judged[0], Field):
-        values = [{one.path: one.value for one in answer if isinstance(one, Field)} for answer in drawn]
+    values = [{one.path: one.value for one in answer if isinstance(one, Field)} for answer in drawn]
+    sentences = [one for one in judged if isinstance(one, Segment)]
+    if not sentences:
         return [
-            _by_path(one.value, [known.get(one.path) for known in values])
+            _of_field(one.value, [known.get(one.path) for known in values], dimension)
             for one in judged
             if isinstance(one, Field)
         ]
     table = list(dict.fromkeys(one.text for one in chain.from_iterable(drawn) if isinstance(one, Segment)))
     row = {text: i for i, text in enumerate(table)}
     answers = [[row[one.text] for one in answer if isinstance(one, Segment)] for answer in drawn]
-    own = np.array([vectors[one.text] for one in judged])
-    if not table:
-        return [_by_path("", [None] * len(drawn)) for _ in judged]
-    matched = match(own, np.array([vectors[text] for text in table]), answers)
-    spoken = (nearest[speaks] for nearest, speaks in zip(matched.nearest, matched.speaks(), strict=True))
+    units = MatchedUnits.of(
+        [vectors[one.text] for one in sentences], [vectors[text] for text in table], answers
+    )
+    differ = units.speak() & (units.cosines < AGREES)
+    instead = [
+        None if not some.any() else table[nearest[np.where(some, cosines, np.inf).argmin()]]
+        for some, nearest, cosines in zip(differ, units.nearest, units.cosines, strict=True)
+    ]
     return [
-        Outcomes(overlaps, [table[i] for i in np.unique(rows)])
-        for overlaps, rows in zip(matched.overlaps(), spoken, strict=True)
+        Outcomes(*spectrum, support, text)
+        for spectrum, support, text in zip(units.spectra(), units.support(), instead, strict=True)
     ]
 
 
-def _by_path(value: str, values: Sequence[str | None]) -> Outcomes:
-    """Return what is said of a field by values of its path: equal ones are one, others are orthogonal."""
-    known = list(dict.fromkeys(one for one in values if one is not None))
-    silent = iter(range(len(known), len(known) + len(values)))
-    index = np.array([next(silent) if one is None else known.index(one) for one in values])
-    target = np.zeros((1, int(index.max()) + 1))
-    if value in known:
-        target[0, known.index(value)] = 1.0
-    return Outcomes(Overlaps(np.eye(target.shape[1]), target, index), known)
+def _of_field(value: str, values: Sequence[str | None], dimension: int) -> Outcomes:
+    """Return what is said of a field: equal values are one outcome, others are orthogonal to it."""
+    told = Counter(one for one in values if one is not None)
+    silent = len(values) - told.total()
+    counts = [*told.values(), *[1] * silent]
+    cosines = np.zeros(len(counts))
+    if value in told:
+        cosines[list(told).index(value)] = 1.0
+    others = [one for one, _ in told.most_common() if one != value]
+    support = Support(told[value], told.total() - told[value], silent)
+    spectrum = spectrum_from_gram(np.eye(len(counts)), counts, dimension)
+    return Outcomes(spectrum, cosines, support, others[0] if others else None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,7 +127,7 @@ def score_claims(
     said_: Said,
     judged: str,
     drawn: Sequence[str],
-    vectors: dict[str, NDArray[np.float32]],
+    vectors: Mapping[str, NDArray[np.float32]],
     dimension: int,
     applied: Applied | None,
 ) -> ClaimScores:
@@ -129,39 +138,21 @@ def score_claims(
     """
     found = said_.of(judged)
     kept = found[:MAX_CLAIMS]
-    outcomes = outcomes_of(kept, [said_.of(text) for text in drawn], vectors) if kept else []
-    scored = [
-        _scored(claim, said_of_it, dimension, applied)
-        for claim, said_of_it in zip(kept, outcomes, strict=True)
-    ]
+    outcomes = outcomes_of(kept, [said_.of(text) for text in drawn], vectors, dimension)
+    scored = [_scored(*one, applied) for one in zip(kept, outcomes, strict=True)]
     return ClaimScores(scored, len(found), share(judged, found), applied)
 
 
-def _scored(
-    claim: Unit,
-    outcomes: Outcomes,
-    dimension: int,
-    applied: Applied | None,
-) -> Claim:
-    overlaps, count = outcomes.overlaps, len(outcomes.overlaps.index)
-    counts = np.bincount(overlaps.index, minlength=len(overlaps.cosines))
-    spectrum = spectrum_from_gram(overlaps.cosines, counts, dimension)
+def _scored(claim: Unit, outcomes: Outcomes, applied: Applied | None) -> Claim:
+    spectrum, support = outcomes.spectrum, outcomes.support
     map_ = Identity() if applied is None else applied.map
     served = map_.serve(spectrum.eigenvalues, spectrum.dimension)
-    [cosines] = overlaps.targets
-    born = born_probability(spectrum, served, cosines)
-    spoken = len(outcomes.said)
-    agrees = np.square(spectrum.projections[:spoken]).argmax(axis=1) == (
-        -1 if born.mode is None else born.mode
-    )
-    agree = int(counts[:spoken][agrees].sum())
-    silent = int(counts[spoken:].sum())
+    born = born_probability(spectrum, served, outcomes.cosines)
     rank = None
     if applied is not None and applied.default is not None and born.mode is not None:
         columns = features(born.probability, served.entropy)
+        count = support.agree + support.differ + support.silent
         rank = float(applied.default.rank(applied.method, count, columns, spectrum.dimension).item())
-    differing = np.flatnonzero(~agrees)
-    example = outcomes.said[differing[cosines[differing].argmin()]] if differing.size else None
     return Claim.model_construct(
         text=claim.text,
         start=claim.start,
@@ -170,9 +161,7 @@ def _scored(
         entropy=served.entropy,
         probability=born.probability,
         rank_score=rank,
-        support=Support.model_construct(
-            agree=agree, differ=count - silent - agree, silent=silent, example=example
-        ),
+        support=ClaimSupport.model_construct(**asdict(support), example=outcomes.instead),
     )
 
 

@@ -135,7 +135,7 @@ class Mode(Part):
     answer: str = Field(description="The sample most aligned with it.")
 
 
-class Support(Part):
+class ClaimSupport(Part):
     """How many of the answers drawn say what a claim says."""
 
     agree: int = Field(description="Answers that mean the same.")
@@ -164,7 +164,7 @@ class Claim(Part):
         description="A number to sort claims by, 0..1. Higher = more likely right, but no probability. Null "
         "without a calibration, and where no answer supports the claim."
     )
-    support: Support = Field(description="What the answers drawn say of it.")
+    support: ClaimSupport = Field(description="What the answers drawn say of it.")
 
 
 class FullSpectrum(Part):
