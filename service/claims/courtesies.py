@@ -56,12 +56,14 @@ thanks for (?:asking|reaching|your)|how can i (?:help|assist)|enjoy your|wishing
 (?:lass|lassen sie) (?:es )?(?:mich|uns) (?:gerne |bitte )?wissen
 zögern sie nicht, (?:mich|mir|zu fragen|nachzufragen)|zögere nicht, (?:mich|mir|zu fragen|nachzufragen)
 melde(?:n sie)? (?:dich|sich) (?:gern|einfach|jederzeit|bei mir)
-(?:wenn|falls|sollten|solltest) (?:du|sie)\b.*\b(?:mich wissen|melde dich|helfe ich|stehe ich|bin ich)\b
-(?:wenn|falls|sollten|solltest) (?:du|sie)\b.*\bfrag(?:en sie)? (?:einfach|mich)\b
+(?:wenn|falls|sollten|solltest)\b.*\b(?:mich wissen|mir (?:gerne? )?bescheid|melde dich)\b
+(?:wenn|falls|sollten|solltest)\b.*\b(?:helfe ich|stehe ich|bin ich)\b
+(?:wenn|falls|sollten|solltest)\b.*\bfrag(?:en sie)? (?:einfach|mich)\b
 (?:ich )?hoffe,? (?:das|dies|es|diese|ich)\b.*\b(?:hilft|helfen|weiter|geholfen|hilfreich)
 (?:ich helfe|ich stehe|gerne helfe|gern helfe|ich freue mich)|(?:ich )?wünsche (?:dir|ihnen)|einen schönen
 schönen tag|vielen dank für|danke für
-j'espère (?:que|avoir)\b.*\b(?:aid|util|répon|clair)|n'hésite[sz]? pas à (?:me|demander|poser|revenir)
+j'espère (?:que|avoir)\b.*\b(?:aid|util|répon|clair)
+n'hésite[sz]? pas (?:si (?:vous|tu)\b|à (?:me|demander|poser|revenir)\b)
 faites-moi savoir|fais-moi savoir|dites-moi si|dis-moi si
 si (?:vous|tu)\b.*\bn'hésite[sz]? pas à (?:me|demander|poser)\b
 si (?:vous|tu)\b.*\b(?:faites-moi|fais-moi|dites-(?:le-)?moi|dis-(?:le-)?moi|je (?:suis|reste))\b
@@ -75,12 +77,13 @@ si (?:tienes?|necesitas?|quieres?|deseas?)\b.*\bno dud(?:e|es) en (?:pregunt|dec
 si (?:tienes?|necesitas?|quieres?|deseas?)\b.*\b(?:dime|dígame|avísame|avíseme|házmelo|déjame|estoy|estaré)\b
 estoy (?:aquí|a tu|a su|encantad[oa])|que (?:tengas|tenga|pases|pase) (?:un|una|buen)
 gracias por (?:tu|su|preguntar|contactar)|será un placer
-надеюсь,? (?:это|эта|что|мой|я)\b.*(?:помо|полез|понят)
-если у (?:вас|тебя)\b.*(?:задавай|спрашивай|обращайтесь$|обращайся$|дайте мне знать|пишите$|буду рад)
+надеюсь\b.*(?:помо|полез|понят)
+если\b.*(?:задавайте|задавай|спрашивайте|спрашивай|обращайтесь|обращайся|знать|пишите)$
+если\b.*буду рада?\b
 обращайтесь$|обращайся$|дайте мне знать|дай знать|дайте знать|не стесняйтесь|не стесняйся|спрашивай(?:те)?$
 (?:я )?(?:буду рад|буду рада|рад помочь|рада помочь|всегда рад|готов помочь)|желаю (?:вам|тебе)
 спасибо за (?:ваш|твой|вопрос|обращение)
-希望(?:这|以上|上述|我的|能|对).*(?:帮助|帮到|有用)|如(?:果|有).*(?:告诉我|告知我|随时(?:问|提问|联系我|告诉|提出)|我很乐意|我会)
+希望(?:这|以上|上述|我的|能|对).*(?:帮助|帮到|有用)|如(?:果|有|需).*(?:告诉我|告知我|随时(?:问|提问|联系我|告诉|提出)|我很乐意|我会)
 (?:请|欢迎)?随时(?:问|提问|告诉我|联系我|向我|提出)|欢迎.*(?:提问|咨询|继续)|很高兴.*(?:为您|为你|帮|认识)|祝(?:你|您)|感谢(?:你|您)的|我很乐意|请告诉我
 """
 

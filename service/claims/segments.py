@@ -33,6 +33,7 @@ _UNENCODABLE = re.compile("[\ud800-\udfff\0]")
 _ENDS = ".!?…。！？｡।؟۔"
 _CLOSERS = "\"'”’“»«›)]}）」』》】*_`~ \t\ufe0f\u200d\u200b"
 _WORD = re.compile(r"[^\W_]")
+_SPACE = re.compile(r"\s")
 # A short line before the next one of its paragraph is an end: wrapped lines are long.
 _WRAPPED_CHARS = 50
 _BULLET = re.compile(r"[•‣◦▪●○■►➤·✓✔✅☑❌]️?\s*")
@@ -40,7 +41,7 @@ _DEFINITION = re.compile(r"\[[^\[\]^]{1,200}\]:\s*<?(?:https?:|mailto:|www\.|[/#
 _CONTAINER_MARKS = re.compile(r"(?:[\s>]|[-*+](?=\s|$)|\d{1,9}[.)](?=\s|$))*")
 _ROW_MARKS = re.compile(r"[\s>]*(?:(?:[-*+]|\d{1,9}[.)])\s+(?=\|))?")
 _PIPE = re.compile(r"(?<!\\)\|")
-_BOLD = re.compile(r"\*\*[^*]+\*\*|__[^_]+__")
+_BOLD = re.compile(r"\*\*[^*:]+:?\*\*:?|__[^_:]+:?__:?")
 
 # Every repetition is bounded, so that a mark left open costs a bounded look ahead.
 _MARK = re.compile(
@@ -144,15 +145,23 @@ class _Lines:
         """Return a line's span after the marks at its beginning, without the white space at its end."""
         found = marks.match(self.text, self.starts[line], self.ends[line])
         start = found.end() if found else self.starts[line]
-        return start, start + len(self.text[start : self.ends[line]].rstrip())
+        return start, max(start, self._end(line))
 
     def spans(self, inline: Token) -> list[Span]:
-        """Return where the lines of a block's content stand: the ends of its lines."""
+        """Return where the lines of a block's content stand: at the ends of its lines, but for blank ones."""
         found = []
-        for line, content in enumerate(inline.content.split("\n"), (inline.map or [0])[0]):
-            end = self.starts[line] + len(self.text[self.starts[line] : self.ends[line]].rstrip())
-            found.append((end - len(content.strip()), end))
+        line = (inline.map or [0])[0]
+        for content in map(str.strip, inline.content.split("\n")):
+            while not self.text.endswith(content, self.starts[line], self._end(line)):
+                line += 1
+            if content:
+                found.append((self._end(line) - len(content), self._end(line)))
+                line += 1
         return found
+
+    def _end(self, line: int) -> int:
+        start = self.starts[line]
+        return start + len(self.text[start : self.ends[line]].rstrip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,19 +193,19 @@ def _blocks(lines: _Lines) -> list[_Block]:
             cells = _cells(lines.text, lines.span(token.map[0], _ROW_MARKS))
             if before and before.type == "thead_open":
                 columns = tuple(_plain(lines.text, [cell])[0].strip(" :：") for cell in cells)
-            elif cells:
+            else:
                 found.append(_Block(cells, "row", columns))
     # What lies deeper in lists and quotes than the parser goes is not among its tokens.
     for line, known in enumerate(read):
         span = (0, 0) if known else lines.span(line, _CONTAINER_MARKS)
         if span[0] < span[1]:
             found.append(_Block([span], "prose"))
-    found.sort(key=lambda block: block.spans[0])
+    found = sorted((block for block in found if block.spans), key=lambda block: block.spans[0])
     bold = [_is_bold(lines.text, block) for block in found]
     return [
-        # One bold line is the heading of what follows, unless that is a bold line, too.
-        replace(block, role="title") if this and follows is False else block
-        for block, this, follows in zip(found, bold, [*bold[1:], None], strict=False)
+        # One bold line is the heading of what follows, unless that is bold, too. The first may be an answer.
+        replace(block, role="title") if number and bold[number : number + 2] == [True, False] else block
+        for number, block in enumerate(found)
     ]
 
 
@@ -208,7 +217,7 @@ def _nesting(token: Token, kind: str) -> int:
 
 
 def _is_bold(text: str, block: _Block) -> bool:
-    """Return whether a block is one line in bold, and no sentence."""
+    """Return whether a block is one line in bold, neither a sentence nor a label with its value."""
     if block.role != "prose" or len(block.spans) != 1:
         return False
     start, end = block.spans[0]
@@ -347,15 +356,23 @@ def _is_emphasis(raw: str, mark: re.Match[str]) -> bool:
     return not (inside(before) and inside(after))
 
 
-# Unknown to sentencex 1.0.32: German ordinals (im 13. Jahrhundert), some abbreviations, first names (J.-J.).
+# What sentencex 1.0.32 does not know. No sentence ends with a German ordinal (im 13. Jahrhundert), these
+# abbreviations, initials beyond ASCII or first names with a hyphen (J.-J.), nor with these before a number.
 _GOES_ON = regex.compile(
     r"(?:\b(?:[Ii]m|[Aa]m|[Vv]om|[Zz]um|[Bb]eim|[Dd](?:e[rmns]|as|ie)|und|bis) \d{1,2}"
-    r"|\b(?:[DMP]rs?|St|им|рис|табл)|['’]art|\b\p{Lu}\.-\p{Lu})\.\s$"
+    r"|\b(?:[DMP]rs?|St|bd|им|дер|рис|табл)|['’]art|(?<!\w)[\p{Lu}--[A-Z]]|\b\p{Lu}\.-\p{Lu})\.\s$",
+    regex.V1,
 )
+_BEFORE_NUMBER = regex.compile(
+    r"\b(?:a?pp?rox|env|vol|eq|ок|прим|janv|févr?|avr|juil|sept|oct|nov|déc|ene|abr|ago|dic|янв|фев|авг|окт)\.\s$",
+    regex.IGNORECASE,
+)
+_NUMBER = re.compile(r"[(~$€]?\d")
 _LOWER = regex.compile(r"[«\"'„“(]?\p{Ll}")
-# It may end with a unit, a German quotation or a parenthesis, where a capital follows.
+# One ends with a unit, a German quotation, a parenthesis of its own or these words, where a capital follows.
 _MORE_ENDS = regex.compile(
-    r"(?:(?<=\d)\s?[mghlstмтлч]\.|[.!?…][“«]|(?<=[.!?…]\s)\([^()]{1,500}[.!?…]\))\s+(?=[¡¿]?\p{Lu})"
+    r"(?:(?<=\d)\s?(?:[mghlstмтлч]|min|мин)\.|[.!?…][“«]|(?<=[.!?…]\s)\([^()]{1,500}[.!?…]\)"
+    r"|(?<=\s)(?:no|mar)\.)\s+(?=[¡¿]?\p{Lu})"
 )
 
 
@@ -374,7 +391,9 @@ def _sentences(text: str, language: str) -> Iterator[Span]:
 
 def _ends(text: str, language: str) -> list[int]:
     """Return where sentences end, the end of the text included."""
-    ends = {found["end_index"] for found in get_sentence_boundaries(language, text)}
+    # White space beyond ASCII makes sentencex panic.
+    plain = _SPACE.sub(" ", text)
+    ends = {found["end_index"] for found in get_sentence_boundaries(language, plain)}
     ends = {end for end in ends if not _goes_on(text, end)}
     ends.update(match.end() for match in _MORE_ENDS.finditer(text))
     return [*sorted(end for end in ends if end < len(text)), len(text)]
@@ -386,6 +405,8 @@ def _goes_on(text: str, end: int) -> bool:
     if not before[-1:].isspace() and before.endswith("."):
         return True
     if _LOWER.match(after) and before.rstrip().endswith((".", "…")) and not text.islower():
+        return True
+    if _NUMBER.match(after) and _BEFORE_NUMBER.search(before):
         return True
     return _GOES_ON.search(before) is not None
 

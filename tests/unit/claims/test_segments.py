@@ -1,4 +1,4 @@
-"""A text cut into claims: cases by hand in six languages, properties of spans, texts made to stall parsers."""
+"""A text cut into claims: cases by hand in six languages, properties of spans, hostile texts."""
 
 import json
 import re
@@ -42,7 +42,23 @@ MARKS = st.sampled_from(
     [
         *"*_`~[](){}<>#-+=.!?:;\\'\"«»“„”。！？…1a é字я\t\r\n\0",
         *["\ud800", "\u0301", "\u200b", "👩‍👩‍👧", "🇫🇷", "**", "```", "~~~", "\n\n", "\r\n", "  \n", "    "],
-        *["> ", "- ", "1. ", "# ", "---", "[a](b)", "![a](b)", "<br>", "<b>", "[^1]", "[a]: /b", "www.a.b"],
+        *[
+            "> ",
+            "- ",
+            "1. ",
+            "# ",
+            "---",
+            "\x0b",
+            "\x85",
+            "\u2028",
+            "[a](b)",
+            "![a](b)",
+            "<br>",
+            "<b>",
+            "[^1]",
+            "[a]: /b",
+            "www.a.b",
+        ],
         *["Dr. ", "z. B. ", "One two. ", "Is it? ", "Hello! ", "我来了。", "Он ушёл. "],
     ]
 )
@@ -125,6 +141,14 @@ def test_of_a_hostile_text_nothing_is_lost(name: str) -> None:
     inside = "".join(words(text[segment.start : segment.end]) for segment in found)
     wanted = re.sub(r"(?m)^\d+\. ", "", text.removeprefix("| a | b |\n"))
     assert inside == words(wanted)
+
+
+def test_white_space_beyond_ascii_is_white_space() -> None:
+    """Sentencex 1.0.32 panics at the first of them, with an error that no handler catches."""
+    assert [claim.text for claim in claims("A\x85. Rome\u2003is\xa0old. It\u202fis big.")] == [
+        "A . Rome is old.",
+        "It is big.",
+    ]
 
 
 def test_a_long_sentence_is_cut_between_words_and_never_inside_a_letter() -> None:
