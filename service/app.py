@@ -52,7 +52,7 @@ from service.proxy import routes as openai
 from service.proxy.chat_score import ChatScorer
 from service.proxy.routes import Chat, reporter
 from service.proxy.traced import TracedUpstream
-from service.proxy.upstream import HttpUpstream, Upstream
+from service.proxy.upstream import SILENCE_S, HttpUpstream, Upstream
 from service.report.model import Report
 from service.scoring import routes as score
 from service.scoring.command import Serving
@@ -81,6 +81,7 @@ def build_upstream(settings: Settings, llm: LanguageModel, serving: Serving) -> 
     return HttpUpstream(
         settings.llm_url,
         api_key=settings.llm_api_key.get_secret_value(),
+        silence_s=max(settings.llm_timeout_s, SILENCE_S),
         proxies_from_env=settings.proxies_from_env,
     )
 

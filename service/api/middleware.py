@@ -3,6 +3,7 @@
 Pure ASGI: it is on the path of every score, and Starlette's base class would run each handler in a task.
 """
 
+import asyncio
 import base64
 import hashlib
 import logging
@@ -17,7 +18,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.errors import error_response, internal_problem
-from service.errors import BodyTooLarge
+from service.errors import BodyTooLarge, Overloaded
 from service.scoring.spans import NO_SPAN, NO_SPANS, Spans
 from service.scoring.telemetry import TRACEPARENT
 
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 
 # A caller's id goes into logs and headers: printable, short, no spaces.
 SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}\Z")
+STOPPING = "The service stops, and the answer was not there in the time that this leaves."
 UPLOAD_PATHS = ("/calibrate", "/evaluate")  # with larger bounds of their own, see `uploads`
 Header = tuple[bytes, bytes]
 
@@ -68,9 +70,9 @@ def new_request_id() -> str:
 class RequestContext:
     """Gives each request an id (the caller's, if it is well-formed) and each answer its security headers.
 
-    Answers 500 when the application fails before it has begun an answer. `kinds`: the paths that are counted
-    and traced. `responded`: is told of an answer begun on one of them its kind, its status and the seconds
-    until then.
+    Answers 500 when the application fails before it has begun an answer, and 503 when a stop ends it.
+    `kinds`: the paths that are counted and traced. `responded`: is told of an answer begun on one of them its
+    kind, its status and the seconds until then.
     """
 
     def __init__(
@@ -124,6 +126,10 @@ class RequestContext:
                         log.exception("unforeseen error in request %s %r", request_id, path)
                         raise
                     await internal_problem(request_id, error)(scope, receive, send_with_id)
+                except asyncio.CancelledError:  # the service stops, and has waited as long as it may
+                    if started:
+                        raise
+                    await error_response(Overloaded(STOPPING), request_id)(scope, receive, send_with_id)
         finally:
             TRACEPARENT.reset(trace)
 

@@ -1,7 +1,7 @@
 """Calls that go to the LLM server as their callers wrote them, and its answers as they come.
 
-None is bounded in time here, nor tried again, but for one whose kept connection the server had closed: a
-call fares as it would without us.
+None is tried again, but for one whose kept connection the server had closed, nor bounded in time as long as
+something comes: a call fares as it would without us.
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import Protocol
 
 import httpx
 
-from service.errors import EigencalError, LLMBadResponse, LLMUnavailable, Overloaded
+from service.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable, Overloaded
 from service.remote import KEEPALIVE_S, Connections, api_base, tls
 
 # Of the server's headers what a caller needs: what the answer is, and when to come back. Others tell of the
@@ -34,6 +34,8 @@ _PASSED_ON = frozenset(
 # What is unpacked here, though it was not asked for; anything else goes on as it is packed.
 _UNPACKED = frozenset({"", "identity", "gzip", "x-gzip", "deflate"})
 MAX_STATUS = 599
+# As long as clients of OpenAI's API wait by default. A call that nobody ends would keep its permit for ever.
+SILENCE_S = 600.0
 MAX_LAST_BYTES = 4096  # of a stream: its last events
 _ENDED = re.compile(rb'\[DONE\]|"finish_reason"\s*:\s*"')
 MIN_SECRET_CHARS = 12  # a shorter one is a placeholder, such as "none" or "token", that stands in other words
@@ -83,12 +85,17 @@ class Upstream(Protocol):
     async def open(self, call: Call) -> Reply:
         """Return the answer once its head is there, whatever its status.
 
-        Raises LLMUnavailable where the server cannot be reached, and what else keeps it from answering.
+        Raises LLMUnavailable where the server cannot be reached, DeadlineExceeded where it says nothing, and
+        what else keeps it from answering.
         """
 
 
 class HttpUpstream:
-    """An `Upstream` over HTTP; each call has a connection of its own (see `Connections`)."""
+    """An `Upstream` over HTTP; each call has a connection of its own (see `Connections`).
+
+    A server that says nothing for `silence_s` has hung: DeadlineExceeded before the head of its answer, else
+    the answer is broken off.
+    """
 
     def __init__(
         self,
@@ -96,6 +103,7 @@ class HttpUpstream:
         *,
         api_key: str = "",
         connect_timeout_s: float = 5.0,
+        silence_s: float = SILENCE_S,
         proxies_from_env: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
@@ -105,7 +113,7 @@ class HttpUpstream:
         make = partial(
             httpx.AsyncClient,
             headers=headers | ({"Authorization": f"Bearer {api_key}"} if api_key else {}),
-            timeout=httpx.Timeout(None, connect=connect_timeout_s),
+            timeout=httpx.Timeout(None, connect=connect_timeout_s, read=silence_s),
             verify=tls(),
             # A client serves many callers, and one's cookie is no other's.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
@@ -135,6 +143,8 @@ class HttpUpstream:
             except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
                 # A server closes idle connections at its own time, and may as this call is written to one.
                 continue
+            except httpx.ReadTimeout:
+                raise DeadlineExceeded("The LLM server says nothing.") from None
             except httpx.HTTPError:
                 break
         raise LLMUnavailable("The LLM server cannot be reached.")

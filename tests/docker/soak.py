@@ -42,12 +42,13 @@ ROWS, SAMPLES = 40, 5
 PATIENCE_S = 150.0
 MAY_BE = {502, 503, 504}
 ENDED = ("succeeded", "failed", "cancelled")
+JUNK = "{"
 # Statuses of the LLM while it fails, as real servers have them.
 FAILURES: tuple[Behaviour, ...] = (
     status(500, {"error": {"message": "out of memory"}}),
     status(503, {"error": {"message": "loading"}}, {"retry-after": "1"}),
     status(429, {"error": {"message": "too many"}}, {"retry-after": "1"}),
-    status(200, b"{", {"content-type": "application/json"}),
+    status(200, JUNK.encode(), {"content-type": "application/json"}),
     drop,
 )
 LLM_SAYS = ((500, "out of memory"), (429, "too many"), (503, "loading"))
@@ -226,6 +227,7 @@ class Callers:
 
     def __init__(self, url: str) -> None:
         self.tally, self.over = Tally(), asyncio.Event()
+        self.silences: list[tuple[float, float]] = []  # of the LLM
 
         def client(key: str) -> httpx.AsyncClient:
             headers = {"Authorization": f"Bearer {key}"}
@@ -308,14 +310,23 @@ class Callers:
         """Chat through the drop-in, with a score beside the answer."""
         messages = [{"role": "user", "content": question(random.randrange(PROMPTS))}]
         body = {"model": OWN, "messages": messages, "stream": stream}
-        reply = await self.http.post("/v1/chat/completions", json=body)
+        began = time.monotonic()
+        try:
+            # Long enough for a frozen replica; a silent LLM server is for its caller to give up.
+            reply = await self.http.post("/v1/chat/completions", json=body, timeout=40)
+        except httpx.ReadTimeout:
+            if any(began <= over and start <= began + 1 for start, over in self.silences):
+                return "given up: the LLM is silent"
+            raise
+        if reply.text == JUNK:
+            return "junk of the LLM"
         if reply.status_code != 200:
             if any(reply.status_code == code and said in reply.text for code, said in LLM_SAYS):
                 return f"{reply.status_code} of the LLM"  # passed through as it came
             return self.tally.error("chat", reply)
         if stream:
             return "scored" if '"lambda_max"' in reply.text else "without a score"
-        return "scored" if "lambda_max" in reply.json().get("uncertainty", {}) else "without a score"
+        return "scored" if "lambda_max" in (reply.json().get("uncertainty") or {}) else "without a score"
 
     async def chat_streamed(self) -> str:
         """Chat by a stream of events."""
@@ -390,8 +401,8 @@ class Callers:
 class Faults:
     """What befalls the composition. The first replica is frozen, but lives: memory is measured of it."""
 
-    def __init__(self, made: Composition, llm: Llm) -> None:
-        self.made, self.llm = made, llm
+    def __init__(self, made: Composition, llm: Llm, silences: list[tuple[float, float]]) -> None:
+        self.made, self.llm, self.silences = made, llm, silences
         self.lives, self.dies = made.replicas()
         (self.postgres,) = made.shell("docker compose ps --quiet postgres").split()
         self.kills: list[tuple[float, float]] = []
@@ -461,7 +472,11 @@ class Faults:
 
     async def llm_silent(self) -> None:
         """Let the LLM take calls and say nothing."""
-        await self._llm("silent", random.uniform(5, 15))
+        began = time.monotonic()
+        try:
+            await self._llm("silent", random.uniform(5, 15))
+        finally:
+            self.silences.append((began, time.monotonic()))
 
     async def llm_failing(self) -> None:
         """Let the LLM answer most calls with an error, junk or nothing."""
@@ -527,7 +542,8 @@ async def drive(minutes: float) -> int:
 
 async def soak(made: Composition, llm: Llm, minutes: float) -> int:
     """Run it for so long, then let everything come to an end."""
-    callers, faults = Callers(made.url), Faults(made, llm)
+    callers = Callers(made.url)
+    faults = Faults(made, llm, callers.silences)
     judging = asyncio.create_task(callers.judge.work())
     tasks, befalling = callers.tasks(), asyncio.create_task(faults.go_on())
     figures = []

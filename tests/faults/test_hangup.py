@@ -1,14 +1,16 @@
-"""A caller that hangs up frees the LLM."""
+"""A caller that hangs up frees the LLM; a stop that cannot wait for an answer says so."""
 
 import asyncio
 import json
 
+import httpx
 import pytest
 
 from service.app import create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
+from tests.support.openai_server import MODEL, OpenAIServer, hang
 from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
@@ -54,3 +56,21 @@ async def test_a_hang_up_in_the_middle_of_a_body_is_no_error_of_ours(
         while "hung up" not in caplog.text:
             await asyncio.sleep(0.01)
     assert "unforeseen" not in caplog.text
+
+
+async def test_what_a_stop_cannot_wait_for_is_told_so() -> None:
+    async with OpenAIServer(default=hang) as server:
+        settings = Settings(llm_backend="vllm", llm_url=server.url, llm_model=MODEL)
+        app = create_app(settings, embedder=FakeEmbedder(), store=SqliteStore())
+        async with served(app, timeout_graceful_shutdown=1) as port:
+            http = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60)
+            body = {"messages": [{"role": "user", "content": "?"}]}
+            chat = asyncio.create_task(http.post("/v1/chat/completions", json=body))
+            score = asyncio.create_task(http.post("/score", json={"prompt": "?"}))
+            async with asyncio.timeout(60):
+                while len(server.requests) < 2:
+                    await asyncio.sleep(0.01)
+        told, problem = await chat, await score
+        await http.aclose()
+    assert (told.status_code, told.json()["error"]["code"]) == (503, "overloaded")
+    assert (problem.status_code, problem.json()["code"]) == (503, "overloaded")

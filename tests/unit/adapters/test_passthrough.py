@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.errors import LLMBadResponse, LLMUnavailable
+from service.errors import DeadlineExceeded, LLMBadResponse, LLMUnavailable
 from service.proxy.upstream import Call, HttpUpstream, without
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, answers, hang, pieces, status
 
@@ -50,6 +50,20 @@ async def test_an_answer_is_read_and_its_connection_used_again() -> None:
         assert len(peers) == 1 and made.under_way == 0
     sent = server.requests[0]
     assert (sent.data, sent.headers["authorization"]) == (CALL.body, "Bearer sk-1")
+
+
+async def test_a_server_that_says_nothing_is_not_waited_for_without_end() -> None:
+    async with OpenAIServer(script=[hang, pieces(b"data: 1\n\n", then=hang)]) as server:
+        made = HttpUpstream(server.url, silence_s=0.2)
+        with pytest.raises(DeadlineExceeded):
+            await made.open(CALL)
+        reply = await made.open(CALL)
+        with pytest.raises(LLMUnavailable):
+            async for _ in reply.pieces():
+                pass
+        await reply.close()
+        assert made.under_way == 0
+        await made.stop()
 
 
 async def test_an_answer_that_is_not_read_to_its_end_is_cut_off() -> None:
