@@ -125,6 +125,13 @@ def figure_difference(
     return Difference(float(value), spread.low, spread.high)
 
 
+def one_of_each(groups: ArrayLike, rng: np.random.Generator) -> Ints:
+    """Return a random row of each group (n,), ascending: rows that exact bounds may take for independent."""
+    numbers = np.asarray(groups)
+    order = rng.permutation(numbers.size)
+    return np.sort(order[np.unique(numbers[order], return_index=True)[1]])
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ResampleCounts:
     """One set of resamples for many figures of the same n prompts, so that all of them pair.

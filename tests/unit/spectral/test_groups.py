@@ -1,0 +1,97 @@
+"""Rows that go together, as the claims of one answer do, are folded, resampled and counted together."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.spectral.correctness_model import fit_correctness, stratified_folds
+from service.spectral.fit import assign_folds, bootstrap, cross_validated_risks, fit
+from service.spectral.resampling import ResampleCounts, one_of_each
+from tests.unit.spectral.worlds import random_dev_set, seeds
+
+groups = st.lists(st.integers(0, 9), min_size=12, max_size=40).filter(lambda one: len(set(one)) > 4)
+
+
+def whole(fold: np.ndarray, group: list[int]) -> bool:
+    """Whether each group is in one fold."""
+    return len(set(zip(group, fold.tolist(), strict=True))) == len(set(group))
+
+
+@settings(deadline=None)
+@given(groups, seeds)
+def test_folds_keep_groups_whole_and_are_as_even_as_can_be(group: list[int], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    right = rng.random(len(group)) < 0.4
+    for fold in (assign_folds(len(group), 5, rng, group), stratified_folds(right, 5, rng, group)):
+        assert whole(fold, group)
+        sizes = np.bincount([fold[group.index(one)] for one in set(group)], minlength=5)
+        assert sizes.max() - sizes.min() <= 1
+
+
+def test_groups_with_as_many_right_ones_are_spread() -> None:
+    group = np.repeat(np.arange(20), 3)
+    right = np.isin(group, range(5)) & (np.arange(60) % 3 < 2)
+    fold = stratified_folds(right, 5, np.random.default_rng(0), group)
+    assert np.bincount(fold[right]).tolist() == [2] * 5
+
+
+def test_rows_of_their_own_are_drawn_as_without_groups() -> None:
+    dev, own = random_dev_set(1), np.arange(30)[::-1]
+    plain, each = (
+        bootstrap(dev, "depolarized", rng=np.random.default_rng(0), resamples=3, groups=one)
+        for one in (None, np.arange(30))
+    )
+    assert plain.temperatures.tolist() == each.temperatures.tolist()
+    one, other = (ResampleCounts.of(30, np.random.default_rng(0), 9, by) for by in (None, own))
+    assert one.counts.tolist() == other.counts[:, ::-1].tolist()
+
+
+def test_a_resample_holds_each_group_whole() -> None:
+    group = np.array([0, 0, 0, 1, 2, 2])
+    counts = ResampleCounts.of(6, np.random.default_rng(0), 50, group)
+    assert (counts.counts[:, [0, 0, 4]] == counts.counts[:, [1, 2, 5]]).all()
+    assert (counts.counts[:, [0, 3, 4]].sum(axis=1) == 3).all()
+    assert counts.means(np.full(6, 0.7)) == pytest.approx(np.full(50, 0.7))
+
+
+def test_copies_of_rows_make_no_interval_narrower() -> None:
+    """Each prompt four times over is no more data than once."""
+    dev, rows = random_dev_set(2), np.repeat(np.arange(30), 4)
+    once = bootstrap(dev, "depolarized", rng=np.random.default_rng(0), resamples=5)
+    copied = bootstrap(dev.take(rows), "depolarized", rng=np.random.default_rng(0), resamples=5, groups=rows)
+    assert copied.temperatures == pytest.approx(once.temperatures, rel=1e-6)
+
+
+def test_a_group_is_predicted_by_maps_that_saw_none_of_it() -> None:
+    dev, group = random_dev_set(3), np.arange(30) // 3
+    found = cross_validated_risks(dev, {"d": "depolarized"}, rng=np.random.default_rng(0), groups=group)
+    assert whole(found.fold, group.tolist())
+    assert found.maps["d"][0] == fit(dev.take(found.fold != 0), "depolarized").map
+
+
+def test_a_gain_on_copies_of_a_few_rows_is_no_surer() -> None:
+    """Twelve rows, forty times each: by row the gain is sure, by group it may be chance."""
+    rng = np.random.default_rng(8)
+    group = np.repeat(np.arange(12), 40)
+    right = np.arange(12) % 2
+    columns = {"logit_probability": (right + 2 * rng.standard_normal(12))[group]}
+    fold = stratified_folds(right[group], 4, rng, group)
+    by_row, by_group = (fit_correctness(columns, right[group], fold, groups=one) for one in (None, group))
+    assert by_row.scores == by_group.scores
+    assert by_row.model is not None
+    assert by_group.why_none == "no_better_than_base_rate"
+
+
+def test_one_row_of_each_group_any_of_them() -> None:
+    group = np.array([3, 1, 3, 1, 7])
+    drawn = [one_of_each(group, np.random.default_rng(seed)) for seed in range(40)]
+    assert {tuple(sorted(group[one].tolist())) for one in drawn} == {(1, 3, 7)}
+    assert {row for one in drawn for row in one.tolist()} == set(range(5))
+
+
+def test_groups_must_fit_the_rows() -> None:
+    with pytest.raises(ValueError, match="every row needs a group"):
+        assign_folds(3, 2, np.random.default_rng(0), [0, 1])
+    with pytest.raises(ValueError, match="at least two prompts"):
+        assign_folds(3, 2, np.random.default_rng(0), [0, 0, 0])
