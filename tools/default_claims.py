@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from service.calibration.calibration import features
-from service.spectral.born import born_probabilities, supported
+from service.spectral.born import born_probabilities
 from service.spectral.claims import MatchedUnits
 from service.spectral.correctness_model import ModelPrior, model_prior, sigmoid
 from service.spectral.dev_set import DevSet, Overlaps, served_entropies, solve, weighted
@@ -36,14 +36,14 @@ class Composed:
             for line in (data / f"{name}.jsonl").read_text("utf-8").splitlines()
         ]
         order = np.random.default_rng(0).permutation(len(every))[: len(every) // CLAIMS * CLAIMS]
-        self.right, self.to_claim, self.to_reference = [], [], []
+        self.to_claim, self.to_reference = list[Overlaps](), list[Overlaps]()
         rows = [every[i] for i in order]
         texts = list(dict.fromkeys(_said(row, text) for row in rows for text in _texts(row, num_samples)))
         vectors = embedded(texts, weights)
         for start in range(0, len(rows), CLAIMS):
             self._compose(rows[start : start + CLAIMS], vectors, num_samples)
         self.dimension = vectors[texts[0]].size
-        self.right = np.array(self.right)
+        self.right = np.array([correct(row["answer"], [row["reference"]]) for row in rows])
 
     def _compose(self, rows: list[dict[str, Any]], vectors: dict[str, np.ndarray], num_samples: int) -> None:
         drawn = [[_said(row, row["samples"][j]) for row in rows] for j in range(num_samples)]
@@ -56,7 +56,6 @@ class Composed:
         )
         self.to_claim += units.overlaps()
         self.to_reference += units.overlaps([vectors[_said(row, row["reference"])][None] for row in rows])
-        self.right += [correct(row["answer"], [row["reference"]]) for row in rows]
 
     def at(self, overlaps: Sequence[Overlaps], m: int) -> DevSet:
         """Return the spectra of the first m answers."""
@@ -83,8 +82,9 @@ def claims(composed: Composed, sizes: Sequence[int]) -> dict[str, Any]:
         map_ = DepolarizedMap(float(np.exp(theta[0])), float(sigmoid(theta[1])))
         judged = composed.at(composed.to_claim, m)
         columns = features(born_probabilities(map_, judged), served_entropies(map_, judged))
-        models.append(model_prior(columns, composed.right, WITHOUT_EVIDENCE_FEATURES, float(composed.right.size)))
-        print(m, map_, models[-1].model, supported(judged).mean())
+        models.append(
+            model_prior(columns, composed.right, WITHOUT_EVIDENCE_FEATURES, float(composed.right.size))
+        )
     return {
         "maps": {"depolarized": {"sizes": list(sizes), "parameters": parameters, "hessians": hessians}},
         "correctness": {"depolarized": [model_table(WITHOUT_EVIDENCE_FEATURES, list(sizes), models)]},

@@ -79,6 +79,7 @@ def _stored(line: int, row: Mapping[str, Any], num_samples: int) -> StoredRow:
 
 
 def embedded(texts: Sequence[str], weights: Path) -> dict[str, np.ndarray]:
+    """Return the vector (d,) of each text."""
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(weights / "all-mpnet-base-v2"), device="cpu")
@@ -127,6 +128,7 @@ def _of_features(
 
 
 def model_table(features: tuple[str, ...], sizes: list[int], fitted: Sequence[ModelPrior]) -> dict[str, Any]:
+    """Return models by number of answers as they are packaged."""
     return {
         "features": list(features),
         "sizes": sizes,

@@ -1,5 +1,6 @@
 """The claims of a long answer: each by a density matrix of its own (method, section 14)."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -9,8 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import features
+from service.calibration.default import DefaultCalibration
 from service.claims.fields import Field, fields
 from service.claims.segments import Segment, claims
+from service.embedding.port import EmbedderIdentity
+from service.scoring.command import ScoreCommand
 from service.scoring.judging import Applied
 from service.scoring.score import Claim, ClaimSupport, ScoreWarning, warning
 from service.spectral.born import born_probability
@@ -24,32 +28,17 @@ Unit = Segment | Field
 Claims = Sequence[Unit]
 
 
-def are_long(texts: Sequence[str], from_characters: int) -> bool:
-    """Tell whether half of the texts have so many characters or more; 0: none has."""
-    return 0 < from_characters <= sorted(map(len, texts))[len(texts) // 2]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Said:
     """What each distinct answer drawn says, and a candidate: in sentences, or in fields of JSON."""
 
     by_text: Mapping[str, Claims]
 
-    def of(self, text: str) -> Claims:
-        """Return what a text says."""
-        return self.by_text[text]
-
     @property
     def sentences(self) -> list[str]:
         """Return the distinct sentences, which are to be embedded; of fields the values are compared."""
         every = chain.from_iterable(self.by_text.values())
         return list(dict.fromkeys(one.text for one in every if isinstance(one, Segment)))
-
-
-def said(texts: Sequence[str], candidate: str | None, question: str | None) -> Said:
-    """Return what the distinct answers say, and the candidate."""
-    every = texts if candidate is None else [*texts, candidate]
-    return Said({text: fields(text) or claims(text, question=question or "") for text in every})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,24 +112,67 @@ class ClaimScores:
     applied: Applied | None
 
 
-def score_claims(
-    said_: Said,
-    judged: str,
-    drawn: Sequence[str],
-    vectors: Mapping[str, NDArray[np.float32]],
-    dimension: int,
-    applied: Applied | None,
-) -> ClaimScores:
-    """Return the claims of the judged text with their scores by the m answers drawn.
+class ClaimScorer:
+    """Scores answers claim by claim: where that is asked for, and those of `from_characters` or more.
 
-    judged: the candidate, or one of the answers. vectors: of each sentence, (d,). applied: the calibration of
-    claims; None: raw values.
+    `from_characters` 0: only where it is asked for. `default`: the calibration of claims that serves; None:
+    raw values do.
     """
-    found = said_.of(judged)
-    kept = found[:MAX_CLAIMS]
-    outcomes = outcomes_of(kept, [said_.of(text) for text in drawn], vectors, dimension)
-    scored = [_scored(*one, applied) for one in zip(kept, outcomes, strict=True)]
-    return ClaimScores(scored, len(found), share(judged, found), applied)
+
+    def __init__(self, default: DefaultCalibration | None = None, from_characters: int = 0) -> None:
+        self._default = default
+        self._from_characters = from_characters
+
+    async def read(
+        self, command: ScoreCommand, texts: Sequence[str], candidate: str | None, num_samples: int
+    ) -> Said | None:
+        """Return what the distinct answers say, and the candidate; None where claims are not to be scored.
+
+        One answer agrees with itself, whatever it claims.
+        """
+        wanted = self._is_long(texts if candidate is None else [candidate])
+        wanted = wanted if command.claims is None else command.claims
+        if not wanted or num_samples < 2:
+            return None
+        every = texts if candidate is None else [*texts, candidate]
+        return await asyncio.to_thread(_read, every, command.question or "")
+
+    def scores(
+        self,
+        command: ScoreCommand,
+        said: Said,
+        judged: str,
+        drawn: Sequence[str],
+        vectors: Mapping[str, NDArray[np.float32]],
+        made_by: EmbedderIdentity,
+    ) -> ClaimScores:
+        """Return the claims of the judged text with their scores by the m answers drawn.
+
+        judged: the candidate, or one of the answers. vectors: of each sentence, (d,).
+        """
+        found = said.by_text[judged]
+        kept = found[:MAX_CLAIMS]
+        told = [said.by_text[text] for text in drawn]
+        outcomes = outcomes_of(kept, told, vectors, made_by.dimension) if kept else []
+        applied = self._applied(command, len(drawn), made_by)
+        scored = [_scored(*one, applied) for one in zip(kept, outcomes, strict=True)]
+        return ClaimScores(scored, len(found), share(judged, found), applied)
+
+    def _is_long(self, texts: Sequence[str]) -> bool:
+        """Tell whether half of the texts are."""
+        return 0 < self._from_characters <= sorted(map(len, texts))[len(texts) // 2]
+
+    def _applied(self, command: ScoreCommand, num_samples: int, made_by: EmbedderIdentity) -> Applied | None:
+        if self._default is None or command.calibration == "none":
+            return None
+        calibration = self._default.under(made_by)
+        if num_samples > calibration.num_samples:
+            return None
+        return Applied(calibration, calibration.map_for(num_samples), default=self._default)
+
+
+def _read(texts: Sequence[str], question: str) -> Said:
+    return Said({text: fields(text) or claims(text, question=question) for text in texts})
 
 
 def _scored(claim: Unit, outcomes: Outcomes, applied: Applied | None) -> Claim:

@@ -27,7 +27,7 @@ from service.errors import (
 )
 from service.ids import new_id
 from service.llm.port import Generation, GenerationRequest, LanguageModel, is_blank
-from service.scoring.claims import ClaimScores, Said, are_long, claims_left_out, said, score_claims
+from service.scoring.claims import ClaimScorer, ClaimScores, claims_left_out
 from service.scoring.command import ScoreCommand
 from service.scoring.judging import (
     Applied,
@@ -325,9 +325,8 @@ class Scorer:
     """Scores prompts. `live` counts the scores under way: other work gives way to them.
 
     `ood_abstain`: whether decisions abstain on prompts unlike the rows of their calibration. `default`: what
-    serves where no calibration fits, and `default_of_claims` claims; None: raw values do. Answers of
-    `claims_from_characters` are scored claim by claim, too; 0: where that is asked for. `spans`: what traces
-    the work.
+    serves where no calibration fits; None: raw values do. `claims`: scores long answers claim by claim, too.
+    `spans`: what traces the work.
     """
 
     def __init__(
@@ -339,8 +338,7 @@ class Scorer:
         live: LiveLoad | None = None,
         ood_abstain: bool = True,
         default: DefaultCalibration | None = None,
-        default_of_claims: DefaultCalibration | None = None,
-        claims_from_characters: int = 0,
+        claims: ClaimScorer | None = None,
         spans: Spans = NO_SPANS,
     ) -> None:
         self._llm = llm
@@ -349,8 +347,7 @@ class Scorer:
         self._live = live or LiveLoad()
         self._ood_abstain = ood_abstain
         self._default = default
-        self._default_of_claims = default_of_claims
-        self._claims_from_characters = claims_from_characters
+        self._claims = claims or ClaimScorer()
         self._spans = spans
 
     @property
@@ -516,8 +513,8 @@ class Scorer:
         candidate = None if command.candidate is None else command.candidate.strip()
         to_embed = texts_to_embed(with_candidate(texts, candidate), self.empty_answers)
         question = self._question(command, chosen)
-        claimed = await self._said(command, texts, candidate, len(index))
-        beside = [*([] if question is None else [question]), *(claimed.sentences if claimed else [])]
+        said = await self._claims.read(command, texts, candidate, len(index))
+        beside = [*([] if question is None else [question]), *(said.sentences if said else [])]
         every_text = list(dict.fromkeys([*to_embed, *beside]))
         embedded = await self._embed(every_text, command, marks)
         # A candidate that is none of the answers comes after them, and stays out of their spectrum.
@@ -544,13 +541,12 @@ class Scorer:
             slow, judge, basis, outcomes, command.target, unlike=bool(ood_warnings) and self._ood_abstain
         )
         claims = None
-        if claimed is not None:
-            drawn_texts = [texts[i] for i in index]
+        if said is not None:
             vector_of = dict(zip(every_text, embedded.vectors, strict=True))
-            of_claims = self._applied_to_claims(command, len(index), embedded.made_by)
             judged = basis.answer if candidate is None else candidate
+            drawn_texts = [texts[i] for i in index]
             claims = await asyncio.to_thread(
-                score_claims, claimed, judged, drawn_texts, vector_of, dimension, of_claims
+                self._claims.scores, command, said, judged, drawn_texts, vector_of, embedded.made_by
             )
             about_texts += claims_left_out(claims)
         marks.lap("spectrum")
@@ -562,28 +558,6 @@ class Scorer:
         every = [*about_answers, *warnings, *ood_warnings, *about_texts]
         rank = rank_score(basis, outcomes)
         return compose(basis, judgement, rank, every, embedded.made_by, p_value, laps, claims)
-
-    async def _said(
-        self, command: ScoreCommand, texts: Sequence[str], candidate: str | None, count: int
-    ) -> Said | None:
-        """Return what the answers claim; None where they are not scored claim by claim, or only one came."""
-        wanted, judged = command.claims, texts if candidate is None else [candidate]
-        if wanted is None:
-            wanted = are_long(judged, self._claims_from_characters)
-        if not wanted or count < MIN_SAMPLES:
-            return None
-        return await asyncio.to_thread(said, texts, candidate, command.question)
-
-    def _applied_to_claims(
-        self, command: ScoreCommand, count: int, made_by: EmbedderIdentity
-    ) -> Applied | None:
-        """Return the calibration that serves claims; None: raw values are served."""
-        if self._default_of_claims is None or command.calibration == "none":
-            return None
-        calibration = self._default_of_claims.under(made_by)
-        if count > calibration.num_samples:
-            return None
-        return Applied(calibration, calibration.map_for(count), default=self._default_of_claims)
 
     def _refuse_blank(self, candidate: str | None) -> None:
         if self.empty_answers == FAILED and candidate is not None and is_blank(candidate):
