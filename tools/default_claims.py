@@ -1,19 +1,22 @@
 """The default calibration of claims, for `tools.default_calibration`: fitted on composed long answers.
 
-The recorded rows, shuffled, make answers of three claims each: the sentences "question: answer." of three
-rows, draw j of an answer holds draw j of its rows. A claim is the sentence of a row's `answer`, right where
-that is; the maps are fitted to the sentences of the references (method, section 14). A map by evidence there
-is none: the log-probability of a whole answer says nothing of one claim.
+The recorded rows, shuffled, make answers of three claims each: a sentence from each of three rows, its
+question and an answer in one of four wordings; draw j of an answer holds draw j of its rows. A claim is the
+sentence of a row's `answer`, right where that is; the maps are fitted to the sentences of the references
+(method, section 14). A map by evidence there is none: the log-probability of a whole answer says nothing of
+one claim.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from service.calibration.calibration import features
+from service.claims.facts import facts
 from service.spectral.born import born_probabilities
 from service.spectral.claims import MatchedUnits
 from service.spectral.correctness_model import ModelPrior, model_prior, sigmoid
@@ -24,6 +27,13 @@ from service.spectral.text_scores import correct
 from tools.default_models import WITHOUT_EVIDENCE_FEATURES, embedded, model_table
 
 CLAIMS = 3  # of an answer
+# Of a question and an answer: no two drawn answers say a thing in the same words.
+WORDINGS: tuple[Callable[[str, str], str], ...] = (
+    lambda question, answer: f"{question}: {answer}.",
+    lambda question, answer: f"{answer} is the answer to the question {question.lower()}",
+    lambda question, answer: f"Asked {question.lower()}, most people would say {answer}.",
+    lambda question, answer: f"{question} It is {answer}.",
+)
 
 
 class Composed:
@@ -38,36 +48,49 @@ class Composed:
         order = np.random.default_rng(0).permutation(len(every))[: len(every) // CLAIMS * CLAIMS]
         self.to_claim, self.to_reference = list[Overlaps](), list[Overlaps]()
         rows = [every[i] for i in order]
-        texts = list(dict.fromkeys(_said(row, text) for row in rows for text in _texts(row, num_samples)))
-        vectors = embedded(texts, weights)
-        for start in range(0, len(rows), CLAIMS):
-            self._compose(rows[start : start + CLAIMS], vectors, num_samples)
-        self.dimension = vectors[texts[0]].size
+        rng = np.random.default_rng(1)
+
+        def said(row: dict[str, Any], answer: str) -> str:
+            return WORDINGS[rng.integers(len(WORDINGS))](row["prompt"], answer.strip())
+
+        answers = [rows[start : start + CLAIMS] for start in range(0, len(rows), CLAIMS)]
+        claims = [[said(row, row["answer"]) for row in mine] for mine in answers]
+        references = [[said(row, row["reference"]) for row in mine] for mine in answers]
+        drawn = [
+            [[said(row, row["samples"][j]) for row in mine] for j in range(num_samples)] for mine in answers
+        ]
+        texts = dict.fromkeys(chain(*claims, *references, *chain(*drawn)))
+        vectors = embedded(list(texts), weights)
+        for made in zip(claims, references, drawn, strict=True):
+            self._compose(*made, vectors)
+        self.dimension = vectors[claims[0][0]].size
         self.right = np.array([correct(row["answer"], [row["reference"]]) for row in rows])
 
-    def _compose(self, rows: list[dict[str, Any]], vectors: dict[str, np.ndarray], num_samples: int) -> None:
-        drawn = [[_said(row, row["samples"][j]) for row in rows] for j in range(num_samples)]
-        sentences = list(dict.fromkeys(text for answer in drawn for text in answer))
+    def _compose(
+        self,
+        claims: list[str],
+        references: list[str],
+        drawn: list[list[str]],
+        vectors: dict[str, np.ndarray],
+    ) -> None:
+        sentences = list(dict.fromkeys(chain(*drawn)))
         place = {text: i for i, text in enumerate(sentences)}
+        known = facts([*claims, *references, *sentences])
         units = MatchedUnits.of(
-            [vectors[_said(row, row["answer"])] for row in rows],
+            [vectors[text] for text in claims],
             [vectors[text] for text in sentences],
             [[place[text] for text in answer] for answer in drawn],
+            (known[: len(claims)], known[2 * len(claims) :]),
         )
         self.to_claim += units.overlaps()
-        self.to_reference += units.overlaps([vectors[_said(row, row["reference"])][None] for row in rows])
+        facts_of = known[len(claims) : 2 * len(claims)]
+        self.to_reference += units.overlaps(
+            [(vectors[text][None], [one]) for text, one in zip(references, facts_of, strict=True)]
+        )
 
     def at(self, overlaps: Sequence[Overlaps], m: int) -> DevSet:
         """Return the spectra of the first m answers."""
         return solve([weighted(one, np.arange(m)) for one in overlaps], self.dimension)
-
-
-def _texts(row: dict[str, Any], num_samples: int) -> list[str]:
-    return [row["answer"], row["reference"], *row["samples"][:num_samples]]
-
-
-def _said(row: dict[str, Any], answer: str) -> str:
-    return f"{row['prompt']}: {answer.strip()}."
 
 
 def claims(composed: Composed, sizes: Sequence[int]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from service.calibration.calibration import features
 from service.calibration.default import DefaultCalibration
+from service.claims.facts import facts
 from service.claims.fields import Field, fields
 from service.claims.segments import Segment, claims
 from service.embedding.port import EmbedderIdentity
@@ -18,7 +19,7 @@ from service.scoring.command import ScoreCommand
 from service.scoring.judging import Applied
 from service.scoring.score import Claim, ClaimSupport, ScoreWarning, warning
 from service.spectral.born import born_probability
-from service.spectral.claims import AGREES, MatchedUnits, Support
+from service.spectral.claims import MatchedUnits, Support
 from service.spectral.maps import Identity
 from service.spectral.spectrum import Spectrum, spectrum_from_gram
 
@@ -56,12 +57,17 @@ class Outcomes:
 
 
 def outcomes_of(
-    judged: Claims, drawn: Sequence[Claims], vectors: Mapping[str, NDArray[np.float32]], dimension: int
+    judged: Claims,
+    drawn: Sequence[Claims],
+    vectors: Mapping[str, NDArray[np.float32]],
+    dimension: int,
+    *,
+    question: str = "",
 ) -> list[Outcomes]:
     """Return what the answers drawn say of each claim of the judged text.
 
     vectors: (d,) of each sentence. Fields are matched by path and their values compared as text; a sentence
-    is compared with the nearest one of each answer.
+    is compared with the nearest one of each answer. What the question names is no fact of theirs.
     """
     values = [{one.path: one.value for one in answer if isinstance(one, Field)} for answer in drawn]
     sentences = [one for one in judged if isinstance(one, Segment)]
@@ -74,10 +80,14 @@ def outcomes_of(
     table = list(dict.fromkeys(one.text for one in chain.from_iterable(drawn) if isinstance(one, Segment)))
     row = {text: i for i, text in enumerate(table)}
     answers = [[row[one.text] for one in answer if isinstance(one, Segment)] for answer in drawn]
+    known = facts([*(one.text for one in sentences), *table], question=question)
     units = MatchedUnits.of(
-        [vectors[one.text] for one in sentences], [vectors[text] for text in table], answers
+        [vectors[one.text] for one in sentences],
+        [vectors[text] for text in table],
+        answers,
+        (known[: len(sentences)], known[len(sentences) :]),
     )
-    differ = units.speak() & (units.cosines < AGREES)
+    differ = units.speak() & ~units.agree()
     instead = [
         None if not some.any() else table[nearest[np.where(some, cosines, np.inf).argmin()]]
         for some, nearest, cosines in zip(differ, units.nearest, units.cosines, strict=True)
@@ -153,7 +163,10 @@ class ClaimScorer:
         found = said.by_text[judged]
         kept = found[:MAX_CLAIMS]
         told = [said.by_text[text] for text in drawn]
-        outcomes = outcomes_of(kept, told, vectors, made_by.dimension) if kept else []
+        outcomes = list[Outcomes]()
+        if kept:
+            question = command.question or ""
+            outcomes = outcomes_of(kept, told, vectors, made_by.dimension, question=question)
         applied = self._applied(command, len(drawn), made_by)
         scored = [_scored(*one, applied) for one in zip(kept, outcomes, strict=True)]
         return ClaimScores(scored, len(found), share(judged, found), applied)

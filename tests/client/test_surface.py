@@ -17,7 +17,8 @@ CLIENTS = {"AsyncClient", "Client"}
 JOBS = {"AsyncStartedJob", "Job", "JobError", "StartedJob"}
 RESULTS = {
     "Activation", "BatchItem", "Calibration", "CalibrationUsed", "Candidate", "ChatChunk", "ChatCompletion",
-    "Choice", "ChunkChoice", "Claim", "ClaimSupport", "Decision", "Evidence", "EvidenceParameters", "GuardrailVerdict", "Health",
+    "Choice", "ChunkChoice", "Claim", "ClaimSupport", "Decision", "Evidence", "EvidenceParameters",
+    "GuardrailVerdict", "Health",
     "KeptScore", "Key", "KeyWarning", "Message", "Mode", "Model", "NewKey", "Parameters", "Problem",
     "ProblemItem", "Promise", "Ready", "Report", "Result", "Root", "Score", "ScoreWarning", "Spectrum",
     "SpectrumValues", "TextChoice", "TextCompletion", "Timings", "Usage", "Verified",
