@@ -17,7 +17,7 @@ in wordings of their own, by the number of copies; and whether further features 
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -27,8 +27,9 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.recorded_evidence import DATA, DEV, TEST, Recorded, embedded
 from service.calibration.labels import Judged
+from service.claims.facts import facts
 from service.spectral.born import born_probabilities
-from service.spectral.claims import AGREES, COPIES, SPEAKS, MatchedUnits
+from service.spectral.claims import COPIES, SPEAKS, Facts, MatchedUnits
 from service.spectral.correctness import auroc, resampled_aurocs
 from service.spectral.correctness_model import (
     fit_correctness,
@@ -42,18 +43,14 @@ from service.spectral.maps import CalibrationMap, Identity
 from service.spectral.reliability import reliability_diagram
 from service.spectral.resampling import ResampleCounts, percentile_interval
 from service.spectral.text_scores import correct
+from tools.default_claims import WORDINGS
 
 CLAIMS, SIZES, DIVISIONS, RESAMPLES = 3, (3, 5, 10, 20), 5, 1000
 LEFT_OUT = 0.3  # of the sentences, in the world of answers that leave some out
-BOUNDS, COPIES_TRIED = (-1.0, 0.4, SPEAKS, 0.7, 0.8), (1, 4, 8, COPIES, 16, 32)
-WORDINGS: tuple[Callable[[str, str], str], ...] = (
-    lambda question, answer: f"{question}: {answer}.",
-    lambda question, answer: f"{answer} is the answer to the question {question.lower()}",
-    lambda question, answer: f"Asked {question.lower()}, most people would say {answer}.",
-    lambda question, answer: f"{question} It is {answer}.",
-)
+BOUNDS, COPIES_TRIED = (-1.0, 0.4, SPEAKS, 0.7, 0.8), (1, COPIES, 4, 8)
+BLIND_COPIES = 12  # of embeddings alone: as many as were best for them
 SHORT, MATCHED, WHOLE, COSINE = "short answers alone", "matched units", "whole answers", "mean best cosine"
-ONE_COPY = "matched units, one copy"
+BLIND = "matched units, embeddings alone"
 Floats = np.ndarray
 
 
@@ -74,11 +71,15 @@ class Table:
     def of(self, texts: Sequence[str]) -> Floats:
         return np.stack([self.vectors[text] for text in texts])
 
-    def matched(self, claims: Sequence[str], answers: Sequence[Sequence[str]]) -> MatchedUnits:
+    def matched(
+        self, claims: Sequence[str], answers: Sequence[Sequence[str]], *, with_facts: bool = True
+    ) -> MatchedUnits:
         """Match sentences: the claims to those of each answer drawn."""
         place = {text: i for i, text in enumerate(dict.fromkeys(chain(*answers)))}
         rows = [[place[text] for text in one] for one in answers]
-        return MatchedUnits.of(self.of(claims), self.of(list(place)), rows)
+        known = facts([*claims, *place]) if with_facts else [{}] * (len(claims) + len(place))
+        halves = known[: len(claims)], known[len(claims) :]
+        return MatchedUnits.of(self.of(claims), self.of(list(place)), rows, halves)
 
 
 @dataclass(frozen=True)
@@ -137,18 +138,21 @@ class World:
         self.right = np.array(list(chain(*(one.right for one in answers))))
         self.group = np.repeat(np.arange(len(answers)), CLAIMS)
         self.units = [table.matched(one.claims, one.drawn) for one in answers]
+        self._blind = [table.matched(one.claims, one.drawn, with_facts=False) for one in answers]
 
     def judged(self, texts: list[Overlaps], rows: list[Overlaps]) -> Judged:
         dimension = self.units[0].claims.shape[1]
         made = [solve([weighted(one) for one in each], dimension) for each in (rows, texts)]
         return Judged(made[0], made[1], self.right)
 
-    def matched(self, *, bound: float = SPEAKS, copies: int = COPIES) -> Judged:
+    def matched(self, *, bound: float = SPEAKS, copies: int = COPIES, with_facts: bool = True) -> Judged:
         texts, rows = list[Overlaps](), list[Overlaps]()
-        for units, one in zip(self.units, self.answers, strict=True):
-            references = self._table.of(one.references)[:, None]
+        for units, one in zip(self.units if with_facts else self._blind, self.answers, strict=True):
+            known: list[Facts] = [*facts(one.references)] if with_facts else [{}] * len(one.references)
+            vectors = self._table.of(one.references)
+            references = [(row[None], [of_it]) for row, of_it in zip(vectors, known, strict=True)]
             texts += units.overlaps(bound=bound, copies=copies)
-            rows += units.overlaps(list(references), bound=bound, copies=copies)
+            rows += units.overlaps(references, bound=bound, copies=copies)
         return self.judged(texts, rows)
 
     def _plain(self, found: Sequence[tuple[str, str, list[str]]]) -> Judged:
@@ -156,9 +160,9 @@ class World:
         self._table.learn(list(chain(*([text, reference, *drawn] for text, reference, drawn in found))))
         texts, rows = list[Overlaps](), list[Overlaps]()
         for text, reference, drawn in found:
-            units = self._table.matched([text], [[one] for one in drawn])
+            units = self._table.matched([text], [[one] for one in drawn], with_facts=False)
             texts += units.overlaps(bound=-1.0, copies=1)
-            rows += units.overlaps([self._table.of([reference])], bound=-1.0, copies=1)
+            rows += units.overlaps([(self._table.of([reference]), [{}])], bound=-1.0, copies=1)
         return self.judged(texts, rows)
 
     def short(self) -> Judged:
@@ -282,7 +286,7 @@ def scores_of(world: World) -> tuple[dict[str, Judged], dict[str, Held]]:
     rows = {
         SHORT: world.short(),
         MATCHED: world.matched(),
-        ONE_COPY: world.matched(copies=1),
+        BLIND: world.matched(with_facts=False, copies=BLIND_COPIES),
         WHOLE: world.whole(),
     }
     held = {name: held_out(one, world) for name, one in rows.items()} | {COSINE: held_out_cosine(world)}
@@ -327,11 +331,11 @@ def by_size(table: Table) -> None:
 def as_in_the_method(table: Table) -> None:
     """Its 190 answers, 10 drawn: the shuffle nearest to its figures of 5,000, and the first four."""
     print("\nAUROC of lambda_max / p(y), raw; 190 answers of each shuffle")
-    print(head("shuffle", "right", SHORT, ONE_COPY, MATCHED, COSINE))
+    print(head("shuffle", "right", SHORT, BLIND, MATCHED, COSINE))
     for seed in (4151, 0, 1, 2, 3):
         world = World(compose(10, seed=seed)[:190], table)
         cells = []
-        for rows in (world.short(), world.matched(copies=1), world.matched()):
+        for rows in (world.short(), world.matched(with_facts=False, copies=BLIND_COPIES), world.matched()):
             ranks = served_lambda_max(Identity(), rows.rows), born_probabilities(Identity(), rows.texts)
             cells.append(" / ".join(f"{auroc(one, world.right):.3f}" for one in ranks))
         cells.append(f"{auroc(world.best_cosines(), world.right):.3f}")
@@ -357,7 +361,7 @@ def by_bound(table: Table, m: int = 10) -> None:
 
 
 def by_copies(table: Table, m: int = 10) -> None:
-    """The number of copies in three worlds, and how well `AGREES` tells equal answers from others."""
+    """The number of copies in three worlds, and how well `agree` tells equal answers from others."""
     print(
         f"\nm = {m}. Projection ECE under maps fitted to claims or to short answers; losses less one copy's"
     )
@@ -392,18 +396,18 @@ def by_copies(table: Table, m: int = 10) -> None:
             print(f"| {name} | {copies} | {told} | {loss.told()} | {(loss - first).told('+')} |", flush=True)
         if "left_out" not in how:
             counted.append(f"| {name} | " + " | ".join(f"{one:.3f}" for one in agreement(world)) + " |")
-    print(f"\nCosine to the claim >= {AGREES}\n{head('world', 'of draws that say the same', 'of others')}")
+    print(f"\nCounted as agreeing with the claim\n{head('world', 'of draws that say the same', 'of others')}")
     print("\n".join(counted))
 
 
 def agreement(world: World) -> tuple[float, float]:
-    """Return the shares of draws that `AGREES` counts: of those with the claim's answer, of the others."""
+    """Return the shares of draws that agree with a claim: of those with the claim's answer, of the others."""
     same, counted = [], []
     for units, one in zip(world.units, world.answers, strict=True):
-        for row, cosines in zip(one.rows, units.cosines, strict=True):
-            drawn = row["samples"][: cosines.size]
+        for row, agree in zip(one.rows, units.agree(), strict=True):
+            drawn = row["samples"][: agree.size]
             same += [correct(text, [row["answer"]], containment=False) for text in drawn]
-            counted += (cosines >= AGREES).tolist()
+            counted += agree.tolist()
     alike, agree = np.array(same), np.array(counted)
     return float(agree[alike].mean()), float(agree[~alike].mean())
 

@@ -23,7 +23,7 @@ from service.api.middleware import BodyLimit, PlainStart, RequestContext
 from service.api.openapi import Described, Problem
 from service.calibration import routes as calibrations
 from service.calibration.calibration import Calibration
-from service.calibration.default import packaged
+from service.calibration.default import packaged, packaged_for_claims
 from service.calibration.files import UploadLimits
 from service.calibration.fingerprint import CALLER, Fingerprint, service_fingerprint
 from service.calibration.store import SqlCalibrations
@@ -60,6 +60,7 @@ from service.proxy.traced import TracedUpstream
 from service.proxy.upstream import SILENCE_S, HttpUpstream, Upstream
 from service.report.model import Report
 from service.scoring import routes as score
+from service.scoring.claims import ClaimScorer
 from service.scoring.command import Serving
 from service.scoring.routes import BatchRequest, ScoreRequest
 from service.scoring.score_cache import MAX_SCORES, ScoreCache
@@ -531,6 +532,9 @@ def create_app(
         live=live,
         ood_abstain=settings.ood_abstain,
         default=packaged() if settings.default_calibration else None,
+        claims=ClaimScorer(
+            packaged_for_claims() if settings.default_calibration else None, settings.claims_from_characters
+        ),
         spans=spans or NO_SPANS,
     )
     rail = Guardrail(scorer)

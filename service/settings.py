@@ -125,6 +125,13 @@ class Settings(BaseSettings):
         "below 0.02).",
     )
 
+    claims_from_characters: int = Field(
+        400,
+        ge=0,
+        description="Answers of so many characters or more are scored claim by claim, too; 0: where a "
+        "request asks for it.",
+    )
+
     chat_mode: Literal["off", "async", "on"] = Field(
         "on",
         description="What /v1 does with a call without `X-Eigencal`: `off` passes it on, `async` scores "

@@ -21,6 +21,7 @@ from service.spectral.fit import DepolarizedRisk, TemperatureRisk, fit_depolariz
 from service.spectral.maps import DEFAULT_EPS
 from service.spectral.subsets import evidence_subset
 from service.spectral.text_scores import words
+from tools.default_claims import Composed, claims
 from tools.default_models import JudgedRows, models
 
 ROOT = Path(__file__).parents[1]
@@ -107,6 +108,8 @@ def main() -> None:
     found = figures(every, Recorded(SETS[:1]))
     judged = JudgedRows(SETS, DATA, WEIGHTS, SIZES[-1]), JudgedRows(SETS[:1], DATA, WEIGHTS, LARGEST)
     found["correctness"] = models(found["maps"], *judged)
+    composed = Composed(SETS, DATA, WEIGHTS, SIZES[-1])
+    found["claims"] = claims(composed, [m for m in SIZES if m > 1])
     FIGURES.write_text(json.dumps(found) + "\n", "utf-8")
     np.savez_compressed(ROWS, allow_pickle=False, **rows(every))
 

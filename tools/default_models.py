@@ -32,6 +32,7 @@ from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.text_scores import correct
 
+WITHOUT_EVIDENCE_FEATURES = tuple(name for name in FEATURES if name in WITHOUT_EVIDENCE)
 DIGITS = 6  # significant ones packaged
 
 
@@ -50,7 +51,7 @@ class JudgedRows:
                 known[row["reference"]] = vectors[reference]
             stored += [_stored(i, row, num_samples) for i, row in enumerate(lines, start=1)]
         texts = all_texts(stored)
-        known |= _embedded([text for text in texts if text not in known], weights)
+        known |= embedded([text for text in texts if text not in known], weights)
         place = {text: i for i, text in enumerate(texts)}
         vectors = np.stack([known[text] for text in texts])
         self.rows = FullRows(assemble(stored, num_samples, vectors, place, vectors.shape[1]))
@@ -77,7 +78,8 @@ def _stored(line: int, row: Mapping[str, Any], num_samples: int) -> StoredRow:
     return StoredRow(dev, draws, complete=True)
 
 
-def _embedded(texts: Sequence[str], weights: Path) -> dict[str, np.ndarray]:
+def embedded(texts: Sequence[str], weights: Path) -> dict[str, np.ndarray]:
+    """Return the vector (d,) of each text."""
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(weights / "all-mpnet-base-v2"), device="cpu")
@@ -99,19 +101,15 @@ def models(
     alone = [model_prior(columns, right, FEATURES_ALONE, float(right.size))]
     return {
         **{method: _of_method(method, table, every, first) for method, table in maps.items()},
-        ALONE: [_table(FEATURES_ALONE, [0], alone)],
+        ALONE: [model_table(FEATURES_ALONE, [0], alone)],
     }
 
 
 def _of_method(
     method: str, table: Mapping[str, Any], every: JudgedRows, first: JudgedRows
 ) -> list[dict[str, Any]]:
-    sets = [FEATURES] if method == "evidence" else [_without_evidence(), FEATURES]
+    sets = [FEATURES] if method == "evidence" else [WITHOUT_EVIDENCE_FEATURES, FEATURES]
     return [_of_features(method, features, table, every, first) for features in sets]
-
-
-def _without_evidence() -> tuple[str, ...]:
-    return tuple(name for name in FEATURES if name in WITHOUT_EVIDENCE)
 
 
 def _of_features(
@@ -126,10 +124,11 @@ def _of_features(
     drawn = replace(fitted[-1], weight=others - right.size)
     model = fit_model(columns, right, features, prior=drawn)
     fitted.append(ModelPrior(model, drawn.hessian, others))
-    return _table(features, table["sizes"], fitted)
+    return model_table(features, table["sizes"], fitted)
 
 
-def _table(features: tuple[str, ...], sizes: list[int], fitted: Sequence[ModelPrior]) -> dict[str, Any]:
+def model_table(features: tuple[str, ...], sizes: list[int], fitted: Sequence[ModelPrior]) -> dict[str, Any]:
+    """Return models by number of answers as they are packaged."""
     return {
         "features": list(features),
         "sizes": sizes,

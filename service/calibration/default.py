@@ -57,23 +57,25 @@ class DefaultCalibration:
     parameters of each map as it is fitted: (log T, a, b), (log T, logit g) or (log T). correctness: models
     of P(correct) `{features, sizes, means, scales, parameters, hessians}`, more features each, by method, and
     `ALONE` for 0 answers; their parameters are weights and, last, the intercept. rows: `lengths` (n, m) in
-    words, and `questions/…` (k, d), unit vectors times 127, by name of their embedder.
+    words, and `questions/…` (k, d), unit vectors times 127, by name of their embedder; those of claims have
+    none, nor a map by evidence.
     """
 
     def __init__(self, figures: Mapping[str, Any], rows: Mapping[str, NDArray[Any]]) -> None:
         self._maps = figures["maps"]
         self._models = figures["correctness"]
         self._rows = rows
-        sizes = range(1, self._maps["evidence"]["sizes"][-1] + 1)
+        by_evidence = "evidence" in self._maps
+        sizes = range(1, self._maps["depolarized"]["sizes"][-1] + 1)
         fingerprint = Fingerprint("default", "", "", "", 0)
         self._calibration = Calibration(
             id=figures["id"],
-            method="evidence",
+            method="evidence" if by_evidence else "depolarized",
             fingerprint=fingerprint,
             num_samples=sizes[-1],
             parameters={m: self._depolarized(m) for m in sizes[1:]},
             created_at=datetime.fromisoformat(figures["created_at"]),
-            evidence={m: self._evidence(m) for m in sizes},
+            evidence={m: self._evidence(m) for m in sizes} if by_evidence else {},
         )
         self.under = cache(self._under)
         self._model = cache(self._interpolated)
@@ -85,6 +87,8 @@ class DefaultCalibration:
 
     def _under(self, embedder: EmbedderIdentity) -> Calibration:
         """Return the calibration; its reference compares questions where it `compares`."""
+        if not self._rows:
+            return self._calibration
         questions = np.empty((0, embedder.dimension), dtype=np.float32)
         if self.compares(embedder):
             questions = self._rows[f"questions/{embedder.name}"].astype(np.float32)
@@ -162,6 +166,14 @@ class DefaultCalibration:
     def _depolarized(self, num_samples: int) -> DepolarizedMap:
         log_t, logit_g = self._at("depolarized", "parameters", num_samples)
         return DepolarizedMap(float(np.exp(log_t)), float(sigmoid(logit_g)))
+
+
+@cache
+def packaged_for_claims() -> DefaultCalibration:
+    """Return the default calibration of claims of this release; it knows nothing of its rows' prompts."""
+    figures = json.loads(FIGURES.read_text("utf-8"))
+    named = {name: figures[name] for name in ("id", "created_at")}
+    return DefaultCalibration(named | figures["claims"], {})
 
 
 @cache

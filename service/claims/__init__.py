@@ -1,1 +1,1 @@
-"""What an answer claims: its sentences, or the fields of an answer in JSON. Not served yet."""
+"""What an answer claims: its sentences and their facts, or the fields of an answer in JSON."""

@@ -88,12 +88,13 @@ class Uncertainty:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a caller asks of the score beside its answer; `as_recommended`: see `ScoreCommand`."""
+    """What a caller asks of the score beside its answer; `as_recommended`, `claims`: see `ScoreCommand`."""
 
     num_samples: int
     target: Target
     calibration: str = "active"
     as_recommended: bool = False
+    claims: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,11 @@ def plan_for(
         priority=priority,
     )
     command = ScoreCommand(
-        request, calibration=options.calibration, target=options.target, arrived=time.perf_counter()
+        request,
+        calibration=options.calibration,
+        target=options.target,
+        claims=options.claims,
+        arrived=time.perf_counter(),
     )
     number = recommended(command) if options.as_recommended else None
     number = options.num_samples if number is None else number

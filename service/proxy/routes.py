@@ -108,6 +108,9 @@ class ScoreOptions(RequestModel):
         pattern=r"^(active|none|cal_[0-9A-Z]{26})$",
         description="`active`, `none` (raw values), or the id of a calibration.",
     )
+    claims: bool | None = Field(
+        None, description="Whether to score the answer claim by claim, too. Left out: where it is long."
+    )
     abstain: bool | None = Field(
         None,
         description="Whether a decision to abstain replaces the answer; not of a stream. Where the service "
@@ -257,9 +260,10 @@ class Chat:
 
     def _counted(self, own: ScoreOptions, target: Target) -> Options:
         effort = own.effort or self.effort
-        if own.num_samples is not None or effort is None:
-            return Options(own.num_samples or self.serving.num_samples, target, own.calibration)
-        return Options(EFFORTS[effort], target, own.calibration, as_recommended=effort == "auto")
+        number, as_recommended = own.num_samples or self.serving.num_samples, False
+        if own.num_samples is None and effort is not None:
+            number, as_recommended = EFFORTS[effort], effort == "auto"
+        return Options(number, target, own.calibration, as_recommended, own.claims)
 
     def _recommended(self, command: ScoreCommand) -> int | None:
         try:
@@ -313,7 +317,7 @@ ANSWER = (
 )
 ASKED = (
     "As for the LLM server, and beside it `eigencal`: {effort | num_samples, target_error, confidence, "
-    "calibration, abstain}. Header `X-Eigencal`: `off`, `async` or `on`."
+    "calibration, claims, abstain}. Header `X-Eigencal`: `off`, `async` or `on`."
 )
 BODY = {
     "requestBody": {

@@ -37,6 +37,7 @@ class ScoreCommand:
     `candidate`: a text to judge by the answers; it is none of them. `candidate_logprob`: of the whole of it,
     in nats; where no answer is drawn, it is judged by that alone. `target`: what a decision is to keep.
     `as_recommended`: draw as many answers as the calibration's report recommends, if it does.
+    `claims`: whether the answer is scored claim by claim, too; None: where it is long.
     `asked`: the text that supplied samples answer, None where it is not known.
     """
 
@@ -49,6 +50,7 @@ class ScoreCommand:
     candidate_logprob: float | None = None
     as_recommended: bool = False
     target: Target | None = None
+    claims: bool | None = None
     asked: str | None = None
     arrived: float | None = None  # time.perf_counter() when the request came in
 

@@ -151,6 +151,11 @@ class ScoreRequest(RequestModel):
         lt=1,
         description="Confidence with which the target is kept; left out: 0.9.",
     )
+    claims: bool | None = Field(
+        None,
+        description="Whether to score the `candidate` or, without one, `answer` claim by claim, too. Left "
+        "out: where it has as many words as the settings say (60).",
+    )
     sampling: SamplingIn | None = Field(None, description="How to draw them.")
     model: str | None = Field(
         None, min_length=1, max_length=256, description="Model to ask the LLM server for."
@@ -249,6 +254,7 @@ def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> S
         "candidate": body.candidate,
         "candidate_logprob": body.candidate_logprob,
         "as_recommended": body.effort == "auto",
+        "claims": body.claims,
         "target": serving.target(body.target_error, body.confidence),
         "arrived": arrived,
     }

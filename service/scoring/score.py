@@ -66,7 +66,7 @@ class ScoreWarning(Part):
     code: str = Field(
         description="calibration_missing, calibration_mismatch, default_calibration, evidence_missing, "
         "partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, "
-        "unsupported_candidate, correctness_label_mismatch or out_of_distribution."
+        "unsupported_candidate, correctness_label_mismatch, out_of_distribution or claims_left_out."
     )
     message: str = Field(description="The same for a person.")
     differs: list[str] | None = Field(None, description="For a mismatch: the parts that differ.")
@@ -133,6 +133,38 @@ class Mode(Part):
     probability: float = Field(description="Its served eigenvalue, 0..1.")
     share: float = Field(description="Share of the samples that lie closest to it, 0..1.")
     answer: str = Field(description="The sample most aligned with it.")
+
+
+class ClaimSupport(Part):
+    """How many of the answers drawn say what a claim says."""
+
+    agree: int = Field(description="Answers that mean the same.")
+    differ: int = Field(description="Answers that speak of it and mean something else.")
+    silent: int = Field(description="Answers that do not speak of it.")
+    example: str | None = Field(
+        description="What is said instead by an answer that differs, the least like it; null for none."
+    )
+
+
+class Claim(Part):
+    """One claim of a long answer: a sentence, a list item, a row of a table, or a field of JSON."""
+
+    text: str = Field(description="What it says, without Markdown's marks; of JSON `path: value`.")
+    start: int = Field(description="Where it begins in the judged text, in characters (code points).")
+    end: int = Field(description="Where it ends.")
+    lambda_max: float = Field(
+        description="Largest eigenvalue served of what the answers say of it, 0..1. Higher = they agree more."
+    )
+    entropy: float = Field(description="Von Neumann entropy served, nats. Higher = less certain.")
+    probability: float = Field(
+        description="Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer "
+        "to what the answers mean."
+    )
+    rank_score: float | None = Field(
+        description="A number to sort claims by, 0..1. Higher = more likely right, but no probability. Null "
+        "without a calibration, and where no answer supports the claim."
+    )
+    support: ClaimSupport = Field(description="What the answers drawn say of it.")
 
 
 class FullSpectrum(Part):
@@ -228,6 +260,19 @@ class Score(Part):
     modes: list[Mode] | None = Field(None, description="The leading meanings, at most five.")
     samples: list[str] | None = Field(None, description="The answers, in the order drawn.")
     spectrum: FullSpectrum | None = Field(None, description="The whole spectrum.")
+    claims: list[Claim] | None = Field(
+        None,
+        description="The claims of the `candidate` or, without one, of `answer`, in their order, where it is "
+        "long or they were asked for: what it says, sentence by sentence. Absent elsewhere.",
+    )
+    claims_share: float | None = Field(
+        None,
+        description="How much of that text is claims, 0..1. The rest is code, headings, questions, greetings "
+        "and what the user said. With `claims` alone.",
+    )
+    claims_calibration: CalibrationUsed | None = Field(
+        None, description="The calibration that the claims are served by; null: none. With `claims` alone."
+    )
     usage: TokenUsage | None = Field(description="Tokens used; null where the LLM was not called.")
     timings_ms: Timings = Field(description="Where the time went.")
 

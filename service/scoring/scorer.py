@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from service.errors import (
 )
 from service.ids import new_id
 from service.llm.port import Generation, GenerationRequest, LanguageModel, is_blank
+from service.scoring.claims import ClaimScorer, ClaimScores, claims_left_out
 from service.scoring.command import ScoreCommand
 from service.scoring.judging import (
     Applied,
@@ -324,7 +325,8 @@ class Scorer:
     """Scores prompts. `live` counts the scores under way: other work gives way to them.
 
     `ood_abstain`: whether decisions abstain on prompts unlike the rows of their calibration. `default`: what
-    serves where no calibration fits; None: raw values do. `spans`: what traces the work.
+    serves where no calibration fits; None: raw values do. `claims`: scores long answers claim by claim, too.
+    `spans`: what traces the work.
     """
 
     def __init__(
@@ -336,6 +338,7 @@ class Scorer:
         live: LiveLoad | None = None,
         ood_abstain: bool = True,
         default: DefaultCalibration | None = None,
+        claims: ClaimScorer | None = None,
         spans: Spans = NO_SPANS,
     ) -> None:
         self._llm = llm
@@ -344,6 +347,7 @@ class Scorer:
         self._live = live or LiveLoad()
         self._ood_abstain = ood_abstain
         self._default = default
+        self._claims = claims or ClaimScorer()
         self._spans = spans
 
     @property
@@ -509,8 +513,10 @@ class Scorer:
         candidate = None if command.candidate is None else command.candidate.strip()
         to_embed = texts_to_embed(with_candidate(texts, candidate), self.empty_answers)
         question = self._question(command, chosen)
-        asked = [] if question is None or question in to_embed else [question]
-        embedded = await self._embed([*to_embed, *asked], command, marks)
+        said = await self._claims.read(command, texts, candidate, len(index))
+        beside = [*([] if question is None else [question]), *(said.sentences if said else [])]
+        every_text = list(dict.fromkeys([*to_embed, *beside]))
+        embedded = await self._embed(every_text, command, marks)
         # A candidate that is none of the answers comes after them, and stays out of their spectrum.
         num_embedded = len(texts_to_embed(texts, self.empty_answers))
         vectors = outcome_vectors(texts, embedded.vectors[:num_embedded])
@@ -524,7 +530,7 @@ class Scorer:
         evidence = evidence_of(generation.draws, index)
         applied, warnings = self._applied(command, chosen, generation, embedded.made_by, evidence)
         basis = basis_of(spectrum_, texts, counts, generation, applied, evidence)
-        about = None if question is None else embedded.vectors[[*to_embed, *asked].index(question)]
+        about = None if question is None else embedded.vectors[every_text.index(question)]
         p_value = ood_p_value(applied, about, generation)
         ood_warnings = out_of_distribution(p_value)
         outcomes = Outcomes(texts, candidate, embedded.vectors[: len(to_embed)], spectrum_)
@@ -534,6 +540,15 @@ class Scorer:
         judgement, about_texts = await _maybe_in_thread(
             slow, judge, basis, outcomes, command.target, unlike=bool(ood_warnings) and self._ood_abstain
         )
+        claims = None
+        if said is not None:
+            vector_of = dict(zip(every_text, embedded.vectors, strict=True))
+            judged = basis.answer if candidate is None else candidate
+            drawn_texts = [texts[i] for i in index]
+            claims = await asyncio.to_thread(
+                self._claims.scores, command, said, judged, drawn_texts, vector_of, embedded.made_by
+            )
+            about_texts += claims_left_out(claims)
         marks.lap("spectrum")
         about_answers = [*partial_warning(generation), *truncated_warning(generation, command)]
         about_answers += indistinct_warning(alike, len(texts))
@@ -542,7 +557,7 @@ class Scorer:
             del laps["generate"]
         every = [*about_answers, *warnings, *ood_warnings, *about_texts]
         rank = rank_score(basis, outcomes)
-        return compose(basis, judgement, rank, every, embedded.made_by, p_value, laps)
+        return compose(basis, judgement, rank, every, embedded.made_by, p_value, laps, claims)
 
     def _refuse_blank(self, candidate: str | None) -> None:
         if self.empty_answers == FAILED and candidate is not None and is_blank(candidate):
@@ -674,6 +689,7 @@ def compose(
     made_by: EmbedderIdentity,
     ood_p_value: float | None,
     laps: dict[str, float],
+    claims: ClaimScores | None = None,
 ) -> Score:
     """Return the score. rank: its `rank_score`; laps: seconds by stage."""
     generation, served, raw, usage = basis.generation, basis.served, basis.raw, basis.generation.usage
@@ -716,9 +732,15 @@ def compose(
         timings_ms=Timings.model_construct(
             None, **{stage: round(seconds * 1000, 3) for stage, seconds in laps.items()}
         ),
+        **({} if claims is None else _told_of_claims(claims)),
     )
     score._judgement = judgement
     return score
+
+
+def _told_of_claims(claims: ClaimScores) -> dict[str, Any]:
+    used = None if claims.applied is None else _calibration_used(claims.applied)
+    return {"claims": claims.claims, "claims_share": claims.share, "claims_calibration": used}
 
 
 def compose_alone(

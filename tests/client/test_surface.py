@@ -17,7 +17,7 @@ CLIENTS = {"AsyncClient", "Client"}
 JOBS = {"Job", "JobError"}
 RESULTS = {
     "Activation", "BatchItem", "Calibration", "CalibrationUsed", "Candidate", "ChatChunk", "ChatCompletion",
-    "Choice", "ChunkChoice", "Decision", "Evidence", "EvidenceParameters", "Health",
+    "Choice", "ChunkChoice", "Claim", "ClaimSupport", "Decision", "Evidence", "EvidenceParameters", "Health",
     "KeptScore", "Key", "KeyWarning", "Message", "Mode", "Model", "NewKey", "Parameters", "Problem",
     "ProblemItem", "Promise", "Ready", "Report", "Result", "Root", "Score", "ScoreWarning", "Spectrum",
     "SpectrumValues", "Timings", "Usage", "Verified",

@@ -61,7 +61,6 @@ async def replica_app(
     events: OtelEvents | None = None,
     spans: OtelSpans | None = None,
     patience: Patience | None = None,
-    max_scores: int = MAX_SCORES,
     **settings: Any,
 ) -> AsyncIterator[httpx.AsyncClient]:
     """Run an application whose store is the file in this folder, and yield a client of it.
@@ -80,7 +79,7 @@ async def replica_app(
         setup=Setup(),
         slots=1,
         live=LiveLoad(),
-        kept_documents=max_scores,
+        kept_documents=MAX_SCORES,
         own_keys=lambda: own_keys(serving_of(asked), llm, embedder),
         engine=TaskEngine(),
         patience=patience,

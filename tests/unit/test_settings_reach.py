@@ -31,6 +31,7 @@ from service.llm import openai_server as llm_http
 from service.llm.admission import AdmissionQueue
 from service.proxy.routes import Chat
 from service.proxy.upstream import HttpUpstream
+from service.scoring.claims import ClaimScorer
 from service.scoring.command import Serving
 from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import Scorer
@@ -72,6 +73,7 @@ OTHER = {
     "chat_deadline_s": "3",
     "chat_effort": "low",
     "ood_abstain": "false",
+    "claims_from_characters": "70",
     "default_calibration": "false",
     "abstain": "true",
     "abstain_text": "No idea.",
@@ -120,6 +122,7 @@ BUILT = [
     SqlKept,
     ScoreCache,
     Scorer,
+    ClaimScorer,
     Guardrail,
     Drawer,
     DurableJobs,

@@ -45,6 +45,8 @@ RESULTS = {
     "CalibrationOut": "Calibration",
     "CalibrationUsed": "CalibrationUsed",
     "Candidate": "Candidate",
+    "Claim": "Claim",
+    "ClaimSupport": "ClaimSupport",
     "Decision": "Decision",
     "Evidence": "Evidence",
     "EvidenceParametersOut": "EvidenceParameters",

@@ -1011,6 +1011,75 @@ export interface components {
             probability_correct: number | null;
         };
         /**
+         * Claim
+         * @description One claim of a long answer: a sentence, a list item, a row of a table, or a field of JSON.
+         */
+        Claim: {
+            /**
+             * End
+             * @description Where it ends.
+             */
+            end: number;
+            /**
+             * Entropy
+             * @description Von Neumann entropy served, nats. Higher = less certain.
+             */
+            entropy: number;
+            /**
+             * Lambda Max
+             * @description Largest eigenvalue served of what the answers say of it, 0..1. Higher = they agree more.
+             */
+            lambda_max: number;
+            /**
+             * Probability
+             * @description Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer to what the answers mean.
+             */
+            probability: number;
+            /**
+             * Rank Score
+             * @description A number to sort claims by, 0..1. Higher = more likely right, but no probability. Null without a calibration, and where no answer supports the claim.
+             */
+            rank_score: number | null;
+            /**
+             * Start
+             * @description Where it begins in the judged text, in characters (code points).
+             */
+            start: number;
+            /** @description What the answers drawn say of it. */
+            support: components["schemas"]["ClaimSupport"];
+            /**
+             * Text
+             * @description What it says, without Markdown's marks; of JSON `path: value`.
+             */
+            text: string;
+        };
+        /**
+         * ClaimSupport
+         * @description How many of the answers drawn say what a claim says.
+         */
+        ClaimSupport: {
+            /**
+             * Agree
+             * @description Answers that mean the same.
+             */
+            agree: number;
+            /**
+             * Differ
+             * @description Answers that speak of it and mean something else.
+             */
+            differ: number;
+            /**
+             * Example
+             * @description What is said instead by an answer that differs, the least like it; null for none.
+             */
+            example: string | null;
+            /**
+             * Silent
+             * @description Answers that do not speak of it.
+             */
+            silent: number;
+        };
+        /**
          * Correction
          * @description A row by its `line` or its `id`, and whether the answer that was judged is right.
          */
@@ -1940,6 +2009,18 @@ export interface components {
             calibration: components["schemas"]["CalibrationUsed"] | null;
             /** @description The `candidate` judged; null without one. */
             candidate: components["schemas"]["Candidate"] | null;
+            /**
+             * Claims
+             * @description The claims of the `candidate` or, without one, of `answer`, in their order, where it is long or they were asked for: what it says, sentence by sentence. Absent elsewhere.
+             */
+            claims?: components["schemas"]["Claim"][] | null;
+            /** @description The calibration that the claims are served by; null: none. With `claims` alone. */
+            claims_calibration?: components["schemas"]["CalibrationUsed"] | null;
+            /**
+             * Claims Share
+             * @description How much of that text is claims, 0..1. The rest is code, headings, questions, greetings and what the user said. With `claims` alone.
+             */
+            claims_share?: number | null;
             /** @description What to do with the `candidate` or, without one, `answer`, to keep a target error; null where no calibration can decide and the request names no `target_error`. Without a `probability_correct`, as for a candidate whose `mode` is null: abstain. */
             decision: components["schemas"]["Decision"] | null;
             /**
@@ -2055,6 +2136,11 @@ export interface components {
              */
             candidate_logprob?: number;
             /**
+             * Claims
+             * @description Whether to score the `candidate` or, without one, `answer` claim by claim, too. Left out: where it has as many words as the settings say (60).
+             */
+            claims?: boolean;
+            /**
              * Confidence
              * @description Confidence with which the target is kept; left out: 0.9.
              */
@@ -2128,7 +2214,7 @@ export interface components {
         ScoreWarning: {
             /**
              * Code
-             * @description calibration_missing, calibration_mismatch, default_calibration, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch or out_of_distribution.
+             * @description calibration_missing, calibration_mismatch, default_calibration, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch, out_of_distribution or claims_left_out.
              */
             code: string;
             /**

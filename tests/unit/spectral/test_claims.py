@@ -91,6 +91,37 @@ def test_a_claim_that_only_the_judged_answer_makes_is_unsupported() -> None:
     assert units.support() == [Support(0, 0, 3)]
 
 
+def test_a_fact_that_differs_parts_sentences_that_lie_together() -> None:
+    """Three sentences in one direction: the claim's year, another, and a year with a name besides."""
+    together = np.tile(np.eye(3)[:1], (3, 1))
+    known = [{"1867": 4.0}, {"1876": 4.0}, {"1867": 4.0, "warsaw": 1.0}]
+    units = MatchedUnits.of(together[:1], together, [[0], [1], [2]], (known[:1], known))
+    apart = 0.3 / 4.3
+    nearly = 4.3 / np.sqrt(4.3 * 5.3)
+    [(spectrum, cosines)] = units.spectra()
+    assert cosines == pytest.approx([1.0, apart, nearly])
+    assert spectrum.eigenvalues.sum() == pytest.approx(1.0)
+    assert raw(units)[0][1] == pytest.approx((1 + apart**2 + nearly**2) / 3)
+    assert units.support() == [Support(2, 1, 0)]
+
+
+@settings(deadline=None)
+@given(seeds)
+def test_facts_make_no_matrix_that_is_none(seed: int) -> None:
+    """Gram matrices stay positive semidefinite, whatever the facts."""
+    drawn = Drawn(seed)
+    words = [
+        {str(fact): 4.0 if fact < 3 else 1.0 for fact in np.flatnonzero(row)}
+        for row in drawn.rng.integers(0, 2, (len(drawn.sentences), 6))
+    ]
+    units = MatchedUnits.of(drawn.claims, drawn.sentences, drawn.answers, (words[:2], words))
+    for rows in units.overlaps(bound=-1.0):
+        assert np.linalg.eigvalsh(rows.cosines).min() > -1e-12
+        assert np.diag(rows.cosines) == pytest.approx(1.0)
+        assert (np.abs(rows.targets) <= 1 + 1e-12).all()
+    assert [sum((one.agree, one.differ, one.silent)) for one in units.support()] == [5, 5]
+
+
 def test_answers_without_any_sentence_are_all_silent() -> None:
     units = MatchedUnits.of(np.eye(3)[:1], np.empty((0, 3)), [[], []])
     assert units.support() == [Support(0, 0, 2)]
@@ -173,7 +204,7 @@ def test_copies_are_the_tensor_power_of_each_sentence(seed: int, number: int) ->
 def test_one_sentence_an_answer_and_one_copy_is_a_short_answer(seed: int) -> None:
     one = short_answers(np.random.default_rng(seed), 6, references=2)
     units = MatchedUnits.of(one.vectors[:1], one.vectors, one.index[:, None])
-    rows = units.overlaps([one.references], bound=-1.0, copies=1)
+    rows = units.overlaps([(one.references, [{}] * len(one.references))], bound=-1.0, copies=1)
     ours, plain = solve([weighted(rows[0])], 16), dev_set([one], 16)
     assert ours.eigenvalues == pytest.approx(plain.eigenvalues, abs=1e-12)
     assert ours.alignment == pytest.approx(plain.alignment, abs=1e-9)

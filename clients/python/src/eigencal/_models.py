@@ -56,6 +56,40 @@ class Candidate(Result):
     """Probability, 0..1, that the candidate is right. Null in the cases in which the `probability_correct` of the response is null, and where `mode` is null. Unlike `probability`, it rests on verdicts: on whether answers to the calibration's questions were right."""
 
 
+class ClaimSupport(Result):
+    """How many of the answers drawn say what a claim says."""
+
+    agree: int
+    """Answers that mean the same."""
+    differ: int
+    """Answers that speak of it and mean something else."""
+    example: str | None
+    """What is said instead by an answer that differs, the least like it; null for none."""
+    silent: int
+    """Answers that do not speak of it."""
+
+
+class Claim(Result):
+    """One claim of a long answer: a sentence, a list item, a row of a table, or a field of JSON."""
+
+    end: int
+    """Where it ends."""
+    entropy: float
+    """Von Neumann entropy served, nats. Higher = less certain."""
+    lambda_max: float
+    """Largest eigenvalue served of what the answers say of it, 0..1. Higher = they agree more."""
+    probability: float
+    """Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer to what the answers mean."""
+    rank_score: float | None
+    """A number to sort claims by, 0..1. Higher = more likely right, but no probability. Null without a calibration, and where no answer supports the claim."""
+    start: int
+    """Where it begins in the judged text, in characters (code points)."""
+    support: ClaimSupport
+    """What the answers drawn say of it."""
+    text: str
+    """What it says, without Markdown's marks; of JSON `path: value`."""
+
+
 class Decision(Result):
     """Whether to let a text through, so that few of those let through are wrong."""
 
@@ -349,7 +383,7 @@ class ScoreWarning(Result):
     """Something the caller should know."""
 
     code: str
-    """calibration_missing, calibration_mismatch, default_calibration, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch or out_of_distribution."""
+    """calibration_missing, calibration_mismatch, default_calibration, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch, out_of_distribution or claims_left_out."""
     differs: tuple[str, ...] | None = None
     """For a mismatch: the parts that differ."""
     message: str
@@ -421,6 +455,12 @@ class KeptScore(Result):
     """The calibration used, be it the default; null: none, and the values are raw."""
     candidate: Candidate | None = None
     """The `candidate` judged; null without one."""
+    claims: tuple[Claim, ...] | None = None
+    """The claims of the `candidate` or, without one, of `answer`, in their order, where it is long or they were asked for: what it says, sentence by sentence. Absent elsewhere."""
+    claims_calibration: CalibrationUsed | None = None
+    """The calibration that the claims are served by; null: none. With `claims` alone."""
+    claims_share: float | None = None
+    """How much of that text is claims, 0..1. The rest is code, headings, questions, greetings and what the user said. With `claims` alone."""
     decision: Decision | None = None
     """What to do with the `candidate` or, without one, `answer`, to keep a target error; null where no calibration can decide and the request names no `target_error`. Without a `probability_correct`, as for a candidate whose `mode` is null: abstain."""
     embedder: str | None = None
@@ -476,6 +516,12 @@ class Score(Result):
     """The calibration used, be it the default; null: none, and the values are raw."""
     candidate: Candidate | None
     """The `candidate` judged; null without one."""
+    claims: tuple[Claim, ...] | None = None
+    """The claims of the `candidate` or, without one, of `answer`, in their order, where it is long or they were asked for: what it says, sentence by sentence. Absent elsewhere."""
+    claims_calibration: CalibrationUsed | None = None
+    """The calibration that the claims are served by; null: none. With `claims` alone."""
+    claims_share: float | None = None
+    """How much of that text is claims, 0..1. The rest is code, headings, questions, greetings and what the user said. With `claims` alone."""
     decision: Decision | None
     """What to do with the `candidate` or, without one, `answer`, to keep a target error; null where no calibration can decide and the request names no `target_error`. Without a `probability_correct`, as for a candidate whose `mode` is null: abstain."""
     embedder: str

@@ -94,6 +94,8 @@ class ScoreOptions(TypedDict):
     """A text to judge by the answers, such as the one about to be sent. It never counts as one of them. A blank one is refused, unless the settings say what empty answers mean."""
     candidate_logprob: NotRequired[float | None]
     """The natural-log probability of the whole `candidate`, the token that ended it included, by the LLM that wrote it. It counts where no answer is drawn."""
+    claims: NotRequired[bool | None]
+    """Whether to score the `candidate` or, without one, `answer` claim by claim, too. Left out: where it has as many words as the settings say (60)."""
     confidence: NotRequired[float | None]
     """Confidence with which the target is kept; left out: 0.9."""
     deadline_ms: NotRequired[int | None]

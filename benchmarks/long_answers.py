@@ -1,0 +1,247 @@
+"""Long answers of a real LLM claim by claim, to forty questions whose facts are checked by rule.
+
+    python -m benchmarks.long_answers [--llm embedded] [--embedder all-mpnet-base-v2] [--answers 11]
+
+The LLM answers each question some times (temperature .7, 160 tokens; kept in .cache, `--again` draws anew).
+Every answer is judged against m of the others, sentence by sentence, where a rule of
+`benchmarks.long_questions` tells whether it is right. Intervals are bootstraps over questions, differences in
+pairs. P(correct) comes from the other four fifths of the questions. Log-probabilities are vLLM's.
+"""
+
+import argparse
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+from benchmarks.claims import Figure, head
+from benchmarks.long_questions import Question, questions
+from benchmarks.processes import ROOT, free_port, running, wait_for
+from benchmarks.recorded_evidence import WEIGHTS, embedded
+from service.claims.segments import Segment, claims
+from service.llm.embedded import EmbeddedLanguageModel, converted_model
+from service.llm.port import GenerationRequest, Message, Sampling
+from service.scoring.claims import outcomes_of
+from service.spectral.born import born_probability
+from service.spectral.claims import MatchedUnits
+from service.spectral.correctness import auroc, resampled_aurocs
+from service.spectral.correctness_model import held_out_predictions, log_losses, stratified_folds
+from service.spectral.dev_set import weighted
+from service.spectral.maps import Identity
+from service.spectral.reliability import projection_reliability
+from service.spectral.resampling import ResampleCounts
+from service.spectral.spectrum import Spectrum, spectrum, spectrum_from_gram
+from tests.support.vllm import ENVIRONMENT, serve_command
+
+TEMPERATURE, MAX_TOKENS, SIZES, RESAMPLES, DIVISIONS = 0.7, 160, (3, 5, 10), 1000, 5
+Floats = np.ndarray
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A question's answers: texts, and the tokens of each with their log-probabilities, if known."""
+
+    question: Question
+    answers: list[str]
+    tokens: list[list[tuple[str, float]]]
+
+
+async def drawn_by_vllm(url: str, count: int) -> list[dict[str, Any]]:
+    found = []
+    async with httpx.AsyncClient(timeout=600) as http:
+        for one in questions():
+            body = {
+                "model": "m",
+                "messages": [{"role": "user", "content": one.text}],
+                **{"n": count, "temperature": TEMPERATURE, "max_tokens": MAX_TOKENS, "logprobs": True},
+            }
+            reply = (await http.post(f"{url}/v1/chat/completions", json=body)).raise_for_status().json()
+            choices = reply["choices"]
+            tokens = [[(t["token"], t["logprob"]) for t in c["logprobs"]["content"]] for c in choices]
+            found.append({"answers": [c["message"]["content"] for c in choices], "tokens": tokens})
+    return found
+
+
+async def drawn_by_embedded(count: int) -> list[dict[str, Any]]:
+    llm, found = EmbeddedLanguageModel(WEIGHTS), []
+    await llm.start()
+    for seed, one in enumerate(questions()):
+        sampling = Sampling(temperature=TEMPERATURE, max_tokens=MAX_TOKENS, seed=seed)
+        request = GenerationRequest(count, messages=(Message("user", one.text),), sampling=sampling)
+        answers = [draw.text for draw in (await llm.generate(request)).draws]
+        found.append({"answers": answers, "tokens": []})
+    await llm.stop()
+    return found
+
+
+def draw(llm: str, count: int, kept: Path, *, again: bool) -> list[Drawn]:
+    """Return the answers that are kept, or draw them."""
+    if again or not kept.exists():
+        if llm == "vllm":
+            port = free_port()
+            command, url = serve_command(converted_model(WEIGHTS), port), f"http://127.0.0.1:{port}"
+            with running(command, env=ENVIRONMENT) as process:
+                wait_for(f"{url}/health", process, 300)
+                found = asyncio.run(drawn_by_vllm(url, count))
+        else:
+            found = asyncio.run(drawn_by_embedded(count))
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_text(json.dumps(found))
+    return [Drawn(one, **row) for one, row in zip(questions(), json.loads(kept.read_text()), strict=True)]
+
+
+class World:
+    """Every claim that a rule judges, against m other answers: its scores, (n,) each by name."""
+
+    def __init__(self, drawn: Sequence[Drawn], vectors: dict[str, Floats], m: int) -> None:
+        self.scores: dict[str, list[float]] = {}
+        self._vectors = vectors
+        self._dimension = next(iter(vectors.values())).size
+        right, group = list[bool](), list[int]()
+        for number, one in enumerate(drawn):
+            said = [claims(answer, question=one.question.text) for answer in one.answers]
+            for i, answer in enumerate(one.answers):
+                verdicts = [(claim, one.question.verdict(claim.text)) for claim in said[i]]
+                judged = [(claim, verdict) for claim, verdict in verdicts if verdict is not None]
+                if not judged:
+                    continue
+                others = [(i + j) % len(said) for j in range(1, m + 1)]
+                found = [claim for claim, _ in judged]
+                self._score(found, [said[j] for j in others], one.question.text)
+                self._score_whole(answer, [one.answers[j] for j in others], len(found))
+                if one.tokens:
+                    self._score_tokens(found, one.tokens[i])
+                right += [verdict for _, verdict in judged]
+                group += [number] * len(judged)
+        self.right, self.group = np.array(right), np.array(group)
+
+    def _add(self, name: str, values: Sequence[float]) -> None:
+        self.scores.setdefault(name, []).extend(values)
+
+    def _score(self, found: list[Segment], drawn: Sequence[list[Segment]], question: str) -> None:
+        outcomes = outcomes_of(found, drawn, self._vectors, self._dimension, question=question)
+        served = [Identity().serve(one.spectrum.eigenvalues, one.spectrum.dimension) for one in outcomes]
+        self._add(
+            "matched units: p(y)",
+            [
+                born_probability(one.spectrum, raw, one.cosines).probability
+                for one, raw in zip(outcomes, served, strict=True)
+            ],
+        )
+        self._add("matched units: lambda_max", [raw.lambda_max for raw in served])
+        self._add("entropy", [raw.entropy for raw in served])
+        self._add("share that agrees", [one.support.agree / len(drawn) for one in outcomes])
+        self._score_without_facts(found, drawn)
+
+    def _score_without_facts(self, found: list[Segment], drawn: Sequence[list[Segment]]) -> None:
+        table = list(dict.fromkeys(one.text for answer in drawn for one in answer))
+        row = {text: i for i, text in enumerate(table)}
+        answers = [[row[one.text] for one in answer] for answer in drawn]
+        units = MatchedUnits.of(
+            [self._vectors[one.text] for one in found], [self._vectors[text] for text in table], answers
+        )
+        self._add("mean best cosine", np.maximum(units.cosines, 0).mean(axis=1).tolist())
+        for copies in (1, 2, 12):
+            rows = [weighted(one) for one in units.overlaps(copies=copies)]
+            spectra = [spectrum_from_gram(one.cosines, one.share, self._dimension) for one in rows]
+            values = [self._born(made, one.targets[0]) for made, one in zip(spectra, rows, strict=True)]
+            self._add(f"embeddings alone, {copies} copies: p(y)", values)
+
+    def _born(self, spectrum: Spectrum, cosines: Floats) -> float:
+        served = Identity().serve(spectrum.eigenvalues, spectrum.dimension)
+        return born_probability(spectrum, served, cosines).probability
+
+    def _score_whole(self, answer: str, drawn: Sequence[str], count: int) -> None:
+        vectors = np.stack([self._vectors[text] for text in drawn]).astype(np.float64)
+        found = spectrum(vectors)
+        self._add("whole answers: p(y)", [self._born(found, vectors @ self._vectors[answer])] * count)
+        self._add("whole answers: lambda_max", [float(found.eigenvalues[0])] * count)
+
+    def _score_tokens(self, found: list[Segment], tokens: Sequence[tuple[str, float]]) -> None:
+        ends = np.cumsum([len(text) for text, _ in tokens])
+        values = np.array([value for _, value in tokens])
+        for claim in found:
+            of_it = values[(ends > claim.start) & (np.concatenate([[0], ends[:-1]]) < claim.end)]
+            self._add("log-probability per word", [of_it.sum() / len(claim.text.split())])
+            self._add("least likely token", [of_it.min()])
+
+    def predicted(self, *names: str) -> Floats:
+        """Return P(correct) by a logistic model on some scores, of questions that it has not seen."""
+        columns = {name: np.array(self.scores[name]) for name in names}
+        rngs = (np.random.default_rng(seed) for seed in range(DIVISIONS))
+        folds = [stratified_folds(self.right, 5, rng, self.group) for rng in rngs]
+        found = [held_out_predictions(columns, self.right, names, fold) for fold in folds]
+        return np.asarray(np.mean(found, axis=0))
+
+
+MODELS: dict[str, tuple[str, ...]] = {
+    "P(correct): base rate alone": (),
+    "P(correct): embeddings alone": ("embeddings alone, 12 copies: p(y)",),
+    "P(correct): matched units": ("matched units: p(y)", "entropy"),
+    "P(correct): log-probabilities": ("log-probability per word", "least likely token"),
+    "P(correct): both": (
+        *("matched units: p(y)", "entropy"),
+        *("log-probability per word", "least likely token"),
+    ),
+}
+
+
+def report(world: World, m: int) -> None:
+    """Print every score's figures, and those of matched units less the others'."""
+    right = world.right
+    resamples = ResampleCounts.of(right.size, np.random.default_rng(0), RESAMPLES, world.group)
+
+    def ranked(scores: Floats) -> Figure:
+        return Figure(auroc(scores, right), resampled_aurocs(resamples, scores, right))
+
+    def mean(values: Floats) -> Figure:
+        return Figure(float(values.mean()), resamples.means(values))
+
+    questions_ = np.unique(world.group).size
+    print(f"\nm = {m}: {right.size} claims of {questions_} questions, {right.mean():.0%} right\n")
+    print(head("score", "AUROC", "matched units' p(y) less it"))
+    best = ranked(np.array(world.scores["matched units: p(y)"]))
+    for name, values in world.scores.items():
+        one = ranked(np.array(values) * (-1 if name == "entropy" else 1))
+        print(f"| {name} | {one.told()} | {(best - one).told('+')} |")
+    print("\n" + head("model", "AUROC", "log loss", "ECE"))
+    for name, features in MODELS.items():
+        if not set(features) <= world.scores.keys():
+            continue
+        p = world.predicted(*features) if features else np.full(right.size, right.mean())
+        ece = projection_reliability(p, right.astype(float)).ece
+        print(
+            f"| {name} | {ranked(p).told()} | {mean(log_losses(p, right)).told()} | {ece:.3f} |", flush=True
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--llm", choices=("vllm", "embedded"), default="vllm")
+    parser.add_argument("--embedder", default="all-MiniLM-L6-v2")
+    parser.add_argument("--answers", type=int, default=max(SIZES) + 1, help="of each question")
+    parser.add_argument("--again", action="store_true", help="draw anew")
+    options = parser.parse_args()
+    kept = ROOT / ".cache" / f"long-answers-{options.llm}-{options.answers}.json"
+    drawn = draw(options.llm, options.answers, kept, again=options.again)
+    texts = [answer for one in drawn for answer in one.answers]
+    texts += [
+        claim.text
+        for one in drawn
+        for text in one.answers
+        for claim in claims(text, question=one.question.text)
+    ]
+    vectors = embedded(sorted(set(texts), key=len), options.embedder)
+    print(f"{options.llm}, {len(texts) - len(drawn) * options.answers} sentences; {options.embedder}")
+    for m in SIZES:
+        if m < options.answers:
+            report(World(drawn, vectors, m), m)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Forty questions with long answers whose facts can be checked by rule: numbers, years, names.
+
+A sentence is checked by every fact that it is `about` and that it gives a `value` for; it is right where all
+of those say what is `right`. What the rules do not know (a wrong birthday beside the right year) they miss.
+"""
+
+import re
+from dataclasses import dataclass
+
+NAME, YEAR = r"[A-Z][a-z]{2,}", r"\b1\d{3}\b|\b20\d{2}\b"
+NUMBER = r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|no)\b"
+ORDINAL = r"first|second|third|fourth|fifth|sixth|seventh|eighth|\d(?:st|nd|rd|th)"
+CONTINENT = (
+    r"Europe|Asia|Africa|America|Oceania|Australia|Antarctica|Middle East|Balkan|Scandinavia|Caribbean"
+)
+
+# Capital, continent, currency, official language.
+COUNTRIES = """
+France, Paris, Europe, euro, French
+Japan, Tokyo, Asia, yen, Japanese
+Germany, Berlin, Europe, euro, German
+Italy, Rome, Europe, euro, Italian
+Spain, Madrid, Europe, euro, Spanish
+Egypt, Cairo, Africa, pound, Arabic
+Kenya, Nairobi, Africa, shilling, Swahili|English
+Brazil, Bras[ií]lia, South America, real, Portuguese
+Canada, Ottawa, North America, dollar, English|French
+Australia, Canberra, Oceania|Australia, dollar, English
+India, New Delhi, Asia, rupee, Hindi|English
+China, Beijing, Asia, yuan|renminbi, Mandarin|Chinese
+Mexico, Mexico City, North America, peso, Spanish
+Peru, Lima, South America, sol, Spanish|Quechua
+Norway, Oslo, Europe, krone, Norwegian
+Greece, Athens, Europe, euro, Greek
+Turkey, Ankara, Asia|Europe, lira, Turkish
+Poland, Warsaw, Europe, z[łl]oty, Polish
+Thailand, Bangkok, Asia, baht, Thai
+Argentina, Buenos Aires, South America, peso, Spanish
+"""
+# Symbol, atomic number.
+ELEMENTS = """
+gold, Au, 79
+oxygen, O, 8
+carbon, C, 6
+iron, Fe, 26
+hydrogen, H, 1|one
+helium, He, 2|two
+silver, Ag, 47
+sodium, Na, 11|eleven
+"""
+# Born in the year, died in the year, born in the place.
+PERSONS = """
+Albert Einstein, 1879, 1955, Ulm|German
+Isaac Newton, 164[23], 172[67], Woolsthorpe|Engl|Lincolnshire|British
+Marie Curie, 1867, 1934, Warsaw|Pol
+Charles Darwin, 1809, 1882, Shrewsbury|Engl|British
+Wolfgang Amadeus Mozart, 1756, 1791, Salzburg|Austria
+Abraham Lincoln, 1809, 1865, Kentucky|Hodgenville|America|United States
+William Shakespeare, 1564, 1616, Stratford|Engl|British
+Leonardo da Vinci, 1452, 1519, Vinci|Ital|Florence|Tuscany
+"""
+# Place from the Sun, moons.
+PLANETS = """
+Mars, fourth|4th, two|2
+Jupiter, fifth|5th, 79|80|92|95|97
+Venus, second|2nd, no|zero|0
+Saturn, sixth|6th, 82|83|145|146|274
+"""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """Regular expressions: what is spoken of (any case), that a value is given, and which is right."""
+
+    about: str
+    value: str
+    right: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question, and the facts that its answers can be checked by."""
+
+    text: str
+    facts: list[Fact]
+
+    def verdict(self, sentence: str) -> bool | None:
+        """Return whether a sentence is right; None where no rule tells."""
+        told = [
+            re.search(fact.right, sentence) is not None
+            for fact in self.facts
+            if re.search(fact.about, sentence, re.IGNORECASE) and re.search(fact.value, sentence)
+        ]
+        return all(told) if told else None
+
+
+def rows(table: str) -> list[list[str]]:
+    return [line.split(", ") for line in table.strip().splitlines()]
+
+
+def questions() -> list[Question]:
+    """Return the forty."""
+    found = []
+    ask = "Write a short paragraph about"
+    for name, capital, continent, currency, language in rows(COUNTRIES):
+        asked = "Name its capital, its continent, its currency and its official language."
+        text = f"{ask} the country {name}. {asked}"
+        facts = [
+            Fact(r"\bcapital\b", rf"\b(?!{name}){NAME}", capital),
+            Fact(r"continent|located (?:in|on)|situated|lies in", CONTINENT, continent),
+            Fact(r"\bcurrency\b", ".", rf"(?i:\b(?:{currency})s?\b)"),
+            Fact(r"official language|language (?:is|of)|spoken", NAME, language),
+        ]
+        found.append(Question(text, facts))
+    for name, symbol, number in rows(ELEMENTS):
+        text = (
+            f"{ask} the chemical element {name}. Name its symbol, its atomic number and what it is used for."
+        )
+        facts = [
+            Fact(r"\bsymbol\b", ".", rf"\b{symbol}\b"),
+            Fact("atomic number|protons", NUMBER, rf"\b(?:{number})\b"),
+        ]
+        found.append(Question(text, facts))
+    for name, born, died, place in rows(PERSONS):
+        text = (
+            f"{ask} {name}. Say when and where they were born, what they are known for, and when they died."
+        )
+        facts = [
+            Fact(r"\bborn\b", YEAR, rf"\b{born}\b"),
+            Fact(r"\bborn\b.*\bin\b", rf"\bin (?:[a-z]+ )*{NAME}", place),
+            Fact(r"\bdied\b|\bdeath\b|passed away", YEAR, rf"\b{died}\b"),
+        ]
+        found.append(Question(text, facts))
+    for name, place, moons in rows(PLANETS):
+        asked = "Say which planet from the Sun it is, how many moons it has and what it is like."
+        text = f"{ask} the planet {name}. {asked}"
+        facts = [Fact("from the sun", ORDINAL, place), Fact(r"\bmoons?\b", NUMBER, rf"\b(?:{moons})\b")]
+        found.append(Question(text, facts))
+    return found
