@@ -33,7 +33,7 @@ from service.spectral.correctness import auroc, resampled_aurocs
 from service.spectral.correctness_model import held_out_predictions, log_losses, stratified_folds
 from service.spectral.dev_set import weighted
 from service.spectral.maps import Identity
-from service.spectral.reliability import projection_reliability
+from service.spectral.reliability import reliability_diagram
 from service.spectral.resampling import ResampleCounts
 from service.spectral.spectrum import Spectrum, spectrum, spectrum_from_gram
 from tests.support.vllm import ENVIRONMENT, serve_command
@@ -214,7 +214,7 @@ def report(world: World, m: int) -> None:
         if not set(features) <= world.scores.keys():
             continue
         p = world.predicted(*features) if features else np.full(right.size, right.mean())
-        ece = projection_reliability(p, right.astype(float)).ece
+        ece = reliability_diagram(p, right.astype(float)).ece
         print(
             f"| {name} | {ranked(p).told()} | {mean(log_losses(p, right)).told()} | {ece:.3f} |", flush=True
         )

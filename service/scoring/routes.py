@@ -154,7 +154,7 @@ class ScoreRequest(RequestModel):
     claims: bool | None = Field(
         None,
         description="Whether to score the `candidate` or, without one, `answer` claim by claim, too. Left "
-        "out: where it has as many words as the settings say (60).",
+        "out: where it has as many characters as the settings say (400).",
     )
     sampling: SamplingIn | None = Field(None, description="How to draw them.")
     model: str | None = Field(
