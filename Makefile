@@ -91,7 +91,7 @@ $(VLLM_VENV)/.installed: constraints.txt
 	$(VLLM_VENV)/bin/pip uninstall -y torchvision torchaudio torchcodec
 	@touch $@
 
-# What several targets need besides: for `.ci/run`, which runs targets side by side.
+# What several targets need besides, installed while others run.
 environments: $(VLLM_VENV)/.installed $(CLIENTS_VENV)/.installed $(NODE_CLIENTS)/node_modules/.installed
 
 test-vllm: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed \
