@@ -4,19 +4,20 @@ Sixty answers of three claims, five drawn: what `benchmarks.claims` shows of 233
 code's own, on the recorded answers.
 """
 
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from benchmarks.claims import Table, World, compose
-from benchmarks.recorded_evidence import WEIGHTS
+from benchmarks.recorded_evidence import WEIGHTS, embedded
 from service.calibration.labels import Judged
-from service.spectral.born import born_probabilities
+from service.claims.segments import claims
+from service.scoring.claims import outcomes_of
+from service.spectral.born import born_probabilities, born_probability
 from service.spectral.correctness import auroc
 from service.spectral.dev_set import served_lambda_max
-from service.spectral.fit import fit_depolarized
 from service.spectral.maps import Identity
-from service.spectral.reliability import reliability_diagram
 
 pytestmark = [pytest.mark.shared, pytest.mark.weights]
 MINILM, ANSWERS = "all-MiniLM-L6-v2", 60
@@ -40,20 +41,42 @@ def figures(rows: Judged) -> tuple[float, float, float]:
 def test_figures_of_the_recorded_answers(world: World) -> None:
     assert (world.right.size, world.right.sum()) == (180, 25)
     assert figures(world.short()) == pytest.approx((0.588, 0.606, 0.660), abs=0.005)
-    assert figures(world.matched(copies=1)) == pytest.approx((0.618, 0.621, 0.929), abs=0.005)
-    assert figures(world.matched()) == pytest.approx((0.598, 0.599, 0.618), abs=0.005)
+    assert figures(world.matched(with_facts=False, copies=1)) == pytest.approx(
+        (0.618, 0.621, 0.929), abs=0.005
+    )
+    assert figures(world.matched()) == pytest.approx((0.575, 0.584, 0.738), abs=0.005)
     assert auroc(world.best_cosines(), world.right) == pytest.approx(0.623, abs=0.005)
-
-
-def test_what_calibrates_short_answers_calibrates_claims_of_several_copies(world: World) -> None:
-    map_ = fit_depolarized(world.short().rows).map
-
-    def ece(rows: Judged) -> float:
-        return reliability_diagram(served_lambda_max(map_, rows.rows), rows.rows.alignment[:, 0]).ece
-
-    assert ece(world.matched()) < 0.1
-    assert ece(world.matched(copies=1)) > 0.4
 
 
 def test_no_sentence_is_taken_for_one_on_another_question(world: World) -> None:
     assert all(units.speak().all() for units in world.units)
+
+
+def test_a_wrong_year_is_told_from_right_ones_in_other_words() -> None:
+    question = "Who was Marie Curie?"
+    drawn = [
+        "Marie Curie was a Polish-French physicist, born in 1867 in Warsaw. She received the Nobel Prize in "
+        "Physics in 1903 and the Nobel Prize in Chemistry in 1911. She died on 4 July 1934 in Sancellemoz.",
+        "Marie Curie studied radioactivity. She was born in Warsaw in 1867. In 1903 she shared the Nobel "
+        "Prize in Physics. In 1911 she won the Nobel Prize in Chemistry. She died in 1934.",
+        "Born in Warsaw in 1867, Marie Curie became a famous physicist. She won two Nobel Prizes: Physics in "
+        "1903 and Chemistry in 1911. She died in Passy in 1934 of aplastic anemia.",
+    ]
+    right = [
+        "She was born in Warsaw in 1867.",
+        "She won the Nobel Prize in Physics in 1903.",
+        "She died in 1934.",
+    ]
+    wrong = "She won a second Nobel Prize in 1921, in Chemistry."
+    judged = claims(" ".join([*right, wrong]), question=question)
+    said = [claims(answer, question=question) for answer in drawn]
+    vectors = embedded([one.text for one in chain(judged, *said)], MINILM)
+    if not vectors:
+        pytest.skip(f"the weights {MINILM} are not here")
+    found = outcomes_of(judged, said, vectors, 384, question=question)
+    p = [
+        born_probability(one.spectrum, RAW.serve(one.spectrum.eigenvalues, 384), one.cosines) for one in found
+    ]
+    *true, false = [one.probability for one in p]
+    assert min(true) > 2 * false
+    assert [one.support.agree for one in found] == [3, 3, 3, 0]

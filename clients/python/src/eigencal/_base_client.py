@@ -351,10 +351,14 @@ def _raise_for_status(response: httpx.Response, content: bytes) -> None:
 
 def _encoded(body: Mapping[str, Any]) -> bytes:
     try:
-        # Any collection is a list there: sets, dict views, arrays of numpy ..
-        return json.dumps(body, separators=(",", ":"), allow_nan=False, default=list).encode()
+        return json.dumps(body, separators=(",", ":"), allow_nan=False, default=_collection).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidSetupError(f"The request cannot be written as JSON: {error}") from None
+
+
+def _collection(value: Any) -> Any:
+    """Return what JSON knows for a set, a dict view, an array of numpy .."""
+    return dict(value) if isinstance(value, Mapping) else list(value)
 
 
 _TRANSPORT_ERRORS = (httpx.RequestError, httpx.StreamError)

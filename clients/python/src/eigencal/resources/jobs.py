@@ -203,7 +203,7 @@ class Jobs(SyncAPIClient):
             **options: See `EvaluateOptions`.
 
         Returns:
-            The job, queued; `wait` for it, then read `evaluation_report`.
+            The job, queued; `wait` for it, then read its `report`.
 
         Raises:
             UnprocessableEntityError: Rows are bad (code `invalid_dev_data`): `errors` lists file, line, field
