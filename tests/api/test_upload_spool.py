@@ -138,7 +138,7 @@ class TestSize:
         world = World()
         async with served(world.app) as port:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
-            head = "POST /calibrate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999999\r\n"
+            head = "POST /calibrate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 60000000\r\n"
             kind = f"Content-Type: {MULTIPART['Content-Type']}\r\n\r\n"
             writer.write((head + kind).encode() + Endless.head + b"x" * (4 << 20))
             await writer.drain()

@@ -2137,7 +2137,7 @@ export interface components {
             candidate_logprob?: number;
             /**
              * Claims
-             * @description Whether to score the `candidate` or, without one, `answer` claim by claim, too. Left out: where it has as many words as the settings say (60).
+             * @description Whether to score the `candidate` or, without one, `answer` claim by claim, too. Left out: where it has as many characters as the settings say (400).
              */
             claims?: boolean;
             /**

@@ -95,7 +95,7 @@ class ScoreOptions(TypedDict):
     candidate_logprob: NotRequired[float | None]
     """The natural-log probability of the whole `candidate`, the token that ended it included, by the LLM that wrote it. It counts where no answer is drawn."""
     claims: NotRequired[bool | None]
-    """Whether to score the `candidate` or, without one, `answer` claim by claim, too. Left out: where it has as many words as the settings say (60)."""
+    """Whether to score the `candidate` or, without one, `answer` claim by claim, too. Left out: where it has as many characters as the settings say (400)."""
     confidence: NotRequired[float | None]
     """Confidence with which the target is kept; left out: 0.9."""
     deadline_ms: NotRequired[int | None]
