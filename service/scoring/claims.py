@@ -24,6 +24,8 @@ from service.spectral.maps import Identity
 from service.spectral.spectrum import Spectrum, spectrum_from_gram
 
 MAX_CLAIMS = 64  # of one answer
+# Of all answers to a prompt: reading 150 characters takes up to a millisecond, embedding a sentence several.
+MAX_CHARACTERS, MAX_SENTENCES = 200_000, 1000
 
 Unit = Segment | Field
 Claims = Sequence[Unit]
@@ -34,6 +36,7 @@ class Said:
     """What each distinct answer drawn says, and a candidate: in sentences, or in fields of JSON."""
 
     by_text: Mapping[str, Claims]
+    is_too_long: bool = False  # nothing was read
 
     @property
     def sentences(self) -> list[str]:
@@ -120,6 +123,7 @@ class ClaimScores:
     found: int
     share: float
     applied: Applied | None
+    is_too_long: bool
 
 
 class ClaimScorer:
@@ -169,7 +173,7 @@ class ClaimScorer:
             outcomes = outcomes_of(kept, told, vectors, made_by.dimension, question=question)
         applied = self._applied(command, len(drawn), made_by)
         scored = [_scored(*one, applied) for one in zip(kept, outcomes, strict=True)]
-        return ClaimScores(scored, len(found), share(judged, found), applied)
+        return ClaimScores(scored, len(found), share(judged, found), applied, said.is_too_long)
 
     def _is_long(self, texts: Sequence[str]) -> bool:
         """Tell whether half of the texts are."""
@@ -185,7 +189,11 @@ class ClaimScorer:
 
 
 def _read(texts: Sequence[str], question: str) -> Said:
-    return Said({text: fields(text) or claims(text, question=question) for text in texts})
+    if sum(map(len, texts)) <= MAX_CHARACTERS:
+        said = Said({text: fields(text) or claims(text, question=question) for text in texts})
+        if len(said.sentences) <= MAX_SENTENCES:
+            return said
+    return Said(dict.fromkeys(texts, ()), is_too_long=True)
 
 
 def _scored(claim: Unit, outcomes: Outcomes, applied: Applied | None) -> Claim:
@@ -212,6 +220,12 @@ def _scored(claim: Unit, outcomes: Outcomes, applied: Applied | None) -> Claim:
 
 def claims_left_out(scores: ClaimScores) -> list[ScoreWarning]:
     """Return a warning where a text makes more claims than are scored."""
+    if scores.is_too_long:
+        message = (
+            f"The answers hold more than {MAX_CHARACTERS} characters or {MAX_SENTENCES} sentences in all: no "
+            "claims are scored."
+        )
+        return [warning("claims_left_out", message)]
     left_out = scores.found - len(scores.claims)
     if not left_out:
         return []

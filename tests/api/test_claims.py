@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from service.app import create_app
-from service.scoring.claims import MAX_CLAIMS
+from service.scoring.claims import MAX_CLAIMS, MAX_SENTENCES
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.sqlite_store import SqliteStore
@@ -79,6 +79,17 @@ async def test_claims_past_the_bound_are_left_out_and_that_is_said() -> None:
     answer = "\n".join(f"- Fact {i} holds." for i in range(MAX_CLAIMS + 5))
     score = await scored({"samples": [answer, answer], "claims": True})
     assert len(score["claims"]) == MAX_CLAIMS
+    assert "claims_left_out" in {one["code"] for one in score["warnings"]}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["The tower is high. " * 8000, " ".join(f"Fact {i} holds." for i in range(MAX_SENTENCES + 1))],
+    ids=["characters", "sentences"],
+)
+async def test_answers_too_long_to_be_read_have_a_score_without_claims(answer: str) -> None:
+    score = await scored({"samples": [answer, f"{answer} Or so."]})
+    assert score["claims"] == []
     assert "claims_left_out" in {one["code"] for one in score["warnings"]}
 
 
