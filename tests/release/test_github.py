@@ -42,9 +42,9 @@ def targets() -> set[str]:
 
 
 def run_by_default() -> list[str]:
-    """What `.ci/run` runs where no target is named, but for what only installs."""
-    lanes = re.findall(r"^lane_\w+=\((.+)\)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
-    return [name for names in lanes for name in names.split() if name != "environments"]
+    """What `.ci/run` runs where no target is named."""
+    (names,) = re.findall(r"^targets=\((.+)\)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    return list(names.split())
 
 
 def called(workflow: Path) -> set[str]:
