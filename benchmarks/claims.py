@@ -1,4 +1,4 @@
-"""Long answers claim by claim on composed answers (method, section 14): what matched units are worth.
+"""Long answers claim by claim on composed answers (method, section 13): what matched units are worth.
 
     python -m benchmarks.claims [--embedder all-mpnet-base-v2]
 
@@ -12,7 +12,7 @@ question is in two answers. Intervals are bootstraps over answers, differences i
 what UQLM's LongTextUQ gives a sentence in mode matched_unit (cosine_sim), but for its scale.
 
 Further tables: answers drawn that leave sentences out, by the bound below which an answer is silent; answers
-in wordings of their own, by the number of copies; and whether further features pay.
+in wordings of their own; and whether further features pay.
 """
 
 import argparse
@@ -27,9 +27,9 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.recorded_evidence import DATA, DEV, TEST, Recorded, embedded
 from service.calibration.labels import Judged
-from service.claims.facts import facts
+from service.claims.facts import beyond, sentence_vectors
 from service.spectral.born import born_probabilities
-from service.spectral.claims import COPIES, SPEAKS, Facts, MatchedUnits
+from service.spectral.claims import SPEAKS, MatchedUnits, SentenceVectors
 from service.spectral.correctness import auroc, resampled_aurocs
 from service.spectral.correctness_model import (
     fit_correctness,
@@ -47,8 +47,8 @@ from tools.default_claims import WORDINGS
 
 CLAIMS, SIZES, DIVISIONS, RESAMPLES = 3, (3, 5, 10, 20), 5, 1000
 LEFT_OUT = 0.3  # of the sentences, in the world of answers that leave some out
-BOUNDS, COPIES_TRIED = (-1.0, 0.4, SPEAKS, 0.7, 0.8), (1, COPIES, 4, 8)
-BLIND_COPIES = 12  # of embeddings alone: as many as were best for them
+BOUNDS = (-1.0, 0.4, SPEAKS, 0.7, 0.8)
+COPIES = 12  # of embeddings alone: as many as were best for them
 SHORT, MATCHED, WHOLE, COSINE = "short answers alone", "matched units", "whole answers", "mean best cosine"
 BLIND = "matched units, embeddings alone"
 Floats = np.ndarray
@@ -71,15 +71,20 @@ class Table:
     def of(self, texts: Sequence[str]) -> Floats:
         return np.stack([self.vectors[text] for text in texts])
 
+    def read(self, texts: Sequence[str], question: str | None) -> SentenceVectors:
+        """question: None for embeddings alone."""
+        if question is None:
+            return SentenceVectors.of(self.of(texts))
+        return sentence_vectors(texts, self.vectors, question=question)
+
     def matched(
-        self, claims: Sequence[str], answers: Sequence[Sequence[str]], *, with_facts: bool = True
+        self, claims: Sequence[str], answers: Sequence[Sequence[str]], question: str | None
     ) -> MatchedUnits:
         """Match sentences: the claims to those of each answer drawn."""
         place = {text: i for i, text in enumerate(dict.fromkeys(chain(*answers)))}
-        rows = [[place[text] for text in one] for one in answers]
-        known = facts([*claims, *place]) if with_facts else [{}] * (len(claims) + len(place))
-        halves = known[: len(claims)], known[len(claims) :]
-        return MatchedUnits.of(self.of(claims), self.of(list(place)), rows, halves)
+        read, count = self.read([*claims, *place], question), len(claims)
+        own, table = read.take(range(count)), read.take(range(count, count + len(place)))
+        return MatchedUnits.of(own, table, [[place[text] for text in one] for one in answers])
 
 
 @dataclass(frozen=True)
@@ -95,8 +100,13 @@ class Answer:
     drawn: list[list[str]]
     right: list[bool]
 
+    @property
+    def question(self) -> str:
+        return " ".join(row["prompt"] for row in self.rows)
+
     def texts(self) -> list[str]:
-        return [*self.claims, *self.references, *chain(*self.drawn)]
+        every = [*self.claims, *self.references, *chain(*self.drawn)]
+        return [*every, *beyond(every, self.question)]
 
 
 def compose(m: int, *, left_out: float = 0.0, wordings: int = 1, seed: int = 0) -> list[Answer]:
@@ -137,32 +147,41 @@ class World:
         table.learn(list(chain(*(one.texts() for one in answers))))
         self.right = np.array(list(chain(*(one.right for one in answers))))
         self.group = np.repeat(np.arange(len(answers)), CLAIMS)
-        self.units = [table.matched(one.claims, one.drawn) for one in answers]
-        self._blind = [table.matched(one.claims, one.drawn, with_facts=False) for one in answers]
+        self.units = [table.matched(one.claims, one.drawn, one.question) for one in answers]
 
     def judged(self, texts: list[Overlaps], rows: list[Overlaps]) -> Judged:
-        dimension = self.units[0].claims.shape[1]
+        dimension = self.units[0].claims.vectors.shape[1]
         made = [solve([weighted(one) for one in each], dimension) for each in (rows, texts)]
         return Judged(made[0], made[1], self.right)
 
-    def matched(self, *, bound: float = SPEAKS, copies: int = COPIES, with_facts: bool = True) -> Judged:
+    def matched(self, *, bound: float = SPEAKS) -> Judged:
         texts, rows = list[Overlaps](), list[Overlaps]()
-        for units, one in zip(self.units if with_facts else self._blind, self.answers, strict=True):
-            known: list[Facts] = [*facts(one.references)] if with_facts else [{}] * len(one.references)
-            vectors = self._table.of(one.references)
-            references = [(row[None], [of_it]) for row, of_it in zip(vectors, known, strict=True)]
-            texts += units.overlaps(bound=bound, copies=copies)
-            rows += units.overlaps(references, bound=bound, copies=copies)
+        for units, one in zip(self.units, self.answers, strict=True):
+            read = self._table.read(one.references, one.question)
+            texts += units.overlaps(bound=bound)
+            rows += units.overlaps([read.take([i]) for i in range(CLAIMS)], bound=bound)
         return self.judged(texts, rows)
+
+    def blind(self) -> Judged:
+        """Embeddings alone, in `COPIES` copies, which part sentences of one wording."""
+        texts, rows = list[Overlaps](), list[Overlaps]()
+        for one in self.answers:
+            units, read = (
+                self._table.matched(one.claims, one.drawn, None),
+                self._table.read(one.references, None),
+            )
+            texts += units.overlaps()
+            rows += units.overlaps([read.take([i]) for i in range(CLAIMS)])
+        return self.judged(*([_copied(one) for one in each] for each in (texts, rows)))
 
     def _plain(self, found: Sequence[tuple[str, str, list[str]]]) -> Judged:
         """Each text against answers taken whole, as short ones are: text, reference, answers drawn."""
         self._table.learn(list(chain(*([text, reference, *drawn] for text, reference, drawn in found))))
         texts, rows = list[Overlaps](), list[Overlaps]()
         for text, reference, drawn in found:
-            units = self._table.matched([text], [[one] for one in drawn], with_facts=False)
-            texts += units.overlaps(bound=-1.0, copies=1)
-            rows += units.overlaps([(self._table.of([reference]), [{}])], bound=-1.0, copies=1)
+            units = self._table.matched([text], [[one] for one in drawn], None)
+            texts += units.overlaps(bound=-1.0)
+            rows += units.overlaps([self._table.read([reference], None)], bound=-1.0)
         return self.judged(texts, rows)
 
     def short(self) -> Judged:
@@ -187,6 +206,10 @@ class World:
 
     def shares_silent(self) -> Floats:
         return np.concatenate([(~units.speak()).mean(axis=1) for units in self.units])
+
+
+def _copied(one: Overlaps) -> Overlaps:
+    return Overlaps(one.cosines**COPIES, one.targets**COPIES, one.index)
 
 
 @dataclass(frozen=True)
@@ -286,7 +309,7 @@ def scores_of(world: World) -> tuple[dict[str, Judged], dict[str, Held]]:
     rows = {
         SHORT: world.short(),
         MATCHED: world.matched(),
-        BLIND: world.matched(with_facts=False, copies=BLIND_COPIES),
+        BLIND: world.blind(),
         WHOLE: world.whole(),
     }
     held = {name: held_out(one, world) for name, one in rows.items()} | {COSINE: held_out_cosine(world)}
@@ -335,7 +358,7 @@ def as_in_the_method(table: Table) -> None:
     for seed in (4151, 0, 1, 2, 3):
         world = World(compose(10, seed=seed)[:190], table)
         cells = []
-        for rows in (world.short(), world.matched(with_facts=False, copies=BLIND_COPIES), world.matched()):
+        for rows in (world.short(), world.blind(), world.matched()):
             ranks = served_lambda_max(Identity(), rows.rows), born_probabilities(Identity(), rows.texts)
             cells.append(" / ".join(f"{auroc(one, world.right):.3f}" for one in ranks))
         cells.append(f"{auroc(world.best_cosines(), world.right):.3f}")
@@ -343,37 +366,27 @@ def as_in_the_method(table: Table) -> None:
 
 
 def by_bound(table: Table, m: int = 10) -> None:
-    """Held-out risk and loss by the bound, and by the number of copies, where answers leave sentences out."""
-    print(f"\nm = {m}. Risks compare within a number of copies only. Differences: less no bound")
-    print(head("left out", "copies", "bound", "risk", "log loss", "difference", "AUROC of p(y)"))
+    """Held-out risk and loss by the bound, where answers leave sentences out."""
+    print(f"\nm = {m}. Differences: less no bound")
+    print(head("left out", "bound", "risk", "log loss", "difference", "AUROC of p(y)"))
     for left_out in (0.0, LEFT_OUT):
         world = World(compose(m, left_out=left_out), table)
         figures = Figures(world)
-        for copies in (1, COPIES):
-            first: Figure | None = None
-            for bound in BOUNDS:
-                rows = world.matched(bound=bound, copies=copies)
-                one = held_out(rows, world)
-                loss, p = figures.mean(one.loss), born_probabilities(Identity(), rows.texts)
-                first = first or loss
-                told = f"{figures.mean(one.risk).told()} | {loss.told()} | {(loss - first).told('+')}"
-                print(f"| {left_out} | {copies} | {bound} | {told} | {figures.auroc(p).told()} |", flush=True)
+        first: Figure | None = None
+        for bound in BOUNDS:
+            rows = world.matched(bound=bound)
+            one = held_out(rows, world)
+            loss, p = figures.mean(one.loss), born_probabilities(Identity(), rows.texts)
+            first = first or loss
+            told = f"{figures.mean(one.risk).told()} | {loss.told()} | {(loss - first).told('+')}"
+            print(f"| {left_out} | {bound} | {told} | {figures.auroc(p).told()} |", flush=True)
 
 
-def by_copies(table: Table, m: int = 10) -> None:
-    """The number of copies in three worlds, and how well `agree` tells equal answers from others."""
-    print(
-        f"\nm = {m}. Projection ECE under maps fitted to claims or to short answers; losses less one copy's"
-    )
-    names = (
-        "AUROC of lambda_max",
-        "of p(y)",
-        "ECE: own map",
-        "that of short answers",
-        "log loss",
-        "difference",
-    )
-    print(head("world", "copies", *names))
+def by_wording(table: Table, m: int = 10) -> None:
+    """Three worlds, short answers beside them, and how well `agree` tells equal answers from others."""
+    print(f"\nm = {m}. Projection ECE under maps fitted to claims or to short answers")
+    names = ("AUROC of p(y)", "short answers less it", "ECE: own map", "that of short answers", "log loss")
+    print(head("world", *names))
     made: dict[str, dict[str, Any]] = {
         "one wording": {},
         "sentences left out": {"left_out": LEFT_OUT},
@@ -382,18 +395,12 @@ def by_copies(table: Table, m: int = 10) -> None:
     counted = []
     for name, how in made.items():
         world = World(compose(m, **how), table)
-        figures, short = Figures(world), world.short()
-        first: Figure | None = None
-        for copies in COPIES_TRIED:
-            rows = world.matched(copies=copies)
-            held = held_out(rows, world)
-            loss = figures.mean(held.loss)
-            first = first or loss
-            ranks = served_lambda_max(Identity(), rows.rows), born_probabilities(Identity(), rows.texts)
-            tops = held.lambda_max, borrowed(rows, short, world)
-            cells = [*map(figures.auroc, ranks), *(figures.ece(top, rows) for top in tops)]
-            told = " | ".join(one.told() for one in cells)
-            print(f"| {name} | {copies} | {told} | {loss.told()} | {(loss - first).told('+')} |", flush=True)
+        figures, short, rows = Figures(world), world.short(), world.matched()
+        held = held_out(rows, world)
+        ours, plain = (figures.auroc(born_probabilities(Identity(), one.texts)) for one in (rows, short))
+        tops = held.lambda_max, borrowed(rows, short, world)
+        cells = [ours.told(), (plain - ours).told("+"), *(figures.ece(top, rows).told() for top in tops)]
+        print(f"| {name} | {' | '.join(cells)} | {figures.mean(held.loss).told()} |", flush=True)
         if "left_out" not in how:
             counted.append(f"| {name} | " + " | ".join(f"{one:.3f}" for one in agreement(world)) + " |")
     print(f"\nCounted as agreeing with the claim\n{head('world', 'of draws that say the same', 'of others')}")
@@ -435,7 +442,7 @@ def main() -> None:
     by_size(table)
     as_in_the_method(table)
     by_bound(table)
-    by_copies(table)
+    by_wording(table)
     by_features(table)
 
 

@@ -35,8 +35,7 @@ from service.spectral.correctness_model import (
     stratified_folds,
 )
 from service.spectral.evidence import EvidenceMap, EvidenceRisk, EvidenceSet, fit_evidence
-from service.spectral.fit import terms
-from service.spectral.prior import Prior
+from service.spectral.fit import Prior, terms
 from service.spectral.resampling import Difference, figure_difference, mean_difference
 from tools.default_models import JudgedRows
 

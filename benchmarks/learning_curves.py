@@ -21,8 +21,7 @@ from benchmarks import few_verdicts
 from benchmarks.recorded_evidence import DATA, DEV, TEST, WEIGHTS, Recorded
 from service.spectral.dev_set import risks, served_lambda_max
 from service.spectral.evidence import EvidenceMap, EvidenceRisk, EvidenceSet, fit_evidence
-from service.spectral.fit import terms
-from service.spectral.prior import Prior
+from service.spectral.fit import Prior, terms
 from service.spectral.reliability import reliability_diagram
 from tools.default_models import JudgedRows
 

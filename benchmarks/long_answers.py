@@ -12,7 +12,8 @@ import argparse
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,24 @@ from benchmarks.claims import Figure, head
 from benchmarks.long_questions import Question, questions
 from benchmarks.processes import ROOT, free_port, running, wait_for
 from benchmarks.recorded_evidence import WEIGHTS, embedded
+from service.calibration.default import CLAIM_PRIOR_WEIGHT, packaged_for_claims
+from service.calibration.fitting import fit_all
+from service.calibration.material import Material, claim_material, sentences_of
+from service.calibration.rows import DevRow, LabelledClaim, StoredRow
+from service.claims.facts import beyond
 from service.claims.segments import Segment, claims
 from service.llm.embedded import EmbeddedLanguageModel, converted_model
-from service.llm.port import GenerationRequest, Message, Sampling
-from service.scoring.claims import outcomes_of
+from service.llm.port import Draw, GenerationRequest, Message, Sampling
+from service.report.diagnostics import CrossValidated, make_split
+from service.scoring.claims import outcomes_of, spoken_logprobs
 from service.spectral.born import born_probability
-from service.spectral.claims import MatchedUnits
+from service.spectral.claims import MatchedUnits, SentenceVectors
 from service.spectral.correctness import auroc, resampled_aurocs
 from service.spectral.correctness_model import held_out_predictions, log_losses, stratified_folds
 from service.spectral.dev_set import weighted
 from service.spectral.maps import Identity
 from service.spectral.reliability import reliability_diagram
-from service.spectral.resampling import ResampleCounts
+from service.spectral.resampling import ResampleCounts, Resamples
 from service.spectral.spectrum import Spectrum, spectrum, spectrum_from_gram
 from tests.support.vllm import ENVIRONMENT, serve_command
 
@@ -115,7 +122,7 @@ class World:
                 self._score(found, [said[j] for j in others], one.question.text)
                 self._score_whole(answer, [one.answers[j] for j in others], len(found))
                 if one.tokens:
-                    self._score_tokens(found, one.tokens[i])
+                    self._score_tokens(answer, found, one.tokens[i])
                 right += [verdict for _, verdict in judged]
                 group += [number] * len(judged)
         self.right, self.group = np.array(right), np.array(group)
@@ -142,14 +149,16 @@ class World:
         table = list(dict.fromkeys(one.text for answer in drawn for one in answer))
         row = {text: i for i, text in enumerate(table)}
         answers = [[row[one.text] for one in answer] for answer in drawn]
-        units = MatchedUnits.of(
-            [self._vectors[one.text] for one in found], [self._vectors[text] for text in table], answers
-        )
+        own = [one.text for one in found]
+        read = SentenceVectors.of([self._vectors[text] for text in [*own, *table]])
+        of_table = read.take(range(len(own), len(own) + len(table)))
+        units = MatchedUnits.of(read.take(range(len(own))), of_table, answers)
         self._add("mean best cosine", np.maximum(units.cosines, 0).mean(axis=1).tolist())
-        for copies in (1, 2, 12):
-            rows = [weighted(one) for one in units.overlaps(copies=copies)]
-            spectra = [spectrum_from_gram(one.cosines, one.share, self._dimension) for one in rows]
-            values = [self._born(made, one.targets[0]) for made, one in zip(spectra, rows, strict=True)]
+        rows = [weighted(one) for one in units.overlaps()]
+        for copies in (1, 12):
+            spectra = [spectrum_from_gram(one.cosines**copies, one.share, self._dimension) for one in rows]
+            pairs = zip(spectra, rows, strict=True)
+            values = [self._born(made, one.targets[0] ** copies) for made, one in pairs]
             self._add(f"embeddings alone, {copies} copies: p(y)", values)
 
     def _born(self, spectrum: Spectrum, cosines: Floats) -> float:
@@ -162,13 +171,10 @@ class World:
         self._add("whole answers: p(y)", [self._born(found, vectors @ self._vectors[answer])] * count)
         self._add("whole answers: lambda_max", [float(found.eigenvalues[0])] * count)
 
-    def _score_tokens(self, found: list[Segment], tokens: Sequence[tuple[str, float]]) -> None:
-        ends = np.cumsum([len(text) for text, _ in tokens])
-        values = np.array([value for _, value in tokens])
-        for claim in found:
-            of_it = values[(ends > claim.start) & (np.concatenate([[0], ends[:-1]]) < claim.end)]
-            self._add("log-probability per word", [of_it.sum() / len(claim.text.split())])
-            self._add("least likely token", [of_it.min()])
+    def _score_tokens(self, answer: str, found: list[Segment], tokens: Sequence[tuple[str, float]]) -> None:
+        spoken = spoken_logprobs(answer, found, tokens)
+        self._add("log-probability per word", [one.per_word for one in spoken if one])
+        self._add("least likely token", [one.least for one in spoken if one])
 
     def predicted(self, *names: str) -> Floats:
         """Return P(correct) by a logistic model on some scores, of questions that it has not seen."""
@@ -220,6 +226,52 @@ def report(world: World, m: int) -> None:
         )
 
 
+def labelled(drawn: Sequence[Drawn], vectors: dict[str, Floats], m: int) -> Material:
+    """Return the claims that a rule judges as `/calibrate` has them; all of a question are one group."""
+    rows, group = list[StoredRow](), list[int]()
+    for number, one in enumerate(drawn):
+        for i, answer in enumerate(one.answers):
+            found = claims(answer, question=one.question.text)
+            spoken = spoken_logprobs(answer, found, one.tokens[i] if one.tokens else ())
+            of_answer = tuple(
+                LabelledClaim(claim.text, verdict, *((own.per_word, own.least) if own else ()))
+                for claim, own in zip(found, spoken, strict=True)
+                if (verdict := one.question.verdict(claim.text)) is not None
+            )
+            others = tuple(Draw(one.answers[(i + j) % len(one.answers)]) for j in range(1, m + 1))
+            row = DevRow(len(rows), None, (), prompt=one.question.text, claims=of_answer)
+            if of_answer:
+                rows.append(StoredRow(row, others, complete=True))
+                group += [number] * len(of_answer)
+    said = [sentences_of(row) for row in rows]
+    made = claim_material(rows, said, vectors, m, next(iter(vectors.values())).size)
+    return replace(made, groups=np.array(group))
+
+
+def report_calibrated(material: Material) -> None:
+    """Print what a calibration of claims serves of questions that it has not seen."""
+    default, number = packaged_for_claims(), np.unique(material.groups).size
+    weight = CLAIM_PRIOR_WEIGHT * len(material.rows) / number
+    resamples = Resamples(*[20] * 7)
+    fitted = fit_all(
+        material,
+        "depolarized",
+        resamples=resamples,
+        priors=partial(default.prior, weight=weight),
+        model_priors=partial(default.model_prior, dimension=material.dimension, weight=weight),
+    )
+    shown = CrossValidated(make_split(material, fitted.dev), fitted, resamples=resamples)
+    print("\n" + head("calibrated claims", "projection ECE", "mean lambda_max"))
+    for name in ("raw", "depolarized"):
+        served = shown.served[name].lambda_max
+        print(f"| {name} | {shown.diagnostics[name].projection.ece:.3f} | {served.mean():.3f} |")
+    print("\n" + head("P(correct), by /calibrate", "log loss", "of the base rate"))
+    for count in (0, material.num_samples):
+        if count in fitted.decided:
+            fit = fitted.decided[count].fit
+            print(f"| {count} answers drawn | {fit.scores.log_loss:.3f} | {fit.base_rate.log_loss:.3f} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--llm", choices=("vllm", "embedded"), default="vllm")
@@ -230,17 +282,16 @@ def main() -> None:
     kept = ROOT / ".cache" / f"long-answers-{options.llm}-{options.answers}.json"
     drawn = draw(options.llm, options.answers, kept, again=options.again)
     texts = [answer for one in drawn for answer in one.answers]
-    texts += [
-        claim.text
-        for one in drawn
-        for text in one.answers
-        for claim in claims(text, question=one.question.text)
-    ]
+    for one in drawn:
+        question = one.question.text
+        said = [claim.text for text in one.answers for claim in claims(text, question=question)]
+        texts += [*said, *beyond(said, question)]
     vectors = embedded(sorted(set(texts), key=len), options.embedder)
-    print(f"{options.llm}, {len(texts) - len(drawn) * options.answers} sentences; {options.embedder}")
+    print(f"{options.llm}, {len(drawn)} questions; {options.embedder}")
     for m in SIZES:
         if m < options.answers:
             report(World(drawn, vectors, m), m)
+            report_calibrated(labelled(drawn, vectors, m))
 
 
 if __name__ == "__main__":

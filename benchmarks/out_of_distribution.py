@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from benchmarks.alternating import Call, alternate, told
 from benchmarks.processes import ROOT
 from service.app import create_app, serving_of
-from service.calibration.fingerprint import service_fingerprint
+from service.calibration.calibration import service_fingerprint
 from service.demo.data import RECORDED
 from service.embedding.local import SentenceTransformerEmbedder
 from service.llm.port import Generation, GenerationRequest

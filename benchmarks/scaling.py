@@ -23,7 +23,7 @@ import httpx
 import psycopg
 
 from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
-from service.scoring.command import EFFORTS
+from service.scoring.score import EFFORTS
 from tests.support.openai_server import MODEL, Exchange, OpenAIServer, completion
 from tests.support.postgres import cluster
 

@@ -22,8 +22,7 @@ from service.spectral.correctness_model import (
     sigmoid,
     stratified_folds,
 )
-from service.spectral.fit import minimize
-from service.spectral.prior import Prior
+from service.spectral.fit import Prior, minimize
 from service.spectral.reliability import rounded_ties
 from service.spectral.selective import (
     MIN_ANSWERED,

@@ -12,20 +12,18 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from service import __version__
-from service.api import docs, health
+from service.api import health
 from service.api import key_routes as keys
-from service.api.admission import Admission
 from service.api.auth import Keys
-from service.api.deps import Metrics, Pages, Queues, Services
+from service.api.deps import Admission, Metrics, Queues, Services
 from service.api.errors import ErrorLog, install
 from service.api.key_routes import KeyRequest
 from service.api.middleware import BodyLimit, PlainStart, RequestContext
 from service.api.openapi import Described, Problem
 from service.calibration import routes as calibrations
-from service.calibration.calibration import Calibration
+from service.calibration.calibration import CALLER, Calibration, Fingerprint, service_fingerprint
 from service.calibration.default import packaged, packaged_for_claims
 from service.calibration.files import UploadLimits
-from service.calibration.fingerprint import CALLER, Fingerprint, service_fingerprint
 from service.calibration.store import SqlCalibrations
 from service.embedding.port import Embedder
 from service.errors import EigencalError, EmbedderUnavailable
@@ -56,17 +54,16 @@ from service.llm.wire import draw_of
 from service.proxy import routes as openai
 from service.proxy.chat_score import ChatScorer
 from service.proxy.routes import Chat, reporter
-from service.proxy.traced import TracedUpstream
 from service.proxy.upstream import SILENCE_S, HttpUpstream, Upstream
 from service.report.model import Report
+from service.report.pages import render
 from service.scoring import routes as score
 from service.scoring.claims import ClaimScorer
-from service.scoring.command import Serving
 from service.scoring.routes import BatchRequest, ScoreRequest
+from service.scoring.score import Serving
 from service.scoring.score_cache import MAX_SCORES, ScoreCache
 from service.scoring.scorer import LiveLoad, Scorer
-from service.scoring.spans import NO_SPANS, OtelSpans
-from service.scoring.telemetry import OtelEvents
+from service.scoring.telemetry import NO_SPANS, OtelEvents, OtelSpans
 from service.settings import Settings
 from service.spectral.resampling import DEFAULT as DEFAULT_RESAMPLES
 from service.spectral.resampling import Resamples
@@ -216,33 +213,6 @@ def serving_of(settings: Settings) -> Serving:
     )
 
 
-def build_store(
-    settings: Settings,
-    llm: LanguageModel,
-    embedder: Embedder,
-    serving: Serving,
-    live: LiveLoad,
-    *,
-    resamples: Resamples = DEFAULT_RESAMPLES,
-) -> "Replica":
-    """Return the store and the queue of jobs that the settings ask for."""
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
-    return build_replica(
-        settings.resolved_database_url(),
-        replica_id=settings.resolved_replica_id(),
-        llm=llm,
-        embedder=embedder,
-        serving=serving,
-        setup=job_setup(settings, llm, serving),
-        slots=min(settings.calibration_max_concurrency, llm_slots(settings)),
-        all_slots=settings.calibration_max_concurrency,
-        live=live,
-        own_keys=lambda: own_keys(serving, llm, embedder),
-        version=__version__,
-        resamples=resamples,
-    )
-
-
 def job_setup(settings: Settings, llm: LanguageModel, serving: Serving) -> Setup:
     """Return what jobs posted here are bound to, before anything is learnt from the LLM server.
 
@@ -299,13 +269,6 @@ def own_fingerprints(serving: Serving, llm: LanguageModel, embedder: Embedder) -
 def own_keys(serving: Serving, llm: LanguageModel, embedder: Embedder) -> tuple[str, ...]:
     """Return the fingerprint keys of prompts, and of conversations without a system message of their own."""
     return tuple(one.key() for one in own_fingerprints(serving, llm, embedder)[:2])
-
-
-def applies_now(fingerprint: Fingerprint, own: tuple[Fingerprint, ...]) -> bool:
-    """Tell whether it is that of a present set-up; of answers that callers drew, whether the embedder is."""
-    if fingerprint.source == CALLER:
-        return any(EMBEDDER_PARTS.isdisjoint(fingerprint.differs(one)) for one in own)
-    return fingerprint.key() in {one.key() for one in own}
 
 
 # The store of one replica and its jobs: every object that they are made of, and what it is given.
@@ -395,7 +358,6 @@ def build_replica(
     patience = patience or Patience()
     waiting = partial(LiveFirst, live)
     drawer = Drawer(llm, embedder, store, serving, live_first=waiting(), patience=patience)
-    store.generation_key = drawer.generation_key
     embedding = Embedding(embedder, store, live_first=waiting(), patience=patience)
 
     calibrator = Calibrator(store, calibrations, drawer, embedding, resamples=resamples)
@@ -481,7 +443,6 @@ def create_app(
     llm: LanguageModel | None = None,
     embedder: Embedder | None = None,
     store: Replica | None = None,
-    upstream: Upstream | None = None,
     events: OtelEvents | None = None,
     spans: OtelSpans | None = None,
     resamples: Resamples = DEFAULT_RESAMPLES,
@@ -495,7 +456,24 @@ def create_app(
     llm = llm or build_llm(settings, queue)
     embedder = embedder or build_embedder(settings)
     serving, live = serving_of(settings), LiveLoad()
-    store = store or build_store(settings, llm, embedder, serving, live, resamples=resamples)
+    own = partial(own_fingerprints, serving, llm, embedder)
+    keys_of_own = partial(own_keys, serving, llm, embedder)
+    if store is None:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        store = build_replica(
+            settings.resolved_database_url(),
+            replica_id=settings.resolved_replica_id(),
+            llm=llm,
+            embedder=embedder,
+            serving=serving,
+            setup=job_setup(settings, llm, serving),
+            slots=min(settings.calibration_max_concurrency, llm_slots(settings)),
+            all_slots=settings.calibration_max_concurrency,
+            live=live,
+            own_keys=keys_of_own,
+            version=__version__,
+            resamples=resamples,
+        )
     kept = ScoreCache(store.kept, keep_s=settings.score_ttl_s)
     api_keys = Keys(
         store.keys,
@@ -507,8 +485,13 @@ def create_app(
     errors = ErrorLog()
 
     def in_force() -> list[Calibration]:
-        own = {one.key() for one in own_fingerprints(serving, llm, embedder)}
-        return [one for one in store.calibrations.any_active() if one.fingerprint.key() in own]
+        ours = {one.key() for one in own()}
+        return [one for one in store.calibrations.any_active() if one.fingerprint.key() in ours]
+
+    def applies_now(fingerprint: Fingerprint) -> bool:
+        if fingerprint.source == CALLER:  # of answers that callers drew, the embedder alone is ours
+            return any(EMBEDDER_PARTS.isdisjoint(fingerprint.differs(one)) for one in own())
+        return fingerprint.key() in {one.key() for one in own()}
 
     metrics = Metrics(
         events,
@@ -538,13 +521,13 @@ def create_app(
         spans=spans or NO_SPANS,
     )
     rail = Guardrail(scorer)
-    upstream = upstream or build_upstream(settings, llm, serving)
     chat = Chat(
-        upstream=upstream if spans is None else TracedUpstream(upstream, spans),
+        upstream=build_upstream(settings, llm, serving),
         scorer=ChatScorer(
             scorer, partial(draw_of, prompt_shape(settings)), reporter(metrics, errors, kept.keep)
         ),
         serving=serving,
+        spans=spans or NO_SPANS,
         admission=admission,
         one_call=partial(queue.one_call, settings.llm_timeout_s),
         mode=settings.chat_mode,
@@ -561,7 +544,7 @@ def create_app(
         model=lambda: llm.identity(serving.request(prompt="?")).model,
         embedder=embedder,
         embedder_place=f"{settings.embedder}{place}",
-        own_keys=lambda: own_keys(serving, llm, embedder),
+        own_keys=keys_of_own,
         active=store.calibrations.active,
     )
     app = Described(
@@ -582,7 +565,7 @@ def create_app(
             chat.scorer,
             started,
         ),
-        docs_url=None,  # FastAPI's pages fetch their scripts from other hosts; ours is `docs`
+        docs_url=None,  # FastAPI's pages fetch their scripts from other hosts; ours is in `health`
         redoc_url=None,
     )
     app.body_models = BODIES
@@ -597,8 +580,8 @@ def create_app(
         errors=errors,
         metrics=metrics,
         limits=UploadLimits(num_samples=settings.num_samples),
-        pages=Pages(render_home, render_report, render_calibrations),
-        applies_now=lambda one: applies_now(one, own_fingerprints(serving, llm, embedder)),
+        report_page=render_report,
+        applies_now=applies_now,
     )
     app.state.guardrail, app.state.chat = rail, chat
     app.state.keys = api_keys
@@ -612,7 +595,6 @@ def create_app(
         evaluations,
         keys,
         health,
-        docs,
     ):
         app.include_router(routes.router)
     install(app, errors)
@@ -630,23 +612,7 @@ def render_report(report: Mapping[str, Any]) -> str:
         from service.evaluation.results import Results
 
         return render_evaluation(cast("Results", report))
-    from service.report.pages import render
-
     return render(cast("Report", report))
-
-
-def render_home(root: Mapping[str, Any]) -> str:
-    """Return the HTML page of the root path. The template library is loaded on the first."""
-    from service.report.pages import home
-
-    return home(root)
-
-
-def render_calibrations(found: Sequence[Mapping[str, Any]]) -> str:
-    """Return the HTML page of all calibrations."""
-    from service.report.pages import calibrations
-
-    return calibrations(found)
 
 
 def _lifespan(*components: Any) -> Callable[[FastAPI], Any]:
@@ -664,7 +630,8 @@ def _lifespan(*components: Any) -> Callable[[FastAPI], Any]:
             for component in components:
                 # Before its start: one that fails half way through is stopped, too.
                 stack.push_async_callback(component.stop)
-                await component.start()
+                if hasattr(component, "start"):
+                    await component.start()
             yield
 
     return lifespan

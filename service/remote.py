@@ -8,6 +8,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from copy import copy
+from functools import cache
 from http import HTTPStatus
 from typing import TypeVar
 
@@ -32,10 +33,12 @@ MAX_WAIT_S = 5.0
 CHECK_KEPT_S = 1.0
 
 
+@cache
 def tls() -> ssl.SSLContext:
     """Return what httpx checks certificates with: SSL_CERT_FILE or SSL_CERT_DIR where set, else certifi's.
 
-    Made here because httpx would leave out the two along with the environment's proxies.
+    Made here because httpx would leave out the two along with the environment's proxies; once, as it takes
+    20 ms.
     """
     return httpx.create_ssl_context(trust_env=True)
 

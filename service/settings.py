@@ -141,7 +141,9 @@ class Settings(BaseSettings):
         10.0, ge=0, le=600, description="How long a complete answer of /v1 waits for its score, in seconds."
     )
     chat_effort: Literal["", "none", "low", "medium", "high", "auto"] = Field(
-        "", description="Answers drawn beside one of /v1, as an `effort`; empty: `EIGENCAL_NUM_SAMPLES`."
+        "auto",
+        description="Answers drawn beside one of /v1, as an `effort`: `auto` as many as the calibration's "
+        "report recommends, else 3. Empty: `EIGENCAL_NUM_SAMPLES`.",
     )
     abstain: bool = Field(
         False,

@@ -3,26 +3,27 @@
 The recorded rows, shuffled, make answers of three claims each: a sentence from each of three rows, its
 question and an answer in one of four wordings; draw j of an answer holds draw j of its rows. A claim is the
 sentence of a row's `answer`, right where that is; the maps are fitted to the sentences of the references
-(method, section 14). A map by evidence there is none: the log-probability of a whole answer says nothing of
+(method, section 13). A map by evidence there is none: the log-probability of a whole answer says nothing of
 one claim.
 """
 
 import json
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from service.calibration.calibration import features
-from service.claims.facts import facts
+from service.calibration.fitting import METHODS
+from service.claims.facts import beyond, sentence_vectors
 from service.spectral.born import born_probabilities
 from service.spectral.claims import MatchedUnits
-from service.spectral.correctness_model import ModelPrior, model_prior, sigmoid
+from service.spectral.correctness_model import ModelPrior, model_prior
 from service.spectral.dev_set import DevSet, Overlaps, served_entropies, solve, weighted
-from service.spectral.fit import DepolarizedRisk, fit_depolarized, terms
-from service.spectral.maps import DepolarizedMap
+from service.spectral.fit import DepolarizedRisk, TemperatureRisk, fit, terms
+from service.spectral.maps import DEFAULT_EPS, DepolarizedMap, TemperatureMap
 from service.spectral.text_scores import correct
 from tools.default_models import WITHOUT_EVIDENCE_FEATURES, embedded, model_table
 
@@ -59,15 +60,21 @@ class Composed:
         drawn = [
             [[said(row, row["samples"][j]) for row in mine] for j in range(num_samples)] for mine in answers
         ]
-        texts = dict.fromkeys(chain(*claims, *references, *chain(*drawn)))
+        # An answer's question is the three of its claims.
+        questions = [" ".join(row["prompt"] for row in mine) for mine in answers]
+        texts = dict[str, None]()
+        for question, own, right, said_ in zip(questions, claims, references, drawn, strict=True):
+            of_answer = [*own, *right, *chain(*said_)]
+            texts |= dict.fromkeys(of_answer) | dict.fromkeys(beyond(of_answer, question))
         vectors = embedded(list(texts), weights)
-        for made in zip(claims, references, drawn, strict=True):
+        for made in zip(questions, claims, references, drawn, strict=True):
             self._compose(*made, vectors)
         self.dimension = vectors[claims[0][0]].size
         self.right = np.array([correct(row["answer"], [row["reference"]]) for row in rows])
 
     def _compose(
         self,
+        question: str,
         claims: list[str],
         references: list[str],
         drawn: list[list[str]],
@@ -75,18 +82,15 @@ class Composed:
     ) -> None:
         sentences = list(dict.fromkeys(chain(*drawn)))
         place = {text: i for i, text in enumerate(sentences)}
-        known = facts([*claims, *references, *sentences])
-        units = MatchedUnits.of(
-            [vectors[text] for text in claims],
-            [vectors[text] for text in sentences],
-            [[place[text] for text in answer] for answer in drawn],
-            (known[: len(claims)], known[2 * len(claims) :]),
+        every = [*claims, *references, *sentences]
+        read = sentence_vectors(every, vectors, question=question)
+        own, of_references, table = (
+            read.take(range(first, last))
+            for first, last in pairwise([0, len(claims), 2 * len(claims), len(every)])
         )
+        units = MatchedUnits.of(own, table, [[place[text] for text in answer] for answer in drawn])
         self.to_claim += units.overlaps()
-        facts_of = known[len(claims) : 2 * len(claims)]
-        self.to_reference += units.overlaps(
-            [(vectors[text][None], [one]) for text, one in zip(references, facts_of, strict=True)]
-        )
+        self.to_reference += units.overlaps([of_references.take([i]) for i in range(len(references))])
 
     def at(self, overlaps: Sequence[Overlaps], m: int) -> DevSet:
         """Return the spectra of the first m answers."""
@@ -94,21 +98,30 @@ class Composed:
 
 
 def claims(composed: Composed, sizes: Sequence[int]) -> dict[str, Any]:
-    """Return the figures that are packaged: of the depolarized map, and of what ranks claims under it."""
-    parameters, hessians, models = [], [], list[ModelPrior]()
-    for m in sizes:
-        dev = composed.at(composed.to_reference, m)
-        g = fit_depolarized(dev).map
-        theta = np.array([np.log(g.temperature), np.log(g.depolarization) - np.log1p(-g.depolarization)])
-        parameters.append(theta.tolist())
-        hessians.append(DepolarizedRisk(terms(dev))(theta)[2].tolist())
-        map_ = DepolarizedMap(float(np.exp(theta[0])), float(sigmoid(theta[1])))
-        judged = composed.at(composed.to_claim, m)
-        columns = features(born_probabilities(map_, judged), served_entropies(map_, judged))
-        models.append(
-            model_prior(columns, composed.right, WITHOUT_EVIDENCE_FEATURES, float(composed.right.size))
-        )
-    return {
-        "maps": {"depolarized": {"sizes": list(sizes), "parameters": parameters, "hessians": hessians}},
-        "correctness": {"depolarized": [model_table(WITHOUT_EVIDENCE_FEATURES, list(sizes), models)]},
-    }
+    """Return the figures that are packaged: of both maps, and of what ranks claims under each."""
+    maps, correctness = {}, {}
+    for method in METHODS:
+        parameters, hessians, models = [], [], list[ModelPrior]()
+        for m in sizes:
+            dev = composed.at(composed.to_reference, m)
+            map_ = fit(dev, method).map
+            theta, hessian = _curved(map_, dev)
+            parameters.append(theta.tolist())
+            hessians.append(hessian.tolist())
+            judged = composed.at(composed.to_claim, m)
+            columns = features(born_probabilities(map_, judged), served_entropies(map_, judged))
+            rows = float(composed.right.size)
+            models.append(model_prior(columns, composed.right, WITHOUT_EVIDENCE_FEATURES, rows))
+        maps[method] = {"sizes": list(sizes), "parameters": parameters, "hessians": hessians}
+        correctness[method] = [model_table(WITHOUT_EVIDENCE_FEATURES, list(sizes), models)]
+    return {"maps": maps, "correctness": correctness}
+
+
+def _curved(map_: DepolarizedMap | TemperatureMap, dev: DevSet) -> tuple[np.ndarray, np.ndarray]:
+    """Return the parameters as they are fitted, and the Hessian of the mean risk there."""
+    if isinstance(map_, TemperatureMap):
+        theta = np.array([np.log(map_.temperature)])
+        return theta, TemperatureRisk(terms(dev), DEFAULT_EPS)(theta)[2]
+    g = map_.depolarization
+    theta = np.array([np.log(map_.temperature), np.log(g) - np.log1p(-g)])
+    return theta, DepolarizedRisk(terms(dev))(theta)[2]

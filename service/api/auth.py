@@ -274,7 +274,6 @@ SECURITY_SCHEMES: dict[str, Any] = {"bearer": {"type": "http", "scheme": "bearer
 BEARER: dict[str, Any] = {"security": [{}, {"bearer": []}]}
 # The store is asked for a key that is not known.
 KEY_CODES = ("missing_key", "bad_key", "scope_required", "store_unavailable")
-ADMIN_CODES = KEY_CODES
 
 
 # What proxies add: one on this machine connects from loopback for callers who are elsewhere.
@@ -347,7 +346,7 @@ async def score_scope(request: Request) -> None:
         sent = _bearer(request)
         if await keys.scope_of(sent) not in ("score", "admin"):
             raise BadKey("The bearer key is not valid.")
-        request.state.owner = _mark(sent)
+        request.state.owner = digest_of(sent)[:16]
     elif from_a_page(request):
         raise ScopeRequired(
             "With no score key set, the service answers on loopback to its loopback names alone "
@@ -388,10 +387,6 @@ def keys_of(request: Request) -> Keys:
     """Return the keys of the application that got the request."""
     keys: Keys = request.app.state.keys
     return keys
-
-
-def _mark(sent: str) -> str:
-    return hashlib.sha256(sent.encode("latin-1", "replace")).hexdigest()[:16]
 
 
 def _bearer(request: Request) -> str:

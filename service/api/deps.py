@@ -2,12 +2,13 @@
 
 import asyncio
 import re
-from collections import Counter as Counts
+from collections import Counter as Numbers
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, Literal, get_args
 
 from fastapi import Depends, Path, Request
 from prometheus_client import (
@@ -22,18 +23,15 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from service.api.admission import Admission
 from service.api.errors import ErrorLog
 from service.api.uploads import UploadThreads
-from service.calibration.calibration import Calibration
+from service.calibration.calibration import Calibration, Fingerprint
 from service.calibration.files import UploadLimits
-from service.calibration.fingerprint import Fingerprint
 from service.calibration.store import SqlCalibrations
-from service.errors import EigencalError, NotFound
+from service.errors import EigencalError, NotFound, Overloaded
 from service.jobs.durable import DurableJobs
 from service.jobs.model import JobState
-from service.scoring.command import Serving
-from service.scoring.score import Score
+from service.scoring.score import Score, Serving
 from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import Scorer
 from service.scoring.telemetry import OtelEvents
@@ -53,7 +51,7 @@ class Queues:
     llm_in_flight: int = 0
     llm_waiting: int = 0
     embedder: int = 0
-    llm_failures: Mapping[str, int] = field(default_factory=Counts)
+    llm_failures: Mapping[str, int] = field(default_factory=Numbers)
 
 
 class Metrics(Collector):
@@ -256,18 +254,86 @@ def _calibration_of(score: Score | None) -> str:
     return score.calibration.id if score is not None and score.calibration else ""
 
 
-def no_page(_: object) -> str:
-    """Return an empty page."""
-    return ""
+Kind = Literal["score", "chat", "gateway", "batch"]
 
 
-@dataclass(frozen=True, slots=True)
-class Pages:
-    """What makes HTML pages of what is sent as JSON: the root path, a report (may take seconds), a list."""
+class Admission:
+    """Bounds what is in flight on this replica: `max_in_flight` requests, and `max_batches` batches.
 
-    home: Callable[[Mapping[str, Any]], str] = no_page
-    report: Callable[[Mapping[str, Any]], str] = no_page
-    calibrations: Callable[[Sequence[Mapping[str, Any]]], str] = no_page
+    The items of all batches take a turn each of `items`: half as many as requests. `retry_after_s`: tells
+    when to come back.
+    """
+
+    def __init__(
+        self,
+        max_in_flight: int,
+        max_batches: int,
+        retry_after_s: Callable[[], float],
+        registry: CollectorRegistry | None = None,
+    ) -> None:
+        self._max_in_flight, self._max_batches = max_in_flight, max_batches
+        self._retry_after_s = retry_after_s
+        self.items = asyncio.Semaphore(max(1, max_in_flight // 2))
+        self._numbers: Numbers[Kind] = Numbers()
+        to = registry or CollectorRegistry()
+        in_flight = Gauge("eigencal_requests_in_flight", "Requests in flight.", ["kind"], registry=to)
+        for kind in get_args(Kind):
+            in_flight.labels(kind).set_function(partial(self._numbers.__getitem__, kind))
+        self._refused = Counter(
+            "eigencal_requests_refused", "Requests refused for want of room.", ["kind"], registry=to
+        )
+
+    def refuse_if_full(self, kind: Kind) -> None:
+        """Raise Overloaded where there is no room for one more: to be asked before its body is read."""
+        batches = self._numbers["batch"]
+        if kind == "batch":
+            has_room = batches < self._max_batches
+        else:
+            has_room = self._numbers.total() - batches < self._max_in_flight
+        if not has_room:
+            self._refused.labels(kind).inc()
+            raise Overloaded("Too many requests are in flight.", retry_after_s=self._retry_after_s())
+
+    @contextmanager
+    def one(self, kind: Kind) -> Iterator[None]:
+        """Count a request whose body has come, for as long as it takes. Raises Overloaded."""
+        self.refuse_if_full(kind)
+        self._numbers[kind] += 1
+        try:
+            yield
+        finally:
+            self._numbers[kind] -= 1
+
+
+# What a caller accepts: JSON, or a page for people.
+
+VARY = {"Vary": "Accept"}
+
+
+def prefers_html(accept: str) -> bool:
+    """Tell whether HTML is accepted more than JSON (RFC 9110, section 12.5.1)."""
+    return quality(accept, "text/html") > quality(accept, "application/json")
+
+
+def quality(accept: str, media_type: str) -> float:
+    """Return how much a media type is accepted, 0..1: by the most specific range that covers it."""
+    ranges = {media_type: 2, media_type.partition("/")[0] + "/*": 1, "*/*": 0}
+    best, weight = -1, 0.0
+    for part in accept.split(","):
+        name, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        if ranges.get(name, -1) > best:
+            best, weight = ranges[name], _q(parameters)
+    return weight
+
+
+def _q(parameters: list[str]) -> float:
+    for parameter in parameters:
+        if parameter.startswith("q="):
+            try:
+                return min(max(float(parameter[2:]), 0.0), 1.0)
+            except ValueError:
+                return 0.0
+    return 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +342,8 @@ class Services:
 
     `serving`: how answers are drawn when a request says nothing. `checks`: by component ("llm", "embedder",
     "store"), a call that returns when it works and raises when it does not. `limits`: of uploads.
-    `applies_now`: whether a calibration of this fingerprint fits the set-up as it is now.
+    `report_page`: a report, of an evaluation too, as HTML; may take seconds. `applies_now`: whether a
+    calibration of this fingerprint fits the set-up as it is now.
     """
 
     scorer: Scorer
@@ -287,11 +354,10 @@ class Services:
     admission: Admission
     checks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     metrics: Metrics = field(default_factory=Metrics)
-    batch_concurrency: int = 8
     limits: UploadLimits = field(default_factory=UploadLimits)
     threads: UploadThreads = field(default_factory=UploadThreads)
     errors: ErrorLog = field(default_factory=ErrorLog)
-    pages: Pages = field(default_factory=Pages)
+    report_page: Callable[[Mapping[str, Any]], str] = lambda _: ""
     applies_now: Callable[[Fingerprint], bool] = lambda _: False
 
 

@@ -48,9 +48,6 @@ class ErrorLog:
         self._lines, self._window_s = lines, window_s
         self._open: dict[str, _Window] = {}
 
-    async def start(self) -> None:
-        """Nothing to open."""
-
     async def stop(self) -> None:
         """Tell the counts that are still open; idempotent."""
         for code in list(self._open):
@@ -222,12 +219,6 @@ def request_id_of(request: Request) -> str | None:
     return request.scope.get("eigencal.request_id")
 
 
-def validation_items(errors: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return pydantic's errors as `{loc, msg}`: never the input, which may hold a prompt."""
-    return [{"loc": [part if isinstance(part, int) else _clean(part) for part in error["loc"]],
-             "msg": _message(error)} for error in errors[:20]]  # fmt: skip
-
-
 def _clean(part: object) -> str:
     """Return a part of a location fit for a header-safe JSON body: a field name may come from the caller."""
     return str(part)[:100].encode("utf-8", "replace").decode()
@@ -249,7 +240,14 @@ def invalid_request(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
 
     TooFewSamples where it is a list of samples that is too short.
     """
-    items = validation_items(errors)
+    # Never the input, which may hold a prompt.
+    items = [
+        {
+            "loc": [part if isinstance(part, int) else _clean(part) for part in error["loc"]],
+            "msg": _message(error),
+        }
+        for error in errors[:20]
+    ]
     few = any(item["type"] == "too_short" and item["loc"][-1:] == ("samples",) for item in errors)
     first, *inner = items[0]["loc"]
     where = ".".join(str(part) for part in (inner if first == "body" else items[0]["loc"]))
@@ -299,13 +297,8 @@ def install(app: FastAPI, errors: ErrorLog | None = None) -> None:
     app.add_exception_handler(HTTPException, http)
 
 
-def internal_problem(request_id: str | None, failure: BaseException | None = None) -> Response:
-    """Return the answer to an unexpected error (500); only the log tells its cause."""
-    return ProblemResponse(internal_body(request_id), failure=failure)
-
-
 def internal_body(request_id: str | None) -> dict[str, Any]:
-    """Return the body for an unexpected error."""
+    """Return the body for an unexpected error; only the log tells its cause."""
     return problem_body(
         "internal",
         "Something went wrong in the service; its log has the details under this request id.",

@@ -1,21 +1,29 @@
-"""GET /healthz, /readyz, /metrics, and the root path, which says where everything is."""
+"""GET /healthz, /readyz, /metrics; the root path, which says where everything is; and the API at /docs."""
 
 import asyncio
+import base64
+import hashlib
+import re
 from collections.abc import Awaitable, Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal
 
 from fastapi import APIRouter, Depends, Request
+from fastapi.openapi.docs import get_swagger_ui_html
 from pydantic import BaseModel, Field
-from starlette.responses import Response
+from starlette.exceptions import HTTPException
+from starlette.responses import FileResponse, HTMLResponse, Response
 
 from service import __version__
 from service.api.auth import BEARER, KEY_CODES, score_scope
-from service.api.deps import Services, ServicesDep
+from service.api.deps import VARY, Services, ServicesDep, prefers_html
 from service.api.errors import DEFAULT_RETRY_AFTER_S, ProblemResponse, log, problem_body, request_id_of
-from service.api.headers import VARY, prefers_html
+from service.api.middleware import CLOSED
 from service.api.openapi import json_or_page, responses
 from service.errors import EigencalError, StoreUnavailable
 from service.jobs.model import JobState
+from service.report.pages import home
 
 router = APIRouter(tags=["health"])
 CHECK_TIMEOUT_S = 5.0
@@ -69,7 +77,7 @@ async def root(request: Request, response: Response, app: ServicesDep) -> Root |
     """Return the paths of the service: JSON unless HTML is preferred."""
     links = Root(name="Eigencal", version=__version__, links=PATHS)
     if prefers_html(request.headers.get("accept", "*/*")):
-        page = await asyncio.to_thread(app.pages.home, links.model_dump())
+        page = await asyncio.to_thread(home, links.model_dump())
         return Response(page, headers=VARY, media_type="text/html")
     response.headers.update(VARY)
     return links
@@ -153,3 +161,54 @@ async def jobs_by_state(app: Services) -> Mapping[JobState, int]:
         return await app.jobs.store.by_state()
     except StoreUnavailable:
         return {}
+
+
+# Swagger UI, its files served from here, for places without a network. Addresses are relative, so that the
+# page works behind a proxy that serves it under a path of its own.
+
+GET = ["GET", "HEAD"]
+FILES = ("swagger-ui-bundle.js", "swagger-ui.css", "favicon.png")
+CARRIER = "fastapi_offline"  # the package that carries them; none of its code is run
+_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
+
+
+def policy_with_scripts(page: str) -> str:
+    """Return the policy of a page whose own scripts may run, and which may load from here and call us."""
+    hashes = [hashlib.sha256(script.encode()).digest() for script in _SCRIPT.findall(page)]
+    own = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in hashes)
+    return (
+        f"{CLOSED}; script-src 'self' {own}; style-src 'self' 'unsafe-inline'; "
+        "img-src 'self' data:; connect-src 'self'"
+    )
+
+
+@router.api_route("/docs", methods=GET, include_in_schema=False)
+async def docs() -> HTMLResponse:
+    """Return the page."""
+    script, style, icon = (f"docs/{name}" for name in FILES)
+    page = get_swagger_ui_html(
+        openapi_url="openapi.json",
+        title="Eigencal",
+        swagger_js_url=script,
+        swagger_css_url=style,
+        swagger_favicon_url=icon,
+        swagger_ui_parameters={"validatorUrl": None},  # else the document's address goes to a public service
+    )
+    page.headers["Content-Security-Policy"] = policy_with_scripts(bytes(page.body).decode())
+    return page
+
+
+@router.api_route("/docs/{name}", methods=GET, include_in_schema=False)
+async def docs_file(name: str) -> FileResponse:
+    """Return one of the page's files."""
+    if name not in FILES:
+        raise HTTPException(404)
+    return FileResponse(carried() / name, headers={"Cache-Control": "max-age=3600"})
+
+
+def carried() -> Path:
+    """Return the folder of the files, found without an import. Raises FileNotFoundError."""
+    spec = find_spec(CARRIER)
+    if spec is None or not spec.submodule_search_locations:
+        raise FileNotFoundError(f"the package {CARRIER} is not installed")
+    return Path(spec.submodule_search_locations[0]) / "static"

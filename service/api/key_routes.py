@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Path, Request
 from pydantic import AwareDatetime, BaseModel, Field, field_validator
 from starlette.responses import Response
 
-from service.api.auth import ADMIN_CODES, BEARER, Key, Keys, Scope, State, admin_scope, keys_of
+from service.api.auth import BEARER, KEY_CODES, Key, Keys, Scope, State, admin_scope, keys_of
 from service.api.bodies import BAD_BODY, RequestModel, read_json
 from service.api.openapi import json_body, responses
 from service.errors import InvalidRequest, NotFound
@@ -98,7 +98,7 @@ def key_view(key: Key, now: datetime) -> dict[str, Any]:
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/keys", tags=["keys"], dependencies=[Depends(admin_scope)])
 
-CODES = (*ADMIN_CODES, "internal")
+CODES = (*KEY_CODES, "internal")
 CLOSED = {
     "score": "Scoring, the drop-in and /metrics need a key from now on, for good: without one it is 401.",
     "admin": "The admin routes need an admin key from now on, for good, on this machine, too.",

@@ -4,8 +4,6 @@ Pure ASGI: it is on the path of every score, and Starlette's base class would ru
 """
 
 import asyncio
-import base64
-import hashlib
 import logging
 import re
 import secrets
@@ -17,10 +15,9 @@ from types import MappingProxyType
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.errors import error_response, internal_problem
+from service.api.errors import ProblemResponse, error_response, internal_body
 from service.errors import BodyTooLarge, Overloaded
-from service.scoring.spans import NO_SPAN, NO_SPANS, Spans
-from service.scoring.telemetry import TRACEPARENT
+from service.scoring.telemetry import NO_SPAN, NO_SPANS, TRACEPARENT, Spans
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +37,6 @@ SECURITY_HEADERS: tuple[Header, ...] = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 POLICY = b"content-security-policy"
-_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
 def policy_for(headers: list[Header]) -> list[Header]:
@@ -50,21 +46,6 @@ def policy_for(headers: list[Header]) -> list[Header]:
         return []
     html = given.get(b"content-type", b"").startswith(b"text/html")
     return [(POLICY, (PAGE if html else CLOSED).encode())]
-
-
-def policy_with_scripts(page: str) -> str:
-    """Return the policy of a page whose own scripts may run, and which may load from here and call us."""
-    hashes = [hashlib.sha256(script.encode()).digest() for script in _SCRIPT.findall(page)]
-    own = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in hashes)
-    return (
-        f"{CLOSED}; script-src 'self' {own}; style-src 'self' 'unsafe-inline'; "
-        "img-src 'self' data:; connect-src 'self'"
-    )
-
-
-def new_request_id() -> str:
-    """Return an id for a request that brought none."""
-    return f"req_{secrets.token_hex(8)}"
 
 
 class RequestContext:
@@ -93,7 +74,7 @@ class RequestContext:
             await self._app(scope, receive, send)
             return
         sent = _header(scope, b"x-request-id")
-        request_id = sent.decode() if SANE_ID.match(sent) else new_request_id()
+        request_id = sent.decode() if SANE_ID.match(sent) else f"req_{secrets.token_hex(8)}"
         scope["eigencal.request_id"] = request_id
         scope["eigencal.arrived"] = arrived = time.perf_counter()
         traceparent, path = _header(scope, b"traceparent").decode("latin-1"), scope["path"]
@@ -125,7 +106,8 @@ class RequestContext:
                     if started:
                         log.exception("unforeseen error in request %s %r", request_id, path)
                         raise
-                    await internal_problem(request_id, error)(scope, receive, send_with_id)
+                    response = ProblemResponse(internal_body(request_id), failure=error)
+                    await response(scope, receive, send_with_id)
                 except asyncio.CancelledError:  # the service stops, and has waited as long as it may
                     if not started:
                         await error_response(Overloaded(STOPPING), request_id)(scope, receive, send_with_id)

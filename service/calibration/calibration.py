@@ -1,20 +1,114 @@
-"""A calibration: maps, correctness models and thresholds by number of answers; its fingerprint."""
+"""A calibration: what it is bound to; its maps, correctness models and thresholds by number of answers."""
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Any, Literal
 
+import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import BaseModel, Field
 
-from service.calibration.fingerprint import Fingerprint
+from service.embedding.port import FAILED, EmbedderIdentity, EmptyAnswers
+from service.llm.port import LLMIdentity, Sampling
 from service.spectral.conformal import ConformalReference
 from service.spectral.correctness_model import CorrectnessModel, logit_probability
 from service.spectral.evidence import EvidenceMap, checked_log_probabilities, logit_missing_mass
 from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.selective import SelectiveCounts
 from service.spectral.text_scores import per_word
+
+Unit = Literal["answer", "claim"]
+CALLER = "caller"
+SERVICE = "service"
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What a calibration is bound to. Two set-ups with equal fingerprints share calibrations.
+
+    For answers supplied by a caller the LLM parts are unknown and empty; `source_label` stands for them.
+    The number of answers is no part: a calibration holds parameters for each number up to its own.
+    `evidence`: whose log-probabilities a calibration by evidence was fitted with: "token_sums" (of the LLM
+    server) or "supplied" (by the caller); "" where it uses none. `unit`: what is scored, whole answers or
+    single claims of them.
+    """
+
+    source: str
+    embedder: str
+    embedder_revision: str
+    embedder_precision: str
+    embedder_dimension: int
+    source_label: str = ""
+    model: str = ""
+    api: str = ""
+    prompt_shape: str = ""
+    answer_regex: str = ""
+    empty_answers: EmptyAnswers = FAILED
+    sampling: dict[str, Any] = field(default_factory=dict)
+    evidence: Literal["", "token_sums", "supplied"] = ""
+    unit: Unit = "answer"
+
+    def parts(self) -> dict[str, Any]:
+        """Return the parts by name, sampling parameters flattened to `sampling.temperature` etc."""
+        flat = asdict(self)
+        sampling = flat.pop("sampling")
+        # No part: else a server that tells log-probabilities no more would lose its plain parameters, too.
+        del flat["evidence"]
+        if self.unit == "answer":
+            del flat["unit"]
+        return flat | {f"sampling.{k}": v for k, v in sorted(sampling.items())}
+
+    def described(self) -> dict[str, Any]:
+        """Return the parts, and `evidence` where it was used, for people."""
+        return self.parts() | ({"evidence": self.evidence} if self.evidence else {})
+
+    def differs(self, other: "Fingerprint") -> list[str]:
+        """Return the sorted names of the parts in which the two differ; empty when they fit."""
+        mine, theirs = self.parts(), other.parts()
+        return sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k))
+
+    def drawn_as(self, other: "Fingerprint") -> "Fingerprint":
+        """Return this set-up with what only answers tell taken from the other: model, parameters not sent."""
+        pairs = ((name, value, other.sampling.get(name)) for name, value in self.sampling.items())
+        unsent = {name: theirs for name, mine, theirs in pairs if mine is None or theirs is None}
+        return replace(self, model=other.model, sampling=self.sampling | unsent)
+
+    def key(self) -> str:
+        """Return a stable hash (32 hex digits): the database keeps one active calibration per key."""
+        return hashlib.sha256(json.dumps(self.parts(), sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _embedder_parts(embedder: EmbedderIdentity) -> dict[str, Any]:
+    return {
+        "embedder": embedder.name,
+        "embedder_revision": embedder.revision,
+        "embedder_precision": embedder.precision,
+        "embedder_dimension": embedder.dimension,
+        "empty_answers": embedder.empty_answers,
+    }
+
+
+def with_embedder(fingerprint: Fingerprint, embedder: EmbedderIdentity) -> Fingerprint:
+    """Return the fingerprint of the same answers under this embedder."""
+    return replace(fingerprint, **_embedder_parts(embedder))
+
+
+def service_fingerprint(llm: LLMIdentity, sampling: Sampling, embedder: EmbedderIdentity) -> Fingerprint:
+    """Return the fingerprint of answers drawn by this service; the seed is no part of it."""
+    parameters = asdict(sampling)
+    del parameters["seed"]
+    parameters["stop"] = list(sampling.stop)
+    parameters |= dict.fromkeys(llm.omitted)  # None: the server's own value
+    return Fingerprint(SERVICE, sampling=parameters, **llm.parts(), **_embedder_parts(embedder))
+
+
+def caller_fingerprint(source_label: str, embedder: EmbedderIdentity) -> Fingerprint:
+    """Return the fingerprint of answers supplied by a caller under a label."""
+    return Fingerprint(CALLER, source_label=source_label, **_embedder_parts(embedder))
+
 
 # Whose texts verdicts are on: the rows' own `answer`, the dominant answer drawn, the first one drawn (where a
 # score draws none), or by row.
@@ -36,13 +130,17 @@ class Selector:
     predicted by a map and a model fitted without its fold: so what they promise holds for new questions like
     them, and texts like those judged. Of those, texts that no answer drawn supports (`born.supported`) are
     never let through, here as in a score. `map` is None where no answer is drawn, and the model takes the
-    judged text's own log-probability.
+    judged text's own log-probability. `all_correct`: of claims, the probability that all of an answer are
+    right, by `answer_columns`; `with_tokens`: what tells more where the log-probabilities of a claim's tokens
+    are known, too.
     """
 
     map: DepolarizedMap | TemperatureMap | EvidenceMap | None
     model: CorrectnessModel
     counts: SelectiveCounts
     judged: JudgedTexts
+    all_correct: CorrectnessModel | None = None
+    with_tokens: "Selector | None" = None
 
     def map_for(self, missing_mass: float | None) -> DepolarizedMap | TemperatureMap | None:
         """Return the map that makes the features of one prompt.
@@ -83,6 +181,27 @@ def answer_features(log_probability: ArrayLike, texts: Sequence[str]) -> dict[st
     log_probability: of each whole text, (n,) in nats; raises ValueError as `checked_log_probabilities`.
     """
     return {"answer_log_probability_per_word": per_word(checked_log_probabilities(log_probability), texts)}
+
+
+def claim_features(logprob_per_word: ArrayLike, least_logprob: ArrayLike) -> dict[str, ArrayLike]:
+    """Return the columns of a model of claims that takes no answers drawn, of log-probabilities (n,)."""
+    return {
+        "answer_log_probability_per_word": logprob_per_word,
+        "answer_least_log_probability": least_logprob,
+    }
+
+
+def answer_columns(probabilities: ArrayLike, groups: ArrayLike) -> dict[str, ArrayLike]:
+    """Return the columns (G,) of a model of answers from P(correct) (n,) of the claims of each.
+
+    groups: (n,), 0 .. G - 1, the answer of each claim.
+    """
+    logits, of_claim = logit_probability(probabilities), np.asarray(groups)
+    number = np.bincount(of_claim)
+    least = np.full(number.size, np.inf)
+    np.minimum.at(least, of_claim, logits)
+    mean = np.bincount(of_claim, weights=logits) / number
+    return {"least_logit": least, "mean_logit": mean, "log_number": np.log(number)}
 
 
 Method = Literal["depolarized", "temperature", "evidence"]
@@ -166,30 +285,3 @@ class Activation(BaseModel):
     reason: str = Field(description="Why; empty for those of before 0.3.0.")
     replaced: str | None = Field(description="The calibration that was in force until then.")
     fingerprint_key: str = Field(description="The set-up: one calibration is in force for each.")
-
-
-class CalibrationSource(Protocol):
-    """Where scoring finds calibrations. `active*` answer from memory: they are on the path of every score."""
-
-    def active(self, fingerprint_key: str) -> Calibration | None:
-        """Return the active calibration of a fingerprint."""
-
-    def any_active(self) -> list[Calibration]:
-        """Return all active calibrations, latest activated first."""
-
-    async def get(self, calibration_id: str) -> Calibration | None:
-        """Return a calibration by id, active or not."""
-
-
-class NoCalibrations:
-    """An empty source: every score is served raw."""
-
-    def active(self, fingerprint_key: str) -> Calibration | None:
-        """Return nothing."""
-
-    def any_active(self) -> list[Calibration]:
-        """Return nothing."""
-        return []
-
-    async def get(self, calibration_id: str) -> Calibration | None:
-        """Return nothing."""

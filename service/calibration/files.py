@@ -142,7 +142,7 @@ def _check_id(row: DevRow, line_of_id: dict[int, int]) -> None:
 
 def _num_texts(row: DevRow, asked: int | None, drawn: int) -> int:
     # An `answer` may be among the samples, but not among those that are used.
-    others = len(row.references) + (row.answer is not None)
+    others = len(row.references) + (row.answer is not None) + len(row.claims)
     if row.samples is None:
         return others + (asked or drawn)
     return others + min(len(row.samples), asked or len(row.samples))
@@ -315,8 +315,8 @@ def _check_header(record: list[str] | RowError) -> list[str]:
         raise _file_error(f"unknown columns {shown} in the header; known are {', '.join(ROW_FIELDS)}")
     if len(set(names)) < len(names):
         raise _file_error("the header names a column twice")
-    if "reference" not in names or not {"prompt", "messages"} & set(names):
-        raise _file_error("the header must name the columns prompt (or messages) and reference")
+    if not {"reference", "claims"} & set(names) or not {"prompt", "messages"} & set(names):
+        raise _file_error("the header must name the columns prompt (or messages) and reference (or claims)")
     return names
 
 
@@ -334,7 +334,7 @@ def _csv_row(header: list[str], record: list[str]) -> dict[str, Any] | RowError:
 
 
 def _cell(name: str, cell: str) -> object:
-    if name in ("samples", "messages", "answer_logprob", *LOGPROB_FIELDS):
+    if name in ("samples", "messages", "claims", "answer_logprob", *LOGPROB_FIELDS):
         return parse_json(cell)
     if name == "correct":
         if (word := cell.strip().lower()) not in _BOOLEANS:

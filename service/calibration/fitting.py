@@ -1,22 +1,23 @@
 """Fitting a calibration on labelled rows: maps, evidence, P(correct) and thresholds (method, section 8)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import Calibration, JudgedTexts, Method, Selector
+from service.calibration.calibration import Calibration, JudgedTexts, Method, Selector, answer_columns
 from service.calibration.labels import FullRows, Judged, JudgedAlone
 from service.calibration.material import Material
 from service.calibration.rows import MIN_USABLE_ROWS
-from service.embedding.outcomes import log_probabilities
+from service.embedding.port import log_probabilities
 from service.errors import InvalidDevData
 from service.spectral.correctness_model import (
     Columns,
     CorrectnessFit,
+    CorrectnessModel,
     ModelPrior,
     ModelPriorSource,
     fit_correctness,
@@ -37,15 +38,17 @@ from service.spectral.evidence import (
 from service.spectral.fit import (
     Bootstrap,
     DepolarizedFit,
+    Prior,
+    PriorSource,
     TemperatureFit,
     bootstrap,
     cross_validated_risks,
     fit,
+    no_prior,
 )
 from service.spectral.fit import Method as PlainMethod
 from service.spectral.maps import CalibrationMap, DepolarizedMap, Identity, TemperatureMap
-from service.spectral.prior import Prior, PriorSource, no_prior
-from service.spectral.resampling import DEFAULT, Resamples
+from service.spectral.resampling import DEFAULT, Resamples, one_of_each
 from service.spectral.selective import selective_counts
 from service.spectral.subsets import OnDone, fit_by_num_samples, fit_evidence_by_num_samples, fitted_sizes
 
@@ -119,23 +122,13 @@ class DecidedAt:
     """What the verdicts allow with one number of answers.
 
     fit: of P(correct); right: (n,) verdicts of the full rows. selector: None where there is no model; `fit`
-    says why.
+    says why. groups: (n,), as `Material.full_groups`.
     """
 
     fit: CorrectnessFit
     right: Bools
     selector: Selector | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Decided:
-    """What the verdicts allow, by number of answers."""
-
-    at: Mapping[int, DecidedAt]
-
-    def selectors(self) -> dict[int, Selector]:
-        """Return the selectors that there are, by number of answers."""
-        return {m: one.selector for m, one in self.at.items() if one.selector is not None}
+    groups: NDArray[np.int_] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,18 +136,22 @@ class Fitted:
     """What a fit found.
 
     dev: the full rows; maps: fitted on them. method: the one chosen; parameters: of every m' for it, those of
-    "depolarized" for "evidence", whose own are in evidence_table. decided: what the rows' verdicts allow.
-    priors, model_priors: what all of it was drawn to.
+    "depolarized" for "evidence", whose own are in evidence_table. decided: what the rows' verdicts allow, by
+    number of answers. priors, model_priors: what all of it was drawn to.
     """
 
     dev: DevSet
     maps: FittedMaps
     method: Method
     parameters: Mapping[int, DepolarizedMap]
-    decided: Decided
+    decided: Mapping[int, DecidedAt]
     evidence_table: Mapping[int, EvidenceMap] = field(default_factory=dict)
     priors: PriorSource = no_prior
     model_priors: ModelPriorSource = no_model_prior
+
+    def selectors(self) -> dict[int, Selector]:
+        """Return the selectors that there are, by number of answers."""
+        return {m: one.selector for m, one in self.decided.items() if one.selector is not None}
 
 
 def fit_all(
@@ -181,6 +178,7 @@ def fit_all(
         dev,
         missing_masses(material),
         material.num_samples,
+        groups=material.full_groups,
         active=active,
         seed=seed,
         resamples=resamples.bootstrap,
@@ -250,11 +248,12 @@ def fit_maps(
     seed: int = 0,
     resamples: int = DEFAULT.bootstrap,
     priors: PriorSource = no_prior,
+    groups: NDArray[np.int_] | None = None,
 ) -> FittedMaps:
     """Return every map fitted on n prompts of so many answers each, and what serves those held out.
 
-    missing_mass: (n,), None: no evidence map. active: the calibration to compare with. All maps have the same
-    folds and resamples of the prompts. Blocking: seconds.
+    missing_mass: (n,), None: no evidence map. active: the calibration to compare with. groups: (n,), as
+    `Material.full_groups`. All maps have the same folds and resamples of the prompts. Blocking: seconds.
     """
     plain = {method: priors(method, num_samples) for method in METHODS}
     candidates: dict[str, PlainMethod | CalibrationMap] = {
@@ -265,7 +264,7 @@ def fit_maps(
         # Its headline for more answers than it knows.
         known = min(num_samples, active.num_samples)
         candidates["active"] = active.map_for(known)
-    found = cross_validated_risks(dev, candidates, rng=rng(seed, Stream.FOLDS), priors=plain)
+    found = cross_validated_risks(dev, candidates, rng=rng(seed, Stream.FOLDS), priors=plain, groups=groups)
     risks_by, maps_by = dict(found.risks), dict[str, Sequence[CalibrationMap | EvidenceMap]](found.maps)
     evidence = None
     if missing_mass is not None:
@@ -281,7 +280,9 @@ def fit_maps(
         risks_by["active"] = risks_by.pop("active")  # last
     fits = {m: fit(dev, m, prior=plain[m]) for m in METHODS}
     spreads = {
-        m: bootstrap(dev, m, rng=rng(seed, Stream.BOOTSTRAP), resamples=resamples, prior=plain[m])
+        m: bootstrap(
+            dev, m, rng=rng(seed, Stream.BOOTSTRAP), resamples=resamples, prior=plain[m], groups=groups
+        )
         for m in METHODS
     }
     return FittedMaps(fits, spreads, evidence, found.fold, risks_by, maps_by)
@@ -289,6 +290,8 @@ def fit_maps(
 
 def why_no_evidence(material: Material) -> str | None:
     """Return why no evidence map can be fitted, as a sentence; None where it can."""
+    if material.groups is not None:
+        return "Log-probabilities of whole answers say nothing of one claim."
     lacking, full = sum(totals is None for totals in _totals(material)), material.full.size
     if not lacking:
         return None
@@ -339,8 +342,8 @@ def fit_selectors(
     priors: PriorSource = no_prior,
     model_priors: ModelPriorSource = no_model_prior,
     progress: OnDone | None = None,
-) -> Decided:
-    """Return what the verdicts on the full rows allow, for their first answers of every number.
+) -> dict[int, DecidedAt]:
+    """Return what the verdicts on the full rows allow, by how many of their first answers are taken.
 
     The rows are folded once, by their verdicts with all answers. method: the kind of map, which all rows have
     chosen (by risk, not by verdicts: decision 0023). From 1 answer for "evidence", else from 2; of more than
@@ -349,19 +352,31 @@ def fit_selectors(
     """
     rows = FullRows(material)
     full = rows.at(material.num_samples)
-    fold = stratified_folds(full.right, FOLDS, rng)
+    fold = stratified_folds(full.right, FOLDS, rng, full.groups)
+    counted = None if full.groups is None else one_of_each(full.groups, rng)
     sizes = [*([1] if method == "evidence" else []), *fitted_sizes(material.num_samples)]
-    decided = {}
+    alone, decided = rows.alone(), dict[int, DecidedAt]()
+    tokens = None
+    if alone is not None and alone.groups is not None and alone.known.all():
+        tokens = {name: np.asarray(column) for name, column in alone.columns.items()}
     for done, size in enumerate(sizes, start=1):
         seen = full if size == material.num_samples else rows.at(size)
         fit_map = partial(_map, method=method, prior=priors(method, size))
-        decided[size] = _decided(seen, fold, rows.judged, fit_map, partial(model_priors, method, size))
+        found = _decided(seen, fold, rows.judged, fit_map, partial(model_priors, method, size), counted)
+        if tokens is not None:
+            # Nothing is known of these features to which a model could be drawn.
+            nothing = partial(no_model_prior, method, size)
+            more = _decided(replace(seen, tokens=tokens), fold, rows.judged, fit_map, nothing, counted)
+            found = _with_tokens(found, more)
+        decided[size] = found
         if progress is not None:
             progress(done, len(sizes))
-    alone = rows.alone()
     if alone is not None:
-        decided = {0: _decided_alone(alone, fold, model_priors(method, 0, alone.columns)), **decided}
-    return Decided(decided)
+        prior, own_fold = model_priors(method, 0, alone.columns), fold[alone.known]
+        model = fit_correctness(alone.columns, alone.right, own_fold, prior=prior, groups=alone.groups)
+        picked = None if alone.groups is None else one_of_each(alone.groups, rng)
+        decided = {0: _decided_by(alone, model, None, alone.judged, own_fold, picked), **decided}
+    return decided
 
 
 def _decided(
@@ -370,27 +385,56 @@ def _decided(
     judged: JudgedTexts,
     fit_map: Callable[[Judged], FittedMap],
     model_prior: Callable[[Columns], ModelPrior | None],
+    counted: NDArray[np.int_] | None,
 ) -> DecidedAt:
+    """Return what the verdicts allow; counted: of rows that go together one each, which bounds rest on."""
     map_ = fit_map(rows)
     columns = rows.columns(map_)
     # What predicts a row has seen nothing of it, in map and model: the promise rests on that.
     by_fold = [rows.columns(fit_map(rows.take(fold != number))) for number in range(FOLDS)]
-    fit = fit_correctness(columns, rows.right, fold, prior=model_prior(columns), by_fold=by_fold)
+    fit = fit_correctness(
+        columns, rows.right, fold, prior=model_prior(columns), by_fold=by_fold, groups=rows.groups
+    )
+    return _decided_by(rows, fit, map_, judged, fold, counted)
+
+
+def _decided_by(
+    rows: Judged | JudgedAlone,
+    fit: CorrectnessFit,
+    map_: FittedMap | None,
+    judged: JudgedTexts,
+    fold: NDArray[np.int_],
+    counted: NDArray[np.int_] | None,
+) -> DecidedAt:
+    """Return what a fit of P(correct) allows. map_: None where no answer is drawn."""
     selector = None
     if fit.model is not None and fit.held_out is not None:
+        counted = np.arange(len(rows)) if counted is None else counted
         # What a score never lets through must not count as let through, or the promise is about other texts.
-        counts = selective_counts(fit.held_out, rows.right, rows.supported)
-        selector = Selector(map_, fit.model, counts, judged)
-    return DecidedAt(fit, rows.right, selector)
+        supported = rows.supported[counted] if isinstance(rows, Judged) else None
+        counts = selective_counts(fit.held_out[counted], rows.right[counted], supported)
+        whole = None if rows.groups is None else _all_correct(fit.held_out, rows.right, fold, rows.groups)
+        selector = Selector(map_, fit.model, counts, judged, whole)
+    return DecidedAt(fit, rows.right, selector, rows.groups)
 
 
-def _decided_alone(rows: JudgedAlone, fold: NDArray[np.int_], prior: ModelPrior | None) -> DecidedAt:
-    """Return what verdicts allow without any answer drawn; fold: (N,) of the full rows."""
-    fit = fit_correctness(rows.columns, rows.right, fold[rows.known], prior=prior)
-    selector = None
-    if fit.model is not None and fit.held_out is not None:
-        selector = Selector(None, fit.model, selective_counts(fit.held_out, rows.right), rows.judged)
-    return DecidedAt(fit, rows.right, selector)
+def _with_tokens(found: DecidedAt, more: DecidedAt) -> DecidedAt:
+    """Return what was found, with what tells more, by the log loss of rows held out."""
+    if found.selector is None or more.selector is None or found.fit.scores is None or more.fit.scores is None:
+        return found
+    if more.fit.scores.log_loss >= found.fit.scores.log_loss:
+        return found
+    return replace(found, selector=replace(found.selector, with_tokens=more.selector))
+
+
+def _all_correct(
+    held_out: Floats, right: Bools, fold: NDArray[np.int_], groups: NDArray[np.int_]
+) -> CorrectnessModel | None:
+    """Return what tells from P(correct) (n,) of claims whether all of an answer are right, if anything."""
+    first, of_claim = np.unique(groups, return_index=True, return_inverse=True)[1:]
+    columns = answer_columns(held_out, of_claim)
+    whole = np.bincount(of_claim, weights=~right) == 0
+    return fit_correctness(columns, whole, fold[first]).model
 
 
 def _map(rows: Judged, method: Method, prior: Prior | None) -> FittedMap:

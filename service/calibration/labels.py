@@ -5,18 +5,19 @@ verdict without an `answer` is about the dominant one of all answers: another te
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.calibration.calibration import JudgedTexts, answer_features, features
+from service.calibration.calibration import JudgedTexts, answer_features, claim_features, features
 from service.calibration.material import FULL_SHARE, Material
 from service.calibration.rows import StoredRow, Verdict
-from service.embedding.outcomes import log_probabilities
+from service.embedding.port import log_probabilities
 from service.spectral.born import born_probabilities, supported
 from service.spectral.dev_set import (
+    NO_OVERLAP,
     Answers,
     DevSet,
     Weighted,
@@ -49,7 +50,8 @@ class Judged:
 
     rows: their spectra, with the references as targets; texts: the same with the judged text as target.
     right: (n,) verdicts. missing_mass, mean_log_probability, log_probability_per_word: (n,) each; None where
-    an answer of any prompt has no log-probability.
+    an answer of any prompt has no log-probability. groups: (n,), as `Material.full_groups`.
+    tokens: further features (n,) of the judged texts, by their own log-probabilities.
     """
 
     rows: DevSet
@@ -58,6 +60,8 @@ class Judged:
     missing_mass: Floats | None = None
     mean_log_probability: Floats | None = None
     log_probability_per_word: Floats | None = None
+    groups: NDArray[np.int_] | None = field(default=None, kw_only=True)
+    tokens: Mapping[str, Floats] = field(default_factory=dict, kw_only=True)
 
     @property
     def _evidence(self) -> tuple[Floats | None, Floats | None, Floats | None]:
@@ -69,7 +73,10 @@ class Judged:
     def take(self, rows: Mask) -> "Judged":
         """Return the prompts selected by an index or mask."""
         evidence = [None if x is None else x[rows] for x in self._evidence]
-        return Judged(self.rows.take(rows), self.texts.take(rows), self.right[rows], *evidence)
+        groups = None if self.groups is None else self.groups[rows]
+        tokens = {name: column[rows] for name, column in self.tokens.items()}
+        taken = self.rows.take(rows), self.texts.take(rows), self.right[rows]
+        return Judged(*taken, *evidence, groups=groups, tokens=tokens)
 
     def over(self, map_: CalibrationMap | EvidenceMap) -> CalibrationMap:
         """Return the map of these prompts' eigenvalues. Raises ValueError where it needs what they lack."""
@@ -81,14 +88,17 @@ class Judged:
 
     @property
     def supported(self) -> NDArray[np.bool_]:
-        """Whether an answer drawn supports the judged text, (n,): else no score lets it through."""
-        return supported(self.texts)
+        """Whether an answer drawn supports the judged text, or speaks of the claim, (n,).
+
+        Else no score lets it through.
+        """
+        return supported(self.texts) if self.groups is None else self.texts.outside < 1 - NO_OVERLAP
 
     def columns(self, map_: CalibrationMap | EvidenceMap) -> dict[str, ArrayLike]:
         """Return the features (n,) of the judged texts under a map, as one score has them."""
         served = self.over(map_)
         p, entropy = born_probabilities(served, self.texts), served_entropies(served, self.rows)
-        return features(p, entropy, *self._evidence)
+        return {**features(p, entropy, *self._evidence), **self.tokens}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,13 +106,14 @@ class JudgedAlone:
     """The n prompts whose judged text has a log-probability of its own, and what it says.
 
     known: (N,) which of the full rows they are. columns: features (n,); right: (n,) verdicts; judged: whose
-    texts they are on.
+    texts they are on. groups: as `Material.full_groups`, of these.
     """
 
     known: NDArray[np.bool_]
     columns: Mapping[str, ArrayLike]
     right: NDArray[np.bool_]
     judged: JudgedTexts
+    groups: NDArray[np.int_] | None = None
 
     def __len__(self) -> int:
         return self.right.size
@@ -122,6 +133,7 @@ class FullRows:
         self._texts = [material.texts[i] for i in material.full]
         self._overlaps = [overlaps(material.answers[i]) for i in material.full]
         self._own = [_own(material, int(i)) for i in material.full]
+        self._groups = material.full_groups
         self._totals = [log_probabilities(one.draws) for one in self._rows]
         self._lengths = [num_words([draw.text for draw in one.draws]) for one in self._rows]
         self._of_all = self._dominant([weighted(one) for one in self._overlaps])
@@ -146,6 +158,7 @@ class FullRows:
             solve(texts, self._dimension),
             np.array([self._right(row, answer) for row, answer in enumerate(answers)]),
             *self._evidence(num_samples),
+            groups=self._groups,
         )
 
     def alone(self) -> JudgedAlone | None:
@@ -155,6 +168,8 @@ class FullRows:
         None where fewer than nine texts in ten have a log-probability: those that draws happen to hold are
         right more often than the others.
         """
+        if self._groups is not None:
+            return self._claims_alone(self._groups)
         found = [self._alone(row) for row in range(len(self._rows))]
         known = np.array([total is not None for _, total, _ in found])
         if known.mean() < FULL_SHARE:
@@ -166,6 +181,16 @@ class FullRows:
             np.array([right for *_, right in found])[known],
             _kind_of([own is not None for own, has in zip(self._own, known, strict=True) if has], "first"),
         )
+
+    def _claims_alone(self, groups: NDArray[np.int_]) -> JudgedAlone | None:
+        claims = [one.row.claims[0] for one in self._rows]
+        pairs = [(one.logprob_per_word, one.least_logprob) for one in claims]
+        known = np.array([None not in pair for pair in pairs])
+        if known.mean() < FULL_SHARE:
+            return None
+        told = np.array([pair for pair in pairs if None not in pair], dtype=np.float64)
+        right = np.array([one.correct for one in claims])
+        return JudgedAlone(known, claim_features(*told.T), right[known], "given", groups[known])
 
     def _alone(self, row: int) -> tuple[str, float | None, bool]:
         """Return the judged text of a row, its log-probability where it is known, and its verdict."""

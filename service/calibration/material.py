@@ -1,19 +1,25 @@
-"""What the fit is given: the usable rows, their answers as vectors."""
+"""What the fit is given: the usable rows, or their claims, with their answers as vectors."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.rows import MIN_USABLE_ROWS, StoredRow
-from service.embedding.outcomes import distinct, usable
-from service.embedding.port import EmbedderIdentity, EmptyAnswers
+from service.calibration.calibration import Unit
+from service.calibration.rows import MIN_USABLE_ROWS, LabelledClaim, StoredRow
+from service.claims.facts import beyond, sentence_vectors
+from service.claims.segments import claims
+from service.embedding.port import EmbedderIdentity, EmptyAnswers, distinct, usable
 from service.errors import Conflict, InvalidDevData
+from service.spectral.claims import SPEAKS, MatchedUnits, realised
 from service.spectral.conformal import ConformalReference
 from service.spectral.dev_set import Answers
 from service.spectral.text_scores import words
 
+Floats = NDArray[np.float64]
+Vectors = Mapping[str, NDArray[np.float32]]  # (d,) of each text
 FULL_SHARE = 0.9
 MAX_REFERENCE = 1000  # rows; every score is compared with all of them
 
@@ -27,7 +33,8 @@ class Material:
     dimension: d of the embedder; vectors have one more coordinate where any answer is empty. judged: by row,
     the vector (d,) of the `answer` that its verdict is about, None where it gives none. made_by: the embedder
     of every vector, where it is known. questions: by row, the vector (d,) of what is asked, None where it has
-    no text; empty where they were not embedded.
+    no text; empty where they were not embedded. groups: (n,), rows that go together, as the claims of one
+    answer do: drawn, held out and counted whole; None: each row is one.
     """
 
     rows: Sequence[StoredRow]
@@ -39,6 +46,12 @@ class Material:
     judged: Sequence[NDArray[np.floating] | None]
     made_by: EmbedderIdentity | None = None
     questions: Sequence[NDArray[np.float32] | None] = ()
+    groups: NDArray[np.int_] | None = None
+
+    @property
+    def full_groups(self) -> NDArray[np.int_] | None:
+        """Return the groups of the full rows; None: each is one."""
+        return None if self.groups is None else self.groups[self.full]
 
 
 def full_number(sizes: Sequence[int], asked: int | None) -> int:
@@ -58,21 +71,22 @@ def answered(stored: Sequence[StoredRow], empty_answers: EmptyAnswers) -> list[S
 
 
 def usable_rows(
-    stored: Sequence[StoredRow], asked: int | None, rng: np.random.Generator
+    stored: Sequence[StoredRow], asked: int | None, rng: np.random.Generator, unit: Unit = "answer"
 ) -> tuple[list[StoredRow], int, int]:
     """Return the usable rows, answers cut to m; m; and how many copies of questions are left out.
 
     One row stands for each question. Raises InvalidDevData when fewer than 10 have m.
     """
-    every = [one for one in stored if one.row.references and len(one.draws) >= 2]
+    every = [one for one in stored if one.row.labelled(unit) and len(one.draws) >= 2]
     asked_once = _one_for_each_question(every, rng)
     num_samples = full_number([len(one.draws) for one in asked_once], asked) if asked_once else 2
     reach = sum(len(one.draws) >= num_samples for one in asked_once)
     if reach < MIN_USABLE_ROWS:
         refused = [one.refused for one in stored if one.refused is not None]
         why = f" The LLM server refused {len(refused)} of the others: {refused[0]}" if refused else ""
+        labelled = "a reference" if unit == "answer" else "claims with verdicts"
         raise InvalidDevData(
-            f"{reach} of {len(stored)} rows have a reference and {num_samples} answers; a fit needs at least "
+            f"{reach} of {len(stored)} rows have {labelled} and {num_samples} answers; a fit needs at least "
             f"{MIN_USABLE_ROWS}. Copies of a question count once, answers without text not at all "
             f"(EIGENCAL_EMPTY_ANSWERS).{why}"
         )
@@ -145,6 +159,8 @@ def assemble(
 def conformal_reference(material: Material, rng: np.random.Generator) -> ConformalReference:
     """Return what the full rows' prompts are like: of many, `MAX_REFERENCE` drawn at random."""
     chosen = material.full
+    if material.full_groups is not None:
+        chosen = chosen[np.unique(material.full_groups, return_index=True)[1]]
     if chosen.size > MAX_REFERENCE:
         chosen = np.sort(rng.choice(chosen, MAX_REFERENCE, replace=False))
     known = {
@@ -166,3 +182,96 @@ def _rows_at(vectors: NDArray[np.float32], places: Sequence[int]) -> NDArray[np.
     if places == list(range(first, first + len(places))):
         return vectors[first : first + len(places)]
     return vectors[places]
+
+
+# Claims as rows of their own (**ours**, method, section 13). A claim's reference is the sentence of its row's
+# references nearest to it, where one speaks of it. Where none does, a right claim is its own; of a wrong one,
+# the truth is taken for something that no answer drawn says.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sentences:
+    """What a row says. drawn: in each of its answers; references: in all of them."""
+
+    drawn: Sequence[Sequence[str]]
+    references: Sequence[str]
+
+
+def sentences_of(row: StoredRow) -> Sentences:
+    """Return the sentences of a row that are to be compared with its claims."""
+    question = row.row.question or ""
+    references = [one for text in row.row.references for one in claims(text, question=question)]
+    return Sentences(
+        [[one.text for one in claims(draw.text, question=question)] for draw in row.draws],
+        list(dict.fromkeys(one.text for one in references)),
+    )
+
+
+def claim_texts(rows: Sequence[StoredRow], said: Sequence[Sentences]) -> list[str]:
+    """Return the distinct texts of claims, answers and references, and what each says beyond its question."""
+    texts = dict[str, None]()
+    for row, one in zip(rows, said, strict=True):
+        of_row = [claim.text for claim in row.row.claims]
+        of_row += [*chain.from_iterable(one.drawn), *one.references]
+        texts |= dict.fromkeys(of_row)
+        texts |= dict.fromkeys(beyond(of_row, row.row.question or ""))
+    return list(texts)
+
+
+def claim_material(
+    rows: Sequence[StoredRow], said: Sequence[Sentences], vectors: Vectors, num_samples: int, dimension: int
+) -> Material:
+    """Return every claim as a row: its verdict on its text, all claims of a row a group."""
+    made = list[tuple[StoredRow, Answers, Floats]]()
+    groups = list[int]()
+    for group, (row, one) in enumerate(zip(rows, said, strict=True)):
+        answers = _answers(row, one, vectors, num_samples)
+        for claim, (matched, judged) in zip(row.row.claims, answers, strict=True):
+            made.append((_row(row, claim), matched, judged))
+            groups.append(group)
+    full = np.flatnonzero([len(row.draws) == num_samples for row, *_ in made])
+    return Material(
+        [row for row, *_ in made],
+        [answers for _, answers, _ in made],
+        [()] * len(made),
+        full,
+        num_samples,
+        dimension,
+        [judged for *_, judged in made],
+        groups=np.array(groups),
+    )
+
+
+def _row(row: StoredRow, claim: LabelledClaim) -> StoredRow:
+    """Return the row of a claim. Log-probabilities of whole answers say nothing of it."""
+    mine = replace(row.row, answer=claim.text, answer_logprob=None, correct=claim.correct, claims=(claim,))
+    return replace(row, row=mine, draws=tuple(replace(one, total_logprob=None) for one in row.draws))
+
+
+def _answers(
+    row: StoredRow, said: Sentences, vectors: Vectors, num_samples: int
+) -> list[tuple[Answers, Floats]]:
+    """Return, of each claim, what the answers say with its reference, and the claim itself (k,)."""
+    texts = [claim.text for claim in row.row.claims]
+    table = list(dict.fromkeys(text for answer in said.drawn for text in answer))
+    place = {text: i for i, text in enumerate(table)}
+    every = [*texts, *table, *said.references]
+    read = sentence_vectors(every, vectors, question=row.row.question or "")
+    own, last = read.take(range(len(texts))), len(texts) + len(table)
+    answers_ = [[place[text] for text in answer] for answer in said.drawn]
+    units = MatchedUnits.of(own, read.take(range(len(texts), last)), answers_)
+    # Last the claim itself, which is judged.
+    targets = [read.take([i]) for i in range(len(texts))]
+    spoken = np.zeros(len(texts), dtype=np.bool_)
+    if said.references:
+        cosines = own.vectors @ read.vectors[last:].T
+        nearest, spoken = cosines.argmax(axis=1), cosines.max(axis=1) >= SPEAKS
+        for i in np.flatnonzero(spoken):
+            targets[i] = read.take([last + int(nearest[i]), int(i)])
+    answers = list[tuple[Answers, Floats]]()
+    for claim, one, has in zip(row.row.claims, units.overlaps(targets), spoken, strict=True):
+        outcomes, along = realised(one, num_samples + 1)
+        unsaid = np.eye(1, num_samples + 1, num_samples)
+        reference = along[:1] if has or claim.correct else unsaid
+        answers.append((Answers(outcomes, one.index, reference), along[-1]))
+    return answers

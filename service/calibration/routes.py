@@ -15,8 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from service.api.auth import BEARER, admin_scope
 from service.api.bodies import BAD_BODY, read_json
-from service.api.deps import CalibrationId, Services, ServicesDep, no_calibration
-from service.api.headers import VARY, prefers_html
+from service.api.deps import VARY, CalibrationId, Services, ServicesDep, no_calibration, prefers_html
 from service.api.openapi import json_body, json_or_page, responses
 from service.calibration.calibration import (
     Activation,
@@ -28,7 +27,8 @@ from service.calibration.rows import write_row
 from service.errors import Conflict, EigencalError, NotFound
 from service.jobs.model import JOB, CorrectionsRequest, Job
 from service.jobs.routes import CODES, accepted, example, queued
-from service.scoring.command import Serving
+from service.report.pages import calibrations
+from service.scoring.score import Serving
 from service.spectral.selective import CONFIDENCE, lowest_error, promise
 
 log = logging.getLogger(__name__)
@@ -188,7 +188,7 @@ async def report_response(request: Request, app: Services, report: Mapping[str, 
     """Return a report in the form that is accepted: JSON unless HTML is preferred."""
     if not prefers_html(request.headers.get("accept", "*/*")):
         return JSONResponse(report, headers=VARY)
-    page = await asyncio.to_thread(app.pages.report, report)
+    page = await asyncio.to_thread(app.report_page, report)
     return Response(page, headers=VARY, media_type="text/html")
 
 
@@ -219,7 +219,7 @@ async def get_calibrations(
     """Return calibrations, latest first: JSON unless HTML is preferred."""
     views = [_view(app, record) for record in await app.calibrations.list_all()]
     if prefers_html(request.headers.get("accept", "*/*")):
-        page = await asyncio.to_thread(app.pages.calibrations, [one.model_dump(mode="json") for one in views])
+        page = await asyncio.to_thread(calibrations, [one.model_dump(mode="json") for one in views])
         return Response(page, headers=VARY, media_type="text/html")
     response.headers.update(VARY)
     return views
@@ -291,6 +291,8 @@ async def patch_rows(request: Request, app: ServicesDep, calibration_id: Calibra
     record = await _record(app, calibration_id)
     if record.job_id is None or not record.data_kept:
         raise Conflict("The rows of this calibration are not kept: post them again to /calibrate.")
+    if record.calibration.fingerprint.unit == "claim":
+        raise Conflict("Its verdicts are on claims: correct them in the rows, and post these to /calibrate.")
     # The corrected calibration was fitted on these rows: held out, they cannot compare another with it.
     by_default = {"activate": "always" if record.active else "never"}
     options = by_default | body.model_dump(exclude={"rows"}, exclude_none=True)
@@ -319,7 +321,7 @@ async def get_data(app: ServicesDep, calibration_id: CalibrationId) -> Streaming
     if not record.data_kept:
         raise NotFound("The data of this calibration are not kept.")
     attachment = f'attachment; filename="{calibration_id}.jsonl"'
-    lines = _lines(app, calibration_id, record.num_rows)
+    lines = _lines(app, record)
     return Export(lines, media_type=NDJSON, headers={"Content-Disposition": attachment})
 
 
@@ -437,10 +439,10 @@ async def _record(app: Services, calibration_id: str) -> CalibrationRecord:
     return record
 
 
-async def _lines(app: Services, calibration_id: str, expected: int) -> AsyncIterator[bytes]:
-    sent = 0
-    async for row in app.calibrations.rows(calibration_id):
-        if row.usable():
+async def _lines(app: Services, record: CalibrationRecord) -> AsyncIterator[bytes]:
+    sent, expected, calibration = 0, record.num_rows, record.calibration
+    async for row in app.calibrations.rows(calibration.id):
+        if row.usable(calibration.fingerprint.unit):
             yield write_row(row)
             sent += 1
     if sent < expected:  # deleted meanwhile: a body broken off is no whole export

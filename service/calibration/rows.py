@@ -14,11 +14,13 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from service.calibration.calibration import Unit
 from service.llm.port import Draw, Message, question_text
 from service.spectral.evidence import POSITIVE_ROUNDING
 
@@ -41,6 +43,20 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class LabelledClaim:
+    """A claim of a row's answer, and whether it is right.
+
+    `logprob_per_word`: of all its tokens over its words, in nats; `least_logprob`: of its least likely token;
+    None: not known.
+    """
+
+    text: str
+    correct: bool
+    logprob_per_word: float | None = None
+    least_logprob: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DevRow:
     """One labelled row. Exactly one of `prompt` and `messages` is set, unless `samples` came without either.
 
@@ -48,6 +64,7 @@ class DevRow:
     `logprobs`: of each whole sample, in nats; None: not known.
     `answer`: the one answer that `correct` (right or wrong, as the data says) is about; `answer_logprob`: of
     the whole of it, in nats.
+    `claims`: of an answer, with verdicts.
     `verdict`: of a calibration on it; None before, and for a row with fewer answers than the calibration.
     """
 
@@ -62,10 +79,15 @@ class DevRow:
     answer_logprob: float | None = None
     correct: bool | None = None
     verdict: Verdict | None = None
+    claims: tuple[LabelledClaim, ...] = ()
 
-    def usable(self) -> bool:
-        """Tell whether the row can take part in a fit: a reference, and two answers drawn or to be drawn."""
-        return bool(self.references) and (self.samples is None or len(self.samples) >= 2)
+    def labelled(self, unit: Unit) -> bool:
+        """Tell whether the row says what is right: a reference, or verdicts on claims."""
+        return bool(self.references if unit == "answer" else self.claims)
+
+    def usable(self, unit: Unit) -> bool:
+        """Tell whether the row can take part in a fit: labelled, and two answers drawn or to be drawn."""
+        return self.labelled(unit) and (self.samples is None or len(self.samples) >= 2)
 
     @property
     def question(self) -> str | None:
@@ -125,6 +147,7 @@ LOGPROB_FIELDS = ("logprobs", "logprob")
 MIN_SAMPLES, MAX_SAMPLES = 2, 256
 MAX_REFERENCES = 64
 MAX_MESSAGES = 1024
+MAX_CLAIMS = 64  # of one answer
 MAX_ID_CHARS = 200
 ROLES = ("system", "user", "assistant")
 _MISFIT = "misfit"  # kind of the errors that we raise ourselves; `field` in their context
@@ -144,6 +167,8 @@ Text = Annotated[str, Field(min_length=0)]
 FilledText = Annotated[str, Field(pattern=NOT_BLANK)]
 Name = Annotated[str, Field(pattern=NOT_BLANK, max_length=MAX_ID_CHARS)]
 LogProbability = Annotated[float, Field(le=POSITIVE_ROUNDING)]
+# Servers that floor minus infinity send -9999; a sum of larger ones would overflow.
+TokenLogProbability = Annotated[float, Field(ge=-1e6, le=POSITIVE_ROUNDING)]
 LogProbabilities = Annotated[list[LogProbability], Field(min_length=MIN_SAMPLES, max_length=MAX_SAMPLES)]
 WholeNumber = Annotated[int, Field(ge=-(2**63), lt=2**63), BeforeValidator(_integral)]
 
@@ -169,6 +194,17 @@ class ExampleMessage(_Strict):
     content: Text = Field(description="What is said.")
 
 
+class ClaimIn(_Strict):
+    """A claim of a row's answer: its `text` as a score's `claims` have it, and a verdict."""
+
+    text: FilledText = Field(description="What it says.")
+    correct: bool = Field(description="Whether it is right.")
+    logprob_per_word: TokenLogProbability | None = Field(
+        None, description="As a score's `claims` have it: for P(correct) without any answer drawn."
+    )
+    least_logprob: TokenLogProbability | None = Field(None, description="As a score's `claims` have it.")
+
+
 def _with(name: str, kind: str) -> dict[str, Any]:
     """Return the schema of an object that has this field, and not as null."""
     return {
@@ -186,6 +222,7 @@ def _row_schema(schema: dict[str, Any]) -> None:
     JSON Schema.
     """
     schema["oneOf"] = [_with("prompt", "string"), _with("messages", "array")]
+    schema["anyOf"] = [_with("reference", "string"), _with("reference", "array"), _with("claims", "array")]
     own, samples = [_with(name, "array") for name in LOGPROB_FIELDS], _with("samples", "array")
     one_name = {"type": "object", "not": {"type": "object", "allOf": own}}
     pairs = [
@@ -206,8 +243,15 @@ class ExampleIn(_Strict):
     messages: Annotated[list[ExampleMessage], Field(min_length=1, max_length=MAX_MESSAGES)] | None = Field(
         None, description="A conversation, as for POST /score."
     )
-    reference: FilledText | Annotated[list[FilledText], Field(min_length=1, max_length=MAX_REFERENCES)] = (
-        Field(description="The right answer, or several that are.")
+    claims: Annotated[list[ClaimIn], Field(min_length=1, max_length=MAX_CLAIMS)] | None = Field(
+        None, description="Claims of a long answer to the prompt, with verdicts: for `unit` = `claim`."
+    )
+    reference: (
+        FilledText | Annotated[list[FilledText], Field(min_length=1, max_length=MAX_REFERENCES)] | None
+    ) = Field(
+        None,
+        validate_default=True,
+        description="The right answer, or several that are. Rows with `claims` do without.",
     )
     id: Name | WholeNumber | None = Field(None, description="Your name for the row, unique in the file.")
     samples: Annotated[list[Text], Field(min_length=MIN_SAMPLES, max_length=MAX_SAMPLES)] | None = Field(
@@ -230,6 +274,14 @@ class ExampleIn(_Strict):
     verdict: Any = Field(
         None, description="Of an export: what was judged, and why; not read. To correct it, add `correct`."
     )
+
+    @field_validator("reference", mode="before")
+    @classmethod
+    def is_labelled(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse a row that does not say what is right."""
+        if value is None and info.data.get("claims", ...) is None:
+            raise _misfit("reference", "is missing")
+        return value
 
     @field_validator("messages")
     @classmethod
@@ -297,12 +349,19 @@ _EXPECTED = {
     "answer": "a string",
     "answer_logprob": "a number",
     "correct": "true or false",
+    "claims": "a list of claims",
 } | dict.fromkeys(LOGPROB_FIELDS, "a list of numbers")
 _ITEMS = {
     "messages": ("messages", 1, MAX_MESSAGES),
     "reference": ("strings", 1, MAX_REFERENCES),
     "samples": ("strings", MIN_SAMPLES, MAX_SAMPLES),
+    "claims": ("claims", 1, MAX_CLAIMS),
 } | dict.fromkeys(LOGPROB_FIELDS, ("numbers", MIN_SAMPLES, MAX_SAMPLES))
+_OBJECTS = {
+    "messages": f"each message must be an object of role ({', '.join(ROLES)}) and content (a string)",
+    "claims": "each claim must be an object of text (a string, not empty) and correct (true or false), with "
+    "logprob_per_word and least_logprob (numbers from -1e6 to 0) or without",
+}
 _REASONS = {
     "missing": "is missing",
     "string_unicode": "holds half of a surrogate pair, which is no Unicode text",
@@ -341,12 +400,13 @@ def check_row(line: int, raw: object) -> DevRow:
         id=None if row.id is None else str(row.id),
         prompt=row.prompt,
         messages=None if row.messages is None else tuple(Message(m.role, m.content) for m in row.messages),
-        references=(row.reference,) if isinstance(row.reference, str) else tuple(row.reference),
+        references=(row.reference,) if isinstance(row.reference, str) else tuple(row.reference or ()),
         samples=None if row.samples is None else tuple(row.samples),
         logprobs=tuple(row.logprobs or row.logprob or ()) or None,
         answer=row.answer,
         answer_logprob=row.answer_logprob,
         correct=row.correct,
+        claims=tuple(LabelledClaim(**one.model_dump()) for one in row.claims or ()),
     )
 
 
@@ -357,7 +417,7 @@ def write_row(row: DevRow) -> bytes:
     """
     reference = row.references[0] if len(row.references) == 1 else row.references
     fields = asdict(row) | {"reference": reference}
-    exported = {name: fields[name] for name in _EXPORTED if fields[name] is not None}
+    exported = {name: fields[name] for name in _EXPORTED if fields[name] not in (None, ())}
     return json.dumps(exported, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
@@ -371,6 +431,7 @@ _EXPORTED = (
     "answer",
     "answer_logprob",
     "correct",
+    "claims",
     "verdict",
 )
 
@@ -408,8 +469,8 @@ def _reason(field: str, errors: Sequence[ErrorDetails]) -> str:
     elif kind in ("too_short", "too_long"):
         items, least, most = _ITEMS[field]
         reason = f"must hold {least} to {most} {items}, not {len(value)}"
-    elif field == "messages" and len(error["loc"]) > 1 and kind != "string_unicode":
-        reason = f"each message must be an object of role ({', '.join(ROLES)}) and content (a string)"
+    elif field in _OBJECTS and len(error["loc"]) > 1 and kind != "string_unicode":
+        reason = _OBJECTS[field]
     elif kind == "string_pattern_mismatch":
         reason = "must hold strings that are not empty" if listed else "must not be empty"
     elif kind in _REASONS:

@@ -15,15 +15,16 @@ from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.calibration.calibration import (
+    SERVICE,
     Activation,
     Calibration,
     CalibrationRecord,
+    Fingerprint,
     Method,
     Selector,
 )
-from service.calibration.fingerprint import SERVICE, Fingerprint
 from service.calibration.rows import DevRow, StoredRow, draws_from_json, draws_to_json
-from service.embedding.outcomes import supplied_draws, totals
+from service.embedding.port import supplied_draws, totals
 from service.errors import StoreUnavailable
 from service.lru import LRU
 from service.spectral.conformal import ConformalReference

@@ -1,37 +1,140 @@
-"""The numbers and names in a sentence: its facts, as far as they can be told without knowing the language."""
+"""What a sentence says beyond the question, and its facts: the numbers and names that it holds.
+
+As far as they can be told without knowing the language.
+"""
 
 import re
+import string
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from itertools import zip_longest
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.spectral.claims import SentenceVectors
 
 # A wrong number is wrong; a name may be left out, or be one of several for the same.
 NUMBER_COUNTS, NAME_COUNTS = 4.0, 1.0
+# A sentence restates the question where so many of its words are the question's.
+RESTATES = 1 / 3
+# A prompt of more words brings material to answer from: what is in it may be the answer.
+MAX_ASKED = 100
 
-_WORD = re.compile(r"(?P<number>\d+(?:[.,]\d+)*)|[^\W\d_]+")
-_GROUPS = re.compile(r"[.,](?=\d{3}(?!\d))")
+_SPACES = " \u00a0\u2009\u202f"
+_WORD = re.compile(
+    rf"(?P<number>(?:(?<![^\s(])[-\u2212])?(?:\d{{1,3}}(?:[{_SPACES}]\d{{3}})+(?!\d)|\d+)(?:[.,]\d+)*)"
+    r"|[^\W\d_]+"
+)
+_GROUPS = re.compile(rf"[{_SPACES}]|[.,](?=\d{{3}}(?!\d))")
+# Of a number, by the beginning of the word behind it.
+_POWERS_OF_TEN = {"thousand": 3, "tausend": 3, "million": 6, "milliard": 9, "billion": 9, "trillion": 12}
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """A word, or a number, without what it may be written with or without."""
+
+    plain: str
+    is_number: bool
+    has_capital: bool
+
+
+def beyond(sentences: Sequence[str], question: str) -> list[str]:
+    """Return each sentence without the question's words, where those are `RESTATES` of it, and not all.
+
+    An embedder sees what a sentence is about. Where all are about the question, little tells them apart.
+    """
+    asked, found = set(_spoken(question)), list[str]()
+    for sentence in sentences:
+        words = sentence.split()
+        left = [word for word, plain in zip(words, map(_bare, words), strict=True) if plain not in asked]
+        restates = len(words) - len(left) >= RESTATES * len(words)
+        found.append(" ".join(left) if left and restates else sentence)
+    return found
 
 
 def facts(sentences: Sequence[str], *, question: str = "") -> list[dict[str, float]]:
-    """Return the facts of each sentence and how much each counts, less those of the question.
+    """Return the facts of each sentence and how much each counts.
 
-    A name is a word with a capital. The first of a sentence is one where it has a capital within another:
-    "Paris is ..", "the capital is Paris". Scripts without capitals have numbers alone.
+    A name is a word with a capital. The first of a sentence is one where it has a capital within another, or
+    within the question: "Paris is ..", "the capital is Paris"; or where the sentence restates the question,
+    and the word stands nowhere without a capital. Scripts without capitals have numbers alone.
     """
-    asked = {_plain(word.group()) for word in _WORD.finditer(question)}
-    words = [[*_WORD.finditer(one)] for one in sentences]
-    named = {_plain(word.group()) for found in words for word in found[1:] if word.group()[0].isupper()}
-    return [
-        {
-            plain: NUMBER_COUNTS if word["number"] else NAME_COUNTS
-            for i, word in enumerate(found)
-            if (plain := _plain(word.group())) not in asked
-            and (word["number"] or (word.group()[0].isupper() and (i > 0 or plain in named)))
-        }
-        for found in words
+    *said, asked = map(_words, [*sentences, question])
+    named = {word.plain for found in [*said, asked] for word in found[1:] if word.has_capital}
+    common = {word.plain for found in [*said, asked] for word in found if not word.has_capital}
+    told = list[dict[str, float]]()
+    for sentence, left, found in zip(sentences, beyond(sentences, question), said, strict=True):
+        first = named if left == sentence else named | ({one.plain for one in found[:1]} - common)
+        told.append(
+            {
+                word.plain: NUMBER_COUNTS if word.is_number else NAME_COUNTS
+                for i, word in enumerate(found)
+                if word.is_number or (word.has_capital and (i > 0 or word.plain in first))
+            }
+        )
+    return told
+
+
+def sentence_vectors(
+    sentences: Sequence[str], vectors: Mapping[str, NDArray[np.float32]], *, question: str
+) -> SentenceVectors:
+    """Return sentences that are compared with one another; there is one at least.
+
+    vectors: (d,) of each, and of what it says beyond the question.
+    """
+    whole, left = ([vectors[text] for text in some] for some in (sentences, beyond(sentences, question)))
+    of_question = {*_spoken(question)}
+    if of_question:
+        of_question |= {word.plain for word in _words(question)}
+    known = facts(sentences, question=question)
+    asked = [
+        frozenset(of_question & {*map(_bare, text.split()), *mine})
+        for text, mine in zip(sentences, known, strict=True)
     ]
+    return SentenceVectors.of(whole, left, known, asked)
+
+
+def _spoken(question: str) -> list[str]:
+    """Return the words of a question, none of material."""
+    words = question.split()
+    return [_bare(word) for word in words] if len(words) <= MAX_ASKED else []
+
+
+def _bare(word: str) -> str:
+    """Return a word without the marks around it, case and accents."""
+    return _plain(word.strip(string.punctuation + "\u201c\u201d\u2018\u2019\u00ab\u00bb\u00bf\u00a1\u2026"))
+
+
+def _words(text: str) -> list[_Word]:
+    """Return the words and numbers of a text; "5 million" is one number."""
+    found, every = list[_Word](), [*_WORD.finditer(text)]
+    for match, after in zip_longest(every, every[1:]):
+        word = match.group()
+        if match["number"]:
+            found.append(_Word(_number(word, _plain(after.group()) if after else ""), True, False))
+        elif plain := _plain(word):
+            found.append(_Word(plain, False, word[0].isupper()))
+    return found
+
+
+def _number(text: str, after: str) -> str:
+    """Return a number however it is written; what is none, as a date or a version, as it stands.
+
+    Of "3.141" nothing tells whether it is 3141: it is taken for that.
+    """
+    bare = _GROUPS.sub("", text).replace(",", ".").replace("\u2212", "-")
+    power = next((power for word, power in _POWERS_OF_TEN.items() if after.startswith(word)), 0)
+    try:
+        return f"{Decimal(bare).scaleb(power).normalize():f}"
+    except InvalidOperation:
+        return bare
 
 
 def _plain(word: str) -> str:
-    """Return a word without case and accents, or a number without marks of thousands."""
+    """Return a word without case and accents."""
     bare = "".join(c for c in unicodedata.normalize("NFKD", word) if not unicodedata.combining(c))
-    return _GROUPS.sub("", bare).casefold()
+    return bare.casefold()

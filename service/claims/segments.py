@@ -394,17 +394,18 @@ def _ends(text: str, language: str) -> list[int]:
     # White space beyond ASCII makes sentencex panic.
     plain = _SPACE.sub(" ", text)
     ends = {found["end_index"] for found in get_sentence_boundaries(language, plain)}
-    ends = {end for end in ends if not _goes_on(text, end)}
+    lower = text.islower()
+    ends = {end for end in ends if not _goes_on(text, end, lower)}
     ends.update(match.end() for match in _MORE_ENDS.finditer(text))
     return [*sorted(end for end in ends if end < len(text)), len(text)]
 
 
-def _goes_on(text: str, end: int) -> bool:
-    """Return whether a sentence goes on where sentencex ends it."""
+def _goes_on(text: str, end: int, lower: bool) -> bool:
+    """Return whether a sentence goes on where sentencex ends it. `lower`: the text has no capitals."""
     before, after = text[max(end - 30, 0) : end], text[end : end + 30]
     if not before[-1:].isspace() and before.endswith("."):
         return True
-    if _LOWER.match(after) and before.rstrip().endswith((".", "…")) and not text.islower():
+    if _LOWER.match(after) and before.rstrip().endswith((".", "…")) and not lower:
         return True
     if _NUMBER.match(after) and _BEFORE_NUMBER.search(before):
         return True

@@ -25,7 +25,9 @@ from service.remote import (
 
 log = logging.getLogger(__name__)
 
+TIMEOUT_S = 30.0
 MAX_RETRIES = 3
+MAX_QUEUE = 256  # calls at work before Overloaded; it bounds connections, too
 ANY_BYTES = 2**20  # around the vectors
 VECTOR_BYTES = 16_384 * 25  # so many numbers, each written in full
 CHECK_TEXT = "check"
@@ -35,12 +37,12 @@ class HttpEmbedder:
     """Texts to unit vectors by a server; what the server does with long texts is its own affair.
 
     `base_url` with or without /v1. Connect errors, broken connections, 429, 502, 503 and 504 are tried again
-    within `timeout_s` (a Retry-After is honoured), read timeouts and other refusals are not. Name, dimension
+    within `TIMEOUT_S` (a Retry-After is honoured), read timeouts and other refusals are not. Name, dimension
     and the model that the server reports are learned from the first answer: a server that is not up yet is no
     error at start. One that reports another model, or another dimension, has been swapped: the call that met
     it fails, and vectors kept are forgotten.
 
-    `max_batch`: texts of a request. `max_queue`: calls at work before Overloaded; it bounds connections, too.
+    `max_batch`: texts of a request.
     `proxies_from_env`: go through the proxies that HTTP_PROXY and the like name.
     """
 
@@ -50,10 +52,8 @@ class HttpEmbedder:
         model: str,
         *,
         api_key: str = "",
-        timeout_s: float = 30.0,
         cache_size: int = 20_000,
         max_batch: int = 64,
-        max_queue: int = 256,
         empty_answers: EmptyAnswers = FAILED,
         proxies_from_env: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
@@ -62,18 +62,17 @@ class HttpEmbedder:
             raise ValueError("The embedding server's URL must start with http:// or https://.")
         self._url = f"{base_url.rstrip('/').removesuffix('/v1')}/v1/embeddings"
         self._model = model
-        self._timeout_s = timeout_s
         self._max_batch = max_batch
         self.empty_answers: EmptyAnswers = empty_answers
         self._identity: EmbedderIdentity | None = None
-        self._cache_size, self._max_queue = cache_size, max_queue
+        self._cache_size = cache_size
         self._vectors = self._new_cache()
         # Where empty answers are embedded, a server that refuses them is not ready.
         check_texts = [CHECK_TEXT, ""] if empty_answers == EMBEDDED else [CHECK_TEXT]
         self._check = SharedCheck(lambda: self._ask(check_texts))
         self._http = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
-            timeout=httpx.Timeout(timeout_s, pool=None),
+            timeout=httpx.Timeout(TIMEOUT_S, pool=None),
             # No bound of the pool's own: calls cancelled while they connect would use it up for ever.
             limits=httpx.Limits(max_connections=None, keepalive_expiry=KEEPALIVE_S),
             transport=transport,
@@ -122,7 +121,7 @@ class HttpEmbedder:
         await self._check()
 
     def _new_cache(self) -> VectorCache:
-        return VectorCache(self._compute, max_entries=self._cache_size, max_queue=self._max_queue)
+        return VectorCache(self._compute, max_entries=self._cache_size, max_queue=MAX_QUEUE)
 
     async def _compute(self, texts: list[str]) -> Vectors:
         starts = range(0, len(texts), self._max_batch)
@@ -142,7 +141,7 @@ class HttpEmbedder:
         return rows
 
     async def _post(self, texts: list[str]) -> bytes:
-        ends = asyncio.get_running_loop().time() + self._timeout_s
+        ends = asyncio.get_running_loop().time() + TIMEOUT_S
         try:
             async with asyncio.timeout_at(ends):  # httpx's own is for the next byte
                 return await with_retries(partial(self._attempt, texts), max_retries=MAX_RETRIES, ends=ends)

@@ -1,4 +1,7 @@
-"""The port to an embedder: texts to unit vectors. Real adapters and the fake pass the same tests."""
+"""The port to an embedder: texts to unit vectors; and which texts of answers it is given.
+
+Real adapters and the fake pass the same tests.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +10,11 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-# What an answer without text is: none, one outcome orthogonal to the rest, or the model's vector for "".
+from service.llm.port import Draw, is_blank
+from service.spectral.evidence import checked_log_probabilities
+
+# What an answer without text is: none, and left out; one outcome orthogonal to the rest; or the vector of "",
+# as in the paper's scripts.
 EmptyAnswers = Literal["failed", "outcome", "embedded"]
 FAILED: EmptyAnswers = "failed"
 EMBEDDED: EmptyAnswers = "embedded"
@@ -61,3 +68,69 @@ class Embedder(Protocol):
 
     async def check(self) -> None:
         """Return when texts can be embedded; raise EmbedderUnavailable when not."""
+
+
+# From answers to outcomes: equal answers are one.
+
+
+def distinct(answers: Sequence[str]) -> tuple[list[str], NDArray[np.int_]]:
+    """Return the distinct answers in order of appearance and, for each answer, the index of its text (m,).
+
+    Empty answers are one text, "".
+    """
+    order: dict[str, int] = {}
+    index = [order.setdefault(answer, len(order)) for answer in answers]
+    return list(order), np.asarray(index, dtype=np.int_)
+
+
+def supplied_draws(samples: Sequence[str], logprobs: Sequence[float] | None = None) -> tuple[Draw, ...]:
+    """Return answers that others drew as if drawn here: stripped as ours are, a blank one is empty.
+
+    logprobs: of each whole answer, in nats. Raises ValueError when there are not as many as answers.
+    """
+    totals = [None] * len(samples) if logprobs is None else logprobs
+    return tuple(Draw(text.strip(), total_logprob=one) for text, one in zip(samples, totals, strict=True))
+
+
+def usable(draws: Sequence[Draw], empty_answers: EmptyAnswers) -> tuple[Draw, ...]:
+    """Return the draws that are answers: those that show a text, or all where an empty one is one."""
+    return tuple(draw for draw in draws if empty_answers != FAILED or not is_blank(draw.text))
+
+
+def totals(draws: Sequence[Draw]) -> tuple[float, ...] | None:
+    """Return the log-probability of each whole answer in nats; None when one lacks its own, or for none."""
+    values = tuple(draw.total_logprob for draw in draws if draw.total_logprob is not None)
+    return values if draws and len(values) == len(draws) else None
+
+
+def log_probabilities(draws: Sequence[Draw]) -> NDArray[np.float64] | None:
+    """Return the log-probability of each whole answer (m,), in [-700, 0] nats.
+
+    None unless every answer has one that can be one (not NaN, nor above 0).
+    """
+    values = totals(draws)
+    try:
+        return None if values is None else checked_log_probabilities(values)
+    except ValueError:
+        return None
+
+
+def texts_to_embed(texts: Sequence[str], empty_answers: EmptyAnswers) -> list[str]:
+    """Return the texts that have a vector of the embedder's: all but the empty one, or all."""
+    return [text for text in texts if text or empty_answers == EMBEDDED]
+
+
+def outcome_vectors(texts: Sequence[str], embedded: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return one unit vector per distinct text, from the vectors (n, d) of `texts_to_embed(texts)`.
+
+    Shape (k, d) where every text was embedded. With an empty one that was not, (k, d + 1): the extra
+    coordinate belongs to the empty answer alone, which makes it orthogonal to every other. The space keeps
+    its dimension d all the same.
+    """
+    # No empty answer, or one that was embedded like any text.
+    if len(embedded) == len(texts):
+        return embedded
+    vectors = np.zeros((len(texts), embedded.shape[1] + 1), dtype=np.float32)
+    vectors[[i for i, text in enumerate(texts) if text], :-1] = embedded
+    vectors[texts.index(""), -1] = 1.0
+    return vectors

@@ -8,13 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from service.calibration.files import UploadLimits, read_file
 from service.calibration.fitting import Stream, rng
 from service.calibration.material import (
     Material,
@@ -25,13 +27,11 @@ from service.calibration.material import (
     full_number,
     usable_rows,
 )
-from service.calibration.rows import DevRow, StoredRow, draws_from_json, draws_to_json
-from service.embedding.outcomes import outcome_vectors, texts_to_embed
-from service.embedding.port import Embedder
+from service.calibration.rows import DevRow, StoredRow, check_row, draws_from_json, draws_to_json
+from service.embedding.port import Embedder, outcome_vectors, supplied_draws, texts_to_embed
 from service.errors import BodyTooLarge, EigencalError, InvalidDevData
 from service.evaluation.baselines import TransformersEntailment, by_entailment
 from service.evaluation.experiments import make_results
-from service.evaluation.files import EvaluationFile, read_evaluation_file
 from service.evaluation.page import render_evaluation
 from service.evaluation.results import FilePart, Provenance, Results
 from service.jobs.drawing import row_request
@@ -39,13 +39,55 @@ from service.jobs.waiting import Patience
 from service.llm.port import Draw, GenerationRequest, LanguageModel
 from service.llm.weights import sha256_of
 from service.report.diagnostics import EvaluationContext, make_split
-from service.scoring.command import Serving
+from service.scoring.score import Serving
 from service.spectral.maps import DEFAULT_EPS
 from service.spectral.resampling import DEFAULT, Resamples
 
 # An evaluation runs at a terminal: someone waits, and it goes on where it stopped.
 PATIENCE = Patience(give_up_s=120.0)
 CHUNK = 64  # texts between two moves of the bar
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationFile:
+    """A file of an evaluation. rows: checked, with the answers that they came with; total: rows in it."""
+
+    rows: Sequence[StoredRow]
+    total: int
+
+    @property
+    def supplied(self) -> bool:
+        """Whether the answers came with the file."""
+        return all(one.row.samples is not None for one in self.rows)
+
+
+def read_evaluation_file(
+    file: BinaryIO, limit: int | None = None, limits: UploadLimits | None = None
+) -> EvaluationFile:
+    """Return the first `limit` rows.
+
+    Raises BodyTooLarge, and InvalidDevData, also when some rows have answers and others have none.
+    """
+    data = read_file(file, limits)
+    if len({row.samples is None for row in data.rows()}) > 1:
+        raise InvalidDevData("Some rows carry samples and the rest do not: all must or none.")
+    rows = []
+    for line, raw in islice(data.raw_rows(), limit):
+        row = check_row(line, raw)
+        draws = supplied_draws(row.samples or (), row.logprobs)
+        tokens = _counts(raw.get("tokens") if isinstance(raw, dict) else None)
+        if len(tokens) == len(draws):
+            draws = tuple(replace(one, num_tokens=n) for one, n in zip(draws, tokens, strict=True))
+        rows.append(StoredRow(row, draws, complete=True))
+    return EvaluationFile(rows, data.num_rows)
+
+
+def _counts(values: object) -> Sequence[int]:
+    """Return numbers of tokens, from 1 on; nothing unless every one is."""
+    if not isinstance(values, list):
+        return ()
+    good = all(isinstance(v, int | float) and not isinstance(v, bool) and v >= 1 for v in values)
+    return tuple(int(v) for v in values) if good else ()
 
 
 @dataclass(frozen=True, slots=True)

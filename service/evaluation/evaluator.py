@@ -1,6 +1,5 @@
 """The use case behind POST /evaluate: the command's experiments, as a durable job."""
 
-import functools
 import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -13,8 +12,7 @@ from service.calibration.rows import StoredRow
 from service.embedding.port import Embedder
 from service.evaluation.experiments import make_results
 from service.evaluation.results import FilePart, Provenance, Results
-from service.jobs.calibrator import Embedding
-from service.jobs.progress import Progress, in_thread
+from service.jobs.calibrator import Embedding, in_thread
 from service.jobs.store import RunningJob, SqlJobs
 from service.report.diagnostics import EvaluationContext, make_split
 from service.spectral.maps import DEFAULT_EPS
@@ -62,7 +60,7 @@ class Evaluator:
             context = EvaluationContext(dev, test, seed=seed, resamples=self.resamples)
             return make_results(context, sizes, origin, progress=report)
 
-        results = await in_thread(work, functools.partial(Progress, self.jobs, job.id, "fitting"))
+        results = await in_thread(work, self.jobs, job.id, "fitting")
         await self.jobs.keep_evaluation(job.id, cast("dict[str, Any]", results))
         logger.info("job %s succeeded: an evaluation", job.id)
 

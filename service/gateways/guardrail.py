@@ -23,9 +23,8 @@ from service.api.openapi import json_body, responses
 from service.errors import EigencalError, Overloaded, Unscorable
 from service.gateways.shared import GatewayModel, conversation, keep_and_head, why_no_probability
 from service.llm.port import Generation, GenerationRequest
-from service.scoring.command import EFFORTS, DrawnEffort, ScoreCommand, Serving, Target
 from service.scoring.judging import HELD_BACK
-from service.scoring.score import Score
+from service.scoring.score import EFFORTS, DrawnEffort, Score, ScoreCommand, Serving, Target
 from service.scoring.scorer import Drawn, Scorer, Stopwatch
 
 router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)])
@@ -83,9 +82,6 @@ class Guardrail:
         self._wait_s = wait_s
         self._keep_s = keep_s
         self._calls: OrderedDict[Key, _Call] = OrderedDict()  # oldest first
-
-    async def start(self) -> None:
-        """Nothing to open."""
 
     async def stop(self) -> None:
         """End what is under way; idempotent."""

@@ -16,9 +16,8 @@ from service.embedding.port import FAILED
 from service.errors import NoProbability
 from service.gateways.shared import GatewayModel, keep_and_head, why_no_probability
 from service.llm.port import Message, is_blank
-from service.scoring.command import ScoreCommand
 from service.scoring.routes import BODY_CODES, LLM_CODES, PART_CODES, Answer, PromptText
-from service.scoring.score import Score
+from service.scoring.score import Claim, Score, ScoreCommand
 
 router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)])
 DEADLINE_S = 50.0  # the router gives up after 60 by default, and a score of fewer answers is better than none
@@ -57,6 +56,9 @@ class Verified(BaseModel):
     total_samples: int = Field(description="How many answers were drawn.")
     samples: list[str] = Field(description="The answers, in the order drawn.")
     threshold: float = Field(description="The threshold that was sent.")
+    claims: list[Claim] | None = Field(
+        None, description="The claims of a long answer, as POST /score has them; null of a short one."
+    )
 
 
 @router.post(
@@ -87,6 +89,7 @@ async def post_verify(request: Request, app: ServicesDep) -> Response:
         total_samples=score.num_samples,
         samples=score.samples or [],
         threshold=body.threshold,
+        claims=score.claims,
     )
     headers = keep_and_head(app, score, owner_of(request))
     return Response(content.model_dump_json(), headers=headers, media_type="application/json")

@@ -1,36 +1,50 @@
-"""The second half of a calibration's job: embed its answers, fit, report, store."""
+"""The second half of a calibration's job: embed its answers, fit, report, store; and its progress."""
 
+import asyncio
+import contextlib
 import logging
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import Calibration, CalibrationSource
-from service.calibration.default import PRIOR_WEIGHT, packaged
-from service.calibration.fingerprint import CALLER, Fingerprint, caller_fingerprint, with_embedder
+from service.calibration.calibration import (
+    CALLER,
+    Calibration,
+    Fingerprint,
+    Unit,
+    caller_fingerprint,
+    with_embedder,
+)
+from service.calibration.default import CLAIM_PRIOR_WEIGHT, PRIOR_WEIGHT, packaged, packaged_for_claims
 from service.calibration.fitting import WHOLE, Fitted, Stream, fit_all, rng
 from service.calibration.labels import Labels, label
 from service.calibration.material import (
     Material,
+    Sentences,
     all_texts,
     answered,
     assemble,
     check_made_by,
+    claim_material,
+    claim_texts,
     conformal_reference,
+    sentences_of,
     usable_rows,
 )
 from service.calibration.rows import StoredRow
-from service.embedding.outcomes import outcome_vectors, texts_to_embed
-from service.embedding.port import Embedded, Embedder, EmbedderIdentity
-from service.errors import InvalidDevData
+from service.calibration.store import SqlCalibrations
+from service.embedding.port import Embedded, Embedder, EmbedderIdentity, outcome_vectors, texts_to_embed
+from service.errors import InvalidDevData, StoreUnavailable
 from service.ids import new_id
 from service.jobs.drawing import Drawer, check_same
-from service.jobs.progress import Progress, in_thread
+from service.jobs.model import JobStage
 from service.jobs.store import ActiveChangedError, RunningJob, SqlJobs
 from service.jobs.waiting import LiveFirst, Notify, Patience, embedder_identity
 from service.report.model import Report
@@ -38,8 +52,73 @@ from service.report.report import FinishedFit, make_report
 from service.spectral.resampling import DEFAULT, Resamples
 from service.spectral.subsets import OnDone
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
+EVERY_S = 0.5  # between two writes of how far a stage is
+MAX_TEXTS = 250_000  # of the claims of a job, as of uploads
+MAX_CLAIMS_BYTES = 1 << 30
 EMBEDDED_AT_ONCE = 16  # texts: live scoring gets its turn in between
+
+
+class Progress:
+    """How many units of a job's stage are done; writes are at least `EVERY_S` apart."""
+
+    def __init__(self, jobs: SqlJobs, job_id: str) -> None:
+        self._jobs, self._job_id = jobs, job_id
+        self._done = 0
+        self._written = time.monotonic()
+
+    async def advance(self, by: int = 1) -> None:
+        """Count units done. Raises JobEndedError when the run must stop."""
+        self._done += by
+        if time.monotonic() - self._written >= EVERY_S:
+            self._written = time.monotonic()
+            await self._jobs.progress(self._job_id, self._done)
+
+
+class BrokenOffError(Exception):
+    """Ends work in its thread, which cannot be cancelled."""
+
+
+async def in_thread(work: Callable[[OnDone], T], jobs: SqlJobs, job_id: str, stage: JobStage) -> T:
+    """Return what `work` returns; the stage of its job begins with its first report.
+
+    When the caller is cancelled, or the job has ended (JobEndedError), the next report of the work raises
+    BrokenOffError there. A store that fails meanwhile costs no more than what would have been shown.
+    """
+    loop, reached = asyncio.get_running_loop(), asyncio.Queue[tuple[int, int]]()
+    over = threading.Event()
+
+    def report(done: int, total: int) -> None:
+        if over.is_set():
+            raise BrokenOffError
+        loop.call_soon_threadsafe(reached.put_nowait, (done, total))
+
+    working = asyncio.ensure_future(asyncio.to_thread(work, report))
+    shown = asyncio.create_task(_show(reached, jobs, job_id, stage))
+    try:
+        await asyncio.wait({working, shown}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else shown.result()
+    finally:
+        over.set()
+        for task in (working, shown):
+            task.cancel()
+        # Not `await shown`, whose end by this cancelling looks like a cancelling of the caller.
+        await asyncio.wait({working, shown})
+
+
+async def _show(
+    reached: asyncio.Queue[tuple[int, int]], jobs: SqlJobs, job_id: str, stage: JobStage
+) -> NoReturn:
+    done, total = await reached.get()
+    progress = Progress(jobs, job_id)
+    with contextlib.suppress(StoreUnavailable):
+        await jobs.stage(job_id, stage, total)
+    while True:
+        now, _ = await reached.get()
+        with contextlib.suppress(StoreUnavailable):
+            await progress.advance(now - done)
+        done = now
 
 
 @dataclass(eq=False)
@@ -55,24 +134,48 @@ class Embedding:
         """Return what decides the vectors, once the embedder is there to tell."""
         return await embedder_identity(self.embedder, self.patience, notify, ask_anew=True)
 
-    async def material(self, job: RunningJob, rows: Sequence[StoredRow], num_samples: int) -> Material:
-        """Return the rows as vectors, all of one embedder.
+    async def material(
+        self, job: RunningJob, rows: Sequence[StoredRow], num_samples: int, unit: Unit = "answer"
+    ) -> Material:
+        """Return the rows, or their claims, as vectors, all of one embedder.
 
-        Raises EmbedderUnavailable once patience ends, Conflict when the embedder changes, JobEndedError.
+        Raises EmbedderUnavailable once patience ends, Conflict when the embedder changes, JobEndedError, and
+        InvalidDevData for more sentences than are held in memory.
         """
+        asked, said = [one.row.question for one in rows], list[Sentences]()
+        if unit == "claim":
+            said = await asyncio.to_thread(lambda: [sentences_of(one) for one in rows])
+        of_rows = claim_texts(rows, said) if unit == "claim" else all_texts(rows)
+        if len(of_rows) > MAX_TEXTS:
+            raise InvalidDevData(
+                f"The rows hold {len(of_rows)} sentences; {MAX_TEXTS} may be held in memory."
+            )
+        # Of each claim the vectors of m outcomes of m + 1 coordinates, in float64.
+        size = 8 * sum(len(one.row.claims) for one in rows) * num_samples * (num_samples + 1)
+        if unit == "claim" and size > MAX_CLAIMS_BYTES:
+            raise InvalidDevData(
+                f"Claims judged by {num_samples} answers each would take {size >> 20} MiB; "
+                f"{MAX_CLAIMS_BYTES >> 20} are allowed. Send fewer rows, or ask for fewer answers."
+            )
         # Questions come last, so that the answers of a row still follow one another.
-        asked = [one.row.question for one in rows]
-        texts = list(dict.fromkeys([*all_texts(rows), *(text for text in asked if text)]))
-        progress = Progress(self.jobs, job.id, "embedding", len(texts))
-        notify = partial(self.jobs.note, job.id)
-        await progress.begin()
+        texts = list(dict.fromkeys([*of_rows, *(text for text in asked if text)]))
+        progress, notify = Progress(self.jobs, job.id), partial(self.jobs.note, job.id)
+        await self.jobs.stage(job.id, "embedding", len(texts))
         embedded = texts_to_embed(texts, self.embedder.empty_answers)
         identity = await self.identity(notify)
         vectors = outcome_vectors(texts, await self._embed(embedded, identity, progress, notify))
         place = {text: i for i, text in enumerate(texts)}
         questions = [vectors[place[text], : identity.dimension] if text else None for text in asked]
-        material = assemble(rows, num_samples, vectors, place, identity.dimension)
-        return replace(material, made_by=identity, questions=questions)
+        if unit == "answer":
+            material = assemble(rows, num_samples, vectors, place, identity.dimension)
+            return replace(material, made_by=identity, questions=questions)
+        of_text = {text: vectors[i] for text, i in place.items()}
+        material = await asyncio.to_thread(
+            claim_material, rows, said, of_text, num_samples, identity.dimension
+        )
+        assert material.groups is not None
+        asked_of = [questions[group] for group in material.groups]
+        return replace(material, made_by=identity, questions=asked_of)
 
     async def _embed(
         self, texts: Sequence[str], identity: EmbedderIdentity, progress: Progress, notify: Notify
@@ -108,7 +211,7 @@ class Calibrator:
     """
 
     jobs: SqlJobs
-    calibrations: CalibrationSource
+    calibrations: SqlCalibrations
     drawer: Drawer
     embedding: Embedding
     resamples: Resamples = DEFAULT
@@ -119,7 +222,7 @@ class Calibrator:
         Raises JobEndedError, or the EigencalError that the job fails with.
         """
         loaded = await self._load(job)
-        material = await self.embedding.material(job, loaded.rows, loaded.num_samples)
+        material = await self.embedding.material(job, loaded.rows, loaded.num_samples, job.options.unit)
         if material.made_by is not None:  # another, when it has changed meanwhile
             check_same(loaded.fingerprint, with_embedder(loaded.fingerprint, material.made_by))
         while not await self._end(job, loaded, material):
@@ -150,14 +253,16 @@ class Calibrator:
             done(1, 1)
             return report, label(material)
 
-        report, labels = await in_thread(work, partial(Progress, self.jobs, job.id, "reporting"))
+        report, labels = await in_thread(work, self.jobs, job.id, "reporting")
         if self.calibrations.active(key) != active:
             return False  # another became active meanwhile: compare with that one
         report["job_id"] = job.id
         recommended = report["opening"]["num_samples"]
         if recommended in calibration.selectors:  # it can serve so many, and decide by them
             calibration = replace(calibration, recommended=recommended)
-        full = [material.rows[i].row.line for i in material.full]
+        # Verdicts on claims are the data's own; there are several on a line.
+        judged = [] if job.options.unit == "claim" else labels.verdicts
+        full = [material.rows[i].row.line for i in material.full[: len(judged)]]
         decision = report["decision"]
         try:
             await self.jobs.succeed(
@@ -167,7 +272,7 @@ class Calibrator:
                 len(loaded.rows),
                 activate=decision["activated"],
                 compared_with=None if active is None else active.id,
-                verdicts=dict(zip(full, labels.verdicts, strict=True)),
+                verdicts=dict(zip(full, judged, strict=True)),
             )
         except ActiveChangedError:
             return False
@@ -184,15 +289,16 @@ class Calibrator:
             asked = self.drawer.serving.num_samples
         fingerprint = await self._fingerprint(job, stored, identity, drawn=drawn)
         refused = [one for one in stored if one.refused is not None]
-        usable = usable_rows(stored, asked, rng(job.options.seed, Stream.COPIES))
+        usable = usable_rows(stored, asked, rng(job.options.seed, Stream.COPIES), job.options.unit)
         return _Loaded(*usable, fingerprint, refused)
 
     async def _fingerprint(
         self, job: RunningJob, stored: list[StoredRow], identity: EmbedderIdentity, *, drawn: bool
     ) -> Fingerprint:
         """Return what the answers were drawn with: as bound by the first draw, or as the operator vouches."""
+        unit = job.options.unit
         if not drawn and job.options.drawn_by == "caller":
-            return caller_fingerprint(job.options.source_label, identity)
+            return replace(caller_fingerprint(job.options.source_label, identity), unit=unit)
         if not drawn:
             await self.drawer.learn_model(stored[0].row, partial(self.jobs.note, job.id))
         kinds = {one.row.messages is None: one.row for one in stored}
@@ -203,10 +309,14 @@ class Calibrator:
         for one in now:
             # Which model drew the answers was seen when they came; another may answer by now.
             check_same(claimed, one.drawn_as(claimed) if drawn else one)
-        return claimed
+        return replace(claimed, unit=unit)
 
     async def _fit(self, job: RunningJob, material: Material, active: Calibration | None) -> Fitted:
-        weight = PRIOR_WEIGHT if job.options.prior_weight is None else job.options.prior_weight
+        asked, default, usual, claims = job.options.prior_weight, packaged(), PRIOR_WEIGHT, 1.0
+        if material.groups is not None:
+            default, usual = packaged_for_claims(), CLAIM_PRIOR_WEIGHT
+            claims = material.groups.size / np.unique(material.groups).size
+        weight = claims * (usual if asked is None else asked)
 
         def work(done: OnDone) -> Fitted:
             done(0, WHOLE)
@@ -216,12 +326,12 @@ class Calibrator:
                 active=active,
                 seed=job.options.seed,
                 resamples=self.resamples,
-                priors=partial(packaged().prior, weight=weight),
-                model_priors=partial(packaged().model_prior, dimension=material.dimension, weight=weight),
+                priors=partial(default.prior, weight=weight),
+                model_priors=partial(default.model_prior, dimension=material.dimension, weight=weight),
                 progress=done,
             )
 
-        return await in_thread(work, partial(Progress, self.jobs, job.id, "fitting"))
+        return await in_thread(work, self.jobs, job.id, "fitting")
 
     def _calibration(
         self, job: RunningJob, loaded: _Loaded, material: Material, fitted: Fitted
@@ -239,6 +349,6 @@ class Calibrator:
             created_at=datetime.now(UTC),
             name=job.options.name,
             evidence=fitted.evidence_table,
-            selectors=fitted.decided.selectors(),
+            selectors=fitted.selectors(),
             reference=conformal_reference(material, rng(job.options.seed, Stream.REFERENCE)),
         )

@@ -4,24 +4,23 @@ import logging
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypedDict
 
-from service.calibration.fingerprint import Fingerprint, service_fingerprint
+from service.calibration.calibration import Fingerprint, service_fingerprint
 from service.calibration.rows import DevRow, StoredRow
-from service.embedding.outcomes import usable
-from service.embedding.port import Embedder, EmbedderIdentity
+from service.embedding.port import Embedder, EmbedderIdentity, usable
 from service.errors import Conflict, LLMError
 from service.jobs.store import RunningJob, SqlJobs
 from service.jobs.waiting import LiveFirst, Notify, Patience, embedder_identity, refuses
 from service.llm.port import Generation, GenerationRequest, LanguageModel, Priority
-from service.scoring.command import Serving
+from service.scoring.score import Serving
 
 logger = logging.getLogger(__name__)
 
 DRAWN_AGAIN = 2  # times the answers asked for: so many are drawn at most where some hold no text
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(TypedDict):
     """The LLM server refused a row. `any_answered`: whether it has ever answered one of its job."""
 
     reason: str
@@ -102,7 +101,7 @@ class Drawer:
                 if control is not None and final:
                     logger.warning("the LLM server refused the row on line %d for good", line)
                     await self.jobs.refuse(job_id, line, error.full_detail)
-                return Refusal(error.full_detail, control is not None)
+                return {"reason": error.full_detail, "any_answered": control is not None}
             else:
                 return None
 

@@ -66,7 +66,9 @@ class DurableJobs:
     ) -> tuple[Job, bool]:
         """Store the rows and a job for them, start it; return it and whether it is new: `SqlJobs.submit`."""
         await self.store.check()
-        job, created = await self.store.submit(rows, options, idempotency_key)
+        job, created = await self.store.submit(
+            rows, options, idempotency_key, self._steps.drawer.generation_key
+        )
         if created:
             logger.info("job %s accepted: %s", job.id, job.kind)
             self._news.set()

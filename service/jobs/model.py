@@ -8,10 +8,10 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from service.api.bodies import RequestModel
-from service.calibration.calibration import ActivateOption, MethodOption
+from service.calibration.calibration import ActivateOption, MethodOption, Unit
 from service.calibration.rows import MAX_ID_CHARS, MIN_USABLE_ROWS, ExampleIn
 from service.llm.port import shape_hash
-from service.scoring.command import MAX_ITEMS
+from service.scoring.score import MAX_ITEMS
 
 JobKind = Literal["calibrate", "evaluate"]
 JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
@@ -64,7 +64,12 @@ class CalibrateOptions(RequestModel):
         le=1e6,
         allow_inf_nan=False,
         description="Labelled rows that the default calibration counts for, to which fits are drawn; left "
-        "out: 30, 0: the rows alone.",
+        "out: 30, for claims 3; 0: the rows alone.",
+    )
+    unit: Unit = Field(
+        "answer",
+        description="What scores are calibrated: of whole answers, or of single claims of long ones, by the "
+        "`claims` of the rows.",
     )
     drawn_by: Literal["caller", "service"] = Field(
         "caller",
@@ -79,6 +84,13 @@ class CalibrateOptions(RequestModel):
         """Refuse a label for the service's own answers."""
         if self.source_label and self.drawn_by == "service":
             raise ValueError("`source_label` goes with `drawn_by` = `caller`")
+        return self
+
+    @model_validator(mode="after")
+    def claims_have_no_evidence(self) -> Self:
+        """Refuse a map by log-probabilities of whole answers for claims."""
+        if self.unit == "claim" and self.method == "evidence":
+            raise ValueError("`method` = `evidence` is of whole answers; of claims use `auto`")
         return self
 
 

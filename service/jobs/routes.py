@@ -8,7 +8,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from service.api.auth import ADMIN_CODES, BEARER, admin_scope
+from service.api.auth import BEARER, KEY_CODES, admin_scope
 from service.api.bodies import CLIENT_CLOSED_REQUEST
 from service.api.deps import JobId, Services, ServicesDep, no_job
 from service.api.openapi import responses
@@ -18,7 +18,7 @@ from service.calibration.rows import DevRow
 from service.errors import InvalidRequest
 from service.jobs.model import JOB, Job, JobOptions
 
-CODES = (*ADMIN_CODES, "store_unavailable", "internal")
+CODES = (*KEY_CODES, "store_unavailable", "internal")
 BAD_UPLOAD = ("invalid_request", "invalid_dev_data", "body_too_large", "unsupported_media_type")
 UPLOAD_CODES = (*BAD_UPLOAD, "conflict", "overloaded")
 LOCATION: dict[str, Any] = {

@@ -5,11 +5,14 @@ every write is such that the second changes nothing, or ends the run with JobEnd
 """
 
 import asyncio
+import hashlib
+import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any, get_args
 
 import sqlalchemy as sa
@@ -17,20 +20,19 @@ from sqlalchemy.engine import RowMapping
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.calibration.calibration import Calibration
-from service.calibration.fingerprint import Fingerprint
-from service.calibration.rows import DevRow, StoredRow, Verdict, draws_to_json
+from service.calibration.calibration import Calibration, Fingerprint
+from service.calibration.rows import MIN_USABLE_ROWS, DevRow, StoredRow, Verdict, draws_to_json
 from service.calibration.store import (
     SqlCalibrations,
     decode_row,
+    encode_row,
     insert_calibration,
     log_activation,
     make_current,
     read_rows,
 )
-from service.errors import SERVER_MESSAGE, Conflict, InvalidRequest
+from service.errors import SERVER_MESSAGE, Conflict, InvalidDevData, InvalidRequest
 from service.ids import new_id
-from service.jobs.intake import GenerationKey, Intake
 from service.jobs.model import (
     Correction,
     Job,
@@ -55,6 +57,8 @@ _FAILED = jobs.c.state == "failed"
 _ROWS_AT_ONCE = 200
 LOG_AGAIN_S = 60.0  # a wait that comes and goes is logged this often at most
 MAX_LOGGED = 64  # jobs that may wait by turns
+# Equal values for rows whose answers the service would draw alike.
+GenerationKey = Callable[[DevRow], Hashable]
 
 
 class JobEndedError(Exception):
@@ -93,8 +97,7 @@ class OpenJob:
 class SqlJobs:
     """Jobs, their rows, their progress. Every method raises StoreUnavailable when the store is out of reach.
 
-    `setup`: the settings of this service, to which jobs posted here are bound. `generation_key`: equal for
-    rows that are drawn alike.
+    `setup`: the settings of this service, to which jobs posted here are bound.
     """
 
     def __init__(
@@ -103,13 +106,11 @@ class SqlJobs:
         calibrations: SqlCalibrations,
         *,
         setup: Setup | None = None,
-        generation_key: GenerationKey = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self._calibrations = calibrations
         self.setup = setup or Setup()
-        self.generation_key = generation_key
         self._clock = clock
         self._logged = LRU[str, tuple[str, float]](MAX_LOGGED)  # the last note of a job, and when
 
@@ -120,16 +121,21 @@ class SqlJobs:
     # What callers of the API do.
 
     async def submit(
-        self, rows: Iterable[DevRow], options: JobOptions, key: str | None = None
+        self,
+        rows: Iterable[DevRow],
+        options: JobOptions,
+        key: str | None = None,
+        generation_key: GenerationKey = lambda _: None,
     ) -> tuple[Job, bool]:
         """Store the rows and a job for them in one transaction; return the job and whether it is new.
 
         Whatever `rows` raises while being read leaves nothing stored. They are read in threads while the
         transaction is open, so they must come from a local source (a spooled file), not from a slow sender.
         They are hashed on the way: the same key with the same rows and options returns the job there is.
-        Raises Conflict (same key, other content), InvalidDevData (see `Intake.check`).
+        `generation_key`: equal for rows that are drawn alike. Raises Conflict (same key, other content),
+        InvalidDevData (see `Intake.check`).
         """
-        job_id, intake, rest = new_id("job"), Intake(options, self.generation_key), iter(rows)
+        job_id, intake, rest = new_id("job"), Intake(options, generation_key), iter(rows)
         values = {
             "id": job_id,
             "kind": options.kind,
@@ -319,7 +325,8 @@ class SqlJobs:
         return RunningJob(job_id, JobOptions(**job["options"]), job["num_rows"], bound)
 
     async def stage(self, job_id: str, stage: JobStage, total: int, done: int = 0) -> None:
-        """Store that a stage begins; what is left of it is told from its pace from here on."""
+        """Store and log that a stage begins; what is left of it is told from its pace from here on."""
+        logger.info("job %s: %s, %d of %d done", job_id, stage, done, total)
         now = datetime.now(UTC)
         pace = {"stage_began_at": now, "stage_began_done": done, "progressed_at": now}
         await self._write(job_id, stage=stage, done=done, total=total, note="", **pace)
@@ -435,7 +442,8 @@ class SqlJobs:
     async def keep_evaluation(self, job_id: str, results: dict[str, Any]) -> None:
         """Store the results of an evaluation, forget its rows, and end the job, in one transaction."""
         async with self._database.write() as connection:
-            await _write(connection, job_id, done=jobs.c.total, **_ended("succeeded"))
+            end = _ended("succeeded") | {"done": jobs.c.total, "refused_rows": _refused_rows(job_id)}
+            await _write(connection, job_id, **end)
             await connection.execute(sa.insert(evaluations).values(job_id=job_id, results=results))
             await connection.execute(sa.delete(dev_rows).where(dev_rows.c.job_id == job_id))
 
@@ -521,3 +529,123 @@ def _eta_s(stored: RowMapping) -> float | None:
         return None
     spent: timedelta = stored["progressed_at"] - stored["stage_began_at"]
     return float((stored["total"] - stored["done"]) * spent.total_seconds() / done)
+
+
+# What is counted and checked of dev rows while they are stored: whether they make one calibration.
+
+
+@dataclass(slots=True)
+class _Kind:
+    """Rows that are alike: the first of them, and how many there are."""
+
+    first: DevRow
+    rows: int = 0
+
+    def name(self) -> str:
+        if self.first.messages is None:
+            return "prompts"
+        own = any(message.role == "system" for message in self.first.messages)
+        return f"conversations {'with' if own else 'without'} a system message"
+
+
+class Intake:
+    """The rows of a job on their way into the store: how many, of which kinds, and their hash."""
+
+    def __init__(self, options: JobOptions, generation_key: GenerationKey) -> None:
+        self._options = options
+        self._generation_key = generation_key
+        self._hash = hashlib.sha256(json.dumps(options.model_dump(), sort_keys=True).encode())
+        self._usable: set[int] = set()
+        self._without_logprobs = 0
+        self._sources: dict[bool, _Kind] = {}  # by whether the answers came with the row
+        self._drawn_alike: dict[Hashable, _Kind] = {}
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return sum(kind.rows for kind in self._sources.values())
+
+    @property
+    def draws(self) -> bool:
+        """Whether the LLM is asked: for answers that are missing, or who it was that drew those there are."""
+        return False in self._sources or self._options.drawn_by == "service"
+
+    def digest(self) -> str:
+        """Return the hash of options and rows: under one idempotency key, another is another upload."""
+        return self._hash.hexdigest()
+
+    def columns(self, rows: Iterator[DevRow], most: int) -> list[dict[str, Any]]:
+        """Return the columns of the next rows, none after the last; they are read and hashed meanwhile."""
+        return [self._columns(row) for row in islice(rows, most)]
+
+    def _columns(self, row: DevRow) -> dict[str, Any]:
+        supplied, columns = row.samples is not None, encode_row(row)
+        self._hash.update(json.dumps(columns, sort_keys=True).encode() + b"\n")
+        self._sources.setdefault(supplied, _Kind(row)).rows += 1
+        self._without_logprobs += supplied and row.logprobs is None
+        if not supplied or self._options.drawn_by == "service":
+            self._drawn_alike.setdefault(self._generation_key(row), _Kind(row)).rows += 1
+        if row.usable(self._options.unit) and (
+            row.samples is None or len(row.samples) >= (self._options.num_samples or 0)
+        ):
+            # Copies of a question count once; of thousands of rows no two hashes are equal by chance.
+            self._usable.add(hash(row.wording))
+        return columns
+
+    def check(self) -> None:
+        """Raise InvalidDevData unless one calibration can be fitted on these rows."""
+        options, usable = self._options, len(self._usable)
+        if usable < MIN_USABLE_ROWS:
+            raise InvalidDevData(
+                f"{usable} of {self.num_rows} rows are usable "
+                f"({'a reference' if options.unit == 'answer' else 'claims with verdicts'}, and at least as "
+                "many samples as asked for where samples are given; copies of a question count once); a fit "
+                f"needs at least {MIN_USABLE_ROWS}."
+            )
+        if len(self._sources) == 2 and options.drawn_by != "service":
+            supplied, drawn = self._sources[True], self._sources[False]
+            # An evaluation has no `drawn_by`.
+            unless = "" if options.dev_rows is not None else ", unless `drawn_by` is `service`"
+            reason = (
+                f"{supplied.rows} rows carry samples (the first on {self._place(supplied)}), {drawn.rows} do "
+                f"not (the first on {self._place(drawn)}): all must or none{unless}, since answers of two "
+                "sources cannot share a calibration"
+            )
+            later = max(supplied.first, drawn.first, key=lambda row: row.line)
+            fewer = min(supplied.rows, drawn.rows)
+            raise InvalidDevData(reason, [self._error(later, "samples", reason)], fewer)
+        if options.method == "evidence" and self._without_logprobs:
+            raise InvalidDevData(
+                f"{self._without_logprobs} of {self._sources[True].rows} rows with samples lack `logprobs`, "
+                "which the method `evidence` needs; `auto` does without."
+            )
+        if len(self._drawn_alike) > 1:
+            raise self._drawn_otherwise(list(self._drawn_alike.values()))
+
+    def _drawn_otherwise(self, kinds: list[_Kind]) -> InvalidDevData:
+        errors = []
+        for kind in kinds:
+            field = "prompt" if kind.first.messages is None else "messages"
+            errors.append(self._error(kind.first, field, f"the first of {kind.rows} {kind.name()}"))
+        names = ", ".join(f"{kind.rows} {kind.name()} (the first on {self._place(kind)})" for kind in kinds)
+        return InvalidDevData(
+            f"The rows would be drawn in {len(kinds)} ways, but answers of one calibration must all be drawn "
+            f"alike: {names}. Post each kind by itself.",
+            errors,
+        )
+
+    def _position(self, row: DevRow) -> tuple[str, int]:
+        """Return the part and the number in it; rows of an evaluation are counted through both its files."""
+        dev_rows = self._options.dev_rows
+        if dev_rows is None:
+            return "line", row.line
+        return ("dev", row.line) if row.line <= dev_rows else ("test", row.line - dev_rows)
+
+    def _place(self, kind: _Kind) -> str:
+        part, number = self._position(kind.first)
+        return f"line {number}" if part == "line" else f"row {number} of {part}"
+
+    def _error(self, row: DevRow, field: str, reason: str) -> dict[str, Any]:
+        part, number = self._position(row)
+        loc = ["file" if part == "line" else part, number, field]
+        return {"line": number, "field": field, "reason": reason, "loc": loc, "msg": reason}

@@ -118,19 +118,14 @@ class LiveFirst:
         async with self._one:
             quiet = await self._quiet()
             if not quiet:
-                async with self._beside():
+                began = time.monotonic()
+                try:
                     yield
+                finally:
+                    now = time.monotonic()
+                    self._next = now + min(self._pause * (now - began), self._max_wait_s)
         if quiet:
             yield
-
-    @asynccontextmanager
-    async def _beside(self) -> AsyncIterator[None]:
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            now = time.monotonic()
-            self._next = now + min(self._pause * (now - began), self._max_wait_s)
 
     async def _quiet(self) -> bool:
         """Wait for a moment without live work; False when none came in time."""

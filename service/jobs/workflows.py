@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
@@ -19,9 +19,8 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 from sqlalchemy.engine import URL
 
 from service.errors import SERVER_MESSAGE, EigencalError, LLMError, StoreUnavailable
-from service.jobs.drawing import Drawer
+from service.jobs.drawing import Drawer, Refusal
 from service.jobs.model import JobError, JobKind
-from service.jobs.progress import Progress
 from service.jobs.store import JobEndedError, RunningJob, SqlJobs
 from service.jobs.waiting import Patience, for_owner
 from service.store.database import IDLE_S, sync_url, translated
@@ -90,7 +89,7 @@ class JobSteps:
         logger.info("job %s %s", job_id, "begins" if began else "goes on")
         if missing := await self.jobs.missing_lines(job_id):
             total = (await self.jobs.running(job_id)).num_rows
-            await Progress(self.jobs, job_id, "sampling", total).begin(total - len(missing))
+            await self.jobs.stage(job_id, "sampling", total, total - len(missing))
 
     async def missing(self, job_id: str) -> list[list[int]]:
         """Return the lines of the rows that lack answers, in chunks."""
@@ -99,10 +98,9 @@ class JobSteps:
         size = min(MAX_CHUNK, -(-len(lines) // (CHUNKS_PER_SLOT * (self.all_slots or self.slots))) or 1)
         return [lines[begin : begin + size] for begin in range(0, len(lines), size)]
 
-    async def draw(self, job_id: str, line: int, final: bool) -> dict[str, Any] | None:
-        """Draw the answers of a row; return its `Refusal`, if any."""
-        refusal = await self.drawer.draw(job_id, line, final=final)
-        return None if refusal is None else asdict(refusal)
+    async def draw(self, job_id: str, line: int, final: bool) -> Refusal | None:
+        """Draw the answers of a row."""
+        return await self.drawer.draw(job_id, line, final=final)
 
     async def note(self, job_id: str, text: str) -> None:
         """Say what the job waits for."""
@@ -156,14 +154,12 @@ async def _draw_all(job_id: str, engine: "DbosEngine", patience: Patience) -> No
             refused_for_s, wait_s = refused_for_s + wait_s, min(2 * wait_s, patience.max_wait_s)
 
 
-async def draw_chunk(
-    job_id: str, lines: Sequence[int], final: bool, engine: "DbosEngine"
-) -> list[dict[str, Any]]:
+async def draw_chunk(job_id: str, lines: Sequence[int], final: bool, engine: "DbosEngine") -> list[Refusal]:
     """Draw rows one after the other; return the refusals.
 
     Ends with a row that is refused before any was answered: of the others no more would be learnt.
     """
-    refusals = []
+    refusals = list[Refusal]()
     with contextlib.suppress(JobEndedError):
         for line in lines:
             refusal = await engine.step("draw", job_id, line, final)
@@ -340,7 +336,7 @@ class DbosEngine:
         task.add_done_callback(self._tasks.discard)
         return await task
 
-    async def draw(self, job_id: str, chunks: list[list[int]], final: bool) -> list[dict[str, Any]]:
+    async def draw(self, job_id: str, chunks: list[list[int]], final: bool) -> list[Refusal]:
         """Have all replicas draw the chunks; return all refusals."""
         from dbos import DBOS
 

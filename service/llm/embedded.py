@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from filelock import FileLock
 
@@ -217,12 +217,10 @@ class EmbeddedLanguageModel:
         cache_dir: Path,
         *,
         shape: PromptShape | None = None,
-        api: Literal["chat", "completions"] = "completions",
         max_waiting: int = 16,
     ) -> None:
         self._cache_dir = cache_dir
         self._shape = shape or PromptShape(few_shot=FEW_SHOT)
-        self._api = api
         self._max_waiting = max_waiting
         self._turn = asyncio.Lock()  # the queue is here, not in the worker: a caller that waits can leave it
         self._waiting = 0
@@ -244,7 +242,7 @@ class EmbeddedLanguageModel:
 
     def identity(self, request: GenerationRequest) -> LLMIdentity:
         """Return the identity of the answers to this request."""
-        return self._shape.identity(request, model=SMOLLM2, api=self._api)
+        return self._shape.identity(request, model=SMOLLM2, api="completions")
 
     async def check(self) -> None:
         """Raise LLMUnavailable while the model is not loaded."""
@@ -330,7 +328,7 @@ class EmbeddedLanguageModel:
         )
 
     def _tokens(self, request: GenerationRequest) -> list[int]:
-        if request.api(self._api) == "chat":
+        if request.api("completions") == "chat":
             conversation = self._shape.conversation(request)
             text = self._tokenizer.apply_chat_template(
                 conversation, tokenize=False, add_generation_prompt=True

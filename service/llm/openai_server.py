@@ -7,13 +7,13 @@ import time
 from collections import Counter
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import httpx
 
 from service.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable, ModelNotFound
 from service.llm.admission import AdmissionQueue, QueuedRequest
-from service.llm.port import Generation, GenerationRequest, LLMIdentity, Usage
+from service.llm.port import Api, Generation, GenerationRequest, LLMIdentity, Usage
 from service.llm.prompting import PromptShape
 from service.llm.wire import (
     OPTIONAL,
@@ -90,7 +90,7 @@ class HttpLanguageModel:
         base_url: str,
         *,
         model: str | None = None,
-        api: Literal["chat", "completions"] = "chat",
+        api: Api = "chat",
         api_key: str = "",
         shape: PromptShape | None = None,
         timeout_s: float = 120.0,
@@ -122,7 +122,7 @@ class HttpLanguageModel:
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
             # The request bounds a call as a whole: a model may be silent for long before its first byte.
             timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S),
-            verify=tls(),  # one for all: it takes 20 ms to make
+            verify=tls(),
             transport=transport,
             trust_env=proxies_from_env,
         )

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Literal, Protocol
 
+Api = Literal["chat", "completions"]  # of OpenAI's
 # Of a question's text, from its beginning, when it is embedded: more than most embedders read, and less than
 # embedding servers refuse.
 MAX_QUESTION_CHARS = 2000
@@ -62,7 +63,7 @@ class WirePrompt:
     (tools, a response format, images); they make a prompt shape of their own, none that of plain text.
     """
 
-    api: Literal["chat", "completions"]
+    api: Api
     parts: Mapping[str, Any]
     marks: Mapping[str, Any] = field(default_factory=dict)
 
@@ -98,7 +99,7 @@ class GenerationRequest:
         ]
         return question_text(prompt if isinstance(prompt, str) else None, asked)
 
-    def api(self, default: str) -> str:
+    def api(self, default: Api) -> Api:
         """Return the API that the request goes to: conversations go to chat, prompts to the default one."""
         if self.wire is not None:
             return self.wire.api
@@ -178,7 +179,7 @@ class LLMIdentity:
     """
 
     model: str
-    api: str
+    api: Api
     prompt_shape: str
     answer_regex: str = ""
     omitted: tuple[str, ...] = ()

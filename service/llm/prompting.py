@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import regex
 
 from service.errors import LLMBadResponse
-from service.llm.port import Draw, GenerationRequest, LLMIdentity, Message, content_text, shape_hash
+from service.llm.port import Api, Draw, GenerationRequest, LLMIdentity, Message, content_text, shape_hash
 
 PLAIN = "{prompt}"
 QUESTION = "Q: {prompt}\nA:"
@@ -120,7 +120,7 @@ class PromptShape:
             return await asyncio.to_thread(self.read, outputs)
         return self.read(outputs)
 
-    def identity(self, request: GenerationRequest, *, model: str, api: str) -> LLMIdentity:
+    def identity(self, request: GenerationRequest, *, model: str, api: Api) -> LLMIdentity:
         """Return the identity of the answers to this request.
 
         A conversation has nothing around it but the system prompt: the shape of a bare prompt.

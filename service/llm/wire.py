@@ -11,12 +11,14 @@ from typing import Any
 import httpx
 
 from service.errors import EigencalError, LLMBadResponse, LLMError, LLMUnavailable, ModelNotFound
-from service.llm.port import Draw, GenerationRequest, Usage
+from service.llm.port import Api, Draw, GenerationRequest, Usage
 from service.llm.prompting import PromptShape
 from service.remote import TRY_AGAIN
 from service.spectral.evidence import POSITIVE_ROUNDING
 
-PATHS = {"chat": "/chat/completions", "completions": "/completions"}
+PATHS: dict[Api, str] = {"chat": "/chat/completions", "completions": "/completions"}
+# A flag there; here a number of alternatives, and to some servers 0 means no log-probabilities.
+LOGPROBS: dict[Api, bool | int] = {"chat": True, "completions": 1}
 # A call may do without them. Without top_k the server takes its own, and the fingerprint has none.
 OPTIONAL = frozenset({"top_k", "priority", "stream_options", "logprobs"})
 _SEED_RANGE = 2**31 - 1  # the narrowest range among the servers known
@@ -35,7 +37,7 @@ def build_body(
     request: GenerationRequest,
     shape: PromptShape,
     *,
-    api: str,
+    api: Api,
     model: str,
     n: int,
     call: int = 0,
@@ -68,8 +70,7 @@ def build_body(
     if sampling.seed is not None:  # else none: any seed stops vLLM's engine on a CPU
         body["seed"] = spread_seed(sampling.seed, call)
     if logprobs:
-        # A flag there; here a number of alternatives, and to some servers 0 means no log-probabilities.
-        body["logprobs"] = True if api == "chat" else 1
+        body["logprobs"] = LOGPROBS[api]
     if use_priority and request.priority:
         body["priority"] = request.priority
     if request.deadline_s is not None:
@@ -264,6 +265,16 @@ def token_logprobs(choice: Mapping[str, Any]) -> list[float | None]:
     else:
         values = logprobs.get("token_logprobs") or []
     return [_nats(value) for value in values]
+
+
+def token_texts(choice: Mapping[str, Any]) -> list[str]:
+    """Return the texts of a choice's (or chunk's) tokens, as many as `token_logprobs`; "" for one without."""
+    logprobs = choice.get("logprobs") or {}
+    if tokens := logprobs.get("content"):
+        texts = [(token or {}).get("token") for token in tokens]
+    else:
+        texts = logprobs.get("tokens") or [None] * len(logprobs.get("token_logprobs") or [])
+    return [text if isinstance(text, str) else "" for text in texts]
 
 
 def _nats(value: object) -> float | None:

@@ -7,8 +7,8 @@ told in a thought, or beside a tool call, before a text that is sure to be let t
 from collections.abc import Mapping
 from typing import Any
 
+from service.llm.port import Api
 from service.proxy.chat_score import Uncertainty
-from service.proxy.prompt import Api
 from service.proxy.stream import AnswerReader, EventReader, encoded, event_of, with_uncertainty
 
 # Members of an answer that tell nothing of what it says.
@@ -41,13 +41,6 @@ def has_others(payload: Mapping[str, Any]) -> bool:
     if not isinstance(choices, list):
         return False
     return len(choices) > 1 or any(isinstance(one, dict) and one.get("index") for one in choices)
-
-
-def text_of(choice: Mapping[str, Any]) -> str:
-    """Return the text of a choice; "" for none."""
-    message = choice.get("message")
-    text = message.get("content") if isinstance(message, dict) else choice.get("text")
-    return text if isinstance(text, str) else ""
 
 
 def abstaining(payload: Mapping[str, Any], text: str, api: Api) -> dict[str, Any]:

@@ -12,10 +12,9 @@ from typing import Any, Literal
 from service.embedding.port import FAILED
 from service.errors import EigencalError, NoUsableAnswers, Unscorable
 from service.ids import new_id
-from service.llm.port import Draw, GenerationRequest, Priority, is_blank
-from service.proxy.prompt import Api, drawn_alike, token_limit, wire_prompt
-from service.scoring.command import ScoreCommand, Serving, Target
-from service.scoring.score import Score, ScoreWarning, warning
+from service.llm.port import Api, Draw, GenerationRequest, Priority, Sampling, WirePrompt, is_blank
+from service.llm.wire import NONSENSE, token_logprobs, token_texts
+from service.scoring.score import Score, ScoreCommand, ScoreWarning, Serving, mark, warning
 from service.scoring.scorer import MIN_SAMPLES, Drawn, Scorer
 
 Status = Literal["scored", "pending", "not_scored", "failed"]
@@ -41,7 +40,8 @@ class Uncertainty:
     """The score of an answer, or why there is none: it is still made, cannot be, or has failed.
 
     `owner`: the mark of the key under which it may be fetched. `withheld`: the model's own text where its
-    caller had an abstaining one sent in its stead. `failure`: for the log alone.
+    caller had an abstaining one sent in its stead. `marks`: whether to mark its claims. `failure`: for the
+    log alone.
     """
 
     id: str
@@ -50,6 +50,7 @@ class Uncertainty:
     score: Score | None = None
     warning: ScoreWarning | None = None
     withheld: str | None = None
+    marks: bool = False
     failure: Exception | None = None
 
     def scored(self, score: Score) -> "Uncertainty":
@@ -75,6 +76,8 @@ class Uncertainty:
             # Of the chat's own answer, as everything here: a /score has this of the answer drawn.
             fields["probability_correct"] = self.score.decisive
             document |= {name: value for name, value in fields.items() if name not in NOT_REPEATED}
+            if self.marks and self.score.claims is not None:
+                document["marks"] = [mark(claim).model_dump() for claim in self.score.claims]
         if self.warning is not None:
             document["warning"] = {"code": self.warning.code, "message": self.warning.message}
         if self.withheld is not None:
@@ -87,28 +90,18 @@ class Uncertainty:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What a caller asks of the score beside its answer; `as_recommended`, `claims`: see `ScoreCommand`."""
-
-    num_samples: int
-    target: Target
-    calibration: str = "active"
-    as_recommended: bool = False
-    claims: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """What to draw; `own_counts`: one answer less, since the caller's own is drawn like them.
 
     `needs_logprobs`: it is to have its log-probabilities, and its call does not ask for them. `limit`: the
-    most tokens of an answer by the settings.
+    most tokens of an answer by the settings. `marks`: whether to mark the answer's claims.
     """
 
     command: ScoreCommand
     own_counts: bool
     limit: int
     needs_logprobs: bool = False
+    marks: bool = False
 
     def with_own(self, drawn: Drawn, own: Draw, model: str) -> Drawn:
         """Return the answers that the score rests on: the caller's own goes first where it is one of them.
@@ -125,7 +118,8 @@ class Plan:
         if not (self.own_counts and same_model and alike):
             return drawn
         every = replace(others, draws=(own, *others.draws), requested=others.requested + 1)
-        return replace(drawn, generation=every)
+        command = replace(drawn.command, candidate_is_drawn=True)
+        return replace(drawn, generation=every, command=command)
 
     def _alone(self, drawn: Drawn, own: Draw, model: str) -> Drawn:
         if own.total_logprob is None:
@@ -156,39 +150,185 @@ def plan_for(
     body: Mapping[str, Any],
     api: Api,
     serving: Serving,
-    options: Options,
+    asked: ScoreCommand,
+    num_samples: int,
     recommended: Callable[[ScoreCommand], int | None],
-    priority: Priority = Priority.BESIDE,
+    priority: Priority,
+    *,
+    marks: bool,
 ) -> Plan:
     """Return what to draw beside a call of this body. Raises Unscorable.
 
-    `recommended`: how many answers the calibration recommends that would serve.
+    `asked`: what is asked of the score, without what is drawn for it. `recommended`: how many answers the
+    calibration recommends that would serve; it is asked where `asked` says so.
     """
     sampling = serving.messages_sampling if api == "chat" else serving.sampling
     model = body.get("model")
     request = GenerationRequest(
-        num_samples=options.num_samples,
+        num_samples=num_samples,
         sampling=sampling,
         wire=wire_prompt(body, api),
         model=model if isinstance(model, str) and model else None,
         priority=priority,
     )
-    command = ScoreCommand(
-        request,
-        calibration=options.calibration,
-        target=options.target,
-        claims=options.claims,
-        arrived=time.perf_counter(),
-    )
-    number = recommended(command) if options.as_recommended else None
-    number = options.num_samples if number is None else number
+    command = replace(asked, generation=request, as_recommended=False, arrived=time.perf_counter())
+    number = recommended(command) if asked.as_recommended else None
+    number = num_samples if number is None else number
     # Two are drawn in any case: they alone may be a score, should the caller's own turn out to be another's.
     own_counts = number > MIN_SAMPLES and drawn_alike(body, sampling)
     limited = replace(sampling, max_tokens=token_limit(body, sampling))
     request = replace(request, num_samples=number - own_counts, sampling=limited)
     command = replace(command, generation=request)
     unasked = body.get("logprobs") is None or body["logprobs"] is False
-    return Plan(command, own_counts, sampling.max_tokens, unasked and (own_counts or number == 0))
+    needs_logprobs = unasked and (own_counts or number == 0)
+    return Plan(command, own_counts, sampling.max_tokens, needs_logprobs, marks)
+
+
+# What is drawn beside a call, and whether its own answer is drawn alike.
+
+# The caller's own sampling, which the calibrated one stands in for. What a parameter is without effect as.
+NEUTRAL: dict[str, Any] = {
+    "n": 1,
+    "best_of": 1,
+    "seed": None,
+    "min_p": 0,
+    "frequency_penalty": 0,
+    "presence_penalty": 0,
+    "repetition_penalty": 1,
+    "logit_bias": {},
+    "use_beam_search": False,
+    "min_tokens": 0,
+    "ignore_eos": False,
+}
+SAMPLED = frozenset({"temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens", "stop"})
+# What changes nothing of what is said: how it is told, and to whom it is reckoned.
+ASIDE = frozenset(
+    {
+        "model",
+        "stream",
+        "stream_options",
+        "logprobs",
+        "top_logprobs",
+        "prompt_logprobs",
+        "echo",
+        "user",
+        "metadata",
+        "store",
+        "service_tier",
+        "priority",
+        "request_id",
+        "safety_identifier",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+    }
+)
+PLAIN_ROLES = frozenset({"system", "user", "assistant"})
+PLAIN_TURN = frozenset({"role", "content"})
+# Members that say nothing where they have these values.
+SILENT: dict[str, Any] = {"response_format": {"type": "text"}, "modalities": ["text"]}
+
+
+def wire_prompt(body: Mapping[str, Any], api: Api) -> WirePrompt:
+    """Return what to draw with: all of a call that decides what is said, but for its sampling.
+
+    A chat of plain text turns has no marks, nor has a text to complete: they are drawn like any other. Raises
+    Unscorable.
+    """
+    fields = {name: value for name, value in body.items() if value is not None}
+    own = "messages" if api == "chat" else "prompt"
+    marks = {
+        name: value
+        for name, value in fields.items()
+        if name not in {own} | ASIDE | SAMPLED | NEUTRAL.keys() and SILENT.get(name) != value
+    }
+    if api == "chat":
+        turns = fields.get("messages")
+        beside = _unlike_plain(turns)
+        # No chat that a calibration knows: servers go on with that turn, or begin another.
+        if turns and turns[-1].get("role") == "assistant":
+            beside["last_turn"] = "assistant"
+        return WirePrompt(api, {"messages": turns, **marks}, marks | beside)
+    prompt, beside = _one_prompt(fields)
+    return WirePrompt(api, {"prompt": prompt, **marks}, marks | beside)
+
+
+def drawn_alike(body: Mapping[str, Any], sampling: Sampling) -> bool:
+    """Tell whether the call's own answer is drawn as those beside it are: it says so of every parameter.
+
+    A parameter that is left out is the server's to choose, and may be the model's own default.
+    """
+    most = _own_limit(body)
+    asked = (body.get("temperature"), body.get("top_p"), body.get("top_k"), most, _stops(body.get("stop")))
+    wanted = (
+        sampling.temperature,
+        sampling.top_p,
+        sampling.top_k,
+        sampling.max_tokens,
+        sorted(sampling.stop),
+    )
+    neutral = all(body.get(name) in (None, value) for name, value in NEUTRAL.items())
+    return asked == wanted and neutral and sampling.seed is None
+
+
+def token_limit(body: Mapping[str, Any], sampling: Sampling) -> int:
+    """Return the most tokens of an answer beside the call: its own limit, where that is larger.
+
+    A model that reasons needs what its caller gives it: cut before, the draws would hold no answer.
+    """
+    most = _own_limit(body)
+    return max(most, sampling.max_tokens) if type(most) is int else sampling.max_tokens
+
+
+def _own_limit(body: Mapping[str, Any]) -> Any:
+    return body.get("max_completion_tokens") or body.get("max_tokens")
+
+
+def _stops(stop: object) -> object:
+    if isinstance(stop, list) and all(isinstance(one, str) for one in stop):
+        return sorted(stop)
+    return [] if stop is None else [stop]
+
+
+def _unlike_plain(turns: object) -> dict[str, Any]:
+    """Return what of the turns is no plain text: by kind, as their texts are no part of a prompt's shape."""
+    if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
+        raise Unscorable("unreadable_request", "The call's `messages` are no list of turns.")
+    strange = {name for turn in turns for name, value in turn.items() if value is not None} - PLAIN_TURN
+    strange |= {str(turn.get("role")) for turn in turns} - PLAIN_ROLES
+    strange |= {kind for turn in turns for kind in _kinds(turn.get("content"))} - {"text"}
+    return {"turns": sorted(strange)} if strange else {}
+
+
+def _kinds(content: object) -> list[str]:
+    """Return the kinds of the parts that a turn's content has."""
+    if content is None or isinstance(content, str):
+        return ["text"]
+    if not isinstance(content, list):
+        return ["unknown"]
+    return [_kind(part) for part in content]
+
+
+def _kind(part: object) -> str:
+    if not isinstance(part, dict):
+        return "unknown"
+    kind = str(part.get("type"))
+    return kind if kind != "text" or isinstance(part.get("text"), str) else "unknown"
+
+
+def _one_prompt(fields: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the text to complete, and its marks: tokens are no text. Raises Unscorable for several."""
+    if fields.get("echo"):
+        raise Unscorable(
+            "echo", "With `echo` the answer repeats its prompt: there is none to judge by itself."
+        )
+    prompt = fields.get("prompt")
+    if isinstance(prompt, list) and len(prompt) == 1 and not isinstance(prompt[0], int):
+        [prompt] = prompt
+    if isinstance(prompt, str):
+        return prompt, {}
+    if isinstance(prompt, list) and prompt and all(isinstance(token, int) for token in prompt):
+        return prompt, {"prompt": "tokens"}
+    raise Unscorable("many_prompts", "A score is of one prompt: the call has another number, or none.")
 
 
 def first_choice(payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,6 +338,34 @@ def first_choice(payload: Mapping[str, Any]) -> dict[str, Any]:
         raise Unscorable("no_answer", "The answer holds no choice.")
     choice: dict[str, Any] = choices[0]
     return choice
+
+
+def tokens_of(choice: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
+    """Return the tokens of a choice with their log-probabilities, in nats; none unless each has one."""
+    try:
+        values = token_logprobs(choice)
+        known = [value for value in values if value is not None]
+        return tuple(zip(token_texts(choice), known, strict=True)) if len(known) == len(values) else ()
+    except NONSENSE:
+        return ()
+
+
+def text_of(choice: Mapping[str, Any]) -> str:
+    """Return the text of a choice; "" for none."""
+    message = choice.get("message")
+    text = message.get("content") if isinstance(message, dict) else choice.get("text")
+    return text if isinstance(text, str) else ""
+
+
+def with_places_in(text: str, judged: str, score: Score) -> Score:
+    """Return the score with the places of its claims in this text, of which the judged one is a part."""
+    begin = text.rfind(judged)  # what goes before may say the same: reasoning
+    if begin < 1 or score.claims is None:
+        return score
+    claims = [
+        one.model_copy(update={"start": one.start + begin, "end": one.end + begin}) for one in score.claims
+    ]
+    return score.model_copy(update={"claims": claims})
 
 
 def refuse_textless(choice: Mapping[str, Any]) -> None:
@@ -226,13 +394,10 @@ class ChatScorer:
         scorer: Scorer,
         draw_of: Callable[[Mapping[str, Any]], Awaitable[Draw]],
         report: Callable[[Uncertainty], None],
-        *,
-        max_detached: int = MAX_DETACHED,
     ) -> None:
         self.scorer = scorer
         self.draw_of = draw_of
         self.report = report
-        self._max_detached = max_detached
         self._detached: set[asyncio.Task[Any]] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -244,10 +409,7 @@ class ChatScorer:
     @property
     def has_room(self) -> bool:
         """Tell whether one more may go on after its answer."""
-        return len(self._detached) < self._max_detached
-
-    async def start(self) -> None:
-        """Nothing to acquire."""
+        return len(self._detached) < MAX_DETACHED
 
     async def stop(self) -> None:
         """End all that is under way; idempotent."""
@@ -258,7 +420,8 @@ class ChatScorer:
 
     def begin(self, plan: Plan | Unscorable, owner: str) -> "RunningScore":
         """Return the score of an answer that is still to come; where there can be none, it will say why."""
-        return RunningScore(self, plan, Uncertainty(new_id("scr"), owner))
+        marks = isinstance(plan, Plan) and plan.marks
+        return RunningScore(self, plan, Uncertainty(new_id("scr"), owner, marks=marks))
 
     def run(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run a coroutine in a task that `stop` ends."""
@@ -365,7 +528,9 @@ class RunningScore:
             raise NO_TEXT
         self.judged_text = own.text
         drawn = self._plan.with_own(await self._draws, own, model)
-        return await self._scorer.scorer.finish(drawn, own.text)
+        drawn = replace(drawn, command=replace(drawn.command, candidate_tokens=tokens_of(choice)))
+        score = await self._scorer.scorer.finish(drawn, own.text)
+        return with_places_in(text_of(choice), own.text, score)
 
     def _report(self, uncertainty: Uncertainty) -> Uncertainty:
         self.uncertainty = uncertainty

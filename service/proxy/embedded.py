@@ -7,11 +7,12 @@ from typing import Any
 
 from service.errors import InvalidRequest, NotFound, Unscorable
 from service.ids import new_id
-from service.llm.port import Draw, Generation, GenerationRequest, LanguageModel, Sampling
-from service.proxy.prompt import Api, wire_prompt
+from service.llm.port import Api, Draw, Generation, GenerationRequest, LanguageModel, Sampling
+from service.llm.wire import PATHS
+from service.proxy.chat_score import wire_prompt
 from service.proxy.upstream import Call
 
-APIS: dict[str, Api] = {"/chat/completions": "chat", "/completions": "completions"}
+APIS = {path: api for api, path in PATHS.items()}
 JSON, EVENTS = "application/json", "text/event-stream"
 MAX_CHOICES, MAX_TOKENS = 32, 1024
 Defaults = Callable[[Api], Sampling]
@@ -47,9 +48,6 @@ class ModelUpstream:
     def __init__(self, llm: LanguageModel, sampling: Defaults) -> None:
         self._llm = llm
         self._sampling = sampling
-
-    async def start(self) -> None:
-        """Nothing to acquire."""
 
     async def stop(self) -> None:
         """Nothing to release."""

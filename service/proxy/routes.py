@@ -11,7 +11,6 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import Field, ValidationError, model_validator
 from starlette.responses import Response
 
-from service.api.admission import Admission
 from service.api.auth import BEARER, owner_of, score_scope
 from service.api.bodies import (
     CLIENT_CLOSED_REQUEST,
@@ -22,7 +21,7 @@ from service.api.bodies import (
     require_json,
     while_connected,
 )
-from service.api.deps import Metrics
+from service.api.deps import Admission, Metrics
 from service.api.errors import ErrorLog, error_body, internal_body, request_id_of
 from service.errors import (
     EigencalError,
@@ -34,7 +33,8 @@ from service.errors import (
 )
 from service.heavy_json import MAX_ANSWER_VALUES, MAX_VALUES, is_heavy
 from service.llm.admission import Permit
-from service.llm.port import Priority
+from service.llm.port import Api, Priority
+from service.llm.wire import LOGPROBS, PATHS
 from service.proxy.abstention import (
     abstaining,
     has_others,
@@ -43,21 +43,19 @@ from service.proxy.abstention import (
     let_through,
     let_through_stream,
     replaced_stream,
-    text_of,
     with_score,
 )
 from service.proxy.chat_score import (
     BUSY,
     ID_HEADER,
     ChatScorer,
-    Options,
     Plan,
     RunningScore,
     Uncertainty,
     first_choice,
     plan_for,
+    text_of,
 )
-from service.proxy.prompt import Api
 from service.proxy.stream import (
     MAX_ANSWER_BYTES,
     MAX_HELD_BYTES,
@@ -71,23 +69,21 @@ from service.proxy.stream import (
     scored_stream,
     without_logprobs,
 )
-from service.proxy.upstream import Call, HeldBytes, Reply, Upstream, behind, read_ahead, too_long
-from service.scoring.command import EFFORTS, Effort, ScoreCommand, Serving, Target
+from service.proxy.upstream import Call, HeldBytes, HeldReply, Reply, Upstream, behind, read_ahead, too_long
+from service.scoring.score import EFFORTS, Effort, ScoreCommand, Serving, Target
+from service.scoring.telemetry import NO_SPANS, Spans
 
 Mode = Literal["off", "async", "on"]
 HEADER = "X-Eigencal"
 FIELD = "eigencal"
 UNREADABLE = Unscorable("unreadable_request", "The call is no JSON object that could be sent once more.")
 MANY_CHOICES = Unscorable("many_choices", "Of several choices only the first is judged: none is let through.")
-PATHS: dict[Api, str] = {"chat": "/chat/completions", "completions": "/completions"}
 # Of the caller's headers those by which its call is read, and found again in traces; its key is ours.
 REQUEST_HEADERS_PASSED = ("traceparent", "tracestate", "accept", "content-encoding")
 # Proxies say 203 or 206 of a complete answer, too; these two have no body.
 GOOD = frozenset(range(200, 300)) - {204, 205}
 # Statuses by which servers refuse a parameter, or fail on one: then the call goes as its caller wrote it.
 REFUSING = frozenset({400, 403, 422, 500, 501})
-# A flag there; here a number of alternatives, of which some servers take 0 for none at all.
-LOGPROBS: dict[Api, bool | int] = {"chat": True, "completions": 1}
 
 
 class ScoreOptions(RequestModel):
@@ -110,6 +106,11 @@ class ScoreOptions(RequestModel):
     )
     claims: bool | None = Field(
         None, description="Whether to score the answer claim by claim, too. Left out: where it is long."
+    )
+    mark: bool = Field(
+        False,
+        description="Whether to say where in its text a reader should doubt it, and why: `marks` beside the "
+        "`claims`, which are scored then.",
     )
     abstain: bool | None = Field(
         None,
@@ -198,6 +199,7 @@ class Chat:
     serving: Serving
     admission: Admission
     one_call: Callable[[], AbstractAsyncContextManager[Permit]]
+    spans: Spans = NO_SPANS
     mode: Mode = "on"
     deadline_s: float = 10.0
     effort: Effort | None = None
@@ -205,6 +207,15 @@ class Chat:
     abstain_text: str = ""
     abstain_fail_open: bool = False
     held: HeldBytes = field(default_factory=lambda: HeldBytes(MAX_ANSWER_BYTES, MAX_HELD_BYTES))
+
+    async def open(self, sent: Call) -> Reply:
+        """Return the server's answer, the call to it traced; see `Upstream`."""
+        if sent.body is None:  # a list of models
+            return await self.upstream.open(sent)
+        with self.spans.forwarding(sent.path) as span:
+            reply = await self.upstream.open(sent)
+            span.tell(reply.status)
+            return reply
 
     def begin(self, call: ChatCall, api: Api, owner: str) -> RunningScore:
         """Return the score of the answer to come. Raises InvalidRequest for what may not be asked."""
@@ -234,36 +245,43 @@ class Chat:
             return UNREADABLE
         if self.passes_only_judged and call.payload.get("n") not in (None, 1):
             return MANY_CHOICES
+        own, target = self._allowed(call.options)
+        number, effort = own.num_samples, own.effort or self.effort
+        as_recommended = number is None and effort == "auto"
+        if number is None:
+            number = self.serving.num_samples if effort is None else EFFORTS[effort]
         try:
             return plan_for(
                 call.payload,
                 api,
                 self.serving,
-                self._options(call.options),
+                ScoreCommand(
+                    calibration=own.calibration,
+                    as_recommended=as_recommended,
+                    target=target,
+                    claims=own.mark or own.claims,
+                ),
+                number,
                 self._recommended,
                 # Where an answer goes out by its score alone, neither is worth more than the other.
                 Priority.LIVE if self.passes_only_judged else Priority.BESIDE,
+                marks=own.mark,
             )
         except Unscorable as reason:
             return reason
 
-    def _options(self, own: ScoreOptions) -> Options:
-        if self.abstain:  # of the caller's wishes what is stricter alone
+    def _allowed(self, own: ScoreOptions) -> tuple[ScoreOptions, Target]:
+        """Return what of a caller's wishes counts, and the target of the decision."""
+        if self.abstain:  # what is stricter alone
             target = self.serving.target()
             error, confidence = own.target_error or target.error, own.confidence or target.confidence
-            strict = Target(min(error, target.error), max(confidence, target.confidence))
-            return self._counted(ScoreOptions(), strict)
+            # Claims hold the text of the answer, and of others, that may be withheld.
+            return ScoreOptions(claims=False), Target(
+                min(error, target.error), max(confidence, target.confidence)
+            )
         target = self.serving.target(own.target_error, own.confidence)
         # Who asks for abstaining wants a decision, also where no calibration can make one.
-        target = replace(target, by_default=target.by_default and not own.abstain)
-        return self._counted(own, target)
-
-    def _counted(self, own: ScoreOptions, target: Target) -> Options:
-        effort = own.effort or self.effort
-        number, as_recommended = own.num_samples or self.serving.num_samples, False
-        if own.num_samples is None and effort is not None:
-            number, as_recommended = EFFORTS[effort], effort == "auto"
-        return Options(number, target, own.calibration, as_recommended, own.claims)
+        return own, replace(target, by_default=target.by_default and not own.abstain)
 
     def _recommended(self, command: ScoreCommand) -> int | None:
         try:
@@ -317,7 +335,7 @@ ANSWER = (
 )
 ASKED = (
     "As for the LLM server, and beside it `eigencal`: {effort | num_samples, target_error, confidence, "
-    "calibration, claims, abstain}. Header `X-Eigencal`: `off`, `async` or `on`."
+    "calibration, claims, mark, abstain}. Header `X-Eigencal`: `off`, `async` or `on`."
 )
 BODY = {
     "requestBody": {
@@ -383,11 +401,12 @@ async def _forward(chat: Chat, sent: Call) -> Response:
         if sent.body is not None:
             ending.enter_context(chat.admission.one("chat"))
             await ending.enter_async_context(chat.one_call())
-        reply = await chat.upstream.open(sent)
+        reply = await chat.open(sent)
         ending.push_async_callback(reply.close)
         if reply.is_stream:
             return Relay(reply.status, reply.headers, as_it_is(reply), ending.pop_all())
-        pieces, held = reply.pieces(), ending.enter_context(chat.held.one())
+        pieces, held = reply.pieces(), HeldReply(chat.held)
+        ending.callback(held.give_back)
         content, no_room = await read_ahead(pieces, held)
         if no_room is not None:
             held.give_back()
@@ -404,9 +423,10 @@ async def _score(chat: Chat, sent: Call, api: Api, call: ChatCall, running: Runn
         ending.push_async_callback(running.discard)
         if not call.streams:
             running.start()
-        reply, hides = await _open(chat.upstream, sent, api, call if running.needs_logprobs else None)
+        reply, hides = await _open(chat, sent, api, call if running.needs_logprobs else None)
         ending.push_async_callback(reply.close)
-        held = ending.enter_context(chat.held.one())
+        held = HeldReply(chat.held)
+        ending.callback(held.give_back)
         if reply.is_stream and reply.status in GOOD:
             wait_s = chat.deadline_s if call.mode == "on" else None
             pieces = scored_stream(reply, permit, running, wait_s, hides_logprobs=hides)
@@ -434,7 +454,7 @@ async def _score(chat: Chat, sent: Call, api: Api, call: ChatCall, running: Runn
     raise AssertionError("unreachable: the block returns or raises")
 
 
-async def _open(upstream: Upstream, sent: Call, api: Api, asked: ChatCall | None) -> tuple[Reply, bool]:
+async def _open(chat: Chat, sent: Call, api: Api, asked: ChatCall | None) -> tuple[Reply, bool]:
     """Return the answer, and whether it has log-probabilities that its caller did not ask for.
 
     asked: the call to which they are added, or None. What the server refuses is asked again without: nobody
@@ -442,11 +462,11 @@ async def _open(upstream: Upstream, sent: Call, api: Api, asked: ChatCall | None
     """
     if asked is not None and asked.payload is not None:
         body = encoded({**asked.payload, "logprobs": LOGPROBS[api]})
-        reply = await upstream.open(replace(sent, body=body))
+        reply = await chat.open(replace(sent, body=body))
         if reply.status not in REFUSING:
             return reply, True
         await reply.close()
-    return await upstream.open(sent), False
+    return await chat.open(sent), False
 
 
 def _rewritten(chat: Chat, api: Api, call: ChatCall, running: RunningScore, held: bytes) -> bytes:

@@ -14,7 +14,7 @@ from service.api.errors import error_body, openai_error
 from service.errors import EigencalError, Unscorable
 from service.heavy_json import MAX_ANSWER_VALUES, is_heavy
 from service.llm.admission import Permit
-from service.llm.wire import BESIDE_ANSWER, MAX_MODEL_NAME_CHARS, NONSENSE, token_logprobs
+from service.llm.wire import BESIDE_ANSWER, MAX_MODEL_NAME_CHARS, NONSENSE, token_logprobs, token_texts
 from service.proxy.chat_score import RunningScore, Uncertainty
 from service.proxy.upstream import HeldReply, Reply, too_long
 
@@ -154,6 +154,7 @@ class AnswerReader:
         self.is_too_long = False
         self._texts: list[str] = []
         self._logprobs: list[float | None] = []
+        self._tokens: list[str] = []
         self._beside: dict[str, Any] = {}  # the last value of what tells that there is more than text
         self._is_chat = False
         self._has_begun = False
@@ -180,7 +181,7 @@ class AnswerReader:
             raise Unscorable("no_answer", "The answer holds no choice.")
         text = "".join(self._texts)
         content = {"message": {**self._beside, "content": text}} if self._is_chat else {"text": text}
-        logprobs = {"token_logprobs": self._logprobs} if self._logprobs else None
+        logprobs = {"tokens": self._tokens, "token_logprobs": self._logprobs} if self._logprobs else None
         return {"finish_reason": self.finish_reason, "logprobs": logprobs, **content}
 
     def _take(self, choice: Mapping[str, Any]) -> None:
@@ -191,23 +192,24 @@ class AnswerReader:
             self._beside |= {name: True for name in BESIDE_TEXT if delta.get(name)}
         piece = delta.get("content") if isinstance(delta, dict) else choice.get("text")
         piece = piece if isinstance(piece, str) else ""
-        values = _logprobs_of(choice)
+        values, tokens = _logprobs_of(choice)
         if piece and not values:
-            values = [None]  # text whose tokens have none: a sum without them would be too high
-        self._num_kept += len(piece) + 8 * len(values)
+            values, tokens = [None], [piece]  # text without any: a sum without it would be too high
+        self._num_kept += len(piece) + 8 * len(values) + sum(map(len, tokens))
         self.is_too_long = self._num_kept > MAX_JUDGED
         if not self.is_too_long:
             self._texts.append(piece)
             self._logprobs += values
+            self._tokens += tokens
         if isinstance(choice.get("finish_reason"), str):
             self.finish_reason = choice["finish_reason"][:MAX_MODEL_NAME_CHARS]
 
 
-def _logprobs_of(choice: Mapping[str, Any]) -> list[float | None]:
+def _logprobs_of(choice: Mapping[str, Any]) -> tuple[list[float | None], list[str]]:
     try:
-        return token_logprobs(choice)
+        return token_logprobs(choice), token_texts(choice)
     except NONSENSE:
-        return []
+        return [], []
 
 
 class StreamRewriter:

@@ -5,8 +5,7 @@ something comes: a call fares as it would without us.
 """
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -38,6 +37,7 @@ MAX_STATUS = 599
 SILENCE_S = 600.0
 MAX_LAST_BYTES = 4096  # of a stream: its last events
 _ENDED = re.compile(rb'\[DONE\]|"finish_reason"\s*:\s*"')
+CONNECT_TIMEOUT_S = 5.0
 MIN_SECRET_CHARS = 12  # a shorter one is a placeholder, such as "none" or "token", that stands in other words
 GiveBack = Callable[..., Awaitable[None]]
 
@@ -76,9 +76,6 @@ class Reply(Protocol):
 class Upstream(Protocol):
     """Takes calls as they are. Cancelling one ends it."""
 
-    async def start(self) -> None:
-        """Acquire what is needed."""
-
     async def stop(self) -> None:
         """Release everything; idempotent."""
 
@@ -102,10 +99,8 @@ class HttpUpstream:
         base_url: str,
         *,
         api_key: str = "",
-        connect_timeout_s: float = 5.0,
         silence_s: float = SILENCE_S,
         proxies_from_env: bool = False,
-        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._base_url = api_base(base_url)
         # Not packed: events are to be read, and passed on, as they come.
@@ -113,11 +108,10 @@ class HttpUpstream:
         make = partial(
             httpx.AsyncClient,
             headers=headers | ({"Authorization": f"Bearer {api_key}"} if api_key else {}),
-            timeout=httpx.Timeout(None, connect=connect_timeout_s, read=silence_s, write=silence_s),
+            timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S, read=silence_s, write=silence_s),
             verify=tls(),
             # A client serves many callers, and one's cookie is no other's.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-            transport=transport,
             trust_env=proxies_from_env,
         )
         self._secret = api_key.encode() if len(api_key) >= MIN_SECRET_CHARS else b""
@@ -127,9 +121,6 @@ class HttpUpstream:
     def under_way(self) -> int:
         """Return how many connections are in use."""
         return self._connections.num_lent
-
-    async def start(self) -> None:
-        """Nothing to acquire."""
 
     async def stop(self) -> None:
         """Close all connections."""
@@ -247,18 +238,9 @@ class HeldBytes:
     def __init__(self, max_each: int, max_all: int) -> None:
         self.max_each, self.free = max_each, max_all
 
-    @contextmanager
-    def one(self) -> Iterator["HeldReply"]:
-        """Yield the account of one reply; what it holds is given back at the end."""
-        held = HeldReply(self)
-        try:
-            yield held
-        finally:
-            held.give_back()
-
 
 class HeldReply:
-    """What is held of one reply."""
+    """What is held of one reply, to be given back at its end."""
 
     def __init__(self, all_held: HeldBytes) -> None:
         self._all = all_held

@@ -141,6 +141,11 @@ class EvaluationContext:
         """Return the random numbers of one experiment, the same whichever others run."""
         return fitting.rng(self.seed, stream)
 
+    @property
+    def groups(self) -> NDArray[np.int_] | None:
+        """The groups of the test prompts, as `Material.full_groups`."""
+        return self.test.material.full_groups
+
     @cached_property
     def fitted(self) -> FittedMaps:
         """The maps, fitted on dev; that of evidence where every prompt of both has log-probabilities."""
@@ -210,6 +215,8 @@ class EvaluationContext:
     def algorithm1(self, served: Served, *, num_clusters: int = CLUSTERS) -> tuple[Clustering, Nulls]:
         """Return the clusters of Algorithm 1, and its nulls; 1 cluster per bin: the paper's naive diagram."""
         test = self.test
+        if self.groups is not None:
+            num_clusters = len(test)  # no two claims are alike: their vectors do not compare
         clusters = cluster_prompts(test.stack, served.lambda_max, num_bins=BINS, num_clusters=num_clusters)
         both_nulls = nulls(
             clusters,
@@ -225,7 +232,7 @@ class EvaluationContext:
     def difference(self, second: Floats, first: Floats) -> Difference:
         """Return the mean of second - first (n,), paired by prompt; all differences by the same resamples."""
         random, again = self.rng(Stream.DIFFERENCES), self.resamples.difference
-        return mean_difference(second, first, random, resamples=again)
+        return mean_difference(second, first, random, resamples=again, groups=self.groups)
 
     def squared_gaps(self, name: str) -> Floats:
         """Return (lambda_max - u_1^T Y u_1)^2 (n,) of a map on test: their mean is its projection Brier."""
@@ -233,8 +240,8 @@ class EvaluationContext:
 
     def auroc(self, scores: Floats) -> Auroc:
         """Return the AUROC of scores (n,), higher = more certain; the same resamples for every score."""
-        right, random = self.test.labels.right, self.rng(Stream.AUROC)
-        return bootstrap_auroc(scores, right, random, num_resamples=self.resamples.auroc)
+        right, random, again = self.test.labels.right, self.rng(Stream.AUROC), self.resamples.auroc
+        return bootstrap_auroc(scores, right, random, num_resamples=again, groups=self.groups)
 
 
 class CrossValidated(EvaluationContext):

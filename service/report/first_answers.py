@@ -30,9 +30,8 @@ from service.spectral.correctness_model import (
 )
 from service.spectral.dev_set import risks, served_lambda_max
 from service.spectral.evidence import EvidenceMap, EvidenceSet, fit_evidence
-from service.spectral.fit import fit
+from service.spectral.fit import PriorSource, fit, no_prior
 from service.spectral.maps import CalibrationMap, Identity
-from service.spectral.prior import PriorSource, no_prior
 from service.spectral.resampling import ResampleCounts, percentile_interval
 
 Floats = NDArray[np.float64]
@@ -67,7 +66,7 @@ class AtSize:
     correct: P(correct) (n,) by `CORRECT_BY`, the base rate where no model beats it; base: (n,) the base rate
     of the verdicts fitted on. why_none: why there is no P(correct) at all, else "". tokens: completion tokens
     per question, None where a draw does not tell. same_text: whether the text judged is the one that other
-    numbers of answers judge: losses of different texts do not compare.
+    numbers of answers judge: losses of different texts do not compare. groups: as `Material.full_groups`.
     """
 
     num_samples: int
@@ -78,6 +77,7 @@ class AtSize:
     why_none: str
     tokens: float | None
     same_text: bool = True
+    groups: Ints | None = None
 
 
 def sizes(num_samples: int) -> list[int]:
@@ -115,8 +115,11 @@ def judge_alone(dev: JudgedAlone, test: JudgedAlone, rng: Fresh) -> AtSize:
 
 def judge_alone_held_out(rows: JudgedAlone, rng: Fresh, model_priors: ModelPriorSource) -> AtSize:
     """Return the same for one set of rows, each judged by a fit without its fold."""
-    correct, base, _ = _correct_held_out({MAP_ALONE: rows.columns}, rows.right, 0, rng, model_priors)
-    return AtSize(0, rows.right, [], correct, base, "", 0.0, same_text=rows.judged == "given")
+    correct, base, _ = _correct_held_out(
+        {MAP_ALONE: rows.columns}, rows.right, 0, rng, model_priors, rows.groups
+    )
+    same_text = rows.judged == "given"
+    return AtSize(0, rows.right, [], correct, base, "", 0.0, same_text=same_text, groups=rows.groups)
 
 
 def judge_held_out(
@@ -144,8 +147,8 @@ def judge_held_out(
         columns[name] = {
             key: np.concatenate([np.asarray(x[key]) for x in features])[order] for key in features[0]
         }
-    correct = _correct_held_out(columns, rows.right, num_samples, rng, model_priors)
-    return AtSize(num_samples, rows.right, served, *correct, tokens)
+    correct = _correct_held_out(columns, rows.right, num_samples, rng, model_priors, rows.groups)
+    return AtSize(num_samples, rows.right, served, *correct, tokens, groups=rows.groups)
 
 
 def _correct_on(
@@ -166,13 +169,18 @@ def _correct_on(
 
 
 def _correct_held_out(
-    columns: Mapping[str, Columns], right: Bools, num_samples: int, rng: Fresh, priors: ModelPriorSource
+    columns: Mapping[str, Columns],
+    right: Bools,
+    num_samples: int,
+    rng: Fresh,
+    priors: ModelPriorSource,
+    groups: Ints | None = None,
 ) -> tuple[dict[str, Floats], Floats, str]:
     """Return the same of the prompts that the models are fitted on, each by one without its fold."""
-    fold = stratified_folds(right, 5, rng())
+    fold = stratified_folds(right, 5, rng(), groups)
     base = held_out_predictions({}, right, (), fold)
     fits = {
-        name: fit_correctness(one, right, fold, prior=priors(name, num_samples, one))
+        name: fit_correctness(one, right, fold, prior=priors(name, num_samples, one), groups=groups)
         for name, one in columns.items()
     }
     known = {name: base if one.model is None else one.held_out for name, one in fits.items()}
@@ -303,12 +311,21 @@ def recommended(sizes: Sequence[AtSize]) -> tuple[str, Candidate | None]:
     if why := next((one.why_none for one in sizes if one.why_none), ""):
         return _nothing(f"{why}. They are compared by P(correct), which takes right ones and wrong ones")
     candidates = [
-        Candidate(at.num_samples, name, log_losses(p, at.right), at.tokens)
+        Candidate(at.num_samples, name, _losses(at, p), at.tokens)
         for at in sizes
         for name, p in at.correct.items()
         if at.same_text
     ]
-    return recommend(candidates, log_losses(sizes[-1].base, sizes[-1].right))
+    return recommend(candidates, _losses(sizes[-1], sizes[-1].base))
+
+
+def _losses(at: AtSize, predicted: Floats) -> Floats:
+    """Return the log loss of each prompt (n,) in nats, or the mean of each group (G,)."""
+    losses = log_losses(predicted, at.right)
+    if at.groups is None:
+        return losses
+    of_row = np.unique(at.groups, return_inverse=True)[1]
+    return np.asarray(np.bincount(of_row, weights=losses) / np.bincount(of_row))
 
 
 def answers_part(sizes: Sequence[AtSize], resamples: ResampleCounts) -> AnswersPart:

@@ -117,7 +117,8 @@ class DataPart(TypedDict):
     left out since another row asks the same; rows_full: those with `num_samples` answers, on which headline
     and evidence rest (the others serve smaller numbers of answers only).
     truncated, empty: shares of all answers. correct_from: who says what is right: the data, or the words:
-    ROUGE-L above 0.3, or a reference in the answer.
+    ROUGE-L above 0.3, or a reference in the answer. claims: of the full rows, where those are calibrated;
+    accuracy is theirs then.
     """
 
     rows: int
@@ -134,6 +135,7 @@ class DataPart(TypedDict):
     correct_from: Literal["data", "rouge_l", "mixed"]
     accuracy: float
     refused: RefusedPart
+    claims: NotRequired[int]
 
 
 class FitPart(TypedDict):

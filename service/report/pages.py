@@ -289,7 +289,8 @@ FEATURES = {
     "entropy": "entropy",
     "mean_log_probability": "mean log-probability",
     "log_probability_per_word": "log-probability per word",
-    "answer_log_probability_per_word": "the answer's own log-probability per word",
+    "answer_log_probability_per_word": "its own log-probability per word",
+    "answer_least_log_probability": "its least likely token",
 }
 
 

@@ -44,8 +44,8 @@ from service.report.model import (
     finite,
 )
 from service.report.words import about_data, about_fit, about_gain, about_verdicts, opening
-from service.scoring.command import Target
 from service.scoring.judging import percent
+from service.scoring.score import Target
 from service.spectral.correctness import accuracy_rejection, bootstrap_auroc
 from service.spectral.correctness_model import log_losses
 from service.spectral.dev_set import mean_entropy, risk
@@ -274,7 +274,7 @@ def correctness_part(
 
     target: what decisions keep by default, and so one of the promises.
     """
-    at = fitted.decided.at
+    at = fitted.decided
     full = at[num_samples]
     # The same for every number, so that a table can hold them.
     errors = sorted({*targets(1 - float(full.right.mean())), target.error})
@@ -310,7 +310,9 @@ def _at(
     ours, base, auroc = one.fit.scores, one.fit.base_rate, estimate(math.nan)
     if one.fit.held_out is not None:
         random = rng(seed, Stream.AUROC)
-        ranking = bootstrap_auroc(one.fit.held_out, one.right, random, num_resamples=resamples.auroc)
+        ranking = bootstrap_auroc(
+            one.fit.held_out, one.right, random, num_resamples=resamples.auroc, groups=one.groups
+        )
         auroc = estimate(ranking.value, ranking.low, ranking.high)
     counts = None if one.selector is None else one.selector.counts
     return {
@@ -401,7 +403,9 @@ def figures(context: EvaluationContext) -> Figures:
         "unfitted": {"evidence": why} if why else {},
         "served": [_served_row(context, name) for name in context.served],
         "curves": curves(context),
-        "answers": answers_part(judged, ResampleCounts.of(size, context.rng(Stream.ANSWERS), number)),
+        "answers": answers_part(
+            judged, ResampleCounts.of(size, context.rng(Stream.ANSWERS), number, context.groups)
+        ),
     }
 
 
@@ -495,19 +499,24 @@ def rejection(name: str, scores: Floats, right: NDArray[np.bool_]) -> RejectionC
 
 def _data(outcome: FinishedFit, labels: Labels) -> DataPart:
     material = outcome.material
-    draws = [draw for row in material.rows for draw in row.draws]
-    return {
+    rows, full = material.rows, int(material.full.size)
+    if material.groups is not None:
+        # Of each answer one claim stands for the row.
+        rows = [rows[i] for i in np.unique(material.groups, return_index=True)[1]]
+        full = np.unique(material.groups[material.full]).size
+    draws = [draw for row in rows for draw in row.draws]
+    part: DataPart = {
         "rows": outcome.num_rows,
-        "usable": len(material.rows),
+        "usable": len(rows),
         "copies": outcome.copies,
-        "rows_full": int(material.full.size),
+        "rows_full": full,
         "num_samples": material.num_samples,
         "drawn_by": "service" if outcome.calibration.fingerprint.source == "service" else "caller",
         "answers": len(draws),
-        "distinct_mean": float(np.mean([len(texts) for texts in material.texts])),
+        "distinct_mean": float(np.mean([len({draw.text for draw in row.draws}) for row in rows])),
         "truncated": sum(d.truncated for d in draws) / len(draws),
         "empty": sum(not d.text for d in draws) / len(draws),
-        "references_mean": float(np.mean([len(one.row.references) for one in material.rows])),
+        "references_mean": float(np.mean([len(one.row.references) for one in rows])),
         "correct_from": labels.source,
         "accuracy": float(labels.right.mean()),
         "refused": {
@@ -517,3 +526,4 @@ def _data(outcome: FinishedFit, labels: Labels) -> DataPart:
             ],
         },
     }
+    return part if material.groups is None else {**part, "claims": int(material.full.size)}

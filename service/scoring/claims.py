@@ -1,31 +1,57 @@
-"""The claims of a long answer: each by a density matrix of its own (method, section 14)."""
+"""The claims of a long answer: each by a density matrix of its own (method, section 13)."""
 
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from service.calibration.calibration import features
-from service.calibration.default import DefaultCalibration
-from service.claims.facts import facts
+from service.calibration.calibration import (
+    Calibration,
+    Selector,
+    answer_columns,
+    claim_features,
+    features,
+)
+from service.calibration.default import DIMENSION, DefaultCalibration, packaged
+from service.calibration.rows import MAX_CLAIMS
+from service.claims.facts import beyond, sentence_vectors
 from service.claims.fields import Field, fields
 from service.claims.segments import Segment, claims
 from service.embedding.port import EmbedderIdentity
-from service.scoring.command import ScoreCommand
-from service.scoring.judging import Applied
-from service.scoring.score import Claim, ClaimSupport, ScoreWarning, warning
-from service.spectral.born import born_probability
+from service.scoring.judging import Applied, calibration_used, calibration_used_alone, decide
+from service.scoring.score import (
+    CalibrationUsed,
+    Claim,
+    ClaimSupport,
+    ScoreCommand,
+    ScoreWarning,
+    Target,
+    warning,
+)
+from service.spectral.born import BornProbability, born_probability
 from service.spectral.claims import MatchedUnits, Support
-from service.spectral.maps import Identity
+from service.spectral.correctness_model import Columns
+from service.spectral.maps import (
+    CalibrationMap,
+    DepolarizedMap,
+    Identity,
+    ServedSpectrum,
+    TemperatureMap,
+)
+from service.spectral.reliability import rounded_ties
 from service.spectral.spectrum import Spectrum, spectrum_from_gram
+from service.spectral.text_scores import per_word
 
-MAX_CLAIMS = 64  # of one answer
 # Of all answers to a prompt: reading 150 characters takes up to a millisecond, embedding a sentence several.
 MAX_CHARACTERS, MAX_SENTENCES = 200_000, 1000
+
+# Of a text, how much its tokens have to spell, and characters between two of them that none spells.
+SPELT, MAX_GAP = 0.9, 8
 
 Unit = Segment | Field
 Claims = Sequence[Unit]
@@ -36,13 +62,22 @@ class Said:
     """What each distinct answer drawn says, and a candidate: in sentences, or in fields of JSON."""
 
     by_text: Mapping[str, Claims]
+    question: str
     is_too_long: bool = False  # nothing was read
+
+    def is_json(self, text: str) -> bool:
+        """Tell whether a text was read as fields: those of no calibration fitted on sentences."""
+        return any(isinstance(one, Field) for one in self.by_text[text])
 
     @property
     def sentences(self) -> list[str]:
-        """Return the distinct sentences, which are to be embedded; of fields the values are compared."""
+        """Return the distinct sentences."""
         every = chain.from_iterable(self.by_text.values())
         return list(dict.fromkeys(one.text for one in every if isinstance(one, Segment)))
+
+    def to_embed(self) -> list[str]:
+        """Return the distinct sentences, and what they say beyond the question; of fields, nothing."""
+        return list(dict.fromkeys([*self.sentences, *beyond(self.sentences, self.question)]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +93,11 @@ class Outcomes:
     support: Support
     instead: str | None
 
+    def born(self, map_: CalibrationMap) -> tuple[BornProbability, ServedSpectrum]:
+        """Return p(y) of the claim under a map, and the spectrum served."""
+        served = map_.serve(self.spectrum.eigenvalues, self.spectrum.dimension)
+        return born_probability(self.spectrum, served, self.cosines), served
+
 
 def outcomes_of(
     judged: Claims,
@@ -69,8 +109,8 @@ def outcomes_of(
 ) -> list[Outcomes]:
     """Return what the answers drawn say of each claim of the judged text.
 
-    vectors: (d,) of each sentence. Fields are matched by path and their values compared as text; a sentence
-    is compared with the nearest one of each answer. What the question names is no fact of theirs.
+    vectors: (d,) of each sentence, and of what it says beyond the question. Fields are matched by path and
+    their values compared as text; a sentence is compared with the nearest one of each answer.
     """
     values = [{one.path: one.value for one in answer if isinstance(one, Field)} for answer in drawn]
     sentences = [one for one in judged if isinstance(one, Segment)]
@@ -83,13 +123,10 @@ def outcomes_of(
     table = list(dict.fromkeys(one.text for one in chain.from_iterable(drawn) if isinstance(one, Segment)))
     row = {text: i for i, text in enumerate(table)}
     answers = [[row[one.text] for one in answer if isinstance(one, Segment)] for answer in drawn]
-    known = facts([*(one.text for one in sentences), *table], question=question)
-    units = MatchedUnits.of(
-        [vectors[one.text] for one in sentences],
-        [vectors[text] for text in table],
-        answers,
-        (known[: len(sentences)], known[len(sentences) :]),
-    )
+    own = [one.text for one in sentences]
+    read = sentence_vectors([*own, *table], vectors, question=question)
+    of_table = read.take(range(len(own), len(own) + len(table)))
+    units = MatchedUnits.of(read.take(range(len(own))), of_table, answers)
     differ = units.speak() & ~units.agree()
     instead = [
         None if not some.any() else table[nearest[np.where(some, cosines, np.inf).argmin()]]
@@ -115,22 +152,33 @@ def _of_field(value: str, values: Sequence[str | None], dimension: int) -> Outco
     return Outcomes(spectrum, cosines, support, others[0] if others else None)
 
 
+@dataclass(frozen=True, slots=True)
+class SpokenLogprobs:
+    """Of the tokens of a claim, in nats: all of them over its words, and the least likely one."""
+
+    per_word: float
+    least: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimScores:
-    """The claims of a text, scored. found: how many it makes; share: how much of it they are, 0..1."""
+    """The claims of a text, scored. share: how much of it they are, 0..1.
+
+    calibration: that served; all_correct: P(every claim is right), None where nothing tells.
+    """
 
     claims: list[Claim]
-    found: int
     share: float
-    applied: Applied | None
-    is_too_long: bool
+    calibration: CalibrationUsed | None
+    all_correct: float | None
+    warnings: list[ScoreWarning]
 
 
 class ClaimScorer:
     """Scores answers claim by claim: where that is asked for, and those of `from_characters` or more.
 
-    `from_characters` 0: only where it is asked for. `default`: the calibration of claims that serves; None:
-    raw values do.
+    `from_characters` 0: only where it is asked for. `default`: the calibration of claims that serves where no
+    other fits; None: raw values do.
     """
 
     def __init__(self, default: DefaultCalibration | None = None, from_characters: int = 0) -> None:
@@ -142,14 +190,27 @@ class ClaimScorer:
     ) -> Said | None:
         """Return what the distinct answers say, and the candidate; None where claims are not to be scored.
 
-        One answer agrees with itself, whatever it claims.
+        One answer agrees with itself, whatever it claims. Where there is none, log-probabilities tell.
         """
         wanted = self._is_long(texts if candidate is None else [candidate])
         wanted = wanted if command.claims is None else command.claims
-        if not wanted or num_samples < 2:
+        if not wanted or num_samples == 1:
             return None
         every = texts if candidate is None else [*texts, candidate]
         return await asyncio.to_thread(_read, every, command.question or "")
+
+    def applied(
+        self, command: ScoreCommand, own: Calibration | None, num_samples: int, made_by: EmbedderIdentity
+    ) -> Applied | None:
+        """Return the calibration that serves so many answers; own: of claims, one that fits the request."""
+        if own is not None and num_samples <= own.num_samples:
+            return Applied(own, own.map_for(num_samples))
+        if self._default is None or command.calibration == "none":
+            return None
+        packaged_ = self._default.under(made_by)
+        if num_samples > packaged_.num_samples:
+            return None
+        return Applied(packaged_, packaged_.map_for(num_samples), default=self._default)
 
     def scores(
         self,
@@ -158,80 +219,214 @@ class ClaimScorer:
         judged: str,
         drawn: Sequence[str],
         vectors: Mapping[str, NDArray[np.float32]],
-        made_by: EmbedderIdentity,
+        dimension: int,
+        applied: Applied | None,
+        *,
+        unlike: bool,
     ) -> ClaimScores:
         """Return the claims of the judged text with their scores by the m answers drawn.
 
-        judged: the candidate, or one of the answers. vectors: of each sentence, (d,).
+        judged: the candidate, or one of the answers. vectors: of each sentence, (d,). unlike: the question is
+        too unlike those of the calibration for anything to be let through.
         """
         found = said.by_text[judged]
         kept = found[:MAX_CLAIMS]
-        told = [said.by_text[text] for text in drawn]
         outcomes = list[Outcomes]()
         if kept:
-            question = command.question or ""
-            outcomes = outcomes_of(kept, told, vectors, made_by.dimension, question=question)
-        applied = self._applied(command, len(drawn), made_by)
-        scored = [_scored(*one, applied) for one in zip(kept, outcomes, strict=True)]
-        return ClaimScores(scored, len(found), share(judged, found), applied, said.is_too_long)
+            told = [said.by_text[text] for text in drawn]
+            outcomes = outcomes_of(kept, told, vectors, dimension, question=command.question or "")
+        spoken = spoken_logprobs(judged, kept, command.candidate_tokens)
+        selector = None if applied is None else applied.calibration.selectors.get(len(drawn))
+        tokens = dict[str, ArrayLike]()
+        if selector is not None and selector.with_tokens is not None and None not in spoken:
+            selector, tokens = selector.with_tokens, token_columns(spoken)
+        verdicts = _Verdicts([None] * len(kept))
+        if selector is not None and kept:
+            # By the selector's own map, which its model was fitted with; of claims none is by evidence.
+            assert isinstance(selector.map, DepolarizedMap | TemperatureMap)
+            born = [one.born(selector.map) for one in outcomes]
+            columns = features([p.probability for p, _ in born], [served.entropy for _, served in born])
+            spoken_of = [one.support.spoken_of for one in outcomes]
+            verdicts = _judged(selector, columns | tokens, spoken_of, command.target, unlike=unlike)
+        parts = zip(kept, outcomes, verdicts.claims, spoken, strict=True)
+        scored = [_scored(claim, one, applied, verdict, own) for claim, one, verdict, own in parts]
+        about = [*claims_left_out(said, len(found)), *verdicts.warnings]
+        used = None if applied is None else calibration_used(applied)
+        all_correct = verdicts.all_correct if len(kept) == len(found) else None
+        return ClaimScores(scored, share(judged, found), used, all_correct, about)
+
+    def scores_alone(
+        self, command: ScoreCommand, said: Said, judged: str, own: Calibration | None, *, unlike: bool
+    ) -> ClaimScores:
+        """Return the claims of the candidate by its own log-probabilities: no answer was drawn.
+
+        own: the calibration of claims that fits the request.
+        """
+        found = said.by_text[judged]
+        kept = found[:MAX_CLAIMS]
+        spoken = spoken_logprobs(judged, kept, command.candidate_tokens)
+        known = {i: one for i, one in enumerate(spoken) if one is not None}
+        columns = token_columns(spoken)
+        # One without such a model ranks nothing, either.
+        own = None if own is None or 0 not in own.selectors or said.is_json(judged) else own
+        selector = None if own is None else own.selectors[0]
+        verdicts = _Verdicts([None] * len(known))
+        if selector is not None and known:
+            verdicts = _judged(selector, columns, [True] * len(known), command.target, unlike=unlike)
+        ranks = list[float]()
+        if own is None and self._default is not None and command.calibration != "none" and known:
+            ranks = packaged().rank("", 0, columns, DIMENSION).tolist()
+        of_known = dict(zip(known, verdicts.claims, strict=True))
+        rank_of = dict(zip(known, ranks, strict=False))
+        scored = [_claim(one, rank_of.get(i), of_known.get(i), spoken[i]) for i, one in enumerate(kept)]
+        about = [*claims_left_out(said, len(found)), *verdicts.warnings]
+        all_correct = verdicts.all_correct if len(known) == len(found) else None
+        used = None if own is None else calibration_used_alone(own, "own")
+        return ClaimScores(scored, share(judged, found), used, all_correct, about)
 
     def _is_long(self, texts: Sequence[str]) -> bool:
         """Tell whether half of the texts are."""
         return 0 < self._from_characters <= sorted(map(len, texts))[len(texts) // 2]
 
-    def _applied(self, command: ScoreCommand, num_samples: int, made_by: EmbedderIdentity) -> Applied | None:
-        if self._default is None or command.calibration == "none":
-            return None
-        calibration = self._default.under(made_by)
-        if num_samples > calibration.num_samples:
-            return None
-        return Applied(calibration, calibration.map_for(num_samples), default=self._default)
+
+def token_columns(spoken: Sequence[SpokenLogprobs | None]) -> dict[str, ArrayLike]:
+    """Return the features of the claims whose tokens' log-probabilities are known."""
+    known = [one for one in spoken if one is not None]
+    return claim_features([one.per_word for one in known], [one.least for one in known])
 
 
 def _read(texts: Sequence[str], question: str) -> Said:
     if sum(map(len, texts)) <= MAX_CHARACTERS:
-        said = Said({text: fields(text) or claims(text, question=question) for text in texts})
+        said = Said({text: fields(text) or claims(text, question=question) for text in texts}, question)
         if len(said.sentences) <= MAX_SENTENCES:
             return said
-    return Said(dict.fromkeys(texts, ()), is_too_long=True)
+    return Said(dict.fromkeys(texts, ()), question, is_too_long=True)
 
 
-def _scored(claim: Unit, outcomes: Outcomes, applied: Applied | None) -> Claim:
-    spectrum, support = outcomes.spectrum, outcomes.support
-    map_ = Identity() if applied is None else applied.map
-    served = map_.serve(spectrum.eigenvalues, spectrum.dimension)
-    born = born_probability(spectrum, served, outcomes.cosines)
-    rank = None
-    if applied is not None and applied.default is not None and born.mode is not None:
+Verdict = tuple[float | None, Literal["answer", "abstain"] | None]  # P(correct), and what to do
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Verdicts:
+    """What a calibration's verdicts tell of claims, and of the answer that makes them."""
+
+    claims: Sequence[Verdict | None]
+    all_correct: float | None = None
+    warnings: Sequence[ScoreWarning] = ()
+
+
+def _judged(
+    selector: Selector, columns: Columns, spoken_of: Sequence[bool], target: Target | None, *, unlike: bool
+) -> _Verdicts:
+    """Return P(correct) and the decision of each claim; columns: (n,) each.
+
+    A claim of which no answer speaks has none: it is not let through.
+    """
+    correct = selector.model.predict(columns)
+    action, threshold, about = None, None, list[ScoreWarning]()
+    if target is not None:
+        decision, about = decide(selector.counts, None, target)
+        threshold = decision.threshold
+        action = None if threshold is None and target.by_default else decision.action
+    verdicts = list[Verdict]()
+    for p, known in zip(correct.tolist(), spoken_of, strict=True):
+        passes = threshold is not None and rounded_ties(p) >= rounded_ties(threshold)
+        let = known and passes and not unlike
+        verdicts.append((p if known else None, "answer" if let else action))
+    whole = None
+    if selector.all_correct is not None:
+        of_answer = answer_columns(correct, np.zeros(correct.size, dtype=np.intp))
+        whole = float(selector.all_correct.predict(of_answer).item())
+    return _Verdicts(verdicts, whole, about)
+
+
+def _scored(
+    claim: Unit,
+    outcomes: Outcomes,
+    applied: Applied | None,
+    verdict: Verdict | None,
+    spoken: SpokenLogprobs | None,
+) -> Claim:
+    born, served = outcomes.born(Identity() if applied is None else applied.map)
+    support, rank = outcomes.support, None
+    if applied is not None and applied.default is not None and support.spoken_of:
         columns = features(born.probability, served.entropy)
         count = support.agree + support.differ + support.silent
-        rank = float(applied.default.rank(applied.method, count, columns, spectrum.dimension).item())
+        dimension = outcomes.spectrum.dimension
+        rank = float(applied.default.rank(applied.method, count, columns, dimension).item())
+    of_support = ClaimSupport.model_construct(**asdict(support), example=outcomes.instead)
+    return _claim(claim, rank, verdict, spoken).model_copy(
+        update={
+            "lambda_max": served.lambda_max,
+            "entropy": served.entropy,
+            "probability": born.probability,
+            "support": of_support,
+        }
+    )
+
+
+def _claim(claim: Unit, rank: float | None, verdict: Verdict | None, spoken: SpokenLogprobs | None) -> Claim:
+    """Return a claim without what answers drawn say of it."""
+    correct, decision = verdict or (None, None)
     return Claim.model_construct(
         text=claim.text,
         start=claim.start,
         end=claim.end,
-        lambda_max=served.lambda_max,
-        entropy=served.entropy,
-        probability=born.probability,
+        lambda_max=None,
+        entropy=None,
+        probability=None,
         rank_score=rank,
-        support=ClaimSupport.model_construct(**asdict(support), example=outcomes.instead),
+        probability_correct=correct,
+        decision=decision,
+        logprob_per_word=None if spoken is None else spoken.per_word,
+        least_logprob=None if spoken is None else spoken.least,
+        support=None,
     )
 
 
-def claims_left_out(scores: ClaimScores) -> list[ScoreWarning]:
-    """Return a warning where a text makes more claims than are scored."""
-    if scores.is_too_long:
+def spoken_logprobs(
+    text: str, claims_: Claims, tokens: Sequence[tuple[str, float]]
+) -> list[SpokenLogprobs | None]:
+    """Return the log-probabilities of each claim's tokens; None where they are not known.
+
+    tokens: of the text, as drawn: white space around it, and what half a character is told as, are passed
+    over. Those that spell another text tell nothing.
+    """
+    joined = "".join(token for token, _ in tokens)
+    begun, before, kept = max(joined.rfind(text), 0), 0, list[tuple[str, float]]()
+    for token, value in tokens:
+        before += len(token)
+        if before > begun:  # what goes before may say the same: reasoning
+            kept.append((token if kept else token.lstrip(), value))
+    starts, ends, at = list[int](), list[int](), 0
+    for token, _ in kept:
+        found = text.find(token, at, at + len(token) + MAX_GAP)
+        starts.append(max(found, at))
+        at = starts[-1] + (len(token) if found >= 0 else 0)
+        ends.append(at)
+    begin, end, values = np.array(starts), np.array(ends), np.array([value for _, value in kept])
+    if (end - begin).sum() < SPELT * len(text):
+        return [None] * len(claims_)
+    of_claims = (values[(begin < one.end) & (end > one.start)] for one in claims_)
+    return [
+        SpokenLogprobs(float(per_word([mine.sum()], [one.text])[0]), float(mine.min())) if mine.size else None
+        for one, mine in zip(claims_, of_claims, strict=True)
+    ]
+
+
+def claims_left_out(said: Said, found: int) -> list[ScoreWarning]:
+    """Return a warning where a text makes more claims than are scored; found: how many it makes."""
+    if said.is_too_long:
         message = (
             f"The answers hold more than {MAX_CHARACTERS} characters or {MAX_SENTENCES} sentences in all: no "
             "claims are scored."
         )
         return [warning("claims_left_out", message)]
-    left_out = scores.found - len(scores.claims)
-    if not left_out:
+    if found <= MAX_CLAIMS:
         return []
     message = (
-        f"The text makes {scores.found} claims: the first {len(scores.claims)} are scored, the other "
-        f"{left_out} are left out."
+        f"The text makes {found} claims: the first {MAX_CLAIMS} are scored, the other {found - MAX_CLAIMS} "
+        "are left out."
     )
     return [warning("claims_left_out", message)]
 

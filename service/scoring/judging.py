@@ -19,10 +19,20 @@ from service.calibration.calibration import (
     features,
 )
 from service.calibration.default import DefaultCalibration
-from service.embedding.outcomes import log_probabilities, outcome_vectors
+from service.embedding.port import log_probabilities, outcome_vectors
 from service.llm.port import Draw, Generation
-from service.scoring.command import ScoreCommand, Target
-from service.scoring.score import Candidate, Decision, Evidence, Judgement, Mode, ScoreWarning, warning
+from service.scoring.score import (
+    CalibrationUsed,
+    Candidate,
+    Decision,
+    Evidence,
+    Judgement,
+    Mode,
+    ScoreCommand,
+    ScoreWarning,
+    Target,
+    warning,
+)
 from service.spectral.born import BornProbability, born_probability_of
 from service.spectral.evidence import EvidenceMap, mean_log_probability, missing_mass
 from service.spectral.maps import DepolarizedMap, Identity, ServedSpectrum, TemperatureMap
@@ -55,15 +65,52 @@ class Applied:
         return "depolarized" if isinstance(self.map, DepolarizedMap) else "temperature"
 
 
+def calibration_used(applied: Applied) -> CalibrationUsed:
+    """Return what a score tells of the calibration applied."""
+    by_evidence: dict[str, float] = {}
+    if applied.evidence is not None:
+        by_evidence = {
+            "evidence_intercept": applied.evidence.intercept,
+            "evidence_slope": applied.evidence.slope,
+        }
+    return CalibrationUsed.model_construct(
+        None,
+        id=applied.calibration.id,
+        method=applied.method,
+        temperature=applied.map.temperature,
+        depolarization=applied.map.depolarization if isinstance(applied.map, DepolarizedMap) else 0.0,
+        created_at=applied.calibration.created_at,
+        origin="own" if applied.default is None else "default",
+        **by_evidence,
+    )
+
+
+def calibration_used_alone(calibration: Calibration, origin: Literal["own", "default"]) -> CalibrationUsed:
+    """Return what a score tells of a calibration that judged a text to which no answer was drawn."""
+    return CalibrationUsed.model_construct(
+        None,
+        id=calibration.id,
+        method=calibration.method,
+        temperature=None,
+        depolarization=None,
+        created_at=calibration.created_at,
+        origin=origin,
+    )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Basis:
-    """The answers and what was made of them. `served` is what to act on, `raw` the spectrum as it came.
+    """The answers, a candidate beside them, and what was made of both.
 
-    `texts`: the distinct answers.
+    `texts`: the distinct answers. `embedded`: the vectors of `texts_to_embed(with_candidate(texts,
+    candidate))`. `spectrum`: of the answers alone, `raw` as it came, `served` as to act on.
     """
 
     generation: Generation
     texts: Sequence[str]
+    candidate: str | None
+    embedded: NDArray[np.float32]
+    spectrum: Spectrum
     raw: ServedSpectrum
     served: ServedSpectrum
     applied: Applied | None
@@ -75,12 +122,27 @@ class Basis:
         """Return the answer most aligned with the dominant eigenvector."""
         return self.modes[0].answer
 
+    def located(self, text: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the vectors of the answers (k, d) and that of one of them, or of the candidate (d,).
+
+        d is one more than the embedder's where an empty text is an outcome of its own.
+        """
+        known = with_candidate(self.texts, self.candidate)
+        space = outcome_vectors(known, self.embedded)
+        return space[: len(self.texts)], space[known.index(text)]
+
+    def born(self, text: str, served: ServedSpectrum) -> BornProbability:
+        """Return p(y) of an answer, or of the candidate."""
+        return born_probability_of(self.spectrum, served, *self.located(text))
+
 
 def basis_of(
-    spectrum: Spectrum,
-    texts: Sequence[str],
-    counts: NDArray[np.int_],
     generation: Generation,
+    texts: Sequence[str],
+    candidate: str | None,
+    embedded: NDArray[np.float32],
+    spectrum: Spectrum,
+    counts: NDArray[np.int_],
     applied: Applied | None,
     evidence: Evidence | None,
 ) -> Basis:
@@ -88,7 +150,7 @@ def basis_of(
     raw = Identity().serve(spectrum.eigenvalues, spectrum.dimension)
     served = applied.map.serve(spectrum.eigenvalues, spectrum.dimension) if applied else raw
     modes = find_modes(spectrum, served, texts, counts)
-    return Basis(generation, texts, raw, served, applied, evidence, modes)
+    return Basis(generation, texts, candidate, embedded, spectrum, raw, served, applied, evidence, modes)
 
 
 def evidence_of(draws: Sequence[Draw], index: NDArray[np.int_]) -> Evidence | None:
@@ -276,33 +338,6 @@ def with_candidate(texts: Sequence[str], candidate: str | None) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcomes:
-    """The distinct answers, a candidate beside them, and what was made of both.
-
-    `embedded`: the vectors of `texts_to_embed(with_candidate(texts, candidate))`. `spectrum`: of
-    the answers alone.
-    """
-
-    texts: Sequence[str]
-    candidate: str | None
-    embedded: NDArray[np.float32]
-    spectrum: Spectrum
-
-    def located(self, text: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return the vectors of the answers (k, d) and that of one of them, or of the candidate (d,).
-
-        d is one more than the embedder's where an empty text is an outcome of its own.
-        """
-        known = with_candidate(self.texts, self.candidate)
-        space = outcome_vectors(known, self.embedded)
-        return space[: len(self.texts)], space[known.index(text)]
-
-    def born(self, text: str, served: ServedSpectrum) -> BornProbability:
-        """Return p(y) of an answer, or of the candidate."""
-        return born_probability_of(self.spectrum, served, *self.located(text))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class _Model:
     """What tells P(correct) for one number of answers, with the map that makes its features."""
 
@@ -310,11 +345,11 @@ class _Model:
     map: DepolarizedMap | TemperatureMap
     evidence: Evidence | None
 
-    def probability(self, text: str, outcomes: Outcomes) -> float:
+    def probability(self, text: str, basis: Basis) -> float:
         """Return P(correct) of an answer, or of the candidate, in [0, 1]."""
         # By the selector's own map, which its model was fitted with.
-        served = self.map.serve(outcomes.spectrum.eigenvalues, outcomes.spectrum.dimension)
-        columns = _columns(outcomes.born(text, served), served, self.evidence)
+        served = self.map.serve(basis.spectrum.eigenvalues, basis.spectrum.dimension)
+        columns = _columns(basis.born(text, served), served, self.evidence)
         return float(self.selector.model.predict(columns).item())
 
 
@@ -326,17 +361,17 @@ def _columns(
     return features(born.probability, served.entropy, *(known or ()))
 
 
-def rank_score(basis: Basis, outcomes: Outcomes) -> float | None:
+def rank_score(basis: Basis) -> float | None:
     """Return what to sort the candidate or, without one, the answer by; None unless served by default."""
     applied = basis.applied
     if applied is None or applied.default is None:
         return None
-    text = basis.answer if outcomes.candidate is None else outcomes.candidate
-    born = outcomes.born(text, basis.served)
+    text = basis.answer if basis.candidate is None else basis.candidate
+    born = basis.born(text, basis.served)
     if born.mode is None:
         return None  # the default's rows hold no text that no answer supports
     columns = _columns(born, basis.served, basis.evidence)
-    count, dimension = len(basis.generation.draws), outcomes.spectrum.dimension
+    count, dimension = len(basis.generation.draws), basis.spectrum.dimension
     return float(applied.default.rank(applied.method, count, columns, dimension).item())
 
 
@@ -346,7 +381,7 @@ def rank_alone(default: DefaultCalibration, text: str, log_probability: float, d
 
 
 def judge(
-    basis: Basis, outcomes: Outcomes, target: Target | None, *, unlike: bool = False
+    basis: Basis, target: Target | None, *, unlike: bool = False
 ) -> tuple[Judgement, list[ScoreWarning]]:
     """Return what the answers say of the candidate and of `basis.answer`, with the warnings on both.
 
@@ -355,15 +390,15 @@ def judge(
     """
     model = _model_of(basis)
     no_model = model if isinstance(model, str) else None
-    correct = None if isinstance(model, str) else model.probability(basis.answer, outcomes)
-    candidate, share = _candidate(basis, outcomes, model)
-    warnings = _mistaken(outcomes)
+    correct = None if isinstance(model, str) else model.probability(basis.answer, basis)
+    candidate, share = _candidate(basis, model)
+    warnings = _mistaken(basis)
     if target is None or (target.by_default and isinstance(model, str)):
         return Judgement(candidate, share, correct, None, no_model, unlike), warnings
     decisive = correct if candidate is None else candidate.probability_correct
     rests_on = model if isinstance(model, str) else model.selector
     decision, about_decision = _decided(rests_on, decisive, target, unlike=unlike)
-    warnings += _unsupported(model, candidate) + _elsewhere(model, basis.answer, outcomes.candidate)
+    warnings += _unsupported(model, candidate) + _elsewhere(model, basis.answer, basis.candidate)
     judgement = Judgement(candidate, share, correct, decision, no_model, unlike)
     return judgement, [*warnings, *about_decision]
 
@@ -424,29 +459,29 @@ def _no_model(why: str) -> ScoreWarning:
     return warning("no_correctness_model", f"Nothing tells how likely an answer is right: {why}.")
 
 
-def _candidate(basis: Basis, outcomes: Outcomes, model: _Model | str) -> tuple[Candidate | None, float]:
+def _candidate(basis: Basis, model: _Model | str) -> tuple[Candidate | None, float]:
     """Return what the answers say of the candidate, and the share of them on its mode."""
-    if outcomes.candidate is None:
+    if basis.candidate is None:
         return None, 0.0
-    born = outcomes.born(outcomes.candidate, basis.served)
+    born = basis.born(basis.candidate, basis.served)
     # The rows' texts that no answer supports are the LLM's own, right as often as others of such a prompt:
     # they tell nothing of nonsense, which looks the same from here.
     correct = None
     if isinstance(model, _Model) and born.mode is not None:
-        correct = model.probability(outcomes.candidate, outcomes)
-    share = 0.0 if born.mode is None else float(shares_by_mode(outcomes.spectrum)[born.mode])
+        correct = model.probability(basis.candidate, basis)
+    share = 0.0 if born.mode is None else float(shares_by_mode(basis.spectrum)[born.mode])
     candidate = Candidate.model_construct(
         probability=born.probability, mode=born.mode, probability_correct=correct
     )
     return candidate, share
 
 
-def _mistaken(outcomes: Outcomes) -> list[ScoreWarning]:
+def _mistaken(basis: Basis) -> list[ScoreWarning]:
     """Return a warning when the embedder cannot tell the candidate from an answer that says another thing."""
-    candidate, texts = outcomes.candidate, outcomes.texts
+    candidate, texts = basis.candidate, basis.texts
     if candidate is None or candidate in texts:
         return []
-    answers, vector = outcomes.located(candidate)
+    answers, vector = basis.located(candidate)
     near = np.flatnonzero(answers @ vector > EQUAL_COSINE)
     meaning = essence(candidate) if near.size else ""
     if all(essence(texts[i]) == meaning for i in near.tolist()):

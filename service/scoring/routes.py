@@ -5,10 +5,10 @@ import json
 import random
 import re
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Request
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -19,13 +19,23 @@ from service.api.bodies import CLIENT_CLOSED_REQUEST, Relay, RequestModel, parse
 from service.api.deps import Services, ServicesDep
 from service.api.errors import error_body, internal_body, request_id_of
 from service.api.openapi import json_body, ok, recorded, responses
-from service.calibration.rows import LogProbability
+from service.calibration.rows import LogProbability, TokenLogProbability
 from service.errors import EigencalError, InvalidRequest, NotFound, Overloaded
 from service.heavy_json import MAX_BATCH_VALUES, is_heavy
 from service.llm.port import GenerationRequest, Message, Sampling, question_text
-from service.scoring.command import EFFORTS, MAX_ITEMS, Effort, ScoreCommand, Serving
-from service.scoring.score import HEADERS, Score, ScorePart
+from service.scoring.score import (
+    EFFORTS,
+    HEADERS,
+    MAX_ITEMS,
+    Effort,
+    Mark,
+    Score,
+    ScoreCommand,
+    ScorePart,
+    Serving,
+)
 
+MAX_TOKENS = 32_768
 PromptText = Annotated[str, Field(max_length=1_000_000)]
 Answer = Annotated[str, Field(max_length=200_000)]
 
@@ -45,7 +55,7 @@ class SamplingIn(RequestModel):
     )
     top_p: float | None = Field(None, gt=0, le=1, description="Nucleus sampling: probability mass kept.")
     top_k: int | None = Field(None, ge=0, le=1_000_000, description="Most likely tokens kept; 0: all.")
-    max_tokens: int | None = Field(None, ge=1, le=32768, description="Most tokens of an answer.")
+    max_tokens: int | None = Field(None, ge=1, le=MAX_TOKENS, description="Most tokens of an answer.")
     stop: list[Annotated[str, Field(min_length=1, max_length=256)]] | None = Field(
         None, max_length=16, description="Strings that end an answer."
     )
@@ -55,6 +65,15 @@ class SamplingIn(RequestModel):
         lt=2**63,
         description="Seed passed to the LLM; left out: none. Some servers cannot take one.",
     )
+
+
+class TokenIn(RequestModel):
+    """A token of the candidate, as chats tell it (`choices[0].logprobs.content`); more of it is ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    token: str = Field(max_length=1000, description="Its text.")
+    logprob: TokenLogProbability = Field(description="Its natural-log probability.")
 
 
 # What the validator below enforces, said in JSON Schema too. Every part names its type: Swagger UI takes a
@@ -75,6 +94,7 @@ _EITHER: dict[str, Any] = {
         "source_label": _with("samples"),
         "effort": {"type": "object", "not": _with("num_samples")},
         "candidate_logprob": _with("candidate"),
+        "candidate_tokens": _with("candidate"),
     },
     "if": {**_with("effort"), "properties": {"effort": {"type": "string", "const": "none"}}},
     "then": _with("candidate", "candidate_logprob"),
@@ -138,6 +158,12 @@ class ScoreRequest(RequestModel):
         description="The natural-log probability of the whole `candidate`, the token that ended it included, "
         "by the LLM that wrote it. It counts where no answer is drawn.",
     )
+    candidate_tokens: list[TokenIn] | None = Field(
+        None,
+        max_length=MAX_TOKENS,
+        description="The tokens of the `candidate`, in order: what they tell of each of its claims, without "
+        "any answer drawn. Tokens that spell another text tell nothing.",
+    )
     target_error: float | None = Field(
         None,
         gt=0,
@@ -193,8 +219,9 @@ class ScoreRequest(RequestModel):
             raise ValueError("send `num_samples` or `effort`, not both")
         if self.prompt is None and self.messages is None and self.samples is None:
             raise ValueError("send `prompt`, `messages` or `samples`")
-        if self.candidate_logprob is not None and self.candidate is None:
-            raise ValueError("`candidate_logprob` goes with `candidate`")
+        for name in ("candidate_logprob", "candidate_tokens"):
+            if getattr(self, name) is not None and self.candidate is None:
+                raise ValueError(f"`{name}` goes with `candidate`")
         if self.effort == "none":
             self._refuse_unjudged()
         if self.samples is not None:
@@ -253,6 +280,7 @@ def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> S
         "calibration": body.calibration,
         "candidate": body.candidate,
         "candidate_logprob": body.candidate_logprob,
+        "candidate_tokens": tuple((one.token, one.logprob) for one in body.candidate_tokens or ()),
         "as_recommended": body.effort == "auto",
         "claims": body.claims,
         "target": serving.target(body.target_error, body.confidence),
@@ -269,13 +297,6 @@ def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> S
     return ScoreCommand(_generation(body, serving), **asked)
 
 
-def _number(body: ScoreRequest, serving: Serving) -> int:
-    """Return how many answers are drawn."""
-    if body.effort is not None:
-        return EFFORTS[body.effort]
-    return body.num_samples or serving.num_samples
-
-
 def _turns(body: ScoreRequest) -> tuple[Message, ...] | None:
     if body.messages is None:
         return None
@@ -285,8 +306,9 @@ def _turns(body: ScoreRequest) -> tuple[Message, ...] | None:
 def _generation(body: ScoreRequest, serving: Serving) -> GenerationRequest:
     messages = _turns(body)
     base = serving.sampling if messages is None else serving.messages_sampling
+    number = body.num_samples or serving.num_samples
     return GenerationRequest(
-        num_samples=_number(body, serving),
+        num_samples=number if body.effort is None else EFFORTS[body.effort],
         sampling=to_sampling(body.sampling, base),
         prompt=body.prompt,
         messages=messages,
@@ -298,6 +320,7 @@ def _generation(body: ScoreRequest, serving: Serving) -> GenerationRequest:
 router = APIRouter(tags=["score"], dependencies=[Depends(score_scope)])
 EXAMPLES = recorded("examples.json")
 SCORED = {name: example["response"] | {"status": "scored"} for name, example in EXAMPLES.items()}
+BATCH_CONCURRENCY = 8  # items of one batch
 BATCH_PATIENCE_S = 300.0
 _ID = re.compile(r"scr_[0-9A-Z]{26}\Z")
 LLM_CODES = (
@@ -393,7 +416,7 @@ async def batch_lines(
     app: Services, items: list[Any], request_id: str | None, owner: str = ""
 ) -> AsyncGenerator[bytes, None]:
     """Yield a line as each item is done, and keep it. Closing the iterator cancels what is under way."""
-    slots = asyncio.Semaphore(app.batch_concurrency)
+    slots = asyncio.Semaphore(BATCH_CONCURRENCY)
 
     async def line(index: int, item: object) -> bytes:
         async with slots, app.admission.items:
@@ -410,22 +433,35 @@ async def batch_lines(
         await asyncio.shield(asyncio.gather(*tasks, return_exceptions=True))
 
 
+Part = TypeVar("Part")
+
+
 async def score_in_turn(app: Services, body: ScoreRequest) -> Score:
     """Score an item of a batch, which waits where a single request would be refused for want of room.
 
-    Raises Overloaded when there was none until the item's deadline, or for `BATCH_PATIENCE_S`.
+    Answers that were drawn are not drawn again. Raises Overloaded when there was no room until the item's
+    deadline, or for `BATCH_PATIENCE_S`.
     """
     patience_s = BATCH_PATIENCE_S if body.deadline_ms is None else body.deadline_ms / 1000
     began = time.perf_counter()  # the wait counts in the item's deadline
-    while True:
-        try:
-            return await score_one(app, body, began)
-        except Overloaded as error:
-            wait_s = error.retry_after_s or 1.0
-            if time.perf_counter() - began + wait_s > patience_s:
-                raise
-        # Not all at the same moment, or they would keep each other out.
-        await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
+
+    async def in_turn(part: Callable[[], Awaitable[Part]]) -> Part:
+        while True:
+            try:
+                return await part()
+            except Overloaded as error:
+                wait_s = error.retry_after_s or 1.0
+                if time.perf_counter() - began + wait_s > patience_s:
+                    raise
+            # Not all at the same moment, or they would keep each other out.
+            await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
+
+    command = to_command(body, app.serving, began)
+    with app.metrics.under_way():
+        drawn = await in_turn(lambda: app.scorer.draw(command))
+        score = await in_turn(lambda: app.scorer.finish(drawn, command.candidate))
+    app.metrics.scored(score)
+    return score
 
 
 async def batch_line(app: Services, index: int, item: object, request_id: str | None, owner: str) -> bytes:
@@ -455,6 +491,9 @@ class KeptScore(BaseModel):
     status: Literal["pending", "scored", "not_scored", "failed"] = Field(
         description="pending: ask again. scored: with everything that POST /score returned. not_scored, "
         "failed: `warning` says why."
+    )
+    marks: list[Mark] | None = Field(
+        None, description="Of a chat that asked for them: its `claims`, for the reader. Absent elsewhere."
     )
 
 

@@ -1,11 +1,125 @@
-"""A score: the one model that the scorer makes, the routes return and the clients read."""
+"""What is asked of a score, and the score: the model that the scorer makes and the routes return."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, computed_field
+
+from service.llm.port import GenerationRequest, Message, Priority, Sampling
+from service.spectral.selective import CONFIDENCE
+
+DEFAULT_TARGET_ERROR = 0.2
+MAX_ITEMS = 256  # of a batch, and answers to a prompt
+DrawnEffort = Literal["low", "medium", "high"]
+Effort = Literal["none", DrawnEffort, "auto"]
+# Answers drawn. "auto": as many as the calibration's report recommends, else as here.
+EFFORTS: dict[Effort, int] = {"none": 0, "low": 3, "medium": 8, "high": 20, "auto": 3}
+
+
+# What is asked: by the request, and where that says nothing, by the settings.
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is asked of a decision.
+
+    `error`: the share of wrong ones allowed among the answers let through, in (0, 1). `confidence`: with
+    which probability it is kept, in (0, 1). `by_default`: nobody named one, so there is a decision only
+    where a calibration can make it.
+    """
+
+    error: float
+    confidence: float
+    by_default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreCommand:
+    """What to score: a prompt for the LLM (`generation`), or `samples` that the caller has drawn.
+
+    `logprobs`: of each whole sample, in nats; None: not known.
+    `calibration`: "active", "none", or the id of a stored one.
+    `candidate`: a text to judge by the answers; `candidate_is_drawn`: it is one of them. `candidate_logprob`:
+    of the whole of it, in nats; where no answer is drawn, it is judged by that alone. `candidate_tokens`: the
+    same token by token, if known. `target`: what a decision is to keep.
+    `as_recommended`: draw as many answers as the calibration's report recommends, if it does.
+    `claims`: whether the answer is scored claim by claim, too; None: where it is long.
+    `asked`: the text that supplied samples answer, None where it is not known.
+    """
+
+    generation: GenerationRequest | None = None
+    samples: tuple[str, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
+    source_label: str = ""
+    calibration: str = "active"
+    candidate: str | None = None
+    candidate_logprob: float | None = None
+    candidate_tokens: tuple[tuple[str, float], ...] = ()
+    candidate_is_drawn: bool = False
+    as_recommended: bool = False
+    target: Target | None = None
+    claims: bool | None = None
+    asked: str | None = None
+    arrived: float | None = None  # time.perf_counter() when the request came in
+
+    @property
+    def draws_none(self) -> bool:
+        """Tell whether no answer is to be drawn: the candidate is judged by its own log-probability."""
+        return self.generation is not None and self.generation.num_samples == 0
+
+    @property
+    def question(self) -> str | None:
+        """Return the text of what is asked, as `question_text` has it."""
+        return self.asked if self.generation is None else self.generation.question
+
+    @property
+    def num_samples(self) -> int:
+        """Return how many answers are asked for."""
+        return len(self.samples or ()) if self.generation is None else self.generation.num_samples
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """How answers are drawn for a request that says nothing; a conversation with `messages_sampling`.
+
+    `target_error`: the error that decisions keep; None: DEFAULT_TARGET_ERROR, where a calibration can decide.
+    """
+
+    num_samples: int
+    sampling: Sampling
+    messages_sampling: Sampling
+    target_error: float | None = None
+
+    def target(self, error: float | None = None, confidence: float | None = None) -> Target:
+        """Return what a decision keeps: as a request names it, else as the settings do, else by default."""
+        named = self.target_error if error is None else error
+        return Target(
+            DEFAULT_TARGET_ERROR if named is None else named,
+            CONFIDENCE if confidence is None else confidence,
+            by_default=named is None and confidence is None,
+        )
+
+    def request(
+        self,
+        *,
+        prompt: str | None = None,
+        messages: tuple[Message, ...] | None = None,
+        num_samples: int | None = None,
+        priority: Priority = Priority.LIVE,
+    ) -> GenerationRequest:
+        """Return the request of a caller that names only what to answer; exactly one of the first two."""
+        return GenerationRequest(
+            num_samples=self.num_samples if num_samples is None else num_samples,
+            sampling=self.sampling if messages is None else self.messages_sampling,
+            prompt=prompt,
+            messages=messages,
+            priority=priority,
+        )
+
+
+# The score. Clients read it as it is.
 
 ScorePart = Literal["samples", "modes", "spectrum"]
 PARTS = frozenset(get_args(ScorePart))
@@ -145,26 +259,97 @@ class ClaimSupport(Part):
         description="What is said instead by an answer that differs, the least like it; null for none."
     )
 
+    @property
+    def answers(self) -> int:
+        """How many answers were drawn."""
+        return self.agree + self.differ + self.silent
+
 
 class Claim(Part):
     """One claim of a long answer: a sentence, a list item, a row of a table, or a field of JSON."""
 
     text: str = Field(description="What it says, without Markdown's marks; of JSON `path: value`.")
-    start: int = Field(description="Where it begins in the judged text, in characters (code points).")
-    end: int = Field(description="Where it ends.")
-    lambda_max: float = Field(
-        description="Largest eigenvalue served of what the answers say of it, 0..1. Higher = they agree more."
+    start: int = Field(
+        description="Where it begins in the judged text (of a chat: in that of its choice), in characters "
+        "(code points)."
     )
-    entropy: float = Field(description="Von Neumann entropy served, nats. Higher = less certain.")
-    probability: float = Field(
+    end: int = Field(description="Where it ends.")
+    lambda_max: float | None = Field(
+        description="Largest eigenvalue served of what the answers say of it, 0..1. Higher = they agree "
+        "more. Null where no answer was drawn, as are the next two and `support`."
+    )
+    entropy: float | None = Field(description="Von Neumann entropy served, nats. Higher = less certain.")
+    probability: float | None = Field(
         description="Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer "
         "to what the answers mean."
     )
     rank_score: float | None = Field(
-        description="A number to sort claims by, 0..1. Higher = more likely right, but no probability. Null "
-        "without a calibration, and where no answer supports the claim."
+        description="A number to sort claims by, 0..1, where the default calibration serves. Higher = more "
+        "likely right, but no probability. Null elsewhere, and where no answer speaks of the claim."
     )
-    support: ClaimSupport = Field(description="What the answers drawn say of it.")
+    probability_correct: float | None = Field(
+        description="Probability that the claim is right, 0..1, by the verdicts on claims of the "
+        "calibration's rows. Null without such a calibration, and where no answer speaks of the claim."
+    )
+    decision: Literal["answer", "abstain"] | None = Field(
+        description="Let the claim through, or do not, so that of one claim of each answer, taken at random, "
+        "few of those let through are wrong; null where no calibration of claims can decide."
+    )
+    logprob_per_word: float | None = Field(
+        description="Log-probability of its tokens over its number of words, nats. Higher = more certain. "
+        "Null where they are not known."
+    )
+    least_logprob: float | None = Field(description="That of its least likely token, nats.")
+    support: ClaimSupport | None = Field(description="What the answers drawn say of it.")
+
+    @computed_field(  # type: ignore[prop-decorator]
+        description="Whether a reader should doubt it: where the `decision` is to abstain or, without one, "
+        "none of the answers drawn agrees. Null without both."
+    )
+    @property
+    def doubtful(self) -> bool | None:
+        """Tell whether a reader should doubt it."""
+        if self.decision is not None:
+            return self.decision == "abstain"
+        return None if self.support is None else self.support.agree == 0
+
+
+class Mark(Part):
+    """A claim in the text of a chat's answer, for the reader of the chat."""
+
+    text: str = Field(description="What it says, as of the claim.")
+    start: int = Field(description="Where it begins in the text of the choice, in characters (code points).")
+    end: int = Field(description="Where it ends.")
+    doubtful: bool | None = Field(description="Whether to show it as doubtful, as of the claim.")
+    why: str | None = Field(
+        description="What tells against it, in a reader's words; null where it is not doubtful."
+    )
+
+
+def mark(claim: Claim) -> Mark:
+    """Return what a front end shows of a claim."""
+    return Mark.model_construct(
+        text=claim.text,
+        start=claim.start,
+        end=claim.end,
+        doubtful=claim.doubtful,
+        why=_why(claim) if claim.doubtful else None,
+    )
+
+
+def _why(claim: Claim) -> str:
+    support, words = claim.support, list[str]()
+    if claim.probability_correct is not None:
+        words.append(f"right with probability {claim.probability_correct:.0%}")
+    if support is not None:
+        words.append(f"said in {support.agree} of {support.answers} answers")
+        if support.differ:
+            instead = f", such as “{support.example}”" if support.example else ""
+            words.append(f"something else in {support.differ}{instead}")
+        if support.silent:
+            words.append(f"nothing of it in {support.silent}")
+    text = "; ".join(words) or "not sure enough"
+    return f"{text[0].upper()}{text[1:]}"
 
 
 class FullSpectrum(Part):
@@ -269,6 +454,11 @@ class Score(Part):
         None,
         description="How much of that text is claims, 0..1. The rest is code, headings, questions, greetings "
         "and what the user said. With `claims` alone.",
+    )
+    probability_all_correct: float | None = Field(
+        None,
+        description="Probability that every claim of that text is right, 0..1. Null without a calibration of "
+        "claims that tells. With `claims` alone.",
     )
     claims_calibration: CalibrationUsed | None = Field(
         None, description="The calibration that the claims are served by; null: none. With `claims` alone."

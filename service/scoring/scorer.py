@@ -2,19 +2,36 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import Calibration, CalibrationSource, NoCalibrations
+from service.calibration.calibration import (
+    Calibration,
+    Fingerprint,
+    Unit,
+    caller_fingerprint,
+    service_fingerprint,
+)
 from service.calibration.default import DefaultCalibration
-from service.calibration.fingerprint import Fingerprint, caller_fingerprint, service_fingerprint
-from service.embedding.outcomes import distinct, outcome_vectors, supplied_draws, texts_to_embed, usable
-from service.embedding.port import FAILED, Embedded, Embedder, EmbedderIdentity, EmptyAnswers
+from service.calibration.store import SqlCalibrations
+from service.embedding.port import (
+    FAILED,
+    Embedded,
+    Embedder,
+    EmbedderIdentity,
+    EmptyAnswers,
+    distinct,
+    outcome_vectors,
+    supplied_draws,
+    texts_to_embed,
+    usable,
+)
 from service.errors import (
     DeadlineExceeded,
     EigencalError,
@@ -26,14 +43,14 @@ from service.errors import (
     TooFewSamples,
 )
 from service.ids import new_id
-from service.llm.port import Generation, GenerationRequest, LanguageModel, is_blank
-from service.scoring.claims import ClaimScorer, ClaimScores, claims_left_out
-from service.scoring.command import ScoreCommand
+from service.llm.port import Draw, Generation, GenerationRequest, LanguageModel, is_blank
+from service.scoring.claims import ClaimScorer, ClaimScores, Said
 from service.scoring.judging import (
     Applied,
     Basis,
-    Outcomes,
     basis_of,
+    calibration_used,
+    calibration_used_alone,
     evidence_of,
     indistinct_warning,
     judge,
@@ -51,14 +68,14 @@ from service.scoring.score import (
     FullSpectrum,
     Judgement,
     Score,
+    ScoreCommand,
     ScoreWarning,
     SpectrumValues,
     Timings,
     TokenUsage,
     warning,
 )
-from service.scoring.spans import NO_SPANS, Spans
-from service.spectral.maps import DepolarizedMap
+from service.scoring.telemetry import NO_SPANS, Spans
 from service.spectral.spectrum import spectrum
 from service.spectral.text_scores import words
 
@@ -81,12 +98,6 @@ def in_time(request: GenerationRequest, arrived: float | None) -> GenerationRequ
     return replace(request, deadline_s=max(request.deadline_s - gone - reserved, 0.001))
 
 
-def with_text(generation: Generation, empty_answers: EmptyAnswers) -> Generation:
-    """Return the answers without those that hold no text, unless that means something; they are counted."""
-    draws = usable(generation.draws, empty_answers)
-    return replace(generation, draws=draws, num_empty=len(generation.draws) - len(draws))
-
-
 def too_few(generation: Generation, request: GenerationRequest | None) -> EigencalError:
     """Return the error for no answer, or a single one that no calibration by evidence serves."""
     came, empty, asked = len(generation.draws), generation.num_empty, generation.requested
@@ -106,12 +117,6 @@ def too_few(generation: Generation, request: GenerationRequest | None) -> Eigenc
             f"Only {came} of {asked} answers came before the deadline; a score takes two."
         )
     return LLMBadResponse(f"The LLM server gave only {came} of {asked} answers; a score takes two.")
-
-
-def supplied(samples: Sequence[str], logprobs: Sequence[float] | None) -> Generation:
-    """Return answers that the caller has drawn as if drawn here."""
-    draws = supplied_draws(samples, logprobs)
-    return Generation(draws, requested=len(draws), model="")
 
 
 NO_EVIDENCE = warning(
@@ -138,38 +143,6 @@ RANKED_BY_DEFAULT = warning(
 MAX_OOD_P_VALUE = 0.02
 
 
-def choose(
-    wanted: Fingerprint,
-    num_samples: int,
-    named: Calibration | None,
-    source: CalibrationSource,
-    evidence: Evidence | None = None,
-    default: tuple[DefaultCalibration, Calibration] | None = None,
-) -> tuple[Applied | None, list[ScoreWarning]]:
-    """Return the calibration that serves, and what to know about it.
-
-    A named one is held to the same test as the active one: it is never applied where it does not fit. Where
-    none fits the default serves, if there is one. One by evidence serves answers without log-probabilities by
-    its plain parameters.
-    """
-    candidate = named or source.active(wanted.key())
-    differs = None if candidate is None else candidate.fingerprint.differs(wanted)
-    if candidate is not None and not differs:
-        applied = _applied_to(candidate, num_samples, evidence)
-        if applied is not None:
-            lacking = applied.evidence is None and bool(candidate.evidence)
-            return applied, [NO_EVIDENCE] if lacking else []
-        differs = ["num_samples"]
-    if candidate is None and (active := source.any_active()):
-        candidate = min(active, key=lambda one: len(one.fingerprint.differs(wanted)))
-        differs = candidate.fingerprint.differs(wanted)
-    applied = None if default is None else _applied_to(default[1], num_samples, evidence)
-    mismatch = [] if candidate is None else [_mismatch(candidate, differs or [])]
-    if default is None or applied is None:
-        return None, mismatch or [NO_CALIBRATION]
-    return replace(applied, default=default[0]), [*mismatch, BY_DEFAULT]
-
-
 def _applied_to(calibration: Calibration, num_samples: int, evidence: Evidence | None) -> Applied | None:
     """Return a calibration at so many answers; None for more than it knows, or one without evidence."""
     given = evidence if calibration.evidence else None
@@ -181,27 +154,19 @@ def _applied_to(calibration: Calibration, num_samples: int, evidence: Evidence |
     return Applied(calibration, served, calibration.evidence[num_samples])
 
 
-def one_may_do(
-    wanted: Fingerprint, named: Calibration | None, source: CalibrationSource, *, answered: bool
-) -> bool:
-    """Tell whether a calibration by evidence may serve a single answer to a request.
-
-    answered: whether the LLM has told what `wanted` holds; else the parts that only answers tell are open,
-    for the first answer after a start could never be drawn.
-    """
-    every = [named] if named else source.any_active()
-    prints = [one.fingerprint for one in every if one.evidence]
-    return any(not one.differs(wanted if answered else wanted.drawn_as(one)) for one in prints)
-
-
 def fitting(
-    wanted: Fingerprint, named: Calibration | None, source: CalibrationSource, *, answered: bool, model: str
+    wanted: Fingerprint, named: Calibration | None, source: SqlCalibrations, *, answered: bool, model: str
 ) -> tuple[Calibration | None, list[ScoreWarning]]:
     """Return the calibration that fits a request to which no answer was drawn, or None and why.
 
-    answered: as for `one_may_do`; model: the one that answered the caller, "" where it is not known.
+    named: one of claims is asked for with the whole answer's, too; one of answers leaves claims the active
+    one. answered: whether the LLM has told what `wanted` holds; else the parts that only answers tell are
+    open. model: the one that answered the caller, "" where it is not known.
     """
-    every = [named] if named else source.any_active()
+    if named is None or (wanted.unit == "claim" and named.fingerprint.unit == "answer"):
+        every = [one for one in source.any_active() if one.fingerprint.unit == wanted.unit]
+    else:
+        every = [named]
     for one in every:
         told = replace(wanted.drawn_as(one.fingerprint), model=model or one.fingerprint.model)
         if not one.fingerprint.differs(wanted if answered else told):
@@ -215,16 +180,16 @@ def fitting(
 
 
 def ood_p_value(
-    applied: Applied | None, question: NDArray[np.float32] | None, generation: Generation
+    calibration: Calibration | None, question: NDArray[np.float32] | None, draws: Sequence[Draw] = ()
 ) -> float | None:
-    """Return the p-value of a prompt that is like the rows of the calibration applied (method, section 12).
+    """Return the p-value of a prompt that is like the rows of a calibration (method, section 12).
 
     question: its vector (d,), by the embedder of the calibration; None for a prompt without text.
     """
-    reference = None if applied is None else applied.calibration.reference
-    if reference is None:
+    if calibration is None or calibration.reference is None:
         return None
-    return reference.p_value(question, np.array([len(words(draw.text)) for draw in generation.draws]))
+    num_words = np.array([len(words(draw.text)) for draw in draws], dtype=np.int_)
+    return calibration.reference.p_value(question, num_words)
 
 
 def out_of_distribution(p_value: float | None) -> list[ScoreWarning]:
@@ -333,7 +298,7 @@ class Scorer:
         self,
         llm: LanguageModel,
         embedder: Embedder,
-        calibrations: CalibrationSource | None = None,
+        calibrations: SqlCalibrations,
         *,
         live: LiveLoad | None = None,
         ood_abstain: bool = True,
@@ -343,7 +308,7 @@ class Scorer:
     ) -> None:
         self._llm = llm
         self._embedder = embedder
-        self._calibrations = calibrations or NoCalibrations()
+        self._calibrations = calibrations
         self._live = live or LiveLoad()
         self._ood_abstain = ood_abstain
         self._default = default
@@ -365,8 +330,7 @@ class Scorer:
         embedder raise.
         """
         with self._live.one():
-            async with self._drawing(command) as drawn:
-                return await self._judged(drawn)
+            return await self._judged(await self._drawn(command))
 
     async def draw(self, command: ScoreCommand) -> Drawn:
         """Return the answers that a score rests on, to be scored by `finish`; raises as `score` does.
@@ -374,8 +338,7 @@ class Scorer:
         For a caller whose candidate is still being written: drawing need not wait for it.
         """
         with self._live.one():
-            async with self._drawing(command) as drawn:
-                return drawn
+            return await self._drawn(command)
 
     async def finish(self, drawn: Drawn, candidate: str | None) -> Score:
         """Return the score of answers drawn before, with a text to judge by them; raises as `score` does."""
@@ -397,9 +360,8 @@ class Scorer:
         calibration, _ = self._fitting(command, chosen, self._undrawn(command.generation))
         return None if calibration is None else calibration.recommended
 
-    @asynccontextmanager
-    async def _drawing(self, command: ScoreCommand) -> AsyncIterator[Drawn]:
-        """Yield the answers. The question is embedded meanwhile: the LLM takes longer."""
+    async def _drawn(self, command: ScoreCommand) -> Drawn:
+        """Return the answers. The question is embedded meanwhile: the LLM takes longer."""
         self._refuse_blank(command.candidate)
         marks = Stopwatch(command.arrived)
         chosen = await self._named_calibration(command.calibration)
@@ -407,8 +369,7 @@ class Scorer:
             command = self._as_recommended(command, chosen)
         marks.lap("queue")
         if command.draws_none:
-            yield await self._undrawn_of(command, chosen, marks)
-            return
+            return await self._undrawn_of(command, chosen, marks)
         question, embedding = self._question(command, chosen), None
         if question is not None and command.generation is not None:
             embedding = asyncio.ensure_future(self._embedder.embed([question]))
@@ -416,10 +377,10 @@ class Scorer:
             generation = await self._draw(command, chosen)
             marks.lap("generate")
             marks.move("generate", "queue", generation.queued_s)
-            yield Drawn(command, chosen, generation, marks)
+            return Drawn(command, chosen, generation, marks)
         finally:
             if embedding is not None:
-                # What it raised, the call for all texts meets again, unless it has passed by then.
+                # A batch that is being embedded goes on. What it raised, the call for all texts meets again.
                 embedding.cancel()
                 await asyncio.gather(embedding, return_exceptions=True)
 
@@ -442,8 +403,10 @@ class Scorer:
             await self._embedder.check()  # a server that came late is known once it has answered
             made_by = self._embedder.identity
         calibration, *_ = self._serving_alone(command, chosen, undrawn, made_by)
-        reference = None if calibration is None else calibration.reference
-        if command.question is not None and reference is not None and len(reference.questions):
+        of_claims, _ = self._fitting(command, chosen, undrawn, made_by, unit="claim")
+        references = [one.reference for one in (calibration, of_claims) if one is not None]
+        compared = any(one is not None and len(one.questions) for one in references)
+        if command.question is not None and compared:
             about = await self._embed([command.question], command, marks)
         marks.lap("embed")
         return Drawn(command, chosen, undrawn, marks, about)
@@ -454,11 +417,12 @@ class Scorer:
         chosen: Calibration | None,
         generation: Generation,
         made_by: EmbedderIdentity | None = None,
+        unit: Unit = "answer",
     ) -> tuple[Calibration | None, list[ScoreWarning]]:
         """Return the calibration that fits where no answer was drawn."""
         if command.calibration == "none" or command.generation is None:
             return None, []
-        wanted = self.fingerprint(command, generation, made_by)
+        wanted = replace(self.fingerprint(command, generation, made_by), unit=unit)
         answered = self._llm.identity(command.generation).answered
         return fitting(wanted, chosen, self._calibrations, answered=answered, model=generation.model)
 
@@ -483,10 +447,8 @@ class Scorer:
         assert candidate is not None and log_probability is not None
         made_by = self._embedder.identity if drawn.question is None else drawn.question.made_by
         calibration, default, warnings = self._serving_alone(command, drawn.chosen, drawn.generation, made_by)
-        p_value = None
-        if calibration is not None and calibration.reference is not None:
-            question = None if drawn.question is None else drawn.question.vectors[0]
-            p_value = calibration.reference.p_value(question, np.empty(0, dtype=np.int_))
+        question = None if drawn.question is None else drawn.question.vectors[0]
+        p_value = ood_p_value(calibration, question)
         ood_warnings = out_of_distribution(p_value)
         judgement, about = await _maybe_in_thread(
             calibration is not None and command.target is not None,
@@ -501,9 +463,21 @@ class Scorer:
         rank = None
         if default is not None:
             rank = rank_alone(default, candidate.strip(), log_probability, made_by.dimension)
+        claims, said = None, await self._claims.read(command, [], candidate.strip(), 0)
+        if said is not None:
+            own, _ = self._fitting(command, drawn.chosen, drawn.generation, made_by, unit="claim")
+            ood = out_of_distribution(ood_p_value(own, question))
+            unlike = bool(ood) and self._ood_abstain
+            claims = await asyncio.to_thread(
+                self._claims.scores_alone, command, said, candidate.strip(), own, unlike=unlike
+            )
+            about += [*claims.warnings, *(ood if not ood_warnings else ())]
         marks.lap("spectrum")
         every = [*warnings, *ood_warnings, *about]
-        return compose_alone(drawn, calibration, judgement, rank, every, made_by, p_value)
+        used = None
+        if calibration is not None:
+            used = calibration_used_alone(calibration, "own" if default is None else "default")
+        return compose(drawn, None, used, judgement, rank, every, made_by, p_value, claims)
 
     async def _judged(self, drawn: Drawn) -> Score:
         if drawn.command.draws_none:
@@ -514,7 +488,7 @@ class Scorer:
         to_embed = texts_to_embed(with_candidate(texts, candidate), self.empty_answers)
         question = self._question(command, chosen)
         said = await self._claims.read(command, texts, candidate, len(index))
-        beside = [*([] if question is None else [question]), *(said.sentences if said else [])]
+        beside = [*([] if question is None else [question]), *(said.to_embed() if said else [])]
         every_text = list(dict.fromkeys([*to_embed, *beside]))
         embedded = await self._embed(every_text, command, marks)
         # A candidate that is none of the answers comes after them, and stays out of their spectrum.
@@ -529,35 +503,86 @@ class Scorer:
         alike = await _maybe_in_thread(_is_expensive(texts), num_indistinct, texts, vectors)
         evidence = evidence_of(generation.draws, index)
         applied, warnings = self._applied(command, chosen, generation, embedded.made_by, evidence)
-        basis = basis_of(spectrum_, texts, counts, generation, applied, evidence)
+        basis = basis_of(
+            generation,
+            texts,
+            candidate,
+            embedded.vectors[: len(to_embed)],
+            spectrum_,
+            counts,
+            applied,
+            evidence,
+        )
         about = None if question is None else embedded.vectors[every_text.index(question)]
-        p_value = ood_p_value(applied, about, generation)
+        p_value = ood_p_value(applied.calibration if applied else None, about, generation.draws)
         ood_warnings = out_of_distribution(p_value)
-        outcomes = Outcomes(texts, candidate, embedded.vectors[: len(to_embed)], spectrum_)
         # A decision's first bounds import scipy, which takes half a second.
         decides = command.target is not None and applied is not None and applied.calibration.selectors
         slow = decides or _is_expensive([candidate or ""])
         judgement, about_texts = await _maybe_in_thread(
-            slow, judge, basis, outcomes, command.target, unlike=bool(ood_warnings) and self._ood_abstain
+            slow, judge, basis, command.target, unlike=bool(ood_warnings) and self._ood_abstain
         )
         claims = None
         if said is not None:
             vector_of = dict(zip(every_text, embedded.vectors, strict=True))
             judged = basis.answer if candidate is None else candidate
-            drawn_texts = [texts[i] for i in index]
-            claims = await asyncio.to_thread(
-                self._claims.scores, command, said, judged, drawn_texts, vector_of, embedded.made_by
+            claims, ood = await self._claim_scores(
+                drawn, said, judged, [texts[i] for i in index], vector_of, embedded.made_by, about
             )
-            about_texts += claims_left_out(claims)
+            about_texts += [*claims.warnings, *(ood if not ood_warnings else ())]
         marks.lap("spectrum")
         about_answers = [*partial_warning(generation), *truncated_warning(generation, command)]
         about_answers += indistinct_warning(alike, len(texts))
-        laps = marks.total()
-        if command.generation is None:
-            del laps["generate"]
         every = [*about_answers, *warnings, *ood_warnings, *about_texts]
-        rank = rank_score(basis, outcomes)
-        return compose(basis, judgement, rank, every, embedded.made_by, p_value, laps, claims)
+        used = None if applied is None else calibration_used(applied)
+        rank, made_by = rank_score(basis), embedded.made_by
+        return compose(drawn, basis, used, judgement, rank, every, made_by, p_value, claims)
+
+    async def _claim_scores(
+        self,
+        drawn: Drawn,
+        said: Said,
+        judged: str,
+        texts: list[str],
+        vectors: Mapping[str, NDArray[np.float32]],
+        made_by: EmbedderIdentity,
+        question: NDArray[np.float32] | None,
+    ) -> tuple[ClaimScores, list[ScoreWarning]]:
+        """Return the claims of the judged text by the m answers drawn, and a warning of an unlike question.
+
+        question: its vector (d,), None where nothing compares it.
+        """
+        command, generation = drawn.command, drawn.generation
+        is_drawn = command.candidate is None or command.candidate_is_drawn
+        if is_drawn and judged in texts and len(texts) > MIN_SAMPLES:
+            texts.remove(judged)  # it says what it claims itself
+        own = None
+        if not said.is_json(judged):
+            own = self._of_claims(command, drawn.chosen, generation, made_by)
+        applied = self._claims.applied(command, own, len(texts), made_by)
+        p_value = ood_p_value(applied.calibration if applied else None, question, generation.draws)
+        ood = out_of_distribution(p_value)
+        unlike = bool(ood) and self._ood_abstain
+        work = partial(self._claims.scores, command, said, judged, texts, vectors, made_by.dimension, applied)
+        found = await asyncio.to_thread(work, unlike=unlike)
+        if own is not None and len(texts) > own.num_samples:
+            found = replace(found, warnings=[*found.warnings, _mismatch(own, ["num_samples"])])
+        return found, ood
+
+    def _of_claims(
+        self,
+        command: ScoreCommand,
+        chosen: Calibration | None,
+        generation: Generation,
+        made_by: EmbedderIdentity,
+    ) -> Calibration | None:
+        """Return the calibration of claims that fits."""
+        if command.calibration == "none":
+            return None
+        wanted = replace(self.fingerprint(command, generation, made_by), unit="claim")
+        named = chosen if chosen is not None and chosen.fingerprint.unit == "claim" else None
+        fits = named or self._calibrations.active(wanted.key())
+        return None if fits is None or fits.fingerprint.differs(wanted) else fits
 
     def _refuse_blank(self, candidate: str | None) -> None:
         if self.empty_answers == FAILED and candidate is not None and is_blank(candidate):
@@ -577,25 +602,32 @@ class Scorer:
         if command.num_samples < MIN_SAMPLES and not self._one_may_do(command, chosen):
             raise TooFewSamples(TOO_FEW)
         if command.generation is None:
-            came = supplied(command.samples or (), command.logprobs)
+            draws = supplied_draws(command.samples or (), command.logprobs)
+            came = Generation(draws, requested=len(draws), model="")
         else:
             asked = in_time(command.generation, command.arrived)
             with self._spans.generation(asked, self._llm.identity) as span:
                 came = await self._llm.generate(asked)
                 span.tell(came)
-        generation = with_text(came, self.empty_answers)
-        count = len(generation.draws)
+        draws = usable(came.draws, self.empty_answers)
+        generation = replace(came, draws=draws, num_empty=len(came.draws) - len(draws))
+        count = len(draws)
         if count == 0 or (count < MIN_SAMPLES and not self._one_may_do(command, chosen)):
             raise too_few(generation, command.generation)
         return generation
 
     def _one_may_do(self, command: ScoreCommand, chosen: Calibration | None) -> bool:
+        """Tell whether a calibration by evidence may serve a single answer to a request."""
         if command.calibration == "none" or command.num_samples < 1:
             return False
         if self._default is not None:
             return True
+        wanted = self.fingerprint(command)
+        # Before the first answer parts that only answers tell are open: else it could never be drawn.
         answered = command.generation is None or self._llm.identity(command.generation).answered
-        return one_may_do(self.fingerprint(command), chosen, self._calibrations, answered=answered)
+        every = [chosen] if chosen else self._calibrations.any_active()
+        prints = [one.fingerprint for one in every if one.evidence]
+        return any(not one.differs(wanted if answered else wanted.drawn_as(one)) for one in prints)
 
     def _question(self, command: ScoreCommand, chosen: Calibration | None) -> str | None:
         """Return the text of what is asked, where a calibration that may be applied compares it with others.
@@ -658,17 +690,36 @@ class Scorer:
         made_by: EmbedderIdentity,
         evidence: Evidence | None,
     ) -> tuple[Applied | None, list[ScoreWarning]]:
+        """Return the calibration that serves, and what to know about it.
+
+        A named one is held to the same test as the active one: it is never applied where it does not fit.
+        Where none fits the default serves, if there is one. One by evidence serves answers without
+        log-probabilities by its plain parameters.
+        """
         if command.calibration == "none":
             return None, []
         # Only now: which model answered is known only once it has.
-        wanted = self.fingerprint(command, generation, made_by)
-        count = len(generation.draws)
-        default = None if self._default is None else (self._default, self._default.under(made_by))
-        applied, warnings = choose(wanted, count, chosen, self._calibrations, evidence, default)
-        if count < MIN_SAMPLES and applied is None:
+        wanted, count = self.fingerprint(command, generation, made_by), len(generation.draws)
+        candidate, differs = chosen or self._calibrations.active(wanted.key()), list[str]()
+        if candidate is not None and not (differs := candidate.fingerprint.differs(wanted)):
+            applied = _applied_to(candidate, count, evidence)
+            if applied is not None:
+                lacking = applied.evidence is None and bool(candidate.evidence)
+                return applied, [NO_EVIDENCE] if lacking else []
+            differs = ["num_samples"]
+        active = [one for one in self._calibrations.any_active() if one.fingerprint.unit == wanted.unit]
+        if candidate is None and active:
+            candidate = min(active, key=lambda one: len(one.fingerprint.differs(wanted)))
+            differs = candidate.fingerprint.differs(wanted)
+        mismatch = [] if candidate is None else [_mismatch(candidate, differs)]
+        default = self._default
+        applied = None if default is None else _applied_to(default.under(made_by), count, evidence)
+        if applied is not None:
+            return replace(applied, default=default), [*mismatch, BY_DEFAULT]
+        if count < MIN_SAMPLES:
             # Another model answered than expected, or it told no log-probability.
             raise too_few(generation, command.generation)
-        return applied, warnings
+        return None, mismatch or [NO_CALIBRATION]
 
 
 def _is_expensive(texts: Sequence[str]) -> bool:
@@ -682,138 +733,82 @@ async def _maybe_in_thread(slow: object, work: Callable[P, T], *args: P.args, **
 
 
 def compose(
-    basis: Basis,
+    drawn: Drawn,
+    basis: Basis | None,
+    calibration: CalibrationUsed | None,
     judgement: Judgement,
     rank: float | None,
     warnings: list[ScoreWarning],
     made_by: EmbedderIdentity,
     ood_p_value: float | None,
-    laps: dict[str, float],
-    claims: ClaimScores | None = None,
+    claims: ClaimScores | None,
 ) -> Score:
-    """Return the score. rank: its `rank_score`; laps: seconds by stage."""
-    generation, served, raw, usage = basis.generation, basis.served, basis.raw, basis.generation.usage
+    """Return the score. basis: None where no answer was drawn; rank: its `rank_score`."""
+    generation, laps = drawn.generation, drawn.marks.total()
+    if drawn.command.generation is None:
+        del laps["generate"]
     texts = [draw.text for draw in generation.draws]
+    told: dict[str, Any] = {}
+    if claims is not None:
+        told = {
+            "claims": claims.claims,
+            "claims_share": claims.share,
+            "probability_all_correct": claims.all_correct,
+            "claims_calibration": claims.calibration,
+        }
+    if basis is None:
+        answer, calibrated = (drawn.command.candidate or "").strip(), judgement.no_model is None
+    else:
+        answer, calibrated = basis.answer, basis.applied is not None and basis.applied.default is None
     score = Score.model_construct(
         id=new_id("scr"),
-        answer=basis.answer,
+        answer=answer,
         probability_correct=judgement.probability_correct,
         rank_score=rank,
         candidate=judgement.candidate,
         decision=judgement.decision,
-        lambda_max=served.lambda_max,
-        entropy=served.entropy,
-        entropy_normalized=served.entropy_normalized(len(texts)),
-        calibrated=basis.applied is not None and basis.applied.default is None,
-        uncalibrated=SpectrumValues.model_construct(lambda_max=raw.lambda_max, entropy=raw.entropy),
-        calibration=None if basis.applied is None else _calibration_used(basis.applied),
+        calibrated=calibrated,
+        calibration=calibration,
         ood_p_value=ood_p_value,
-        evidence=basis.evidence,
         warnings=warnings,
         model=generation.model or None,
         embedder=made_by.name,
         num_samples=len(texts),
-        num_distinct=len(basis.texts),
         num_truncated=sum(draw.truncated for draw in generation.draws),
         num_empty=generation.num_empty + sum(not text for text in texts),
-        modes=list(basis.modes),
         samples=texts,
-        spectrum=FullSpectrum.model_construct(
+        timings_ms=Timings.model_construct(
+            None, **{stage: round(seconds * 1000, 3) for stage, seconds in laps.items()}
+        ),
+        **_values(basis),
+        **told,
+    )
+    score._judgement = judgement
+    return score
+
+
+def _values(basis: Basis | None) -> dict[str, Any]:
+    """Return what a score tells of the answers drawn and their spectrum."""
+    if basis is None:
+        of_spectrum = ("lambda_max", "entropy", "entropy_normalized", "uncalibrated", "spectrum")
+        return dict.fromkeys((*of_spectrum, "evidence", "usage")) | {"num_distinct": 0, "modes": []}
+    generation, served, raw = basis.generation, basis.served, basis.raw
+    usage = TokenUsage.model_construct(
+        prompt_tokens=generation.usage.prompt_tokens, completion_tokens=generation.usage.completion_tokens
+    )
+    return {
+        "lambda_max": served.lambda_max,
+        "entropy": served.entropy,
+        "entropy_normalized": served.entropy_normalized(len(generation.draws)),
+        "uncalibrated": SpectrumValues.model_construct(lambda_max=raw.lambda_max, entropy=raw.entropy),
+        "evidence": basis.evidence,
+        "num_distinct": len(basis.texts),
+        "modes": list(basis.modes),
+        "spectrum": FullSpectrum.model_construct(
             eigenvalues=served.eigenvalues.tolist(),
             null_value=served.null_value,
             null_count=served.null_count,
             uncalibrated=raw.eigenvalues.tolist(),
         ),
-        usage=TokenUsage.model_construct(
-            prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens
-        )
-        if generation.model
-        else None,
-        timings_ms=Timings.model_construct(
-            None, **{stage: round(seconds * 1000, 3) for stage, seconds in laps.items()}
-        ),
-        **({} if claims is None else _told_of_claims(claims)),
-    )
-    score._judgement = judgement
-    return score
-
-
-def _told_of_claims(claims: ClaimScores) -> dict[str, Any]:
-    used = None if claims.applied is None else _calibration_used(claims.applied)
-    return {"claims": claims.claims, "claims_share": claims.share, "claims_calibration": used}
-
-
-def compose_alone(
-    drawn: Drawn,
-    calibration: Calibration | None,
-    judgement: Judgement,
-    rank: float | None,
-    warnings: list[ScoreWarning],
-    made_by: EmbedderIdentity,
-    ood_p_value: float | None,
-) -> Score:
-    """Return the score of a candidate to which no answer was drawn: there is no spectrum.
-
-    rank: its `rank_score`, None unless the default serves.
-    """
-    used = None
-    if calibration is not None:
-        used = CalibrationUsed.model_construct(
-            None,
-            id=calibration.id,
-            method=calibration.method,
-            temperature=None,
-            depolarization=None,
-            created_at=calibration.created_at,
-            origin="own" if rank is None else "default",
-        )
-    laps = {stage: round(seconds * 1000, 3) for stage, seconds in drawn.marks.total().items()}
-    score = Score.model_construct(
-        id=new_id("scr"),
-        answer=(drawn.command.candidate or "").strip(),
-        probability_correct=judgement.probability_correct,
-        rank_score=rank,
-        candidate=judgement.candidate,
-        decision=judgement.decision,
-        lambda_max=None,
-        entropy=None,
-        entropy_normalized=None,
-        calibrated=judgement.no_model is None,
-        uncalibrated=None,
-        calibration=used,
-        ood_p_value=ood_p_value,
-        evidence=None,
-        warnings=warnings,
-        model=drawn.generation.model or None,
-        embedder=made_by.name,
-        num_samples=0,
-        num_distinct=0,
-        num_truncated=0,
-        num_empty=0,
-        modes=[],
-        samples=[],
-        spectrum=None,
-        usage=None,
-        timings_ms=Timings.model_construct(None, **laps),
-    )
-    score._judgement = judgement
-    return score
-
-
-def _calibration_used(applied: Applied) -> CalibrationUsed:
-    by_evidence: dict[str, float] = {}
-    if applied.evidence is not None:
-        by_evidence = {
-            "evidence_intercept": applied.evidence.intercept,
-            "evidence_slope": applied.evidence.slope,
-        }
-    return CalibrationUsed.model_construct(
-        None,
-        id=applied.calibration.id,
-        method=applied.method,
-        temperature=applied.map.temperature,
-        depolarization=applied.map.depolarization if isinstance(applied.map, DepolarizedMap) else 0.0,
-        created_at=applied.calibration.created_at,
-        origin="own" if applied.default is None else "default",
-        **by_evidence,
-    )
+        "usage": usage if generation.model else None,
+    }

@@ -1,4 +1,4 @@
-"""The density matrix of one claim of a long answer (**ours**, method, section 14): matched units.
+"""The density matrix of one claim of a long answer (**ours**, method, section 13): matched units.
 
 A whole answer's embedding says what it is about, not which of its claims differ. So of each answer drawn the
 sentence nearest to the claim stands for it, as a short answer would; an answer without a sentence near enough
@@ -6,28 +6,28 @@ is silent, an outcome of its own, orthogonal to the claim and to all others. Wha
 those of short answers: every map, fit and probability takes them as they are.
 
 An embedder hardly sees which year or name a sentence holds: the same year in other words lies farther off
-than another year in the same words. So s_j is e x e x f, twice the embedding e, and the unit vector f of the
-sentence's facts, its numbers and names: D = (1/m) sum_j s_j s_j^T. Nothing of that size is built: cosines of
-tensor products are products of cosines, and those of Gram matrices are one (Schur, 1911).
+than another year in the same words. So s_j is e x f, the embedding e of what the sentence says beyond the
+question, and the unit vector f of its facts, its numbers and names: D = (1/m) sum_j s_j s_j^T. Nothing of
+that size is built: cosines of tensor products are products of cosines, and those of Gram matrices are one
+(Schur, 1911).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from service.spectral.dev_set import Overlaps, weighted
-from service.spectral.spectrum import Spectrum, spectrum_from_gram, unit_rows
+from service.spectral.spectrum import RANK_TOLERANCE, Spectrum, spectrum_from_gram, unit_rows
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]
 Facts = Mapping[str, float]  # of a sentence: how much each counts, > 0; the same in every sentence
 
-# More tell sentences of one wording apart, fewer are blinder to the wording (`benchmarks.claims`).
-COPIES = 2
 # What all sentences have in common beside their facts: those without any lie close to one another.
 COMMON = 0.3
 # Sentences on other questions have cosines of up to .55, 99 of 100 on the same one have more than .6.
@@ -46,6 +46,80 @@ class Support:
     differ: int
     silent: int
 
+    @property
+    def spoken_of(self) -> bool:
+        """Whether any answer speaks of the claim."""
+        return self.agree + self.differ > 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SentenceVectors:
+    """n sentences. Build it by `of`.
+
+    vectors, beyond: (n, d), unit rows, of the sentence and of what it says beyond the question. asked: the
+    words of the question that it holds, facts among them.
+    """
+
+    vectors: Floats
+    beyond: Floats
+    facts: Sequence[Facts]
+    asked: Sequence[frozenset[str]]
+
+    @classmethod
+    def of(
+        cls,
+        vectors: ArrayLike,
+        beyond: ArrayLike | None = None,
+        facts: Sequence[Facts] | None = None,
+        asked: Sequence[frozenset[str]] | None = None,
+    ) -> Self:
+        """Return sentences by rows that need not be of length 1.
+
+        beyond: None for what the sentences say themselves. facts, asked: None where nobody knows any. Raises
+        ValueError for no rows, and for some that are zero or not finite.
+        """
+        whole = unit_rows(vectors)
+        return cls(
+            whole,
+            whole if beyond is None else unit_rows(beyond),
+            [{}] * len(whole) if facts is None else facts,
+            [frozenset()] * len(whole) if asked is None else asked,
+        )
+
+    def take(self, rows: Sequence[int]) -> "SentenceVectors":
+        """Return some of the sentences, or none."""
+        which = np.asarray(rows, dtype=np.intp)
+        known, asked = ([of[i] for i in which] for of in (self.facts, self.asked))
+        return SentenceVectors(self.vectors[which], self.beyond[which], known, asked)
+
+
+def compared(*some: SentenceVectors) -> list[tuple[Floats, list[Facts]]]:
+    """Return the vectors and the facts by which sentences are compared with one another.
+
+    What they restate of the question is left out, unless some of them name different things of it, as to
+    "steel or aluminium?": a pronoun for one of them is no difference.
+    """
+    asked = [one for each in some for one in each.asked]
+    named = [
+        one.intersection(facts) for each in some for one, facts in zip(each.asked, each.facts, strict=True)
+    ]
+    in_dispute, are_facts = _disagree(asked), _disagree(named)
+    return [
+        (
+            each.vectors if in_dispute else each.beyond,
+            [
+                facts if are_facts else {fact: facts[fact] for fact in facts.keys() - one}
+                for one, facts in zip(each.asked, each.facts, strict=True)
+            ],
+        )
+        for each in some
+    ]
+
+
+def _disagree(sets: Sequence[frozenset[str]]) -> bool:
+    """Tell whether any two hold each what the other does not."""
+    return any(one - other and other - one for one, other in combinations(set(sets), 2))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchedUnits:
@@ -53,44 +127,31 @@ class MatchedUnits:
 
     nearest: (c, m), its row in the table of distinct sentences, the first of equally near ones; -1 for an
     answer without a sentence. cosines: (c, m) to the claim, in [-1, 1]; -inf for such an answer.
-    claims: (c, d), and sentences: (k, d), unit rows; claim_facts and sentence_facts: of each.
     """
 
     nearest: Ints
     cosines: Floats
-    claims: Floats
-    sentences: Floats
-    claim_facts: Sequence[Facts]
-    sentence_facts: Sequence[Facts]
+    claims: SentenceVectors
+    sentences: SentenceVectors
 
     @classmethod
-    def of(
-        cls,
-        claims: ArrayLike,
-        sentences: ArrayLike,
-        answers: Sequence[ArrayLike],
-        facts: tuple[Sequence[Facts], Sequence[Facts]] | None = None,
-    ) -> Self:
+    def of(cls, claims: SentenceVectors, sentences: SentenceVectors, answers: Sequence[ArrayLike]) -> Self:
         """Return the nearest sentences.
 
-        claims: (c, d); sentences: (k, d), a table of distinct ones; answers: m vectors (s_j,) of rows in the
-        table, empty for an answer without a sentence. Rows need not be of length 1. facts: of the c claims,
-        and of the k sentences; None: nobody knows any. Raises ValueError for rows that are zero or not
-        finite, or without an answer.
+        sentences: a table of k distinct ones; answers: m vectors (s_j,) of rows in the table, empty for an
+        answer without a sentence. Raises ValueError where there is no answer.
         """
-        wanted = unit_rows(claims)
-        table = unit_rows(sentences) if len(np.asarray(sentences)) else wanted[:0]
         if len(answers) == 0:
             raise ValueError("a claim needs at least one answer drawn")
-        cosines = wanted @ table.T
-        nearest = np.full((len(wanted), len(answers)), -1, dtype=np.intp)
+        count = len(claims.vectors)
+        cosines = claims.vectors @ sentences.vectors.T
+        nearest = np.full((count, len(answers)), -1, dtype=np.intp)
         best = np.full(nearest.shape, -np.inf)
         for j, rows in enumerate(np.asarray(one, dtype=np.intp) for one in answers):
             if rows.size:
                 nearest[:, j] = rows[cosines[:, rows].argmax(axis=1)]
-                best[:, j] = cosines[np.arange(len(wanted)), nearest[:, j]]
-        known = facts or ([{}] * len(wanted), [{}] * len(table))
-        return cls(nearest, best, wanted, table, *known)
+                best[:, j] = cosines[np.arange(count), nearest[:, j]]
+        return cls(nearest, best, claims, sentences)
 
     def speak(self, bound: float = SPEAKS) -> Bools:
         """Return whether each answer speaks of each claim, (c, m): its nearest sentence's cosine >= bound."""
@@ -98,12 +159,12 @@ class MatchedUnits:
 
     def agree(self) -> Bools:
         """Return whether each answer says what each claim says, (c, m)."""
-        bounds = np.array([SPEAKS if facts else AGREES for facts in self.claim_facts])
-        agree = self.cosines >= bounds[:, None]
-        for i, facts in enumerate(self.claim_facts):
-            spoken = self.nearest[i, agree[i]]
-            [shared] = fact_cosines([facts], [self.sentence_facts[row] for row in spoken])
-            agree[i, agree[i]] = shared >= AGREES_FACTS
+        agree = self.speak()
+        for i, j in np.argwhere(agree).tolist():
+            claim, sentence = self.claims.take([i]), self.sentences.take([self.nearest[i, j]])
+            (_, [own]), (_, [said]) = compared(claim, sentence)
+            shared = fact_cosines([own], [said]).item()
+            agree[i, j] = shared >= AGREES_FACTS and (bool(own) or self.cosines[i, j] >= AGREES)
         return agree
 
     def support(self) -> list[Support]:
@@ -115,45 +176,56 @@ class MatchedUnits:
     def spectra(self) -> list[tuple[Spectrum, Floats]]:
         """Return the spectrum of each claim, and the claim's cosines (k,) to the outcomes that made it.
 
-        p(y) of the claim is `born_probability` of both. The dimension is that of one copy: as many null
+        p(y) of the claim is `born_probability` of both. The dimension is that of embeddings: as many null
         directions as short answers have, or a map would spread what it cannot place over nothing.
         """
         problems = [weighted(one) for one in self.overlaps()]
-        dimension = self.claims.shape[1]
+        dimension = self.claims.vectors.shape[1]
         return [(spectrum_from_gram(one.cosines, one.share, dimension), one.targets[0]) for one in problems]
 
     def overlaps(
-        self,
-        references: Sequence[tuple[ArrayLike, Sequence[Facts]]] | None = None,
-        *,
-        bound: float = SPEAKS,
-        copies: int = COPIES,
+        self, references: Sequence[SentenceVectors] | None = None, *, bound: float = SPEAKS
     ) -> list[Overlaps]:
         """Return what the spectra of the c claims need, for any of the m answers.
 
         Outcomes are the distinct sentences that speak of a claim, in the order of the table, and then each
-        silent answer. The target is the claim itself, as p(y) takes it, or its references: (t, d) of each,
-        and their facts.
+        silent answer. The target is the claim itself, as p(y) takes it, or its t references.
         """
-        own = [(row[None], [facts]) for row, facts in zip(self.claims, self.claim_facts, strict=True)]
-        targets = own if references is None else [(unit_rows(rows), facts) for rows, facts in references]
-        rows = zip(self.nearest, self.speak(bound), targets, strict=True)
-        return [self._overlaps(nearest, speak, *target, copies) for nearest, speak, target in rows]
+        own = [self.claims.take([i]) for i in range(len(self.nearest))]
+        rows = zip(self.nearest, self.speak(bound), own, references or own, strict=True)
+        return [self._overlaps(*row) for row in rows]
 
     def _overlaps(
-        self, nearest: Ints, speak: Bools, targets: Floats, facts: Sequence[Facts], copies: int
+        self, nearest: Ints, speak: Bools, claim: SentenceVectors, targets: SentenceVectors
     ) -> Overlaps:
         spoken, which = np.unique(nearest[speak], return_inverse=True)
         silent = int((~speak).sum())
         index = np.empty(nearest.size, dtype=np.intp)
         index[speak], index[~speak] = which, spoken.size + np.arange(silent)
-        vectors, said = self.sentences[spoken], [self.sentence_facts[row] for row in spoken]
+        (vectors, said), (own, facts), _ = compared(self.sentences.take(spoken.tolist()), targets, claim)
         # A direction of its own for each silent answer: no cosine with anything but itself.
         cosines = np.eye(spoken.size + silent)
-        cosines[: spoken.size, : spoken.size] = (vectors @ vectors.T) ** copies * fact_cosines(said, said)
-        along = np.zeros((len(targets), spoken.size + silent))
-        along[:, : spoken.size] = (targets @ vectors.T) ** copies * fact_cosines(facts, said)
-        return Overlaps(cosines, along / np.sqrt(len(targets)), index)
+        cosines[: spoken.size, : spoken.size] = vectors @ vectors.T * fact_cosines(said, said)
+        along = np.zeros((len(own), spoken.size + silent))
+        along[:, : spoken.size] = own @ vectors.T * fact_cosines(facts, said)
+        return Overlaps(cosines, along / np.sqrt(len(along)), index)
+
+
+def realised(one: Overlaps, width: int) -> tuple[Floats, Floats]:
+    """Return unit vectors that have these cosines: of the outcomes (k, width), and of the targets (t, width).
+
+    For fits that take vectors. What of a target lies outside of all outcomes is its last coordinate.
+    width: > k. Vectors of two claims share no space: they do not compare.
+    """
+    size, count = len(one.cosines), len(one.targets)
+    values, columns = np.linalg.eigh(one.cosines)
+    spanned = values > RANK_TOLERANCE
+    root = np.sqrt(np.where(spanned, values, 1.0))
+    outcomes, targets = np.zeros((size, width)), np.zeros((count, width))
+    outcomes[:, :size] = columns * np.where(spanned, root, 0.0)
+    targets[:, :size] = np.where(spanned, np.sqrt(count) * one.targets @ columns / root, 0.0)
+    targets[:, -1] = np.sqrt(np.clip(1.0 - np.square(targets).sum(axis=1), 0.0, 1.0))
+    return outcomes, targets
 
 
 def fact_cosines(some: Sequence[Facts], others: Sequence[Facts]) -> Floats:

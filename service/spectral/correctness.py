@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from service.spectral.reliability import rounded_ties
-from service.spectral.resampling import DEFAULT, ResampleCounts, percentile_interval
+from service.spectral.resampling import DEFAULT, ResampleCounts, percentile_interval, resampled
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -97,21 +97,23 @@ def bootstrap_auroc(
     *,
     num_resamples: int = DEFAULT.auroc,
     level: float = 0.95,
+    groups: Ints | None = None,
 ) -> Auroc:
     """Return the AUROC with its interval over resamples of the prompts; see `auroc` for the arguments.
 
+    groups: (n,), prompts that are drawn whole; None: each is one.
     Resamples with one class only have no AUROC and are left out; `num_resamples` counts the others. Equal
     seeds give equal resamples, so two scores on the same labels can be compared in pairs.
     """
     values, right = _checked(scores, labels)
-    groups = _tie_groups(values)
-    size, num_groups = values.size, int(groups.max()) + 1
-    value = _auroc_of_groups(groups, right, num_groups)
+    ties = _tie_groups(values)
+    size, num_ties = values.size, int(ties.max()) + 1
+    value = _auroc_of_groups(ties, right, num_ties)
     if math.isnan(value):
         return Auroc(value, value, value, value, 0)
     # One at a time: all of them at once would be n numbers a thousand times.
-    picks = (rng.integers(0, size, size) for _ in range(num_resamples))
-    drawn = np.array([_auroc_of_groups(groups[pick], right[pick], num_groups) for pick in picks])
+    picks = (resampled(size, rng, groups) for _ in range(num_resamples))
+    drawn = np.array([_auroc_of_groups(ties[pick], right[pick], num_ties) for pick in picks])
     drawn = drawn[~np.isnan(drawn)]
     if drawn.size < 2:  # a standard deviation needs two
         return Auroc(value, math.nan, math.nan, math.nan, drawn.size)

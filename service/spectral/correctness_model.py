@@ -18,8 +18,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.spectral.fit import minimize
-from service.spectral.prior import Prior, drawn_to
+from service.spectral.fit import Prior, drawn_to, minimize
 from service.spectral.resampling import grouped
 
 Floats = NDArray[np.float64]
@@ -37,6 +36,9 @@ FEATURES = (
 )
 # Of a text judged by itself, where no answer is drawn.
 FEATURES_ALONE = ("answer_log_probability_per_word",)
+# Of a claim, its least likely token; of an answer, P(correct) of its claims.
+FEATURES_OF_CLAIMS = ("answer_least_log_probability", "least_logit", "mean_logit", "log_number")
+EVERY_FEATURE = (*FEATURES, *FEATURES_ALONE, *FEATURES_OF_CLAIMS)
 # Weights on the side of 0 that the quantity's meaning allows. The mean log-probability has no such side:
 # beside the missing mass it falls where answers are many, each of little mass, which speaks for neither.
 # Of two texts the one that the answers bear out better is more likely right. Verdicts on one text of each row
@@ -47,8 +49,11 @@ MIN_WEIGHT = {
     "logit_probability": 0.1,
     "log_probability_per_word": 0.0,
     "answer_log_probability_per_word": 0.0,
+    "answer_least_log_probability": 0.0,
+    "least_logit": 0.0,
+    "mean_logit": 0.0,
 }
-MAX_WEIGHT = {"logit_missing_mass": 0.0, "entropy": 0.0}
+MAX_WEIGHT = {"logit_missing_mass": 0.0, "entropy": 0.0, "log_number": 0.0}
 # Standard errors by which a model must beat the base rate. Verdicts that are coin flips pass at 0 in a third
 # of cases, at 0.5 in a seventh; at 1 in a twelfth, but then half of the recorded sets without evidence fail.
 # Of ten verdicts, a tenth (half of them right) to three tenths (a fifth right) pass at 0.5.
@@ -64,7 +69,8 @@ MIN_PROBABILITY = 1e-15  # a probability of exactly 0 given to what happened wou
 def verdicts(labels: ArrayLike) -> NDArray[np.bool_]:
     """Return labels (n,) in {0, 1} as booleans, True = right. Raises ValueError for anything else."""
     values = np.asarray(labels)
-    if values.ndim != 1 or values.size == 0 or not np.isin(values, (0, 1)).all():
+    known = values.dtype == bool or np.isin(values, (0, 1)).all()
+    if values.ndim != 1 or values.size == 0 or not known:
         raise ValueError("verdicts must be a non-empty vector of 0 and 1")
     return values.astype(bool)
 
@@ -288,12 +294,12 @@ def _table(columns: Columns, names: Sequence[str]) -> Floats:
 
 
 def nested_sets(available: Sequence[str] | Columns) -> list[tuple[str, ...]]:
-    """Return the sets of features to try: the first of `FEATURES` that are available, and one more each time.
+    """Return the sets of features to try: the first of `EVERY_FEATURE` available, and one more each time.
 
     >>> nested_sets(["entropy", "logit_probability"])
     [('logit_probability',), ('logit_probability', 'entropy')]
     """
-    names = tuple(name for name in (*FEATURES, *FEATURES_ALONE) if name in available)
+    names = tuple(name for name in EVERY_FEATURE if name in available)
     return [names[:size] for size in range(1, len(names) + 1)]
 
 
@@ -392,8 +398,7 @@ def _rows(columns: Columns, chosen: NDArray[np.bool_]) -> Columns:
 
 def _checked(columns: Columns, size: int) -> dict[str, Floats]:
     """Return the columns that are features, or raise ValueError where there are none or they are unusable."""
-    every = (*FEATURES, *FEATURES_ALONE)
-    known = {one: np.asarray(columns[one], dtype=np.float64) for one in every if one in columns}
+    known = {one: np.asarray(columns[one], dtype=np.float64) for one in EVERY_FEATURE if one in columns}
     if not known:
         raise ValueError("the columns hold none of the features")
     if not all(column.shape == (size,) and np.isfinite(column).all() for column in known.values()):
@@ -440,11 +445,11 @@ def fit_correctness(
     None unless P(correct) held out beats the base rate by `MIN_GAIN` standard errors of the paired
     difference. Nothing of it is optimistic: a row has no part in the model that predicts it, nor in the
     choice of that model's features.
-    columns: by names of `FEATURES`, (n,) each, finite; labels: (n,) verdicts, 1 = right. fold: (n,) which of
-    0 .. k - 1 holds each row out. by_fold: k times the columns, as a map fitted without that fold has them;
-    left out, they are the same for all. groups: (n,), rows that go together, which folds should keep whole:
-    the standard error is over them; None: each row is one. Raises ValueError for columns that are none of
-    `FEATURES`, not finite or of other lengths.
+    columns: by names of `EVERY_FEATURE`, (n,) each, finite; labels: (n,) verdicts, 1 = right. fold: (n,)
+    which of 0 .. k - 1 holds each row out. by_fold: k times the columns, as a map fitted without that fold
+    has them; left out, they are the same for all. groups: (n,), rows that go together, which folds should
+    keep whole: the standard error is over them; None: each row is one. Raises ValueError for columns that are
+    none of `EVERY_FEATURE`, not finite or of other lengths.
     """
     right = verdicts(labels)
     known = _checked(columns, right.size)

@@ -22,13 +22,15 @@ from service.spectral.fit import (
     TEMPERATURE_BOUNDS,
     Fit,
     Minimum,
+    Prior,
     Terms,
+    drawn_to,
     fit_depolarized,
     minimize,
+    per_row,
     terms,
 )
 from service.spectral.maps import DepolarizedMap, ServedAsFitted, log_softmax
-from service.spectral.prior import Prior, drawn_to, per_row
 from service.spectral.resampling import DEFAULT, Interval, percentile_interval
 
 Floats = NDArray[np.float64]

@@ -7,8 +7,8 @@ bootstrap resample). The eigenvalues of all prompts lie end to end in one vector
 and padding would be most of a matrix.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Generic, Literal, TypeVar
 
@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from service.spectral.dev_set import DevSet, mean_entropy, risk, risks
 from service.spectral.maps import DEFAULT_EPS, CalibrationMap, DepolarizedMap, TemperatureMap, log_null_count
-from service.spectral.prior import Objective, Prior, drawn_to, per_row
 from service.spectral.resampling import DEFAULT, Interval, grouped, percentile_interval, resample_counts
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]
+Objective = Callable[[Floats], tuple[float, Floats, Floats]]  # value, gradient (p,), Hessian (p, p)
 Method = Literal["temperature", "depolarized"]
 FittedMap = TypeVar("FittedMap")
 
@@ -36,6 +36,60 @@ MAX_STEP = 1.5  # in any parameter: where the objective is nearly flat a bare st
 MAX_STEPS = 100
 MAX_HALVINGS = 40  # 2^-40 of the longest step is 1e-12, below `tol`
 ROUNDING = 1e-13  # a rise of the value no larger than this is none
+
+# What fits on little data are drawn to: parameters fitted elsewhere (**ours**, method, section 9).
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prior:
+    """What a fit of p parameters is drawn to: (weight / 2) (x - center)^T hessian (x - center) nats.
+
+    center: (p,), the optimum on other rows. hessian: (p, p), positive semidefinite, of the mean risk there.
+    weight: >= 0, how many labelled rows it counts for. Source: Laplace's approximation of the posterior on
+    those rows, tempered to so many of them.
+    """
+
+    center: Floats
+    hessian: Floats
+    weight: float
+
+    def penalty(self, point: Floats) -> tuple[float, Floats, Floats]:
+        """Return the value, gradient (p,) and Hessian (p, p) at a point (p,); in nats of the sum over rows.
+
+        >>> Prior(np.zeros(1), np.eye(1), 30.0).penalty(np.ones(1))[0]
+        15.0
+        """
+        curved = self.weight * self.hessian
+        slope = curved @ (point - self.center)
+        return float(slope @ (point - self.center)) / 2, slope, curved
+
+
+PriorSource = Callable[[str, int], Prior | None]  # by the method fitted and the number of answers
+
+
+def no_prior(method: str, num_samples: int) -> None:
+    """Return that nothing draws a fit anywhere: a `PriorSource`."""
+
+
+def per_row(prior: Prior | None, rows: int) -> Prior | None:
+    """Return the share of the prior that a mean over so many rows takes; None for None."""
+    return None if prior is None else replace(prior, weight=prior.weight / rows)
+
+
+def drawn_to(objective: Objective, prior: Prior | None) -> Objective:
+    """Return the sum of an objective and the penalty of a prior; None adds nothing."""
+    if prior is None:
+        return objective
+
+    def penalized(point: Floats) -> tuple[float, Floats, Floats]:
+        value, gradient, hessian = objective(point)
+        more, slope, curved = prior.penalty(point)
+        return value + more, gradient + slope, hessian + curved
+
+    return penalized
+
+
+# The risks, and their minimum.
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -55,6 +55,14 @@ def resample_counts(groups: Ints, resamples: int, rng: np.random.Generator) -> I
     return rng.multinomial(number, np.full(number, 1 / number), size=resamples)[:, groups]
 
 
+def resampled(size: int, rng: np.random.Generator, groups: Ints | None = None) -> Ints:
+    """Return the rows (..,) of one resample of n = `size` rows, or of their groups (n,), whole."""
+    if groups is None:
+        return rng.integers(0, size, size)
+    [counts] = resample_counts(grouped(groups, size), 1, rng)
+    return np.repeat(np.arange(size), counts)
+
+
 @dataclass(frozen=True, slots=True)
 class Interval:
     """A percentile interval, low <= high; NaN where nothing is known."""
@@ -95,12 +103,16 @@ def mean_difference(
     rng: np.random.Generator,
     *,
     resamples: int = DEFAULT.difference,
+    groups: Ints | None = None,
 ) -> Difference:
-    """Return the mean of first - second (n,), paired by prompt. Raises ValueError for other shapes."""
+    """Return the mean of first - second (n,), paired by prompt.
+
+    groups: (n,), those that are drawn whole; None: each prompt is one. Raises ValueError for other shapes.
+    """
     gaps = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
     if gaps.ndim != 1 or gaps.size == 0:
         raise ValueError("a paired difference needs two vectors of one length")
-    means = np.array([gaps[rng.integers(0, gaps.size, gaps.size)].mean() for _ in range(resamples)])
+    means = np.array([gaps[resampled(gaps.size, rng, groups)].mean() for _ in range(resamples)])
     spread = percentile_interval(means)
     return Difference(float(gaps.mean()), spread.low, spread.high)
 

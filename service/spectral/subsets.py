@@ -19,9 +19,8 @@ from service.spectral.evidence import (
     fit_evidence,
     missing_mass,
 )
-from service.spectral.fit import Method, fit
+from service.spectral.fit import Method, Prior, fit
 from service.spectral.maps import DEFAULT_EPS, DepolarizedMap, TemperatureMap
-from service.spectral.prior import Prior
 
 Floats = NDArray[np.float64]
 FittedMap = TemperatureMap | DepolarizedMap

@@ -26,6 +26,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 IDLE_S = 15.0
+BUSY_TIMEOUT_S = 30.0  # of SQLite
 LOCK_NOT_AVAILABLE = "55P03"  # of Postgres
 LOCKED = "The database is locked: something else writes to it, or holds its lock."
 # By the second word of SQLite's name for the error.
@@ -101,11 +102,8 @@ class Database:
     idle.
     """
 
-    def __init__(
-        self, url: str, *, busy_timeout_s: float = 30.0, answer_s: float = 2.0, idle_s: float = IDLE_S
-    ) -> None:
+    def __init__(self, url: str, *, answer_s: float = 2.0, idle_s: float = IDLE_S) -> None:
         self.url = store_url(url)
-        self._busy_timeout_s = busy_timeout_s
         self._answer_s = answer_s
         self._idle_s = idle_s
         self._engine: AsyncEngine | None = None
@@ -212,7 +210,7 @@ class Database:
             bounds = {"pool_timeout": 30}
             settings = [
                 "PRAGMA journal_mode = WAL",
-                f"PRAGMA busy_timeout = {int(1000 * self._busy_timeout_s)}",
+                f"PRAGMA busy_timeout = {int(1000 * BUSY_TIMEOUT_S)}",
                 "PRAGMA foreign_keys = ON",
                 "PRAGMA secure_delete = ON",  # what is forgotten is overwritten, not only unlinked
             ]

@@ -2,16 +2,18 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
 import pytest
 
 from service.app import create_app
+from service.embedding.port import Embedded
 from service.errors import LLMUnavailable, Overloaded
 from service.scoring.routes import batch_lines
 from service.settings import Settings
-from tests.api.conftest import Client
+from tests.api.conftest import Client, client_of
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
 from tests.support.openai_server import OpenAIServer, answers
@@ -105,3 +107,21 @@ async def test_an_item_waits_no_longer_than_its_deadline(client: Client, llm: Fa
     async with client() as http:
         [line] = await lines(http, [{"prompt": "a", "deadline_ms": 1000}])
     assert (line["error"]["code"], line["error"]["retryable"]) == ("overloaded", True)
+
+
+async def test_answers_wait_for_the_embedder_and_are_not_drawn_again(llm: FakeLLM, tmp_path: Path) -> None:
+    class Full(FakeEmbedder):
+        refusals = 2
+
+        async def embed(self, texts: Sequence[str]) -> Embedded:
+            if self.refusals:
+                self.refusals -= 1
+                raise Overloaded("full", retry_after_s=0.01)
+            return await super().embed(texts)
+
+    async with client_of(llm, Full(8), tmp_path)() as http:
+        [line] = await lines(http, [{"prompt": "a"}])
+        metrics = (await http.get("/metrics")).text
+    assert line["result"]["num_samples"] == 20
+    assert len(llm.requests) == 1
+    assert "eigencal_score_errors_total{" not in metrics

@@ -63,8 +63,8 @@ async def http(embedder: Remembering, tmp_path: Path) -> AsyncIterator[httpx.Asy
             yield client
 
 
-async def calibrated(http: httpx.AsyncClient, data: bytes) -> dict[str, Any]:
-    posted = await http.post("/calibrate", files={"file": ("dev.jsonl", data)})
+async def calibrated(http: httpx.AsyncClient, data: bytes, **options: Any) -> dict[str, Any]:
+    posted = await http.post("/calibrate", files={"file": ("dev.jsonl", data)}, data=options)
     assert posted.status_code == 202, posted.text
     events = (await http.get(f"/jobs/{posted.json()['id']}/events")).text.splitlines()
     last = json.loads([line for line in events if line.startswith("data:")][-1].removeprefix("data:"))

@@ -1,15 +1,18 @@
 """Long answers claim by claim."""
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
 
 from service.app import create_app
 from service.scoring.claims import MAX_CLAIMS, MAX_SENTENCES
+from service.scoring.score import Claim, ClaimSupport, mark
 from service.settings import Settings
+from tests.support.drop_in import drop_in, events_of
 from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.openai_server import OpenAIServer, answers, draws_and
 from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.anyio
@@ -47,6 +50,7 @@ async def test_each_claim_of_the_candidate_has_a_score_its_place_and_what_speaks
     assert first["lambda_max"] > second["lambda_max"]
     assert first["probability"] > second["probability"]
     assert first["rank_score"] > second["rank_score"]
+    assert not (first["doubtful"] or second["doubtful"])
     assert 0 < score["claims_share"] < 1
     assert score["claims_calibration"]["origin"] == "default"
 
@@ -97,3 +101,75 @@ async def test_answers_too_long_to_be_read_have_a_score_without_claims(answer: s
 async def test_an_answer_that_claims_nothing_has_no_claims(answer: str) -> None:
     score = await scored({"samples": [answer, "Paris."], "candidate": answer, "claims": True})
     assert (score["claims"], score["claims_share"]) == ([], 0.0)
+
+
+@pytest.mark.parametrize(
+    ("agree", "decision", "doubtful"),
+    [(1, None, False), (0, None, True), (4, "abstain", True), (0, "answer", False)],
+)
+def test_a_decision_says_what_is_doubtful_and_else_whether_any_answer_agrees(
+    agree: int, decision: Literal["answer", "abstain"] | None, doubtful: bool
+) -> None:
+    support = ClaimSupport(agree=agree, differ=4 - agree, silent=1, example=OTHER)
+    claim = Claim.model_construct(
+        text=TOWER, start=3, end=9, decision=decision, probability_correct=0.4, support=support
+    )
+    shown = mark(claim)
+    assert (claim.doubtful, shown.doubtful) == (doubtful, doubtful)
+    assert (shown.text, shown.start, shown.end) == (TOWER, 3, 9)
+    other = f"; something else in {4 - agree}, such as “{OTHER}”" if agree < 4 else ""
+    why = f"Right with probability 40%; said in {agree} of 5 answers{other}; nothing of it in 1"
+    assert shown.why == (why if doubtful else None)
+
+
+@pytest.mark.parametrize(("decision", "doubtful"), [(None, None), ("answer", False), ("abstain", True)])
+def test_where_nothing_was_drawn_a_decision_alone_says_what_is_doubtful(
+    decision: Literal["answer", "abstain"] | None, doubtful: bool | None
+) -> None:
+    claim = Claim.model_construct(
+        text=TOWER, start=3, end=9, decision=decision, probability_correct=0.4, support=None
+    )
+    assert mark(claim).doubtful is doubtful
+    assert mark(claim).why == ("Right with probability 40%" if doubtful else None)
+
+
+ANSWER = f"Hello! **{PARIS}** {TOWER}"
+THOUGHT = f"<think>{ANSWER}</think>\n\n"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_chat_marks_its_text_and_leaves_it_as_it_is(stream: bool) -> None:
+    """Places are in the choice's text, in which a thought of the same words goes first."""
+    said = THOUGHT + ANSWER
+    draws = answers(f"{PARIS} {OTHER}", f"{OTHER} {PARIS}", PARIS)
+    async with OpenAIServer(default=draws_and(answers(said), draws)) as server, drop_in(server) as made:
+        body = {"num_samples": 3, "mark": True}
+        response = await made.ask(stream=stream, eigencal=body)
+        told = events_of(response.content) if stream else [response.json()]
+        bare = (await made.ask(eigencal={"claims": True})).json()["uncertainty"]
+        kept = await made.scored(response.headers["x-score-id"])
+    [uncertainty] = [one["uncertainty"] for one in told if "uncertainty" in one]
+    choices = [choice["delta" if stream else "message"] for one in told for choice in one["choices"]]
+    assert "".join(choice.get("content") or "" for choice in choices) == said
+    first, second = uncertainty["marks"]
+    assert said[first["start"] : first["end"]].strip("*") == PARIS and first["start"] > len(THOUGHT)
+    assert said[second["start"] : second["end"]] == TOWER and second["start"] > len(THOUGHT)
+    assert (first["doubtful"], first["why"]) == (False, None)
+    assert second["doubtful"]
+    assert second["why"] == "Said in 0 of 3 answers; nothing of it in 3"
+    for claim, shown in zip(uncertainty["claims"], uncertainty["marks"], strict=True):
+        assert {**claim, **shown} == {**claim, "why": shown["why"]}
+    assert kept["marks"] == uncertainty["marks"]
+    assert "marks" not in bare and bare["claims"]
+
+
+async def test_where_the_operator_withholds_answers_no_claim_tells_them() -> None:
+    said = " ".join(f"Fact {i} holds." for i in range(60))
+    async with (
+        OpenAIServer(default=answers(said)) as server,
+        drop_in(server, abstain=True, target_error=0.2) as made,
+    ):
+        response = await made.ask(eigencal={"mark": True})
+        kept = await made.scored(response.headers["x-score-id"])
+    assert response.json()["uncertainty"]["decision"]["action"] == "abstain"
+    assert "Fact" not in response.text and "Fact" not in json.dumps(kept)

@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 
 from service.api.bodies import parse
 from service.app import create_app
-from service.calibration.calibration import Calibration
-from service.calibration.fingerprint import caller_fingerprint, service_fingerprint
+from service.calibration.calibration import Calibration, caller_fingerprint, service_fingerprint
 from service.errors import InvalidRequest
 from service.llm.port import Sampling
-from service.scoring.command import Serving, Target
 from service.scoring.routes import ScoreRequest, to_command
+from service.scoring.score import Serving, Target
 from service.settings import Settings
 from service.spectral.evidence import EvidenceMap
 from tests.support.calibrations import add, calibration

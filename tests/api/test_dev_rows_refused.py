@@ -124,3 +124,12 @@ async def test_a_server_that_refuses_everything_fails_the_job_with_what_it_said(
     job = await world.calibrate(40)
     assert (job["state"], job["error"]["code"]) == ("failed", "llm_error")
     assert SAID in job["error"]["detail"]
+
+
+async def test_an_evaluation_counts_them_too_and_cannot_ask_again(world: World) -> None:
+    world.refused = lambda _, prompt: prompt == "question 7"
+    every = [{"prompt": f"question {i}", "reference": CITIES[i % 5]} for i in range(64)]
+    job = await world.ended(await world.http.post("/evaluate", json={"dev": every[:32], "test": every[32:]}))
+    assert (job["state"], job["refused_rows"]) == ("succeeded", 1)
+    again = await world.http.post(f"/jobs/{job['id']}/retry")
+    assert again.status_code == 409

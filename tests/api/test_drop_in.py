@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from service.heavy_json import MAX_ANSWER_VALUES, MAX_VALUES
+from service.proxy import chat_score
 from service.proxy.upstream import HeldBytes
 from tests.support.drop_in import QUESTION, DropIn, drop_in, events_of
 from tests.support.fakes import FakeEmbedder
@@ -436,7 +437,8 @@ async def test_past_the_deadline_the_answer_goes_and_the_score_is_kept() -> None
         assert (await made.scored(found["id"]))["num_samples"] == 5
 
 
-async def test_scores_that_nobody_waits_for_are_bounded() -> None:
+async def test_scores_that_nobody_waits_for_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_score, "MAX_DETACHED", 2)
     go = asyncio.Event()
 
     async def slow(exchange: Any) -> None:
@@ -444,7 +446,6 @@ async def test_scores_that_nobody_waits_for_are_bounded() -> None:
         await answers("Paris")(exchange)
 
     async with before(raw(OWN), slow) as made:
-        made.chat.scorer._max_detached = 2
         found = [(await made.ask("async")).json()["uncertainty"] for _ in range(3)]
         assert [one["status"] for one in found] == ["pending", "pending", "not_scored"]
         assert found[2]["warning"]["code"] == "overloaded"

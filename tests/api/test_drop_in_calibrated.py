@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from service.app import serving_of
-from service.calibration.calibration import Calibration
-from service.calibration.fingerprint import service_fingerprint
+from service.calibration.calibration import Calibration, service_fingerprint
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Message
 from service.proxy import stream as scored_stream

@@ -20,9 +20,9 @@ async def test_a_chat_is_answered_and_scored(client: Client, llm: FakeLLM) -> No
         kept = (await http.get(f"/scores/{body['uncertainty']['id']}")).json()
     assert body["choices"][0]["message"] == {"role": "assistant", "content": "Paris"}
     assert body["object"] == "chat.completion" and body["usage"]["prompt_tokens"] == 8
-    assert (body["uncertainty"]["status"], body["uncertainty"]["num_samples"]) == ("scored", 5)
+    assert (body["uncertainty"]["status"], body["uncertainty"]["num_samples"]) == ("scored", 3)
     assert kept == body["uncertainty"]
-    assert sorted((one.num_samples, one.sampling.temperature) for one in llm.requests) == [(1, 0.1), (5, 0.5)]
+    assert sorted((one.num_samples, one.sampling.temperature) for one in llm.requests) == [(1, 0.1), (3, 0.5)]
 
 
 async def test_a_stream_is_the_text_and_a_chunk_that_carries_the_score(client: Client) -> None:

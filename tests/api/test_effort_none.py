@@ -14,13 +14,12 @@ import numpy as np
 import pytest
 
 from service.app import create_app, serving_of
-from service.calibration.calibration import Calibration
+from service.calibration.calibration import Calibration, service_fingerprint
 from service.calibration.default import DEFAULT_ID
-from service.calibration.fingerprint import service_fingerprint
 from service.errors import EmbedderUnavailable
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import LLMIdentity, Message, Sampling
-from service.scoring.command import Serving
+from service.scoring.score import Serving
 from service.settings import Settings
 from service.spectral.conformal import ConformalReference
 from tests.api.test_decisions import answered

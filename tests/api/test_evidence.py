@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from service.calibration.calibration import Calibration
-from service.calibration.fingerprint import caller_fingerprint, service_fingerprint
+from service.calibration.calibration import Calibration, caller_fingerprint, service_fingerprint
 from service.llm.port import Sampling
-from service.scoring.command import Serving
+from service.scoring.score import Serving
 from tests.api.conftest import Client
 from tests.support.calibrations import Active, add
 from tests.support.evidence import TellingLLM, by_evidence

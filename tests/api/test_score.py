@@ -12,8 +12,7 @@ import pytest
 from anyio import fail_after, to_thread
 
 from service.app import create_app
-from service.calibration.calibration import Calibration
-from service.calibration.fingerprint import caller_fingerprint, service_fingerprint
+from service.calibration.calibration import Calibration, caller_fingerprint, service_fingerprint
 from service.errors import EmbedderUnavailable, LLMError, LLMUnavailable, ModelNotFound, Overloaded
 from service.settings import Settings
 from service.spectral.maps import DepolarizedMap

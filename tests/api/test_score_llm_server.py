@@ -14,10 +14,10 @@ import pytest
 from fastapi import FastAPI
 
 from service.app import build_llm, create_app, own_keys, serving_of
-from service.calibration.fingerprint import service_fingerprint
+from service.calibration.calibration import service_fingerprint
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Generation, LanguageModel
-from service.scoring.command import ScoreCommand
+from service.scoring.score import ScoreCommand
 from service.settings import Settings
 from tests.api.test_score import calibration
 from tests.support.calibrations import Active

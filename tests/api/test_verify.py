@@ -10,14 +10,23 @@ import pytest
 from service.errors import NoProbability
 from service.gateways.verify import probability_correct
 from service.llm.port import Message
-from service.scoring.command import ScoreCommand
+from service.scoring.score import ScoreCommand
 from service.scoring.scorer import Scorer
 from tests.api.conftest import Client
+from tests.support.calibrations import Active
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.replica_apps import ORTHOGONAL, orthogonal, replica_app
 
 ASKED = {"question": "Which?", "answer": "Paris", "threshold": 0.4}
-FIELDS = {"confidence", "should_escalate", "verified_count", "total_samples", "samples", "threshold"}
+FIELDS = {
+    "confidence",
+    "should_escalate",
+    "verified_count",
+    "total_samples",
+    "samples",
+    "threshold",
+    "claims",
+}
 FOUR_OF_FIVE = ["Paris", "Paris", "Lyon", "Paris", "Paris"]
 
 
@@ -45,6 +54,16 @@ async def test_the_confidence_is_the_probability_of_being_right(tmp_path: Path) 
     assert (found["verified_count"], found["total_samples"]) == (4, 5)
     assert found["samples"] == FOUR_OF_FIVE
     assert (found["threshold"], found["should_escalate"]) == (0.4, False)
+
+
+async def test_a_long_answer_is_told_claim_by_claim(tmp_path: Path) -> None:
+    facts = [f"Fact {i} holds." for i in range(40)]
+    llm = FakeLLM(default=[" ".join(facts), " ".join(facts[1:])])
+    async with service(tmp_path, llm) as http:
+        long, short = await verified(http, answer=" ".join(facts)), await verified(http)
+    assert [one["text"] for one in long["claims"]] == facts
+    assert [one["support"]["agree"] for one in long["claims"][:2]] == [3, 5]
+    assert short["claims"] is None
 
 
 async def test_a_blank_answer_is_right_with_no_probability(tmp_path: Path) -> None:
@@ -142,7 +161,7 @@ async def test_it_takes_a_score_key(client: Client) -> None:
 
 
 async def test_a_number_that_is_none_is_refused() -> None:
-    scorer = Scorer(FakeLLM(), FakeEmbedder())
+    scorer = Scorer(FakeLLM(), FakeEmbedder(), Active())
     score = await scorer.score(ScoreCommand(samples=("a", "b"), candidate="a"))
     assert score.candidate is not None
     broken = score.candidate.model_copy(update={"probability_correct": math.nan})

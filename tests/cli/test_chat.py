@@ -7,7 +7,7 @@ import pytest
 from tests.cli.conftest import Here, in_process
 from tests.support.fakes import FakeEmbedder
 from tests.support.in_thread import serving_app
-from tests.support.openai_server import OpenAIServer
+from tests.support.openai_server import OpenAIServer, answers, draws_and, serving_in_thread
 from tests.support.services import asked
 from tests.support.sqlite_store import SqliteStore
 
@@ -37,6 +37,23 @@ def test_the_conversation_goes_along(here: Here, llm: OpenAIServer) -> None:
     assert chats["question 2"] == [system, *turn, {"role": "user", "content": "question 2"}]
     assert chats["question 3"] == [system, {"role": "user", "content": "question 3"}]
     assert first["uncertainty"]["status"] == "scored"
+
+
+def test_what_is_doubtful_in_an_answer_is_told_below_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted = draws_and(
+        answers("It is old. The tower is 330 m high."), answers("The tower is new. It is old.")
+    )
+    parts = {"llm": None, "embedder": FakeEmbedder(16), "store": SqliteStore()}
+    with serving_in_thread(OpenAIServer(default=scripted)) as llm:
+        settings = {"llm_backend": "vllm", "llm_url": llm.url, "num_samples": 3, "claims_from_characters": 9}
+        with serving_app(tmp_path, **parts, **settings) as url:
+            done = in_process(tmp_path, url, monkeypatch)("chat", stdin="How high?\n")
+    assert done.code == 0, done.err
+    said, figures, claim, support = done.out.splitlines()
+    assert said == "It is old. The tower is 330 m high." and figures.startswith(UNCERTAINTY)
+    assert (claim, support) == ("? The tower is 330 m high.", "  0 agree, 3 silent, 0 differ")
 
 
 def test_a_turn_that_fails_is_told_and_forgotten(here: Here) -> None:

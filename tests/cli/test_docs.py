@@ -52,7 +52,7 @@ def test_options_of_all_commands_are_options_of_each(here: Here) -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        f"{PATIENCE_S:.0f} s in one piece",
+        f"each question for {PATIENCE_S:.0f} s",
         {5: "tried five times"}[MAX_ATTEMPTS],
         {8: "Eight"}[CONCURRENCY],
     ],

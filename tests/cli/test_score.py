@@ -81,7 +81,7 @@ def test_a_candidate_is_judged_without_a_draw(here: Here, llm: OpenAIServer) -> 
         (["score", "question 1"], {"EIGENCAL_URL": "ftp://x"}, 2, "must begin with http"),
         (["score"], {}, 2, "Give a question, or --file"),
         (["score", "question 1", "--out", "x"], {}, 2, "--out and --retry-errors go with --file"),
-        (["score", "--file", "none.txt"], {}, 2, "none.txt cannot be read"),
+        (["score", "--file", "none.txt"], {}, 2, "none.txt: No such file"),
         (["score", " "], {}, 6, "prompt: It is empty, or white space alone"),
         (["jobs", "--watch"], {}, 2, "need the ID of a job"),
         (["calibrate", "none.jsonl"], {}, 2, "none.jsonl cannot be read"),

@@ -83,6 +83,56 @@ def test_a_text_cannot_control_the_terminal() -> None:
     assert rows == ["id  name", "1   two lines�[31m"]
 
 
+def claim(text: str, agree: int, example: str | None = None) -> dict[str, object]:
+    support = {"agree": agree, "differ": 3 - agree, "silent": 0, "example": example}
+    told = {"start": 0, "end": 1, "lambda_max": 0.5, "entropy": 0.5, "probability": 0.5, "rank_score": 0.5}
+    verdict = {"probability_correct": None, "decision": None, "doubtful": agree < 2}
+    of_tokens = {"logprob_per_word": None, "least_logprob": None}
+    return {"text": text, **told, **verdict, **of_tokens, "support": support}
+
+
+UNDRAWN = claim("It is here.", 3) | {"support": None, "doubtful": None, "probability_correct": 0.75}
+CLAIMS = [
+    claim("It is big.", 3),
+    claim("It is red.", 1, "It is blue."),
+    claim("It\x1b[2J is flat.\nNow.", 0),
+    UNDRAWN,
+]
+
+
+async def says_claims(exchange: Exchange) -> None:
+    await scored(exchange, claims=CLAIMS, claims_share=1.0, claims_calibration=None)
+
+
+def test_claims_are_told_with_what_speaks_for_them(here: Here) -> None:
+    with scripted(says_claims) as (url, service):
+        done = here("score", "a", "--claims", "--url", url)
+    assert service.bodies[0]["claims"] is True
+    lines = done.out.splitlines()
+    begin = lines.index("claims                      4")
+    assert lines[begin + 1 : begin + 10] == [
+        "- It is big.",
+        "  3 agree, 0 silent, 0 differ",
+        "? It is red.",
+        "  1 agree, 0 silent, 2 differ: It is blue.",
+        "? It�[2J is flat.",
+        "    Now.",
+        "  0 agree, 0 silent, 3 differ",
+        "- It is here.",
+        "  P(right) 0.750",
+    ]
+
+
+@pytest.mark.parametrize(("no_colour", "coloured"), [("", True), ("1", False)])
+def test_doubtful_claims_are_coloured_in_a_terminal(command: Command, no_colour: str, coloured: bool) -> None:
+    with scripted(says_claims) as (url, _):
+        said = in_a_terminal(command, "score", "a", "--url", url, NO_COLOR=no_colour)
+    yellow, red, plain = ("\x1b[33m", "\x1b[31m", "\x1b[0m") if coloured else ("", "", "")
+    assert f"\n{yellow}? It is red.{plain}\r\n" in said
+    assert f"\n{red}? It�[2J is flat.\r\n    Now.{plain}\r\n" in said
+    assert "\n- It is big.\r\n" in said
+
+
 EVIL = "hi\x1b]0;pwn\x07\x9b31m\x7f"
 
 

@@ -4,9 +4,7 @@ import asyncio
 import itertools
 import subprocess
 import sys
-import threading
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from typing import Any
 import pytest
 
 import eigencal
-from tests.support.both_clients import Driver, waiting
+from tests.support.both_clients import Driver
 from tests.support.fakes import FakeLLM
 from tests.support.openai_server import (
     Behaviour,
@@ -115,38 +113,16 @@ def test_a_line_that_is_none_is_an_error(drive: Driver, answer: bytes) -> None:
             list(client.score_batch(["x"]))
 
 
-def test_a_refused_batch_raises_and_the_rest_is_broken_off(drive: Driver) -> None:
-    under_way: list[Exchange] = []
-
+def test_a_refused_batch_raises_and_nothing_more_is_sent(drive: Driver) -> None:
     async def refused(exchange: Exchange) -> None:
-        while not under_way:  # else it may never have been sent
-            await asyncio.sleep(0.01)
         await exchange.send(401, {"code": "bad_key", "detail": "no", "retryable": False})
 
-    async def begun(exchange: Exchange) -> None:
-        await exchange.start(200, {"transfer-encoding": "chunked"})
-        under_way.append(exchange)
-        await hang(exchange)
-
-    async def second_refused(exchange: Exchange) -> None:
-        first = exchange.body["items"][0]["prompt"] == "0"
-        await (begun if first else refused)(exchange)
-
-    with scripted(default=second_refused) as (url, server):
-        with drive(url) as client, pytest.raises(eigencal.AuthenticationError):
-            list(client.score_batch(["0", "1"], items_per_request=1))
-        until(lambda: server.disconnects == 1)
-
-
-@pytest.mark.parametrize("requests", [1, 3])
-def test_no_more_is_under_way_than_was_asked_for(drive: Driver, requests: int) -> None:
-    with scripted() as (url, server), drive(url) as client:
-        items = client.score_batch(map(str, range(40)), requests=requests, items_per_request=4)
-        assert sorted(item.index for item in items) == list(range(40))
-    assert len(server.requests) == 10
-    assert server.most_active <= requests
-    if requests == 1:
-        assert sent(server) == [[str(i + 4 * j) for i in range(4)] for j in range(10)]
+    with scripted(whole, default=refused) as (url, server), drive(url) as client:
+        lines = client.score_batch(map(str, range(9)), items_per_request=4)
+        assert sorted(item.index for item in itertools.islice(lines, 4)) == [0, 1, 2, 3]
+        with pytest.raises(eigencal.AuthenticationError):
+            next(lines)
+    assert sent(server) == [list("0123"), list("4567")]
 
 
 def test_items_are_taken_as_they_are_needed(drive: Driver) -> None:
@@ -155,8 +131,7 @@ def test_items_are_taken_as_they_are_needed(drive: Driver) -> None:
         lines = client.score_batch((str(next(taken)) for _ in itertools.repeat(None)), items_per_request=10)
         assert len(list(itertools.islice(lines, 100))) == 100
         lines.close()
-    # What has come and waits, what is under way, and what is handed out.
-    assert next(taken) < 100 + 64 + 4 * 10
+    assert next(taken) == 100
 
 
 def test_a_caller_who_leaves_off_leaves_nothing_behind(drive: Driver) -> None:
@@ -208,42 +183,6 @@ def test_a_line_without_a_result_was_not_scored(drive: Driver) -> None:
         item.unwrap()
 
 
-def test_leaving_off_waits_for_no_answer(drive: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One request has not even begun to be answered; its thread could not be woken."""
-    monkeypatch.setattr("eigencal._batches.CLOSE_TIMEOUT_S", 40.0)
-    another = threading.Event()
-
-    async def beside_another(exchange: Exchange) -> None:
-        await asyncio.to_thread(another.wait, 60)
-        await whole(exchange)
-
-    async def never(exchange: Exchange) -> None:
-        another.set()
-        await hang(exchange)
-
-    with scripted(beside_another, default=never) as (url, _), drive(url) as client:
-        lines = client.score_batch(map(str, itertools.count()), items_per_request=1)
-        next(lines)
-        with ThreadPoolExecutor(1) as apart:
-            apart.submit(lines.close).result(20)
-
-
-def test_what_has_come_goes_out_before_the_next_is_asked_for() -> None:
-    """A slow source: each item takes as long as the answers to those before it."""
-    taken, taken_before = 0, list[int]()
-    with scripted() as (url, server), waiting(url) as client:
-
-        def slow() -> Iterator[str]:
-            nonlocal taken
-            for taken in range(1, 13):
-                until(lambda sent=taken - 1: len(server.requests) == sent and server.active == 0)
-                yield str(taken)
-
-        for _ in client.score_batch(slow(), requests=12, items_per_request=1):
-            taken_before.append(taken)
-    assert len(taken_before) == 12 and taken_before[0] < 12
-
-
 def test_items_may_be_awaited() -> None:
     """A source that waits for a line holds no other up."""
 
@@ -259,7 +198,7 @@ def test_items_may_be_awaited() -> None:
 
         found = []
         async with eigencal.AsyncClient(url) as client:
-            async for item in client.score_batch(source(), requests=4, items_per_request=1):
+            async for item in client.score_batch(source(), items_per_request=1):
                 found.append(item.index)
                 came.set()
             sizes = [item.index async for item in client.score_batch(source(), items_per_request=3)]
@@ -278,20 +217,10 @@ def test_an_error_of_the_source_is_raised(drive: Driver) -> None:
         list(client.score_batch(failing(), items_per_request=1))
 
 
-@pytest.mark.parametrize(
-    ("items", "size"), [("text", 1), (b"text", 1), (7, 1), (["x"], 0), (["x"], 257), (["x"], 2.5)]
-)
+@pytest.mark.parametrize(("items", "size"), [("text", 1), (b"text", 1), (["x"], 0), (["x"], 257)])
 def test_what_cannot_be_a_batch_is_refused(drive: Driver, items: Any, size: Any) -> None:
     with drive("http://host") as client, pytest.raises(eigencal.InvalidSetupError):
         list(client.score_batch(items, items_per_request=size))
-
-
-def test_a_client_that_waits_refuses_items_that_are_awaited() -> None:
-    async def source() -> AsyncIterator[str]:
-        yield "a"
-
-    with waiting("http://host") as client, pytest.raises(eigencal.InvalidSetupError, match="AsyncClient"):
-        list(client.score_batch(source()))
 
 
 def test_a_long_line_is_put_together_once() -> None:

@@ -132,10 +132,6 @@ def test_a_large_file_is_never_held(drive: Driver, tmp_path: Path) -> None:
 # Following
 
 
-def followed(timeout_s: float | None = None, patience_s: float = 60.0) -> _Following:
-    return _Following.of("job_1", timeout_s, patience_s)
-
-
 def looks(*states: dict[str, Any]) -> Script:
     return Script(*(httpx.Response(200, json=JOB | state) for state in states))
 
@@ -144,7 +140,7 @@ def test_patience_begins_when_the_service_goes(monkeypatch: pytest.MonkeyPatch) 
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     gone = eigencal.APIConnectionError("gone", code="connection_failed")
-    following = _Following.of("job_1", None, 60.0)
+    following = _Following("job_1", None, 60.0)
     now[0] = 1000.0
     wait_after = following.policy()["on"]
     waits = [wait_after(gone) for _ in range(7)]
@@ -161,9 +157,9 @@ def test_patience_begins_when_the_service_goes(monkeypatch: pytest.MonkeyPatch) 
 def test_looks_grow_rarer_and_end_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    pauses = list(itertools.islice(_Following.of("job_1", None, 60.0).pauses(), 50))
+    pauses = list(itertools.islice(_Following("job_1", None, 60.0).pauses(), 50))
     assert pauses == sorted(pauses) and (pauses[0], pauses[-1]) == (0.1, 2.0)
-    following = _Following.of("job_1", 30.0, 60.0)
+    following = _Following("job_1", 30.0, 60.0)
     assert following.limit().left_s() == 30.0
     now[0] = 30.0
     assert next(following.pauses()) == 0.0

@@ -18,13 +18,13 @@ JOBS = {"Job", "JobError"}
 RESULTS = {
     "Activation", "BatchItem", "Calibration", "CalibrationUsed", "Candidate", "ChatChunk", "ChatCompletion",
     "Choice", "ChunkChoice", "Claim", "ClaimSupport", "Decision", "Evidence", "EvidenceParameters", "Health",
-    "KeptScore", "Key", "KeyWarning", "Message", "Mode", "Model", "NewKey", "Parameters", "Problem",
-    "ProblemItem", "Promise", "Ready", "Report", "Result", "Root", "Score", "ScoreWarning", "Spectrum",
+    "KeptScore", "Key", "KeyWarning", "Mark", "Message", "Mode", "Model", "NewKey", "Parameters", "Problem",
+    "ProblemItem", "Promise", "Ready", "Result", "Score", "ScoreWarning", "Spectrum",
     "SpectrumValues", "Timings", "Usage", "Verified",
 }  # fmt: skip
 REQUESTS = {
-    "CalibrateOptions", "ChatMessage", "ChatOptions", "CorrectOptions", "Correction", "EvaluateOptions",
-    "Progress", "ProgressCallback", "Rows", "SamplingOptions", "ScoreOptions",
+    "CalibrateOptions", "CandidateToken", "ChatMessage", "ChatOptions", "CorrectOptions", "Correction",
+    "EvaluateOptions", "Progress", "ProgressCallback", "Rows", "SamplingOptions", "ScoreOptions",
 }  # fmt: skip
 ERRORS = {
     "APIConnectionError", "APIStatusError", "APITimeoutError", "AuthenticationError", "BadRequestError",

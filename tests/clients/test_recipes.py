@@ -1,13 +1,17 @@
 """Each recipe of docs/recipes does what its page says: the code that runs here is the page's own."""
 
 import base64
+import copy
 import gzip
+import html
 import importlib.util
 import inspect
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html.parser import HTMLParser
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -173,6 +177,10 @@ class OpenWebUI:
     async def emit(self, event: dict[str, Any]) -> None:
         self.events.append(event)
 
+    async def ask(self, body: dict[str, Any]) -> dict[str, Any]:
+        asked: dict[str, Any] = await self.filter.inlet(body=body)
+        return asked
+
     async def see(self, chunk: dict[str, Any]) -> dict[str, Any]:
         offered = {"__event_emitter__": self.emit, "__user__": {}, "__metadata__": {}, "__id__": "eigencal"}
         names = inspect.signature(self.filter.stream).parameters
@@ -190,7 +198,7 @@ async def test_open_webui_shows_the_confidence_once(
     path = tmp_path / "filter.py"
     path.write_text(source)
     ui = OpenWebUI(path, unsure_below=unsure_below)
-    chunks = stream_of(ours)
+    chunks = stream_of(ours, {"model": MODEL, **QUESTION, "stream": True})
     assert [await ui.see(chunk) for chunk in chunks] == chunks
     [event] = ui.events
     [told] = [chunk["uncertainty"] for chunk in chunks if "uncertainty" in chunk]
@@ -198,9 +206,37 @@ async def test_open_webui_shows_the_confidence_once(
     assert event == {"type": "status", "data": {"description": said, "done": True}}
 
 
-def stream_of(url: str) -> list[dict[str, Any]]:
+async def test_open_webui_underlines_what_is_doubtful_beside_the_answer(ours: str, tmp_path: Path) -> None:
+    path = tmp_path / "filter.py"
+    path.write_text(blocks("open-webui.md")["filter.py"])
+    ui = OpenWebUI(path)
+    # Of another text than the answers drawn.
+    body = await ui.ask({"model": MODEL, **QUESTION, "stream": True, "temperature": 0})
+    chunks = stream_of(ours, body)
+    assert [await ui.see(copy.deepcopy(chunk)) for chunk in chunks] == chunks
+    [marks] = [chunk["uncertainty"]["marks"] for chunk in chunks if "uncertainty" in chunk]
+    [card] = [event["data"]["embeds"] for event in ui.events if event["type"] == "embeds"]
+    assert marks and underlined(*card) == [mark["text"] for mark in marks if mark["doubtful"]]
+    assert all(html.escape(mark["why"]) in card[0] for mark in marks if mark["doubtful"])
+    hostile = "<script>alert(1)</script>"
+    assert underlined(ui.filter.card([{"text": hostile, "why": hostile}])) == [hostile]
+
+
+def underlined(page: str) -> list[str]:
+    """Return the texts of a page's underlined elements, and check that it runs its own script alone."""
+    scripts = []
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: object) -> None:
+            scripts.extend([tag] if tag == "script" else [])
+
+    Reader().feed(page)
+    assert len(scripts) == 1
+    return [html.unescape(text) for text in re.findall(r"<u>(.*?)</u>", page, re.DOTALL)]
+
+
+def stream_of(url: str, body: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the chunks of an answer."""
-    body = {"model": MODEL, **QUESTION, "stream": True}
     headers = {"Authorization": f"Bearer {SCORE_KEY}"}
     text = httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers, timeout=60).text
     events = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]

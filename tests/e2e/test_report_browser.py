@@ -15,7 +15,7 @@ from service.evaluation.command import Components, Plan, evaluate
 from service.llm.port import Sampling
 from service.report.model import Report
 from service.report.pages import calibrations, home, render
-from service.scoring.command import Serving
+from service.scoring.score import Serving
 from tests.support.browser import Page, browser_page
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.reports import FEW, deciding_report, one_class_report, small_report

@@ -94,10 +94,11 @@ async def test_a_frozen_owner_that_wakes_does_no_harm(url: str, tmp_path: Path) 
     ):
         hold(log, after=ROWS // 4)
         job, _ = await outside.jobs.submit(dev_rows(ROWS), JobOptions())
+        await until_asked(log, ROWS // 4 + 2 * SLOTS)  # each holds what it asked last
         await until_kept(outside, job, ROWS // 4)
         frozen, peer = (a, b) if requests(log)[0].pid == a.pid else (b, a)
         frozen.send_signal(signal.SIGSTOP)
-        hold(log, after=ROWS - 2 * SLOTS)
+        hold(log, after=ROWS)  # the job does not end: what the frozen one was at is asked for beyond them
         asked = len([one for one in requests(log) if one.pid == peer.pid])
 
         async def peer_takes_over() -> bool:

@@ -1,4 +1,4 @@
-"""Claims of composed answers tell right from wrong nearly as short answers do (method, section 14; MiniLM).
+"""Claims of composed answers tell right from wrong nearly as short answers do (method, section 13; MiniLM).
 
 Sixty answers of three claims, five drawn: what `benchmarks.claims` shows of 233, small. The figures are this
 code's own, on the recorded answers.
@@ -12,6 +12,7 @@ import pytest
 from benchmarks.claims import Table, World, compose
 from benchmarks.recorded_evidence import WEIGHTS, embedded
 from service.calibration.labels import Judged
+from service.claims.facts import beyond
 from service.claims.segments import claims
 from service.scoring.claims import outcomes_of
 from service.spectral.born import born_probabilities, born_probability
@@ -41,10 +42,7 @@ def figures(rows: Judged) -> tuple[float, float, float]:
 def test_figures_of_the_recorded_answers(world: World) -> None:
     assert (world.right.size, world.right.sum()) == (180, 25)
     assert figures(world.short()) == pytest.approx((0.588, 0.606, 0.660), abs=0.005)
-    assert figures(world.matched(with_facts=False, copies=1)) == pytest.approx(
-        (0.618, 0.621, 0.929), abs=0.005
-    )
-    assert figures(world.matched()) == pytest.approx((0.575, 0.584, 0.738), abs=0.005)
+    assert figures(world.matched()) == pytest.approx((0.603, 0.598, 0.545), abs=0.005)
     assert auroc(world.best_cosines(), world.right) == pytest.approx(0.623, abs=0.005)
 
 
@@ -70,7 +68,8 @@ def test_a_wrong_year_is_told_from_right_ones_in_other_words() -> None:
     wrong = "She won a second Nobel Prize in 1921, in Chemistry."
     judged = claims(" ".join([*right, wrong]), question=question)
     said = [claims(answer, question=question) for answer in drawn]
-    vectors = embedded([one.text for one in chain(judged, *said)], MINILM)
+    sentences = [one.text for one in chain(judged, *said)]
+    vectors = embedded([*sentences, *beyond(sentences, question)], MINILM)
     if not vectors:
         pytest.skip(f"the weights {MINILM} are not here")
     found = outcomes_of(judged, said, vectors, 384, question=question)

@@ -14,7 +14,7 @@ from benchmarks.recorded_evidence import DEV, TEST, D, Recorded, embedded
 from benchmarks.selective_worlds import Tally, naive, recorded_splits
 from service.calibration.calibration import Calibration
 from service.calibration.rows import DevRow, StoredRow
-from service.embedding.outcomes import supplied_draws
+from service.embedding.port import supplied_draws
 from service.spectral.born import born_probabilities
 from service.spectral.correctness import auroc
 from service.spectral.correctness_model import FEATURES, fit_correctness, fit_model, stratified_folds

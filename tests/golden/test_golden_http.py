@@ -1,7 +1,8 @@
-"""The golden numbers over HTTP: real application, store and embedder; recorded answers as `samples`."""
+"""The golden numbers over HTTP: real application and store; recorded answers as `samples`."""
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +14,41 @@ from service.app import create_app
 from service.settings import Settings
 from service.spectral.reliability import reliability_diagram
 from service.spectral.spectrum import reference_alignment, spectrum
-from tests.support.fakes import FakeLLM
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.reports import FEW
 
 ROOT = Path(__file__).parents[2]
-pytestmark = [pytest.mark.mpnet, pytest.mark.shared]
+pytestmark = pytest.mark.shared
 
 
-@pytest.fixture(scope="module")
-async def http(
-    shared_data: Path, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of the application with the paper's embedder; the golden numbers embed empty answers."""
-    folder = tmp_path_factory.mktemp("data")
+@asynccontextmanager
+async def client(folder: Path, embedder: FakeEmbedder | None = None) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the application; the golden numbers embed empty answers. embedder: None for the paper's."""
     settings = Settings(
         data_dir=folder,
         embedder=str(ROOT / "data" / "weights" / "all-mpnet-base-v2"),
         empty_answers="embedded",
         default_calibration=False,
     )
-    app = create_app(settings, llm=FakeLLM())
+    app = create_app(settings, llm=FakeLLM(), embedder=embedder, resamples=FEW)
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=600) as client:
-            yield client
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=600) as made:
+            yield made
+
+
+@pytest.fixture(scope="module")
+async def http(
+    recorded: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the application with the vectors that the paper's embedder was recorded to give."""
+    vectors: dict[str, Any] = {}
+    for row, samples, reference in zip(recorded["rows"], recorded["S"], recorded["Y"], strict=True):
+        vectors |= zip((text.strip() for text in row["samples"]), recorded["emb"][samples], strict=True)
+        vectors[row["reference"].strip()] = recorded["emb"][reference]
+    embedder = FakeEmbedder(768, vectors=vectors, empty_answers="embedded")
+    async with client(tmp_path_factory.mktemp("data"), embedder) as made:
+        yield made
 
 
 async def calibrated(http: httpx.AsyncClient, rows: list[dict[str, Any]], **options: str) -> dict[str, Any]:
@@ -54,14 +67,17 @@ async def calibrated(http: httpx.AsyncClient, rows: list[dict[str, Any]], **opti
     return (await http.get(f"/calibrations/{job['calibration_id']}")).json()
 
 
-async def test_spectra(http: httpx.AsyncClient, recorded: dict[str, Any], golden: dict[str, Any]) -> None:
+@pytest.mark.mpnet
+async def test_spectra(tmp_path: Path, recorded: dict[str, Any], golden: dict[str, Any]) -> None:
+    """By the embedder itself."""
     assert golden["first_rows"]
-    for row, expected in zip(recorded["rows"], golden["first_rows"], strict=False):
-        body = {"samples": row["samples"], "return": ["spectrum"]}
-        score = (await http.post("/score", json=body)).json()
-        assert score["lambda_max"] == pytest.approx(expected["lambda_max"], abs=1e-6)
-        assert score["entropy"] == pytest.approx(expected["entropy"], abs=1e-5)
-        assert len(score["spectrum"]["uncalibrated"]) == expected["rank"]
+    async with client(tmp_path) as http:
+        for row, expected in zip(recorded["rows"], golden["first_rows"], strict=False):
+            body = {"samples": row["samples"], "return": ["spectrum"]}
+            score = (await http.post("/score", json=body)).json()
+            assert score["lambda_max"] == pytest.approx(expected["lambda_max"], abs=1e-6)
+            assert score["entropy"] == pytest.approx(expected["entropy"], abs=1e-5)
+            assert len(score["spectrum"]["uncalibrated"]) == expected["rank"]
 
 
 async def test_both_maps_and_what_they_serve(

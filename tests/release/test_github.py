@@ -42,9 +42,9 @@ def targets() -> set[str]:
 
 
 def run_by_default() -> list[str]:
-    """What `.ci/run` runs where no target is named."""
-    (names,) = re.findall(r"^targets=\((.+)\)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
-    return list(names.split())
+    """What `.ci/run` runs where no target is named, but for the environments, which each target installs."""
+    told = re.findall(r"^(?:beside|in_turn) ([\w -]+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    return [name for names in told for name in names.split() if name != "environments"]
 
 
 def called(workflow: Path) -> set[str]:

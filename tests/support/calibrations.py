@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
-from service.calibration.calibration import Calibration, NoCalibrations
-from service.calibration.fingerprint import Fingerprint
+from service.calibration.calibration import Calibration, Fingerprint
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations, insert_calibration
 from service.ids import new_id
@@ -18,7 +17,7 @@ NASTY = 'quote " newline \n nul \x00 emoji \U0001f600 \\ end'
 _seconds = count()
 
 
-class Active(NoCalibrations):
+class Active:
     """Calibrations that are all active, each where it fits."""
 
     def __init__(self, *found: Calibration) -> None:

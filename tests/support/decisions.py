@@ -10,7 +10,7 @@ from service.calibration.calibration import JudgedTexts, Selector
 from service.calibration.material import Material, all_texts, assemble
 from service.calibration.rows import DevRow, StoredRow
 from service.llm.port import Draw
-from service.scoring.command import Target
+from service.scoring.score import Target
 from service.spectral.correctness_model import FEATURES_ALONE, CorrectnessModel
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import DepolarizedMap, TemperatureMap

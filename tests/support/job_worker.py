@@ -22,7 +22,7 @@ from service.jobs.model import Setup
 from service.jobs.waiting import Patience
 from service.jobs.workflows import DbosEngine
 from service.llm.port import Draw, Generation, GenerationRequest, LanguageModel, Sampling
-from service.scoring.command import Serving
+from service.scoring.score import Serving
 from service.scoring.scorer import LiveLoad
 from tests.support.fakes import FakeEmbedder, FakeLLM, last_user_text
 

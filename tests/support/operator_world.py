@@ -8,9 +8,8 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from service.api.admission import Admission
 from service.api.auth import Keys
-from service.api.deps import Pages, Services
+from service.api.deps import Admission, Services
 from service.api.errors import install
 from service.api.middleware import RequestContext
 from service.calibration import routes as calibrations
@@ -19,7 +18,7 @@ from service.jobs import evaluations
 from service.jobs import routes as jobs
 from service.jobs.model import JobOptions
 from service.llm.port import Sampling
-from service.scoring.command import Serving
+from service.scoring.score import Serving
 from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import Scorer
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -42,17 +41,14 @@ class World:
         self.app = FastAPI(title="t", version="0")
         self.app.state.keys = Keys(MemoryKeys())
         self.app.state.services = Services(
-            Scorer(FakeLLM(), FakeEmbedder()),
+            Scorer(FakeLLM(), FakeEmbedder(), self.calibrations),
             Serving(10, Sampling(), Sampling()),
             self.jobs,
             self.calibrations,
             ScoreCache(MemoryKept(), keep_s=0, max_scores=1),
             Admission(80, 16, lambda: 1.0),
             limits=UploadLimits(**limits),
-            pages=Pages(
-                report=lambda report: f"<html>{report['risk']}</html>",
-                calibrations=lambda found: f"<html>{len(found)} calibrations</html>",
-            ),
+            report_page=lambda report: f"<html>{report['risk']}</html>",
         )
         self.app.include_router(jobs.router)
         self.app.include_router(calibrations.router)

@@ -8,7 +8,7 @@ from service.jobs.store import SqlJobs
 from service.jobs.waiting import Patience
 from service.jobs.workflows import Finish
 from service.llm.port import LanguageModel, Sampling
-from service.scoring.command import Serving
+from service.scoring.score import Serving
 from tests.support.reports import FEW
 
 QUICK = Patience(first_wait_s=0.001, max_wait_s=0.002, give_up_s=30, ask_again_s=(0.001, 0.001))

@@ -9,16 +9,14 @@ from typing import Any
 import httpx
 
 from service.app import Intervals, build_replica, create_app, own_keys, serving_of
-from service.calibration.calibration import Calibration
-from service.calibration.fingerprint import service_fingerprint
+from service.calibration.calibration import Calibration, service_fingerprint
 from service.jobs.model import Setup
 from service.jobs.waiting import Patience
 from service.llm.port import LanguageModel, Message
-from service.scoring.command import Serving
+from service.scoring.score import Serving
 from service.scoring.score_cache import MAX_SCORES
 from service.scoring.scorer import LiveLoad
-from service.scoring.spans import OtelSpans
-from service.scoring.telemetry import OtelEvents
+from service.scoring.telemetry import OtelEvents, OtelSpans
 from service.settings import Settings
 from tests.support.calibrations import add, calibration
 from tests.support.decisions import selector

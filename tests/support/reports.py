@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from service.calibration.calibration import Calibration
-from service.calibration.fingerprint import Fingerprint, service_fingerprint
+from service.calibration.calibration import Calibration, Fingerprint, service_fingerprint
 from service.calibration.fitting import Fitted, fit_all
 from service.calibration.material import Material
 from service.calibration.rows import DevRow, StoredRow
@@ -173,7 +172,7 @@ def _calibration(fitted: Fitted, num_samples: int = SAMPLES, *, evidence: str = 
         MADE_AT,
         name="Small world",
         evidence=fitted.evidence_table,
-        selectors=fitted.decided.selectors() if num_samples != SAMPLES else {},
+        selectors=fitted.selectors() if num_samples != SAMPLES else {},
     )
 
 

@@ -25,7 +25,7 @@ from service.jobs.store import SqlJobs
 from service.jobs.waiting import Patience
 from service.jobs.workflows import JobSteps
 from service.llm.port import Sampling
-from service.scoring.command import Serving
+from service.scoring.score import Serving
 from service.store.database import Database
 from service.store.migrations import migrate
 from service.store.tables import jobs

@@ -6,14 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from service.calibration.calibration import Calibration
-from service.calibration.fingerprint import caller_fingerprint
+from service.calibration.calibration import Calibration, caller_fingerprint
 from service.calibration.fitting import fit_selectors
 from service.calibration.material import Material, all_texts, assemble
 from service.calibration.rows import StoredRow
-from service.embedding.outcomes import outcome_vectors, texts_to_embed
-from service.scoring.command import ScoreCommand, Target
-from service.scoring.score import Score
+from service.embedding.port import outcome_vectors, texts_to_embed
+from service.scoring.score import Score, ScoreCommand, Target
 from service.scoring.scorer import Scorer
 from service.spectral.evidence import EvidenceMap
 from tests.support.calibrations import Active
@@ -27,9 +25,10 @@ LAX = Target(0.98, 0.5)  # whoever may be let through at all, is
 def deciding(rows: Sequence[StoredRow], embedder: FakeEmbedder) -> Calibration:
     """A calibration by evidence for answers labelled `mine`, with maps of selectors fitted on rows."""
     found = fit_selectors(_material(rows, embedder), "evidence", rng=np.random.default_rng(0))
-    maps = {m: one.map for m, one in found.selectors().items() if isinstance(one.map, EvidenceMap)}
+    selectors = {m: one.selector for m, one in found.items() if one.selector is not None}
+    maps = {m: one.map for m, one in selectors.items() if isinstance(one.map, EvidenceMap)}
     wanted = caller_fingerprint("mine", embedder.identity)
-    made = by_evidence(fingerprint=wanted, selectors=found.selectors())
+    made = by_evidence(fingerprint=wanted, selectors=selectors)
     return replace(made, evidence=maps, num_samples=max(maps))
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from service.calibration.calibration import service_fingerprint
 from service.calibration.files import UploadLimits, read_file
-from service.calibration.fingerprint import service_fingerprint
 from service.calibration.rows import FEW_ROWS, KNOWN_FIELDS, MIN_USABLE_ROWS, DevRow
 from service.embedding.port import EmbedderIdentity
 from service.jobs.model import CalibrateOptions

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from service.errors import Unscorable
 from service.llm.port import Sampling
-from service.proxy.chat_score import first_choice, refuse_textless
-from service.proxy.prompt import drawn_alike, wire_prompt
+from service.proxy.chat_score import drawn_alike, first_choice, refuse_textless, wire_prompt
 from service.proxy.routes import is_sendable
 from service.proxy.stream import AnswerReader, parse_object
 

@@ -1,6 +1,7 @@
 """Imports point one way, for the whole tree: the mathematics know nothing, rooms know no wiring."""
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ def imported(path: Path) -> Iterator[str]:
             yield node.module or ""
 
 
+@functools.cache
 def rooms() -> dict[str, set[str]]:
     """Return what each room of the service imports of the others."""
     found: dict[str, set[str]] = {}

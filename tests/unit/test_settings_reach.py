@@ -32,7 +32,7 @@ from service.llm.admission import AdmissionQueue
 from service.proxy.routes import Chat
 from service.proxy.upstream import HttpUpstream
 from service.scoring.claims import ClaimScorer
-from service.scoring.command import Serving
+from service.scoring.score import Serving
 from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import Scorer
 from service.settings import PREFIX, Settings

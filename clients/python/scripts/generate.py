@@ -57,13 +57,13 @@ RESULTS = {
     "KeyOut": "Key",
     "KeyWarning": "KeyWarning",
     "MadeKey": "NewKey",
+    "Mark": "Mark",
     "Mode": "Mode",
     "ParametersOut": "Parameters",
     "Problem": "Problem",
     "ProblemItem": "ProblemItem",
     "PromiseOut": "Promise",
     "Ready": "Ready",
-    "Root": "Root",
     "Score": "Score",
     "FullSpectrum": "Spectrum",
     "SpectrumValues": "SpectrumValues",
@@ -80,12 +80,13 @@ REQUESTS = {
     "MessageIn": "ChatMessage",
     "SamplingIn": "SamplingOptions",
     "ScoreRequest": "ScoreOptions",
+    "TokenIn": "CandidateToken",
 }
 # Arguments of the call itself, and what has no name of its own in Python.
 ARGUMENTS = {"CalibrateForm": ["file"], "CorrectionsRequest": ["rows"], "EvaluateForm": ["dev", "test"]}
 ARGUMENTS["ScoreRequest"] = ["prompt"]
 # A TypedDict of these says which members each of them must have; the others are keyword arguments.
-MEMBERS = {"Correction", "MessageIn"}
+MEMBERS = {"Correction", "MessageIn", "TokenIn"}
 KEPT = {"$ref", "additionalProperties", "anyOf", "description", "enum", "format", "items", "properties"}
 KEPT |= {"required", "type"}
 

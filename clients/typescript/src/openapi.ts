@@ -745,7 +745,7 @@ export interface components {
             num_samples?: number;
             /**
              * Prior Weight
-             * @description Labelled rows that the default calibration counts for, to which fits are drawn; left out: 30, 0: the rows alone.
+             * @description Labelled rows that the default calibration counts for, to which fits are drawn; left out: 30, for claims 3; 0: the rows alone.
              */
             prior_weight?: number;
             /**
@@ -760,6 +760,13 @@ export interface components {
              * @default
              */
             source_label?: string;
+            /**
+             * Unit
+             * @description What scores are calibrated: of whole answers, or of single claims of long ones, by the `claims` of the rows.
+             * @default answer
+             * @enum {string}
+             */
+            unit?: "answer" | "claim";
         };
         /**
          * CalibrateRequest
@@ -805,7 +812,7 @@ export interface components {
             num_samples?: number;
             /**
              * Prior Weight
-             * @description Labelled rows that the default calibration counts for, to which fits are drawn; left out: 30, 0: the rows alone.
+             * @description Labelled rows that the default calibration counts for, to which fits are drawn; left out: 30, for claims 3; 0: the rows alone.
              */
             prior_weight?: number;
             /**
@@ -820,6 +827,13 @@ export interface components {
              * @default
              */
             source_label?: string;
+            /**
+             * Unit
+             * @description What scores are calibrated: of whole answers, or of single claims of long ones, by the `claims` of the rows.
+             * @default answer
+             * @enum {string}
+             */
+            unit?: "answer" | "claim";
         };
         /**
          * CalibrationOut
@@ -1016,6 +1030,16 @@ export interface components {
          */
         Claim: {
             /**
+             * Decision
+             * @description Let the claim through, or do not, so that of one claim of each answer, taken at random, few of those let through are wrong; null where no calibration of claims can decide.
+             */
+            decision: ("answer" | "abstain") | null;
+            /**
+             * Doubtful
+             * @description Whether a reader should doubt it: where the `decision` is to abstain or, without one, none of the answers drawn agrees. Null without both.
+             */
+            readonly doubtful: boolean | null;
+            /**
              * End
              * @description Where it ends.
              */
@@ -1024,32 +1048,75 @@ export interface components {
              * Entropy
              * @description Von Neumann entropy served, nats. Higher = less certain.
              */
-            entropy: number;
+            entropy: number | null;
             /**
              * Lambda Max
-             * @description Largest eigenvalue served of what the answers say of it, 0..1. Higher = they agree more.
+             * @description Largest eigenvalue served of what the answers say of it, 0..1. Higher = they agree more. Null where no answer was drawn, as are the next two and `support`.
              */
-            lambda_max: number;
+            lambda_max: number | null;
+            /**
+             * Least Logprob
+             * @description That of its least likely token, nats.
+             */
+            least_logprob: number | null;
+            /**
+             * Logprob Per Word
+             * @description Log-probability of its tokens over its number of words, nats. Higher = more certain. Null where they are not known.
+             */
+            logprob_per_word: number | null;
             /**
              * Probability
              * @description Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer to what the answers mean.
              */
-            probability: number;
+            probability: number | null;
+            /**
+             * Probability Correct
+             * @description Probability that the claim is right, 0..1, by the verdicts on claims of the calibration's rows. Null without such a calibration, and where no answer speaks of the claim.
+             */
+            probability_correct: number | null;
             /**
              * Rank Score
-             * @description A number to sort claims by, 0..1. Higher = more likely right, but no probability. Null without a calibration, and where no answer supports the claim.
+             * @description A number to sort claims by, 0..1, where the default calibration serves. Higher = more likely right, but no probability. Null elsewhere, and where no answer speaks of the claim.
              */
             rank_score: number | null;
             /**
              * Start
-             * @description Where it begins in the judged text, in characters (code points).
+             * @description Where it begins in the judged text (of a chat: in that of its choice), in characters (code points).
              */
             start: number;
             /** @description What the answers drawn say of it. */
-            support: components["schemas"]["ClaimSupport"];
+            support: components["schemas"]["ClaimSupport"] | null;
             /**
              * Text
              * @description What it says, without Markdown's marks; of JSON `path: value`.
+             */
+            text: string;
+        };
+        /**
+         * ClaimIn
+         * @description A claim of a row's answer: its `text` as a score's `claims` have it, and a verdict.
+         */
+        ClaimIn: {
+            /**
+             * Correct
+             * @description Whether it is right.
+             */
+            correct: boolean;
+            /**
+             * Least Logprob
+             * @description As a score's `claims` have it.
+             * @default null
+             */
+            least_logprob?: number | null;
+            /**
+             * Logprob Per Word
+             * @description As a score's `claims` have it: for P(correct) without any answer drawn.
+             * @default null
+             */
+            logprob_per_word?: number | null;
+            /**
+             * Text
+             * @description What it says.
              */
             text: string;
         };
@@ -1296,6 +1363,11 @@ export interface components {
              */
             answer_logprob?: number | null;
             /**
+             * Claims
+             * @description Claims of a long answer to the prompt, with verdicts: for `unit` = `claim`.
+             */
+            claims?: components["schemas"]["ClaimIn"][] | null;
+            /**
              * Correct
              * @description Whether `answer`, or else the dominant answer, is right; left out: by its words.
              */
@@ -1327,9 +1399,9 @@ export interface components {
             prompt?: string | null;
             /**
              * Reference
-             * @description The right answer, or several that are.
+             * @description The right answer, or several that are. Rows with `claims` do without.
              */
-            reference: string | string[];
+            reference?: string | string[] | null;
             /**
              * Samples
              * @description Answers already drawn.
@@ -1604,6 +1676,11 @@ export interface components {
              */
             id: string;
             /**
+             * Marks
+             * @description Of a chat that asked for them: its `claims`, for the reader. Absent elsewhere.
+             */
+            marks?: components["schemas"]["Mark"][] | null;
+            /**
              * Status
              * @description pending: ask again. scored: with everything that POST /score returned. not_scored, failed: `warning` says why.
              * @enum {string}
@@ -1758,6 +1835,37 @@ export interface components {
              * @description What to know about having made it.
              */
             warnings: components["schemas"]["KeyWarning"][];
+        };
+        /**
+         * Mark
+         * @description A claim in the text of a chat's answer, for the reader of the chat.
+         */
+        Mark: {
+            /**
+             * Doubtful
+             * @description Whether to show it as doubtful, as of the claim.
+             */
+            doubtful: boolean | null;
+            /**
+             * End
+             * @description Where it ends.
+             */
+            end: number;
+            /**
+             * Start
+             * @description Where it begins in the text of the choice, in characters (code points).
+             */
+            start: number;
+            /**
+             * Text
+             * @description What it says, as of the claim.
+             */
+            text: string;
+            /**
+             * Why
+             * @description What tells against it, in a reader's words; null where it is not doubtful.
+             */
+            why: string | null;
         };
         /**
          * MessageIn
@@ -2086,6 +2194,11 @@ export interface components {
              */
             ood_p_value: number | null;
             /**
+             * Probability All Correct
+             * @description Probability that every claim of that text is right, 0..1. Null without a calibration of claims that tells. With `claims` alone.
+             */
+            probability_all_correct?: number | null;
+            /**
              * Probability Correct
              * @description Probability that `answer` is right, 0..1, by the verdicts on the calibration's questions. Null where no calibration is applied, where it has no model of being right for so many answers, or where the model takes log-probabilities that these lack.
              */
@@ -2135,6 +2248,11 @@ export interface components {
              * @description The natural-log probability of the whole `candidate`, the token that ended it included, by the LLM that wrote it. It counts where no answer is drawn.
              */
             candidate_logprob?: number;
+            /**
+             * Candidate Tokens
+             * @description The tokens of the `candidate`, in order: what they tell of each of its claims, without any answer drawn. Tokens that spell another text tell nothing.
+             */
+            candidate_tokens?: components["schemas"]["TokenIn"][];
             /**
              * Claims
              * @description Whether to score the `candidate` or, without one, `answer` claim by claim, too. Left out: where it has as many characters as the settings say (400).
@@ -2276,6 +2394,22 @@ export interface components {
             total: number;
         };
         /**
+         * TokenIn
+         * @description A token of the candidate, as chats tell it (`choices[0].logprobs.content`); more of it is ignored.
+         */
+        TokenIn: {
+            /**
+             * Logprob
+             * @description Its natural-log probability.
+             */
+            logprob: number;
+            /**
+             * Token
+             * @description Its text.
+             */
+            token: string;
+        };
+        /**
          * TokenUsage
          * @description Tokens, as the LLM server counts them.
          */
@@ -2296,6 +2430,11 @@ export interface components {
          * @description Whether the answer will do.
          */
         Verified: {
+            /**
+             * Claims
+             * @description The claims of a long answer, as POST /score has them; null of a short one.
+             */
+            claims?: components["schemas"]["Claim"][] | null;
             /**
              * Confidence
              * @description Probability that the answer is right, 0..1, by the calibration; 0 for one that says what none of those drawn said.

@@ -7,6 +7,8 @@ export type ScoreRequest = Schema<"ScoreRequest">;
 export type Score = Schema<"Score">;
 /** A warning on a score. */
 export type Warning = Schema<"ScoreWarning">;
+/** A claim of a chat's answer, for its reader: what in the text to doubt, and why. */
+export type Mark = Schema<"Mark">;
 /** A labelled question. */
 export type Row = Schema<"ExampleIn">;
 /** A calibration, as the service lists it. */
@@ -39,9 +41,13 @@ export type KeptScore =
   | { status: Exclude<Status, "scored">; id: string; warning?: Warning };
 
 /** What the drop-in says of an answer: a score's fields, but for those that repeat the answers. */
-export type Uncertainty = { status: Status; id?: string; warning?: Warning; withheld?: string } & Partial<
-  Omit<Score, "id" | "answer" | "modes" | "samples">
->;
+export type Uncertainty = {
+  status: Status;
+  id?: string;
+  warning?: Warning;
+  withheld?: string;
+  marks?: Mark[];
+} & Partial<Omit<Score, "id" | "answer" | "modes" | "samples">>;
 
 /** Settings of one call. */
 export interface CallOptions {
@@ -65,11 +71,13 @@ export interface CompletionRequest {
   model: string;
   stream?: boolean | undefined;
   eigencal?: {
-    effort?: "low" | "medium" | "high";
+    effort?: NonNullable<ScoreRequest["effort"]>;
     num_samples?: number;
     target_error?: number;
     confidence?: number;
     calibration?: string;
+    claims?: boolean;
+    mark?: boolean;
     abstain?: boolean;
   };
   [more: string]: unknown;

@@ -47,6 +47,21 @@ test("a chat in one piece and streamed, a text, the models", async () => {
   assert.equal((await client.complete({ model, prompt: QUESTION })).choices[0].text, "Berlin");
 });
 
+test("claims of a score, and what of a chat to doubt", async () => {
+  const samples = ["It is old. The tower is 330 m high.", "The tower is new. It is old.", "It is old."];
+  const { answer, claims } = await client.score({ samples, candidate: samples[0], claims: true, calibration: "none" });
+  assert.ok(answer);
+  assert.deepEqual(claims.map((claim) => samples[0].slice(claim.start, claim.end)), ["It is old.", "The tower is 330 m high."]);
+  assert.deepEqual(claims.map((claim) => [claim.support.agree, claim.doubtful]), [[3, false], [1, false]]);
+  const model = (await client.models()).data[0].id;
+  const asked = { model, ...CHAT, eigencal: { claims: true, mark: true } };
+  const whole = await client.chat(asked);
+  assert.deepEqual(whole.uncertainty.claims.map((claim) => claim.text), ["Berlin"]);
+  assert.ok(Array.isArray(whole.uncertainty.marks));
+  const [last] = (await all(client.chat({ ...asked, stream: true }))).filter((chunk) => chunk.uncertainty);
+  assert.ok(Array.isArray(last.uncertainty.marks));
+});
+
 test("errors as the service tells them", async () => {
   const stranger = new Eigencal({ key: "wrong" });
   await assert.rejects(stranger.score(QUESTION), (error) => {

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import psycopg
 import sqlalchemy as sa
 from sqlalchemy.engine import URL
 
@@ -34,6 +33,8 @@ def migrate(url: URL) -> None:
 
 
 def _require_utf8(url: URL) -> None:
+    import psycopg  # a SQLite file does without its 7 MiB
+
     # By the driver itself: SQLAlchemy takes the bytes that SQL_ASCII sends for no text at all.
     plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
     with suppress(psycopg.Error):  # which the migrations meet, too

@@ -20,7 +20,7 @@ from service.jobs.presence import TOLERATED, Presence
 from service.jobs.store import RunningJob, SqlJobs
 from service.jobs.workflows import DbosEngine, JobSteps
 from service.llm.port import Sampling
-from service.scoring.command import Serving
+from service.scoring.score import Serving
 from service.store.database import Database, store_url
 from tests.support.calibrations import calibration, rows
 from tests.support.fakes import FakeEmbedder, FakeLLM

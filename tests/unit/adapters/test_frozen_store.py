@@ -7,7 +7,7 @@ import pytest
 
 from service.calibration.store import SqlCalibrations
 from service.errors import StoreUnavailable
-from service.scoring.command import ScoreCommand
+from service.scoring.score import ScoreCommand
 from service.scoring.scorer import Scorer
 from service.store.database import Database
 from tests.support.calibrations import add, calibration

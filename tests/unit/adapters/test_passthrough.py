@@ -23,7 +23,6 @@ CALL = Call("/chat/completions", b'{"messages": []}', {"X-Request-ID": "r1"})
 async def upstream(default: Behaviour, key: str = "sk-1") -> AsyncIterator[tuple[HttpUpstream, OpenAIServer]]:
     async with OpenAIServer(default=default) as server:
         made = HttpUpstream(server.url, api_key=key)
-        await made.start()
         try:
             yield made, server
         finally:

@@ -1,8 +1,11 @@
 """The numbers and names of sentences."""
 
+import numpy as np
 import pytest
 
-from service.claims.facts import NAME_COUNTS, NUMBER_COUNTS, facts
+from service.claims.facts import MAX_ASKED, NAME_COUNTS, NUMBER_COUNTS, beyond, facts, sentence_vectors
+
+WINNER = "Who won the final, Germany or Brazil?"
 
 
 @pytest.mark.parametrize(
@@ -16,6 +19,11 @@ from service.claims.facts import NAME_COUNTS, NUMBER_COUNTS, facts
         ("居里夫人生于1867年。", {"1867"}),
         ("its symbol is Au and no number is known", {"au"}),
         ("nothing of the kind", set()),
+        ("At -5 or \u22125 degrees, not 5.", {"-5", "5"}),
+        ("1 234 567, 1\u202f234,5 and 2020 300", {"1234567", "1234.5", "2020", "300"}),
+        ("5 million of 5 billion, or 5,000,000.", {"5000000", "5000000000"}),
+        ("83,5 Millionen", {"83500000", "millionen"}),
+        ("10.50 on 12.05.1867", {"10.5", "12.05.1867"}),
     ],
 )
 def test_numbers_and_words_with_a_capital_within_a_sentence(sentence: str, expected: set[str]) -> None:
@@ -27,11 +35,47 @@ def test_a_name_at_the_beginning_is_one_where_it_is_one_within_another_sentence(
     assert [set(one) for one in found] == [{"paris"}, {"paris"}, {"seine"}]
 
 
-def test_what_the_question_names_is_no_fact_of_the_answer() -> None:
-    [found] = facts(["Marie Curie was born in 1867."], question="When was Marie Curie born?")
-    assert found == {"1867": NUMBER_COUNTS}
+def test_a_name_at_the_beginning_is_one_where_it_is_one_within_the_question() -> None:
+    [found] = facts(["Brazil won."], question="Who won, Germany or Brazil?")
+    assert found == {"brazil": NAME_COUNTS}
+
+
+def test_a_name_at_the_beginning_is_one_where_the_rest_is_the_question() -> None:
+    told = ["Lyon is the capital of France.", "The capital of France is not known.", "Rivers flow."]
+    found = facts(told, question="What is the capital of France?")
+    assert [set(one) for one in found] == [{"lyon", "france"}, {"france"}, set()]
 
 
 def test_numbers_count_more_than_names() -> None:
     [found] = facts(["It has 2 moons, Phobos and Deimos."])
     assert found == {"2": NUMBER_COUNTS, "phobos": NAME_COUNTS, "deimos": NAME_COUNTS}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("Marie Curie was born in Warsaw.", "in Warsaw."),
+        (
+            "Marie was a physicist of 1,234 kinds, in France.",
+            "Marie was a physicist of 1,234 kinds, in France.",
+        ),
+        ("When was Marie Curie born?", "When was Marie Curie born?"),
+        ("MARIE CURIE: 1867.", "1867."),
+        ("...", "..."),
+    ],
+)
+def test_what_a_sentence_says_beyond_the_question_it_restates(sentence: str, expected: str) -> None:
+    assert beyond([sentence], "When was Marie Curie born?") == [expected]
+
+
+def test_a_long_prompt_is_material_not_a_question() -> None:
+    sentence, material = "The treaty was signed in 1648.", "The treaty was signed by all, not in 1684. "
+    assert beyond([sentence], material) == ["1648."]
+    assert beyond([sentence], material * MAX_ASKED) == [sentence]
+
+
+def test_what_sentences_hold_of_the_question() -> None:
+    texts = ["Germany won the match.", "A country won it."]
+    vectors = dict.fromkeys([*texts, *beyond(texts, WINNER)], np.ones(2, dtype=np.float32))
+    read = sentence_vectors(texts, vectors, question=WINNER)
+    assert [set(one) for one in read.asked] == [{"germany", "won", "the"}, {"won"}]

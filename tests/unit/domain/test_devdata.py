@@ -146,7 +146,7 @@ class TestRows:
     def test_an_unknown_field_is_named_with_the_known_ones(self):
         field, reason = only_reason({"refrence": "a"})
         assert field == "refrence"
-        assert "known are prompt, messages, reference" in reason
+        assert "known are prompt, messages, claims, reference" in reason
 
     def test_an_unknown_field_of_half_a_surrogate_can_be_shown(self):
         field, _ = only_reason({"\ud800": 1})
@@ -584,7 +584,7 @@ class TestMemory:
         path = tmp_path / "bad.csv"
         with path.open("wb") as file:
             file.write(b'prompt,reference\n"')
-            for _ in range(200):
+            for _ in range(100):
                 file.write(block)
         said, grown = said_and_grown_kib(path)
         assert said == "invalid_dev_data"

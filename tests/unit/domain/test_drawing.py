@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from service.calibration.fingerprint import Fingerprint, service_fingerprint
+from service.calibration.calibration import Fingerprint, service_fingerprint
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
 from service.errors import (
@@ -29,7 +29,7 @@ from service.jobs.waiting import LiveFirst, Patience
 from service.jobs.workflows import JobSteps, run_job
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import GenerationRequest, LLMIdentity, Message, Priority, Sampling
-from service.scoring.command import Serving
+from service.scoring.score import Serving
 from service.scoring.scorer import LiveLoad
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.openai_server import Behaviour, OpenAIServer, answers

@@ -16,7 +16,7 @@ from service.calibration.fitting import Fitted, fit_all, why_no_evidence
 from service.calibration.material import assemble
 from service.calibration.rows import DevRow, StoredRow
 from service.calibration.store import SqlCalibrations
-from service.embedding.outcomes import log_probabilities
+from service.embedding.port import log_probabilities
 from service.errors import InvalidDevData
 from service.jobs.model import JobOptions
 from service.jobs.store import SqlJobs

@@ -9,10 +9,10 @@ import pytest
 
 from service.embedding.local import SentenceTransformerEmbedder
 from service.llm.weights import MINILM, find
-from service.scoring.command import ScoreCommand
 from service.scoring.judging import essence, num_indistinct
-from service.scoring.score import Score
+from service.scoring.score import Score, ScoreCommand
 from service.scoring.scorer import Scorer
+from tests.support.calibrations import Active
 from tests.support.fakes import FakeEmbedder, FakeLLM
 
 WEIGHTS = Path(
@@ -44,7 +44,7 @@ def test_symbols_are_what_is_said() -> None:
 
 def test_empty_answers_are_told_apart_from_all_others() -> None:
     samples = ("", "a", "b")
-    score = asyncio.run(Scorer(FakeLLM(), FakeEmbedder()).score(ScoreCommand(samples=samples)))
+    score = asyncio.run(Scorer(FakeLLM(), FakeEmbedder(), Active()).score(ScoreCommand(samples=samples)))
     assert "indistinct_answers" not in [warning.code for warning in score.warnings]
 
 
@@ -67,7 +67,7 @@ def test_a_real_embedder_and_the_warning(samples: tuple[str, ...], warned: bool)
         embedder = SentenceTransformerEmbedder(MINILM, cache_dir=WEIGHTS)
         await embedder.start()
         try:
-            return await Scorer(FakeLLM(), embedder).score(ScoreCommand(samples=samples))
+            return await Scorer(FakeLLM(), embedder, Active()).score(ScoreCommand(samples=samples))
         finally:
             await embedder.stop()
 

@@ -10,7 +10,7 @@ from service.calibration.calibration import features
 from service.calibration.labels import FullRows, label
 from service.calibration.material import Material, all_texts, assemble
 from service.calibration.rows import DevRow, StoredRow
-from service.embedding.outcomes import distinct, outcome_vectors
+from service.embedding.port import distinct, outcome_vectors
 from service.llm.port import Draw
 from service.scoring.judging import evidence_of, find_modes
 from service.spectral.born import born_probability_of

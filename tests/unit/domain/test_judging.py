@@ -13,13 +13,11 @@ from hypothesis import strategies as st
 from service.calibration.calibration import (
     Calibration,
     JudgedTexts,
-    NoCalibrations,
     Selector,
+    caller_fingerprint,
 )
-from service.calibration.fingerprint import caller_fingerprint
 from service.llm.port import GenerationRequest, Sampling
-from service.scoring.command import ScoreCommand, Target
-from service.scoring.score import Score
+from service.scoring.score import Score, ScoreCommand, Target
 from service.scoring.scorer import Scorer
 from service.spectral.correctness_model import FEATURES
 from service.spectral.evidence import EvidenceMap
@@ -56,7 +54,7 @@ def supplied(
 
 
 async def scored(samples: tuple[str, ...], active: Calibration | None = None, **asked: Any) -> Score:
-    source = NoCalibrations() if active is None else Active(active)
+    source = Active() if active is None else Active(active)
     command = ScoreCommand(samples=samples, source_label=asked.pop("source_label", "mine"), **asked)
     return await Scorer(FakeLLM(), embedder(), source).score(command)
 
@@ -111,7 +109,7 @@ async def test_an_empty_candidate_is_the_outcome_of_empty_answers(samples: tuple
 
 async def test_an_empty_candidate_is_embedded_where_empty_answers_are() -> None:
     one = FakeEmbedder(DIMENSION, vectors={**VECTORS, "": AXES[0]}, empty_answers="embedded")
-    score = await Scorer(FakeLLM(), one).score(ScoreCommand(samples=TWO_TO_ONE, candidate=""))
+    score = await Scorer(FakeLLM(), one, Active()).score(ScoreCommand(samples=TWO_TO_ONE, candidate=""))
     assert score.candidate is not None
     assert score.candidate.probability == pytest.approx(2 / 3)
     assert one.calls == [("a", "b", "")]
@@ -122,7 +120,7 @@ async def test_the_candidate_is_embedded_with_the_answers_in_one_call(
     candidate: str, asked: tuple[str, ...]
 ) -> None:
     one = embedder()
-    await Scorer(FakeLLM(), one).score(ScoreCommand(samples=TWO_TO_ONE, candidate=candidate))
+    await Scorer(FakeLLM(), one, Active()).score(ScoreCommand(samples=TWO_TO_ONE, candidate=candidate))
     assert one.calls == [asked]
 
 
@@ -175,7 +173,7 @@ async def test_evidence_goes_into_the_map_and_the_features(missing: float, count
     llm = TellingLLM(told={"question 0": math.log(1 - missing)})
     command = ScoreCommand(GenerationRequest(count, Sampling(), prompt="question 0"))
     names = {m: selector(EvidenceMap(1.0, 0.0, 1.0), FEATURES) for m in (1, 3)}
-    fits = by_evidence(fingerprint=Scorer(llm, embedder()).fingerprint(command), selectors=names)
+    fits = by_evidence(fingerprint=Scorer(llm, embedder(), Active()).fingerprint(command), selectors=names)
     score = await Scorer(llm, embedder(), Active(fits)).score(command)
     p = 1 - missing + missing / DIMENSION
     rest, words = missing / DIMENSION, num_words([score.answer]).item()
@@ -192,7 +190,7 @@ async def test_being_right_is_a_finite_probability_whatever_the_log_probabilitie
     command = ScoreCommand(
         GenerationRequest(3, Sampling(), prompt="question 0"), candidate="answer 0", target=EASY
     )
-    wanted = Scorer(llm, embedder()).fingerprint(command)
+    wanted = Scorer(llm, embedder(), Active()).fingerprint(command)
     fits = by_evidence(fingerprint=wanted, selectors={3: selector(EvidenceMap(1.0, 0.0, 1.0), FEATURES)})
     score = await Scorer(llm, embedder(), Active(fits)).score(command)
     missing = math.isnan(told) or told == math.inf  # which are no log-probabilities
@@ -264,7 +262,7 @@ async def test_the_selector_is_that_of_the_answers_that_came() -> None:
     llm = TellingLLM(told={"question 0": math.log(0.75)})
     llm.deliver = 3
     command = ScoreCommand(GenerationRequest(5, Sampling(), prompt="question 0"), target=EASY)
-    wanted = Scorer(llm, embedder()).fingerprint(command)
+    wanted = Scorer(llm, embedder(), Active()).fingerprint(command)
     hopeless = replace(selector(), counts=SelectiveCounts((0.5,), (30,), (30,)))
     fits = by_evidence(fingerprint=wanted, selectors={3: selector(EvidenceMap(1.0, 0.0, 1.0)), 5: hopeless})
     score = await Scorer(llm, embedder(), Active(fits)).score(command)
@@ -350,7 +348,7 @@ async def test_a_candidate_that_the_embedder_takes_for_another_answer_is_warned_
         DIMENSION, vectors={**unread, **dict.fromkeys(["paris", "Paris!"], AXES[1]), "b": AXES[2]}
     )
     command = ScoreCommand(samples=("\N{GRAPES}", "paris"), candidate=candidate, calibration="none")
-    score = await Scorer(FakeLLM(), one).score(command)
+    score = await Scorer(FakeLLM(), one, Active()).score(command)
     assert codes(score) == ["indistinct_answers"] * warned
 
 

@@ -3,13 +3,7 @@
 import numpy as np
 import pytest
 
-from service.embedding.outcomes import (
-    distinct,
-    outcome_vectors,
-    supplied_draws,
-    texts_to_embed,
-    totals,
-)
+from service.embedding.port import distinct, outcome_vectors, supplied_draws, texts_to_embed, totals
 from service.llm.port import Draw
 from service.spectral.spectrum import spectrum
 

@@ -2,12 +2,11 @@
 
 import asyncio
 import threading
-from functools import partial
 
 import pytest
 
 from service.errors import StoreUnavailable
-from service.jobs.progress import BrokenOffError, Progress, in_thread
+from service.jobs.calibrator import BrokenOffError, in_thread
 from service.jobs.store import JobEndedError
 from service.spectral.subsets import OnDone
 
@@ -19,7 +18,7 @@ class Jobs:
         self.error = error
         self.shown = asyncio.Event()
 
-    async def stage(self, job_id: str, stage: str, total: int, done: int) -> None:
+    async def stage(self, job_id: str, stage: str, total: int) -> None:
         self.shown.set()
         if self.error is not None:
             raise self.error
@@ -44,21 +43,21 @@ class Work:
         return await asyncio.to_thread(self.broken_off.wait, 60)
 
 
-def stage_of(jobs: Jobs) -> partial[Progress]:
-    return partial(Progress, jobs, "job_1", "fitting")  # type: ignore[arg-type]
+async def show(work: Work, jobs: Jobs) -> str:
+    return await in_thread(work, jobs, "job_1", "fitting")  # type: ignore[arg-type]
 
 
 async def test_work_of_a_job_that_has_ended_is_broken_off() -> None:
     work = Work()
     async with asyncio.timeout(60):
         with pytest.raises(JobEndedError):
-            await in_thread(work, stage_of(Jobs(JobEndedError("job_1"))))
+            await show(work, Jobs(JobEndedError("job_1")))
     assert await work.stopped()
 
 
 async def test_work_of_a_caller_that_is_cancelled_is_broken_off() -> None:
     work, jobs = Work(), Jobs()
-    task = asyncio.create_task(in_thread(work, stage_of(jobs)))
+    task = asyncio.create_task(show(work, jobs))
     async with asyncio.timeout(60):
         await jobs.shown.wait()
         task.cancel()
@@ -69,7 +68,7 @@ async def test_work_of_a_caller_that_is_cancelled_is_broken_off() -> None:
 
 async def test_a_store_that_fails_costs_what_would_have_been_shown_alone() -> None:
     work, jobs = Work(), Jobs(StoreUnavailable("down"))
-    task = asyncio.create_task(in_thread(work, stage_of(jobs)))
+    task = asyncio.create_task(show(work, jobs))
     async with asyncio.timeout(60):
         await jobs.shown.wait()
         work.may_end.set()

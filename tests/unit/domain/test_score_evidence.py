@@ -10,8 +10,7 @@ import pytest
 from service.calibration.calibration import Calibration
 from service.errors import DeadlineExceeded, LLMBadResponse, TooFewSamples
 from service.llm.port import Generation, GenerationRequest, LLMIdentity, Sampling
-from service.scoring.command import ScoreCommand
-from service.scoring.score import Score
+from service.scoring.score import Score, ScoreCommand
 from service.scoring.scorer import Scorer
 from tests.support.calibrations import Active, calibration
 from tests.support.evidence import TellingLLM, by_evidence
@@ -26,7 +25,7 @@ def asked(num_samples: int, prompt: str = "question 0", **parts: Any) -> ScoreCo
 
 def fitting(llm: TellingLLM, made: Callable[..., Calibration] = by_evidence) -> Calibration:
     """A calibration for what this LLM draws."""
-    wanted = Scorer(llm, FakeEmbedder(DIMENSION)).fingerprint(asked(2))
+    wanted = Scorer(llm, FakeEmbedder(DIMENSION), Active()).fingerprint(asked(2))
     return replace(made(), fingerprint=wanted)
 
 

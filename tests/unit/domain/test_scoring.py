@@ -9,33 +9,40 @@ import pytest
 
 from service.calibration.calibration import Calibration
 from service.llm.port import Generation, GenerationRequest, Message, Sampling, WirePrompt
-from service.scoring.command import ScoreCommand
 from service.scoring.judging import find_modes, num_indistinct
-from service.scoring.scorer import LiveLoad, Scorer, choose
+from service.scoring.score import ScoreCommand
+from service.scoring.scorer import LiveLoad, Scorer, fitting
 from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
 from service.spectral.spectrum import Spectrum, spectrum
 from tests.support.calibrations import Active, calibration, fingerprint
 from tests.support.fakes import FakeEmbedder, FakeLLM
 
-WANTED = fingerprint()
 
-
-def fitted_with(**parts: object) -> Calibration:
-    return replace(calibration(), fingerprint=replace(WANTED, **parts))
-
-
-def test_the_nearest_calibration_tells_what_differs() -> None:
-    far = fitted_with(model="other", api="other", embedder="other")
-    near = fitted_with(model="other")
+async def test_the_nearest_calibration_tells_what_differs() -> None:
+    asked, llm, embedder = (
+        ScoreCommand(GenerationRequest(5, Sampling(), prompt="p")),
+        FakeLLM(),
+        FakeEmbedder(),
+    )
+    wanted = Scorer(llm, embedder, Active()).fingerprint(asked)
+    far = replace(calibration(), fingerprint=replace(wanted, model="other", api="other", embedder="other"))
+    near = replace(calibration(), fingerprint=replace(wanted, model="other"))
     for order in ([far, near], [near, far]):
-        applied, (warning,) = choose(WANTED, 5, None, Active(*order))
-        assert applied is None
+        score = await Scorer(llm, embedder, Active(*order)).score(asked)
+        assert score.calibration is None
+        [warning] = score.warnings
         assert (warning.code, warning.differs) == ("calibration_mismatch", ["model"])
 
 
 def test_a_temperature_calibration_is_served_with_its_own_eps() -> None:
     one = Calibration(
-        "c", "temperature", WANTED, 3, {3: DepolarizedMap(2.0, 0.0)}, calibration().created_at, eps=1e-4
+        "c",
+        "temperature",
+        fingerprint(),
+        3,
+        {3: DepolarizedMap(2.0, 0.0)},
+        calibration().created_at,
+        eps=1e-4,
     )
     assert one.map_for(3) == TemperatureMap(2.0, 1e-4)
 
@@ -58,6 +65,16 @@ def test_at_most_five_modes_are_told() -> None:
     assert answers == ["a", "b", "c", "d", "e"]
 
 
+def test_a_named_calibration_of_answers_leaves_claims_to_the_active_one() -> None:
+    plain = fingerprint()
+    named, wanted = calibration(), replace(plain, unit="claim")
+    of_claims = replace(named, fingerprint=wanted)
+    found, _ = fitting(wanted, named, Active(named, of_claims), answered=True, model="")
+    assert found is of_claims
+    found, [mismatch] = fitting(plain, of_claims, Active(named, of_claims), answered=True, model="")
+    assert (found, mismatch.differs) == (None, ["unit"])
+
+
 def test_answers_that_are_merely_near_are_told_apart() -> None:
     near = np.array([[1.0, 0.0], [np.cos(0.05), np.sin(0.05)]], dtype=np.float32)
     assert num_indistinct(["yes", "no"], near) == 0
@@ -70,7 +87,7 @@ async def test_time_to_embed_is_kept_of_a_deadline_that_runs_from_the_arrival(
     llm, now = FakeLLM(), time.perf_counter()
     monkeypatch.setattr(time, "perf_counter", lambda: now)
     request = GenerationRequest(2, Sampling(), prompt="p", deadline_s=deadline_s)
-    await Scorer(llm, FakeEmbedder()).score(ScoreCommand(request, arrived=now - 1.0))
+    await Scorer(llm, FakeEmbedder(), Active()).score(ScoreCommand(request, arrived=now - 1.0))
     assert llm.requests[0].deadline_s == pytest.approx(deadline_s - 1.0 - kept_s)
 
 
@@ -120,7 +137,7 @@ class Queued(FakeLLM):
 
 async def test_waiting_for_the_llm_counts_as_queueing() -> None:
     request = GenerationRequest(2, Sampling(), prompt="p")
-    score = await Scorer(Queued(), FakeEmbedder()).score(ScoreCommand(request))
+    score = await Scorer(Queued(), FakeEmbedder(), Active()).score(ScoreCommand(request))
     assert score.timings_ms.generate == 0.0  # never less, whatever an LLM says
     assert score.timings_ms.queue > 0.0
     assert sum(ms for _, ms in score.timings_ms) == pytest.approx(2 * score.timings_ms.total, abs=0.01)
@@ -128,7 +145,7 @@ async def test_waiting_for_the_llm_counts_as_queueing() -> None:
 
 async def test_supplied_log_probabilities_go_with_their_answers() -> None:
     command = ScoreCommand(samples=("a ", "b"), logprobs=(-1.0, -2.0))
-    score = await Scorer(FakeLLM(), FakeEmbedder()).score(command)
+    score = await Scorer(FakeLLM(), FakeEmbedder(), Active()).score(command)
     assert score.samples == ["a", "b"]
     assert score.evidence is not None
     assert score.evidence.missing_mass == pytest.approx(1 - np.exp(-1) - np.exp(-2))

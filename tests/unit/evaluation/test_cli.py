@@ -121,6 +121,6 @@ def test_an_unknown_field_is_told_beside_every_field_that_is_read(tmp_path, serv
     found = run(dev, bad, "--out", tmp_path / "out")
     assert found.exit_code == 1
     assert (
-        "known are prompt, messages, reference, id, samples, logprobs, answer, answer_logprob, correct"
+        "known are prompt, messages, claims, reference, id, samples, logprobs, answer, answer_logprob"
         in found.output
     )

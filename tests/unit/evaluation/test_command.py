@@ -13,7 +13,7 @@ from service.errors import InvalidDevData, LLMError
 from service.evaluation.command import AnswerFile, Components, evaluate
 from service.evaluation.command import Plan as FullPlan
 from service.llm.port import Draw, Sampling
-from service.scoring.command import Serving
+from service.scoring.score import Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.reports import FEW
 from tests.support.worlds import rows, write

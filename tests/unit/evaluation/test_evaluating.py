@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from service.calibration.store import SqlCalibrations
-from service.embedding.outcomes import supplied_draws
+from service.embedding.port import supplied_draws
 from service.errors import InvalidDevData
 from service.evaluation.evaluator import Evaluator
 from service.evaluation.page import render_evaluation as render

@@ -3,7 +3,7 @@ import io
 import pytest
 
 from service.errors import InvalidDevData
-from service.evaluation.files import read_evaluation_file
+from service.evaluation.command import read_evaluation_file
 from tests.support.devdata import ONE, good, jsonl
 
 NONE = [None, None]

@@ -1,12 +1,14 @@
 """Claims of long answers: matched units, their spectra, and rows that go together."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
+from numpy.typing import ArrayLike
 
 from service.spectral.born import born_probability
-from service.spectral.claims import AGREES, SPEAKS, MatchedUnits, Support
+from service.spectral.claims import AGREES, SPEAKS, MatchedUnits, SentenceVectors, Support
 from service.spectral.dev_set import dev_set, solve, weighted
 from service.spectral.maps import DepolarizedMap, Identity
 from service.spectral.spectrum import Spectrum
@@ -14,7 +16,10 @@ from tests.unit.spectral.worlds import answers as short_answers
 from tests.unit.spectral.worlds import seeds, unit
 
 DIMENSION = 12
-copies = st.sampled_from([1, 2, 5, 16])
+
+
+def matched(claims: ArrayLike, sentences: ArrayLike, answers: Sequence[ArrayLike]) -> MatchedUnits:
+    return MatchedUnits.of(SentenceVectors.of(claims), SentenceVectors.of(sentences), answers)
 
 
 def raw(units: MatchedUnits) -> list[tuple[float, float]]:
@@ -38,13 +43,13 @@ class Drawn:
         self.answers = [rng.permutation(size)[: rng.integers(0, min(size, 3) + 1)] for _ in range(5)]
 
     def units(self) -> MatchedUnits:
-        return MatchedUnits.of(self.claims, self.sentences, self.answers)
+        return matched(self.claims, self.sentences, self.answers)
 
 
 def test_by_hand() -> None:
     """Two claims and four answers: both, the first alone, nothing, and something else."""
     table = np.eye(4)[:3]
-    units = MatchedUnits.of(table[:2], table, [[0, 1], [0], [], [2]])
+    units = matched(table[:2], table, [[0, 1], [0], [], [2]])
     assert units.nearest.tolist() == [[0, 0, -1, 2], [1, 0, -1, 2]]
     assert units.cosines.tolist() == [[1, 1, -np.inf, 0], [1, 0, -np.inf, 0]]
     first, second = (spectrum for spectrum, _ in units.spectra())
@@ -54,13 +59,37 @@ def test_by_hand() -> None:
     assert units.support() == [Support(2, 0, 2), Support(1, 0, 3)]
 
 
-@pytest.mark.parametrize("number", [1, 2, 16])
-def test_two_sentences_of_one_cosine_split_by_its_power(number: int) -> None:
-    table = np.array([[1.0, 0.0], [0.9, np.sqrt(1 - 0.81)]])
-    units = MatchedUnits.of(table[:1], table, [[0], [1]])
-    [rows] = units.overlaps(copies=number)
-    values = solve([weighted(rows)], 2).eigenvalues[0]
-    assert values == pytest.approx([(1 + 0.9**number) / 2, (1 - 0.9**number) / 2])
+def test_sentences_are_matched_whole_and_compared_by_what_they_say_beyond_the_question() -> None:
+    """Of two answers with two sentences each, the ones nearest to the claim hold other values."""
+    whole = np.eye(4)[[0, 0, 1, 1]]
+    left = np.eye(4)[[2, 3, 2, 3]]
+    table = SentenceVectors.of(whole, left)
+    units = MatchedUnits.of(table.take([0]), table, [[2, 0], [3, 1]])
+    assert units.nearest.tolist() == [[0, 1]]
+    [rows] = units.overlaps()
+    assert rows.cosines == pytest.approx(np.eye(2))
+    assert rows.targets == pytest.approx(np.array([[1.0, 0.0]]))
+    assert raw(units) == [pytest.approx((0.5, 0.5))]
+
+
+@pytest.mark.parametrize(
+    ("asked", "agree"),
+    [
+        ([{"9.9"}, {"9.11"}], False),  # two of the question's alternatives
+        ([{"9.9"}, set()], True),  # "it", or the one
+        ([{"9.9", "9.11"}, {"9.11"}], True),  # which of the two it is, all else tells
+    ],
+)
+def test_what_the_question_names_counts_where_sentences_name_different_things_of_it(
+    asked: list[set[str]], agree: bool
+) -> None:
+    facts = [dict.fromkeys(one, 4.0) for one in asked]
+    beyond = np.eye(2)[[0, 0]]
+    whole = np.array([[1.0, 0.0], [0.95, np.sqrt(1 - 0.95**2)]])
+    said = SentenceVectors.of(whole, beyond, facts, [frozenset(one) for one in asked])
+    units = MatchedUnits.of(said.take([0]), said.take([1]), [[0]])
+    assert units.support() == [Support(int(agree), int(not agree), 0)]
+    assert raw(units)[0][1] == pytest.approx(1.0 if agree else (0.95 * 0.3 / 4.3) ** 2)
 
 
 @pytest.mark.parametrize(
@@ -76,13 +105,13 @@ def test_an_answer_agrees_differs_or_is_silent_by_its_nearest_sentence(
     cosine: float, expected: Support
 ) -> None:
     sentence = [cosine, np.sqrt(1 - cosine**2)]
-    assert MatchedUnits.of([[1.0, 0.0]], [sentence], [[0]]).support() == [expected]
+    assert matched([[1.0, 0.0]], [sentence], [[0]]).support() == [expected]
 
 
 def test_a_claim_that_only_the_judged_answer_makes_is_unsupported() -> None:
     rng = np.random.default_rng(0)
     spoken = 0.2 * np.eye(DIMENSION)[0] + np.eye(DIMENSION)[1:6] + 0.01 * rng.standard_normal((5, DIMENSION))
-    units = MatchedUnits.of(np.eye(DIMENSION)[:1], spoken, [[0, 1], [2, 3], [4]])
+    units = matched(np.eye(DIMENSION)[:1], spoken, [[0, 1], [2, 3], [4]])
     [(spectrum, cosines)] = units.spectra()
     served = DepolarizedMap(1.0, 0.3).serve(spectrum.eigenvalues, spectrum.dimension)
     found = born_probability(spectrum, served, cosines)
@@ -95,7 +124,8 @@ def test_a_fact_that_differs_parts_sentences_that_lie_together() -> None:
     """Three sentences in one direction: the claim's year, another, and a year with a name besides."""
     together = np.tile(np.eye(3)[:1], (3, 1))
     known = [{"1867": 4.0}, {"1876": 4.0}, {"1867": 4.0, "warsaw": 1.0}]
-    units = MatchedUnits.of(together[:1], together, [[0], [1], [2]], (known[:1], known))
+    said = SentenceVectors.of(together, facts=known)
+    units = MatchedUnits.of(said.take([0]), said, [[0], [1], [2]])
     apart = 0.3 / 4.3
     nearly = 4.3 / np.sqrt(4.3 * 5.3)
     [(spectrum, cosines)] = units.spectra()
@@ -114,7 +144,8 @@ def test_facts_make_no_matrix_that_is_none(seed: int) -> None:
         {str(fact): 4.0 if fact < 3 else 1.0 for fact in np.flatnonzero(row)}
         for row in drawn.rng.integers(0, 2, (len(drawn.sentences), 6))
     ]
-    units = MatchedUnits.of(drawn.claims, drawn.sentences, drawn.answers, (words[:2], words))
+    said = [SentenceVectors.of(rows, facts=words[: len(rows)]) for rows in (drawn.claims, drawn.sentences)]
+    units = MatchedUnits.of(*said, drawn.answers)
     for rows in units.overlaps(bound=-1.0):
         assert np.linalg.eigvalsh(rows.cosines).min() > -1e-12
         assert np.diag(rows.cosines) == pytest.approx(1.0)
@@ -123,16 +154,17 @@ def test_facts_make_no_matrix_that_is_none(seed: int) -> None:
 
 
 def test_answers_without_any_sentence_are_all_silent() -> None:
-    units = MatchedUnits.of(np.eye(3)[:1], np.empty((0, 3)), [[], []])
+    every = SentenceVectors.of(np.eye(3)[:1])
+    units = MatchedUnits.of(every, every.take([]), [[], []])
     assert units.support() == [Support(0, 0, 2)]
     assert raw(units) == [pytest.approx((0.5, 0.0))]
 
 
 def test_unusable_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one answer"):
-        MatchedUnits.of(np.eye(2), np.eye(2), [])
+        matched(np.eye(2), np.eye(2), [])
     with pytest.raises(ValueError, match="no direction"):
-        MatchedUnits.of(np.zeros((1, 2)), np.eye(2), [[0]])
+        matched(np.zeros((1, 2)), np.eye(2), [[0]])
 
 
 @settings(deadline=None)
@@ -145,7 +177,7 @@ def test_rotations_and_the_order_of_anything_change_nothing(seed: int) -> None:
     place = np.argsort(order)
     moved = [place[drawn.rng.permutation(one)] for one in drawn.answers]
     mixed = [moved[j] for j in drawn.rng.permutation(len(moved))]
-    again = MatchedUnits.of(drawn.claims @ turn, 3 * drawn.sentences[order] @ turn, mixed)
+    again = matched(drawn.claims @ turn, 3 * drawn.sentences[order] @ turn, mixed)
     assert np.array(raw(again)) == pytest.approx(np.array(expected), abs=1e-9)
     assert again.support() == support
 
@@ -175,36 +207,11 @@ def test_an_answer_that_falls_silent_lowers_lambda_max_and_the_probability(seed:
 
 
 @settings(deadline=None)
-@given(seeds, st.sampled_from([1, 2, 3]))
-def test_copies_are_the_tensor_power_of_each_sentence(seed: int, number: int) -> None:
-    drawn = Drawn(seed)
-    sentences, claim = drawn.sentences[:, :4], drawn.claims[:1, :4]
-    units = MatchedUnits.of(
-        claim, sentences, [[int(one)] for one in drawn.rng.integers(0, len(sentences), 4)]
-    )
-
-    def power(vector: np.ndarray) -> np.ndarray:
-        found = np.ones(1)
-        for _ in range(number):
-            found = np.kron(found, vector / np.linalg.norm(vector))
-        return found
-
-    spoken = [power(units.sentences[i]) for i in units.nearest[0]]
-    matrix = sum(np.outer(one, one) for one in spoken) / len(spoken)
-    [rows] = units.overlaps(bound=-1.0, copies=number)
-    problem = weighted(rows)
-    dev = solve([problem], 4)
-    assert dev.eigenvalues[0] == pytest.approx(np.linalg.eigvalsh(matrix)[::-1][: dev.rank[0]], abs=1e-9)
-    y = power(claim[0])
-    assert float(dev.alignment[0] @ dev.eigenvalues[0]) == pytest.approx(y @ matrix @ y, abs=1e-9)
-
-
-@settings(deadline=None)
 @given(seeds)
-def test_one_sentence_an_answer_and_one_copy_is_a_short_answer(seed: int) -> None:
+def test_one_sentence_an_answer_without_facts_is_a_short_answer(seed: int) -> None:
     one = short_answers(np.random.default_rng(seed), 6, references=2)
-    units = MatchedUnits.of(one.vectors[:1], one.vectors, one.index[:, None])
-    rows = units.overlaps([(one.references, [{}] * len(one.references))], bound=-1.0, copies=1)
+    units = matched(one.vectors[:1], one.vectors, one.index[:, None])
+    rows = units.overlaps([SentenceVectors.of(one.references)], bound=-1.0)
     ours, plain = solve([weighted(rows[0])], 16), dev_set([one], 16)
     assert ours.eigenvalues == pytest.approx(plain.eigenvalues, abs=1e-12)
     assert ours.alignment == pytest.approx(plain.alignment, abs=1e-9)
@@ -212,17 +219,17 @@ def test_one_sentence_an_answer_and_one_copy_is_a_short_answer(seed: int) -> Non
 
 
 @settings(deadline=None)
-@given(seeds, copies)
-def test_some_of_the_answers_say_what_they_would_alone(seed: int, number: int) -> None:
+@given(seeds)
+def test_some_of_the_answers_say_what_they_would_alone(seed: int) -> None:
     drawn = Drawn(seed)
     few = np.sort(drawn.rng.permutation(5)[:3])
-    alone = MatchedUnits.of(drawn.claims, drawn.sentences, [drawn.answers[j] for j in few])
-    whole = solve([weighted(one, few) for one in drawn.units().overlaps(copies=number)], DIMENSION)
-    part = solve([weighted(one) for one in alone.overlaps(copies=number)], DIMENSION)
+    alone = matched(drawn.claims, drawn.sentences, [drawn.answers[j] for j in few])
+    whole = solve([weighted(one, few) for one in drawn.units().overlaps()], DIMENSION)
+    part = solve([weighted(one) for one in alone.overlaps()], DIMENSION)
     assert part.eigenvalues == pytest.approx(whole.eigenvalues, abs=1e-12)
     assert part.outside == pytest.approx(whole.outside, abs=1e-9)
 
 
-def test_null_directions_are_those_of_one_copy() -> None:
+def test_null_directions_are_those_of_embeddings() -> None:
     spectra: list[Spectrum] = [spectrum for spectrum, _ in Drawn(0).units().spectra()]
     assert {spectrum.dimension for spectrum in spectra} == {DIMENSION}

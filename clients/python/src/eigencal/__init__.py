@@ -40,13 +40,13 @@ from eigencal._models import (
     KeptScore,
     Key,
     KeyWarning,
+    Mark,
     Mode,
     Parameters,
     Problem,
     ProblemItem,
     Promise,
     Ready,
-    Root,
     Score,
     ScoreWarning,
     Spectrum,
@@ -58,6 +58,7 @@ from eigencal._models import (
 from eigencal._progress import Progress, ProgressCallback
 from eigencal._requests import (
     CalibrateOptions,
+    CandidateToken,
     ChatMessage,
     Correction,
     CorrectOptions,
@@ -76,7 +77,6 @@ from eigencal._results import (
     Message,
     Model,
     NewKey,
-    Report,
 )
 from eigencal._uploads import Rows
 from eigencal._version import __version__
@@ -95,6 +95,7 @@ __all__ = [
     "Calibration",
     "CalibrationUsed",
     "Candidate",
+    "CandidateToken",
     "ChatChunk",
     "ChatCompletion",
     "ChatMessage",
@@ -120,6 +121,7 @@ __all__ = [
     "KeptScore",
     "Key",
     "KeyWarning",
+    "Mark",
     "Message",
     "Mode",
     "Model",
@@ -134,9 +136,7 @@ __all__ = [
     "Promise",
     "RateLimitError",
     "Ready",
-    "Report",
     "Result",
-    "Root",
     "Rows",
     "SamplingOptions",
     "Score",

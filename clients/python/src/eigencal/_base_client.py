@@ -414,16 +414,12 @@ class SyncAPIClient(BaseClient[httpx.Client, httpx.BaseTransport]):
         except _TRANSPORT_ERRORS as failure:
             raise error_of_transport(failure, request) from failure
 
-    def _lines(
-        self, call: Call[Any], silence_s: float, opened: Callable[[httpx.Response], None] | None = None
-    ) -> Generator[bytes, None, None]:
+    def _lines(self, call: Call[Any], silence_s: float) -> Generator[bytes, None, None]:
         """Make one attempt at a call and yield the lines of its answer as they come; empty ones, too."""
         limit = TimeLimit.of(silence_s)
         with self._response(call, limit) as response:
             if not response.is_success:
                 _raise_for_status(response, _read(response, limit))
-            if opened is not None:
-                opened(response)
             decoder = LineDecoder(silence_s)
             for chunk in response.iter_bytes():
                 yield from decoder.feed(chunk)

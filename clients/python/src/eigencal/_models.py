@@ -72,19 +72,29 @@ class ClaimSupport(Result):
 class Claim(Result):
     """One claim of a long answer: a sentence, a list item, a row of a table, or a field of JSON."""
 
+    decision: Literal["answer", "abstain"] | None
+    """Let the claim through, or do not, so that of one claim of each answer, taken at random, few of those let through are wrong; null where no calibration of claims can decide."""
+    doubtful: bool | None
+    """Whether a reader should doubt it: where the `decision` is to abstain or, without one, none of the answers drawn agrees. Null without both."""
     end: int
     """Where it ends."""
-    entropy: float
+    entropy: float | None
     """Von Neumann entropy served, nats. Higher = less certain."""
-    lambda_max: float
-    """Largest eigenvalue served of what the answers say of it, 0..1. Higher = they agree more."""
-    probability: float
+    lambda_max: float | None
+    """Largest eigenvalue served of what the answers say of it, 0..1. Higher = they agree more. Null where no answer was drawn, as are the next two and `support`."""
+    least_logprob: float | None
+    """That of its least likely token, nats."""
+    logprob_per_word: float | None
+    """Log-probability of its tokens over its number of words, nats. Higher = more certain. Null where they are not known."""
+    probability: float | None
     """Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer to what the answers mean."""
+    probability_correct: float | None
+    """Probability that the claim is right, 0..1, by the verdicts on claims of the calibration's rows. Null without such a calibration, and where no answer speaks of the claim."""
     rank_score: float | None
-    """A number to sort claims by, 0..1. Higher = more likely right, but no probability. Null without a calibration, and where no answer supports the claim."""
+    """A number to sort claims by, 0..1, where the default calibration serves. Higher = more likely right, but no probability. Null elsewhere, and where no answer speaks of the claim."""
     start: int
-    """Where it begins in the judged text, in characters (code points)."""
-    support: ClaimSupport
+    """Where it begins in the judged text (of a chat: in that of its choice), in characters (code points)."""
+    support: ClaimSupport | None
     """What the answers drawn say of it."""
     text: str
     """What it says, without Markdown's marks; of JSON `path: value`."""
@@ -218,6 +228,21 @@ class KeyWarning(Result):
     """scope_closed: it is the first key, and callers without one are now refused."""
     message: str
     """The same in words."""
+
+
+class Mark(Result):
+    """A claim in the text of a chat's answer, for the reader of the chat."""
+
+    doubtful: bool | None
+    """Whether to show it as doubtful, as of the claim."""
+    end: int
+    """Where it ends."""
+    start: int
+    """Where it begins in the text of the choice, in characters (code points)."""
+    text: str
+    """What it says, as of the claim."""
+    why: str | None
+    """What tells against it, in a reader's words; null where it is not doubtful."""
 
 
 class Mode(Result):
@@ -368,17 +393,6 @@ class Ready(Result):
     """ready: prompts can be scored."""
 
 
-class Root(Result):
-    """Where everything is."""
-
-    links: dict[str, str]
-    """Paths by what is there."""
-    name: str
-    """What this is."""
-    version: str
-    """Version of the service."""
-
-
 class ScoreWarning(Result):
     """Something the caller should know."""
 
@@ -441,6 +455,8 @@ class KeptScore(Result):
 
     id: str
     """Id of this score."""
+    marks: tuple[Mark, ...] | None = None
+    """Of a chat that asked for them: its `claims`, for the reader. Absent elsewhere."""
     status: Literal["pending", "scored", "not_scored", "failed"] | str
     """pending: ask again. scored: with everything that POST /score returned. not_scored, failed: `warning` says why."""
     warning: ScoreWarning | None = None
@@ -487,6 +503,8 @@ class KeptScore(Result):
     """Answers cut by max_tokens; they count."""
     ood_p_value: float | None = None
     """How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this share look as unlike, by their question and by the length of their answers, if any was drawn. Higher = more like. Below 0.02 a warning says so. Null where no calibration is applied, or one that does not know its rows' prompts."""
+    probability_all_correct: float | None = None
+    """Probability that every claim of that text is right, 0..1. Null without a calibration of claims that tells. With `claims` alone."""
     probability_correct: float | None = None
     """Probability that `answer` is right, 0..1, by the verdicts on the calibration's questions. Null where no calibration is applied, where it has no model of being right for so many answers, or where the model takes log-probabilities that these lack."""
     rank_score: float | None = None
@@ -550,6 +568,8 @@ class Score(Result):
     """Answers cut by max_tokens; they count."""
     ood_p_value: float | None
     """How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this share look as unlike, by their question and by the length of their answers, if any was drawn. Higher = more like. Below 0.02 a warning says so. Null where no calibration is applied, or one that does not know its rows' prompts."""
+    probability_all_correct: float | None = None
+    """Probability that every claim of that text is right, 0..1. Null without a calibration of claims that tells. With `claims` alone."""
     probability_correct: float | None
     """Probability that `answer` is right, 0..1, by the verdicts on the calibration's questions. Null where no calibration is applied, where it has no model of being right for so many answers, or where the model takes log-probabilities that these lack."""
     rank_score: float | None = None
@@ -571,6 +591,8 @@ class Score(Result):
 class Verified(Result):
     """Whether the answer will do."""
 
+    claims: tuple[Claim, ...] | None = None
+    """The claims of a long answer, as POST /score has them; null of a short one."""
     confidence: float
     """Probability that the answer is right, 0..1, by the calibration; 0 for one that says what none of those drawn said."""
     samples: tuple[str, ...]

@@ -19,11 +19,22 @@ class CalibrateOptions(TypedDict):
     num_samples: NotRequired[int | None]
     """Answers per prompt; left out: as many as a score draws."""
     prior_weight: NotRequired[float | None]
-    """Labelled rows that the default calibration counts for, to which fits are drawn; left out: 30, 0: the rows alone."""
+    """Labelled rows that the default calibration counts for, to which fits are drawn; left out: 30, for claims 3; 0: the rows alone."""
     seed: NotRequired[int | None]
     """Seed of folds, subsets and bootstrap."""
     source_label: NotRequired[str | None]
     """Names the caller's own set-up; scores of that label fit."""
+    unit: NotRequired[Literal["answer", "claim"] | None]
+    """What scores are calibrated: of whole answers, or of single claims of long ones, by the `claims` of the rows."""
+
+
+class CandidateToken(TypedDict):
+    """A token of the candidate, as chats tell it (`choices[0].logprobs.content`); more of it is ignored."""
+
+    logprob: float
+    """Its natural-log probability."""
+    token: str
+    """Its text."""
 
 
 class ChatMessage(TypedDict):
@@ -94,6 +105,8 @@ class ScoreOptions(TypedDict):
     """A text to judge by the answers, such as the one about to be sent. It never counts as one of them. A blank one is refused, unless the settings say what empty answers mean."""
     candidate_logprob: NotRequired[float | None]
     """The natural-log probability of the whole `candidate`, the token that ended it included, by the LLM that wrote it. It counts where no answer is drawn."""
+    candidate_tokens: NotRequired[Sequence[CandidateToken] | None]
+    """The tokens of the `candidate`, in order: what they tell of each of its claims, without any answer drawn. Tokens that spell another text tell nothing."""
     claims: NotRequired[bool | None]
     """Whether to score the `candidate` or, without one, `answer` claim by claim, too. Left out: where it has as many characters as the settings say (400)."""
     confidence: NotRequired[float | None]

@@ -1,6 +1,6 @@
 """Results that are more than the contract's schemas: what OpenAI's API shapes, and a few conveniences."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -54,21 +54,6 @@ class NewKey(_models.NewKey):
     # Logs and tracebacks show reprs.
     key: str = Field(repr=False)
     """The key. It is shown this once and stored nowhere."""
-
-
-class Report(Result):
-    """A report as JSON: of a calibration or of an evaluation. The contract leaves its fields open.
-
-    Read them by name (`report["risk"]`), or all of them (`report.fields`).
-    """
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """Every field by its name."""
-        return dict(self.model_extra or {})
-
-    def __getitem__(self, name: str) -> Any:
-        return self.fields[name]
 
 
 class Message(Result):

@@ -3,7 +3,6 @@
 httpx's own also end a line at U+2028 and the like, which JSON lets stand inside an answer.
 """
 
-import json
 import time
 from collections.abc import Iterator
 
@@ -39,17 +38,8 @@ class LineDecoder:
 
     def end(self) -> Iterator[bytes]:
         """Yield what is left when the body has ended. Raises APIConnectionError for a line that was cut."""
-        rest, self._rest = b"".join(self._rest).strip(), []
-        if rest and not _is_complete(rest):
+        rest = b"".join(self._rest).strip()
+        if rest and rest.removeprefix(b"data:").strip() != b"[DONE]":
             raise APIConnectionError("The answer ended in the middle of a line.")
         if rest:
             yield rest
-
-
-def _is_complete(line: bytes) -> bool:
-    data = line.removeprefix(b"data:").strip()
-    try:
-        json.loads(data)
-    except (ValueError, RecursionError):
-        return data == b"[DONE]"
-    return True

@@ -6,7 +6,7 @@ import typer
 
 from eigencal import __version__
 from eigencal.cli import calibrations, chat, jobs, keys, score
-from eigencal.cli.command import MEANINGS, command, group
+from eigencal.cli.command import MEANINGS, add_command
 
 EPILOG = "Exit codes:\n\n\b\n" + "\n".join(f"{code:>4}  {meaning}" for code, meaning in MEANINGS.items())
 
@@ -21,21 +21,21 @@ app = typer.Typer(
 calibration_app = typer.Typer(rich_markup_mode=None)
 key_app = typer.Typer(help="Keys that open the service (with the admin key).", rich_markup_mode=None)
 
-command(app, "score")(score.score)
-command(app, "chat")(chat.chat)
-command(app, "calibrate")(calibrations.calibrate)
+add_command(app.command("score"), score.score)
+add_command(app.command("chat"), chat.chat)
+add_command(app.command("calibrate"), calibrations.calibrate)
 app.add_typer(calibration_app, name="calibrations")
-group(calibration_app)(calibrations.calibrations)
-command(calibration_app, "history")(calibrations.history)
-command(calibration_app, "correct")(calibrations.correct)
-command(app, "activate")(calibrations.activate)
-command(app, "report")(calibrations.report)
-command(app, "evaluate")(jobs.evaluate)
-command(app, "jobs")(jobs.jobs)
+add_command(calibration_app.callback(invoke_without_command=True), calibrations.calibrations)
+add_command(calibration_app.command("history"), calibrations.history)
+add_command(calibration_app.command("correct"), calibrations.correct)
+add_command(app.command("activate"), calibrations.activate)
+add_command(app.command("report"), calibrations.report)
+add_command(app.command("evaluate"), jobs.evaluate)
+add_command(app.command("jobs"), jobs.jobs)
 app.add_typer(key_app, name="keys")
-command(key_app, "list")(keys.list_)
-command(key_app, "create")(keys.create)
-command(key_app, "revoke")(keys.revoke)
+add_command(key_app.command("list"), keys.list_)
+add_command(key_app.command("create"), keys.create)
+add_command(key_app.command("revoke"), keys.revoke)
 
 
 @app.callback(invoke_without_command=True)

@@ -10,17 +10,13 @@ import hashlib
 import itertools
 import json
 import math
-import os
 import shutil
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Literal, Self
+from typing import IO, Any, Literal, NamedTuple
 
 import stamina
 from filelock import FileLock, Timeout
@@ -38,9 +34,9 @@ from eigencal import (
     UnexpectedResponseError,
 )
 from eigencal._base_client import retry_policy
-from eigencal._batches import item_body
 from eigencal._progress import ProgressLine
-from eigencal.cli.output import as_json
+from eigencal.cli.output import Output, as_json
+from eigencal.resources.scores import item_body
 
 Format = Literal["auto", "lines", "jsonl"]
 JSONL = {".jsonl", ".ndjson"}
@@ -48,14 +44,12 @@ TABLES = {".csv", ".tsv"}  # their heads and columns would be asked as questions
 CONTENT = ("prompt", "messages", "samples")
 # `return` is the field's own name; Python needs `return_`.
 FIELDS = {"id", "prompt", "return", *ScoreOptions.__annotations__} - {"return_"}
-MAX_SHOWN = 5  # bad lines
 FIRST_LINE_BYTES = b'{"line": '  # as every line of results begins
 LONGEST_WAIT_S = 10.0
 MAX_ATTEMPTS = 5  # at one question that the service answers with errors that may pass
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """One question of a file."""
 
     line: int
@@ -64,27 +58,32 @@ class Question:
     """The id that the file gives it, or None."""
     request: Mapping[str, Any]
     """The fields of POST /score."""
-
-    @property
-    def hash(self) -> str:
-        """16 hex digits of a hash of the request."""
-        text = json.dumps(self.request, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+    hash: str
+    """16 hex digits of a hash of the request."""
 
 
-def read_questions(
-    lines: Iterable[bytes], name: str, options: Mapping[str, Any], form: Format = "auto"
-) -> list[Question]:
-    """Return the questions of a file in UTF-8: plain lines, or JSON Lines of score requests.
+def numbered_lines(name: str, data: bytes) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a text in UTF-8 that hold something, numbered. Raises InvalidSetupError."""
+    for number, raw in enumerate(data.removeprefix(codecs.BOM_UTF8).split(b"\n"), 1):
+        try:
+            line = raw.decode().strip()
+        except UnicodeDecodeError:
+            raise InvalidSetupError(f"{name}: line {number}: it is not UTF-8. Nothing was sent.") from None
+        if line:
+            yield number, line
+
+
+def read_questions(name: str, data: bytes, options: Mapping[str, Any], form: Format) -> list[Question]:
+    """Return the questions of a file: plain lines, or JSON Lines of score requests.
 
     Args:
-        lines: Its lines.
         name: Its name, for people; with `form` "auto", .jsonl and .ndjson say that it is JSON Lines.
+        data: What it holds.
         options: Fields of every request that does not set them itself.
-        form: How they are written.
+        form: How it is written.
 
     Raises:
-        InvalidSetupError: lines are bad, there are none, or it is a table.
+        InvalidSetupError: a line is bad, there is none, or it is a table.
     """
     suffix = Path(name).suffix.lower()
     if form == "auto" and suffix in TABLES:
@@ -93,44 +92,28 @@ def read_questions(
             "--format lines, to ask every line as it is. Nothing was sent."
         )
     is_jsonl = form == "jsonl" or (form == "auto" and suffix in JSONL)
-    questions, bad = list[Question](), list[str]()
-    for number, raw in enumerate(lines, 1):
-        line = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
-        if not line.strip():
-            continue
+    questions = []
+    for number, line in numbered_lines(name, data):
+        if form == "auto" and not is_jsonl and line.startswith("{"):
+            hint = "it looks like a request: say --format jsonl, or --format lines"
+            raise InvalidSetupError(f"{name}: line {number}: {hint}. Nothing was sent.")
         try:
-            text = line.decode().strip()
-            if is_jsonl:
-                fields = _parse_request(text)
-                identity = fields.pop("id", None)
-                questions.append(Question(number, identity, item_body(fields, options)))
-            elif form == "auto" and text.startswith("{"):
-                bad.append(f"line {number}: it looks like a request: say --format jsonl, or --format lines")
-            else:
-                questions.append(Question(number, None, item_body(text, options)))
-        except UnicodeDecodeError:
-            bad.append(f"line {number}: it is not UTF-8")
-        except InvalidSetupError as error:
-            bad.append(f"line {number}: {error}")
-    if bad:
-        more = f"; and {len(bad) - MAX_SHOWN} more" if len(bad) > MAX_SHOWN else ""
-        raise InvalidSetupError(f"{name}: {'; '.join(bad[:MAX_SHOWN])}{more}. Nothing was sent.")
+            fields = _request(line) if is_jsonl else {"prompt": line}
+            identity = fields.pop("id", None)
+            request = item_body(fields, options)
+            text = json.dumps(request, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        except (InvalidSetupError, ValueError, RecursionError) as error:
+            raise InvalidSetupError(f"{name}: line {number}: {error}. Nothing was sent.") from None
+        hashed = hashlib.sha256(text.encode()).hexdigest()[:16]
+        questions.append(Question(number, identity, request, hashed))
     if not questions:
         raise InvalidSetupError(f"{name} holds no question.")
     return questions
 
 
-def _parse_request(text: str) -> dict[str, Any]:
+def _request(line: str) -> dict[str, Any]:
     """Return the fields of a line: a request, or a JSON string that is the prompt."""
-    try:
-        fields = json.loads(text)
-        json.dumps(fields, allow_nan=False)
-    except json.JSONDecodeError as error:
-        raise InvalidSetupError(f"it is no JSON ({error})") from None
-    except ValueError:
-        raise InvalidSetupError("it has a number that JSON has not: NaN, or an infinite one") from None
-    except RecursionError:
-        raise InvalidSetupError("it is nested too deeply") from None
+    fields = json.loads(line)
     if isinstance(fields, str):
         fields = {"prompt": fields}
     if not isinstance(fields, dict):
@@ -142,79 +125,16 @@ def _parse_request(text: str) -> dict[str, Any]:
     return fields
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What a line of the results says."""
-
-    hash: str
-    failed: bool
-
-
 class Results:
-    """Results on their way to a file that this process alone writes, or to stdout (`path` None)."""
+    """Results on their way to a file, or to stdout (None). `done`: lines answered, and which are errors."""
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path.resolve() if path else None  # a link stays one
-        self._file: IO[bytes] | None = None
-        self._stack = ExitStack()
-        self.done: dict[int, Done] = {}
-
-    def __enter__(self) -> Self:
-        """Open the file and read what it holds.
-
-        Raises:
-            InvalidSetupError: it is no file of results, cannot be opened, or another command writes it.
-        """
-        if self._path is None:
-            return self
-        if self._path.exists() and not self._path.is_file():
-            raise InvalidSetupError(
-                f"{self._path} is no file: results are read again when a command goes on."
-            )
-        if not self._path.parent.is_dir():  # the lock would make it
-            raise InvalidSetupError(f"{self._path} cannot be written: there is no such folder.")
-        with ExitStack() as stack:
-            try:
-                # Two commands on one file would ask every question twice.
-                stack.enter_context(FileLock(f"{self._path}.lock", timeout=0))
-                # Unbuffered: what is written is the system's at once, and outlives this process.
-                self._file = self._path.open("a+b", buffering=0)
-                stack.callback(lambda: self._file and self._file.close())
-            except Timeout:
-                raise InvalidSetupError(f"{self._path} is being written by another command.") from None
-            except OSError as error:
-                raise InvalidSetupError(f"{self._path} cannot be written: {error.strerror}") from None
-            self._read(self._file)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self._stack:
-            if self._file is not None:
-                os.fsync(self._file.fileno())
+    def __init__(self, file: IO[bytes] | None, done: dict[int, bool]) -> None:
+        self._file, self.done = file, done
 
     @property
     def num_failed(self) -> int:
         """How many lines are errors."""
-        return sum(done.failed for done in self.done.values())
-
-    def check(self, questions: Iterable[Question]) -> None:
-        """Raise InvalidSetupError where the file answers other questions than these."""
-        left = dict(self.done)
-        for question in questions:
-            done = left.pop(question.line, None)
-            if done is not None and done.hash != question.hash:
-                raise InvalidSetupError(
-                    f"{self._path} answers another question, or the same with other options, than line "
-                    f"{question.line} asks now: give another --out, or delete it. Nothing was changed."
-                )
-        if left:
-            raise InvalidSetupError(
-                f"{self._path} answers line {min(left)}, where there is no question now: give another --out, "
-                "or delete it. Nothing was changed."
-            )
+        return sum(self.done.values())
 
     def add(self, question: Question, outcome: Mapping[str, Any]) -> None:
         """Write the line of a question; `outcome` is its `result` or `error`."""
@@ -222,110 +142,81 @@ class Results:
         if self._file is None:
             print(as_json(fields, encoding=sys.stdout.encoding or "utf-8"), flush=True)
         else:
-            _write(self._file, as_json(fields).encode() + b"\n")
-        self.done[question.line] = Done(question.hash, "error" in outcome)
+            self._file.write(as_json(fields).encode() + b"\n")
+            self._file.flush()  # the system's now: it outlives this process
+        self.done[question.line] = "error" in outcome
 
-    def drop_errors(self) -> None:
-        """Take the lines out that are errors, so that their questions are asked again."""
-        if self._file is None or self._path is None or not self.num_failed:
-            return
-        # A file beside it takes its place in one step: whenever this is killed, one of the two is complete.
-        with tempfile.NamedTemporaryFile(dir=self._path.parent, delete=False) as beside:
-            for number, raw in _lines_of(self._file):
-                if not self._parse(raw, number)[1].failed:
-                    beside.write(raw)
-            beside.flush()
-            os.fsync(beside.fileno())
-        shutil.copymode(self._path, beside.name)
-        self._file.close()  # Windows replaces no file that is open
+
+@contextmanager
+def results_at(path: Path | None, questions: Iterable[Question], *, retry_errors: bool) -> Iterator[Results]:
+    """Yield the results in a file, which this process alone writes until then.
+
+    A line in which an earlier command was killed is taken out; with `retry_errors`, so are errors.
+
+    Raises:
+        InvalidSetupError: it is no file of results, answers other questions, or another command writes it.
+    """
+    if path is None:
+        yield Results(None, {})
+        return
+    path = path.resolve()  # a link stays one
+    # A device would be read for ever, and the lock would make the folder.
+    if not path.parent.is_dir() or (path.exists() and not path.is_file()):
+        raise InvalidSetupError(f"{path} is no file: results are read again when a command goes on.")
+    with ExitStack() as stack:
         try:
-            Path(beside.name).replace(self._path)
-        finally:
-            Path(beside.name).unlink(missing_ok=True)
-            self._file = self._path.open("a+b", buffering=0)
-        self.done = {line: done for line, done in self.done.items() if not done.failed}
-
-    def _read(self, file: IO[bytes]) -> None:
-        """Learn which questions are done; cut off the line in which an earlier command was killed."""
-        length = 0
-        for number, raw in _lines_of(file):
-            if not raw.endswith(b"\n"):
-                if not (raw.startswith(FIRST_LINE_BYTES) or FIRST_LINE_BYTES.startswith(raw)):
-                    raise self._foreign(number)
-                file.truncate(length)
-                break
-            line, done = self._parse(raw, number)
-            if line in self.done:
-                raise InvalidSetupError(f"{self._path} answers line {line} twice. Nothing was changed.")
-            self.done[line] = done
-            length += len(raw)
-
-    def _parse(self, raw: bytes, number: int) -> tuple[int, Done]:
-        """Return which line of the questions this one answers, and how."""
-        try:
-            fields = json.loads(raw)
-            return int(fields["line"]), Done(str(fields["request"]), "error" in fields)
-        except (ValueError, KeyError, TypeError):
-            raise self._foreign(number) from None
-
-    def _foreign(self, number: int) -> InvalidSetupError:
-        return InvalidSetupError(
-            f"{self._path} is no file of results: line {number} is none. Nothing was changed."
-        )
+            # Two commands on one file would ask every question twice.
+            stack.enter_context(FileLock(f"{path}.lock", timeout=0))
+        except Timeout:
+            raise InvalidSetupError(f"{path} is being written by another command.") from None
+        path.touch()
+        found = list(_parsed(path))
+        _check(path, found, questions)
+        keep = [each is not None and not (each.failed and retry_errors) for each in found]
+        if not all(keep):
+            # A file beside it takes its place in one step: whenever this is killed, one of them is complete.
+            beside = path.with_name(f"{path.name}.part")
+            with path.open("rb") as file, beside.open("wb") as kept:
+                kept.writelines(itertools.compress(file, keep))
+            shutil.copymode(path, beside)
+            beside.replace(path)
+        done = {each.line: each.failed for each in itertools.compress(found, keep) if each}
+        yield Results(stack.enter_context(path.open("ab")), done)
 
 
-def _lines_of(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    file.seek(0)
-    # Through a buffer: the file itself has none.
-    with os.fdopen(os.dup(file.fileno()), "rb") as buffered:
-        yield from enumerate(buffered, 1)
+class _Done(NamedTuple):
+    line: int
+    hash: str
+    failed: bool
 
 
-def _write(file: IO[bytes], data: bytes) -> None:
-    """Write all of it, or nothing: an unbuffered write may take a part, as on a disk that is nearly full."""
-    before = os.fstat(file.fileno()).st_size
-    try:
-        while data:
-            data = data[file.write(data) :]
-    except OSError:
-        file.truncate(before)  # another question's line may come before the command has ended
-        raise
+def _parsed(path: Path) -> Iterator[_Done | None]:
+    """Yield what each line of the results says; None for one that was cut. Raises InvalidSetupError."""
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            if not raw.endswith(b"\n") and (
+                raw.startswith(FIRST_LINE_BYTES) or FIRST_LINE_BYTES.startswith(raw)
+            ):
+                yield None
+                return
+            try:
+                fields = json.loads(raw)
+                yield _Done(int(fields["line"]), str(fields["request"]), "error" in fields)
+            except (ValueError, KeyError, TypeError):
+                raise InvalidSetupError(
+                    f"{path} is no file of results: line {number} is none. Nothing was changed."
+                ) from None
 
 
-class Patience:
-    """How long the service may be away in one piece, seconds; shared by all questions of a run."""
-
-    def __init__(self, limit_s: float, note: Callable[[str], None]) -> None:
-        self._limit_s, self._note = limit_s, note
-        self._away_since: float | None = None
-        self.num_scored = 0
-
-    def scored(self) -> None:
-        """Note that a question was scored: the service is there."""
-        self.num_scored += 1
-        if self._away_since is not None:
-            self._note(f"eigencal: the service is back after {time.monotonic() - self._away_since:.0f} s")
-        self._away_since = None
-
-    def lasts(self, error: EigencalError) -> bool:
-        """Tell whether the service, away by this error, is still waited for."""
-        if self._away_since is None:
-            self._away_since = time.monotonic()
-            self._note(f"eigencal: {error.detail.rstrip('. ')}. Waiting for it, {self._limit_s:g} s at most")
-        return time.monotonic() - self._away_since < self._limit_s
-
-    def policy(self) -> dict[str, Any]:
-        """Return when one question is asked again."""
-        failed = itertools.count(1)
-
-        def may_repeat(error: EigencalError) -> bool:
-            if is_away(error):
-                return self.lasts(error)
-            return error.retryable and next(failed) < MAX_ATTEMPTS
-
-        longest_wait_s = min(LONGEST_WAIT_S, self._limit_s)
-        bounds = {"longest_wait_s": longest_wait_s, "longest_retry_after_s": self._limit_s}
-        return retry_policy(may_repeat, math.inf, attempts=None, **bounds)
+def _check(path: Path, found: Iterable[_Done | None], questions: Iterable[Question]) -> None:
+    """Raise InvalidSetupError where the file answers other questions than these."""
+    asked = {question.line: question.hash for question in questions}
+    for each in found:
+        if each and asked.pop(each.line, None) != each.hash:
+            raise InvalidSetupError(
+                f"{path} answers line {each.line}, which is gone, or is another question now, or the same "
+                "with other options: give another --out, or delete it. Nothing was changed."
+            )
 
 
 def is_away(error: EigencalError) -> bool:
@@ -336,63 +227,78 @@ def is_away(error: EigencalError) -> bool:
     return isinstance(error, APIConnectionError) and error.code == "connection_failed"
 
 
-async def answer_all(
-    url: str | None,
-    questions: Iterator[Question],
-    results: Results,
-    *,
-    total: int,
-    patience: Patience,
-    concurrency: int,
-) -> None:
-    """Ask every question and write its line; lines come in the order in which they are done.
+class Run:
+    """Asks questions, several at a time, and writes their lines in the order in which they are done.
 
     Args:
-        url: Where the service is, as for a client.
-        questions: Those to ask.
+        out: Where it says that the service is away.
         results: Where the lines go.
         total: How many lines there will be, for people.
-        patience: How long the service may be away.
-        concurrency: Questions under way at a time.
-
-    Raises:
-        EigencalError: the run is over: the service was away for too long, or refuses the key.
+        patience_s: Seconds that a question waits for a service that is away.
     """
-    progress = ProgressLine()
 
-    async def work(client: AsyncClient) -> None:
-        # All workers take from one iterator: between taking and asking nothing is awaited.
-        for question in questions:
-            results.add(question, await _outcome(client, question, patience))
-            progress(len(results.done), total, "scored")
+    def __init__(self, out: Output, results: Results, total: int, patience_s: float) -> None:
+        self._out, self._results, self._total, self._patience_s = out, results, total, patience_s
+        self._num_scored = 0
+        self._is_away = False
 
-    try:
-        async with AsyncClient(url, retries=0) as client, asyncio.TaskGroup() as group:
-            for _ in range(concurrency):
-                group.create_task(work(client))
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
+    async def ask(self, url: str | None, questions: Iterator[Question], concurrency: int) -> None:
+        """Ask these, so many at a time.
 
+        Raises:
+            EigencalError: the run is over: the service was away for too long, or refuses the key.
+        """
+        progress = ProgressLine()
 
-async def _outcome(client: AsyncClient, question: Question, patience: Patience) -> dict[str, Any]:
-    """Return what became of a question: its `result` or `error`."""
-    scored_before = patience.num_scored
-    try:
-        async for attempt in stamina.retry_context(**patience.policy()):
-            with attempt:
-                score = await client.score(**question.request)
-    except (AuthenticationError, PermissionDeniedError, UnexpectedResponseError):
-        raise  # no question can fare otherwise: the key is refused, or this is not the service
-    except EigencalError as error:
-        # Where others were scored meanwhile, it is the question, and not the service.
-        if is_away(error) and patience.num_scored == scored_before:
-            raise
-        return {"error": _problem(error)}
-    patience.scored()
-    return {"result": score}
+        async def work(client: AsyncClient) -> None:
+            # All workers take from one iterator: between taking and asking nothing is awaited.
+            for question in questions:
+                self._results.add(question, await self._outcome(client, question))
+                progress(len(self._results.done), self._total, "scored")
 
+        try:
+            async with AsyncClient(url, retries=0) as client, asyncio.TaskGroup() as group:
+                for _ in range(concurrency):
+                    group.create_task(work(client))
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
 
-def _problem(error: EigencalError) -> dict[str, Any]:
-    """Return an error as a line has it: as the service told it, or in its shape."""
-    shape = {"code": error.code, "status": error.status, "detail": error.detail, "retryable": error.retryable}
-    return error.problem or {**shape, "request_id": error.request_id}
+    async def _outcome(self, client: AsyncClient, question: Question) -> dict[str, Any]:
+        """Return what became of a question: its `result` or `error`."""
+        scored_before = self._num_scored
+        try:
+            async for attempt in stamina.retry_context(**self._policy()):
+                with attempt:
+                    score = await client.score(**question.request)
+        except (AuthenticationError, PermissionDeniedError, UnexpectedResponseError):
+            raise  # no question can fare otherwise: the key is refused, or this is not the service
+        except EigencalError as error:
+            # Where others were scored meanwhile, it is the question, and not the service.
+            if is_away(error) and self._num_scored == scored_before:
+                raise
+            return {"error": error.problem or {"code": error.code, "detail": error.detail}}
+        self._num_scored += 1
+        self._is_away = False
+        return {"result": score}
+
+    def _policy(self) -> dict[str, Any]:
+        """Return when one question is asked again."""
+        failed, ends_at = itertools.count(1), time.monotonic() + self._patience_s
+
+        def may_repeat(error: EigencalError) -> bool:
+            if not is_away(error):
+                return error.retryable and next(failed) < MAX_ATTEMPTS
+            if not self._is_away:
+                self._is_away = True
+                self._out.note(
+                    f"eigencal: {error.detail.rstrip('. ')}. Waiting for it, {self._patience_s:g} s at most"
+                )
+            return time.monotonic() < ends_at
+
+        return retry_policy(
+            may_repeat,
+            math.inf,
+            attempts=None,
+            longest_wait_s=min(LONGEST_WAIT_S, self._patience_s),
+            longest_retry_after_s=self._patience_s,
+        )

@@ -10,13 +10,15 @@ from typing import Annotated, Any, Literal, cast
 
 import typer
 
-from eigencal import Calibration, Client, Correction, InvalidSetupError, Report
+from eigencal import Calibration, Client, Correction, InvalidSetupError
+from eigencal.cli.bulk import numbered_lines
 from eigencal.cli.command import Invocation
-from eigencal.cli.jobs import Name, NumSamples, Watch, show_job
+from eigencal.cli.jobs import Name, NumSamples, Seed, Watch, show_job
 from eigencal.cli.output import format_cell, table
 
 HEAD = ("id", "name", "active", "applies now", "method", "T", "g", "answers", "rows", "P(correct)", "created")
 Activate = Annotated[Literal["if_better", "always", "never"] | None, typer.Option(help="When to serve it.")]
+CalibrationId = Annotated[str, typer.Argument(metavar="ID", help="Id of the calibration.")]
 HISTORY = ("activated", "calibration", "replaced", "by", "why", "set-up")
 
 
@@ -30,13 +32,17 @@ def calibrate(
         Literal["auto", "depolarized", "temperature", "evidence", "both"] | None,
         typer.Option(help="The map to serve."),
     ] = None,
+    unit: Annotated[
+        Literal["answer", "claim"] | None,
+        typer.Option(help="Whole answers, or the `claims` of long ones."),
+    ] = None,
     num_samples: NumSamples = None,
     activate: Activate = None,
     drawn_by: Annotated[
         Literal["caller", "service"] | None, typer.Option(help="Who drew the samples of the rows.")
     ] = None,
     source_label: Annotated[str | None, typer.Option(help="Names the set-up that drew them.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of folds, subsets and bootstrap.")] = None,
+    seed: Seed = None,
 ) -> None:
     """Fit a calibration on labelled questions of your own; the service serves it if it is better."""
     with invocation.client() as client:
@@ -44,6 +50,7 @@ def calibrate(
             file,
             name=name,
             method=method,
+            unit=unit,
             num_samples=num_samples,
             activate=activate,
             drawn_by=drawn_by,
@@ -79,7 +86,7 @@ def history(invocation: Invocation) -> None:
 
 def correct(
     invocation: Invocation,
-    calibration_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the calibration.")],
+    calibration_id: CalibrationId,
     file: Annotated[
         Path, typer.Argument(help='Corrections, one a line: {"line": 12, "correct": false}, or by "id".')
     ],
@@ -95,23 +102,13 @@ def correct(
 
 
 def _corrections(file: Path) -> list[Correction]:
-    """Return the corrections in a file of JSON lines. Raises InvalidSetup."""
-    try:
-        lines = file.read_bytes().decode("utf-8-sig").split("\n")
-    except OSError as error:
-        raise InvalidSetupError(f"{file} cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise InvalidSetupError(f"{file} is not UTF-8.") from None
+    """Return the corrections in a file of JSON lines. Raises InvalidSetupError."""
     corrections = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    for number, line in numbered_lines(str(file), file.read_bytes()):
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
-        if not isinstance(row, dict):
-            raise InvalidSetupError(f"{file}: line {number} is no JSON object.")
+            row = dict(json.loads(line))
+        except (ValueError, TypeError, RecursionError):
+            raise InvalidSetupError(f"{file}: line {number} is no JSON object.") from None
         corrections.append(cast(Correction, {k: row[k] for k in ("line", "id", "correct") if k in row}))
     if not corrections:
         raise InvalidSetupError(f"{file}: there is nothing in it.")
@@ -120,7 +117,7 @@ def _corrections(file: Path) -> list[Correction]:
 
 def activate(
     invocation: Invocation,
-    calibration_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the calibration.")],
+    calibration_id: CalibrationId,
 ) -> None:
     """Serve with this calibration from now on; also the way back to an older one."""
     with invocation.client() as client:
@@ -143,28 +140,26 @@ def report(
             report = client.report(report_id)
             invocation.out.show(report, _summary(client, report))
             return
-        page = client.report(report_id, path=out or _temporary(report_id)).resolve()
-    if open_ and not webbrowser.open(page.as_uri()):
+        page = client.report_page(report_id)
+    if out is None:  # the browser may read it when the command has ended
+        descriptor, name = tempfile.mkstemp(prefix="eigencal-", suffix=".html")
+        os.close(descriptor)
+        out = Path(name)
+    out = out.resolve()
+    out.write_text(page, "utf-8")
+    if open_ and not webbrowser.open(out.as_uri()):
         invocation.out.note("eigencal: no browser could be started")
-    invocation.out.show({"page": str(page)}, [str(page)])
+    invocation.out.show({"page": str(out)}, [str(out)])
 
 
-def _temporary(report_id: str) -> Path:
-    """Return a new file that the browser may still read when the command has ended."""
-    safe = "".join(each for each in report_id if each.isalnum() or each in "_-")
-    descriptor, path = tempfile.mkstemp(prefix=f"eigencal-{safe}-", suffix=".html")
-    os.close(descriptor)
-    return Path(path)
-
-
-def _summary(client: Client, report: Report) -> Iterator[str]:
+def _summary(client: Client, fields: dict[str, Any]) -> Iterator[str]:
     """Yield what a report comes to, in lines."""
-    fields = report.fields
     if fitted := fields.get("calibration"):
-        values = (
-            f"T = {format_cell(fitted.get('temperature'))}, g = {format_cell(fitted.get('depolarization'))}"
+        temperature, depolarization = (format_cell(fitted.get(n)) for n in ("temperature", "depolarization"))
+        yield (
+            f"{fitted.get('id')} {fitted.get('name') or ''}: {fitted.get('method')}, "
+            f"T = {temperature}, g = {depolarization}"
         )
-        yield f"{fitted.get('id')} {fitted.get('name') or ''}: {fitted.get('method')}, {values}"
     if rows := fields.get("data"):
         yield f"{format_cell(rows.get('usable'))} of {format_cell(rows.get('rows'))} rows were usable"
     if decided := fields.get("decision"):

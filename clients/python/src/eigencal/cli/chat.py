@@ -3,13 +3,15 @@
 import sys
 import time
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, cast
 
 import typer
 
 from eigencal import ChatOptions, Client, EigencalError, KeptScore
+from eigencal._base_client import without_none
 from eigencal.cli.command import Invocation, code_of, show_error
 from eigencal.cli.output import Output, format_cell, harmless
+from eigencal.cli.score import Effort, TargetError, claim_lines
 
 LEAVE = ("/quit", "/exit")
 NEW = "/new"
@@ -22,23 +24,14 @@ def chat(
     *,
     model: Annotated[str | None, typer.Option(help="Model; left out: the first that is served.")] = None,
     system: Annotated[str | None, typer.Option(help="A system message.")] = None,
-    effort: Annotated[
-        Literal["none", "low", "medium", "high", "auto"] | None,
-        typer.Option(help="How many answers to judge by."),
-    ] = None,
-    target_error: Annotated[
-        float | None, typer.Option(help="Share of wrong answers allowed, 0..1: asks for a decision.")
-    ] = None,
+    effort: Effort = None,
+    target_error: TargetError = None,
 ) -> int | None:
     """Chat with the LLM; every answer says how uncertain it is.
 
     /quit or Ctrl-D leaves, Ctrl-C stops an answer, /new forgets the conversation.
     """
-    options = ChatOptions()
-    if effort is not None:
-        options["effort"] = effort
-    if target_error is not None:
-        options["target_error"] = target_error
+    options = cast(ChatOptions, without_none({"effort": effort, "target_error": target_error}))
     with invocation.client() as client:
         return _Chat(invocation.out, client, model or client.models()[0].id, options, system).run()
 
@@ -123,6 +116,8 @@ class _Chat:
             return
         print()
         typer.secho(f"[{format_uncertainty(score)}]", dim=True)
+        claims = (score.claims or ()) if score is not None else ()
+        self._out.lines(claim_lines([claim for claim in claims if claim.doubtful]))
         for warning in (score.warnings or ()) if score is not None else ():
             if warning.code not in self._warned:
                 self._warned.add(warning.code)

@@ -26,9 +26,7 @@ from eigencal import (
     ServerError,
     UnexpectedResponseError,
 )
-from eigencal.cli.output import Output, as_json, harmless, one_line
-
-MAX_SHOWN = 20  # of the things that are wrong with one request
+from eigencal.cli.output import Output, as_json, harmless
 
 
 class ExitCode(IntEnum):
@@ -103,63 +101,43 @@ class Invocation:
         return Client(self.url)
 
 
-# A type is told to typer apart from its default, for a decorator adds these to every command.
-_SHARED: dict[str, tuple[Any, Any]] = {
-    "url": (
-        Annotated[str | None, typer.Option("--url", help="Where the service is.  [EIGENCAL_URL]")],
-        None,
-    ),
-    "json": (
-        Annotated[bool, typer.Option("--json", help="Write JSON, and nothing else, on stdout.")],
-        False,
-    ),
-    "verbose": (
-        Annotated[bool, typer.Option("--verbose", "-v", help="Of an error: everything that is known.")],
-        False,
-    ),
-}
+def _invocation(
+    *,
+    url: Annotated[str | None, typer.Option("--url", help="Where the service is.  [EIGENCAL_URL]")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Write JSON, and nothing else, on stdout.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Of an error: everything that is known.")
+    ] = False,
+) -> Invocation:
+    """Return the invocation that the options of all commands tell."""
+    return Invocation(Output(json, verbose), url)
 
 
-def command(app: typer.Typer, name: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """Add a function as a command: it is handed an `Invocation` first, and may return an exit code.
+_SHARED = inspect.signature(_invocation).parameters
+
+
+def add_command(register: Callable[[Callable[..., Any]], object], function: Callable[..., object]) -> None:
+    """Register a function as a command: it is handed an `Invocation` first, and may return an exit code.
 
     The command has the function's other parameters, and the options of all commands.
     """
-    return _adding(app.command(name))
 
+    @functools.wraps(function)
+    def run(context: typer.Context, **options: Any) -> None:
+        if context.invoked_subcommand is not None:
+            return
+        invocation = _invocation(**{name: options.pop(name) for name in _SHARED})
+        raise typer.Exit(guarded(invocation.out, lambda: function(invocation, **options)))
 
-def group(app: typer.Typer) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """Have a function be what a group of commands does where none of them is named, as `command` has it."""
-    return _adding(app.callback(invoke_without_command=True))
-
-
-def _adding(
-    register: Callable[[Callable[..., Any]], object],
-) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    def add(function: Callable[..., object]) -> Callable[..., object]:
-        @functools.wraps(function)
-        def run(context: typer.Context, **options: Any) -> None:
-            if context.invoked_subcommand is not None:
-                return
-            out = Output(options.pop("json"), options.pop("verbose"))
-            invocation = Invocation(out, options.pop("url"))
-            raise typer.Exit(guarded(out, lambda: function(invocation, **options)))
-
-        own = inspect.signature(function, eval_str=True)
-        parameters = [
-            inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context),
-            *list(own.parameters.values())[1:],
-            *(
-                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-                for name, (kind, default) in _SHARED.items()
-            ),
-        ]
-        vars(run)["__signature__"] = own.replace(parameters=parameters)
-        run.__annotations__ = {each.name: each.annotation for each in parameters}
-        register(run)
-        return function
-
-    return add
+    own = inspect.signature(function, eval_str=True)
+    parameters = [
+        inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context),
+        *list(own.parameters.values())[1:],
+        *_SHARED.values(),
+    ]
+    vars(run)["__signature__"] = own.replace(parameters=parameters)
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    register(run)
 
 
 def guarded(out: Output, work: Callable[[], object]) -> int:
@@ -180,7 +158,8 @@ def guarded(out: Output, work: Callable[[], object]) -> int:
     except OSError as error:
         out.note(f"eigencal: {error.filename or 'the output'}: {error.strerror or error}")
         _show_traceback(out)
-        return ExitCode.FAILED
+        # Opening names the file; writing, as on a full disk, does not.
+        return ExitCode.USAGE if error.filename else ExitCode.FAILED
     except Exception as error:
         out.note(f"eigencal: a fault of the command: {type(error).__name__}: {error} (--verbose says where)")
         _show_traceback(out)
@@ -197,32 +176,23 @@ def show_error(out: Output, error: EigencalError) -> None:
     request = f" (request {error.request_id})" if error.request_id else ""
     detail = _DETAILS.get(error.code, error.detail) + _HINTS.get(error.code, "")
     out.note(f"eigencal: {code}{detail}{request}")
-    rows = [each for each in error.errors if each.get("line") is not None]
-    for each in rows or (error.errors[:MAX_SHOWN] if out.verbose else ()):
-        out.note(f"  {_place(each)}")
-    total, listed = error.problem.get("total_bad", 0), {str([row["line"], _loc(row)[:1]]) for row in rows}
-    if isinstance(total, int) and rows and total > len(listed):
-        out.note(f"  and {total - len(listed)} more rows")
+    bad = [(_place(row), row) for row in error.errors if row.get("line") is not None]
+    for place, row in bad:
+        field = f", {row['field']}" if row.get("field") else ""
+        out.note(f"  {place}{field}: {row.get('msg', '')}")
+    total, listed = error.problem.get("total_bad", 0), len({place for place, _ in bad})
+    if isinstance(total, int) and bad and total > listed:
+        out.note(f"  and {total - listed} more rows")
     if out.verbose and error.problem:
         out.note(f"  {as_json({'status': error.status, **error.problem})}")
     _show_traceback(out)
 
 
-def _place(wrong: dict[str, Any]) -> str:
-    """Return one thing that is wrong with a request, or with a row of dev data."""
-    if wrong.get("line") is not None:
-        file = next(iter(_loc(wrong)), "file")
-        named = "" if file == "file" else f"{file}, "  # an evaluation has two files
-        field = f", {wrong['field']}" if wrong.get("field") else ""
-        return one_line(f"{named}line {wrong['line']}{field}: {wrong.get('msg', '')}")
-    where = ".".join(_loc(wrong))
-    return one_line(f"{where}: {wrong.get('msg', '')}" if where else str(wrong.get("msg", wrong)))
-
-
-def _loc(wrong: dict[str, Any]) -> list[str]:
-    # Of a server that is not ours it may be anything.
-    loc = wrong.get("loc")
-    return list(map(str, loc)) if isinstance(loc, list) else []
+def _place(row: dict[str, Any]) -> str:
+    """Return where a bad row of dev data is; an evaluation has two files."""
+    loc = row.get("loc")
+    file = loc[0] if isinstance(loc, list) and loc else "file"
+    return f"line {row['line']}" if file == "file" else f"{file}, line {row['line']}"
 
 
 def _show_traceback(out: Output) -> None:

@@ -14,6 +14,7 @@ from eigencal.cli.output import table
 HEAD = ("id", "kind", "name", "state", "stage", "done", "of", "created", "calibration")
 Watch = Annotated[bool, typer.Option("--watch", help="Follow the job until it has ended.")]
 Name = Annotated[str | None, typer.Option(help="A name for people.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of folds, draws and bootstrap.")]
 NumSamples = Annotated[int | None, typer.Option(help="Answers to draw per question.")]
 
 
@@ -50,7 +51,7 @@ def evaluate(
     watch: Watch = False,
     name: Name = None,
     num_samples: NumSamples = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of folds, draws and bootstrap.")] = None,
+    seed: Seed = None,
 ) -> None:
     """See whether calibrating helps: fit on one file, judge on the other.
 

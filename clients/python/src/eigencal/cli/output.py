@@ -1,12 +1,14 @@
 """What a command writes: JSON or text on stdout, everything else on stderr."""
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from eigencal import Result
+import typer
+from pydantic import TypeAdapter
 
 # A text of a model may hold sequences that move the cursor, or worse; tabs and line ends are harmless.
 _CONTROL = {
@@ -14,6 +16,7 @@ _CONTROL = {
 }
 # JSON leaves these in a string as they are; outside of strings it has none of them.
 _CONTROL_IN_JSON = {code: f"\\u{code:04x}" for code in range(127, 160)}
+_ANY = TypeAdapter[Any](Any)
 INDENT = "    "  # of the further lines of one text
 
 
@@ -37,22 +40,21 @@ def one_line(text: str) -> str:
 
 
 def as_json(value: Any, *, indent: int | None = None, encoding: str = "utf-8") -> str:
-    """Return a value as JSON that this encoding can write."""
-    text = json.dumps(plain(value), ensure_ascii=False, indent=indent).translate(_CONTROL_IN_JSON)
+    """Return results of the client, with the fields that the service sent, as JSON for this encoding."""
+    plain = _ANY.dump_python(value, mode="json", exclude_unset=True, by_alias=True)
+    text = json.dumps(plain, ensure_ascii=False, indent=indent).translate(_CONTROL_IN_JSON)
     try:
         text.encode(encoding)
     except UnicodeEncodeError:  # a code page, or half of a surrogate pair
-        return json.dumps(plain(value), indent=indent)
+        return json.dumps(plain, indent=indent)
     return text
 
 
-def plain(value: Any) -> Any:
-    """Return a result of the client as what JSON is made of, with the fields that the service sent."""
-    if isinstance(value, Result):
-        return value.model_dump(mode="json", exclude_unset=True, by_alias=True)
-    if isinstance(value, dict):
-        return {name: plain(item) for name, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+class Coloured(NamedTuple):
+    """A line that a terminal shows in a colour, unless NO_COLOR is set."""
+
+    text: str
+    colour: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +64,23 @@ class Output:
     json: bool
     verbose: bool
 
-    def show(self, value: Any, lines: Iterable[str]) -> None:
-        """Write a result: as JSON, or as lines for a person.
-
-        What follows a line end in one of the lines is indented, so that no text of a model looks like ours.
-        """
+    def show(self, value: Any, lines: Iterable[str | Coloured]) -> None:
+        """Write a result: as JSON, or as lines for a person."""
         if self.json:
             self.line_of_json(value, indent=2 if sys.stdout.isatty() else None)
-            return
+        else:
+            self.lines(lines)
+
+    def lines(self, lines: Iterable[str | Coloured]) -> None:
+        """Write lines for a person.
+
+        What follows a line end in one of them is indented, so that no text of a model looks like ours.
+        """
+        takes_colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         for line in lines:
-            print(harmless(line).replace("\n", f"\n{INDENT}"))
+            text = line.text if isinstance(line, Coloured) else line
+            text = harmless(text).replace("\n", f"\n{INDENT}")
+            print(typer.style(text, fg=line.colour) if takes_colour and isinstance(line, Coloured) else text)
 
     def line_of_json(self, value: Any, *, indent: int | None = None) -> None:
         """Write a value as JSON, at once."""

@@ -2,18 +2,25 @@
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 import typer
 
-from eigencal import InvalidSetupError, Score
-from eigencal.cli.bulk import Format, Patience, Question, Results, answer_all, read_questions
+from eigencal import Claim, InvalidSetupError, Score
+from eigencal.cli.bulk import Format, Question, Run, read_questions, results_at
 from eigencal.cli.command import ExitCode, Invocation
+from eigencal.cli.output import Coloured
 
 PATIENCE_S = 600.0
 CONCURRENCY = 8
+Effort = Annotated[
+    Literal["none", "low", "medium", "high", "auto"] | None, typer.Option(help="How many answers to draw.")
+]
+TargetError = Annotated[
+    float | None, typer.Option(help="Share of wrong answers allowed, 0..1: asks for a decision.")
+]
 
 
 def score(
@@ -31,18 +38,17 @@ def score(
     format_: Annotated[
         Format, typer.Option("--format", help="How the file is written; auto: as its name says.")
     ] = "auto",
-    effort: Annotated[
-        Literal["none", "low", "medium", "high", "auto"] | None,
-        typer.Option(help="How many answers to draw; none takes --candidate and --candidate-logprob."),
-    ] = None,
+    effort: Effort = None,
     num_samples: Annotated[int | None, typer.Option(help="How many answers to draw, by number.")] = None,
     candidate: Annotated[str | None, typer.Option(help="A text of yours to judge by the answers.")] = None,
     candidate_logprob: Annotated[
-        float | None, typer.Option(help="Natural-log probability of the whole candidate, by its LLM.")
+        float | None,
+        typer.Option(help="Its natural-log probability, by its LLM: --effort none judges by that."),
     ] = None,
-    target_error: Annotated[
-        float | None, typer.Option(help="Share of wrong answers allowed, 0..1: asks for a decision.")
+    claims: Annotated[
+        bool | None, typer.Option(help="Score it claim by claim; left out: where it is long.")
     ] = None,
+    target_error: TargetError = None,
     confidence: Annotated[float | None, typer.Option(help="With --target-error: how surely.")] = None,
     calibration: Annotated[str | None, typer.Option(help="active, none, or an id.")] = None,
     model: Annotated[str | None, typer.Option(help="Model to ask the LLM server for.")] = None,
@@ -51,7 +57,8 @@ def score(
         int, typer.Option(min=1, max=100, help="Of a file: questions under way at a time.")
     ] = CONCURRENCY,
     patience: Annotated[
-        float, typer.Option(min=0, help="Of a file: seconds that the service may be away in one piece.")
+        float,
+        typer.Option(min=0, help="Of a file: seconds that a question waits for a service that is away."),
     ] = PATIENCE_S,
     retry_errors: Annotated[
         bool, typer.Option("--retry-errors", help="Of a file: ask again where the results have errors.")
@@ -63,23 +70,24 @@ def score(
         "num_samples": num_samples,
         "candidate": candidate,
         "candidate_logprob": candidate_logprob,
+        "claims": claims,
         "target_error": target_error,
         "confidence": confidence,
         "calibration": calibration,
         "model": model,
         "deadline_ms": deadline_ms,
     }
-    given = {name: value for name, value in options.items() if value is not None}
     if (prompt is None) == (file is None):
         raise InvalidSetupError("Give a question, or --file with questions: one of the two.")
     if file is None:
         if out is not None or retry_errors:
             raise InvalidSetupError("--out and --retry-errors go with --file.")
-        _one(invocation, cast(str, prompt), given)
+        _one(invocation, cast(str, prompt), options)
         return None
     if out is not None and out.exists() and file != "-" and out.samefile(file):
         raise InvalidSetupError(f"{out} holds the questions: give another --out. Nothing was changed.")
-    questions = _read(file, given, format_)
+    data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    questions = read_questions(file, data, options, format_)
     return _many(invocation, questions, out, concurrency, patience, retry_errors=retry_errors)
 
 
@@ -90,7 +98,7 @@ def _one(invocation: Invocation, prompt: str, options: dict[str, Any]) -> None:
     invocation.out.show(score, _lines(score))
 
 
-def _lines(score: Score) -> Iterator[str]:
+def _lines(score: Score) -> Iterator[str | Coloured]:
     """Yield what a person reads of a score."""
     yield score.answer
     yield ""
@@ -112,16 +120,25 @@ def _lines(score: Score) -> Iterator[str]:
         yield f"uncertainty (entropy, nats) {score.entropy:.3f}   {share}"
         distinct = f"{score.num_distinct} distinct, by {score.model}"
         yield f"answers                     {score.num_samples}, {distinct}"
+    if score.claims is not None:
+        yield f"claims                      {len(score.claims)}"
+        yield from claim_lines(score.claims)
     for warning in score.warnings:
         yield f"note: {warning.message}"
 
 
-def _read(file: str, options: dict[str, Any], form: Format) -> list[Question]:
-    try:
-        text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise InvalidSetupError(f"{file} cannot be read: {error.strerror}") from None
-    return read_questions(text.split(b"\n"), file, options, form)
+def claim_lines(claims: Sequence[Claim]) -> Iterator[str | Coloured]:
+    """Yield each claim and what the answers say of it; doubtful ones are yellow, or red where none agrees."""
+    for claim in claims:
+        said, right = claim.support, claim.probability_correct
+        colour = "yellow" if said is None or said.agree else "red"
+        yield Coloured(f"? {claim.text}", colour) if claim.doubtful else f"- {claim.text}"
+        told = [] if right is None else [f"P(right) {right:.3f}"]
+        if said is not None:
+            instead = "" if said.example is None else f": {said.example}"
+            told.append(f"{said.agree} agree, {said.silent} silent, {said.differ} differ{instead}")
+        if told:
+            yield f"  {', '.join(told)}"
 
 
 def _many(
@@ -134,20 +151,13 @@ def _many(
     retry_errors: bool,
 ) -> int:
     total = len(questions)
-    with Results(out) as results:
-        results.check(questions)
-        if retry_errors:
-            results.drop_errors()
+    with results_at(out, questions, retry_errors=retry_errors) as results:
         if results.done:
             invocation.out.note(f"{len(results.done)} of {total} are done already")
-        left = (question for question in questions if question.line not in results.done)
+        left = iter([question for question in questions if question.line not in results.done])
         try:
-            patience = Patience(patience_s, invocation.out.note)
-            asyncio.run(
-                answer_all(
-                    invocation.url, left, results, total=total, patience=patience, concurrency=concurrency
-                )
-            )
+            run = Run(invocation.out, results, total, patience_s)
+            asyncio.run(run.ask(invocation.url, left, concurrency))
         finally:
             where = f" in {out}" if out else ""
             missing = total - len(results.done)

@@ -1,11 +1,9 @@
 """Calibrations, their data and reports."""
 
 import json
-import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, closing
-from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from eigencal._base_client import (
     JSON,
@@ -17,18 +15,18 @@ from eigencal._base_client import (
     parse_nothing,
     parse_text,
 )
-from eigencal._exceptions import InvalidSetupError, UnexpectedResponseError
+from eigencal._exceptions import UnexpectedResponseError
 from eigencal._models import Activation, Calibration
-from eigencal._results import Report
 
 _parse_one = json_parser(Calibration)
 _parse_all = json_parser(tuple[Calibration, ...])
-_parse_activations = json_parser(tuple[Activation, ...])
-_parse_report = json_parser(Report)
+_parse_report = json_parser(dict[str, Any])
 
 _ALL: Call[tuple[Calibration, ...]] = Call("GET", "/calibrations", _parse_all)
 _ACTIVE: Call[tuple[Calibration, ...]] = Call("GET", "/calibrations/active", _parse_all)
-_ACTIVATIONS: Call[tuple[Activation, ...]] = Call("GET", "/calibrations/activations", _parse_activations)
+_ACTIVATIONS: Call[tuple[Activation, ...]] = Call(
+    "GET", "/calibrations/activations", json_parser(tuple[Activation, ...])
+)
 
 
 def _calibration_call(calibration_id: str) -> Call[Calibration]:
@@ -44,7 +42,7 @@ def _data_call(method: str, calibration_id: str) -> Call[None]:
 
 
 # The same path answers with either; a browser's default would be the page.
-def _report_call(report_id: str) -> Call[Report]:
+def _report_call(report_id: str) -> Call[dict[str, Any]]:
     return Call("GET", _report_path(report_id), _parse_report, headers={"Accept": JSON})
 
 
@@ -55,18 +53,6 @@ def _page_call(report_id: str) -> Call[str]:
 def _report_path(report_id: str) -> str:
     of = "evaluations" if str(report_id).startswith("job_") else "calibrations"
     return format_path(f"/{of}/{{id}}/report", id=report_id)
-
-
-def _saved(page: str, path: str | os.PathLike[str]) -> Path:
-    """Write a page, all of which has come, and return its path."""
-    target = Path(path)
-    try:
-        file = target.open("w", encoding="utf-8")
-    except OSError as error:
-        raise InvalidSetupError(f"{target} cannot be written: {error.strerror or error}") from None
-    with file:
-        file.write(page)
-    return target
 
 
 def _parse_row(line: bytes) -> dict[str, Any]:
@@ -103,35 +89,13 @@ class Calibrations(SyncAPIClient):
         """Serve requests of its set-up with this calibration from now on. Raises NotFoundError."""
         return self._send(_activate_call(calibration_id), timeout_s)
 
-    @overload
-    def report(self, report_id: str, *, path: None = None, timeout_s: float | None = None) -> Report: ...
-    @overload
-    def report(
-        self, report_id: str, *, path: str | os.PathLike[str], timeout_s: float | None = None
-    ) -> Path: ...
-    def report(
-        self,
-        report_id: str,
-        *,
-        path: str | os.PathLike[str] | None = None,
-        timeout_s: float | None = None,
-    ) -> Report | Path:
-        """Return the report of a calibration or of an evaluation; or write it as a page.
+    def report(self, report_id: str, *, timeout_s: float | None = None) -> dict[str, Any]:
+        """Return the report of a calibration, or of an evaluation by its job's id. Raises NotFoundError."""
+        return self._send(_report_call(report_id), timeout_s)
 
-        Args:
-            report_id: Id of the calibration, or of the job of the evaluation.
-            path: Where to write the page (HTML, plots included); left out: nothing is written.
-            timeout_s: See `Client`.
-
-        Returns:
-            The report; or the path of the page that was written.
-
-        Raises:
-            NotFoundError: There is no such report.
-        """
-        if path is None:
-            return self._send(_report_call(report_id), timeout_s)
-        return _saved(self._send(_page_call(report_id), timeout_s), path)
+    def report_page(self, report_id: str, *, timeout_s: float | None = None) -> str:
+        """Return the report as a page: HTML, plots included. Raises NotFoundError."""
+        return self._send(_page_call(report_id), timeout_s)
 
     def data(self, calibration_id: str, *, timeout_s: float | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows that a calibration was fitted on, with the answers drawn, as `calibrate` takes them.
@@ -179,25 +143,13 @@ class AsyncCalibrations(AsyncAPIClient):
         """Do as `Client.activate` does, awaited."""
         return await self._send(_activate_call(calibration_id), timeout_s)
 
-    @overload
-    async def report(
-        self, report_id: str, *, path: None = None, timeout_s: float | None = None
-    ) -> Report: ...
-    @overload
-    async def report(
-        self, report_id: str, *, path: str | os.PathLike[str], timeout_s: float | None = None
-    ) -> Path: ...
-    async def report(
-        self,
-        report_id: str,
-        *,
-        path: str | os.PathLike[str] | None = None,
-        timeout_s: float | None = None,
-    ) -> Report | Path:
+    async def report(self, report_id: str, *, timeout_s: float | None = None) -> dict[str, Any]:
         """Do as `Client.report` does, awaited."""
-        if path is None:
-            return await self._send(_report_call(report_id), timeout_s)
-        return _saved(await self._send(_page_call(report_id), timeout_s), path)
+        return await self._send(_report_call(report_id), timeout_s)
+
+    async def report_page(self, report_id: str, *, timeout_s: float | None = None) -> str:
+        """Do as `Client.report_page` does, awaited."""
+        return await self._send(_page_call(report_id), timeout_s)
 
     async def data(
         self, calibration_id: str, *, timeout_s: float | None = None

@@ -37,6 +37,10 @@ class ChatOptions(TypedDict, total=False):
     """Confidence with which the target is kept, 0..1."""
     calibration: str
     """`active`, `none`, or the id of a calibration."""
+    claims: bool
+    """Whether to score the answer claim by claim, too. Left out: where it is long."""
+    mark: bool
+    """Whether to say what in its text a reader should doubt, and why: `uncertainty.marks`, and `claims`."""
     abstain: bool
     """Whether a decision to abstain replaces the answer; not of a stream. Where the service abstains by its
     settings it does so in any case."""

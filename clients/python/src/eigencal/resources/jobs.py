@@ -5,8 +5,7 @@ import math
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
 import stamina
 
@@ -70,18 +69,12 @@ def _retry_call(job_id: str) -> Call[Job]:
     return Call("POST", format_path("/jobs/{id}/retry", id=job_id), _parse_job, is_idempotent=False)
 
 
-@dataclass(frozen=True, slots=True)
 class _Following:
     """How long a job is followed, and how long the service may be away meanwhile."""
 
-    job_id: str
-    ends_at: float  # monotonic
-    patience_s: float
-
-    @classmethod
-    def of(cls, job_id: str, timeout_s: float | None, patience_s: float) -> Self:
-        ends_at = math.inf if timeout_s is None else time.monotonic() + seconds(timeout_s)
-        return cls(job_id, ends_at, patience_s)
+    def __init__(self, job_id: str, timeout_s: float | None, patience_s: float) -> None:
+        self.job_id, self.patience_s = job_id, patience_s
+        self.ends_at = math.inf if timeout_s is None else time.monotonic() + seconds(timeout_s)
 
     def limit(self) -> TimeLimit:
         """Return how long the next answer may take. Raises APITimeoutError where no time is left."""
@@ -256,7 +249,7 @@ class Jobs(SyncAPIClient):
             NotFoundError: There is no such job.
             APITimeoutError: `timeout_s` is over.
         """
-        following, call, last = _Following.of(job_id, timeout_s, patience_s), _job_call("GET", job_id), None
+        following, call, last = _Following(job_id, timeout_s, patience_s), _job_call("GET", job_id), None
         for pause_s in following.pauses():
             for attempt in stamina.retry_context(**following.policy()):
                 with attempt:
@@ -353,7 +346,7 @@ class AsyncJobs(AsyncAPIClient):
         self, job_id: str, *, timeout_s: float | None = None, patience_s: float = PATIENCE_S
     ) -> AsyncIterator[Job]:
         """Do as `Client.events` does, awaited."""
-        following, call, last = _Following.of(job_id, timeout_s, patience_s), _job_call("GET", job_id), None
+        following, call, last = _Following(job_id, timeout_s, patience_s), _job_call("GET", job_id), None
         for pause_s in following.pauses():
             async for attempt in stamina.retry_context(**following.policy()):
                 with attempt:

@@ -1,47 +1,67 @@
-"""Scoring."""
+"""Scoring: a prompt, or any number of them in requests of at most 256."""
 
-import threading
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
     AsyncIterator,
-    Callable,
+    Generator,
     Iterable,
     Iterator,
     Mapping,
+    Sized,
 )
 from contextlib import aclosing, closing
+from dataclasses import replace
+from itertools import islice
 from typing import Any, Unpack
 
-import httpx
 import stamina
+from pydantic import ValidationError
 
-from eigencal._base_client import AsyncAPIClient, Call, SyncAPIClient, format_path, json_parser
-from eigencal._batches import (
-    BATCH,
-    MAX_ITEMS,
-    AsyncBatch,
-    Part,
-    ThreadedBatch,
-    async_parts,
-    length,
-    parts,
-    score_body,
+from eigencal._base_client import (
+    AsyncAPIClient,
+    Call,
+    SyncAPIClient,
+    format_path,
+    json_parser,
+    parse_nothing,
+    without_none,
 )
-from eigencal._exceptions import APIConnectionError, EigencalError, InvalidSetupError
+from eigencal._exceptions import (
+    APIConnectionError,
+    EigencalError,
+    InvalidSetupError,
+    UnexpectedResponseError,
+)
 from eigencal._models import KeptScore, Score
 from eigencal._progress import Progress, as_callback
 from eigencal._requests import ScoreOptions
 from eigencal._results import BatchItem
 
-ENDED_EARLY = "The answer ended before its first line."
-
+MAX_ITEMS = 256  # the service takes no more in one request
+# An option for all items is none for an item with one of these: the service would refuse the two together.
+_EXCLUDED_BY = {
+    "num_samples": {"samples", "effort"},
+    "effort": {"samples", "num_samples"},
+    "sampling": {"samples"},
+    "model": {"samples"},
+    "deadline_ms": {"samples"},
+}
+_BATCH: Call[None] = Call("POST", "/score/batch", parse_nothing)
 _parse_score = json_parser(Score)
 _parse_kept = json_parser(KeptScore)
 
 
+def _score_body(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a score request as it is sent: `return_`, which Python needs, is `return` there."""
+    body = without_none(fields)
+    if "return_" in body:
+        body["return"] = body.pop("return_")
+    return body
+
+
 def _score_call(prompt: str | None, options: ScoreOptions) -> Call[Score]:
-    body = score_body({"prompt": prompt, **options})
+    body = _score_body({"prompt": prompt, **options})
     if not body.keys() & {"prompt", "messages", "samples"}:
         raise InvalidSetupError("There is nothing to score: give a prompt, `messages` or `samples`.")
     return Call("POST", "/score", _parse_score, body)
@@ -49,6 +69,90 @@ def _score_call(prompt: str | None, options: ScoreOptions) -> Call[Score]:
 
 def _get_score_call(score_id: str) -> Call[KeptScore]:
     return Call("GET", format_path("/scores/{id}", id=score_id), _parse_kept)
+
+
+def item_body(item: object, options: Mapping[str, Any]) -> Any:
+    """Return an item of a batch as it is sent: with the options that it leaves open."""
+    if isinstance(item, str):
+        item = {"prompt": item}
+    if not isinstance(item, Mapping):
+        return item  # the service says in its line what is wrong with it
+    common = {n: value for n, value in options.items() if not _EXCLUDED_BY.get(n, set()) & item.keys()}
+    return _score_body({**common, **item})
+
+
+class _Part:
+    """The items of one request, by their index over all items; those that have a line are dropped."""
+
+    def __init__(self, items: dict[int, object]) -> None:
+        self._waiting = items
+        self._sent: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def call(self) -> Call[None]:
+        """Return the call for the items that have no line yet: none is sent again that has one."""
+        self._sent = list(self._waiting)
+        return replace(_BATCH, body={"items": list(self._waiting.values())})
+
+    def parse(self, line: bytes) -> BatchItem:
+        """Return what a line says, its index counted over all. Raises UnexpectedResponseError."""
+        try:
+            item = BatchItem.model_validate_json(line)
+            # The service counts within its request; a second line for one item is none of this contract.
+            index = self._sent[item.index]
+            del self._waiting[index]
+        except (ValidationError, LookupError):
+            raise UnexpectedResponseError(
+                "A line of POST /score/batch is not as the contract has it."
+            ) from None
+        return item.model_copy(update={"index": index})
+
+    def check_begun(self, num_left: int) -> None:
+        """Raise APIConnectionError where an answer has ended before its first line."""
+        if len(self) == num_left:
+            raise APIConnectionError("The answer ended before its first line.")
+
+    def goes_on(self, num_left: int, error: EigencalError) -> bool:
+        """Tell whether lines came before the error: then whatever was wrong when it was sent is over."""
+        return len(self) < num_left and _BATCH.may_repeat(error)
+
+
+def _parts(items: Iterable[object], options: Mapping[str, Any], size: int) -> Iterator[_Part]:
+    """Cut any number of items into parts; no more of them are taken than a part holds."""
+    _check(items, size)
+    numbered = ((index, item_body(item, options)) for index, item in enumerate(items))
+    while some := dict(islice(numbered, size)):
+        yield _Part(some)
+
+
+async def _async_parts(
+    items: Iterable[object] | AsyncIterable[object], options: Mapping[str, Any], size: int
+) -> AsyncGenerator[_Part, None]:
+    """Do as `_parts` does, for items that may also come one by one with waits between them."""
+    if not isinstance(items, AsyncIterable):
+        for part in _parts(items, options, size):
+            yield part
+        return
+    _check(items, size)
+    some: dict[int, object] = {}
+    index = 0
+    async for item in items:
+        some[index] = item_body(item, options)
+        index += 1
+        if len(some) == size:
+            yield _Part(some)
+            some = {}
+    if some:
+        yield _Part(some)
+
+
+def _check(items: object, size: int) -> None:
+    if isinstance(items, str | bytes):
+        raise InvalidSetupError("`items` must be several prompts or requests, not one text.")
+    if not 1 <= size <= MAX_ITEMS:
+        raise InvalidSetupError(f"`items_per_request` must be a whole number from 1 to {MAX_ITEMS}.")
 
 
 class Scores(SyncAPIClient):
@@ -89,7 +193,6 @@ class Scores(SyncAPIClient):
         items: Iterable[str | Mapping[str, Any]],
         *,
         progress: Progress = False,
-        requests: int = 2,
         items_per_request: int = MAX_ITEMS,
         timeout_s: float | None = None,
         **options: Unpack[ScoreOptions],
@@ -103,9 +206,7 @@ class Scores(SyncAPIClient):
         Args:
             items: Prompts, or requests as mappings of the fields of POST /score.
             progress: True: shown on stderr; or a callback (done, total, what).
-            requests: Requests under way at a time.
-            items_per_request: Items of one request, 1..256. Fewer come sooner from a slow source, which is
-                read in your own thread: lines that come while it makes the next item are yielded after that.
+            items_per_request: Items of one request, 1..256; fewer come sooner from a slow source.
             timeout_s: Seconds without a line after which to give up; None: those of the client.
             **options: For every item that leaves them open, see `ScoreOptions`.
 
@@ -115,44 +216,30 @@ class Scores(SyncAPIClient):
         Raises:
             UnprocessableEntityError: A request as a whole was refused; else as for `score`.
         """
-        report, total = as_callback(progress), length(items)
-        silence_s = self._limit_s(timeout_s)
-
-        def read(
-            part: Part, stop: threading.Event, opened: Callable[[httpx.Response], None]
-        ) -> Iterator[BatchItem]:
-            return self._read_part(part, silence_s, stop, opened)
-
-        batch = ThreadedBatch(parts(items, options, items_per_request), read, max(1, requests))
-        done = 0
-        for done, item in enumerate(batch.lines(), 1):
-            report(done, total, "scored")
-            yield item
+        report, done = as_callback(progress), 0
+        total, silence_s = len(items) if isinstance(items, Sized) else None, self._limit_s(timeout_s)
+        for part in _parts(items, options, items_per_request):
+            with closing(self._read_part(part, silence_s)) as lines:
+                for item in lines:
+                    done += 1
+                    report(done, total, "scored")
+                    yield item
         if total is None:
             report(done, done, "scored")  # now it is known
 
-    def _read_part(
-        self,
-        part: Part,
-        silence_s: float,
-        stop: threading.Event,
-        opened: Callable[[httpx.Response], None],
-    ) -> Iterator[BatchItem]:
+    def _read_part(self, part: _Part, silence_s: float) -> Generator[BatchItem, None, None]:
         """Yield the lines of a part; after a break, of the items that have none yet."""
-        while part:
-            num_left = len(part)
-            for attempt in stamina.retry_context(**self._retry_policy(BATCH)):
-                if stop.is_set():
-                    return
+        while num_left := len(part):
+            for attempt in stamina.retry_context(**self._retry_policy(_BATCH)):
                 with attempt:
                     try:
-                        with closing(self._lines(part.call(), silence_s, opened)) as lines:
-                            yield from (part.parse(line) for line in lines if line)  # else a sign of life
-                        if len(part) == num_left:
-                            raise APIConnectionError(ENDED_EARLY)
+                        with closing(self._lines(part.call(), silence_s)) as lines:
+                            for line in lines:
+                                if line:  # else a sign of life
+                                    yield part.parse(line)
+                        part.check_begun(num_left)
                     except EigencalError as error:
-                        # If something has come since it was begun, whatever was wrong then is over.
-                        if len(part) == num_left or not BATCH.may_repeat(error):
+                        if not part.goes_on(num_left, error):
                             raise
                     break
 
@@ -183,7 +270,6 @@ class AsyncScores(AsyncAPIClient):
         items: Iterable[str | Mapping[str, Any]] | AsyncIterable[str | Mapping[str, Any]],
         *,
         progress: Progress = False,
-        requests: int = 2,
         items_per_request: int = MAX_ITEMS,
         timeout_s: float | None = None,
         **options: Unpack[ScoreOptions],
@@ -192,38 +278,31 @@ class AsyncScores(AsyncAPIClient):
 
         `items` may also be iterated with `async for`: a slow source then holds up nothing.
         """
-        report, total = as_callback(progress), length(items)
-        silence_s = self._limit_s(timeout_s)
-
-        def read(part: Part) -> AsyncGenerator[BatchItem, None]:
-            return self._read_part(part, silence_s)
-
-        batch = AsyncBatch(async_parts(items, options, items_per_request), read, max(1, requests))
-        done = 0
-        async with aclosing(batch.lines()) as lines:
-            async for item in lines:
-                done += 1
-                report(done, total, "scored")
-                yield item
+        report, done = as_callback(progress), 0
+        total, silence_s = len(items) if isinstance(items, Sized) else None, self._limit_s(timeout_s)
+        async with aclosing(_async_parts(items, options, items_per_request)) as parts:
+            async for part in parts:
+                async with aclosing(self._read_part(part, silence_s)) as lines:
+                    async for item in lines:
+                        done += 1
+                        report(done, total, "scored")
+                        yield item
         if total is None:
             report(done, done, "scored")  # now it is known
 
-    async def _read_part(self, part: Part, silence_s: float) -> AsyncGenerator[BatchItem, None]:
+    async def _read_part(self, part: _Part, silence_s: float) -> AsyncGenerator[BatchItem, None]:
         """Yield the lines of a part; after a break, of the items that have none yet."""
-        while part:
-            num_left = len(part)
-            async for attempt in stamina.retry_context(**self._retry_policy(BATCH)):
+        while num_left := len(part):
+            async for attempt in stamina.retry_context(**self._retry_policy(_BATCH)):
                 with attempt:
                     try:
                         async with aclosing(self._lines(part.call(), silence_s)) as lines:
                             async for line in lines:
                                 if line:  # else a sign of life
                                     yield part.parse(line)
-                        if len(part) == num_left:
-                            raise APIConnectionError(ENDED_EARLY)
+                        part.check_begun(num_left)
                     except EigencalError as error:
-                        # If something has come since it was begun, whatever was wrong then is over.
-                        if len(part) == num_left or not BATCH.may_repeat(error):
+                        if not part.goes_on(num_left, error):
                             raise
                     break
 

@@ -13,14 +13,13 @@ from eigencal._base_client import (
     parse_text,
     without_none,
 )
-from eigencal._models import Health, Key, Ready, Root
+from eigencal._models import Health, Key, Ready
 from eigencal._results import NewKey
 
 _parse_new_key = json_parser(NewKey)
 
 _READY: Call[Ready] = Call("GET", "/readyz", json_parser(Ready))
 _HEALTH: Call[Health] = Call("GET", "/healthz", json_parser(Health))
-_ROOT: Call[Root] = Call("GET", "/", json_parser(Root))
 _METRICS: Call[str] = Call("GET", "/metrics", parse_text)
 _KEYS: Call[tuple[Key, ...]] = Call("GET", "/keys", json_parser(tuple[Key, ...]))
 
@@ -46,10 +45,6 @@ class Service(SyncAPIClient):
     def health(self, *, timeout_s: float | None = None) -> Health:
         """Return the version of the service: its process answers."""
         return self._send(_HEALTH, timeout_s)
-
-    def root(self, *, timeout_s: float | None = None) -> Root:
-        """Return where everything is: paths by what is there."""
-        return self._send(_ROOT, timeout_s)
 
     def metrics(self, *, timeout_s: float | None = None) -> str:
         """Return the metrics as Prometheus reads them."""
@@ -95,10 +90,6 @@ class AsyncService(AsyncAPIClient):
     async def health(self, *, timeout_s: float | None = None) -> Health:
         """Do as `Client.health` does, awaited."""
         return await self._send(_HEALTH, timeout_s)
-
-    async def root(self, *, timeout_s: float | None = None) -> Root:
-        """Do as `Client.root` does, awaited."""
-        return await self._send(_ROOT, timeout_s)
 
     async def metrics(self, *, timeout_s: float | None = None) -> str:
         """Do as `Client.metrics` does, awaited."""

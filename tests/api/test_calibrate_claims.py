@@ -1,0 +1,256 @@
+"""A calibration of claims over HTTP: rows with verdicts on claims, and what scores of claims make of it."""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from service.app import create_app
+from service.calibration.calibration import Selector
+from service.claims.segments import claims
+from service.scoring.claims import ClaimScorer, Said, spoken_logprobs
+from service.scoring.judging import Applied
+from service.scoring.score import ScoreCommand
+from service.settings import Settings
+from service.spectral.correctness_model import CorrectnessModel
+from service.spectral.maps import DepolarizedMap
+from service.spectral.selective import SelectiveCounts
+from tests.api.test_calibrate_decides import calibrated
+from tests.support.calibrations import calibration
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.reports import FEW
+
+ANSWERS, CLAIMS, DRAWN = 60, 3, 4
+
+
+def row(number: int, rng: np.random.Generator, **changed: Any) -> dict[str, Any]:
+    """An answer of three claims, of which drawn answers repeat right ones more often than wrong ones."""
+    right = rng.random(CLAIMS) < 0.6
+    claims = [f"Item {number}{name} weighs {number} kilograms." for name in "abc"]
+    said = [
+        [text for text, good in zip(claims, right, strict=True) if rng.random() < (0.9 if good else 0.3)]
+        for _ in range(DRAWN)
+    ]
+    tokens = [-0.1 if good else -2.0 for good in right] + rng.normal(0, 0.3, CLAIMS)
+    made = {
+        "prompt": f"What does box {number} hold?",
+        "samples": [" ".join([f"Box {number} is closed.", *one]) for one in said],
+        "claims": [
+            {
+                "text": text,
+                "correct": bool(good),
+                "logprob_per_word": min(value, 0),
+                "least_logprob": min(value, 0) - 1,
+            }
+            for text, good, value in zip(claims, right, tokens, strict=True)
+        ],
+    }
+    return made | changed
+
+
+def rows(count: int = ANSWERS) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(7)
+    return [row(number, rng) for number in range(count)]
+
+
+@pytest.fixture
+async def http(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    app = create_app(Settings(data_dir=tmp_path), llm=FakeLLM(), embedder=FakeEmbedder(), resamples=FEW)
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=120) as client:
+            yield client
+
+
+def sent(made: list[dict[str, Any]]) -> bytes:
+    return "\n".join(json.dumps(one) for one in made).encode()
+
+
+async def of_claims(http: httpx.AsyncClient, made: list[dict[str, Any]]) -> dict[str, Any]:
+    return await calibrated(http, sent(made), unit="claim", activate="always")
+
+
+def asked(made: dict[str, Any], **more: Any) -> dict[str, Any]:
+    text = " ".join(one["text"] for one in made["claims"])
+    return {"samples": made["samples"], "candidate": text, "prompt": made["prompt"], "claims": True} | more
+
+
+async def score(http: httpx.AsyncClient, body: dict[str, Any]) -> dict[str, Any]:
+    reply = await http.post("/score", json=body)
+    assert reply.status_code == 200, reply.text
+    return dict(reply.json())
+
+
+async def test_verdicts_on_claims_make_p_correct_and_decisions_of_claims(http: httpx.AsyncClient) -> None:
+    every = rows(ANSWERS + 20)
+    found = await of_claims(http, every[:ANSWERS])
+    assert found["fingerprint"]["unit"] == "claim"
+    assert found["correctness_sample_counts"] == [0, 2, 3, 4]
+
+    right, wrong = list[float](), list[float]()
+    for one in every[ANSWERS:]:
+        told = await score(http, asked(one, target_error=0.4))
+        assert told["claims_calibration"]["id"] == found["id"]
+        assert told["claims_calibration"]["origin"] == "own"
+        assert 0 < told["probability_all_correct"] < 1
+        for claim, label in zip(told["claims"], one["claims"], strict=True):
+            assert claim["text"] == label["text"]
+            if claim["support"]["silent"] == DRAWN:
+                assert (claim["probability_correct"], claim["decision"]) == (None, "abstain")
+            else:
+                (right if label["correct"] else wrong).append(claim["probability_correct"])
+                assert claim["decision"] in ("answer", "abstain")
+    assert np.mean(right) > np.mean(wrong) + 0.1
+
+
+async def test_claims_are_judged_by_their_tokens_where_nothing_is_drawn(http: httpx.AsyncClient) -> None:
+    every = rows()
+    await of_claims(http, [one | {"samples": one["samples"]} for one in every])
+    [one] = rows(1)
+    text = " ".join(claim["text"] for claim in one["claims"])
+    sure, unsure = [{"token": piece, "logprob": value} for piece, value in ((" ", -0.1), (" ", -3.0))]
+    tokens = [sure | {"token": text[:-5]}, unsure | {"token": text[-5:]}]
+    body = {"prompt": one["prompt"], "effort": "none", "candidate": text, "candidate_logprob": -3.1}
+    told = await score(http, body | {"candidate_tokens": tokens, "claims": True})
+    first, *_, last = told["claims"]
+    assert first["lambda_max"] is None and first["support"] is None
+    assert first["least_logprob"] == pytest.approx(-0.1)
+    assert last["least_logprob"] == pytest.approx(-3.0)
+    assert last["rank_score"] < first["rank_score"]
+
+
+async def test_a_calibration_of_claims_serves_no_whole_answers(http: httpx.AsyncClient) -> None:
+    made = rows()
+    found = await of_claims(http, made)
+    told = await score(http, asked(made[0], calibration=found["id"]))
+    assert told["calibration"]["origin"] == "default"
+    assert told["claims_calibration"]["id"] == found["id"]
+    [mismatch] = [one for one in told["warnings"] if one["code"] == "calibration_mismatch"]
+    assert mismatch["differs"] == ["unit"]
+
+
+async def test_more_answers_than_a_calibration_of_claims_knows_are_told(http: httpx.AsyncClient) -> None:
+    made = rows()
+    found = await of_claims(http, made)
+    told = await score(http, asked(made[0], samples=[*made[0]["samples"], "Nobody knows."]))
+    assert told["claims_calibration"]["origin"] == "default"
+    [mismatch] = [one for one in told["warnings"] if one["code"] == "calibration_mismatch"]
+    assert (found["id"] in mismatch["message"], mismatch["differs"]) == (True, ["num_samples"])
+
+
+async def test_its_report_counts_answers_and_claims_and_its_rows_go_round(http: httpx.AsyncClient) -> None:
+    made = rows()
+    found = await of_claims(http, made)
+    data = (await http.get(found["links"]["report"])).json()["data"]
+    assert (data["rows"], data["usable"], data["rows_full"]) == (ANSWERS, ANSWERS, ANSWERS)
+    assert data["claims"] == ANSWERS * CLAIMS
+    page = await http.get(found["links"]["report"], headers={"Accept": "text/html"})
+    assert page.status_code == 200 and "claims" in page.text
+    exported = (await http.get(f"/calibrations/{found['id']}/data")).text.splitlines()
+    assert [json.loads(line) for line in exported] == made
+
+
+@pytest.mark.parametrize(
+    ("claims", "reason"),
+    [
+        ([], "must hold 1 to 64 claims, not 0"),
+        ([{"text": "A."}], "each claim must be an object of text"),
+        ([{"text": " ", "correct": True}], "each claim must be an object of text"),
+        ([{"text": "A.", "correct": True, "least_logprob": 2}], "each claim must be an object of text"),
+        (None, "is missing"),
+    ],
+)
+async def test_bad_claims_are_named(http: httpx.AsyncClient, claims: Any, reason: str) -> None:
+    made = rows()
+    made[3]["claims"] = claims
+    reply = await http.post("/calibrate", files={"file": ("dev.jsonl", sent(made))}, data={"unit": "claim"})
+    assert reply.status_code == 422
+    [error] = reply.json()["errors"]
+    assert (error["line"], reason in error["reason"]) == (4, True), error
+
+
+async def test_rows_without_claims_make_no_calibration_of_claims(http: httpx.AsyncClient) -> None:
+    made = [{"prompt": f"q {i}", "reference": "a", "samples": ["a", "b"]} for i in range(20)]
+    reply = await http.post("/calibrate", files={"file": ("dev.jsonl", sent(made))}, data={"unit": "claim"})
+    assert reply.status_code == 422 and "claims with verdicts" in reply.json()["detail"]
+
+
+async def test_rows_may_lack_a_log_probability(http: httpx.AsyncClient) -> None:
+    made = rows()
+    del made[0]["claims"][0]["logprob_per_word"]
+    found = await of_claims(http, made)
+    assert found["correctness_sample_counts"] == [0, 2, 3, 4]
+
+
+async def test_an_answer_among_those_drawn_is_judged_by_the_others(http: httpx.AsyncClient) -> None:
+    wrong, right = "It weighs 9 kilograms.", "It weighs 7 kilograms."
+    told = await score(http, {"samples": [wrong, right, right], "claims": True, "calibration": "none"})
+    [claim] = told["claims"]
+    assert (claim["text"], claim["support"]["agree"]) == (right, 1)
+    told = await score(http, {"samples": [wrong, right, right], "candidate": right, "claims": True})
+    assert told["claims"][0]["support"]["agree"] == 2
+
+
+async def test_fields_of_json_are_judged_by_no_calibration_of_sentences(http: httpx.AsyncClient) -> None:
+    await of_claims(http, rows())
+    told = await score(http, {"samples": ['{"b": 1}'] * 4, "candidate": '{"b": 1}', "claims": True})
+    assert told["claims_calibration"]["origin"] == "default"
+    assert told["claims"][0]["probability_correct"] is None
+
+
+async def test_claims_that_would_not_fit_into_memory_are_refused(
+    http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.jobs.calibrator.MAX_CLAIMS_BYTES", 10_000)
+    posted = await http.post(
+        "/calibrate", files={"file": ("dev.jsonl", sent(rows()))}, data={"unit": "claim"}
+    )
+    events = (await http.get(f"/jobs/{posted.json()['id']}/events")).text.splitlines()
+    last = json.loads([line for line in events if line.startswith("data:")][-1].removeprefix("data:"))
+    assert (last["state"], last["error"]["code"]) == ("failed", "invalid_dev_data")
+    assert "ask for fewer answers" in last["error"]["detail"]
+
+
+def test_a_model_that_takes_tokens_takes_the_map_that_it_was_fitted_with() -> None:
+    """Of no weight, they change nothing."""
+    model = CorrectnessModel(("logit_probability",), (0.0,), (1.0,), (1.0,), 0.0)
+    more = ("answer_log_probability_per_word", "answer_least_log_probability")
+    taking = CorrectnessModel((*model.features, *more), (0.0,) * 3, (1.0,) * 3, (1.0, 0.0, 0.0), 0.0)
+    one = Selector(DepolarizedMap(0.5, 0.6), model, SelectiveCounts((), (), ()), "given")
+    made = replace(one, with_tokens=replace(one, model=taking))
+    own = replace(calibration(), num_samples=3, parameters={3: DepolarizedMap(0.5, 0.6)}, selectors={3: made})
+    text = "It weighs 9 kilograms."
+    said, applied = Said({text: claims(text)}, ""), Applied(own, own.map_for(3))
+    found = [
+        ClaimScorer()
+        .scores(
+            ScoreCommand(candidate_tokens=tokens),
+            said,
+            text,
+            [text] * 3,
+            {text: np.ones(8)},
+            8,
+            applied,
+            unlike=False,
+        )
+        .claims[0]
+        .probability_correct
+        for tokens in ((), ((text, -1.0),))
+    ]
+    assert found[0] is not None and found[1] == pytest.approx(found[0])
+
+
+def test_tokens_of_a_thought_are_not_those_of_the_answer() -> None:
+    text = "It weighs 9 kilograms."
+    [claim] = claims(text)
+    thought, said = ("It weighs", " 9", " kilograms.", " So: "), (" It weighs 9", " kilograms.")
+    tokens = [*((one, -7.0) for one in thought), *((one, -0.1) for one in said)]
+    [spoken] = spoken_logprobs(text, [claim], tokens)
+    assert spoken is not None and spoken.least == -0.1
+    [spoken] = spoken_logprobs(text, [claim], [(" It weighs 9 kilograms", -0.2), (".", -0.3)])
+    assert spoken is not None and spoken.least == -0.3

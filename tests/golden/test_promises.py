@@ -1,0 +1,49 @@
+"""Thresholds fitted with a calibration keep what they promise in all but few of 100 simulated worlds."""
+
+import numpy as np
+
+from service.calibration.fitting import fit_selectors
+from service.calibration.labels import FullRows
+from service.spectral.selective import promise, simultaneous_bounds
+from tests.support.decisions import judged_material, judged_rows
+
+
+def test_the_promises_hold_at_once_in_simulated_worlds() -> None:
+    """New questions of the same kind: in how many worlds any threshold lets more wrong ones through."""
+    worlds, size = 100, 3
+    new = FullRows(judged_material(judged_rows(2000, seed=10_000, num_samples=size))).at(size)
+    broken = reached = 0
+    for seed in range(worlds):
+        material = judged_material(judged_rows(200, seed=seed, num_samples=size))
+        found = fit_selectors(material, "depolarized", rng=np.random.default_rng(seed))
+        if (selector := found[size].selector) is None:
+            continue
+        reached += promise(selector.counts, 0.3).threshold is not None
+        scores = selector.model.predict(new.columns(selector.map))
+        let = new.supported & (scores >= np.array(selector.counts.thresholds)[:, None])
+        errors = (let & ~new.right).sum(axis=1) / np.maximum(let.sum(axis=1), 1)
+        broken += bool((errors > simultaneous_bounds(selector.counts)).any())
+    assert reached > 30
+    assert broken / worlds <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / worlds)
+
+
+def test_the_promise_holds_where_many_judged_texts_are_supported_by_no_answer() -> None:
+    """Own answers that agree with no draw are wrong here: counted as let through, they would void it."""
+    target, runs, size = 0.3, 100, 2
+    new = FullRows(judged_material(judged_rows(3000, seed=10_000, num_samples=size))).at(size)
+    assert 0.1 < (~new.supported).mean() < 0.9
+    broken = reached = 0
+    for seed in range(runs):
+        material = judged_material(judged_rows(160, seed=seed, num_samples=size))
+        found = fit_selectors(material, "depolarized", rng=np.random.default_rng(seed))
+        if (selector := found[size].selector) is None:
+            continue
+        made = promise(selector.counts, target)
+        if made.threshold is None:
+            continue
+        let = new.supported & (selector.model.predict(new.columns(selector.map)) >= made.threshold)
+        reached += 1
+        broken += (~new.right[let]).mean() > target
+        assert made.coverage <= 1 - selector.counts.never_answered / selector.counts.num_rows
+    assert reached > 30
+    assert broken / runs <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / runs)
