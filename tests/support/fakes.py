@@ -90,6 +90,7 @@ class FakeLLM:
             raise LLMUnavailable("The LLM is not available.")
 
     async def _wait(self, deadline_s: float | None) -> None:
+        await asyncio.sleep(0)  # as any real LLM: what was begun beside the call gets its turn
         if self.gate is None:
             return
         try:
