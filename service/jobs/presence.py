@@ -17,7 +17,7 @@ class Presence:
     """The lock of one replica, and what its peers find of theirs.
 
     Postgres ends a session that is silent for `lease_s` seconds, as that of a replica that is frozen or cut
-    off: `hold` is called more often. A store that is out of reach is no matter: it is tried again.
+    off. A store that is out of reach is no matter: it is tried again.
     """
 
     def __init__(self, url: URL, replica_id: str, *, lease_s: float) -> None:
@@ -38,6 +38,12 @@ class Presence:
         except (psycopg.Error, TimeoutError) as error:
             logger.warning("the session that shows that this replica lives failed: %s", type(error).__name__)
             await self.leave()
+
+    async def keep(self) -> None:
+        """Hold the lock until cancelled, however slow the store is at other things."""
+        while True:
+            await asyncio.sleep(self._lease_s / 10)
+            await self.hold()
 
     async def _opened(self) -> "psycopg.AsyncConnection[tuple[bool]] | None":
         session = await psycopg.AsyncConnection.connect(self._url, autocommit=True, connect_timeout=5)

@@ -9,7 +9,6 @@ frozen and wakes. What a step has done is in our own tables; DBOS keeps but how 
 import asyncio
 import contextlib
 import logging
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -253,6 +252,7 @@ class DbosEngine:
         try:
             if self._presence is not None:
                 await self._presence.hold()  # first: peers would take over what a replica without it runs
+                self._tasks.add(asyncio.create_task(self._presence.keep()))
             else:
                 self._ownership = _own(Path(str(self._url.database)))
             with translated():
@@ -359,25 +359,23 @@ class DbosEngine:
         What dead replicas ran is taken over.
         """
         if self._presence is not None:
-            await self._presence.hold()
-            by_executor = defaultdict(list)
-            for workflow in await asyncio.to_thread(_listed, status=[_RUNS]):
-                by_executor[workflow.executor_id].append(workflow)
-            for executor_id, workflows in by_executor.items():
-                if executor_id != self._executor_id:
-                    await self._take_over(executor_id, workflows)
+            running = await asyncio.to_thread(_listed, status=[_RUNS])
+            for executor_id in {one.executor_id for one in running} - {self._executor_id}:
+                await self._take_over(executor_id, self._presence)
         unfinished = await asyncio.to_thread(_listed, status=[_WAITS, _RUNS], name="job")
         status_of = {_job_of(one): one.status for one in unfinished}
         for job_id in ours.keys() - status_of.keys():
             await asyncio.to_thread(_enqueue, job_id, queue_of(ours[job_id]))
         return {job_id for job_id, status in status_of.items() if status == _RUNS}
 
-    async def _take_over(self, executor_id: str, workflows: Sequence[Any]) -> None:
+    async def _take_over(self, executor_id: str, presence: "Presence") -> None:
         from dbos import DBOS
 
-        assert self._presence is not None
-        async with self._presence.instead_of(executor_id) as dead:
-            if dead:
+        async with presence.instead_of(executor_id) as dead:
+            if not dead:
+                return
+            # Listed anew: a peer that had the lock before may have taken them over, and run them.
+            if workflows := await asyncio.to_thread(_listed, status=[_RUNS], executor_id=executor_id):
                 names = ", ".join(sorted({_job_of(one) for one in workflows}))
                 logger.warning("replica %s is dead: what it ran is taken over: %s", executor_id, names)
                 for one in workflows:

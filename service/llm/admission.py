@@ -101,12 +101,10 @@ class AdmissionQueue:
         queued = QueuedRequest(get_running_loop().time() + max_wait_s, only_waits=True)
         with self.admitted(queued):
             permit = await self.permit(queued)
-        answered = False
         try:
             yield permit
-            answered = True
-        finally:
-            permit.release(answered=answered)
+        finally:  # whoever had a good answer has released it: the time of no other is typical
+            permit.release(answered=False)
 
     async def permit(self, queued: QueuedRequest) -> Permit:
         """Return a permit when it is this call's turn. Raises DeadlineExceeded at the request's end."""

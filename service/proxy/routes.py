@@ -398,19 +398,23 @@ async def _answer(request: Request, work: Coroutine[Any, Any, Response]) -> Resp
 async def _forward(chat: Chat, sent: Call) -> Response:
     """Return the server's answer as it is."""
     async with AsyncExitStack() as ending:
+        permit = None
         if sent.body is not None:
             ending.enter_context(chat.admission.one("chat"))
-            await ending.enter_async_context(chat.one_call())
+            permit = await ending.enter_async_context(chat.one_call())
         reply = await chat.open(sent)
         ending.push_async_callback(reply.close)
+        good = permit if reply.status in GOOD else None
         if reply.is_stream:
-            return Relay(reply.status, reply.headers, as_it_is(reply), ending.pop_all())
+            return Relay(reply.status, reply.headers, as_it_is(reply, good), ending.pop_all())
         pieces, held = reply.pieces(), HeldReply(chat.held)
         ending.callback(held.give_back)
         content, no_room = await read_ahead(pieces, held)
         if no_room is not None:
             held.give_back()
             return Relay(reply.status, reply.headers, behind(content, pieces), ending.pop_all())
+        if good is not None:
+            good.release(answered=True)
         return Response(content, reply.status, dict(reply.headers))
     raise AssertionError("unreachable: the block returns or raises")
 
@@ -430,7 +434,7 @@ async def _score(chat: Chat, sent: Call, api: Api, call: ChatCall, running: Runn
         if reply.is_stream and reply.status in GOOD:
             wait_s = chat.deadline_s if call.mode == "on" else None
             pieces = scored_stream(reply, permit, running, wait_s, hides_logprobs=hides)
-            if chat.abstain:
+            if chat.abstain or call.options.abstain:  # its caller asked for no stream, and it came as one
                 pieces = held_stream(pieces, partial(_rewritten, chat, api, call, running), held)
             headers = {**reply.headers, ID_HEADER: running.uncertainty.id}
             return Relay(reply.status, headers, pieces, ending.pop_all())
@@ -447,7 +451,7 @@ async def _score(chat: Chat, sent: Call, api: Api, call: ChatCall, running: Runn
             await running.discard(TOO_LONG)
             headers = {**reply.headers, ID_HEADER: running.uncertainty.id}
             return Relay(reply.status, headers, behind(content, rest), ending.pop_all())
-        permit.release(answered=True)  # its own draws may wait for it
+        permit.release(answered=reply.status in GOOD)  # its own draws may wait for it
         if reply.status not in GOOD:  # no score of a call that failed
             return Response(content, reply.status, dict(reply.headers))
         return await _judged(chat, reply, content, api, call, running, hides_logprobs=hides)
@@ -477,7 +481,10 @@ def _rewritten(chat: Chat, api: Api, call: ChatCall, running: RunningScore, held
         return broken_off(LLMUnavailable("The LLM server broke off its answer."))
     several = any(has_others(event.chunk() or {}) for event in events)
     if chat.withholds(call, running.uncertainty, several=several):
-        return replaced_stream(held, running.uncertainty, chat.abstain_text, api)
+        uncertainty = running.uncertainty
+        if not chat.abstain:  # its caller asked for it, and may know
+            uncertainty = replace(uncertainty, withheld=running.judged_text)
+        return replaced_stream(held, uncertainty, chat.abstain_text, api)
     if chat.passes_only_judged:
         return let_through_stream(held, running.uncertainty, running.judged_text, api)
     return held

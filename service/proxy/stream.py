@@ -307,13 +307,18 @@ def _ending(choice: dict[str, Any]) -> dict[str, Any]:
     return {**kept, **empty, **({"logprobs": None} if "logprobs" in choice else {})}
 
 
-async def as_it_is(reply: Reply) -> AsyncGenerator[bytes, None]:
-    """Yield a stream as it comes; where the server breaks it off, an event says so."""
+async def as_it_is(reply: Reply, permit: Permit | None) -> AsyncGenerator[bytes, None]:
+    """Yield a stream as it comes; where the server breaks it off, an event says so.
+
+    permit: of a good answer's call, released at its end.
+    """
     last = b""
     try:
         async for piece in reply.pieces():
             last = (last + piece)[-4:]
             yield piece
+        if permit is not None:
+            permit.release(answered=True)
     except EigencalError as error:
         # An event that was cut ends first, or the error would be part of it.
         yield (b"" if last.endswith((b"\n\n", b"\r\n\r\n", b"\r\r")) else b"\n\n") + broken_off(error)

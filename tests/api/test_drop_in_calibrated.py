@@ -245,6 +245,21 @@ async def test_an_answer_that_is_not_sure_enough_is_withheld_where_that_is_asked
     assert told.json()["uncertainty"]["decision"]["action"] == "abstain"
 
 
+async def test_a_stream_that_nobody_asked_for_is_withheld_too() -> None:
+    async def behave(exchange: Exchange) -> None:
+        if exchange.body.get("n", 1) == 1:
+            exchange.body["stream"] = True
+        await telling(own="Nice")(exchange)
+
+    async with before(behave, plain()) as made:
+        response = await made.ask(eigencal={"target_error": 0.2, "abstain": True})
+    first, last, *usage = events_of(response.content)
+    assert first["choices"][0]["delta"]["content"] == "I am not sure enough to answer this."
+    assert [one["choices"] for one in usage] == [[]]
+    found = last["uncertainty"]
+    assert (found["decision"]["action"], found["withheld"]) == ("abstain", "Nice")
+
+
 async def test_a_sure_answer_goes_out_as_it_is() -> None:
     async with before(telling(), plain()) as made:
         body = (await made.ask(eigencal={"target_error": 0.336, "abstain": True})).json()

@@ -8,11 +8,14 @@ import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import pytest
 
 from service.calibration.store import SqlCalibrations
 from service.errors import Conflict, ModelNotFound, StoreUnavailable
+from service.jobs import workflows
 from service.jobs.drawing import Drawer
 from service.jobs.durable import TELL_S, DurableJobs
 from service.jobs.model import Job, JobError, JobOptions
@@ -404,3 +407,55 @@ class TestPresence:
         [record] = [one for one in caplog.records if one.levelno == logging.ERROR]
         assert "replica same" in record.getMessage()
         assert "EIGENCAL_REPLICA_ID" in record.getMessage()
+
+
+@pytest.mark.postgres
+class TestReplicas:
+    async def test_whose_store_is_slow_is_not_dead(
+        self, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked = asyncio.Event()
+
+        async def hang(_: SqlJobs) -> NoReturn:
+            asked.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        monkeypatch.setattr(SqlJobs, "open_jobs", hang)
+        database = Database(postgres.database())
+        await database.start()
+        engine = DbosEngine(database.url, replica_id="slow", lanes=["a"], lease_s=1.0)
+        queue, peer = Queue(database, engine, 0.02), Presence(database.url, "peer", lease_s=600.0)
+        await queue.jobs.start()
+        await peer.hold()
+        try:
+            await asked.wait()
+            await asyncio.sleep(3.0)  # of its lease thrice
+            async with peer.instead_of("slow") as dead:
+                assert not dead
+        finally:
+            await peer.leave()
+            await queue.jobs.stop()
+            await database.stop()
+
+    async def test_what_a_peer_has_taken_over_meanwhile_is_left_to_it(
+        self, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It finds work of a dead replica, and waits for its lock until a peer has taken that over."""
+        taken, resumed = asyncio.Event(), list[str]()
+        left = SimpleNamespace(workflow_id="7-0", executor_id="dead", queue_name="q", status="PENDING")
+
+        def listed(**which: Any) -> list[Any]:
+            return [] if taken.is_set() or "name" in which else [left]
+
+        @asynccontextmanager
+        async def late(self: Presence, replica_id: str) -> AsyncIterator[bool]:
+            taken.set()
+            yield True
+
+        monkeypatch.setattr(workflows, "_listed", listed)
+        monkeypatch.setattr(Presence, "instead_of", late)
+        monkeypatch.setattr("dbos.DBOS.resume_workflow", lambda one, **_: resumed.append(one))
+        engine = DbosEngine(store_url(postgres.database()), replica_id="me", lanes=["a"])
+        assert await engine.settle({}) == set()
+        assert taken.is_set() and not resumed

@@ -283,6 +283,7 @@ def test_a_call_that_only_waits_is_not_refused_for_how_long_it_takes() -> None:
         for _ in range(4):
             async with queue.one_call(60) as permit:
                 permit.begun -= 400
+                permit.release(answered=True)
         await learnt(queue, 1.0)
         held = [await queue.permit(queued()) for _ in range(2)]
         with queue.admitted(queued(500.0)):
@@ -295,5 +296,23 @@ def test_a_call_that_only_waits_is_not_refused_for_how_long_it_takes() -> None:
             with pytest.raises(Overloaded):  # not that long
                 async with queue.one_call(0.01):
                     pass
+
+    played(scenario)
+
+
+def test_a_call_that_had_no_good_answer_says_nothing_of_how_long_one_takes() -> None:
+    async def scenario() -> None:
+        queue = AdmissionQueue(1, 9)
+
+        async def call(took_s: float = 0.0) -> None:
+            async with queue.one_call(60) as permit:
+                permit.begun -= took_s
+
+        await call(400)
+        async with queue.one_call(60) as permit:
+            waiting = asyncio.create_task(call())
+            await asyncio.sleep(0)
+            permit.release(answered=False)
+            await waiting  # it was not refused
 
     played(scenario)
