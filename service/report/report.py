@@ -285,7 +285,7 @@ def correctness_part(
         "by_num_samples": [_at(m, one, errors, confidence, seed, resamples) for m, one in sorted(at.items())],
         "diagram": _diagram(full, seed, resamples),
         "risk_coverage": risk_coverage(full.selector.counts, confidence) if full.selector else [],
-        "promises": promises_part(full.selector.counts, errors, confidence) if full.selector else [],
+        "promises": promises_part(full, errors, confidence),
         "meaning": PROMISE_MEANING,
     }
 
@@ -314,7 +314,6 @@ def _at(
             one.fit.held_out, one.right, random, num_resamples=resamples.auroc, groups=one.groups
         )
         auroc = estimate(ranking.value, ranking.low, ranking.high)
-    counts = None if one.selector is None else one.selector.counts
     return {
         "num_samples": num_samples,
         "right": one.fit.num_right,
@@ -326,8 +325,8 @@ def _at(
         "base_brier": base.brier if base else None,
         "auroc": auroc,
         "why_none": one.fit.why_none,
-        "promises": promises_part(counts, errors, confidence) if counts else [],
-        "lowest": lowest_part(counts, confidence) if counts else None,
+        "promises": promises_part(one, errors, confidence),
+        "lowest": lowest_part(one, confidence),
     }
 
 
@@ -355,9 +354,11 @@ def risk_coverage(counts: SelectiveCounts, confidence: float) -> list[RiskAt]:
     ]
 
 
-def promises_part(counts: SelectiveCounts, target_errors: list[float], confidence: float) -> list[PromiseAt]:
-    """Return what can be promised for each target error, in numbers and in words."""
-    made = [promise(counts, target, confidence) for target in target_errors]
+def promises_part(decided: DecidedAt, target_errors: list[float], confidence: float) -> list[PromiseAt]:
+    """Return what can be promised for each target error, in numbers and in words; nothing without a model."""
+    if decided.selector is None:
+        return []
+    counts = decided.selector.counts
     return [
         {
             "target_error": one.target_error,
@@ -366,25 +367,26 @@ def promises_part(counts: SelectiveCounts, target_errors: list[float], confidenc
             "wrong": one.wrong,
             "coverage": one.coverage,
             "lowest_error": one.lowest_error,
-            "text": format_promise(one),
+            "text": format_promise(one, of_claims=decided.groups is not None),
         }
-        for one in made
+        for one in (promise(counts, target, confidence) for target in target_errors)
     ]
 
 
-def lowest_part(counts: SelectiveCounts, confidence: float) -> PromiseAt | None:
+def lowest_part(decided: DecidedAt, confidence: float) -> PromiseAt | None:
     """Return what the lowest error lets through that can be promised at all; None where none can."""
-    lowest = lowest_error(counts, confidence)
-    return None if lowest is None else promises_part(counts, [lowest], confidence)[0]
+    lowest = None if decided.selector is None else lowest_error(decided.selector.counts, confidence)
+    return None if lowest is None else promises_part(decided, [lowest], confidence)[0]
 
 
-def format_promise(made: Promise) -> str:
+def format_promise(made: Promise, *, of_claims: bool) -> str:
     """Return the promise as a sentence, or that it cannot be made, and which can."""
     sure = f"with {made.confidence:.0%} confidence".replace("%", " %")
     target = percent(made.target_error)
     if made.threshold is not None:
+        what = "claims let through, one of each answer at random," if of_claims else "answers let through"
         like = "on questions like those of the dev set"
-        return f"{sure.capitalize()}, at most {target} of the answers let through are wrong, {like}."
+        return f"{sure.capitalize()}, at most {target} of the {what} are wrong, {like}."
     if made.lowest_error is None:
         return f"No error can be promised {sure}: these rows are too few."
     lowest = percent(made.lowest_error)

@@ -154,6 +154,7 @@ def opening(
         if one["target_error"] == target_error and one["threshold"] is not None
     ]
     lowest = [(row["lowest"]["target_error"], row["num_samples"]) for row in rows if row["lowest"]]
+    what = "claims" if calibration["fingerprint"].get("unit") == "claim" else "answers"
     # How many answers to draw does not hang on an error that nobody asked for.
     num_samples, enough = answers["recommended"], answers["recommendation"]
     if kept:
@@ -163,11 +164,11 @@ def opening(
     elif lowest:
         error, at = min(lowest)
         promise = (
-            f"Nothing at {percent(target_error)}: such an error among the answers let through cannot be "
+            f"Nothing at {percent(target_error)}: such an error among the {what} let through cannot be "
             f"promised; the lowest that can be is {percent(error)}, by {_drawn(at)}."
         )
     else:
-        promise = "Nothing: no number of answers allows a promise, so no answer is let through by a decision."
+        promise = f"Nothing: no number of answers allows a promise, so decisions let no {what} through."
     safe = _safe(calibration, data, served)
     if not any(row["promises"] for row in rows):
         safe += " It measures how far answers agree, not whether one is right."

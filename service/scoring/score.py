@@ -303,14 +303,17 @@ class Claim(Part):
     support: ClaimSupport | None = Field(description="What the answers drawn say of it.")
 
     @computed_field(  # type: ignore[prop-decorator]
-        description="Whether a reader should doubt it: where the `decision` is to abstain or, without one, "
-        "none of the answers drawn agrees. Null without both."
+        description="Whether a reader should doubt it: where the `decision` is to abstain; without one, "
+        "where `probability_correct` is below 0.5; without that, too, where none of the answers drawn "
+        "agrees. Null where nothing tells."
     )
     @property
     def doubtful(self) -> bool | None:
         """Tell whether a reader should doubt it."""
         if self.decision is not None:
             return self.decision == "abstain"
+        if self.probability_correct is not None:
+            return self.probability_correct < 0.5
         return None if self.support is None else self.support.agree == 0
 
 

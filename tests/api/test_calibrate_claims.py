@@ -146,9 +146,11 @@ async def test_more_answers_than_a_calibration_of_claims_knows_are_told(http: ht
 async def test_its_report_counts_answers_and_claims_and_its_rows_go_round(http: httpx.AsyncClient) -> None:
     made = rows()
     found = await of_claims(http, made)
-    data = (await http.get(found["links"]["report"])).json()["data"]
+    report = (await http.get(found["links"]["report"])).json()
+    data, promises = report["data"], report["correctness"]["promises"]
     assert (data["rows"], data["usable"], data["rows_full"]) == (ANSWERS, ANSWERS, ANSWERS)
     assert data["claims"] == ANSWERS * CLAIMS
+    assert "claims let through" in promises[-1]["text"]
     page = await http.get(found["links"]["report"], headers={"Accept": "text/html"})
     assert page.status_code == 200 and "claims" in page.text
     exported = (await http.get(f"/calibrations/{found['id']}/data")).text.splitlines()

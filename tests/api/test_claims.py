@@ -104,30 +104,38 @@ async def test_an_answer_that_claims_nothing_has_no_claims(answer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("agree", "decision", "doubtful"),
-    [(1, None, False), (0, None, True), (4, "abstain", True), (0, "answer", False)],
+    ("agree", "correct", "decision", "doubtful"),
+    [
+        (1, None, None, False),
+        (0, None, None, True),
+        (4, 0.4, None, True),
+        (0, 0.5, None, False),
+        (4, 0.9, "abstain", True),
+        (0, 0.4, "answer", False),
+    ],
 )
-def test_a_decision_says_what_is_doubtful_and_else_whether_any_answer_agrees(
-    agree: int, decision: Literal["answer", "abstain"] | None, doubtful: bool
+def test_a_decision_says_what_is_doubtful_else_p_correct_else_whether_any_answer_agrees(
+    agree: int, correct: float | None, decision: Literal["answer", "abstain"] | None, doubtful: bool
 ) -> None:
     support = ClaimSupport(agree=agree, differ=4 - agree, silent=1, example=OTHER)
     claim = Claim.model_construct(
-        text=TOWER, start=3, end=9, decision=decision, probability_correct=0.4, support=support
+        text=TOWER, start=3, end=9, decision=decision, probability_correct=correct, support=support
     )
     shown = mark(claim)
     assert (claim.doubtful, shown.doubtful) == (doubtful, doubtful)
     assert (shown.text, shown.start, shown.end) == (TOWER, 3, 9)
+    probability = "" if correct is None else f"right with probability {correct:.0%}; "
     other = f"; something else in {4 - agree}, such as “{OTHER}”" if agree < 4 else ""
-    why = f"Right with probability 40%; said in {agree} of 5 answers{other}; nothing of it in 1"
-    assert shown.why == (why if doubtful else None)
+    why = f"{probability}said in {agree} of 5 answers{other}; nothing of it in 1"
+    assert shown.why == (why[0].upper() + why[1:] if doubtful else None)
 
 
-@pytest.mark.parametrize(("decision", "doubtful"), [(None, None), ("answer", False), ("abstain", True)])
-def test_where_nothing_was_drawn_a_decision_alone_says_what_is_doubtful(
-    decision: Literal["answer", "abstain"] | None, doubtful: bool | None
+@pytest.mark.parametrize(("correct", "doubtful"), [(None, None), (0.5, False), (0.4, True)])
+def test_where_nothing_was_drawn_p_correct_says_what_is_doubtful(
+    correct: float | None, doubtful: bool | None
 ) -> None:
     claim = Claim.model_construct(
-        text=TOWER, start=3, end=9, decision=decision, probability_correct=0.4, support=None
+        text=TOWER, start=3, end=9, decision=None, probability_correct=correct, support=None
     )
     assert mark(claim).doubtful is doubtful
     assert mark(claim).why == ("Right with probability 40%" if doubtful else None)

@@ -1036,7 +1036,7 @@ export interface components {
             decision: ("answer" | "abstain") | null;
             /**
              * Doubtful
-             * @description Whether a reader should doubt it: where the `decision` is to abstain or, without one, none of the answers drawn agrees. Null without both.
+             * @description Whether a reader should doubt it: where the `decision` is to abstain; without one, where `probability_correct` is below 0.5; without that, too, where none of the answers drawn agrees. Null where nothing tells.
              */
             readonly doubtful: boolean | null;
             /**

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from service.errors import DeadlineExceeded, Overloaded
-from service.llm.admission import JOBS_EVERY, AdmissionQueue, Permit, QueuedRequest
+from service.llm.admission import JOBS_EVERY, MIN_RETRY_S, AdmissionQueue, Permit, QueuedRequest
 from service.llm.port import Priority
 
 
@@ -54,8 +54,9 @@ def test_permits_are_given_in_order_and_come_back() -> None:
         assert [task.done() for task in waiting] == [True, False, False]
         for task in waiting:
             (await task).release(answered=True)
+        assert (queue.free, queue.num_running) == (1, 1)
         held[1].release(answered=True)
-        assert queue.free == 2
+        assert (queue.free, queue.num_running) == (2, 0)
 
     played(scenario)
 
@@ -203,6 +204,31 @@ def test_a_permit_is_not_spent_on_an_answer_that_nobody_will_read() -> None:
     played(scenario)
 
 
+def test_a_permit_is_spent_on_an_answer_that_the_quicker_ones_show_to_be_in_time() -> None:
+    async def scenario() -> None:
+        queue = AdmissionQueue(1, 9)
+        await learnt(queue, 1.0)
+        await learnt(queue, 9.0)
+        held = await queue.permit(queued())
+        waiting = await waiter(queue, queued(4.0))
+        held.release(answered=False)
+        (await waiting).release(answered=True)
+
+    played(scenario)
+
+
+def test_before_any_call_is_over_callers_are_told_to_come_back_soon() -> None:
+    async def scenario() -> None:
+        queue = AdmissionQueue(1, 2)
+        await queue.permit(queued())
+        waiting = [await waiter(queue, queued()) for _ in range(20)]
+        assert queue.retry_after_s() == MIN_RETRY_S
+        for task in waiting:
+            task.cancel()
+
+    played(scenario)
+
+
 def test_refused_callers_are_told_different_times_to_come_back() -> None:
     async def scenario() -> None:
         queue, waits_s = AdmissionQueue(1, 1), []
@@ -296,6 +322,26 @@ def test_a_call_that_only_waits_is_not_refused_for_how_long_it_takes() -> None:
             with pytest.raises(Overloaded):  # not that long
                 async with queue.one_call(0.01):
                     pass
+
+    played(scenario)
+
+
+def test_only_a_call_that_must_be_over_by_its_end_is_refused_for_how_long_it_takes() -> None:
+    async def scenario() -> None:
+        queue = AdmissionQueue(1, 9)
+        await learnt(queue, 4.0)
+
+        async def call() -> None:
+            async with queue.one_call(6):
+                pass
+
+        async with queue.one_call(60) as held:
+            with pytest.raises(Overloaded), queue.admitted(queued(6.0)):
+                pass
+            waiting = asyncio.create_task(call())
+            await asyncio.sleep(0)
+            held.release(answered=False)
+            await waiting
 
     played(scenario)
 

@@ -270,7 +270,12 @@ def test_without_a_model_the_report_says_why_and_promises_nothing() -> None:
     ],
 )
 def test_a_promise_in_words(made: Promise, text: str) -> None:
-    assert format_promise(made) == text
+    assert format_promise(made, of_claims=False) == text
+
+
+def test_a_promise_of_claims_says_what_it_is_of() -> None:
+    text = format_promise(Promise(0.2, 0.9, 0.7, 30, 2, 0.3, 0.2), of_claims=True)
+    assert "at most 20 % of the claims let through, one of each answer at random, are wrong" in text
 
 
 def test_percents_are_never_rounded_down() -> None:

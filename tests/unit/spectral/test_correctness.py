@@ -85,6 +85,13 @@ def test_a_seed_gives_the_same_interval_and_more_resamples_no_smaller_error():
     assert few.low < few.value < few.high
 
 
+def test_two_resamples_are_the_fewest_that_have_a_spread():
+    scores, labels = noisy(np.random.default_rng(0), 150)
+    one, two = (bootstrap_auroc(scores, labels, np.random.default_rng(1), num_resamples=n) for n in (1, 2))
+    assert np.isnan(one.standard_error)
+    assert two.standard_error > 0
+
+
 def test_resamples_of_one_class_are_left_out():
     found = bootstrap_auroc([0.1, 0.2, 0.3], [0, 0, 1], np.random.default_rng(0), num_resamples=300)
     assert 0 < found.num_resamples < 300

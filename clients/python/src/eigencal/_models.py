@@ -75,7 +75,7 @@ class Claim(Result):
     decision: Literal["answer", "abstain"] | None
     """Let the claim through, or do not, so that of one claim of each answer, taken at random, few of those let through are wrong; null where no calibration of claims can decide."""
     doubtful: bool | None
-    """Whether a reader should doubt it: where the `decision` is to abstain or, without one, none of the answers drawn agrees. Null without both."""
+    """Whether a reader should doubt it: where the `decision` is to abstain; without one, where `probability_correct` is below 0.5; without that, too, where none of the answers drawn agrees. Null where nothing tells."""
     end: int
     """Where it ends."""
     entropy: float | None
