@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from service.llm.port import Api
-from service.proxy.chat_score import Uncertainty
-from service.proxy.stream import AnswerReader, EventReader, encoded, event_of, with_uncertainty
+from service.proxy.chat_score import Uncertainty, choices_of, first_choice, has_others
+from service.proxy.stream import DONE, Event, StreamRewriter, event_of, with_uncertainty
 
 # Members of an answer that tell nothing of what it says.
 _ABOUT = ("id", "object", "created", "model", "system_fingerprint", "service_tier", "usage")
 # Members of a message without an answer that go on.
 _KEPT = frozenset({"role", "tool_calls", "function_call", "refusal"})
-_KEPT_IN_CHUNKS = _KEPT | {"uncertainty"}
 
 
 def is_abstained(uncertainty: Uncertainty) -> bool:
@@ -35,18 +34,9 @@ def is_judged(uncertainty: Uncertainty) -> bool:
     return score is not None and score.decision is not None and score.no_model is None
 
 
-def has_others(payload: Mapping[str, Any]) -> bool:
-    """Tell whether an answer, or a chunk of one, holds further choices than the first, which is judged."""
-    choices = payload.get("choices")
-    if not isinstance(choices, list):
-        return False
-    return len(choices) > 1 or any(isinstance(one, dict) and one.get("index") for one in choices)
-
-
 def abstaining(payload: Mapping[str, Any], text: str, api: Api) -> dict[str, Any]:
     """Return the answer with `text` in place of each choice: further ones were not judged."""
-    choices = payload.get("choices")
-    number = len(choices) if isinstance(choices, list) and choices else 1
+    number = len(choices_of(payload)) or 1
     content = {"message": {"role": "assistant", "content": text}} if api == "chat" else {"text": text}
     stand_in = {**content, "logprobs": None, "finish_reason": "stop"}
     return _about(payload) | {"choices": [{"index": index, **stand_in} for index in range(number)]}
@@ -57,7 +47,7 @@ def let_through(payload: dict[str, Any], judged: str | None) -> dict[str, Any]:
 
     judged: None for a tool call or a refusal, of which no text beside goes on.
     """
-    choice = payload["choices"][0]
+    choice = first_choice(payload)
     message = choice.get("message")
     if isinstance(message, dict):
         names = _KEPT if judged is None else {"role"}
@@ -69,14 +59,36 @@ def let_through(payload: dict[str, Any], judged: str | None) -> dict[str, Any]:
     return _about(payload) | {"choices": [only]}
 
 
+class HeldAnswer(StreamRewriter):
+    """A stream that is held until its end, and what of it goes on in any case; `has_others`: further choices.
+
+    `only_judged`: of what it says nothing goes on, tool calls and refusals alone.
+    """
+
+    def __init__(self, *, only_judged: bool, hides_logprobs: bool) -> None:
+        super().__init__(hides_logprobs=hides_logprobs)
+        self.has_others = False
+        self.about: dict[str, Any] = {}
+        self.usage: Any = None
+        self._only_judged = only_judged
+
+    def _quiet(self, chunk: dict[str, Any]) -> dict[str, Any]:
+        self.has_others = self.has_others or has_others(chunk)
+        self.about = self.about or _about(chunk)
+        self.usage = chunk.get("usage") or self.usage
+        return _textless(chunk) if self._only_judged else super()._quiet(chunk)
+
+    def _going_on(self, event: Event, chunk: dict[str, Any] | None) -> bytes:
+        if chunk is None and self._only_judged:  # what is no chunk may say anything, too
+            return DONE if event.is_last else b""
+        return super()._going_on(event, chunk)
+
+
 def replaced_stream(
-    held: bytes, uncertainty: Uncertainty, text: str, api: Api, finish_reason: str = "stop"
+    held: HeldAnswer, uncertainty: Uncertainty, text: str, api: Api, finish_reason: str = "stop"
 ) -> bytes:
     """Return a stream whose text is `text`, in place of a complete one."""
-    chunks = [chunk for event in EventReader().feed(held) if (chunk := event.chunk())]
-    common = _about(next(iter(chunks), {}))
-    usage = [chunk["usage"] for chunk in chunks if chunk.get("usage")]
-    common.pop("usage", None)
+    common = {name: value for name, value in held.about.items() if name != "usage"}
     begun: dict[str, Any] = {"delta": {"role": "assistant", "content": text}}
     ended: dict[str, Any] = {"delta": {}}
     if api == "completions":
@@ -84,24 +96,8 @@ def replaced_stream(
     first = {**common, "choices": [{"index": 0, **begun, "logprobs": None, "finish_reason": None}]}
     last = {**common, "choices": [{"index": 0, **ended, "logprobs": None, "finish_reason": finish_reason}]}
     sent = [first, with_uncertainty(last, uncertainty.document())]
-    sent += [{**common, "choices": [], "usage": usage[-1]}] if usage else []
-    return b"".join([*map(event_of, sent), b"data: [DONE]\n\n"])
-
-
-def let_through_stream(held: bytes, uncertainty: Uncertainty, judged: str | None, api: Api) -> bytes:
-    """Return a stream that was held until its end, as `let_through` does."""
-    chunks = [chunk for event in EventReader().feed(held) if (chunk := event.chunk())]
-    if judged is None:
-        return b"".join([*(event_of(_textless(chunk)) for chunk in chunks), b"data: [DONE]\n\n"])
-    answer = AnswerReader()
-    for chunk in chunks:
-        answer.take(chunk)
-    return replaced_stream(held, uncertainty, judged, api, answer.finish_reason or "stop")
-
-
-def with_score(payload: Mapping[str, Any], uncertainty: Uncertainty) -> bytes:
-    """Return an answer as JSON, with the score beside it."""
-    return encoded({**payload, "uncertainty": uncertainty.document()})
+    sent += [{**common, "choices": [], "usage": held.usage}] if held.usage else []
+    return b"".join([*map(event_of, sent), DONE])
 
 
 def _about(payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,15 +106,13 @@ def _about(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 def _textless(chunk: Mapping[str, Any]) -> dict[str, Any]:
     """Return a chunk with the members of a message that go on without an answer."""
-    choices = chunk.get("choices")
     kept = []
-    for choice in choices if isinstance(choices, list) else []:
+    for choice in choices_of(chunk):
         if isinstance(choice, dict):
             delta = choice.get("delta")
             ends = {name: choice[name] for name in ("index", "finish_reason") if name in choice}
             if isinstance(delta, dict):
-                delta = {name: value for name, value in delta.items() if name in _KEPT_IN_CHUNKS}
-                kept.append({**ends, "delta": delta})
+                kept.append({**ends, "delta": {name: delta[name] for name in delta if name in _KEPT}})
             else:
                 kept.append({**ends, "text": ""})
-    return _about(chunk) | {"choices": kept} | {k: chunk[k] for k in ("uncertainty",) if k in chunk}
+    return _about(chunk) | {"choices": kept}

@@ -94,7 +94,8 @@ class Plan:
     """What to draw; `own_counts`: one answer less, since the caller's own is drawn like them.
 
     `needs_logprobs`: it is to have its log-probabilities, and its call does not ask for them. `limit`: the
-    most tokens of an answer by the settings. `marks`: whether to mark the answer's claims.
+    most tokens of an answer by the settings. `marks`: whether to mark the answer's claims. `instead`: what is
+    drawn where this draws none, though nobody asked for that, and the answer cannot be judged alone.
     """
 
     command: ScoreCommand
@@ -102,6 +103,7 @@ class Plan:
     limit: int
     needs_logprobs: bool = False
     marks: bool = False
+    instead: "Plan | None" = None
 
     def with_own(self, drawn: Drawn, own: Draw, model: str) -> Drawn:
         """Return the answers that the score rests on: the caller's own goes first where it is one of them.
@@ -173,15 +175,20 @@ def plan_for(
     )
     command = replace(asked, generation=request, as_recommended=False, arrived=time.perf_counter())
     number = recommended(command) if asked.as_recommended else None
-    number = num_samples if number is None else number
-    # Two are drawn in any case: they alone may be a score, should the caller's own turn out to be another's.
-    own_counts = number > MIN_SAMPLES and drawn_alike(body, sampling)
     limited = replace(sampling, max_tokens=token_limit(body, sampling))
-    request = replace(request, num_samples=number - own_counts, sampling=limited)
-    command = replace(command, generation=request)
     unasked = body.get("logprobs") is None or body["logprobs"] is False
-    needs_logprobs = unasked and (own_counts or number == 0)
-    return Plan(command, own_counts, sampling.max_tokens, needs_logprobs, marks)
+
+    def drawing(number: int) -> Plan:
+        # Two are drawn in any case: they alone may be a score, should the caller's own be of another model.
+        own_counts = number > MIN_SAMPLES and drawn_alike(body, sampling)
+        drawn = replace(request, num_samples=number - own_counts, sampling=limited)
+        needs_logprobs = unasked and (own_counts or number == 0)
+        of_request = replace(command, generation=drawn)
+        return Plan(of_request, own_counts, sampling.max_tokens, needs_logprobs, marks)
+
+    if number == 0:
+        return replace(drawing(0), instead=drawing(num_samples))
+    return drawing(num_samples if number is None else number)
 
 
 # What is drawn beside a call, and whether its own answer is drawn alike.
@@ -331,13 +338,29 @@ def _one_prompt(fields: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     raise Unscorable("many_prompts", "A score is of one prompt: the call has another number, or none.")
 
 
-def first_choice(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the first choice of an answer that was not streamed; raises Unscorable for none."""
+def is_first(choice: object) -> bool:
+    """Tell whether it is the choice that is judged; servers that give one choice leave its index out."""
+    return isinstance(choice, dict) and not choice.get("index")
+
+
+def choices_of(payload: Mapping[str, Any]) -> list[Any]:
+    """Return the choices of an answer, or of a chunk of one."""
     choices = payload.get("choices")
-    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-        raise Unscorable("no_answer", "The answer holds no choice.")
-    choice: dict[str, Any] = choices[0]
-    return choice
+    return choices if isinstance(choices, list) else []
+
+
+def first_choice(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the choice that is judged of an answer that was not streamed; raises Unscorable for none."""
+    for choice in choices_of(payload):
+        if is_first(choice):
+            return dict(choice)
+    raise Unscorable("no_answer", "The answer holds no choice.")
+
+
+def has_others(payload: Mapping[str, Any]) -> bool:
+    """Tell whether an answer, or a chunk of one, holds further choices than the one that is judged."""
+    choices = choices_of(payload)
+    return len(choices) > 1 or any(isinstance(one, dict) and not is_first(one) for one in choices)
 
 
 def tokens_of(choice: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
@@ -527,7 +550,13 @@ class RunningScore:
         if is_blank(own.text) and self._scorer.scorer.empty_answers == FAILED:
             raise NO_TEXT
         self.judged_text = own.text
-        drawn = self._plan.with_own(await self._draws, own, model)
+        plan = self._plan
+        if plan.instead is not None and (own.total_logprob is None or own.truncated):
+            # Known only now, when the answer is there: its score comes later than those drawn beside it.
+            plan = plan.instead
+            command = replace(plan.command, arrived=time.perf_counter())
+            self._draws = self._scorer.run(self._scorer.scorer.draw(command))
+        drawn = plan.with_own(await self._draws, own, model)
         drawn = replace(drawn, command=replace(drawn.command, candidate_tokens=tokens_of(choice)))
         score = await self._scorer.scorer.finish(drawn, own.text)
         return with_places_in(text_of(choice), own.text, score)

@@ -27,7 +27,6 @@ from service.errors import (
     EigencalError,
     EmbedderUnavailable,
     InvalidRequest,
-    LLMUnavailable,
     Overloaded,
     Unscorable,
 )
@@ -36,14 +35,12 @@ from service.llm.admission import Permit
 from service.llm.port import Api, Priority
 from service.llm.wire import LOGPROBS, PATHS
 from service.proxy.abstention import (
+    HeldAnswer,
     abstaining,
-    has_others,
     is_abstained,
     is_judged,
     let_through,
-    let_through_stream,
     replaced_stream,
-    with_score,
 )
 from service.proxy.chat_score import (
     BUSY,
@@ -53,6 +50,7 @@ from service.proxy.chat_score import (
     RunningScore,
     Uncertainty,
     first_choice,
+    has_others,
     plan_for,
     text_of,
 )
@@ -60,13 +58,14 @@ from service.proxy.stream import (
     MAX_ANSWER_BYTES,
     MAX_HELD_BYTES,
     TOO_LONG,
-    EventReader,
     as_it_is,
+    beating,
     broken_off,
     encoded,
-    held_stream,
     parse_object,
+    read_held,
     scored_stream,
+    with_score,
     without_logprobs,
 )
 from service.proxy.upstream import Call, HeldBytes, HeldReply, Reply, Upstream, behind, read_ahead, too_long
@@ -432,10 +431,13 @@ async def _score(chat: Chat, sent: Call, api: Api, call: ChatCall, running: Runn
         held = HeldReply(chat.held)
         ending.callback(held.give_back)
         if reply.is_stream and reply.status in GOOD:
-            wait_s = chat.deadline_s if call.mode == "on" else None
-            pieces = scored_stream(reply, permit, running, wait_s, hides_logprobs=hides)
-            if chat.abstain or call.options.abstain:  # its caller asked for no stream, and it came as one
-                pieces = held_stream(pieces, partial(_rewritten, chat, api, call, running), held)
+            if chat.abstain or call.options.abstain:  # of the latter, it was not asked for as a stream
+                rewriter = HeldAnswer(only_judged=chat.passes_only_judged, hides_logprobs=hides)
+                work = partial(_judged_stream, chat, reply, permit, api, call, running, rewriter, held)
+                pieces = beating(work, "the answer waits until it is judged")
+            else:
+                wait_s = chat.deadline_s if call.mode == "on" else None
+                pieces = scored_stream(reply, permit, running, wait_s, hides_logprobs=hides)
             headers = {**reply.headers, ID_HEADER: running.uncertainty.id}
             return Relay(reply.status, headers, pieces, ending.pop_all())
         rest = reply.pieces()
@@ -473,21 +475,30 @@ async def _open(chat: Chat, sent: Call, api: Api, asked: ChatCall | None) -> tup
     return await chat.open(sent), False
 
 
-def _rewritten(chat: Chat, api: Api, call: ChatCall, running: RunningScore, held: bytes) -> bytes:
-    """Return what goes out of a stream that was held until its end."""
-    events = EventReader().feed(held)
-    if any((event.chunk() or {}).get("error") for event in events):
-        # In words of ours, since its own may hold the answer; the caller may ask again.
-        return broken_off(LLMUnavailable("The LLM server broke off its answer."))
-    several = any(has_others(event.chunk() or {}) for event in events)
-    if chat.withholds(call, running.uncertainty, several=several):
-        uncertainty = running.uncertainty
+async def _judged_stream(
+    chat: Chat,
+    reply: Reply,
+    permit: Permit,
+    api: Api,
+    call: ChatCall,
+    running: RunningScore,
+    rewriter: HeldAnswer,
+    held: HeldReply,
+) -> bytes:
+    """Return a stream that is held until its end with its score, or what goes out in its stead."""
+    try:
+        stream = await read_held(reply, permit, running, chat.deadline_s, rewriter, held)
+    except EigencalError as error:
+        return broken_off(error)
+    uncertainty = running.uncertainty
+    if chat.withholds(call, uncertainty, several=rewriter.has_others):
         if not chat.abstain:  # its caller asked for it, and may know
             uncertainty = replace(uncertainty, withheld=running.judged_text)
-        return replaced_stream(held, uncertainty, chat.abstain_text, api)
-    if chat.passes_only_judged:
-        return let_through_stream(held, running.uncertainty, running.judged_text, api)
-    return held
+        return replaced_stream(rewriter, uncertainty, chat.abstain_text, api)
+    if chat.passes_only_judged and running.judged_text is not None:
+        reason = rewriter.answer.finish_reason or "stop"
+        return replaced_stream(rewriter, uncertainty, running.judged_text, api, reason)
+    return stream
 
 
 async def _judged(

@@ -6,16 +6,16 @@ Every buffer is bounded: an event, an answer put together, what waits behind a s
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any
 
 from service.api.errors import error_body, openai_error
-from service.errors import EigencalError, Unscorable
+from service.errors import EigencalError, LLMUnavailable, Unscorable
 from service.heavy_json import MAX_ANSWER_VALUES, is_heavy
 from service.llm.admission import Permit
 from service.llm.wire import BESIDE_ANSWER, MAX_MODEL_NAME_CHARS, NONSENSE, token_logprobs, token_texts
-from service.proxy.chat_score import RunningScore, Uncertainty
+from service.proxy.chat_score import RunningScore, Uncertainty, choices_of, is_first
 from service.proxy.upstream import HeldReply, Reply, too_long
 
 MAX_EVENT_BYTES = 8 << 20
@@ -30,6 +30,7 @@ _END_OF_LINE = re.compile(rb"\r\n|\n|\r")
 # Members of a message or delta by which it is known that there is more to an answer than its text.
 BESIDE_TEXT = (*BESIDE_ANSWER, "function_call", "audio")
 _END_FIELDS = ("finish_reason", "stop_reason")
+DONE = b"data: [DONE]\n\n"
 
 
 class Event:
@@ -114,13 +115,16 @@ def broken_off(error: EigencalError) -> bytes:
 
 def without_logprobs(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return an answer, or a chunk of one, as it would be without log-probabilities."""
-    choices = payload.get("choices")
-    if not isinstance(choices, list):
-        return dict(payload)
+    choices = choices_of(payload)
     quiet = [
         {**one, "logprobs": None} if isinstance(one, dict) and "logprobs" in one else one for one in choices
     ]
-    return {**payload, "choices": quiet}
+    return {**payload, "choices": quiet} if choices else dict(payload)
+
+
+def with_score(payload: Mapping[str, Any], uncertainty: Uncertainty) -> bytes:
+    """Return an answer that is not streamed as JSON, with the score beside it."""
+    return encoded({**payload, "uncertainty": uncertainty.document()})
 
 
 def with_uncertainty(chunk: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,11 +139,6 @@ def with_uncertainty(chunk: Mapping[str, Any], document: Mapping[str, Any]) -> d
         for one in chunk["choices"]
     ]
     return {**chunk, "choices": choices, "uncertainty": document}
-
-
-def is_first(choice: object) -> bool:
-    """Tell whether it is the choice that is judged; servers that give one choice leave its index out."""
-    return isinstance(choice, dict) and not choice.get("index")
 
 
 class AnswerReader:
@@ -164,8 +163,7 @@ class AnswerReader:
         """Take a chunk; tell whether the first choice is finished by it."""
         if isinstance(chunk.get("model"), str):
             self.model = self.model or chunk["model"][:MAX_MODEL_NAME_CHARS]
-        choices = chunk.get("choices")
-        mine = [choice for choice in choices if is_first(choice)] if isinstance(choices, list) else []
+        mine = [choice for choice in choices_of(chunk) if is_first(choice)]
         for choice in mine:
             self._take(choice)
         return any(isinstance(choice.get("finish_reason"), str) for choice in mine)
@@ -252,28 +250,31 @@ class StreamRewriter:
 
     def rest(self) -> bytes:
         """Return what came last and is no whole event; some clients read it all the same."""
-        rest = self._events.rest()
-        chunk = Event(rest).chunk() if self._hides_logprobs else None
-        return rest if chunk is None else event_of(without_logprobs(chunk))
+        event = Event(self._events.rest())
+        return self._going_on(event, event.chunk() if self._hides_logprobs else None)
 
     def _quiet(self, chunk: dict[str, Any]) -> dict[str, Any]:
+        """Return what of a chunk may go on."""
         return without_logprobs(chunk) if self._hides_logprobs else chunk
+
+    def _going_on(self, event: Event, chunk: dict[str, Any] | None) -> bytes:
+        """Return what of an event may go on; chunk: its object, None where it has none or none is read."""
+        quiet = None if chunk is None else self._quiet(chunk)
+        return event.raw if quiet is None or quiet is chunk else event_of(quiet)
 
     def _passed(self, event: Event) -> bytes:
         """Return what of an event goes on to the caller at once."""
         chunk = event.chunk() if self._hides_logprobs or not self._passes_all else None
-        as_it_is = event_of(without_logprobs(chunk)) if chunk and self._hides_logprobs else event.raw
+        going_on = self._going_on(event, chunk)
         if self._passes_all:
-            return as_it_is
+            return going_on
         self.is_over = self.is_over or event.is_last
+        self.has_failed = self.has_failed or bool(chunk and chunk.get("error"))
         if self.holds:
-            self._behind.append(as_it_is)
+            self._behind.append(going_on)
             return b""
-        if chunk is None:
-            return as_it_is
-        self.has_failed = self.has_failed or bool(chunk.get("error"))
-        if not self.answer.take(chunk) or self.answer.is_too_long:
-            return as_it_is
+        if chunk is None or not self.answer.take(chunk) or self.answer.is_too_long:
+            return going_on
         now, self._held = divided(chunk)
         return b"" if now is None else event_of(self._quiet(now))
 
@@ -350,9 +351,16 @@ async def scored_stream(
         if rewriter.holds:
             permit.release(answered=True)
             running.judge(answer.choice, answer.model)
-            async with aclosing(_released(rewriter, running, wait_s)) as released:
-                async for piece in released:
-                    yield piece
+            if wait_s is None:
+                yield rewriter.release(running.detach())
+            else:
+
+                async def released(wait_s: float = wait_s) -> bytes:
+                    return rewriter.release(await running.wait(wait_s))
+
+                async with aclosing(beating(released, "the score is being made")) as beats:
+                    async for piece in beats:
+                        yield piece
         elif rewriter.is_over and not (rewriter.has_failed or answer.is_too_long):
             # No chunk finished the answer, so none can carry the score: it is left to be fetched.
             running.judge(answer.choice, answer.model)
@@ -368,48 +376,57 @@ async def scored_stream(
         yield broken_off(error)
 
 
-async def _released(
-    rewriter: StreamRewriter, running: RunningScore, wait_s: float | None
-) -> AsyncGenerator[bytes, None]:
-    """Yield heartbeats until the score is there, and then the chunk that carries it."""
-    if wait_s is None:
-        yield rewriter.release(running.detach())
-        return
-    score = asyncio.ensure_future(running.wait(wait_s))
+async def read_held(
+    reply: Reply,
+    permit: Permit,
+    running: RunningScore,
+    wait_s: float,
+    rewriter: StreamRewriter,
+    held: HeldReply,
+) -> bytes:
+    """Return a stream of which nothing goes out before its end, with its score, which is waited for.
+
+    Raises what breaks it off, of which `running` is told.
+    """
+    passed, answer = bytearray(), rewriter.answer
+
+    def judge() -> None:
+        permit.release(answered=True)
+        running.judge(answer.choice, answer.model)
+
     try:
-        while not (await asyncio.wait({score}, timeout=HEARTBEAT_S))[0]:
-            yield comment("the score is being made")
-    finally:
-        score.cancel()
-    yield rewriter.release(score.result())
+        async for piece in reply.pieces():
+            if (no_room := held.take(piece)) is not None:
+                raise no_room
+            held_before = rewriter.holds
+            passed += rewriter.feed(piece)
+            if answer.has_text:
+                running.start()
+            if rewriter.holds and not held_before:
+                judge()
+    except EigencalError as error:
+        await running.discard(error)
+        raise
+    if rewriter.has_failed:
+        await running.discard(NO_END)
+        # In words of ours, since its own may hold the answer; the caller may ask again.
+        raise LLMUnavailable("The LLM server broke off its answer.")
+    if rewriter.holds or (rewriter.is_over and not answer.is_too_long):
+        if not rewriter.holds:
+            judge()
+        await running.wait(wait_s)
+    else:
+        await running.discard(TOO_LONG if answer.is_too_long else NO_END)
+    return bytes(passed) + rewriter.release(running.uncertainty) + rewriter.rest()
 
 
-async def held_stream(
-    pieces: AsyncGenerator[bytes, None],
-    rewrite: Callable[[bytes], bytes],
-    held_bytes: HeldReply,
-) -> AsyncGenerator[bytes, None]:
-    """Yield nothing of a stream before it has ended, but heartbeats; then what `rewrite` makes of it."""
-    held, clock = bytearray(), asyncio.get_running_loop().time
-    beat = clock() + HEARTBEAT_S
-    more = asyncio.ensure_future(anext(pieces, None))
+async def beating(work: Callable[[], Coroutine[Any, Any, bytes]], why: str) -> AsyncGenerator[bytes, None]:
+    """Yield heartbeats, comments that say why, until the work is done, and then what it has made."""
+    task = asyncio.ensure_future(work())
     try:
-        while True:
-            await asyncio.wait({more}, timeout=max(beat - clock(), 0))
-            if clock() >= beat:
-                yield comment("the answer waits until it is judged")
-                beat = clock() + HEARTBEAT_S
-            if not more.done():
-                continue
-            if (piece := more.result()) is None:
-                break
-            held += piece
-            if (no_room := held_bytes.take(piece)) is not None:
-                yield broken_off(no_room)
-                return
-            more = asyncio.ensure_future(anext(pieces, None))
-        yield rewrite(bytes(held))
+        while not (await asyncio.wait({task}, timeout=HEARTBEAT_S))[0]:
+            yield comment(why)
+        yield task.result()
     finally:
-        more.cancel()
-        await asyncio.gather(more, return_exceptions=True)
-        await pieces.aclose()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -14,6 +14,7 @@ from service.calibration.calibration import Calibration, service_fingerprint
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Message
 from service.proxy import stream as scored_stream
+from service.proxy.stream import parse_object
 from service.proxy.upstream import HeldBytes
 from service.settings import Settings
 from service.spectral.evidence import EvidenceMap
@@ -507,6 +508,43 @@ async def test_nothing_of_a_stream_goes_out_before_its_decision(monkeypatch: pyt
     assert first["choices"][0]["delta"]["content"] == "Ask somebody else."
     assert (first["choices"][0]["finish_reason"], last["choices"][0]["finish_reason"]) == (None, "stop")
     assert last["uncertainty"] and usage["usage"] == {"prompt_tokens": 3}
+
+
+@pytest.mark.parametrize("own", ["Nice", "Paris"])
+async def test_a_stream_that_is_held_is_parsed_once(own: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+
+    def counting(content: str | bytes, *more: Any) -> dict[str, Any] | None:
+        if isinstance(content, str):  # of an event; bodies come as bytes
+            parsed.append(content)
+        return parse_object(content, *more)
+
+    monkeypatch.setattr(scored_stream, "parse_object", counting)
+    async with before(telling(own=own), plain(), **POLICY | {"target_error": 0.336}) as made:
+        response = await made.ask(stream=True)
+    assert ("Paris" in response.text) is (own == "Paris")
+    assert len(parsed) == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_choice_of_index_0_is_judged_wherever_it_stands(stream: bool) -> None:
+    async def behave(exchange: Exchange) -> None:
+        if exchange.body.get("n", 1) > 1:
+            await telling()(exchange)
+            return
+        payload = {"model": MODEL, "choices": [said(exchange, "Nice", 1), said(exchange, "Paris", 0)]}
+        if not stream:
+            await exchange.send(200, payload)
+            return
+        await exchange.start_stream()
+        await exchange.event(payload)
+        await exchange.event("[DONE]")
+        exchange.writer.close()
+
+    async with before(behave, plain()) as made:
+        response = await made.ask(stream=stream)
+    told = events_of(response.content) if stream else [response.json()]
+    assert told[-1]["uncertainty"]["candidate"]["mode"] == 0
 
 
 async def test_a_stream_longer_than_is_held_is_broken_off() -> None:

@@ -298,7 +298,7 @@ def active(**parts: Any) -> Active:
     return Active(fitted(fingerprint=wanted, **parts))
 
 
-def telling(*, tells: bool = True, refuses: bool = False, tokens: int = 2) -> Any:
+def telling(*, tells: bool = True, refuses: bool = False, tokens: int = 2, ends: str = "stop") -> Any:
     """Answer "so it is" by chunks, with a log-probability of -1 in all where that is asked for."""
 
     async def behave(exchange: Exchange) -> None:
@@ -312,12 +312,12 @@ def telling(*, tells: bool = True, refuses: bool = False, tokens: int = 2) -> An
         if not body.get("stream"):
             whole = told and {"content": [one] * tokens}
             message = {"role": "assistant", "content": "so it is"}
-            choice = {"index": 0, "message": message, "logprobs": whole, "finish_reason": "stop"}
+            choice = {"index": 0, "message": message, "logprobs": whole, "finish_reason": ends}
             choices = [choice | {"index": index} for index in range(body.get("n", 1))]
             await exchange.send(200, {"model": MODEL, "choices": choices, "usage": {"prompt_tokens": 3}})
             return
         await exchange.start_stream()
-        for text, reason in (("so it", None), (" is", "stop")):
+        for text, reason in (("so it", None), (" is", ends)):
             delta = {"index": 0, "delta": {"content": text}, "logprobs": told, "finish_reason": reason}
             await exchange.event({"model": MODEL, "choices": [delta]})
         await exchange.event("[DONE]")
@@ -414,6 +414,18 @@ async def test_auto_takes_none_where_that_is_recommended() -> None:
     for recommended, number in ((0, 0), (4, 4), (None, 3)):
         async with before(telling(), active(recommended=recommended), chat_effort="auto") as made:
             assert (await made.ask()).json()["uncertainty"]["num_samples"] == number
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("lacks", [{"tells": False}, {"refuses": True}, {"ends": "length"}], ids=str)
+async def test_auto_draws_where_an_answer_cannot_be_judged_alone(lacks: Any, stream: bool) -> None:
+    async with before(telling(**lacks), active(recommended=0), chat_effort="auto") as made:
+        response = await made.ask(stream=stream)
+        assert {sent["n"] for sent in made.server.bodies if "n" in sent} == {3}
+        asked = await made.ask(stream=stream, **NONE)
+    found = told_by(response, stream=stream)[-1]["uncertainty"]
+    assert (found["status"], found["num_samples"]) == ("scored", 3)
+    assert told_by(asked, stream=stream)[-1]["uncertainty"]["status"] == "not_scored"
 
 
 async def test_an_answer_longer_than_any_draw_is_of_another_set_up() -> None:
