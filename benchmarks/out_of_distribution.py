@@ -27,7 +27,7 @@ from service.calibration.calibration import service_fingerprint
 from service.demo.data import RECORDED
 from service.embedding.local import SentenceTransformerEmbedder
 from service.llm.port import Generation, GenerationRequest
-from service.scoring.scorer import MAX_OOD_P_VALUE
+from service.scoring.choice import MAX_OOD_P_VALUE
 from service.settings import Settings
 from service.spectral.conformal import ConformalReference
 from service.spectral.text_scores import words

@@ -284,7 +284,7 @@ class Chat:
 
     def _recommended(self, command: ScoreCommand) -> int | None:
         try:
-            return self.scorer.scorer.recommended(command)
+            return self.scorer.scorer.choice.recommended(command)
         except EmbedderUnavailable:  # which the score will say
             return None
 

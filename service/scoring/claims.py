@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import Literal
 
@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from service.calibration.calibration import (
-    Calibration,
     Selector,
     answer_columns,
     claim_features,
@@ -23,7 +22,8 @@ from service.claims.facts import beyond, sentence_vectors
 from service.claims.fields import Field, fields
 from service.claims.segments import Segment, claims
 from service.embedding.port import EmbedderIdentity
-from service.scoring.judging import Applied, calibration_used, calibration_used_alone, decide
+from service.scoring.choice import Applied, applied_to
+from service.scoring.judging import decide
 from service.scoring.score import (
     CalibrationUsed,
     Claim,
@@ -199,18 +199,14 @@ class ClaimScorer:
         every = texts if candidate is None else [*texts, candidate]
         return await asyncio.to_thread(_read, every, command.question or "")
 
-    def applied(
-        self, command: ScoreCommand, own: Calibration | None, num_samples: int, made_by: EmbedderIdentity
+    def by_default(
+        self, command: ScoreCommand, num_samples: int, made_by: EmbedderIdentity
     ) -> Applied | None:
-        """Return the calibration that serves so many answers; own: of claims, one that fits the request."""
-        if own is not None and num_samples <= own.num_samples:
-            return Applied(own, own.map_for(num_samples))
+        """Return what serves claims for want of a calibration of their own; None: raw values do."""
         if self._default is None or command.calibration == "none":
             return None
-        packaged_ = self._default.under(made_by)
-        if num_samples > packaged_.num_samples:
-            return None
-        return Applied(packaged_, packaged_.map_for(num_samples), default=self._default)
+        applied = applied_to(self._default.under(made_by), num_samples)
+        return None if applied is None else replace(applied, default=self._default)
 
     def scores(
         self,
@@ -251,37 +247,32 @@ class ClaimScorer:
         parts = zip(kept, outcomes, verdicts.claims, spoken, strict=True)
         scored = [_scored(claim, one, applied, verdict, own) for claim, one, verdict, own in parts]
         about = [*claims_left_out(said, len(found)), *verdicts.warnings]
-        used = None if applied is None else calibration_used(applied)
+        used = None if applied is None else applied.used
         all_correct = verdicts.all_correct if len(kept) == len(found) else None
         return ClaimScores(scored, share(judged, found), used, all_correct, about)
 
     def scores_alone(
-        self, command: ScoreCommand, said: Said, judged: str, own: Calibration | None, *, unlike: bool
+        self, command: ScoreCommand, said: Said, judged: str, applied: Applied | None, *, unlike: bool
     ) -> ClaimScores:
-        """Return the claims of the candidate by its own log-probabilities: no answer was drawn.
-
-        own: the calibration of claims that fits the request.
-        """
+        """Return the claims of the candidate by its own log-probabilities: no answer was drawn."""
         found = said.by_text[judged]
         kept = found[:MAX_CLAIMS]
         spoken = spoken_logprobs(judged, kept, command.candidate_tokens)
         known = {i: one for i, one in enumerate(spoken) if one is not None}
         columns = token_columns(spoken)
-        # One without such a model ranks nothing, either.
-        own = None if own is None or 0 not in own.selectors or said.is_json(judged) else own
-        selector = None if own is None else own.selectors[0]
+        selector = None if applied is None else applied.calibration.selectors.get(0)
         verdicts = _Verdicts([None] * len(known))
         if selector is not None and known:
             verdicts = _judged(selector, columns, [True] * len(known), command.target, unlike=unlike)
         ranks = list[float]()
-        if own is None and self._default is not None and command.calibration != "none" and known:
+        if applied is not None and applied.default is not None and known:
             ranks = packaged().rank("", 0, columns, DIMENSION).tolist()
         of_known = dict(zip(known, verdicts.claims, strict=True))
         rank_of = dict(zip(known, ranks, strict=False))
         scored = [_claim(one, rank_of.get(i), of_known.get(i), spoken[i]) for i, one in enumerate(kept)]
         about = [*claims_left_out(said, len(found)), *verdicts.warnings]
         all_correct = verdicts.all_correct if len(known) == len(found) else None
-        used = None if own is None else calibration_used_alone(own, "own")
+        used = None if selector is None or applied is None else applied.used
         return ClaimScores(scored, share(judged, found), used, all_correct, about)
 
     def _is_long(self, texts: Sequence[str]) -> bool:
@@ -347,7 +338,7 @@ def _scored(
     verdict: Verdict | None,
     spoken: SpokenLogprobs | None,
 ) -> Claim:
-    born, served = outcomes.born(Identity() if applied is None else applied.map)
+    born, served = outcomes.born((applied and applied.map) or Identity())
     support, rank = outcomes.support, None
     if applied is not None and applied.default is not None and support.spoken_of:
         columns = features(born.probability, served.entropy)

@@ -10,19 +10,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.calibration.calibration import (
-    PROMISE_MEANING,
-    Calibration,
-    Method,
-    Selector,
-    answer_features,
-    features,
-)
-from service.calibration.default import DefaultCalibration
-from service.embedding.port import log_probabilities, outcome_vectors
+from service.calibration.calibration import PROMISE_MEANING, Selector, answer_features, features
+from service.embedding.port import log_probabilities
 from service.llm.port import Draw, Generation
+from service.scoring.choice import Applied
 from service.scoring.score import (
-    CalibrationUsed,
     Candidate,
     Decision,
     Evidence,
@@ -34,7 +26,7 @@ from service.scoring.score import (
     warning,
 )
 from service.spectral.born import BornProbability, born_probability_of
-from service.spectral.evidence import EvidenceMap, mean_log_probability, missing_mass
+from service.spectral.evidence import mean_log_probability, missing_mass
 from service.spectral.maps import DepolarizedMap, Identity, ServedSpectrum, TemperatureMap
 from service.spectral.reliability import rounded_ties
 from service.spectral.selective import Promise, SelectiveCounts, promise
@@ -44,72 +36,19 @@ from service.spectral.text_scores import per_word
 MAX_MODES = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """The calibration that a score used: the map for its number of answers, and for its evidence.
-
-    `evidence`: the one that `map` was made by; None where the answers have no log-probabilities, or the
-    calibration needs none. `default`: where it stands in for one of this very set-up, whose it is.
-    """
-
-    calibration: Calibration
-    map: DepolarizedMap | TemperatureMap
-    evidence: EvidenceMap | None = None
-    default: DefaultCalibration | None = None
-
-    @property
-    def method(self) -> Method:
-        """Return how the score was served, which without log-probabilities is not by evidence."""
-        if self.evidence is not None:
-            return "evidence"
-        return "depolarized" if isinstance(self.map, DepolarizedMap) else "temperature"
-
-
-def calibration_used(applied: Applied) -> CalibrationUsed:
-    """Return what a score tells of the calibration applied."""
-    by_evidence: dict[str, float] = {}
-    if applied.evidence is not None:
-        by_evidence = {
-            "evidence_intercept": applied.evidence.intercept,
-            "evidence_slope": applied.evidence.slope,
-        }
-    return CalibrationUsed.model_construct(
-        None,
-        id=applied.calibration.id,
-        method=applied.method,
-        temperature=applied.map.temperature,
-        depolarization=applied.map.depolarization if isinstance(applied.map, DepolarizedMap) else 0.0,
-        created_at=applied.calibration.created_at,
-        origin="own" if applied.default is None else "default",
-        **by_evidence,
-    )
-
-
-def calibration_used_alone(calibration: Calibration, origin: Literal["own", "default"]) -> CalibrationUsed:
-    """Return what a score tells of a calibration that judged a text to which no answer was drawn."""
-    return CalibrationUsed.model_construct(
-        None,
-        id=calibration.id,
-        method=calibration.method,
-        temperature=None,
-        depolarization=None,
-        created_at=calibration.created_at,
-        origin=origin,
-    )
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Basis:
     """The answers, a candidate beside them, and what was made of both.
 
-    `texts`: the distinct answers. `embedded`: the vectors of `texts_to_embed(with_candidate(texts,
-    candidate))`. `spectrum`: of the answers alone, `raw` as it came, `served` as to act on.
+    `texts`: the distinct answers. `space`: their vectors and, last, that of a candidate that is none of them,
+    (n, d): d is one more than the embedder's where an empty text is an outcome of its own. `spectrum`: of the
+    answers alone, `raw` as it came, `served` as to act on.
     """
 
     generation: Generation
     texts: Sequence[str]
     candidate: str | None
-    embedded: NDArray[np.float32]
+    space: NDArray[np.float32]
     spectrum: Spectrum
     raw: ServedSpectrum
     served: ServedSpectrum
@@ -122,25 +61,21 @@ class Basis:
         """Return the answer most aligned with the dominant eigenvector."""
         return self.modes[0].answer
 
-    def located(self, text: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return the vectors of the answers (k, d) and that of one of them, or of the candidate (d,).
-
-        d is one more than the embedder's where an empty text is an outcome of its own.
-        """
-        known = with_candidate(self.texts, self.candidate)
-        space = outcome_vectors(known, self.embedded)
-        return space[: len(self.texts)], space[known.index(text)]
+    def vector(self, text: str) -> NDArray[np.float32]:
+        """Return the vector of an answer, or of the candidate (d,)."""
+        vector: NDArray[np.float32] = self.space[with_candidate(self.texts, self.candidate).index(text)]
+        return vector
 
     def born(self, text: str, served: ServedSpectrum) -> BornProbability:
         """Return p(y) of an answer, or of the candidate."""
-        return born_probability_of(self.spectrum, served, *self.located(text))
+        return born_probability_of(self.spectrum, served, self.space[: len(self.texts)], self.vector(text))
 
 
 def basis_of(
     generation: Generation,
     texts: Sequence[str],
     candidate: str | None,
-    embedded: NDArray[np.float32],
+    space: NDArray[np.float32],
     spectrum: Spectrum,
     counts: NDArray[np.int_],
     applied: Applied | None,
@@ -148,9 +83,9 @@ def basis_of(
 ) -> Basis:
     """Return what a score of these answers rests on."""
     raw = Identity().serve(spectrum.eigenvalues, spectrum.dimension)
-    served = applied.map.serve(spectrum.eigenvalues, spectrum.dimension) if applied else raw
+    served = applied.map.serve(spectrum.eigenvalues, spectrum.dimension) if applied and applied.map else raw
     modes = find_modes(spectrum, served, texts, counts)
-    return Basis(generation, texts, candidate, embedded, spectrum, raw, served, applied, evidence, modes)
+    return Basis(generation, texts, candidate, space, spectrum, raw, served, applied, evidence, modes)
 
 
 def evidence_of(draws: Sequence[Draw], index: NDArray[np.int_]) -> Evidence | None:
@@ -375,9 +310,11 @@ def rank_score(basis: Basis) -> float | None:
     return float(applied.default.rank(applied.method, count, columns, dimension).item())
 
 
-def rank_alone(default: DefaultCalibration, text: str, log_probability: float, dimension: int) -> float:
+def rank_alone(applied: Applied | None, text: str, log_probability: float, dimension: int) -> float | None:
     """Return what to sort a text by that has this log-probability, in nats: no answer was drawn."""
-    return float(default.rank("", 0, answer_features([log_probability], [text]), dimension).item())
+    if applied is None or applied.default is None:
+        return None
+    return float(applied.default.rank("", 0, answer_features([log_probability], [text]), dimension).item())
 
 
 def judge(
@@ -404,35 +341,31 @@ def judge(
 
 
 def judge_alone(
-    calibration: Calibration | None,
-    text: str,
-    log_probability: float,
-    target: Target | None,
-    *,
-    by_default: bool = False,
-    unlike: bool = False,
+    applied: Applied | None, text: str, log_probability: float, target: Target | None, *, unlike: bool = False
 ) -> tuple[Judgement, list[ScoreWarning]]:
     """Return what a candidate's own log-probability, in nats, says of it: no answer was drawn.
 
-    by_default: the default calibration serves. unlike: as for `judge`. Where another cannot tell, a warning
-    says so, whether a decision was asked for or not: there is nothing else in such a score.
+    unlike: as for `judge`. Where a calibration other than the default cannot tell, a warning says so, whether
+    a decision was asked for or not: there is nothing else in such a score.
     """
-    model = _model_alone(calibration, by_default=by_default)
+    model = _model_alone(applied)
     no_model, correct = (
         (model, None) if isinstance(model, str) else (None, _correct(model, text, log_probability))
     )
     candidate = Candidate.model_construct(probability=None, mode=None, probability_correct=correct)
-    decision, warnings = None, [_no_model(no_model)] if no_model and calibration and not by_default else []
+    lacking = no_model is not None and applied is not None and applied.default is None
+    decision, warnings = None, [_no_model(no_model or "")] if lacking else []
     if target is not None and not (target.by_default and no_model):
         decision, warnings = _decided(model, correct, target, unlike=unlike)
     return Judgement(candidate, 0.0, correct, decision, no_model, unlike), warnings
 
 
-def _model_alone(calibration: Calibration | None, *, by_default: bool) -> Selector | str:
-    if by_default:
-        return RANKS_ONLY
-    if calibration is None:
+def _model_alone(applied: Applied | None) -> Selector | str:
+    if applied is None:
         return "no calibration is applied"
+    if applied.default is not None:
+        return RANKS_ONLY
+    calibration = applied.calibration
     lacks = f"calibration {calibration.id} holds no model of being right for 0 answers"
     return calibration.selectors.get(0) or f"{lacks}; {_why(calibration.id)}"
 
@@ -481,8 +414,7 @@ def _mistaken(basis: Basis) -> list[ScoreWarning]:
     candidate, texts = basis.candidate, basis.texts
     if candidate is None or candidate in texts:
         return []
-    answers, vector = basis.located(candidate)
-    near = np.flatnonzero(answers @ vector > EQUAL_COSINE)
+    near = np.flatnonzero(basis.space[: len(texts)] @ basis.vector(candidate) > EQUAL_COSINE)
     meaning = essence(candidate) if near.size else ""
     if all(essence(texts[i]) == meaning for i in near.tolist()):
         return []

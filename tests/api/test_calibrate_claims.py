@@ -13,8 +13,8 @@ import pytest
 from service.app import create_app
 from service.calibration.calibration import Selector
 from service.claims.segments import claims
+from service.scoring.choice import Applied
 from service.scoring.claims import ClaimScorer, Said, spoken_logprobs
-from service.scoring.judging import Applied
 from service.scoring.score import ScoreCommand
 from service.settings import Settings
 from service.spectral.correctness_model import CorrectnessModel

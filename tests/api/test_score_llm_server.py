@@ -167,7 +167,7 @@ async def test_a_name_that_the_server_answers_with_is_that_of_the_own_set_up(ope
             assert (await post()).json()["calibrated"]
             assert key in own_keys(services.serving, post.llm, EMBEDDER)
             command = ScoreCommand(services.serving.request(prompt="?"))
-            assert services.scorer.fingerprint(command).model == "openai/m-2024"
+            assert services.scorer.choice.fingerprint(command).model == "openai/m-2024"
 
 
 async def test_a_parameter_that_was_not_sent_is_part_of_what_a_calibration_is_bound_to(

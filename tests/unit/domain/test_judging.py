@@ -173,7 +173,9 @@ async def test_evidence_goes_into_the_map_and_the_features(missing: float, count
     llm = TellingLLM(told={"question 0": math.log(1 - missing)})
     command = ScoreCommand(GenerationRequest(count, Sampling(), prompt="question 0"))
     names = {m: selector(EvidenceMap(1.0, 0.0, 1.0), FEATURES) for m in (1, 3)}
-    fits = by_evidence(fingerprint=Scorer(llm, embedder(), Active()).fingerprint(command), selectors=names)
+    fits = by_evidence(
+        fingerprint=Scorer(llm, embedder(), Active()).choice.fingerprint(command), selectors=names
+    )
     score = await Scorer(llm, embedder(), Active(fits)).score(command)
     p = 1 - missing + missing / DIMENSION
     rest, words = missing / DIMENSION, num_words([score.answer]).item()
@@ -190,7 +192,7 @@ async def test_being_right_is_a_finite_probability_whatever_the_log_probabilitie
     command = ScoreCommand(
         GenerationRequest(3, Sampling(), prompt="question 0"), candidate="answer 0", target=EASY
     )
-    wanted = Scorer(llm, embedder(), Active()).fingerprint(command)
+    wanted = Scorer(llm, embedder(), Active()).choice.fingerprint(command)
     fits = by_evidence(fingerprint=wanted, selectors={3: selector(EvidenceMap(1.0, 0.0, 1.0), FEATURES)})
     score = await Scorer(llm, embedder(), Active(fits)).score(command)
     missing = math.isnan(told) or told == math.inf  # which are no log-probabilities
@@ -262,7 +264,7 @@ async def test_the_selector_is_that_of_the_answers_that_came() -> None:
     llm = TellingLLM(told={"question 0": math.log(0.75)})
     llm.deliver = 3
     command = ScoreCommand(GenerationRequest(5, Sampling(), prompt="question 0"), target=EASY)
-    wanted = Scorer(llm, embedder(), Active()).fingerprint(command)
+    wanted = Scorer(llm, embedder(), Active()).choice.fingerprint(command)
     hopeless = replace(selector(), counts=SelectiveCounts((0.5,), (30,), (30,)))
     fits = by_evidence(fingerprint=wanted, selectors={3: selector(EvidenceMap(1.0, 0.0, 1.0)), 5: hopeless})
     score = await Scorer(llm, embedder(), Active(fits)).score(command)

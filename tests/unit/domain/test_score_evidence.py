@@ -25,7 +25,7 @@ def asked(num_samples: int, prompt: str = "question 0", **parts: Any) -> ScoreCo
 
 def fitting(llm: TellingLLM, made: Callable[..., Calibration] = by_evidence) -> Calibration:
     """A calibration for what this LLM draws."""
-    wanted = Scorer(llm, FakeEmbedder(DIMENSION), Active()).fingerprint(asked(2))
+    wanted = Scorer(llm, FakeEmbedder(DIMENSION), Active()).choice.fingerprint(asked(2))
     return replace(made(), fingerprint=wanted)
 
 

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.calibration.calibration import Calibration
+from service.calibration.calibration import Calibration, caller_fingerprint
 from service.llm.port import Generation, GenerationRequest, Message, Sampling, WirePrompt
+from service.scoring.choice import CalibrationChoice
 from service.scoring.judging import find_modes, num_indistinct
 from service.scoring.score import ScoreCommand
-from service.scoring.scorer import LiveLoad, Scorer, fitting
+from service.scoring.scorer import LiveLoad, Scorer
 from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
 from service.spectral.spectrum import Spectrum, spectrum
 from tests.support.calibrations import Active, calibration, fingerprint
@@ -24,7 +25,7 @@ async def test_the_nearest_calibration_tells_what_differs() -> None:
         FakeLLM(),
         FakeEmbedder(),
     )
-    wanted = Scorer(llm, embedder, Active()).fingerprint(asked)
+    wanted = Scorer(llm, embedder, Active()).choice.fingerprint(asked)
     far = replace(calibration(), fingerprint=replace(wanted, model="other", api="other", embedder="other"))
     near = replace(calibration(), fingerprint=replace(wanted, model="other"))
     for order in ([far, near], [near, far]):
@@ -66,12 +67,13 @@ def test_at_most_five_modes_are_told() -> None:
 
 
 def test_a_named_calibration_of_answers_leaves_claims_to_the_active_one() -> None:
-    plain = fingerprint()
-    named, wanted = calibration(), replace(plain, unit="claim")
-    of_claims = replace(named, fingerprint=wanted)
-    found, _ = fitting(wanted, named, Active(named, of_claims), answered=True, model="")
-    assert found is of_claims
-    found, [mismatch] = fitting(plain, of_claims, Active(named, of_claims), answered=True, model="")
+    command, made_by = ScoreCommand(samples=("a", "b")), FakeEmbedder().identity
+    plain = caller_fingerprint("", made_by)
+    named = replace(calibration(), fingerprint=plain)
+    of_claims = replace(calibration(), fingerprint=replace(plain, unit="claim"))
+    choice = CalibrationChoice(FakeLLM(), FakeEmbedder(), Active(named, of_claims), None)
+    assert choice.fitting(command, named, unit="claim") == (of_claims, [])
+    found, [mismatch] = choice.fitting(command, of_claims)
     assert (found, mismatch.differs) == (None, ["unit"])
 
 
