@@ -1,16 +1,19 @@
 """Long answers of a real LLM claim by claim, to forty questions whose facts are checked by rule.
 
-    python -m benchmarks.long_answers [--llm embedded] [--embedder all-mpnet-base-v2] [--answers 11]
+    python -m benchmarks.long_answers [--llm embedded] [--embedder all-mpnet-base-v2] [--answers 11] [--uqlm]
 
 The LLM answers each question some times (temperature .7, 160 tokens; kept in .cache, `--again` draws anew).
 Every answer is judged against m of the others, sentence by sentence, where a rule of
 `benchmarks.long_questions` tells whether it is right. Intervals are bootstraps over questions, differences in
-pairs. P(correct) comes from the other four fifths of the questions. Log-probabilities are vLLM's.
+pairs. P(correct) comes from the other four fifths of the questions. Log-probabilities are vLLM's. `--uqlm`:
+beside UQLM's own code (needs `make .venv-rivals/.installed`).
 """
 
 import argparse
 import asyncio
 import json
+import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,6 +27,7 @@ from benchmarks.claims import Figure, head
 from benchmarks.long_questions import Question, questions
 from benchmarks.processes import ROOT, free_port, running, wait_for
 from benchmarks.recorded_evidence import WEIGHTS, embedded
+from benchmarks.rivals import VENV
 from service.calibration.default import CLAIM_PRIOR_WEIGHT, packaged_for_claims
 from service.calibration.fitting import fit_all
 from service.calibration.material import Material, claim_material, sentences_of
@@ -109,6 +113,7 @@ class World:
         self.scores: dict[str, list[float]] = {}
         self._vectors = vectors
         self._dimension = next(iter(vectors.values())).size
+        self.asked: dict[str, list[list[str]]] = {"claims": [], "drawn": []}  # as UQLM takes it
         right, group = list[bool](), list[int]()
         for number, one in enumerate(drawn):
             said = [claims(answer, question=one.question.text) for answer in one.answers]
@@ -120,12 +125,23 @@ class World:
                 others = [(i + j) % len(said) for j in range(1, m + 1)]
                 found = [claim for claim, _ in judged]
                 self._score(found, [said[j] for j in others], one.question.text)
-                self._score_whole(answer, [one.answers[j] for j in others], len(found))
+                self.asked["claims"].append([claim.text for claim in found])
+                self.asked["drawn"].append([one.answers[j] for j in others])
+                self._score_whole(answer, self.asked["drawn"][-1], len(found))
                 if one.tokens:
                     self._score_tokens(answer, found, one.tokens[i])
                 right += [verdict for _, verdict in judged]
                 group += [number] * len(judged)
         self.right, self.group = np.array(right), np.array(group)
+
+    def score_by_uqlm(self, transformer: Path) -> None:
+        """Add the score of UQLM's LongTextUQ that needs no further model."""
+        with tempfile.TemporaryDirectory() as folder:
+            source, target = Path(folder) / "given.json", Path(folder) / "scores.json"
+            source.write_text(json.dumps({**self.asked, "transformer": str(transformer)}), "utf-8")
+            script = ROOT / "benchmarks" / "rivals_long.py"
+            subprocess.run([VENV, "-W", "ignore", script, source, target], check=True)
+            self._add("UQLM: LongTextUQ, matched units, cosine", json.loads(target.read_text("utf-8")))
 
     def _add(self, name: str, values: Sequence[float]) -> None:
         self.scores.setdefault(name, []).extend(values)
@@ -278,6 +294,7 @@ def main() -> None:
     parser.add_argument("--embedder", default="all-MiniLM-L6-v2")
     parser.add_argument("--answers", type=int, default=max(SIZES) + 1, help="of each question")
     parser.add_argument("--again", action="store_true", help="draw anew")
+    parser.add_argument("--uqlm", action="store_true", help="beside UQLM's own code")
     options = parser.parse_args()
     kept = ROOT / ".cache" / f"long-answers-{options.llm}-{options.answers}.json"
     drawn = draw(options.llm, options.answers, kept, again=options.again)
@@ -290,7 +307,10 @@ def main() -> None:
     print(f"{options.llm}, {len(drawn)} questions; {options.embedder}")
     for m in SIZES:
         if m < options.answers:
-            report(World(drawn, vectors, m), m)
+            world = World(drawn, vectors, m)
+            if options.uqlm:
+                world.score_by_uqlm(WEIGHTS / options.embedder)
+            report(world, m)
             report_calibrated(labelled(drawn, vectors, m))
 
 

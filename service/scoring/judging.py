@@ -2,7 +2,7 @@
 
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -27,7 +27,7 @@ from service.scoring.score import (
 )
 from service.spectral.born import BornProbability, born_probability_of
 from service.spectral.evidence import mean_log_probability, missing_mass
-from service.spectral.maps import DepolarizedMap, Identity, ServedSpectrum, TemperatureMap
+from service.spectral.maps import Identity, ServedSpectrum
 from service.spectral.reliability import rounded_ties
 from service.spectral.selective import Promise, SelectiveCounts, promise
 from service.spectral.spectrum import Spectrum
@@ -272,22 +272,6 @@ def with_candidate(texts: Sequence[str], candidate: str | None) -> list[str]:
     return [*texts] if candidate is None or candidate in texts else [*texts, candidate]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Model:
-    """What tells P(correct) for one number of answers, with the map that makes its features."""
-
-    selector: Selector
-    map: DepolarizedMap | TemperatureMap
-    evidence: Evidence | None
-
-    def probability(self, text: str, basis: Basis) -> float:
-        """Return P(correct) of an answer, or of the candidate, in [0, 1]."""
-        # By the selector's own map, which its model was fitted with.
-        served = self.map.serve(basis.spectrum.eigenvalues, basis.spectrum.dimension)
-        columns = _columns(basis.born(text, served), served, self.evidence)
-        return float(self.selector.model.predict(columns).item())
-
-
 def _columns(
     born: BornProbability, served: ServedSpectrum, evidence: Evidence | None
 ) -> dict[str, ArrayLike]:
@@ -325,19 +309,20 @@ def judge(
     unlike: the prompt is too unlike the calibration's rows for anything to be let through. Where nothing
     tells P(correct), a warning says why only if a decision was asked for.
     """
-    model = _model_of(basis)
-    no_model = model if isinstance(model, str) else None
-    correct = None if isinstance(model, str) else model.probability(basis.answer, basis)
-    candidate, share = _candidate(basis, model)
+    selector = _selector(basis.applied, len(basis.generation.draws), basis.evidence)
+    no_model, correct = (
+        (selector, None) if isinstance(selector, str) else (None, _of_answers(selector, basis))
+    )
+    own = None if correct is None else correct(basis.answer)
+    candidate, share = _candidate(basis, correct)
     warnings = _mistaken(basis)
-    if target is None or (target.by_default and isinstance(model, str)):
-        return Judgement(candidate, share, correct, None, no_model, unlike), warnings
-    decisive = correct if candidate is None else candidate.probability_correct
-    rests_on = model if isinstance(model, str) else model.selector
-    decision, about_decision = _decided(rests_on, decisive, target, unlike=unlike)
-    warnings += _unsupported(model, candidate) + _elsewhere(model, basis.answer, basis.candidate)
-    judgement = Judgement(candidate, share, correct, decision, no_model, unlike)
-    return judgement, [*warnings, *about_decision]
+    if target is None or (target.by_default and no_model):
+        return Judgement(candidate, share, own, None, no_model, unlike), warnings
+    decisive = own if candidate is None else candidate.probability_correct
+    decision, about_decision = _decided(selector, decisive, target, unlike=unlike)
+    if not isinstance(selector, str):
+        warnings += _unsupported(candidate) + _elsewhere(selector, basis.answer, basis.candidate)
+    return Judgement(candidate, share, own, decision, no_model, unlike), [*warnings, *about_decision]
 
 
 def judge_alone(
@@ -348,30 +333,50 @@ def judge_alone(
     unlike: as for `judge`. Where a calibration other than the default cannot tell, a warning says so, whether
     a decision was asked for or not: there is nothing else in such a score.
     """
-    model = _model_alone(applied)
-    no_model, correct = (
-        (model, None) if isinstance(model, str) else (None, _correct(model, text, log_probability))
-    )
+    selector = _selector(applied, 0, None)
+    no_model: str | None = None
+    correct: float | None = None
+    if isinstance(selector, str):
+        no_model = selector
+    else:
+        correct = float(selector.model.predict(answer_features([log_probability], [text])).item())
     candidate = Candidate.model_construct(probability=None, mode=None, probability_correct=correct)
-    lacking = no_model is not None and applied is not None and applied.default is None
-    decision, warnings = None, [_no_model(no_model or "")] if lacking else []
+    decision, warnings = None, list[ScoreWarning]()
     if target is not None and not (target.by_default and no_model):
-        decision, warnings = _decided(model, correct, target, unlike=unlike)
+        decision, warnings = _decided(selector, correct, target, unlike=unlike)
+    elif no_model and applied is not None and applied.default is None:
+        warnings = [_no_model(no_model)]
     return Judgement(candidate, 0.0, correct, decision, no_model, unlike), warnings
 
 
-def _model_alone(applied: Applied | None) -> Selector | str:
+def _selector(applied: Applied | None, count: int, evidence: Evidence | None) -> Selector | str:
+    """Return what tells P(correct) by so many answers, or why nothing does."""
     if applied is None:
         return "no calibration is applied"
     if applied.default is not None:
         return RANKS_ONLY
-    calibration = applied.calibration
-    lacks = f"calibration {calibration.id} holds no model of being right for 0 answers"
-    return calibration.selectors.get(0) or f"{lacks}; {_why(calibration.id)}"
+    of = applied.calibration.id
+    selector = applied.calibration.selectors.get(count)
+    if selector is None:
+        why = f"its report, /calibrations/{of}/report, says why"
+        return f"calibration {of} holds no model of being right for {count} answers; {why}"
+    if count and selector.map_for(evidence.missing_mass if evidence else None) is None:
+        return f"the model of calibration {of} takes log-probabilities, which these answers lack"
+    return selector
 
 
-def _correct(selector: Selector, text: str, log_probability: float) -> float:
-    return float(selector.model.predict(answer_features([log_probability], [text])).item())
+def _of_answers(selector: Selector, basis: Basis) -> Callable[[str], float]:
+    """Return what tells P(correct), in [0, 1], of an answer or of the candidate."""
+    # By the selector's own map, which its model was fitted with.
+    map_ = selector.map_for(basis.evidence.missing_mass if basis.evidence else None)
+    assert map_ is not None
+    served = map_.serve(basis.spectrum.eigenvalues, basis.spectrum.dimension)
+
+    def correct(text: str) -> float:
+        columns = _columns(basis.born(text, served), served, basis.evidence)
+        return float(selector.model.predict(columns).item())
+
+    return correct
 
 
 def _decided(
@@ -392,7 +397,7 @@ def _no_model(why: str) -> ScoreWarning:
     return warning("no_correctness_model", f"Nothing tells how likely an answer is right: {why}.")
 
 
-def _candidate(basis: Basis, model: _Model | str) -> tuple[Candidate | None, float]:
+def _candidate(basis: Basis, tells: Callable[[str], float] | None) -> tuple[Candidate | None, float]:
     """Return what the answers say of the candidate, and the share of them on its mode."""
     if basis.candidate is None:
         return None, 0.0
@@ -400,8 +405,8 @@ def _candidate(basis: Basis, model: _Model | str) -> tuple[Candidate | None, flo
     # The rows' texts that no answer supports are the LLM's own, right as often as others of such a prompt:
     # they tell nothing of nonsense, which looks the same from here.
     correct = None
-    if isinstance(model, _Model) and born.mode is not None:
-        correct = model.probability(basis.candidate, basis)
+    if tells is not None and born.mode is not None:
+        correct = tells(basis.candidate)
     share = 0.0 if born.mode is None else float(shares_by_mode(basis.spectrum)[born.mode])
     candidate = Candidate.model_construct(
         probability=born.probability, mode=born.mode, probability_correct=correct
@@ -425,10 +430,9 @@ def _mistaken(basis: Basis) -> list[ScoreWarning]:
     return [warning("indistinct_answers", message)]
 
 
-def _unsupported(model: _Model | str, candidate: Candidate | None) -> list[ScoreWarning]:
+def _unsupported(candidate: Candidate | None) -> list[ScoreWarning]:
     """Return a warning when no answer supports the text decided about, which is then not let through."""
-    # Where there is no model nothing is let through anyway, and a warning says so.
-    if isinstance(model, str) or candidate is None or candidate.mode is not None:
+    if candidate is None or candidate.mode is not None:
         return []
     message = (
         "The candidate says what none of the answers says (its `mode` is null): it is not let through, and "
@@ -437,15 +441,14 @@ def _unsupported(model: _Model | str, candidate: Candidate | None) -> list[Score
     return [warning("unsupported_candidate", message)]
 
 
-def _elsewhere(model: _Model | str, answer: str, candidate: str | None) -> list[ScoreWarning]:
+def _elsewhere(selector: Selector, answer: str, candidate: str | None) -> list[ScoreWarning]:
     """Return a warning when the promise behind a decision is about texts of another kind."""
-    judged = None if isinstance(model, str) else model.selector.judged
-    if judged == "given" and candidate is None:
+    if selector.judged == "given" and candidate is None:
         message = (
             "The calibration's verdicts are on given answers, this decision is on one that was drawn: what "
             "it promises may not hold. Send the text that you are about to use as `candidate`."
         )
-    elif judged == "dominant" and candidate not in (None, answer):
+    elif selector.judged == "dominant" and candidate not in (None, answer):
         message = (
             "The calibration's verdicts are on answers drawn, this decision is on a candidate: what it "
             "promises may not hold. Calibrate on rows with such texts as `answer`."
@@ -453,26 +456,3 @@ def _elsewhere(model: _Model | str, answer: str, candidate: str | None) -> list[
     else:
         return []
     return [warning("correctness_label_mismatch", message)]
-
-
-def _model_of(basis: Basis) -> _Model | str:
-    """Return what tells P(correct) for these answers, or why nothing does."""
-    if basis.applied is None:
-        return "no calibration is applied"
-    calibration, count = basis.applied.calibration, len(basis.generation.draws)
-    if basis.applied.default is not None:
-        return RANKS_ONLY
-    if not calibration.selectors:
-        return f"calibration {calibration.id} holds no model of being right; {_why(calibration.id)}"
-    selector = calibration.selectors.get(count)
-    if selector is None:
-        lacks = f"calibration {calibration.id} holds no model of being right for {count} answers"
-        return f"{lacks}; {_why(calibration.id)}"
-    map_ = selector.map_for(basis.evidence.missing_mass if basis.evidence else None)
-    if map_ is None:
-        return f"the model of calibration {calibration.id} takes log-probabilities, which these answers lack"
-    return _Model(selector, map_, basis.evidence)
-
-
-def _why(calibration_id: str) -> str:
-    return f"its report, /calibrations/{calibration_id}/report, says why"
