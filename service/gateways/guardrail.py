@@ -25,7 +25,7 @@ from service.gateways.shared import GatewayModel, conversation, keep_and_head, w
 from service.llm.port import Generation, GenerationRequest
 from service.scoring.judging import HELD_BACK
 from service.scoring.score import EFFORTS, DrawnEffort, Score, ScoreCommand, Serving, Target
-from service.scoring.scorer import Drawn, Scorer, Stopwatch
+from service.scoring.scorer import Drawn, Scorer
 
 router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)])
 log = logging.getLogger(__name__)
@@ -165,11 +165,9 @@ def _has_failed(drawing: "asyncio.Task[Generation] | None") -> bool:
 
 
 def _drawn(request: GenerationRequest, generation: Generation, target: Target) -> Drawn:
-    # A watch of its own: the verdict's time is not that of the drawing, which was beside the LLM's answer.
-    marks = Stopwatch()
-    marks.lap("queue")
-    marks.lap("generate")
-    return Drawn(ScoreCommand(request, target=target), None, generation, marks)
+    # The verdict's time is not that of the drawing, which was beside the LLM's answer.
+    seconds = {"queue": 0.0, "generate": 0.0}
+    return Drawn(ScoreCommand(request, target=target), None, generation, seconds)
 
 
 async def guardrail_of(request: Request) -> Guardrail:

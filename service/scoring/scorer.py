@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
@@ -119,52 +119,17 @@ INLINE_DISTINCT = 64
 INLINE_CHARACTERS = 20_000
 
 
-class Stopwatch:
-    """Where the time of a score went: seconds by stage, from the arrival of the request on."""
-
-    def __init__(self, start: float | None = None) -> None:
-        self._start = self._last = time.perf_counter() if start is None else start
-        self.laps: dict[str, float] = {}
-
-    def elapsed_s(self) -> float:
-        """Return the seconds since the start."""
-        return time.perf_counter() - self._start
-
-    def lap(self, stage: str) -> None:
-        """Close a stage."""
-        now = time.perf_counter()
-        self.laps[stage] = now - self._last
-        self._last = now
-
-    def move(self, source: str, target: str, seconds: float) -> None:
-        """Count seconds of one stage to another."""
-        # `seconds` was not measured between laps, so it may be more than the stage has.
-        moved = min(seconds, self.laps[source])
-        self.laps[source] -= moved
-        self.laps[target] += moved
-
-    def resume(self) -> None:
-        """Leave out the time since the last stage: nothing was done in it."""
-        gap = time.perf_counter() - self._last
-        self._start += gap
-        self._last += gap
-
-    def total(self) -> dict[str, float]:
-        """Return the laps and their total."""
-        return {**self.laps, "total": self._last - self._start}
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawn:
     """Answers that wait to be scored, and the command that asked for them.
 
-    `chosen`: the calibration that it names, None for the active one or none. `marks`: the time until now.
+    `chosen`: the calibration that it names, None for the active one or none. `seconds`: taken, by stage.
     """
 
     command: ScoreCommand
     chosen: Calibration | None
     generation: Generation
-    marks: Stopwatch
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 class LiveLoad:
@@ -239,32 +204,31 @@ class Scorer:
     async def finish(self, drawn: Drawn, candidate: str | None) -> Score:
         """Return the score of answers drawn before, with a text to judge by them; raises as `score` does."""
         self._refuse_blank(candidate)
-        drawn.marks.resume()
         with self._live.one():
             return await self._judged(replace(drawn, command=replace(drawn.command, candidate=candidate)))
 
     async def _drawn(self, command: ScoreCommand) -> Drawn:
         """Return the answers. The question is embedded meanwhile, and kept: the LLM takes longer."""
         self._refuse_blank(command.candidate)
-        marks = Stopwatch(command.arrived)
+        begun = time.perf_counter() if command.arrived is None else command.arrived
         chosen = await self.choice.named(command.calibration)
         if command.as_recommended:
             command = self._as_recommended(command, chosen)
-        marks.lap("queue")
+        asked = time.perf_counter()
         question, embedding = self.choice.question(command, chosen), None
         if command.draws_none:
             assert command.generation is not None
-            await self._embed([] if question is None else [question], command, marks)
-            marks.lap("embed")
+            await self._embed([] if question is None else [question], command, asked - begun)
             undrawn = Generation((), 0, "", omitted=self._llm.identity(command.generation).omitted)
-            return Drawn(command, chosen, undrawn, marks)
+            seconds = {"queue": asked - begun, "embed": time.perf_counter() - asked}
+            return Drawn(command, chosen, undrawn, seconds)
         if question is not None and command.generation is not None:
             embedding = asyncio.ensure_future(self._embedder.embed([question]))
         try:
             generation = await self._draw(command, chosen)
-            marks.lap("generate")
-            marks.move("generate", "queue", generation.queued_s)
-            return Drawn(command, chosen, generation, marks)
+            took, queued = time.perf_counter() - asked, generation.queued_s
+            seconds = {"queue": asked - begun + queued, "generate": max(took - queued, 0.0)}
+            return Drawn(command, chosen, generation, seconds)
         finally:
             if embedding is not None:
                 # A batch that is being embedded goes on. What it raised, the call for all texts meets again.
@@ -278,7 +242,12 @@ class Scorer:
         return replace(command, generation=replace(command.generation, num_samples=number))
 
     async def _judged(self, drawn: Drawn) -> Score:
-        command, chosen, generation, marks = drawn.command, drawn.chosen, drawn.generation, drawn.marks
+        command, chosen, generation, begun = (
+            drawn.command,
+            drawn.chosen,
+            drawn.generation,
+            time.perf_counter(),
+        )
         texts, index = distinct([draw.text for draw in generation.draws])
         candidate = None if command.candidate is None else command.candidate.strip()
         question = self.choice.question(command, chosen)
@@ -288,9 +257,9 @@ class Scorer:
             answers = texts_to_embed(with_candidate(texts, candidate), self.empty_answers)
             every_text = [*answers, *every_text, *(said.to_embed() if said else [])]
         every_text = list(dict.fromkeys(every_text))
-        embedded = await self._embed(every_text, command, marks)
+        embedded = await self._embed(every_text, command, sum(drawn.seconds.values()))
         vectors, made_by = dict(zip(every_text, embedded.vectors, strict=True)), embedded.made_by
-        marks.lap("embed")
+        all_embedded = time.perf_counter()
         evidence = evidence_of(generation.draws, index)
         applied, warnings = self.choice.serving(command, chosen, generation, made_by, evidence)
         p_value, unlike = ood_p_value(applied, question, vectors, generation.draws)
@@ -313,7 +282,9 @@ class Scorer:
             judged = basis.answer if candidate is None and basis is not None else candidate or ""
             claims = await self._claim_scores(drawn, said, judged, vectors, made_by, question)
             warnings += [one for one in claims.warnings if not unlike or one.code != unlike[0].code]
-        marks.lap("spectrum")
+        embedding_s = drawn.seconds.get("embed", 0.0) + all_embedded - begun
+        seconds = {"embed": embedding_s, "spectrum": time.perf_counter() - all_embedded}
+        drawn = replace(drawn, seconds={**drawn.seconds, **seconds})
         return compose(drawn, basis, applied, judgement, rank, warnings, made_by, p_value, claims)
 
     async def _basis(
@@ -400,13 +371,13 @@ class Scorer:
             raise too_few(generation, command.generation)
         return generation
 
-    async def _embed(self, texts: Sequence[str], command: ScoreCommand, marks: Stopwatch) -> Embedded:
+    async def _embed(self, texts: Sequence[str], command: ScoreCommand, gone_s: float) -> Embedded:
         """Embed in the time that the deadline leaves: under load the embedder may take minutes.
 
         Nothing to embed: who would have is known once it has answered.
         """
         deadline_s = command.generation.deadline_s if command.generation else None
-        left_s = None if deadline_s is None else max(deadline_s + LATE_S - marks.elapsed_s(), 0.0)
+        left_s = None if deadline_s is None else max(deadline_s + LATE_S - gone_s, 0.0)
         if not texts:
             with suppress(EmbedderUnavailable):
                 return await self._embedder.embed(texts)
@@ -445,9 +416,10 @@ def compose(
     claims: ClaimScores | None,
 ) -> Score:
     """Return the score. basis: None where no answer was drawn; rank: its `rank_score`."""
-    generation, laps = drawn.generation, drawn.marks.total()
+    generation, total = drawn.generation, sum(drawn.seconds.values())
+    laps = {stage: round(1000 * took, 3) for stage, took in drawn.seconds.items()}
     if drawn.command.generation is None:
-        del laps["generate"]
+        laps.pop("generate", None)
     texts = [draw.text for draw in generation.draws]
     told: dict[str, Any] = {}
     if claims is not None:
@@ -478,9 +450,7 @@ def compose(
         num_truncated=sum(draw.truncated for draw in generation.draws),
         num_empty=generation.num_empty + sum(not text for text in texts),
         samples=texts,
-        timings_ms=Timings.model_construct(
-            None, **{stage: round(seconds * 1000, 3) for stage, seconds in laps.items()}
-        ),
+        timings_ms=Timings.model_construct(None, **laps, total=round(1000 * total, 3)),
         **_values(basis),
         **told,
     )
