@@ -213,13 +213,6 @@ def test_missing_intervals_and_bounds_are_said_so(report: Report) -> None:
     assert "risk — nats" in text
 
 
-def test_a_report_made_before_a_figure_was_is_still_a_page() -> None:
-    old: Any = evidence_report()
-    for row in old["answers"]["rows"]:
-        del row["half_error"]
-    assert "AUROC" in render(old) and "in the surer half" not in render(old)
-
-
 def test_the_calibration_before_is_a_column_of_its_own() -> None:
     report = small_report(with_active=True)
     page = render(report)
