@@ -134,6 +134,8 @@ def model_table(features: tuple[str, ...], sizes: list[int], fitted: Sequence[Mo
         "sizes": sizes,
         "means": _rounded([one.model.means for one in fitted]),
         "scales": _rounded([one.model.scales for one in fitted]),
+        "lows": _rounded([one.model.lows for one in fitted]),
+        "highs": _rounded([one.model.highs for one in fitted]),
         "parameters": _rounded([(*one.model.weights, one.model.intercept) for one in fitted]),
         "hessians": _rounded([one.hessian for one in fitted]),
     }

@@ -58,10 +58,10 @@ class DefaultCalibration:
 
     figures: `{id, created_at, maps: {method: {sizes, parameters, hessians}}, correctness: {method: [..]}}`,
     parameters of each map as it is fitted: (log T, a, b), (log T, logit g) or (log T). correctness: models
-    of P(correct) `{features, sizes, means, scales, parameters, hessians}`, more features each, by method, and
-    `ALONE` for 0 answers; their parameters are weights and, last, the intercept. rows: `lengths` (n, m) in
-    words, and `questions/…` (k, d), unit vectors times 127, by name of their embedder; those of claims have
-    none, nor a map by evidence.
+    of P(correct) `{features, sizes, means, scales, lows, highs, parameters, hessians}`, more features each,
+    by method, and `ALONE` for 0 answers; their parameters are weights and, last, the intercept. rows:
+    `lengths` (n, m) in words, and `questions/…` (k, d), unit vectors times 127, by name of their embedder;
+    those of claims have none, nor a map by evidence.
     """
 
     def __init__(self, figures: Mapping[str, Any], rows: Mapping[str, NDArray[Any]]) -> None:
@@ -137,19 +137,19 @@ class DefaultCalibration:
     ) -> tuple[CorrectnessModel, Floats]:
         tables = self._models[method if num_samples else ALONE]
         table = [one for one in tables if known >= set(one["features"])][-1]
-        figures = ("means", "scales", "parameters", "hessians")
-        means, scales, weights, hessian = (between(table["sizes"], table[x], num_samples) for x in figures)
+        names = ("means", "scales", "lows", "highs", "parameters", "hessians")
+        figures = {name: between(table["sizes"], table[name], num_samples) for name in names}
         if "entropy" in table["features"]:
             # Of the served mass the part that is noise, g, is spread over all dimensions: g log d nats.
-            named = dict(zip(table["features"], means.tolist(), strict=True))
+            named = dict(zip(table["features"], figures["means"].tolist(), strict=True))
             noise = self._noise(method, num_samples, named.get("logit_missing_mass"))
-            means[table["features"].index("entropy")] += noise * np.log(dimension / DIMENSION)
+            for name in ("means", "lows", "highs"):
+                figures[name][table["features"].index("entropy")] += noise * np.log(dimension / DIMENSION)
+        *weights, intercept = figures.pop("parameters").tolist()
+        hessian = figures.pop("hessians")
+        rest = {name: tuple(values.tolist()) for name, values in figures.items()}
         model = CorrectnessModel(
-            tuple(table["features"]),
-            tuple(means.tolist()),
-            tuple(scales.tolist()),
-            tuple(weights[:-1].tolist()),
-            float(weights[-1]),
+            tuple(table["features"]), weights=tuple(weights), intercept=intercept, **rest
         )
         return model, hessian
 

@@ -63,6 +63,9 @@ STRENGTH = 1.0  # C (method, section 8), which is scikit-learn's default, too
 # Of a prior, the intercept's curvature that is kept: base rates differ between set-ups more than weights do.
 INTERCEPT_SHARE = 0.1
 NO_SPREAD = 1e-5
+# Quantiles of a feature among the rows, beyond which a model says no more than at them: extrapolated, it was
+# sure of an essay that rows with answers of a few words had fitted.
+BOUNDS = (0.01, 0.99)
 MIN_PROBABILITY = 1e-15  # a probability of exactly 0 given to what happened would cost infinitely much
 
 
@@ -201,9 +204,10 @@ def logit_probability(probability: ArrayLike) -> Floats:
 class CorrectnessModel:
     """P(correct) = sigmoid(intercept + sum_j weights_j (x_j - means_j) / scales_j): numbers only.
 
-    features: names of the x_j, in the order of means, scales and weights. Fitted, it rises with a text's
-    p(y) where rows differ in it, rises with the log-probability per word or stays, and falls with missing
-    mass and entropy or stays.
+    features: names of the x_j, in the order of the rest. lows, highs: within which the rows had them
+    (`BOUNDS`); what lies beyond counts as the bound, since rows show nothing of it. Fitted, it rises with a
+    text's p(y) where rows differ in it, rises with the log-probability per word or stays, and falls with
+    missing mass and entropy or stays.
     """
 
     features: tuple[str, ...]
@@ -211,17 +215,16 @@ class CorrectnessModel:
     scales: tuple[float, ...]
     weights: tuple[float, ...]
     intercept: float
+    lows: tuple[float, ...]
+    highs: tuple[float, ...]
 
     def predict(self, columns: Columns) -> Floats:
         """Return P(correct) (n,) in [0, 1] from columns (n,) by name; others than ours are ignored.
 
         Higher = more likely right. Raises KeyError for a missing column.
         """
-        return sigmoid(self.standardised(columns) @ np.array(self.weights) + self.intercept)
-
-    def standardised(self, columns: Columns) -> Floats:
-        """Return the features (n, p) less our means, over our scales."""
-        return np.asarray((_table(columns, self.features) - self.means) / np.array(self.scales))
+        within = np.clip(_table(columns, self.features), self.lows, self.highs)
+        return sigmoid((within - self.means) / self.scales @ np.array(self.weights) + self.intercept)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -256,7 +259,8 @@ def no_model_prior(method: str, num_samples: int, columns: Columns) -> None:
 def model_prior(columns: Columns, labels: ArrayLike, features: Sequence[str], weight: float) -> ModelPrior:
     """Return what `fit_model` finds on these rows as a prior for others."""
     model = fit_model(columns, labels, features)
-    rows, p = model.standardised(columns), model.predict(columns)
+    rows = (_table(columns, features) - model.means) / model.scales
+    p = sigmoid(rows @ np.array(model.weights) + model.intercept)
     rows = np.column_stack([rows, np.ones(p.size)])
     return ModelPrior(model, (rows.T * (p * (1 - p))) @ rows / p.size, weight)
 
@@ -314,10 +318,12 @@ def fit_model(
     """Return the model of the named features, fitted on all rows (method, section 8; C = `strength`).
 
     Weights keep `MIN_WEIGHT` and `MAX_WEIGHT`. prior: of a model of these features, whose means and scales
-    are taken; without one, those of the rows are, and a feature that is the same in all gets weight 0.
+    are taken, and whose bounds may be wider; without one, those of the rows are, and a feature that is the
+    same in all gets weight 0.
     Raises ValueError as `fit_logistic` does.
     """
     rows = _table(columns, features)
+    lows, highs = np.quantile(rows, BOUNDS, axis=0) if rows.size else (np.empty(0), np.empty(0))
     if prior is None:
         means, spread = rows.mean(axis=0), rows.std(axis=0)
         # Vectors are float32: what their rounding leaves of equal texts is no spread. A weight of it, which
@@ -326,6 +332,7 @@ def fit_model(
         scales = np.where(constant, 1.0, spread)
     else:
         means, scales = np.array(prior.model.means), np.array(prior.model.scales)
+        lows, highs = np.minimum(lows, prior.model.lows), np.maximum(highs, prior.model.highs)
         constant = np.zeros(means.size, dtype=np.bool_)
     logistic = fit_logistic(
         (rows - means) / scales,
@@ -342,6 +349,8 @@ def fit_model(
         scales=tuple(scales.tolist()),
         weights=tuple(np.where(constant, 0.0, logistic.weights).tolist()),
         intercept=logistic.intercept,
+        lows=tuple(lows.tolist()),
+        highs=tuple(highs.tolist()),
     )
 
 

@@ -220,9 +220,10 @@ async def test_claims_that_would_not_fit_into_memory_are_refused(
 
 def test_a_model_that_takes_tokens_takes_the_map_that_it_was_fitted_with() -> None:
     """Of no weight, they change nothing."""
-    model = CorrectnessModel(("logit_probability",), (0.0,), (1.0,), (1.0,), 0.0)
+    model = CorrectnessModel(("logit_probability",), (0.0,), (1.0,), (1.0,), 0.0, (-99.0,), (99.0,))
     more = ("answer_log_probability_per_word", "answer_least_log_probability")
-    taking = CorrectnessModel((*model.features, *more), (0.0,) * 3, (1.0,) * 3, (1.0, 0.0, 0.0), 0.0)
+    numbers = (0.0,) * 3, (1.0,) * 3, (1.0, 0.0, 0.0), 0.0, (-99.0,) * 3, (99.0,) * 3
+    taking = CorrectnessModel((*model.features, *more), *numbers)
     one = Selector(DepolarizedMap(0.5, 0.6), model, SelectiveCounts((), (), ()), "given")
     made = replace(one, with_tokens=replace(one, model=taking))
     own = replace(calibration(), num_samples=3, parameters={3: DepolarizedMap(0.5, 0.6)}, selectors={3: made})

@@ -31,12 +31,13 @@ def selector(
     """P(correct) = p(y) where p(y) is the only feature; each further one counts 0.1 for its size."""
     zeros, ones = (0.0,) * len(names), (1.0,) * len(names)
     weights = (1.0, *(0.1,) * (len(names) - 1))
-    return Selector(map_, CorrectnessModel(names, zeros, ones, weights, 0.0), COUNTS, judged)
+    bounds = (-1e9,) * len(names), (1e9,) * len(names)
+    return Selector(map_, CorrectnessModel(names, zeros, ones, weights, 0.0, *bounds), COUNTS, judged)
 
 
 def selector_alone(judged: JudgedTexts = "first") -> Selector:
     """P(correct) = sigmoid(4 + log-probability of the judged text per word), for no answer drawn."""
-    model = CorrectnessModel(FEATURES_ALONE, (0.0,), (1.0,), (1.0,), 4.0)
+    model = CorrectnessModel(FEATURES_ALONE, (0.0,), (1.0,), (1.0,), 4.0, (-1e9,), (1e9,))
     return Selector(None, model, COUNTS, judged)
 
 

@@ -42,5 +42,5 @@ def test_the_features_are_those_that_models_know(evidence: tuple[float, ...], nu
     assert len(columns) == number
     names = tuple(columns)
     zeros = (0.0,) * number
-    model = CorrectnessModel(names, zeros, (1.0,) * number, zeros, 0.0)
+    model = CorrectnessModel(names, zeros, (1.0,) * number, zeros, 0.0, zeros, zeros)
     assert model.predict(columns) == pytest.approx(np.array([0.5]))
