@@ -148,8 +148,12 @@ async def test_a_candidate_that_no_answer_supports_has_no_rank(client: Client) -
 
 def test_an_essay_ranks_as_the_longest_of_its_rows_answers_would() -> None:
     """Its rows hold a few words: a hundred nats show nothing of being right."""
-    names = ("logit_probability", "logit_missing_mass", "entropy", "mean_log_probability")
-    columns = {name: np.array([one] * 2) for name, one in zip(names, (-2.8, 9.2, 6.3, 0.0), strict=True)}
-    columns |= {"mean_log_probability": np.array([-103.0, -40.0]), "log_probability_per_word": np.full(2, -1.1)}
+    columns = {
+        "logit_probability": np.full(2, -2.8),
+        "logit_missing_mass": np.full(2, 9.2),
+        "entropy": np.full(2, 6.3),
+        "mean_log_probability": np.array([-103.0, -40.0]),
+        "log_probability_per_word": np.full(2, -1.1),
+    }
     essay, long = packaged().rank("evidence", 3, columns, 768)
     assert essay == long < 0.5
