@@ -42,7 +42,7 @@ async def test_log_probabilities_are_served_by_its_evidence_map(client: Client) 
     assert (used["id"], used["origin"], used["method"]) == (DEFAULT_ID, "default", "evidence")
     assert (score["calibrated"], codes(score)) == (False, ["default_calibration"])
     assert score["lambda_max"] == map_.serve(np.array([2 / 3, 1 / 3]), D).lambda_max
-    assert used["depolarization"] == map_.depolarization
+    assert used["depolarization"] == pytest.approx(map_.depolarization)
     assert score["uncalibrated"]["lambda_max"] == pytest.approx(2 / 3)
     assert score["probability_correct"] is None
 
