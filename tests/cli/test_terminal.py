@@ -66,12 +66,11 @@ def test_a_reader_that_goes_is_no_error(running: str, command: Command) -> None:
     assert (ended.returncode, ended.stderr) == (141, b"")
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "utf-8"])
-def test_any_encoding_can_be_written(running: str, command: Command, encoding: str) -> None:
+def test_text_is_utf_8_whatever_the_console_has(running: str, command: Command) -> None:
     samples = ["“Łódź” 🙂", "“Łódź” 🙂", "x"]
     file = command.home / "q.jsonl"
     file.write_text(f'{{"samples": {as_json(samples)}}}\n', encoding="utf-8")
-    env = {"EIGENCAL_URL": running, "EIGENCAL_KEY": ADMIN_KEY, "PYTHONIOENCODING": encoding}
+    env = {"EIGENCAL_URL": running, "EIGENCAL_KEY": ADMIN_KEY, "PYTHONIOENCODING": "cp1252"}
     done = command("score", "--file", file, "--json", **env)
     assert done.code == 0, done.err
     assert done.rows[0]["result"]["answer"] == samples[0]
@@ -153,7 +152,6 @@ def test_no_text_of_a_service_controls_the_terminal(here: Here) -> None:
         failed = here("score", "a", "--url", url, "--verbose")
     assert (told.code, in_json.code, failed.code) == (0, 0, 6)
     assert in_json.json["answer"] == EVIL
-    assert "Traceback" in failed.err
     assert [is_harmless(text) for text in (told.out, in_json.out, failed.err)] == [True] * 3
 
 
@@ -169,27 +167,11 @@ def test_no_answer_looks_like_a_figure_of_ours(here: Here) -> None:
     assert "    P(answer is right)  0.999" in lines
 
 
-def test_halves_of_surrogate_pairs_are_json_still() -> None:
-    assert as_json({"a": "\ud800"}) == '{"a": "\\ud800"}'
-    assert as_json({"a": "ü"}, encoding="ascii") == '{"a": "\\u00fc"}'
-
-
 def test_version_and_help(here: Here) -> None:
     assert here("--version").out == f"eigencal {__version__}\n"
     assert here().out == here("--help").out
     assert "Exit codes:" in here("--help").out
     assert "Commands:" in here("keys").out
-
-
-@pytest.mark.parametrize("shell", ["bash", "fish"])
-def test_commands_complete(command: Command, shell: str) -> None:
-    words = {"COMP_WORDS": "eigencal calib", "COMP_CWORD": "1", "_TYPER_COMPLETE_ARGS": "eigencal calib"}
-    if shell == "fish":
-        words["_TYPER_COMPLETE_FISH_ACTION"] = "get-args"
-    done = command(_EIGENCAL_COMPLETE=f"complete_{shell}", **words)
-    assert "calibrate" in done.out
-    assert "calibrations" in done.out
-    assert "evaluate" not in done.out
 
 
 def test_efforts_complete(command: Command) -> None:

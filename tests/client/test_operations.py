@@ -7,10 +7,9 @@ from typing import Any
 
 import httpx
 
-from tests.client.test_jobs import JOB
-from tests.client.test_retries import SCORE
+from tests.client.script import JOB
 from tests.support.both_clients import Driver
-from tests.support.scripted_batches import line
+from tests.support.scripted_scores import SCORE, line
 
 CONTRACT = json.loads((Path(__file__).parents[2] / "clients" / "openapi.json").read_text())
 OPERATIONS = {(method.upper(), path) for path, item in CONTRACT["paths"].items() for method in item}
@@ -110,29 +109,3 @@ def test_every_operation_is_reached_by_a_method(drive: Driver) -> None:
     generic = {(method, re.sub("(job_)?ID", "{id}", path)) for method, path in reached}
     contract = {(method, re.sub(r"\{\w+\}", "{id}", path)) for method, path in OPERATIONS}
     assert contract - generic == NOT_CALLED
-
-
-def test_keys(drive: Driver) -> None:
-    made = {
-        "id": "key_1", "name": "n", "scope": "score", "prefix": "ek_1", "created_at": "2026-01-01T00:00:00Z",
-        "expires_at": None, "revoked_at": None, "state": "valid",
-    }  # fmt: skip
-    seen: list[tuple[str, str, Any]] = []
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        seen.append((request.method, request.url.path, json.loads(request.content or "null")))
-        if request.method == "POST":
-            return httpx.Response(201, json={**made, "key": "ek_1secret", "warnings": []})
-        return httpx.Response(200, json=[made]) if request.method == "GET" else httpx.Response(204)
-
-    until = "2027-01-01T00:00:00Z"
-    with drive("http://host", answer=answer) as client:
-        assert client.create_key(name="n", scope="score", expires_at=until).key == "ek_1secret"
-        listed = client.keys()
-        assert [key.name for key in listed] == ["n"]
-        assert client.revoke_key("key_1") is None
-    assert seen == [
-        ("POST", "/keys", {"name": "n", "scope": "score", "expires_at": until}),
-        ("GET", "/keys", None),
-        ("DELETE", "/keys/key_1", None),
-    ]
