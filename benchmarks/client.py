@@ -30,7 +30,7 @@ async def compare(url: str, seconds: float) -> None:
                 await client.score(PROMPT, num_samples=10)
 
             async def waiting_bare(_: int) -> None:
-                waiting_http.post(f"{url}/score", json=BODY).raise_for_status().json()
+                waiting_http.post(f"{url}/score", json=BODY).raise_for_status().json()  # noqa: ASYNC212
 
             async def waiting_ours(_: int) -> None:
                 waiting_client.score(PROMPT, num_samples=10)

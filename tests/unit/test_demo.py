@@ -56,8 +56,9 @@ def client(url: str) -> httpx.Client:
 
 
 @asynccontextmanager
-async def demo_app(data_dir: Path, **parts: Any) -> AsyncIterator[str]:
-    settings = Settings(data_dir=data_dir)
+async def demo_app(data_dir: Path, num_samples: int = 20, **parts: Any) -> AsyncIterator[str]:
+    # Named as a server's: the embedded LLM's rows are drawn one at a time, half a second each.
+    settings = Settings(data_dir=data_dir, num_samples=num_samples, llm_backend="vllm")
     app = create_app(
         settings, **{"llm": FakeLLM(), "embedder": FakeEmbedder(), "resamples": FEW_RESAMPLES, **parts}
     )
@@ -143,30 +144,23 @@ async def test_the_walk_calibrates_once(tmp_path: Path) -> None:
     assert "in force" not in said
 
 
-async def test_the_walk_says_when_another_calibration_is_in_force(tmp_path: Path) -> None:
-    async with demo_app(tmp_path) as url, httpx.AsyncClient(base_url=url, timeout=60) as http:
-        target = Target(tmp_path, "127.0.0.1", 0)
-        await asyncio.to_thread(walk, console()[0], url, target)
-        form = {"method": "temperature", "activate": "always", "drawn_by": "service"}
-        upload = {"file": (RECORDED.name, RECORDED.read_bytes())}
-        job = (await http.post("/calibrate", data=form, files=upload)).json()
-        async with http.stream("GET", f"/jobs/{job['id']}/events", timeout=60) as events:
-            await events.aread()
-        other = (await http.get(f"/jobs/{job['id']}")).json()["calibration_id"]
+async def test_without_recorded_answers_the_service_draws_them_and_another_in_force_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions = tmp_path / "questions.jsonl"
+    questions.write_bytes(b"".join(QUESTIONS.read_bytes().splitlines(keepends=True)[:20]))
+    monkeypatch.setattr("service.demo.tour.QUESTIONS", questions)
+    target = Target(tmp_path, "127.0.0.1", 0, recorded=False, setup="another")
+    async with demo_app(tmp_path, num_samples=3) as url:
+        async with httpx.AsyncClient(base_url=url, timeout=60) as http:
+            await asyncio.to_thread(walk, console()[0], url, target)
+            newest, other = (await http.get("/calibrations")).json()
+            kept = (await http.get(f"/calibrations/{newest['id']}/data")).text
+            await http.post(f"/calibrations/{other['id']}/activate")
         out, said = console()
         await asyncio.to_thread(walk, out, url, target)
-    assert f"Another calibration is in force: {other}." in said.getvalue()
-
-
-async def test_without_recorded_answers_the_service_draws_them(tmp_path: Path) -> None:
-    async with demo_app(tmp_path) as url:
-        await asyncio.to_thread(
-            walk, console()[0], url, Target(tmp_path, "127.0.0.1", 0, recorded=False, setup="another")
-        )
-        async with httpx.AsyncClient(base_url=url, timeout=60) as http:
-            made = (await http.get("/calibrations")).json()[0]
-            kept = (await http.get(f"/calibrations/{made['id']}/data")).text
     assert '"samples": ["Paris", "Paris", "Lyon"' in kept
+    assert f"Another calibration is in force: {other['id']}." in said.getvalue()
 
 
 @pytest.mark.parametrize("state", ["failed", "cancelled"])
@@ -203,13 +197,13 @@ async def test_a_refusal_is_in_the_services_words_and_one_by_keys_comes_with_a_r
 
 
 async def test_recording_has_the_service_draw_answers_with_their_log_probabilities(tmp_path: Path) -> None:
-    asked = b"".join(b'{"id": "%d", "prompt": "Who %d?", "reference": "Me"}\n' % (i, i) for i in range(30))
-    async with demo_app(tmp_path, llm=TellingLLM()) as url:
+    asked = b"".join(b'{"id": "%d", "prompt": "Who %d?", "reference": "Me"}\n' % (i, i) for i in range(12))
+    async with demo_app(tmp_path, num_samples=3, llm=TellingLLM()) as url:
         with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
             drawn = await asyncio.to_thread(record, http, asked)
             active = (await asyncio.to_thread(http.get, "/calibrations/active")).json()
-    assert [row["prompt"] for row in drawn] == [f"Who {i}?" for i in range(30)]
-    assert {len(row["samples"]) for row in drawn} == {len(row["logprobs"]) for row in drawn} == {20}
+    assert [row["prompt"] for row in drawn] == [f"Who {i}?" for i in range(12)]
+    assert {len(row["samples"]) for row in drawn} == {len(row["logprobs"]) for row in drawn} == {3}
     assert active == []
 
 
