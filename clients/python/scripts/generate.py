@@ -98,7 +98,7 @@ def either(schema: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 def results(schemas: dict[str, Any]) -> dict[str, Any]:
     """Return the schemas of results, by their names in Python."""
     found = {python_name(name): bare(schemas[name]) for name in reached(schemas, RESULTS)}
-    # The contract says of a kept score that it has the fields of a score, once it is scored.
+    # A kept score has the fields of a score, which says what they are, once it is scored.
     warning = {
         "$ref": f"{PREFIX}ScoreWarning",
         "description": "Of not_scored and failed: why there is no score.",
@@ -107,8 +107,12 @@ def results(schemas: dict[str, Any]) -> dict[str, Any]:
         "type": "string",
         "description": "The model's own answer, where a decision to abstain has replaced it.",
     }
-    fields = {"warning": warning, "withheld": withheld, **found["Score"]["properties"]}
-    del fields["id"]
+    fields = {
+        name: {key: value for key, value in one.items() if key != "description"}
+        for name, one in found["Score"]["properties"].items()
+        if name != "id"
+    }
+    fields |= {"warning": warning, "withheld": withheld}
     found["KeptScore"]["properties"] |= {name: either(one, NULL) for name, one in fields.items()}
     for schema in found.values():
         # A newer service may have further values.
