@@ -5,7 +5,6 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
@@ -23,7 +22,6 @@ from tests.support.sqlite_store import CopiedDatabase
 from tests.support.worlds import rows, stored
 
 DEV, TEST = rows(32, 6, seed=1), rows(34, 6, seed=2)
-NOW = datetime(2026, 11, 3, tzinfo=UTC)
 OPTIONS = JobOptions(dev_rows=32, name="mine")
 
 
@@ -47,7 +45,7 @@ class Bench:
         embedder = FakeEmbedder(16)
         self.pipeline = Pipeline(self.jobs, calibrations, self.llm, embedder, num_samples=6)
         self.evaluator = Evaluator(
-            self.jobs, embedder, self.pipeline.embedding, version="1.2.3", now=lambda: NOW, resamples=FEW
+            self.jobs, embedder, self.pipeline.embedding, version="1.2.3", resamples=FEW
         )
 
     async def run(self, found, options=OPTIONS):
