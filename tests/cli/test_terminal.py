@@ -7,11 +7,12 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from eigencal import __version__
-from eigencal.cli.output import as_json, harmless, table
+from eigencal.cli.output import Output, as_json, harmless
 from tests.cli.conftest import ADMIN_KEY, Here
 from tests.cli.scripted import problem, scored, scripted
 from tests.support.command import SOURCES, Command
@@ -76,10 +77,11 @@ def test_text_is_utf_8_whatever_the_console_has(running: str, command: Command) 
     assert done.rows[0]["result"]["answer"] == samples[0]
 
 
-def test_a_text_cannot_control_the_terminal() -> None:
+def test_a_text_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert harmless("a\x1b[2Jb\x07\x9b31mc\td\n") == "a�[2Jb��31mc\td\n"
-    rows = table(["id", "name"], [["1", "two\nlines\x1b[31m"]])
-    assert rows == ["id  name", "1   two lines�[31m"]
+    rows = [SimpleNamespace(id=1, full_name="two\nlines\x1b[31m")]
+    Output(json=False, verbose=False).table(rows, ["id", "full_name"], "none")
+    assert capsys.readouterr().out == "id  full name\n1   two lines�[31m\n"
 
 
 def claim(text: str, agree: int, example: str | None = None) -> dict[str, object]:

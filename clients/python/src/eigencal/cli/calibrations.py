@@ -10,16 +10,19 @@ from typing import Annotated, Any, Literal, cast
 
 import typer
 
-from eigencal import Calibration, Client, Correction, InvalidSetupError
+from eigencal import Client, Correction, InvalidSetupError
 from eigencal.cli.bulk import numbered_lines
 from eigencal.cli.command import Invocation
 from eigencal.cli.jobs import Name, NumSamples, Seed, Watch, show_job
-from eigencal.cli.output import format_cell, table
+from eigencal.cli.output import format_cell
 
-HEAD = ("id", "name", "active", "applies now", "method", "T", "g", "answers", "rows", "P(correct)", "created")
+COLUMNS = (
+    *("id", "name", "active", "applies_now", "method", "temperature", "depolarization"),
+    *("num_samples", "rows", "created_at"),
+)
+HISTORY = ("activated_at", "calibration_id", "replaced", "by", "reason", "fingerprint_key")
 Activate = Annotated[Literal["if_better", "always", "never"] | None, typer.Option(help="When to serve it.")]
 CalibrationId = Annotated[str, typer.Argument(metavar="ID", help="Id of the calibration.")]
-HISTORY = ("activated", "calibration", "replaced", "by", "why", "set-up")
 
 
 def calibrate(
@@ -69,19 +72,14 @@ def calibrations(
     with invocation.client() as client:
         listed = client.active_calibrations() if active else client.calibrations()
     none = "no calibration is active" if active else "there is no calibration: eigencal calibrate fits one"
-    invocation.out.show(listed, table(HEAD, map(_row, listed)) if listed else [none])
+    invocation.out.table(listed, COLUMNS, none)
 
 
 def history(invocation: Invocation) -> None:
     """List the activations, newest first: what was active when."""
     with invocation.client() as client:
         activations = client.activations()
-    rows = (
-        (one.activated_at, one.calibration_id, one.replaced, one.by, one.reason, one.fingerprint_key[:8])
-        for one in activations
-    )
-    none = "no calibration was ever activated"
-    invocation.out.show(activations, table(HISTORY, rows) if activations else [none])
+    invocation.out.table(activations, HISTORY, "no calibration was ever activated")
 
 
 def correct(
@@ -175,19 +173,3 @@ def _summary(client: Client, fields: dict[str, Any]) -> Iterator[str]:
     for warning in fields.get("warnings", []):
         yield f"note: {warning.get('text', warning) if isinstance(warning, dict) else warning}"
     yield "(--json has everything, --open the page)"
-
-
-def _row(one: Calibration) -> tuple[Any, ...]:
-    return (
-        one.id,
-        one.name,
-        one.active,
-        one.applies_now,
-        one.method,
-        one.temperature,
-        one.depolarization,
-        one.num_samples,
-        one.rows,
-        bool(one.correctness_sample_counts),
-        one.created_at,
-    )

@@ -69,16 +69,17 @@ class Output:
             text = harmless(text).replace("\n", "\n    ")
             print(typer.style(text, fg=colour) if takes_colour and colour else text)
 
+    def table(self, rows: Sequence[object], columns: Sequence[str], none: str) -> None:
+        """Write results: as JSON, or some of their fields in columns as wide as they must be, or `none`."""
+        cells = [[one_line(format_cell(getattr(row, name))) for name in columns] for row in rows]
+        cells.insert(0, [name.replace("_", " ") for name in columns])
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
+        self.show(rows, lines if rows else [none])
+
     def note(self, text: str) -> None:
         """Say something on stderr, in one line."""
         print(one_line(text), file=sys.stderr, flush=True)
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Return rows under their heads, in columns as wide as they must be; nothing is cut."""
-    cells = [list(head), *([one_line(format_cell(cell)) for cell in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
 
 
 def format_cell(value: object) -> str:
