@@ -1,7 +1,6 @@
 """`eigencal calibrate`, `calibrations`, `activate`, `report`."""
 
 import json
-import os
 import tempfile
 import webbrowser
 from collections.abc import Iterator
@@ -101,16 +100,13 @@ def correct(
 
 def _corrections(file: Path) -> list[Correction]:
     """Return the corrections in a file of JSON lines. Raises InvalidSetupError."""
-    corrections = []
-    for number, line in numbered_lines(str(file), file.read_bytes()):
-        try:
-            row = dict(json.loads(line))
-        except (ValueError, TypeError, RecursionError):
-            raise InvalidSetupError(f"{file}: line {number} is no JSON object.") from None
-        corrections.append(cast(Correction, {k: row[k] for k in ("line", "id", "correct") if k in row}))
-    if not corrections:
+    try:
+        rows = [dict(json.loads(line)) for _, line in numbered_lines(str(file), file.read_bytes())]
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InvalidSetupError(f"{file} is not a JSON object a line: {error}.") from None
+    if not rows:
         raise InvalidSetupError(f"{file}: there is nothing in it.")
-    return corrections
+    return cast(list[Correction], rows)
 
 
 def activate(
@@ -140,9 +136,7 @@ def report(
             return
         page = client.report_page(report_id)
     if out is None:  # the browser may read it when the command has ended
-        descriptor, name = tempfile.mkstemp(prefix="eigencal-", suffix=".html")
-        os.close(descriptor)
-        out = Path(name)
+        out = Path(tempfile.mkdtemp(prefix="eigencal-")) / "report.html"
     out = out.resolve()
     out.write_text(page, "utf-8")
     if open_ and not webbrowser.open(out.as_uri()):
