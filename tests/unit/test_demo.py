@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import os
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -58,7 +59,9 @@ def client(url: str) -> httpx.Client:
 @asynccontextmanager
 async def demo_app(data_dir: Path, num_samples: int = 20, **parts: Any) -> AsyncIterator[str]:
     # Named as a server's: the embedded LLM's rows are drawn one at a time, half a second each.
-    settings = Settings(data_dir=data_dir, num_samples=num_samples, llm_backend="vllm")
+    settings = Settings(
+        data_dir=data_dir, num_samples=num_samples, llm_backend="vllm", calibration_max_concurrency=64
+    )
     app = create_app(
         settings, **{"llm": FakeLLM(), "embedder": FakeEmbedder(), "resamples": FEW_RESAMPLES, **parts}
     )
@@ -123,15 +126,22 @@ def test_recorded_answers_are_used_only_where_the_service_would_draw_such(
     assert recorded_fit(identity, serving.sampling, serving.num_samples) is fits
 
 
-async def test_the_walk_calibrates_once(tmp_path: Path) -> None:
-    async with demo_app(tmp_path) as url:
+async def test_the_walk_calibrates_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = tmp_path / "recorded.jsonl"
+    with recorded.open("w") as file:
+        for line in RECORDED.read_text().splitlines()[:60]:
+            row = json.loads(line)
+            row |= {name: row[name][:5] for name in ("samples", "logprobs")}
+            file.write(json.dumps(row) + "\n")
+    monkeypatch.setattr("service.demo.tour.RECORDED", recorded)
+    async with demo_app(tmp_path, num_samples=5) as url:
         first, second = console(), console()
         for out, _ in (first, second):
             await asyncio.to_thread(walk, out, url, Target(tmp_path, "127.0.0.1", 0))
         async with httpx.AsyncClient(base_url=url, timeout=60) as http:
             made = (await http.get("/calibrations")).json()
     said = first[1].getvalue()
-    assert [one["rows"] for one in made] == [len(rows(RECORDED)), FEW]  # newest first
+    assert [one["rows"] for one in made] == [60, FEW]  # newest first
     assert made[0]["active"]
     assert f"{url}/calibrations/{made[0]['id']}/report" in said.splitlines()
     stages = ("by the default calibration", "Calibrating on 10 labelled", "by your own labels")
