@@ -250,6 +250,24 @@ def test_a_service_that_stays_away_ends_it(here: Here, tmp_path: Path, results: 
     assert here("score", "--file", file, "--out", results).code == 0
 
 
+def test_a_service_is_waited_for_as_long_as_it_asks(
+    here: Here, tmp_path: Path, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eigencal.cli.bulk.LONGEST_WAIT_S", 0.1)
+    file = written(tmp_path / "q.txt", "question 1\n")
+
+    async def full(exchange: Exchange) -> None:
+        if len(exchange.server.requests) > 1:
+            await scored(exchange)
+        else:
+            await exchange.send(503, problem(503, "overloaded", retryable=True), {"retry-after": "1"})
+
+    with scripted(full) as (url, service):
+        done = here("score", "--file", file, "--out", results, "--url", url)
+    assert (done.code, len(service.requests)) == (0, 2), done.err
+    assert "Waiting for it" in done.err
+
+
 def test_two_commands_do_not_write_one_file(here: Here, tmp_path: Path, results: Path) -> None:
     file = written(tmp_path / "q.txt", "question 1\n")
     with results_at(results, [], retry_errors=False):

@@ -120,8 +120,7 @@ def retry_policy(
 ) -> dict[str, Any]:
     """Return the arguments of `stamina.retry_context`: when to try again, until `last_start` (monotonic).
 
-    The wait is what a Retry-After asks for, else it doubles up to the longest, each a little different. There
-    is none where more is asked for: sooner would be refused again.
+    The wait is what a Retry-After asks for, else it doubles up to the longest, each a little different.
     """
     backoff_s = FIRST_WAIT_S
 
@@ -133,7 +132,7 @@ def retry_policy(
         backoff_s = 2 * bound_s
         asked_s = error.retry_after_s
         wait_s = random.uniform(bound_s / 2, bound_s) if asked_s is None else asked_s
-        return wait_s if wait_s <= longest_wait_s and time.monotonic() + wait_s < last_start else False
+        return wait_s if time.monotonic() + wait_s < last_start else False
 
     return {"on": wait_after, "attempts": attempts, "timeout": None}
 
@@ -241,7 +240,12 @@ class BaseClient(Generic[C]):
         if isinstance(deadline_ms, int):  # past it a score is of no use to the caller
             ends_at = min(ends_at, time.monotonic() + deadline_ms / 1000)
         attempts, longest_wait_s = self._retries + 1, self._longest_wait_s
-        return retry_policy(call.may_repeat, ends_at, attempts=attempts, longest_wait_s=longest_wait_s)
+
+        def may_repeat(error: EigencalError) -> bool:
+            # Sooner than asked for, it would be refused again.
+            return call.may_repeat(error) and (error.retry_after_s or 0.0) <= longest_wait_s
+
+        return retry_policy(may_repeat, ends_at, attempts=attempts, longest_wait_s=longest_wait_s)
 
     def _build_request(self, call: Call[Any], timeout_s: float, files: Files) -> httpx.Request:
         """Return one attempt at a call. Raises InvalidSetupError for what cannot be sent."""

@@ -175,7 +175,10 @@ _BY_STATUS = {
 
 
 def error_of_problem(
-    status: int, problem: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    status: int,
+    problem: Mapping[str, Any],
+    headers: Mapping[str, str] | None = None,
+    fallback: str = "The error has no detail.",
 ) -> APIStatusError:
     """Return the error of a problem, also of one in OpenAI's shape; a proxy's may have anything in it."""
     inner = problem.get("error")
@@ -188,7 +191,7 @@ def error_of_problem(
     asked = headers.get("retry-after", "")
     kind = _BY_STATUS.get(status, ServerError if status >= 500 else APIStatusError)
     return kind(
-        detail or "The error has no detail.",
+        detail or fallback,
         status=status,
         code=code,
         # Proxies do not say; these two mean "later" whoever sends them.
@@ -205,21 +208,18 @@ def error_of_response(response: httpx.Response, content: bytes) -> EigencalError
         problem = json.loads(content)
     except (ValueError, RecursionError):
         problem = None
-    error = error_of_problem(
-        response.status_code, problem if isinstance(problem, dict) else {}, response.headers
-    )
-    has_code = error.code != APIStatusError.code
+    quoted = _quoted(response, content)
+    members = problem if isinstance(problem, dict) else {}
+    error = error_of_problem(response.status_code, members, response.headers, quoted)
     # A path that the drop-in does not know: so it answers where the URL given ends in /v1.
     is_below_v1 = "error" in error.problem and error.code == "not_found"
-    if is_below_v1 or (not has_code and error.status in _FOREIGN_STATUSES):
+    if is_below_v1 or (error.code == APIStatusError.code and error.status in _FOREIGN_STATUSES):
         hint = ". If the URL given ends in /v1, leave out /v1: that is for OpenAI's clients"
         return UnexpectedResponseError(
-            f"This is not an Eigencal service: {_quoted(response, content)}{hint if is_below_v1 else ''}",
+            f"This is not an Eigencal service: {quoted}{hint if is_below_v1 else ''}",
             status=error.status,
             request_id=error.request_id,
         )
-    if not has_code:
-        error.detail = _quoted(response, content)
     return error
 
 
