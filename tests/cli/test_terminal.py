@@ -1,7 +1,6 @@
 """How the command is with terminals, pipes, encodings and shells; and without its extra."""
 
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -16,30 +15,14 @@ from eigencal.cli.output import Output, as_json, harmless
 from tests.cli.conftest import ADMIN_KEY, Here
 from tests.cli.scripted import problem, scored, scripted
 from tests.support.command import SOURCES, Command
+from tests.support.in_a_terminal import terminal
 from tests.support.openai_server import Exchange
 
 
 def in_a_terminal(command: Command, *arguments: object, **env: str) -> str:
     """Return what a command writes where stdout and stderr are a terminal."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        command.line(*arguments),
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
-        env=command.environment(TERM="xterm-256color", **env),
-        cwd=command.home,
-    )
-    os.close(theirs)
-    said = b""
-    with process:
-        while True:
-            try:
-                said += os.read(ours, 65536)
-            except OSError:  # the other end is closed
-                break
-    os.close(ours)
-    return said.decode()
+    with terminal(command, *arguments, **env) as shown:
+        return shown.rest()
 
 
 def test_a_terminal_sees_progress(running: str, command: Command, tmp_path: Path) -> None:
