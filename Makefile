@@ -161,7 +161,7 @@ test-clients: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CLIENTS_VENV)/.installe
 	$(PY) -m pytest tests/clients tests/docs -m clients -n $(WORKERS) --dist loadscope $(ARGS)
 
 bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed
-	for b in spectral_core fit_speed algorithm1_speed rows_needed learning_curves service_load overload start_up \
+	for b in fit_speed rows_needed learning_curves service_load overload start_up \
 	  overhead out_of_distribution calibrate_while_scoring nulls evidence claims selective_worlds dropin client scaling; do echo "== $$b"; $(PY) -m benchmarks.$$b || exit 1; done
 
 # UQLM and LM-Polygraph on the recorded answers, in an environment of their own.

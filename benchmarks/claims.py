@@ -10,14 +10,11 @@ Nothing is judged by what it was fitted on: maps (fitted to "question: reference
 from the other four fifths of the composed answers, over `DIVISIONS` divisions into fifths by answer. No
 question is in two answers. Intervals are bootstraps over answers, differences in pairs. "mean best cosine" is
 what UQLM's LongTextUQ gives a sentence in mode matched_unit (cosine_sim), but for its scale.
-
-Further tables: answers drawn that leave sentences out, by the bound below which an answer is silent; answers
-in wordings of their own; and whether further features pay.
 """
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -42,15 +39,10 @@ from service.spectral.fit import fit_depolarized
 from service.spectral.maps import CalibrationMap, Identity
 from service.spectral.reliability import reliability_diagram
 from service.spectral.resampling import ResampleCounts, percentile_interval
-from service.spectral.text_scores import correct
 from tools.default_claims import WORDINGS
 
 CLAIMS, SIZES, DIVISIONS, RESAMPLES = 3, (3, 5, 10, 20), 5, 1000
-LEFT_OUT = 0.3  # of the sentences, in the world of answers that leave some out
-BOUNDS = (-1.0, 0.4, SPEAKS, 0.7, 0.8)
-COPIES = 12  # of embeddings alone: as many as were best for them
 SHORT, MATCHED, WHOLE, COSINE = "short answers alone", "matched units", "whole answers", "mean best cosine"
-BLIND = "matched units, embeddings alone"
 Floats = np.ndarray
 
 
@@ -109,8 +101,8 @@ class Answer:
         return [*every, *beyond(every, self.question)]
 
 
-def compose(m: int, *, left_out: float = 0.0, wordings: int = 1, seed: int = 0) -> list[Answer]:
-    """Return answers of three claims. wordings: how many there are, one drawn for each sentence."""
+def compose(m: int, *, seed: int = 0) -> list[Answer]:
+    """Return answers of three claims."""
     data = [Recorded(name, embed=False) for name in (TEST, DEV)]
     rows = [
         row | {"right": bool(right)} for one in data for row, right in zip(one.rows, one.right, strict=True)
@@ -119,15 +111,15 @@ def compose(m: int, *, left_out: float = 0.0, wordings: int = 1, seed: int = 0) 
     rng = np.random.default_rng([seed, m])
 
     def said(row: dict[str, Any], answer: str) -> str:
-        return WORDINGS[rng.integers(wordings)](row["prompt"], answer.strip())
+        return WORDINGS[0](row["prompt"], answer.strip())
 
     answers = []
     for chosen in order[: len(rows) // CLAIMS * CLAIMS].reshape(-1, CLAIMS).tolist():
         mine = [rows[i] for i in chosen]
         drawn = []
         for j in range(m):
-            kept = [row for row in mine if rng.random() >= left_out]
-            drawn.append([said(kept[i], kept[i]["samples"][j]) for i in rng.permutation(len(kept))])
+            rng.random(CLAIMS)  # the figures rest on this stream
+            drawn.append([said(mine[i], mine[i]["samples"][j]) for i in rng.permutation(CLAIMS)])
         claims = [said(row, row["answer"]) for row in mine]
         references = [said(row, row["reference"]) for row in mine]
         answers.append(Answer(mine, claims, references, drawn, [row["right"] for row in mine]))
@@ -162,18 +154,6 @@ class World:
             rows += units.overlaps([read.take([i]) for i in range(CLAIMS)], bound=bound)
         return self.judged(texts, rows)
 
-    def blind(self) -> Judged:
-        """Embeddings alone, in `COPIES` copies, which part sentences of one wording."""
-        texts, rows = list[Overlaps](), list[Overlaps]()
-        for one in self.answers:
-            units, read = (
-                self._table.matched(one.claims, one.drawn, None),
-                self._table.read(one.references, None),
-            )
-            texts += units.overlaps()
-            rows += units.overlaps([read.take([i]) for i in range(CLAIMS)])
-        return self.judged(*([_copied(one) for one in each] for each in (texts, rows)))
-
     def _plain(self, found: Sequence[tuple[str, str, list[str]]]) -> Judged:
         """Each text against answers taken whole, as short ones are: text, reference, answers drawn."""
         self._table.learn(list(chain(*([text, reference, *drawn] for text, reference, drawn in found))))
@@ -204,13 +184,6 @@ class World:
         """Mean over the answers drawn, 0 of one without a sentence, as UQLM has it."""
         return np.concatenate([np.maximum(units.cosines, 0).mean(axis=1) for units in self.units])
 
-    def shares_silent(self) -> Floats:
-        return np.concatenate([(~units.speak()).mean(axis=1) for units in self.units])
-
-
-def _copied(one: Overlaps) -> Overlaps:
-    return Overlaps(one.cosines**COPIES, one.targets**COPIES, one.index)
-
 
 @dataclass(frozen=True)
 class Held:
@@ -227,37 +200,19 @@ def divisions(world: World) -> list[Floats]:
     return [stratified_folds(world.right, 5, rng, world.group) for rng in rngs]
 
 
-def held_out(rows: Judged, world: World, more: Mapping[str, Floats] | None = None) -> Held:
-    """more: further features, of a model that takes them and both of `Judged.columns`."""
+def held_out(rows: Judged, world: World) -> Held:
     found = []
     for fold in divisions(world):
         maps: list[CalibrationMap] = [fit_depolarized(rows.rows.take(fold != k)).map for k in range(5)]
         by_fold = [rows.columns(map_) for map_ in maps]
-        if more is None:
-            fit = fit_correctness(by_fold[0], rows.right, fold, by_fold=by_fold, groups=world.group)
-            assert fit.held_out is not None
-            p = fit.held_out
-        else:
-            p = np.empty(rows.right.size)
-            for k, columns in enumerate(by_fold):
-                every = {**columns, **more}
-                p[fold == k] = held_out_predictions(every, rows.right, tuple(every), fold)[fold == k]
+        p = fit_correctness(by_fold[0], rows.right, fold, by_fold=by_fold, groups=world.group).held_out
+        assert p is not None
         top, risk = np.empty((2, rows.right.size))
         for k, map_ in enumerate(maps):
             held = rows.rows.take(fold == k)
             top[fold == k], risk[fold == k] = served_lambda_max(map_, held), risks(map_, held)
         found.append((top, risk, p, log_losses(p, rows.right)))
     return Held(*(np.mean(column, axis=0) for column in zip(*found, strict=True)))
-
-
-def borrowed(rows: Judged, short: Judged, world: World) -> Floats:
-    """lambda_max of claims under maps that were fitted to the short answers of the other folds."""
-    [fold, *_] = divisions(world)
-    top = np.empty(rows.right.size)
-    for k in range(5):
-        map_ = fit_depolarized(short.rows.take(fold != k)).map
-        top[fold == k] = served_lambda_max(map_, rows.rows.take(fold == k))
-    return top
 
 
 def held_out_cosine(world: World) -> Held:
@@ -309,7 +264,6 @@ def scores_of(world: World) -> tuple[dict[str, Judged], dict[str, Held]]:
     rows = {
         SHORT: world.short(),
         MATCHED: world.matched(),
-        BLIND: world.blind(),
         WHOLE: world.whole(),
     }
     held = {name: held_out(one, world) for name, one in rows.items()} | {COSINE: held_out_cosine(world)}
@@ -351,86 +305,6 @@ def by_size(table: Table) -> None:
     print("\n".join(gaps), flush=True)
 
 
-def as_in_the_method(table: Table) -> None:
-    """Its 190 answers, 10 drawn: the shuffle nearest to its figures of 5,000, and the first four."""
-    print("\nAUROC of lambda_max / p(y), raw; 190 answers of each shuffle")
-    print(head("shuffle", "right", SHORT, BLIND, MATCHED, COSINE))
-    for seed in (4151, 0, 1, 2, 3):
-        world = World(compose(10, seed=seed)[:190], table)
-        cells = []
-        for rows in (world.short(), world.blind(), world.matched()):
-            ranks = served_lambda_max(Identity(), rows.rows), born_probabilities(Identity(), rows.texts)
-            cells.append(" / ".join(f"{auroc(one, world.right):.3f}" for one in ranks))
-        cells.append(f"{auroc(world.best_cosines(), world.right):.3f}")
-        print(f"| {seed} | {world.right.sum()} | {' | '.join(cells)} |", flush=True)
-
-
-def by_bound(table: Table, m: int = 10) -> None:
-    """Held-out risk and loss by the bound, where answers leave sentences out."""
-    print(f"\nm = {m}. Differences: less no bound")
-    print(head("left out", "bound", "risk", "log loss", "difference", "AUROC of p(y)"))
-    for left_out in (0.0, LEFT_OUT):
-        world = World(compose(m, left_out=left_out), table)
-        figures = Figures(world)
-        first: Figure | None = None
-        for bound in BOUNDS:
-            rows = world.matched(bound=bound)
-            one = held_out(rows, world)
-            loss, p = figures.mean(one.loss), born_probabilities(Identity(), rows.texts)
-            first = first or loss
-            told = f"{figures.mean(one.risk).told()} | {loss.told()} | {(loss - first).told('+')}"
-            print(f"| {left_out} | {bound} | {told} | {figures.auroc(p).told()} |", flush=True)
-
-
-def by_wording(table: Table, m: int = 10) -> None:
-    """Three worlds, short answers beside them, and how well `agree` tells equal answers from others."""
-    print(f"\nm = {m}. Projection ECE under maps fitted to claims or to short answers")
-    names = ("AUROC of p(y)", "short answers less it", "ECE: own map", "that of short answers", "log loss")
-    print(head("world", *names))
-    made: dict[str, dict[str, Any]] = {
-        "one wording": {},
-        "sentences left out": {"left_out": LEFT_OUT},
-        "four wordings": {"wordings": 4},
-    }
-    counted = []
-    for name, how in made.items():
-        world = World(compose(m, **how), table)
-        figures, short, rows = Figures(world), world.short(), world.matched()
-        held = held_out(rows, world)
-        ours, plain = (figures.auroc(born_probabilities(Identity(), one.texts)) for one in (rows, short))
-        tops = held.lambda_max, borrowed(rows, short, world)
-        cells = [ours.told(), (plain - ours).told("+"), *(figures.ece(top, rows).told() for top in tops)]
-        print(f"| {name} | {' | '.join(cells)} | {figures.mean(held.loss).told()} |", flush=True)
-        if "left_out" not in how:
-            counted.append(f"| {name} | " + " | ".join(f"{one:.3f}" for one in agreement(world)) + " |")
-    print(f"\nCounted as agreeing with the claim\n{head('world', 'of draws that say the same', 'of others')}")
-    print("\n".join(counted))
-
-
-def agreement(world: World) -> tuple[float, float]:
-    """Return the shares of draws that agree with a claim: of those with the claim's answer, of the others."""
-    same, counted = [], []
-    for units, one in zip(world.units, world.answers, strict=True):
-        for row, agree in zip(one.rows, units.agree(), strict=True):
-            drawn = row["samples"][: agree.size]
-            same += [correct(text, [row["answer"]], containment=False) for text in drawn]
-            counted += agree.tolist()
-    alike, agree = np.array(same), np.array(counted)
-    return float(agree[alike].mean()), float(agree[~alike].mean())
-
-
-def by_features(table: Table, m: int = 10) -> None:
-    """Whether the mean best cosine or the share of silent answers adds to p(y) and the entropy."""
-    world = World(compose(m, left_out=LEFT_OUT), table)
-    figures, rows = Figures(world), world.matched()
-    without = figures.mean(held_out(rows, world, {}).loss)
-    print(f"\nFurther features, {LEFT_OUT:.0%} of the sentences left out, m = {m}: {without.told()} without")
-    for name, column in ((COSINE, world.best_cosines()), ("share silent", world.shares_silent())):
-        print(
-            f"with {name}: {(figures.mean(held_out(rows, world, {name: column}).loss) - without).told('+')}"
-        )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
@@ -440,10 +314,6 @@ def main() -> None:
     if not DATA.is_dir():
         sys.exit("The recorded answers are not beside this checkout: ../shared/data")
     by_size(table)
-    as_in_the_method(table)
-    by_bound(table)
-    by_wording(table)
-    by_features(table)
 
 
 if __name__ == "__main__":

@@ -8,20 +8,17 @@ answers, on both TriviaQA files; maps and models are cross-validated, the interv
 questions. Answers without a recorded vector (one in twelve) are embedded by the all-mpnet-base-v2 in
 data/weights; where that is missing, those rows are left out. Tokens are those of the answers, with the one
 that ended each, counted with the model's tokenizer. Last P(correct) of the first answer drawn, taken for a
-caller's own: by its own log-probability, and by further answers; with what it costs and decides. Takes about
-a minute in one thread.
+caller's own: by its own log-probability, and by further answers. Takes about a minute in one thread.
 """
 
 import sys
-import time
-from collections.abc import Callable
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.recorded_evidence import DATA, DEV, TEST, WEIGHTS, D, Recorded
+from benchmarks.recorded_evidence import DATA, DEV, TEST, WEIGHTS, Recorded
 from service.calibration.calibration import answer_features
-from service.spectral.correctness import accuracy_rejection, auroc
+from service.spectral.correctness import auroc
 from service.spectral.correctness_model import (
     brier,
     fit_correctness,
@@ -37,10 +34,9 @@ from service.spectral.fit import fit_depolarized, fit_temperature
 from service.spectral.maps import CalibrationMap, Identity, TemperatureMap
 from service.spectral.reliability import projection_brier
 from service.spectral.resampling import Difference, figure_difference, mean_difference
-from service.spectral.subsets import fit_by_num_samples, fit_evidence_by_num_samples
 from service.spectral.text_scores import correct
 
-FURTHER, SHARES = (1, 3, 5, 19), (0.1, 0.2, 0.5)
+FURTHER = (1, 3, 5, 19)
 FIT, HELD = np.arange(150), np.arange(150, 400)
 DRAWN = ((1, True), (2, True), (3, True), (3, False), (5, True), (10, True), (20, True), (20, False))
 
@@ -78,32 +74,6 @@ def by_answers(data: Recorded) -> None:
             if m == 1 and isinstance(map_, TemperatureMap):
                 continue  # a spectrum that is a single 1 has no shape
             print(f"| {m} " + map_row(name, map_, held.dev, data.right[HELD], numbers))
-
-
-def speed(data: Recorded) -> None:
-    """Processor seconds of the evidence fits over those of the depolarized ones."""
-
-    def clock(run: Callable[[], object]) -> float:
-        start = time.process_time()
-        run()
-        return time.process_time() - start
-
-    def both(plain: Callable[[], object], ours: Callable[[], object]) -> str:
-        ratios = [clock(ours) / clock(plain) for _ in range(5)]
-        return f"{np.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-
-    rows, made, sums = data.evidence(20), data.answers(20), data.sums(20)
-    one = both(
-        lambda: [fit_depolarized(rows.dev) for _ in range(20)],
-        lambda: [fit_evidence(rows) for _ in range(20)],
-    )
-    table = both(
-        lambda: fit_by_num_samples(made, "depolarized", dimension=D),
-        lambda: fit_evidence_by_num_samples(made, sums, dimension=D),
-    )
-    print(
-        f"\nProcessor time over that of the depolarized fit: one fit {one}; every number of answers {table}"
-    )
 
 
 def tokens(data: Recorded, m: int) -> str:
@@ -190,16 +160,13 @@ def by_itself() -> None:
         assert fit.held_out is not None
         found[m] = fit.held_out
     print(f"\nThe first answer of TriviaQA dev and test: {right.size} rows, {right.sum()} right.")
-    surest = " | ".join(f"wrong of the surest {share:.0%}" for share in SHARES)
-    print(f"| further answers | tokens | AUROC | none minus that | log loss | none minus that | {surest} |")
-    print("|---|---:|---:|---:|---:|---:|" + "---:|" * len(SHARES))
+    print("| further answers | tokens | AUROC | none minus that | log loss | none minus that |")
+    print("|---|---:|---:|---:|---:|---:|")
     for m, p in found.items():
         gaps = auroc_difference(found[0], p, right), loss_difference(found[0], p, right)
         ranked, lost = gaps if m else ("", "")
         told = f"| {m} | {_tokens(files, m)} | {auroc(p, right):.3f} | {ranked} | {log_loss(p, right):.3f} "
-        accuracy = accuracy_rejection(p, right).accuracy
-        wrong = (1 - accuracy[right.size - round(share * right.size)] for share in SHARES)
-        print(told + f"| {lost} | " + " | ".join(f"{one:.3f}" for one in wrong) + " |")
+        print(f"{told}| {lost} |")
 
 
 def _tokens(files: list[tuple[Recorded, np.ndarray]], m: int) -> str:
@@ -214,7 +181,6 @@ def main() -> None:
         sys.exit("The recorded answers are not beside this checkout: ../shared/data")
     test = Recorded(TEST, embed=True)
     by_answers(test)
-    speed(test)
     for name, data in (("TriviaQA test", test), ("TriviaQA dev", Recorded(DEV, embed=True))):
         by_verdicts(name, data)
     by_itself()

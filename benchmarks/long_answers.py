@@ -5,8 +5,7 @@
 The LLM answers each question some times (temperature .7, 160 tokens; kept in .cache, `--again` draws anew).
 Every answer is judged against m of the others, sentence by sentence, where a rule of
 `benchmarks.long_questions` tells whether it is right. Intervals are bootstraps over questions, differences in
-pairs. P(correct) comes from the other four fifths of the questions. Log-probabilities are vLLM's. `--uqlm`:
-beside UQLM's own code (needs `make .venv-rivals/.installed`).
+pairs. Log-probabilities are vLLM's. `--uqlm`: beside UQLM's own code (needs `make .venv-rivals/.installed`).
 """
 
 import argparse
@@ -41,15 +40,13 @@ from service.scoring.claims import outcomes_of, spoken_logprobs
 from service.spectral.born import born_probability
 from service.spectral.claims import MatchedUnits, SentenceVectors
 from service.spectral.correctness import auroc, resampled_aurocs
-from service.spectral.correctness_model import held_out_predictions, log_losses, stratified_folds
 from service.spectral.dev_set import weighted
 from service.spectral.maps import Identity
-from service.spectral.reliability import reliability_diagram
 from service.spectral.resampling import ResampleCounts, Resamples
 from service.spectral.spectrum import Spectrum, spectrum, spectrum_from_gram
 from tests.support.vllm import ENVIRONMENT, serve_command
 
-TEMPERATURE, MAX_TOKENS, SIZES, RESAMPLES, DIVISIONS = 0.7, 160, (3, 5, 10), 1000, 5
+TEMPERATURE, MAX_TOKENS, SIZES, RESAMPLES = 0.7, 160, (3, 5, 10), 1000
 Floats = np.ndarray
 
 
@@ -192,26 +189,6 @@ class World:
         self._add("log-probability per word", [one.per_word for one in spoken if one])
         self._add("least likely token", [one.least for one in spoken if one])
 
-    def predicted(self, *names: str) -> Floats:
-        """Return P(correct) by a logistic model on some scores, of questions that it has not seen."""
-        columns = {name: np.array(self.scores[name]) for name in names}
-        rngs = (np.random.default_rng(seed) for seed in range(DIVISIONS))
-        folds = [stratified_folds(self.right, 5, rng, self.group) for rng in rngs]
-        found = [held_out_predictions(columns, self.right, names, fold) for fold in folds]
-        return np.asarray(np.mean(found, axis=0))
-
-
-MODELS: dict[str, tuple[str, ...]] = {
-    "P(correct): base rate alone": (),
-    "P(correct): embeddings alone": ("embeddings alone, 12 copies: p(y)",),
-    "P(correct): matched units": ("matched units: p(y)", "entropy"),
-    "P(correct): log-probabilities": ("log-probability per word", "least likely token"),
-    "P(correct): both": (
-        *("matched units: p(y)", "entropy"),
-        *("log-probability per word", "least likely token"),
-    ),
-}
-
 
 def report(world: World, m: int) -> None:
     """Print every score's figures, and those of matched units less the others'."""
@@ -221,9 +198,6 @@ def report(world: World, m: int) -> None:
     def ranked(scores: Floats) -> Figure:
         return Figure(auroc(scores, right), resampled_aurocs(resamples, scores, right))
 
-    def mean(values: Floats) -> Figure:
-        return Figure(float(values.mean()), resamples.means(values))
-
     questions_ = np.unique(world.group).size
     print(f"\nm = {m}: {right.size} claims of {questions_} questions, {right.mean():.0%} right\n")
     print(head("score", "AUROC", "matched units' p(y) less it"))
@@ -231,15 +205,6 @@ def report(world: World, m: int) -> None:
     for name, values in world.scores.items():
         one = ranked(np.array(values) * (-1 if name == "entropy" else 1))
         print(f"| {name} | {one.told()} | {(best - one).told('+')} |")
-    print("\n" + head("model", "AUROC", "log loss", "ECE"))
-    for name, features in MODELS.items():
-        if not set(features) <= world.scores.keys():
-            continue
-        p = world.predicted(*features) if features else np.full(right.size, right.mean())
-        ece = reliability_diagram(p, right.astype(float)).ece
-        print(
-            f"| {name} | {ranked(p).told()} | {mean(log_losses(p, right)).told()} | {ece:.3f} |", flush=True
-        )
 
 
 def labelled(drawn: Sequence[Drawn], vectors: dict[str, Floats], m: int) -> Material:

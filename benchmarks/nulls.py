@@ -1,30 +1,24 @@
-"""What the nulls say: in calibrated worlds, with a temperature that is off, and on the recorded rows.
+"""What the nulls say: in calibrated worlds, and with a temperature that is off.
 
     python -m benchmarks.nulls [WORLDS]
 
 Worlds are calibrated by construction: lambda_max of prompts as a map serves them, and c_1 with that mean and
 the spread that c_1 of the recorded rows has at like lambda_max. Where the recorded data are not beside the
-checkout, both are made up, and only the worlds are printed. "old" is the band of references drawn as single
-eigenvectors.
+checkout, both are made up.
 """
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from benchmarks.spectral_worlds import prompts, recorded
-from service.spectral.algorithm1 import algorithm1, cluster_prompts, nulls
-from service.spectral.density import DensityStack
 from service.spectral.dev_set import Answers, dev_set
 from service.spectral.fit import fit
 from service.spectral.maps import CalibrationMap, DepolarizedMap, Identity, TemperatureMap
 from service.spectral.reliability import (
-    ConsistencyBand,
     bin_index,
     equal_mass_bins,
-    label_band,
     neighbourhoods,
     projection_null,
 )
@@ -32,7 +26,6 @@ from service.spectral.spectrum import Spectrum, spectrum
 
 FITTED, DRAWS, OFF = 150, 1000, 1.5
 SIZES = (30, 100, 250)
-Band = Callable[[np.ndarray, np.ndarray, np.random.Generator], tuple[ConsistencyBand, float]]
 
 
 @dataclass(frozen=True)
@@ -43,7 +36,6 @@ class Rows:
     spectra: list[Spectrum]
     c1: np.ndarray
     maps: dict[str, CalibrationMap]
-    real: bool
 
     def largest(self, map_: CalibrationMap) -> np.ndarray:
         served = [map_.serve(one.eigenvalues, one.dimension) for one in self.spectra]
@@ -59,7 +51,7 @@ def rows() -> Rows:
     maps: dict[str, CalibrationMap] = {"raw": Identity()}
     maps |= {name: fit(first, name).map for name in ("temperature", "depolarized")}
     spectra = [spectrum(a.vectors, np.bincount(a.index)) for a in answers]
-    return Rows(answers, spectra, c1, maps, found is not None)
+    return Rows(answers, spectra, c1, maps)
 
 
 class Worlds:
@@ -83,34 +75,23 @@ def ece(lambda_max: np.ndarray, c1: np.ndarray) -> float:
     return float(np.abs(np.bincount(bins, weights=c1 - lambda_max)).sum() / lambda_max.size)
 
 
-def residual(
-    lambda_max: np.ndarray, c1: np.ndarray, rng: np.random.Generator
-) -> tuple[ConsistencyBand, float]:
-    null = projection_null(lambda_max, c1, rng, num_draws=DRAWS)
-    return null.band, null.p_value
-
-
-def labels(lambda_max: np.ndarray, c1: np.ndarray, rng: np.random.Generator) -> tuple[ConsistencyBand, float]:
-    band = label_band(lambda_max, rng, num_draws=DRAWS)
-    return band, 0.01 if ece(lambda_max, c1) > band.ece_high else 1.0
-
-
-def trial(worlds: Worlds, size: int, count: int, band_of: Band) -> dict[str, float]:
+def trial(worlds: Worlds, size: int, count: int) -> dict[str, float]:
     rng = np.random.default_rng(size)
     found = []
     for _ in range(count):
         lambda_max, c1 = worlds.draw(size, rng)
-        band, p_value = band_of(lambda_max, c1, rng)
-        read = ece(lambda_max, c1)
-        found.append((read, band.ece_mean, band.ece_high - band.ece_low, band.holds(read), p_value <= 0.05))
+        null = projection_null(lambda_max, c1, rng, num_draws=DRAWS)
+        band, read = null.band, ece(lambda_max, c1)
+        width, rejected = band.ece_high - band.ece_low, null.p_value <= 0.05
+        found.append((read, band.ece_mean, width, band.holds(read), rejected))
     names = ("read", "told", "width", "inside", "rejected")
     return dict(zip(names, np.mean(found, axis=0).tolist(), strict=True))
 
 
-def line(what: str, null: str, size: int, found: dict[str, float], count: int) -> str:
+def line(what: str, size: int, found: dict[str, float], count: int) -> str:
     error = (found["inside"] * (1 - found["inside"]) / count) ** 0.5
     return (
-        f"{what:34} {null:9} {size:4}  {found['read']:.4f}  {found['told']:.4f}  {found['width']:.4f}  "
+        f"{what:34} {size:4}  {found['read']:.4f}  {found['told']:.4f}  {found['width']:.4f}  "
         f"{found['inside']:.3f} +- {error:.3f}  {found['rejected']:.3f}"
     )
 
@@ -124,59 +105,22 @@ def off(map_: CalibrationMap, factor: float) -> CalibrationMap:
 
 
 def simulated(of: Rows, count: int) -> None:
-    print(f"{count} worlds a line; inside: ECE in the 95 % band; rejected: p <= 0.05 (old: above its band)")
-    print(f"{'world':34} {'null':9} {'n':>4}  {'ECE':6}  {'null':6}  {'width':6}  {'inside':14}  rejected")
-    kinds: dict[str, Band] = {"residual": residual, "old": labels}
+    print(f"{count} worlds a line; inside: ECE in the 95 % band; rejected: p <= 0.05")
+    print(f"{'world':34} {'n':>4}  {'ECE':6}  {'null':6}  {'width':6}  {'inside':14}  rejected")
     for name in ("depolarized", "temperature"):
         truth = of.maps[name]
         cases = {"calibrated": 1.0, f"T x {OFF}": OFF, f"T / {OFF}": 1 / OFF}
         for what, factor in cases.items():
             worlds = Worlds(of, truth, off(truth, factor))
             for size in SIZES:
-                for kind, band_of in kinds.items():
-                    found = trial(worlds, size, count, band_of)
-                    print(line(f"{name}, {what}", kind, size, found, count), flush=True)
-
-
-def projections(of: Rows) -> None:
-    print("\nrecorded rows 150-399, maps fitted on 0-149: projection ECE")
-    print(f"{'map':12}  {'ECE':5}  {'residual null':24} {'p':6}  old null")
-    for name, map_ in of.maps.items():
-        lambda_max, c1, rng = of.largest(map_)[FITTED:], of.c1[FITTED:], np.random.default_rng(0)
-        (new, p_value), (old, _) = residual(lambda_max, c1, rng), labels(lambda_max, c1, rng)
-        told = [f"{b.ece_mean:.3f} ({b.ece_low:.3f} to {b.ece_high:.3f})" for b in (new, old)]
-        print(f"{name:12}  {ece(lambda_max, c1):.3f}  {told[0]:24} {p_value:.3f}  {told[1]}")
-
-
-def diagrams(of: Rows) -> None:
-    print("\nthe same rows: Algorithm 1, B = 8, C = 5, 100 worlds a null")
-    print(f"{'map':12}  {'ECE':5}  {'references drawn':24} {'p':5}  {'rescaled':24} {'p':5}  alone  clusters")
-    chosen, spectra = of.answers[FITTED:], of.spectra[FITTED:]
-    stack = DensityStack.of([a.vectors for a in chosen], [np.bincount(a.index) for a in chosen])
-    targets = DensityStack.of([a.references for a in chosen])
-    for name, map_ in of.maps.items():
-        served = [map_.serve(one.eigenvalues, one.dimension) for one in spectra]
-        clusters = cluster_prompts(stack, of.largest(map_)[FITTED:])
-        both = nulls(clusters, stack, spectra, served, targets, np.random.default_rng(0))
-        told = [
-            f"{n.band.ece_mean:.3f} ({n.band.ece_low:.3f} to {n.band.ece_high:.3f})"
-            for n in (both.drawn, both.rescaled)
-        ]
-        sizes = clusters.cluster_sizes
-        print(
-            f"{name:12}  {algorithm1(clusters, targets).ece:.3f}  {told[0]:24} {both.drawn.p_value:.3f}  "
-            f"{told[1]:24} {both.rescaled.p_value:.3f}  {clusters.singletons:5}  {sizes.size} of "
-            f"{sizes.min()} to {sizes.max()}, median {np.median(sizes):g}"
-        )
+                found = trial(worlds, size, count)
+                print(line(f"{name}, {what}", size, found, count), flush=True)
 
 
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     of = rows()
     simulated(of, count)
-    if of.real:
-        projections(of)
-        diagrams(of)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,9 @@
 A stub of an LLM server that takes about a second for a request, the service before it with a fake embedder,
 and callers at 0.5, 1, 1.25, 4, 10 and 30 times the service's slots, each a process, all over real sockets.
 Callers come spread over some seconds. One asks again as soon as he has an answer; refused, he waits for
-Retry-After and up to as long again. Rounds of `/score`, without and with `deadline_ms`, and of chats. Per
-round, settled: answers per second; p50 and p99 of the answered (200) and of the refused (503), each ms;
-how many came late (504), and how many waited half a minute for nothing; the share of answers with a score;
-p99 and most of `/healthz`, asked twenty times a second, in ms.
+Retry-After and up to as long again. Rounds of `/score`, without and with `deadline_ms`. Per round, settled:
+answers per second; p50 and p99 of the answered (200) and of the refused (503), each ms; how many came late
+(504), and how many waited half a minute for nothing.
 """
 
 import argparse
@@ -28,10 +27,9 @@ from tests.support.fakes import FakeEmbedder
 from tests.support.sqlite_store import SqliteStore
 
 FACTORS = (0.5, 1, 1.25, 4, 10, 30)
-PROBE_S = 0.05
 ANSWER_S, DEADLINE_MS, HUNG_S = 1.0, 1500, 30.0
 COMING_S, SETTLING_S = 4.0, 5.0  # while callers come, and until figures are taken
-ROW = "{:<9} {:>7} {:>9} {:>15} {:>15} {:>6} {:>6} {:>7} {:>13}"
+ROW = "{:<9} {:>7} {:>9} {:>15} {:>15} {:>6} {:>6}"
 
 
 async def stub(port: int) -> None:
@@ -53,14 +51,13 @@ async def stub(port: int) -> None:
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
     head = await reader.readuntil(b"\r\n\r\n")
     asked = json.loads(await reader.readexactly(header(head, b"content-length", 0)) or b"{}")
-    content, kind = b'{"data": [{"id": "stub"}]}', b"application/json"
+    content = b'{"data": [{"id": "stub"}]}'
     if head.startswith(b"POST"):
         await asyncio.sleep(ANSWER_S * random.uniform(0.75, 1.25))
-        text = {"message": {"content": "Paris"}, "delta": {"content": "Paris"}}
-        choices = [{"index": i, "finish_reason": "stop", **text} for i in range(asked.get("n", 1))]
+        text = {"finish_reason": "stop", "message": {"content": "Paris"}}
+        choices = [{"index": i, **text} for i in range(asked.get("n", 1))]
         content = json.dumps({"model": "stub", "choices": choices}).encode()
-        if asked.get("stream"):
-            content, kind = b"data: " + content + b"\n\ndata: [DONE]\n\n", b"text/event-stream"
+    kind = b"application/json"
     writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n" % (kind, len(content)))
     writer.write(content)
     await writer.drain()
@@ -84,30 +81,16 @@ def service(port: int, llm_port: int, slots: int) -> None:
 class Round:
     """Callers for some seconds; `times` of the answers (s) once it has settled, by status (0: none came)."""
 
-    def __init__(self, port: int, path: str, body: dict[str, object], seconds: float) -> None:
+    def __init__(self, port: int, body: dict[str, object], seconds: float) -> None:
         self.port = port
-        self.raw = request("127.0.0.1", port, path, json.dumps(body).encode())
-        self.probe = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        self.raw = request("127.0.0.1", port, "/score", json.dumps(body).encode())
         self.seconds = seconds
         self.begun = time.perf_counter()
         self.times: dict[int, list[float]] = defaultdict(list)
-        self.probed: list[float] = []
-        self.num_scored = 0
 
     async def run(self, callers: int) -> None:
         """Let so many callers ask."""
-        await asyncio.gather(self.prober(), *(self.caller(i / callers * COMING_S) for i in range(callers)))
-
-    async def prober(self) -> None:
-        while time.perf_counter() - self.begun < self.seconds:
-            start = time.perf_counter()
-            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-            writer.write(self.probe)
-            await reader.readuntil(b"\r\n\r\n")
-            writer.close()
-            if start - self.begun > SETTLING_S:
-                self.probed.append(time.perf_counter() - start)
-            await asyncio.sleep(PROBE_S)
+        await asyncio.gather(*(self.caller(i / callers * COMING_S) for i in range(callers)))
 
     async def caller(self, wait_s: float) -> None:
         await asyncio.sleep(wait_s)
@@ -127,11 +110,10 @@ class Round:
         async with asyncio.timeout(HUNG_S):
             writer.write(self.raw)
             head = await reader.readuntil(b"\r\n\r\n")
-            content = await reader.readexactly(header(head, b"content-length", 0))
+            await reader.readexactly(header(head, b"content-length", 0))
         status, now = int(head.split(b" ", 2)[1]), time.perf_counter()
         if SETTLING_S < now - self.begun < self.seconds:
             self.times[status].append(now - start)
-            self.num_scored += status == 200 and b'"entropy"' in content
         if status == 503:
             wait_s = header(head, b"retry-after", 1) * random.uniform(1, 2)
             await asyncio.sleep(min(wait_s, max(0.0, self.begun + self.seconds - now)))
@@ -141,10 +123,7 @@ class Round:
         """Return the figures of the round."""
         good = len(self.times[200]) / (self.seconds - SETTLING_S)
         late, hung = len(self.times[504]), len(self.times[0])
-        share = f"{self.num_scored / max(1, len(self.times[200])):.2f}"
-        probed = f"{_p99(self.probed) * 1000:.0f} / {max(self.probed) * 1000:.0f}"
-        cuts = (self.cuts(200), self.cuts(503))
-        return ROW.format(name, callers, f"{good:.1f}", *cuts, late, hung, share, probed)
+        return ROW.format(name, callers, f"{good:.1f}", self.cuts(200), self.cuts(503), late, hung)
 
     def cuts(self, status: int) -> str:
         times = self.times[status]
@@ -159,18 +138,12 @@ def _p99(times: list[float]) -> float:
 
 async def measure(port: int, slots: int, seconds: float) -> None:
     plain: dict[str, object] = {"prompt": "Who?", "num_samples": 4}
-    chat: dict[str, object] = {"model": "stub", "messages": [{"role": "user", "content": "Who?"}]}
-    columns = ("callers", "answers/s", "answered ms", "refused ms", "late", "hung", "scored", "healthz ms")
+    columns = ("callers", "answers/s", "answered ms", "refused ms", "late", "hung")
     print(ROW.format("", *columns))
-    rounds = {
-        "plain": ("/score", plain),
-        "deadline": ("/score", plain | {"deadline_ms": DEADLINE_MS}),
-        "chat": ("/v1/chat/completions", chat),
-    }
-    for name, (path, body) in rounds.items():
+    for name, body in {"plain": plain, "deadline": plain | {"deadline_ms": DEADLINE_MS}}.items():
         for factor in FACTORS:
             callers = int(slots * factor)
-            one = Round(port, path, body, seconds)
+            one = Round(port, body, seconds)
             await one.run(callers)
             print(one.row(name, callers), flush=True)
 

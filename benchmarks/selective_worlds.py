@@ -74,8 +74,6 @@ class Population(Protocol):
 class World:
     """Scores even on [0, 1], or on `steps` + 1 values; P(right | score) known, so true errors are, too."""
 
-    GRID = np.linspace(0.0, 1.0, 4001)
-
     def __init__(self, right: Callable[[np.ndarray], np.ndarray], steps: int = 4000) -> None:
         self.steps = steps
         self.grid = np.linspace(0.0, 1.0, steps + 1)

@@ -19,7 +19,7 @@ from service.demo.data import DRAWN_WITH, QUESTIONS, RECORDED, drawn_with
 
 TIMEOUT_S = 300
 LONGEST_S = 3600.0  # of drawing; on a busy machine it takes minutes
-POLL_S = 2.0
+POLL_S = 0.5
 DIGITS = 4  # of a log-probability kept: more would triple the file and move no figure that is shown
 
 

@@ -201,9 +201,6 @@ def walk(console: Console, url: str, target: Target) -> None:
         console.print(
             f"The decision lets answers through so that, {sure:.0%} sure, at most {error:.0%} are wrong."
         )
-        in_force = (again[CERTAIN]["calibration"] or {}).get("id")
-        if in_force != calibration_id:
-            console.print(f"Another calibration is in force: {in_force or 'none'}.")
 
 
 def call(http: httpx.Client, method: str, path: str, **sent: Any) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from service.calibration.files import UploadLimits, read_file
+from service.calibration.files import read_file
 from service.calibration.fitting import Stream, rng
 from service.calibration.material import (
     Material,
@@ -33,14 +32,13 @@ from service.errors import BodyTooLarge, EigencalError, InvalidDevData
 from service.evaluation.baselines import TransformersEntailment, by_entailment
 from service.evaluation.experiments import make_results
 from service.evaluation.page import render_evaluation
-from service.evaluation.results import FilePart, Provenance, Results
+from service.evaluation.results import FilePart, Provenance, Results, provenance
 from service.jobs.drawing import row_request
 from service.jobs.waiting import Patience
 from service.llm.port import Draw, GenerationRequest, LanguageModel
 from service.llm.weights import sha256_of
 from service.report.diagnostics import EvaluationContext, make_split
 from service.scoring.score import Serving
-from service.spectral.maps import DEFAULT_EPS
 from service.spectral.resampling import DEFAULT, Resamples
 
 # An evaluation runs at a terminal: someone waits, and it goes on where it stopped.
@@ -61,14 +59,22 @@ class EvaluationFile:
         return all(one.row.samples is not None for one in self.rows)
 
 
-def read_evaluation_file(
-    file: BinaryIO, limit: int | None = None, limits: UploadLimits | None = None
-) -> EvaluationFile:
+def read_evaluation_file(path: Path, limit: int | None = None) -> EvaluationFile:
     """Return the first `limit` rows.
 
-    Raises BodyTooLarge, and InvalidDevData, also when some rows have answers and others have none.
+    Raises BodyTooLarge, and InvalidDevData, also when some rows have answers and others have none; both name
+    the file.
     """
-    data = read_file(file, limits)
+    try:
+        with path.open("rb") as file:
+            return _read(file, limit)
+    except (InvalidDevData, BodyTooLarge) as error:
+        error.detail = f"{path}: {error.detail}"
+        raise
+
+
+def _read(file: BinaryIO, limit: int | None) -> EvaluationFile:
+    data = read_file(file)
     if len({row.samples is None for row in data.rows()}) > 1:
         raise InvalidDevData("Some rows carry samples and the rest do not: all must or none.")
     rows = []
@@ -107,7 +113,7 @@ class Plan:
 class Components:
     """The components an evaluation works with. The language model is started only where answers are missing.
 
-    slots: requests at once; version: of the service; now: the clock, for the results' date.
+    slots: requests at once; version: of the service.
     """
 
     llm: LanguageModel
@@ -116,7 +122,6 @@ class Components:
     slots: int = 1
     entailment: TransformersEntailment | None = None
     version: str = ""
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
 
 def evaluate(plan: Plan, parts: Components) -> Results:
@@ -142,7 +147,10 @@ class _Run:
 
     async def results(self) -> Results:
         plan, embedder = self._plan, self._parts.embedder
-        files = {"dev": _read(plan.dev, plan.limit), "test": _read(plan.test, plan.limit)}
+        files = {
+            "dev": read_evaluation_file(plan.dev, plan.limit),
+            "test": read_evaluation_file(plan.test, plan.limit),
+        }
         # First: an embedder that is missing must not be noticed after an hour of drawing answers.
         await embedder.start()
         try:
@@ -269,28 +277,11 @@ class _Run:
             }
             for name, path in paths.items()
         }
-        return {
-            "version": self._parts.version,
-            "created_at": self._parts.now().isoformat(timespec="seconds"),
-            "eps": DEFAULT_EPS,
-            "files": parts,
-            "answers": answers,
-            "embedder": asdict(self._parts.embedder.identity),
-        }
+        return provenance(self._parts.version, parts, answers, self._parts.embedder)
 
 
 async def _silent(_: str) -> None:
     """Say nothing: the bar stands still meanwhile."""
-
-
-def _read(path: Path, limit: int | None) -> EvaluationFile:
-    """Return the first `limit` rows of a file. Raises InvalidDevData, BodyTooLarge, which name it."""
-    with path.open("rb") as file:
-        try:
-            return read_evaluation_file(file, limit)
-        except (InvalidDevData, BodyTooLarge) as error:
-            error.detail = f"{path}: {error.detail}"
-            raise
 
 
 def setup(llm: LanguageModel, request: GenerationRequest) -> dict[str, Any]:

@@ -1,9 +1,7 @@
 """The use case behind POST /evaluate: the command's experiments, as a durable job."""
 
 import logging
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from typing import Any, cast
 
 from service.calibration.fitting import Stream, rng
@@ -11,11 +9,10 @@ from service.calibration.material import answered, check_made_by, full_number, u
 from service.calibration.rows import StoredRow
 from service.embedding.port import Embedder
 from service.evaluation.experiments import make_results
-from service.evaluation.results import FilePart, Provenance, Results
+from service.evaluation.results import FilePart, Provenance, Results, provenance
 from service.jobs.calibrator import Embedding, in_thread
 from service.jobs.store import RunningJob, SqlJobs
 from service.report.diagnostics import EvaluationContext, make_split
-from service.spectral.maps import DEFAULT_EPS
 from service.spectral.resampling import DEFAULT, Resamples
 from service.spectral.subsets import OnDone
 
@@ -32,7 +29,6 @@ class Evaluator:
     embedder: Embedder
     embedding: Embedding
     version: str = ""
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
     resamples: Resamples = DEFAULT
 
     async def finish(self, job: RunningJob) -> None:
@@ -74,11 +70,4 @@ class Evaluator:
         if job.fingerprint and not all(supplied.values()):
             fingerprint = job.fingerprint.parts()
             answers = {"rows": {k: v for k, v in fingerprint.items() if k.startswith(DRAWN_WITH)}}
-        return {
-            "version": self.version,
-            "created_at": self.now().isoformat(timespec="seconds"),
-            "eps": DEFAULT_EPS,
-            "files": parts,
-            "answers": answers,
-            "embedder": asdict(self.embedder.identity),
-        }
+        return provenance(self.version, parts, answers, self.embedder)

@@ -5,9 +5,13 @@ Numbers are floats; what cannot be computed is null, never NaN. Names of maps: "
 has none), all fitted on the dev file and applied to the test file.
 """
 
+from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any, Literal, TypedDict
 
+from service.embedding.port import Embedder
 from service.report.model import Estimate, Figures, NullPart, PlainWarning
+from service.spectral.maps import DEFAULT_EPS
 
 
 class SplitPart(TypedDict):
@@ -44,6 +48,20 @@ class Provenance(TypedDict):
     files: dict[str, FilePart]
     answers: dict[str, dict[str, Any]] | None
     embedder: dict[str, Any]
+
+
+def provenance(
+    version: str, files: dict[str, FilePart], answers: dict[str, dict[str, Any]] | None, embedder: Embedder
+) -> Provenance:
+    """Return where results that are made now come from."""
+    return {
+        "version": version,
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "eps": DEFAULT_EPS,
+        "files": files,
+        "answers": answers,
+        "embedder": asdict(embedder.identity),
+    }
 
 
 class ComparisonRow(TypedDict):

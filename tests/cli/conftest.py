@@ -29,7 +29,12 @@ def llm() -> Iterator[OpenAIServer]:
 def running(llm: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return the URL of the application, which takes keys."""
     keys = {"admin_key": ADMIN_KEY, "score_key": SCORE_KEY}
-    server = {"llm_backend": "vllm", "llm_url": llm.url, "num_samples": NUM_SAMPLES}
+    server = {
+        "llm_backend": "vllm",
+        "llm_url": llm.url,
+        "num_samples": NUM_SAMPLES,
+        "calibration_max_concurrency": 64,
+    }
     folder = tmp_path_factory.mktemp("service")
     with serving_app(folder, llm=None, embedder=FakeEmbedder(16), **server, **keys) as url:
         yield url

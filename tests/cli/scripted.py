@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from tests.support.openai_server import Exchange, OpenAIServer, serving_in_thread
-from tests.support.scripted_batches import SCORE
+from tests.support.scripted_scores import SCORE
 
 Behaviour = Callable[[Exchange], Awaitable[None]]
 

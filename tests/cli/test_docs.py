@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from eigencal.cli.bulk import MAX_ATTEMPTS
-from eigencal.cli.command import MEANINGS
+from eigencal.cli.bulk import RETRIES
+from eigencal.cli.command import ExitCode
 from eigencal.cli.score import CONCURRENCY, PATIENCE_S
 from tests.cli.conftest import Here
 
@@ -36,31 +36,27 @@ def test_every_command_is_there_and_no_other(here: Here) -> None:
 
 def test_exit_codes_are_those_of_the_table(here: Here) -> None:
     written = {int(code): meaning for code, meaning in rows("| code | means |").items()}
-    assert written == {code.value: meaning for code, meaning in MEANINGS.items()}
-    for code, meaning in MEANINGS.items():
-        assert f"{code.value:>4}  {meaning}\n" in here("--help").out
+    assert written == {code.value: code.meaning for code in ExitCode}
+    said = here("--help").out
+    assert [code for code in ExitCode if f"{code.value:>4}  {code.meaning}\n" not in said] == []
 
 
-def test_options_of_all_commands_are_options_of_each(here: Here) -> None:
+def test_options_of_all_commands_are_options_of_each_and_none_takes_a_key(here: Here) -> None:
     shared = [name.strip("`") for name in rows("| option | |\n")]
     assert len(shared) == 3
     for name in rows("| command | does |"):
         text = here(*name.strip("`").split()[1:], "--help").out
         assert [option for option in shared if option not in text] == [], name
+        assert "--key" not in text
 
 
 @pytest.mark.parametrize(
     "said",
     [
         f"each question for {PATIENCE_S:.0f} s",
-        {5: "tried five times"}[MAX_ATTEMPTS],
+        {4: "tried five times"}[RETRIES],
         {8: "Eight"}[CONCURRENCY],
     ],
 )
 def test_bounds_are_those_of_the_code(said: str) -> None:
     assert said in PAGE.replace("\n", " ")
-
-
-def test_no_option_takes_a_key(here: Here) -> None:
-    for name in rows("| command | does |"):
-        assert "--key" not in here(*name.strip("`").split()[1:], "--help").out

@@ -8,7 +8,7 @@ import pytest
 from tests.cli.conftest import Here
 from tests.support.services import questions
 
-ROWS = 40
+ROWS = 30
 
 
 @pytest.fixture
@@ -46,12 +46,12 @@ def test_from_the_file_to_the_report(here: Here, dev: Path, tmp_path: Path, open
     assert here("report", calibration, "--json").json["calibration"]["id"] == calibration
     said = here("report", calibration).out
     assert said.startswith(f"{calibration} mine: ")
-    assert "40 of 40 rows were usable" in said
+    assert "30 of 30 rows were usable" in said
     assert f"when it was fitted: {job['decision']}\n" in said
     watched = here("jobs", job["id"], "--watch").out
     assert job["activated"] and watched.endswith("\nActivated as asked.\n")
     assert "active now: yes" in said
-    assert "note: Only 40 rows" in said
+    assert "note: Only 30 rows" in said
     opening = here("report", calibration, "--json").json["opening"]
     assert (
         f"\n{opening['safe']}\npromise: {opening['promise']}\nanswers to draw: {opening['answers']}\n" in said
@@ -67,9 +67,13 @@ def test_from_the_file_to_the_report(here: Here, dev: Path, tmp_path: Path, open
     assert row.split()[:4] == [job["id"], "calibrate", "mine", "succeeded"]
     assert here("jobs", job["id"], "--json").json["calibration_id"] == calibration
     assert here("jobs", job["id"], "--cancel").code == 6, "it has ended: a conflict"
-    other = here("calibrate", dev, "--watch", "--activate", "always", "--seed", 7, "--json").json
-    assert "active now: no" in here("report", calibration).out, "another one was activated since"
-    assert "active now: yes" in here("report", other["calibration_id"]).out
+    assert here("calibrations", "history").out.splitlines()[1].split()[2] == calibration
+    corrections = tmp_path / "corrections.jsonl"
+    corrections.write_text('{"line": 1, "correct": false}\n')
+    corrected = here("calibrations", "correct", calibration, corrections, "--activate", "never", "--json")
+    assert (corrected.code, corrected.json["kind"]) == (0, "calibrate"), corrected.err
+    corrections.write_text("7\n")
+    assert here("calibrations", "correct", calibration, corrections).code == 2
 
 
 def test_an_evaluation(here: Here, dev: Path, tmp_path: Path) -> None:
@@ -94,8 +98,8 @@ def test_bad_rows_are_named(here: Here, tmp_path: Path) -> None:
     done = here("calibrate", dev)
     assert done.code == 6
     assert done.err.startswith("eigencal: invalid_dev_data: ")
-    assert "line 41, reference: is missing" in done.err
-    assert "line 42, prompt: exactly one of" in done.err
+    assert "line 31, reference: is missing" in done.err
+    assert "line 32, prompt: exactly one of" in done.err
 
     dev.write_text("".join(json.dumps({"promt": f"x{i}", "reference": "y"}) + "\n" for i in range(30)))
     done = here("calibrate", dev)

@@ -1,13 +1,19 @@
 """`eigencal score --file`: what goes in, what comes out, and what is noticed before anything is sent."""
 
+import asyncio
 import json
+import os
+import resource
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from eigencal.cli.bulk import results_at
 from tests.cli.conftest import Here
-from tests.support.openai_server import OpenAIServer
+from tests.cli.scripted import problem, scored, scripted
+from tests.support.command import Command
+from tests.support.openai_server import Exchange, OpenAIServer
 from tests.support.services import asked
 
 
@@ -84,7 +90,6 @@ def test_a_run_to_its_end_is_not_repeated(
         ("question 1\nquestion 9\n", [], "answers line 2, which is gone, or is another question now"),
         ("question 1\nquestion 2\n", ["--num-samples", 3], "or the same with other options"),
         ("question 1\n", [], "answers line 2"),
-        ("question 1\n\nquestion 2\n", [], "answers line 2"),
     ],
 )
 def test_a_changed_file_is_noticed(
@@ -105,7 +110,6 @@ def test_a_changed_file_is_noticed(
         b"a list of mine\nthat is no file of results\n",
         b"one line without an end",
         b'{"line": 1}\n',
-        b'{"line": 1, "request": "x", "result": {}}\n{"line": 1, "request": "x", "result": {}}\n',
         b'{"line": 1, "request": "x", "result": {}}\n\x00\x00\x00',
     ],
 )
@@ -119,16 +123,26 @@ def test_a_file_of_something_else_is_left_alone(
     assert "Nothing was changed" in done.err
 
 
+def test_the_questions_are_no_place_for_results(here: Here, tmp_path: Path) -> None:
+    file, other = written(tmp_path / "q.txt", "{"), tmp_path / "other.jsonl"
+    os.link(file, other)
+    for out in (file, other):
+        done = here("score", "--file", file, "--out", out)
+        assert (done.code, file.read_text()) == (2, "{")
+        assert "holds the questions" in done.err
+    assert here("score", "--file", file, "--out", tmp_path / "no" / "folder.jsonl").code == 2
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("q.jsonl", '{"prompt": "a"}\nno json\n{"promt": "b"}\n[]\n{"id": 1}\n', "line 2: Expecting value"),
-        ("q.jsonl", '{"prompt": "a"}\n{"promt": "b"}\n', "line 2: promt: no field of a request"),
-        ("q.jsonl", "[]\n", "line 1: it is neither an object nor a string"),
-        ("q.jsonl", '{"id": 1}\n', "line 1: it has none of prompt, messages, samples"),
-        ("q.txt", '{"prompt": "question 1"}\n', "say --format jsonl, or --format lines"),
+        ("q.jsonl", '{"prompt": "a"}\nno json\n[7]\n', "line 2 is no request: Expecting value"),
+        ("q.jsonl", "[7]\n", "line 1 is no request"),
+        ("q.jsonl", '{"prompt": "b", "target_error": 1e999}', "line 1 is no request: Out of range"),
+        ("q.jsonl", '{"prompt": ' + "[" * 100_000 + "}", "line 1 is no request: maximum recursion"),
         ("q.txt", "\n \n", "holds no question"),
         ("q.txt", b"question 1\nGr\xf6\xdfe\n", "line 2: it is not UTF-8"),
+        ("q.CSV", "prompt,reference\nquestion 1,Paris\n", "--format lines"),
     ],
 )
 def test_a_bad_line_is_named_before_anything_is_sent(
@@ -141,49 +155,81 @@ def test_a_bad_line_is_named_before_anything_is_sent(
     assert done.err.count("\n") == 1
 
 
-def test_results_go_to_a_file(here: Here, tmp_path: Path) -> None:
-    file = written(tmp_path / "q.txt", "question 1\n")
-    for out in ("/dev/zero", tmp_path):  # the first would be read for ever
-        done = here("score", "--file", file, "--out", out)
-        assert (done.code, "is no file" in done.err) == (2, True)
-    assert here("score", "--file", file, "--out", tmp_path / "no" / "folder.jsonl").code == 2
-
-
 def test_the_format_may_be_told(here: Here, tmp_path: Path, llm: OpenAIServer) -> None:
     file = written(tmp_path / "q.txt", '{"prompt": "question 1"}\n')
     assert here("score", "--file", file, "--format", "jsonl").code == 0
     assert asked(llm)[-1] == "question 1"
-    assert here("score", "--file", file, "--format", "csv").code == 2
-
-
-@pytest.mark.parametrize("name", ["q.csv", "q.CSV", "q.tsv"])
-def test_a_table_is_no_list_of_questions(
-    here: Here, tmp_path: Path, results: Path, llm: OpenAIServer, name: str
-) -> None:
-    file, count = written(tmp_path / name, "prompt,reference\nquestion 1,Paris\n"), len(asked(llm))
-    done = here("score", "--file", file, "--out", results)
-    assert (done.code, len(asked(llm)), results.exists()) == (2, count, False)
-    assert "--format lines" in done.err and done.err.count("\n") == 1
-    written(file, "question 1\nquestion 2\n")
-    assert here("score", "--file", file, "--format", "lines").code == 0
+    table = written(tmp_path / "q.csv", "question 1\nquestion 2\n")
+    assert here("score", "--file", table, "--format", "lines").code == 0
 
 
 def test_errors_are_asked_again_when_told_so(here: Here, tmp_path: Path, results: Path) -> None:
-    file = written(tmp_path / "q.jsonl", '{"prompt": "question 1"}\n{"prompt": "question 2", "model": "m"}\n')
-    arguments = ("score", "--file", file, "--out", results)
-    assert here(*arguments).code == 0
-    good, other = results.read_bytes().splitlines(keepends=True)
-    said = json.loads(other)
-    del said["result"]
-    failed = json.dumps(said | {"error": {"code": "llm_error"}}).encode() + b"\n"
-    results.write_bytes(good + failed)
-    assert here(*arguments).code == 8, "an error stays one"
-    assert results.read_bytes() == good + failed
-    done = here(*arguments, "--retry-errors")
+    file = written(tmp_path / "q.txt", "a\nb\n")
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(results)
+    arguments = ("score", "--file", file, "--out", link, "--url")
+
+    async def refuses(exchange: Exchange) -> None:
+        if exchange.body["prompt"] == "b":
+            await exchange.send(422, problem(422, "invalid_request"))
+        else:
+            await scored(exchange)
+
+    with scripted(refuses) as (url, _):
+        assert here(*arguments, url).code == 8
+        held = results.read_bytes()
+        assert here(*arguments, url).code == 8, "an error stays one"
+    assert results.read_bytes() == held
+    with scripted(scored) as (url, service):
+        done = here(*arguments, url, "--retry-errors")
+    assert (done.code, [body["prompt"] for body in service.bodies]) == (0, ["b"]), done.err
+    assert link.is_symlink()
+    assert ["result" in row for row in read(results)] == [True, True]
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "q.txt", "results.jsonl", "results.jsonl.lock", "link.jsonl"
+    }  # fmt: skip
+
+
+def test_a_full_disk_ends_it_and_whole_lines_are_counted(
+    command: Command, here: Here, tmp_path: Path, results: Path
+) -> None:
+    file = written(tmp_path / "q.txt", "".join(f"question {i}\n" for i in range(60)))
+    with scripted(scored) as (url, service):
+        arguments = ("score", "--file", file, "--out", results, "--url", url)
+        # Past this size the system refuses to write, as on a full disk.
+        ended = subprocess.run(
+            command.line(*arguments),
+            capture_output=True,
+            env=command.environment(),
+            timeout=300,
+            check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (7000, 7000)),
+        )
+        assert ended.returncode == 1, ended.stderr
+        count = results.read_bytes().count(b"\n")
+        assert f"scored: {count}, errors: 0, left: {60 - count}" in ended.stderr.decode()
+        done = here(*arguments)
     assert done.code == 0, done.err
-    assert sorted(row["line"] for row in read(results)) == [1, 2]
-    assert all("result" in row for row in read(results))
-    assert not list(tmp_path.glob("*.part"))
+    assert sorted(int(str(row["line"])) for row in read(results)) == list(range(1, 61))
+    assert len(service.requests) <= 60 + 8
+
+
+def test_a_question_that_alone_is_refused_for_now_gets_its_line(
+    here: Here, tmp_path: Path, results: Path
+) -> None:
+    file = written(tmp_path / "q.txt", "".join(f"question {i}\n" for i in range(40)))
+
+    async def poisoned(exchange: Exchange) -> None:
+        if exchange.body["prompt"] == "question 3":
+            await exchange.send(503, problem(503, "llm_unavailable", retryable=True))
+            return
+        await asyncio.sleep(0.02)
+        await scored(exchange)
+
+    with scripted(poisoned) as (url, _):
+        done = here("score", "--file", file, "--out", results, "--url", url, "--patience", 0.05)
+    assert done.code == 8, done.err
+    assert "scored: 39, errors: 1, left: 0" in done.err
 
 
 def test_a_refused_key_ends_it_at_once(here: Here, tmp_path: Path, results: Path) -> None:
@@ -202,6 +248,24 @@ def test_a_service_that_stays_away_ends_it(here: Here, tmp_path: Path, results: 
     assert "Waiting for it, 0.2 s at most" in done.err
     assert "run the same command again to go on" in done.err
     assert here("score", "--file", file, "--out", results).code == 0
+
+
+def test_a_service_is_waited_for_as_long_as_it_asks(
+    here: Here, tmp_path: Path, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eigencal.cli.bulk.LONGEST_WAIT_S", 0.1)
+    file = written(tmp_path / "q.txt", "question 1\n")
+
+    async def full(exchange: Exchange) -> None:
+        if len(exchange.server.requests) > 1:
+            await scored(exchange)
+        else:
+            await exchange.send(503, problem(503, "overloaded", retryable=True), {"retry-after": "1"})
+
+    with scripted(full) as (url, service):
+        done = here("score", "--file", file, "--out", results, "--url", url)
+    assert (done.code, len(service.requests)) == (0, 2), done.err
+    assert "Waiting for it" in done.err
 
 
 def test_two_commands_do_not_write_one_file(here: Here, tmp_path: Path, results: Path) -> None:

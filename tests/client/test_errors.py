@@ -10,7 +10,6 @@ import pytest
 
 import eigencal
 from eigencal import APIConnectionError, APIStatusError, EigencalError, ServerError, UnexpectedResponseError
-from eigencal._exceptions import parse_retry_after_s
 from service.api.errors import STATUS, problem_body
 from tests.support.both_clients import Driver
 from tests.support.fakes import FakeLLM
@@ -78,34 +77,16 @@ def test_the_page_of_a_proxy_is_a_clear_error(drive: Driver) -> None:
     assert (error.request_id, error.retryable) == ("of-the-proxy", False)
 
 
-FOREIGN = [
-    b"",
-    b"[]",
-    b"not json",
-    b'{"error": "x"}',
-    b'{"detail": 7, "code": {}, "errors": 5}',
-    b"[" * 200_000,
-]
-
-
-@pytest.mark.parametrize("body", FOREIGN, ids=lambda body: body[:20].decode())
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"detail": 7, "code": {}, "errors": 5}', b"[" * 200_000])
 def test_an_error_without_a_code_is_a_proxys_or_not_the_services(drive: Driver, body: bytes) -> None:
     error = raised(drive, answering(404, content=body, headers={"x-request-id": "theirs"}))
     assert isinstance(error, UnexpectedResponseError) and "not an Eigencal service" in error.detail
     assert (error.status, error.request_id, error.retryable) == (404, "theirs", False)
-    error = raised(drive, answering(503, content=body))
-    assert (type(error), error.retryable, error.errors, error.request_id) == (ServerError, True, (), None)
-
-
-def test_a_redirect_is_not_followed(drive: Driver) -> None:
-    seen = []
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        seen.append(request)
-        return httpx.Response(307, headers={"location": "http://elsewhere/score"})
-
-    assert "redirected to http://elsewhere/score" in str(raised(drive, answer))
-    assert len(seen) == 1
+    error = raised(
+        drive, answering(503, content=body, headers={"retry-after": "Mon, 01 Jan 2024 00:00:00 GMT"})
+    )
+    assert (type(error), error.retryable, error.errors) == (ServerError, True, ())
+    assert (error.request_id, error.retry_after_s) == (None, None)
 
 
 def test_a_url_that_ends_in_v1_is_noticed(drive: Driver, url: str) -> None:
@@ -159,14 +140,6 @@ def test_a_real_refusal_names_what_is_wrong(drive: Driver, url: str, llm: FakeLL
         with pytest.raises(eigencal.InvalidSetupError, match="nothing to score"):
             client.score(num_samples=3)
     assert llm.requests == []
-
-
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [("7", 7.0), ("-3", 0.0), ("99999999", 3600.0), ("nan", None), ("Mon, 01 Jan 2024 00:00:00 GMT", None)],
-)  # fmt: skip
-def test_retry_after(value: str, seconds: float | None) -> None:
-    assert parse_retry_after_s({"retry-after": value}) == seconds
 
 
 ERRORS = [

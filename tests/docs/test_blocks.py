@@ -101,17 +101,6 @@ def test_blocks_are_found_with_what_is_said_of_them() -> None:
     assert "neither run nor checked" in told[5]
 
 
-def test_an_excuse_needs_a_reason_and_another_test_must_know_the_page() -> None:
-    def told(comment: str) -> str:
-        [block] = blocks_in("docs/no-such-page.md", f"<!-- {comment} -->\n\n```bash\nmake run\n```\n")
-        return verdict(block)
-
-    assert told("not run: CI does") == "excused"
-    assert "no reason" in told("not run:")
-    assert "does not name" in told("run by: tests/clients/test_recipes.py")
-    assert "does not name" in told("run by: tests/nothing.py")
-
-
 PLAYED = """
 <!-- before: WHO=reader -->
 
@@ -145,18 +134,6 @@ def played(last: str, folder: Path) -> Played:
     return play(list(blocks_in("page.md", PLAYED.replace("{last}", last))), url, prepared(folder, url))
 
 
-def test_a_page_is_played_in_its_order_in_one_shell(tmp_path: Path) -> None:
-    done = played("echo $WHO | tr a-z A-Z", tmp_path)
-    assert done.returncode == 0, done.errors
-    assert done.printed == {
-        0: "Hello reader, http://127.0.0.1:9",
-        1: "6",
-        2: "6\n42",
-        3: "READER",
-        4: "never",
-    }
-
-
 @pytest.mark.parametrize(
     "last", ["false", "curl -s http://127.0.0.1:9/", "false | cat", "python -c 'raise OSError'"]
 )
@@ -164,20 +141,3 @@ def test_a_page_ends_at_the_block_that_fails(last: str, tmp_path: Path) -> None:
     done = played(last, tmp_path)
     assert done.returncode != 0
     assert done.last == 3
-
-
-def test_shortened_json_is_read() -> None:
-    said = '{..., "a": [{"b": 1, ...}, ...],\n ... "c": "x, ...", "d": {..., "e": [...]}, ...}'
-    assert shown.parsed(said) == {"a": [{"b": 1}], "c": "x, ...", "d": {"e": []}}
-    with pytest.raises(ValueError, match="Expecting"):
-        shown.parsed('{"a": }')
-
-
-def test_what_is_shown_and_not_there_is_told() -> None:
-    there = {"a": [{"b": 1.5}], "c": None, "d": "x"}
-    assert shown.missing({"a": [{"b": 2}], "c": 1, "d": "y"}, there) == []
-    assert shown.missing({"a": [{"x": 2}], "e": 1, "d": 1}, there) == [
-        "$.e is not there",
-        "$.a[].x is not there",
-        "$.d is shown as 1 and is 'x'",
-    ]

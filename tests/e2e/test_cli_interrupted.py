@@ -51,19 +51,13 @@ def test_ctrl_c_ends_an_answer_and_ctrl_d_the_chat(slow: Command) -> None:
         chat.types("question 1\n")
         assert "lambda_max" in chat.until("]")
         chat.until("> ")
-        chat.interrupts()
-        chat.until("Ctrl-C again leaves")
-        chat.until("> ")
         chat.types("\x04")
         assert chat.process.wait(60) == 0
     assert "Traceback" not in chat.said
 
 
-def test_ctrl_c_twice_leaves(slow: Command) -> None:
+def test_ctrl_c_at_the_prompt_leaves(slow: Command) -> None:
     with terminal(slow, "chat") as chat:
-        chat.until("> ")
-        chat.interrupts()
-        chat.until("Ctrl-C again leaves")
         chat.until("> ")
         chat.interrupts()
         chat.until("eigencal: stopped")

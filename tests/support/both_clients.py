@@ -23,7 +23,7 @@ class Driver(Protocol):
 def waiting(url: str | None = None, *, answer: Answer | None = None, **options: Any) -> Iterator[Any]:
     """Yield a client that waits. `answer`: in place of sockets."""
     if answer is not None:
-        options["transport"] = httpx.MockTransport(answer)
+        options["http_client"] = httpx.Client(transport=httpx.MockTransport(answer))
     with Client(url, **options) as client:
         yield client
 
@@ -32,7 +32,7 @@ def waiting(url: str | None = None, *, answer: Answer | None = None, **options: 
 def awaited(url: str | None = None, *, answer: Answer | None = None, **options: Any) -> Iterator[Any]:
     """Yield a client that is awaited, in an event loop of its own."""
     if answer is not None:
-        options["transport"] = httpx.MockTransport(answer)
+        options["http_client"] = httpx.AsyncClient(transport=httpx.MockTransport(answer))
     with start_blocking_portal() as portal:
         with portal.wrap_async_context_manager(AsyncClient(url, **options)) as client:
             yield _Driven(client, portal)

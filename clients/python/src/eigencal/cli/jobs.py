@@ -3,15 +3,14 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from eigencal import Client, InvalidSetupError, Job
 from eigencal.cli.command import Invocation
-from eigencal.cli.output import table
 
-HEAD = ("id", "kind", "name", "state", "stage", "done", "of", "created", "calibration")
+COLUMNS = ("id", "kind", "name", "state", "stage", "done", "total", "created_at", "calibration_id")
 Watch = Annotated[bool, typer.Option("--watch", help="Follow the job until it has ended.")]
 Name = Annotated[str | None, typer.Option(help="A name for people.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of folds, draws and bootstrap.")]
@@ -36,8 +35,7 @@ def jobs(
         raise InvalidSetupError("--cancel goes with neither --retry nor --watch.")
     with invocation.client() as client:
         if job_id is None:
-            listed = client.jobs(limit)
-            invocation.out.show(listed, table(HEAD, map(_row, listed)) if listed else ["there is no job"])
+            invocation.out.table(client.jobs(limit), COLUMNS, "there is no job")
             return
         ask = client.cancel if cancel else client.retry if retry else client.job
         show_job(invocation, client, ask(job_id), watch=watch)
@@ -93,8 +91,3 @@ def _lines(job: Job) -> Iterator[str]:
         yield f"eigencal report {job.id} --open"
     elif not job.finished:
         yield f"eigencal jobs {job.id} --watch follows it"
-
-
-def _row(job: Job) -> tuple[Any, ...]:
-    where = (job.state, job.stage, job.done, job.total)
-    return (job.id, job.kind, job.name, *where, job.created_at, job.calibration_id)

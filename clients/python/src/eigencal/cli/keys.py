@@ -8,9 +8,8 @@ import typer
 
 from eigencal import InvalidSetupError
 from eigencal.cli.command import Invocation
-from eigencal.cli.output import table
 
-HEAD = ("id", "name", "scope", "begins", "created", "expires", "revoked", "state")
+COLUMNS = ("id", "name", "scope", "prefix", "created_at", "expires_at", "revoked_at", "state")
 # What the first key of a scope ends, for good.
 CLOSES = {
     "score": "from then on every caller of scoring, the drop-in and metrics needs a key",
@@ -21,12 +20,7 @@ CLOSES = {
 def list_(invocation: Invocation) -> None:
     """List the keys; their secrets are shown only once, when they are made."""
     with invocation.client() as client:
-        keys = client.keys()
-    rows = (
-        (key.id, key.name, key.scope, key.prefix, key.created_at, key.expires_at, key.revoked_at, key.state)
-        for key in keys
-    )
-    invocation.out.show(keys, table(HEAD, rows) if keys else ["there is no key"])
+        invocation.out.table(client.keys(), COLUMNS, "there is no key")
 
 
 def create(

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import typer
 from pydantic import TypeAdapter
@@ -17,16 +17,15 @@ _CONTROL = {
 # JSON leaves these in a string as they are; outside of strings it has none of them.
 _CONTROL_IN_JSON = {code: f"\\u{code:04x}" for code in range(127, 160)}
 _ANY = TypeAdapter[Any](Any)
-INDENT = "    "  # of the further lines of one text
+Line: TypeAlias = str | tuple[str, str]
+"""A line for a person, or one with the colour that a terminal shows it in."""
 
 
 def prepare() -> None:
-    """Make stdout and stderr write any text: what an encoding does not know becomes a question mark."""
-    for stream in (sys.stdout, sys.stderr):
+    """Read and write UTF-8, whatever the console's code page."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
-    if hasattr(sys.stdin, "reconfigure") and not sys.stdin.isatty():
-        sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # of a pipe: not the console's code page
+            stream.reconfigure(encoding="utf-8", errors="replace")
 
 
 def harmless(text: str) -> str:
@@ -39,22 +38,10 @@ def one_line(text: str) -> str:
     return " ".join(harmless(text).split())
 
 
-def as_json(value: Any, *, indent: int | None = None, encoding: str = "utf-8") -> str:
-    """Return results of the client, with the fields that the service sent, as JSON for this encoding."""
+def as_json(value: Any, *, indent: int | None = None) -> str:
+    """Return results of the client, with the fields that the service sent, as JSON."""
     plain = _ANY.dump_python(value, mode="json", exclude_unset=True, by_alias=True)
-    text = json.dumps(plain, ensure_ascii=False, indent=indent).translate(_CONTROL_IN_JSON)
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:  # a code page, or half of a surrogate pair
-        return json.dumps(plain, indent=indent)
-    return text
-
-
-class Coloured(NamedTuple):
-    """A line that a terminal shows in a colour, unless NO_COLOR is set."""
-
-    text: str
-    colour: str
+    return json.dumps(plain, ensure_ascii=False, indent=indent).translate(_CONTROL_IN_JSON)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,38 +51,35 @@ class Output:
     json: bool
     verbose: bool
 
-    def show(self, value: Any, lines: Iterable[str | Coloured]) -> None:
+    def show(self, value: Any, lines: Iterable[Line]) -> None:
         """Write a result: as JSON, or as lines for a person."""
         if self.json:
-            self.line_of_json(value, indent=2 if sys.stdout.isatty() else None)
+            print(as_json(value, indent=2 if sys.stdout.isatty() else None), flush=True)
         else:
             self.lines(lines)
 
-    def lines(self, lines: Iterable[str | Coloured]) -> None:
+    def lines(self, lines: Iterable[Line]) -> None:
         """Write lines for a person.
 
         What follows a line end in one of them is indented, so that no text of a model looks like ours.
         """
         takes_colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         for line in lines:
-            text = line.text if isinstance(line, Coloured) else line
-            text = harmless(text).replace("\n", f"\n{INDENT}")
-            print(typer.style(text, fg=line.colour) if takes_colour and isinstance(line, Coloured) else text)
+            text, colour = (line, None) if isinstance(line, str) else line
+            text = harmless(text).replace("\n", "\n    ")
+            print(typer.style(text, fg=colour) if takes_colour and colour else text)
 
-    def line_of_json(self, value: Any, *, indent: int | None = None) -> None:
-        """Write a value as JSON, at once."""
-        print(as_json(value, indent=indent, encoding=sys.stdout.encoding or "utf-8"), flush=True)
+    def table(self, rows: Sequence[object], columns: Sequence[str], none: str) -> None:
+        """Write results: as JSON, or some of their fields in columns as wide as they must be, or `none`."""
+        cells = [[one_line(format_cell(getattr(row, name))) for name in columns] for row in rows]
+        cells.insert(0, [name.replace("_", " ") for name in columns])
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
+        self.show(rows, lines if rows else [none])
 
     def note(self, text: str) -> None:
         """Say something on stderr, in one line."""
         print(one_line(text), file=sys.stderr, flush=True)
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Return rows under their heads, in columns as wide as they must be; nothing is cut."""
-    cells = [list(head), *([one_line(format_cell(cell)) for cell in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
 
 
 def format_cell(value: object) -> str:

@@ -4,14 +4,14 @@ import asyncio
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import typer
 
 from eigencal import Claim, InvalidSetupError, Score
-from eigencal.cli.bulk import Format, Question, Run, read_questions, results_at
+from eigencal.cli.bulk import Format, ask, read_questions, results_at
 from eigencal.cli.command import ExitCode, Invocation
-from eigencal.cli.output import Coloured
+from eigencal.cli.output import Line
 
 PATIENCE_S = 600.0
 CONCURRENCY = 8
@@ -65,7 +65,7 @@ def score(
     ] = False,
 ) -> int | None:
     """Score how uncertain the LLM is about a question, or about every question of a file."""
-    options = {
+    options: dict[str, Any] = {
         "effort": effort,
         "num_samples": num_samples,
         "candidate": candidate,
@@ -82,23 +82,32 @@ def score(
     if file is None:
         if out is not None or retry_errors:
             raise InvalidSetupError("--out and --retry-errors go with --file.")
-        _one(invocation, cast(str, prompt), options)
+        text = sys.stdin.read().strip() if prompt == "-" else prompt
+        with invocation.client() as client:
+            scored = client.score(text, **options)
+        invocation.out.show(scored, _lines(scored))
         return None
     if out is not None and out.exists() and file != "-" and out.samefile(file):
         raise InvalidSetupError(f"{out} holds the questions: give another --out. Nothing was changed.")
     data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     questions = read_questions(file, data, options, format_)
-    return _many(invocation, questions, out, concurrency, patience, retry_errors=retry_errors)
+    note, total = invocation.out.note, len(questions)
+    with results_at(out, questions, retry_errors=retry_errors) as results:
+        if results.done:
+            note(f"{len(results.done)} of {total} are done already")
+        try:
+            asyncio.run(
+                ask(invocation.url, questions, results, note, concurrency=concurrency, patience_s=patience)
+            )
+        finally:
+            failed, missing = results.num_failed, total - len(results.done)
+            where = f" in {out}" if out else ""
+            again = "; run the same command again to go on" if missing and out else ""
+            note(f"scored: {len(results.done) - failed}, errors: {failed}, left: {missing}{where}{again}")
+        return ExitCode.SOME_FAILED if failed else ExitCode.DONE
 
 
-def _one(invocation: Invocation, prompt: str, options: dict[str, Any]) -> None:
-    text = sys.stdin.read().strip() if prompt == "-" else prompt
-    with invocation.client() as client:
-        score = client.score(text, **options)
-    invocation.out.show(score, _lines(score))
-
-
-def _lines(score: Score) -> Iterator[str | Coloured]:
+def _lines(score: Score) -> Iterator[Line]:
     """Yield what a person reads of a score."""
     yield score.answer
     yield ""
@@ -127,43 +136,15 @@ def _lines(score: Score) -> Iterator[str | Coloured]:
         yield f"note: {warning.message}"
 
 
-def claim_lines(claims: Sequence[Claim]) -> Iterator[str | Coloured]:
+def claim_lines(claims: Sequence[Claim]) -> Iterator[Line]:
     """Yield each claim and what the answers say of it; doubtful ones are yellow, or red where none agrees."""
     for claim in claims:
         said, right = claim.support, claim.probability_correct
         colour = "yellow" if said is None or said.agree else "red"
-        yield Coloured(f"? {claim.text}", colour) if claim.doubtful else f"- {claim.text}"
+        yield (f"? {claim.text}", colour) if claim.doubtful else f"- {claim.text}"
         told = [] if right is None else [f"P(right) {right:.3f}"]
         if said is not None:
             instead = "" if said.example is None else f": {said.example}"
             told.append(f"{said.agree} agree, {said.silent} silent, {said.differ} differ{instead}")
         if told:
             yield f"  {', '.join(told)}"
-
-
-def _many(
-    invocation: Invocation,
-    questions: list[Question],
-    out: Path | None,
-    concurrency: int,
-    patience_s: float,
-    *,
-    retry_errors: bool,
-) -> int:
-    total = len(questions)
-    with results_at(out, questions, retry_errors=retry_errors) as results:
-        if results.done:
-            invocation.out.note(f"{len(results.done)} of {total} are done already")
-        left = iter([question for question in questions if question.line not in results.done])
-        try:
-            run = Run(invocation.out, results, total, patience_s)
-            asyncio.run(run.ask(invocation.url, left, concurrency))
-        finally:
-            where = f" in {out}" if out else ""
-            missing = total - len(results.done)
-            again = "; run the same command again to go on" if missing and out else ""
-            scored = len(results.done) - results.num_failed
-            invocation.out.note(
-                f"scored: {scored}, errors: {results.num_failed}, left: {missing}{where}{again}"
-            )
-        return ExitCode.SOME_FAILED if results.num_failed else ExitCode.DONE

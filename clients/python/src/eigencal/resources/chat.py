@@ -7,14 +7,7 @@ from typing import Any, Literal, TypedDict
 
 from pydantic import ValidationError
 
-from eigencal._base_client import (
-    AsyncAPIClient,
-    Call,
-    SyncAPIClient,
-    header,
-    json_parser,
-    without_none,
-)
+from eigencal._base_client import AsyncAPIClient, Call, SyncAPIClient, awaited, without_none
 from eigencal._exceptions import APIConnectionError, UnexpectedResponseError, error_of_problem
 from eigencal._models import Verified
 from eigencal._result import Result
@@ -50,11 +43,7 @@ class _Models(Result):
     data: tuple[Model, ...] = ()
 
 
-_parse_chat = json_parser(ChatCompletion)
-_parse_models = json_parser(_Models)
-_parse_verified = json_parser(Verified)
-
-_MODELS: Call[tuple[Model, ...]] = Call("GET", "/v1/models", lambda content: _parse_models(content).data)
+_MODELS = Call("GET", "/v1/models", _Models)
 
 
 def _chat_call(
@@ -64,44 +53,40 @@ def _chat_call(
     fields: Mapping[str, Any],
 ) -> Call[ChatCompletion]:
     body = without_none({"messages": list(messages), **fields, "eigencal": eigencal})
-    headers = {} if mode is None else header("X-Eigencal", mode)
+    headers = without_none({"X-Eigencal": mode})
     # The LLM server's own call: what it may have begun is not begun twice.
-    return Call("POST", "/v1/chat/completions", _parse_chat, body, headers=headers, is_idempotent=False)
+    return Call("POST", "/v1/chat/completions", ChatCompletion, body, headers=headers, is_idempotent=False)
 
 
-def _verify_call(question: str, answer: str, threshold: float, context: str | None) -> Call[Verified]:
-    body = {"question": question, "answer": answer, "threshold": threshold, "context": context}
-    return Call("POST", "/verify", _parse_verified, without_none(body))
+class _Chunks:
+    """The pieces of a streamed answer, line by line; one without `[DONE]` at its end was cut."""
 
+    def __init__(self) -> None:
+        self._is_complete = False
 
-def _is_end(line: bytes) -> bool:
-    """Tell whether a line ends the stream: an answer without it was cut."""
-    return line.startswith(b"data:") and line.removeprefix(b"data:").strip() == b"[DONE]"
+    def parse(self, line: bytes) -> ChatChunk | None:
+        """Return the piece that a line tells; None for signs of life and the end.
 
+        Raises an APIStatusError for an error inside the stream.
+        """
+        data = line.removeprefix(b"data:").strip()
+        self._is_complete = self._is_complete or data == b"[DONE]"
+        if data == b"[DONE]" or not line.startswith(b"data:"):
+            return None
+        try:
+            chunk = ChatChunk.model_validate_json(data)
+        except ValidationError:
+            raise UnexpectedResponseError(
+                "A piece of the streamed answer is not as OpenAI's API has it."
+            ) from None
+        if chunk.model_extra and "error" in chunk.model_extra:
+            raise error_of_problem(BROKEN_OFF, json.loads(data))
+        return chunk
 
-def _parse_chunk(line: bytes) -> ChatChunk | None:
-    """Return the piece that a line of the stream tells; None for signs of life and its end.
-
-    Raises an APIStatusError for an error inside the stream.
-    """
-    if not line.startswith(b"data:") or _is_end(line):
-        return None
-    data = line.removeprefix(b"data:")
-    try:
-        chunk = ChatChunk.model_validate_json(data)
-    except ValidationError:
-        raise UnexpectedResponseError(
-            "A piece of the streamed answer is not as OpenAI's API has it."
-        ) from None
-    if chunk.model_extra and "error" in chunk.model_extra:
-        inner = json.loads(data)["error"]
-        error = inner if isinstance(inner, dict) else {"message": str(inner)}
-        detail = str(error.get("message") or "The answer broke off.")
-        raise error_of_problem(BROKEN_OFF, {"detail": detail, "code": error.get("code"), "error": error})
-    return chunk
-
-
-_CUT = "The streamed answer was cut: it ended without `[DONE]`."
+    def end(self) -> None:
+        """Raise APIConnectionError where the answer was cut."""
+        if not self._is_complete:
+            raise APIConnectionError("The streamed answer was cut: it ended without `[DONE]`.")
 
 
 class Chat(SyncAPIClient):
@@ -109,6 +94,7 @@ class Chat(SyncAPIClient):
 
     def chat(
         self,
+        /,
         messages: Sequence[Mapping[str, Any]],
         *,
         eigencal: ChatOptions | None = None,
@@ -152,19 +138,14 @@ class Chat(SyncAPIClient):
             APIStatusError: The call was refused, or the LLM server broke off the answer.
             APIConnectionError: The answer was cut; the pieces that came are complete.
         """
-        call = _chat_call(messages, eigencal, mode, {**fields, "stream": True})
-        is_complete = False
+        call, chunks = _chat_call(messages, eigencal, mode, {**fields, "stream": True}), _Chunks()
         with closing(self._lines(call, self._limit_s(timeout_s))) as lines:
-            for line in lines:
-                is_complete = is_complete or _is_end(line)
-                if (chunk := _parse_chunk(line)) is not None:
-                    yield chunk
-        if not is_complete:
-            raise APIConnectionError(_CUT)
+            yield from filter(None, map(chunks.parse, lines))
+        chunks.end()
 
     def models(self, *, timeout_s: float | None = None) -> tuple[Model, ...]:
         """Return the models of the LLM server."""
-        return self._send(_MODELS, timeout_s)
+        return self._send(_MODELS, timeout_s).data
 
     def verify(
         self,
@@ -190,23 +171,19 @@ class Chat(SyncAPIClient):
         Raises:
             ServerError: With code `no_probability`: no calibration that fits tells a probability.
         """
-        return self._send(_verify_call(question, answer, threshold, context), timeout_s)
+        body = {"question": question, "answer": answer, "threshold": threshold, "context": context}
+        return self._send(Call("POST", "/verify", Verified, without_none(body)), timeout_s)
 
 
 class AsyncChat(AsyncAPIClient):
-    """Calls of the drop-in, and verifying."""
+    """The same, awaited."""
 
-    async def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        eigencal: ChatOptions | None = None,
-        mode: ChatMode | None = None,
-        timeout_s: float | None = None,
-        **fields: Any,
-    ) -> ChatCompletion:
-        """Do as `Client.chat` does, awaited."""
-        return await self._send(_chat_call(messages, eigencal, mode, fields), timeout_s)
+    chat = awaited(Chat.chat)
+    verify = awaited(Chat.verify)
+
+    async def models(self, *, timeout_s: float | None = None) -> tuple[Model, ...]:
+        """Do as `Client.models` does."""
+        return (await self._send(_MODELS, timeout_s)).data
 
     async def stream_chat(
         self,
@@ -217,29 +194,10 @@ class AsyncChat(AsyncAPIClient):
         timeout_s: float | None = None,
         **fields: Any,
     ) -> AsyncIterator[ChatChunk]:
-        """Do as `Client.stream_chat` does, awaited."""
-        call = _chat_call(messages, eigencal, mode, {**fields, "stream": True})
-        is_complete = False
+        """Do as `Client.stream_chat` does."""
+        call, chunks = _chat_call(messages, eigencal, mode, {**fields, "stream": True}), _Chunks()
         async with aclosing(self._lines(call, self._limit_s(timeout_s))) as lines:
             async for line in lines:
-                is_complete = is_complete or _is_end(line)
-                if (chunk := _parse_chunk(line)) is not None:
+                if (chunk := chunks.parse(line)) is not None:
                     yield chunk
-        if not is_complete:
-            raise APIConnectionError(_CUT)
-
-    async def models(self, *, timeout_s: float | None = None) -> tuple[Model, ...]:
-        """Do as `Client.models` does, awaited."""
-        return await self._send(_MODELS, timeout_s)
-
-    async def verify(
-        self,
-        question: str,
-        answer: str,
-        *,
-        threshold: float,
-        context: str | None = None,
-        timeout_s: float | None = None,
-    ) -> Verified:
-        """Do as `Client.verify` does, awaited."""
-        return await self._send(_verify_call(question, answer, threshold, context), timeout_s)
+        chunks.end()

@@ -12,11 +12,10 @@ import stamina
 from eigencal._base_client import (
     AsyncAPIClient,
     Call,
+    Rows,
     SyncAPIClient,
-    TimeLimit,
+    awaited,
     format_path,
-    header,
-    json_parser,
     retry_policy,
     seconds,
     without_none,
@@ -31,83 +30,59 @@ from eigencal._exceptions import (
 from eigencal._progress import Progress, as_callback
 from eigencal._requests import CalibrateOptions, Correction, CorrectOptions, EvaluateOptions
 from eigencal._results import Job
-from eigencal._uploads import Rows, Upload
 
 PATIENCE_S = 300.0
 SILENCE_S = 30.0  # a service that has not answered by then is away
-FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 5.0
-
-_parse_job = json_parser(Job)
-_parse_jobs = json_parser(tuple[Job, ...])
+LONGEST_WAIT_S = 20.0
 
 
 def _upload_call(
     path: str, files: Mapping[str, Rows], options: Mapping[str, Any], key: str | None
 ) -> Call[Job]:
     # One key for all attempts of this call: whatever breaks off, there is one job.
-    headers = header("Idempotency-Key", key or uuid.uuid4().hex)
+    headers = {"Idempotency-Key": key or uuid.uuid4().hex}
     fields = {name: str(value) for name, value in without_none(options).items()}
-    return Call("POST", path, _parse_job, headers=headers, upload=Upload(files, fields))
-
-
-def _correct_call(calibration_id: str, rows: Iterable[Correction], options: CorrectOptions) -> Call[Job]:
-    path = format_path("/calibrations/{id}/rows", id=calibration_id)
-    body = {"rows": list(rows), **without_none(options)}
-    return Call("PATCH", path, _parse_job, body, is_idempotent=False)  # each makes a job
-
-
-def _jobs_call(limit: int) -> Call[tuple[Job, ...]]:
-    return Call("GET", "/jobs", _parse_jobs, query={"limit": str(limit)})
+    return Call("POST", path, Job, fields, files=files, headers=headers)
 
 
 def _job_call(method: str, job_id: str) -> Call[Job]:
-    return Call(method, format_path("/jobs/{id}", id=job_id), _parse_job)
+    return Call(method, format_path("/jobs/{}", job_id), Job)
 
 
-def _retry_call(job_id: str) -> Call[Job]:
-    # A second one is a conflict.
-    return Call("POST", format_path("/jobs/{id}/retry", id=job_id), _parse_job, is_idempotent=False)
+def _is_passing(error: EigencalError) -> bool:
+    """Tell whether the service may be there again soon: silence counts, too, behind a proxy."""
+    return isinstance(error, APIConnectionError | RateLimitError) or error.status in (502, 503, 504)
 
 
 class _Following:
     """How long a job is followed, and how long the service may be away meanwhile."""
 
     def __init__(self, job_id: str, timeout_s: float | None, patience_s: float) -> None:
-        self.job_id, self.patience_s = job_id, patience_s
-        self.ends_at = math.inf if timeout_s is None else time.monotonic() + seconds(timeout_s)
-
-    def limit(self) -> TimeLimit:
-        """Return how long the next answer may take. Raises APITimeoutError where no time is left."""
-        left_s = self.ends_at - time.monotonic()
-        if left_s <= 0:
-            raise APITimeoutError(f"The job {self.job_id} has not ended in the time given; it goes on.")
-        return TimeLimit.of(min(left_s, SILENCE_S))
+        self.call, self._patience_s = _job_call("GET", job_id), patience_s
+        self._ends_at = math.inf if timeout_s is None else time.monotonic() + seconds(timeout_s)
 
     def policy(self) -> dict[str, Any]:
         """Return when a service that is away is asked again, from now on."""
-        return retry_policy(
-            self.is_passing,
-            min(time.monotonic() + self.patience_s, self.ends_at),
-            attempts=None,
-            first_wait_s=FIRST_WAIT_S,
-            longest_wait_s=LONGEST_WAIT_S,
-            longest_retry_after_s=self.patience_s,
-        )
+        last_start = min(time.monotonic() + self._patience_s, self._ends_at)
+        return retry_policy(_is_passing, last_start, attempts=None, longest_wait_s=LONGEST_WAIT_S)
+
+    def next_end(self) -> float:
+        """Return when the next answer is late."""
+        return min(time.monotonic() + SILENCE_S, self._ends_at)
 
     def pauses(self) -> Iterator[float]:
-        """Yield the seconds between two looks at the job: 0.1 at first, then up to 2."""
+        """Yield the seconds between two looks at the job: 0.1 at first, then up to 2.
+
+        Raises APITimeoutError where no time is left.
+        """
         pause_s = 0.1
-        while True:
-            yield max(0.0, min(pause_s, self.ends_at - time.monotonic()))
+        while (left_s := self._ends_at - time.monotonic()) > 0:
+            yield min(pause_s, left_s)
             pause_s = min(1.3 * pause_s, 2.0)
-
-    def is_passing(self, error: EigencalError) -> bool:
-        """Tell whether the service may be there again soon."""
-        # Silence counts, too: a service that hangs may have been restarted behind its proxy.
-        return isinstance(error, APIConnectionError | RateLimitError) or error.status in (502, 503, 504)
+        raise APITimeoutError("The job has not ended in the time given; it goes on.")
 
 
-def check_succeeded(job: Job) -> None:
+def _check_succeeded(job: Job) -> None:
     """Raise JobEndedError where a job that has ended has no result."""
     if job.state == "cancelled":
         raise JobEndedError(f"The job {job.id} was cancelled.", job_id=job.id, code="job_cancelled")
@@ -175,7 +150,9 @@ class Jobs(SyncAPIClient):
             UnprocessableEntityError: A row is not there.
             ConflictError: Its rows were deleted, or drawn under other settings.
         """
-        return self._send(_correct_call(calibration_id, rows, options), timeout_s)
+        path = format_path("/calibrations/{}/rows", calibration_id)
+        body = {"rows": list(rows), **without_none(options)}
+        return self._send(Call("PATCH", path, Job, body, is_idempotent=False), timeout_s)  # each makes a job
 
     def evaluate(
         self,
@@ -232,7 +209,7 @@ class Jobs(SyncAPIClient):
         report = as_callback(progress)
         for job in self.events(job_id, timeout_s=timeout_s, patience_s=patience_s):
             report(job.done, job.total, job.stage or job.state)
-        check_succeeded(job)
+        _check_succeeded(job)
         return job
 
     def events(
@@ -249,11 +226,11 @@ class Jobs(SyncAPIClient):
             NotFoundError: There is no such job.
             APITimeoutError: `timeout_s` is over.
         """
-        following, call, last = _Following(job_id, timeout_s, patience_s), _job_call("GET", job_id), None
+        following, last = _Following(job_id, timeout_s, patience_s), None
         for pause_s in following.pauses():
             for attempt in stamina.retry_context(**following.policy()):
                 with attempt:
-                    job = self._attempt(call, following.limit())
+                    job = self._attempt(following.call, following.next_end(), {})
             if job != last:
                 yield job
             if job.finished:
@@ -263,7 +240,7 @@ class Jobs(SyncAPIClient):
 
     def jobs(self, limit: int = 100, *, timeout_s: float | None = None) -> tuple[Job, ...]:
         """Return the latest jobs, latest first; `limit`: how many at most, 1..1000."""
-        return self._send(_jobs_call(limit), timeout_s)
+        return self._send(Call("GET", f"/jobs?limit={limit}", tuple[Job, ...]), timeout_s)
 
     def job(self, job_id: str, *, timeout_s: float | None = None) -> Job:
         """Return the state of a job, how far it is, and what came of it. Raises NotFoundError."""
@@ -285,47 +262,20 @@ class Jobs(SyncAPIClient):
             ConflictError: It has not failed, or its answers were drawn under other settings.
             NotFoundError: There is no such job.
         """
-        return self._send(_retry_call(job_id), timeout_s)
+        call = Call("POST", format_path("/jobs/{}/retry", job_id), Job, is_idempotent=False)
+        return self._send(call, timeout_s)  # a second one is a conflict
 
 
 class AsyncJobs(AsyncAPIClient):
-    """Calls that start jobs and follow them; they need the admin key, if one is set."""
+    """The same, awaited."""
 
-    async def calibrate(
-        self,
-        data: Rows,
-        *,
-        idempotency_key: str | None = None,
-        timeout_s: float | None = None,
-        **options: Unpack[CalibrateOptions],
-    ) -> Job:
-        """Do as `Client.calibrate` does, awaited."""
-        call = _upload_call("/calibrate", {"file": data}, options, idempotency_key)
-        return await self._send(call, timeout_s)
-
-    async def correct_rows(
-        self,
-        calibration_id: str,
-        rows: Iterable[Correction],
-        *,
-        timeout_s: float | None = None,
-        **options: Unpack[CorrectOptions],
-    ) -> Job:
-        """Do as `Client.correct_rows` does, awaited."""
-        return await self._send(_correct_call(calibration_id, rows, options), timeout_s)
-
-    async def evaluate(
-        self,
-        dev: Rows,
-        test: Rows,
-        *,
-        idempotency_key: str | None = None,
-        timeout_s: float | None = None,
-        **options: Unpack[EvaluateOptions],
-    ) -> Job:
-        """Do as `Client.evaluate` does, awaited."""
-        call = _upload_call("/evaluate", {"dev": dev, "test": test}, options, idempotency_key)
-        return await self._send(call, timeout_s)
+    calibrate = awaited(Jobs.calibrate)
+    correct_rows = awaited(Jobs.correct_rows)
+    evaluate = awaited(Jobs.evaluate)
+    jobs = awaited(Jobs.jobs)
+    job = awaited(Jobs.job)
+    cancel = awaited(Jobs.cancel)
+    retry = awaited(Jobs.retry)
 
     async def wait(
         self,
@@ -335,41 +285,25 @@ class AsyncJobs(AsyncAPIClient):
         timeout_s: float | None = None,
         patience_s: float = PATIENCE_S,
     ) -> Job:
-        """Do as `Client.wait` does, awaited."""
+        """Do as `Client.wait` does."""
         report = as_callback(progress)
         async for job in self.events(job_id, timeout_s=timeout_s, patience_s=patience_s):
             report(job.done, job.total, job.stage or job.state)
-        check_succeeded(job)
+        _check_succeeded(job)
         return job
 
     async def events(
         self, job_id: str, *, timeout_s: float | None = None, patience_s: float = PATIENCE_S
     ) -> AsyncIterator[Job]:
-        """Do as `Client.events` does, awaited."""
-        following, call, last = _Following(job_id, timeout_s, patience_s), _job_call("GET", job_id), None
+        """Do as `Client.events` does."""
+        following, last = _Following(job_id, timeout_s, patience_s), None
         for pause_s in following.pauses():
             async for attempt in stamina.retry_context(**following.policy()):
                 with attempt:
-                    job = await self._attempt(call, following.limit())
+                    job = await self._attempt(following.call, following.next_end(), {})
             if job != last:
                 yield job
             if job.finished:
                 return
             last = job
             await asyncio.sleep(pause_s)
-
-    async def jobs(self, limit: int = 100, *, timeout_s: float | None = None) -> tuple[Job, ...]:
-        """Do as `Client.jobs` does, awaited."""
-        return await self._send(_jobs_call(limit), timeout_s)
-
-    async def job(self, job_id: str, *, timeout_s: float | None = None) -> Job:
-        """Do as `Client.job` does, awaited."""
-        return await self._send(_job_call("GET", job_id), timeout_s)
-
-    async def cancel(self, job_id: str, *, timeout_s: float | None = None) -> Job:
-        """Do as `Client.cancel` does, awaited."""
-        return await self._send(_job_call("DELETE", job_id), timeout_s)
-
-    async def retry(self, job_id: str, *, timeout_s: float | None = None) -> Job:
-        """Do as `Client.retry` does, awaited."""
-        return await self._send(_retry_call(job_id), timeout_s)

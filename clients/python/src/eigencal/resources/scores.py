@@ -11,28 +11,15 @@ from collections.abc import (
     Sized,
 )
 from contextlib import aclosing, closing
-from dataclasses import replace
 from itertools import islice
+from types import NoneType
 from typing import Any, Unpack
 
 import stamina
 from pydantic import ValidationError
 
-from eigencal._base_client import (
-    AsyncAPIClient,
-    Call,
-    SyncAPIClient,
-    format_path,
-    json_parser,
-    parse_nothing,
-    without_none,
-)
-from eigencal._exceptions import (
-    APIConnectionError,
-    EigencalError,
-    InvalidSetupError,
-    UnexpectedResponseError,
-)
+from eigencal._base_client import AsyncAPIClient, Call, SyncAPIClient, awaited, format_path, without_none
+from eigencal._exceptions import APIConnectionError, InvalidSetupError, UnexpectedResponseError
 from eigencal._models import KeptScore, Score
 from eigencal._progress import Progress, as_callback
 from eigencal._requests import ScoreOptions
@@ -47,9 +34,6 @@ _EXCLUDED_BY = {
     "model": {"samples"},
     "deadline_ms": {"samples"},
 }
-_BATCH: Call[None] = Call("POST", "/score/batch", parse_nothing)
-_parse_score = json_parser(Score)
-_parse_kept = json_parser(KeptScore)
 
 
 def _score_body(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,17 +42,6 @@ def _score_body(fields: Mapping[str, Any]) -> dict[str, Any]:
     if "return_" in body:
         body["return"] = body.pop("return_")
     return body
-
-
-def _score_call(prompt: str | None, options: ScoreOptions) -> Call[Score]:
-    body = _score_body({"prompt": prompt, **options})
-    if not body.keys() & {"prompt", "messages", "samples"}:
-        raise InvalidSetupError("There is nothing to score: give a prompt, `messages` or `samples`.")
-    return Call("POST", "/score", _parse_score, body)
-
-
-def _get_score_call(score_id: str) -> Call[KeptScore]:
-    return Call("GET", format_path("/scores/{id}", id=score_id), _parse_kept)
 
 
 def item_body(item: object, options: Mapping[str, Any]) -> Any:
@@ -88,13 +61,10 @@ class _Part:
         self._waiting = items
         self._sent: list[int] = []
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
     def call(self) -> Call[None]:
         """Return the call for the items that have no line yet: none is sent again that has one."""
         self._sent = list(self._waiting)
-        return replace(_BATCH, body={"items": list(self._waiting.values())})
+        return Call("POST", "/score/batch", NoneType, {"items": list(self._waiting.values())})
 
     def parse(self, line: bytes) -> BatchItem:
         """Return what a line says, its index counted over all. Raises UnexpectedResponseError."""
@@ -109,36 +79,19 @@ class _Part:
             ) from None
         return item.model_copy(update={"index": index})
 
-    def check_begun(self, num_left: int) -> None:
-        """Raise APIConnectionError where an answer has ended before its first line."""
-        if len(self) == num_left:
-            raise APIConnectionError("The answer ended before its first line.")
-
-    def goes_on(self, num_left: int, error: EigencalError) -> bool:
-        """Tell whether lines came before the error: then whatever was wrong when it was sent is over."""
-        return len(self) < num_left and _BATCH.may_repeat(error)
+    def end(self) -> None:
+        """Raise APIConnectionError where items have no line."""
+        if self._waiting:
+            raise APIConnectionError("The answer ended before its last line.")
 
 
-def _parts(items: Iterable[object], options: Mapping[str, Any], size: int) -> Iterator[_Part]:
-    """Cut any number of items into parts; no more of them are taken than a part holds."""
-    _check(items, size)
-    numbered = ((index, item_body(item, options)) for index, item in enumerate(items))
-    while some := dict(islice(numbered, size)):
-        yield _Part(some)
-
-
-async def _async_parts(
+async def _parts(
     items: Iterable[object] | AsyncIterable[object], options: Mapping[str, Any], size: int
 ) -> AsyncGenerator[_Part, None]:
-    """Do as `_parts` does, for items that may also come one by one with waits between them."""
-    if not isinstance(items, AsyncIterable):
-        for part in _parts(items, options, size):
-            yield part
-        return
-    _check(items, size)
+    """Cut items into parts, those that come with waits between them, too."""
     some: dict[int, object] = {}
     index = 0
-    async for item in items:
+    async for item in items if isinstance(items, AsyncIterable) else _each(items):
         some[index] = item_body(item, options)
         index += 1
         if len(some) == size:
@@ -146,6 +99,11 @@ async def _async_parts(
             some = {}
     if some:
         yield _Part(some)
+
+
+async def _each(items: Iterable[object]) -> AsyncIterator[object]:
+    for item in items:
+        yield item
 
 
 def _check(items: object, size: int) -> None:
@@ -186,7 +144,10 @@ class Scores(SyncAPIClient):
                 `deadline_exceeded` where `deadline_ms` struck before there was enough to score.
             APIConnectionError: The service is not there, broke off, or took longer than `timeout_s`.
         """
-        return self._send(_score_call(prompt, options), timeout_s)
+        body = _score_body({"prompt": prompt, **options})
+        if not body.keys() & {"prompt", "messages", "samples"}:
+            raise InvalidSetupError("There is nothing to score: give a prompt, `messages` or `samples`.")
+        return self._send(Call("POST", "/score", Score, body), timeout_s)
 
     def score_batch(
         self,
@@ -216,10 +177,12 @@ class Scores(SyncAPIClient):
         Raises:
             UnprocessableEntityError: A request as a whole was refused; else as for `score`.
         """
+        _check(items, items_per_request)
         report, done = as_callback(progress), 0
         total, silence_s = len(items) if isinstance(items, Sized) else None, self._limit_s(timeout_s)
-        for part in _parts(items, options, items_per_request):
-            with closing(self._read_part(part, silence_s)) as lines:
+        numbered = ((index, item_body(item, options)) for index, item in enumerate(items))
+        while some := dict(islice(numbered, items_per_request)):
+            with closing(self._read(_Part(some), silence_s)) as lines:
                 for item in lines:
                     done += 1
                     report(done, total, "scored")
@@ -227,21 +190,13 @@ class Scores(SyncAPIClient):
         if total is None:
             report(done, done, "scored")  # now it is known
 
-    def _read_part(self, part: _Part, silence_s: float) -> Generator[BatchItem, None, None]:
+    def _read(self, part: _Part, silence_s: float) -> Generator[BatchItem, None, None]:
         """Yield the lines of a part; after a break, of the items that have none yet."""
-        while num_left := len(part):
-            for attempt in stamina.retry_context(**self._retry_policy(_BATCH)):
-                with attempt:
-                    try:
-                        with closing(self._lines(part.call(), silence_s)) as lines:
-                            for line in lines:
-                                if line:  # else a sign of life
-                                    yield part.parse(line)
-                        part.check_begun(num_left)
-                    except EigencalError as error:
-                        if not part.goes_on(num_left, error):
-                            raise
-                    break
+        for attempt in stamina.retry_context(**self._retry_policy(part.call())):
+            with attempt:
+                with closing(self._lines(part.call(), silence_s)) as lines:
+                    yield from map(part.parse, filter(None, lines))  # an empty one is a sign of life
+                part.end()
 
     def get_score(self, score_id: str, *, timeout_s: float | None = None) -> KeptScore:
         """Return a score by its id, as for an answer of the drop-in whose score came later.
@@ -253,17 +208,14 @@ class Scores(SyncAPIClient):
         Raises:
             NotFoundError: No score has this id, it is no longer kept, or it was made under another key.
         """
-        return self._send(_get_score_call(score_id), timeout_s)
+        return self._send(Call("GET", format_path("/scores/{}", score_id), KeptScore), timeout_s)
 
 
 class AsyncScores(AsyncAPIClient):
-    """Calls that score."""
+    """The same, awaited."""
 
-    async def score(
-        self, prompt: str | None = None, *, timeout_s: float | None = None, **options: Unpack[ScoreOptions]
-    ) -> Score:
-        """Do as `Client.score` does, awaited."""
-        return await self._send(_score_call(prompt, options), timeout_s)
+    score = awaited(Scores.score)
+    get_score = awaited(Scores.get_score)
 
     async def score_batch(
         self,
@@ -274,15 +226,13 @@ class AsyncScores(AsyncAPIClient):
         timeout_s: float | None = None,
         **options: Unpack[ScoreOptions],
     ) -> AsyncIterator[BatchItem]:
-        """Do as `Client.score_batch` does, awaited.
-
-        `items` may also be iterated with `async for`: a slow source then holds up nothing.
-        """
+        """Do as `Client.score_batch` does; `items` may also be iterated with `async for`."""
+        _check(items, items_per_request)
         report, done = as_callback(progress), 0
         total, silence_s = len(items) if isinstance(items, Sized) else None, self._limit_s(timeout_s)
-        async with aclosing(_async_parts(items, options, items_per_request)) as parts:
+        async with aclosing(_parts(items, options, items_per_request)) as parts:
             async for part in parts:
-                async with aclosing(self._read_part(part, silence_s)) as lines:
+                async with aclosing(self._read(part, silence_s)) as lines:
                     async for item in lines:
                         done += 1
                         report(done, total, "scored")
@@ -290,22 +240,11 @@ class AsyncScores(AsyncAPIClient):
         if total is None:
             report(done, done, "scored")  # now it is known
 
-    async def _read_part(self, part: _Part, silence_s: float) -> AsyncGenerator[BatchItem, None]:
-        """Yield the lines of a part; after a break, of the items that have none yet."""
-        while num_left := len(part):
-            async for attempt in stamina.retry_context(**self._retry_policy(_BATCH)):
-                with attempt:
-                    try:
-                        async with aclosing(self._lines(part.call(), silence_s)) as lines:
-                            async for line in lines:
-                                if line:  # else a sign of life
-                                    yield part.parse(line)
-                        part.check_begun(num_left)
-                    except EigencalError as error:
-                        if not part.goes_on(num_left, error):
-                            raise
-                    break
-
-    async def get_score(self, score_id: str, *, timeout_s: float | None = None) -> KeptScore:
-        """Do as `Client.get_score` does, awaited."""
-        return await self._send(_get_score_call(score_id), timeout_s)
+    async def _read(self, part: _Part, silence_s: float) -> AsyncGenerator[BatchItem, None]:
+        async for attempt in stamina.retry_context(**self._retry_policy(part.call())):
+            with attempt:
+                async with aclosing(self._lines(part.call(), silence_s)) as lines:
+                    async for line in lines:
+                        if line:
+                            yield part.parse(line)
+                part.end()

@@ -1,0 +1,226 @@
+"""How calls are sent, repeated and ended; tests of batches and jobs have theirs beside this."""
+
+import asyncio
+import json
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import eigencal
+from eigencal import Client
+from eigencal._base_client import retry_policy
+from tests.client.script import GOOD, QUICK, Script, ok, problem, taken
+from tests.support.both_clients import Driver
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.in_thread import serving_app
+from tests.support.openai_server import Exchange, OpenAIServer, serving_in_thread
+from tests.support.scripted_scores import SCORE
+from tests.support.sqlite_store import SqliteStore
+
+# What is sent
+
+
+def test_a_key_opens_and_another_does_not(drive: Driver, tmp_path: Path) -> None:
+    parts = {"llm": FakeLLM(), "embedder": FakeEmbedder(8), "store": SqliteStore()}
+    with serving_app(tmp_path, **parts, score_key="right-score-key", admin_key="right-admin-key") as url:
+        with drive(url, key="right-score-key") as client:
+            assert client.score("What?").answer
+            with pytest.raises(eigencal.PermissionDeniedError):
+                client.jobs()
+        with drive(url) as client, pytest.raises(eigencal.AuthenticationError):
+            client.score("What?")
+
+
+def test_what_is_sent(drive: Driver) -> None:
+    script = Script(httpx.ConnectError("no"), GOOD)
+    with drive("http://host:8/base/", answer=script, key="k", longest_wait_s=0.01) as client:
+        client.score("é?", samples=("a", "b"), effort=None, return_=["modes"])
+    first, request = script.seen
+    assert first.content == request.content
+    assert str(request.url) == "http://host:8/base/score"
+    assert request.headers["authorization"] == "Bearer k"
+    assert request.headers["user-agent"] == f"eigencal-python/{eigencal.__version__}"
+    assert json.loads(request.content) == {"prompt": "é?", "samples": ["a", "b"], "return": ["modes"]}
+
+
+@pytest.mark.parametrize("value", [object(), float("nan"), "\ud800"], ids=lambda value: ascii(value)[:7])
+def test_what_is_no_json_is_not_sent(drive: Driver, value: object) -> None:
+    script = Script(GOOD)
+    with drive("http://host", answer=script) as client:
+        with pytest.raises(eigencal.InvalidSetupError, match="cannot be sent"):
+            client.score("What?", model=value)
+    assert script.seen == []
+
+
+@pytest.mark.parametrize("name", ["", "..", None])
+def test_an_id_that_is_none_goes_nowhere(drive: Driver, name: Any) -> None:
+    script = Script(GOOD)
+    with drive("http://host", answer=script) as client, pytest.raises(eigencal.InvalidSetupError):
+        client.job(name)
+    assert script.seen == []
+
+
+def test_ones_own_httpx_client_stays_open_and_follows_no_redirect_with_the_prompt() -> None:
+    script = Script(GOOD, httpx.Response(307, headers={"location": "http://elsewhere/score"}), GOOD)
+    transport = httpx.MockTransport(script)
+    with httpx.Client(transport=transport, headers={"x-mine": "1"}, follow_redirects=True) as http:
+        with Client("http://host", http_client=http) as client:
+            client.score("What?")
+            with pytest.raises(eigencal.UnexpectedResponseError, match="elsewhere"):
+                client.score("What?")
+        assert not http.is_closed
+    assert [request.headers["x-mine"] for request in script.seen] == ["1", "1"]
+
+
+def test_several_threads_share_a_client(url: str) -> None:
+    with Client(url) as client, ThreadPoolExecutor(4) as pool:
+        scores = list(pool.map(client.score, [f"question {i}" for i in range(20)]))
+    assert len({score.id for score in scores}) == 20
+    client.close()  # twice is no error
+
+
+# What is repeated
+
+PASSING: list[Any] = [
+    httpx.ConnectError("no"), httpx.ReadError("broke off"), problem(429, "rate_limited", retryable=False),
+    problem(503, "overloaded"), problem(502, "llm_bad_response"),
+]  # fmt: skip
+LASTING: list[Any] = [
+    httpx.ReadTimeout("slow"), problem(500, "internal"), problem(422, "invalid_request"),
+    problem(503, "no_probability", retryable=False), problem(503, "overloaded", **{"retry-after": "60"}),
+]  # fmt: skip
+
+
+def name_of(step: Any) -> str:
+    return str(step.json()["code"]) if isinstance(step, httpx.Response) else type(step).__name__
+
+
+@pytest.mark.parametrize("step", PASSING, ids=name_of)
+def test_a_score_is_asked_for_again_after_what_passes(drive: Driver, step: Any) -> None:
+    script = Script(step, step, GOOD)
+    with drive("http://host", answer=script, **QUICK) as client:
+        assert client.score("What?").answer == "Eight"
+    assert len(script.seen) == 3
+
+
+@pytest.mark.parametrize("step", LASTING, ids=name_of)
+def test_what_does_not_pass_is_not_repeated(drive: Driver, step: Any) -> None:
+    script = Script(step, GOOD)
+    with drive("http://host", answer=script, **QUICK) as client, pytest.raises(eigencal.EigencalError):
+        client.score("What?")
+    assert len(script.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("step", "times"),
+    [
+        (httpx.ConnectError("no"), 4),
+        (problem(503, "overloaded"), 4),
+        (httpx.ReadError("no"), 1),
+        (problem(503, "store_unavailable"), 1),
+    ],
+)
+@pytest.mark.parametrize("name", ["chat", "create_key", "retry", "correct_rows"])
+def test_what_may_have_been_done_is_not_done_twice(drive: Driver, step: Any, times: int, name: str) -> None:
+    script = Script(step)
+    with drive("http://host", answer=script, **QUICK) as client, pytest.raises(eigencal.EigencalError):
+        getattr(client, name)(*{"chat": [[]], "correct_rows": ["x", []]}.get(name, ["x"]))
+    assert len(script.seen) == times
+
+
+@pytest.mark.parametrize("limits", [{"timeout_s": 0.2}, {"deadline_ms": 200}], ids=str)
+def test_no_repeat_begins_after_the_end(drive: Driver, limits: dict[str, Any]) -> None:
+    script = Script(problem(503, "overloaded"))
+    with drive("http://host", answer=script) as client, pytest.raises(eigencal.ServerError):
+        client.score("What?", **limits)
+    assert len(script.seen) == 1
+
+
+def test_waits_double_to_the_longest_and_are_no_less_than_asked_for() -> None:
+    def waits(error: eigencal.EigencalError, *, last_start: float) -> list[bool | float]:
+        on = retry_policy(lambda error: True, last_start, attempts=9, longest_wait_s=4.0)["on"]
+        return [on(error) for _ in range(5)]
+
+    lost, later = eigencal.APIConnectionError("gone"), time.monotonic() + 60
+    for wait, most in zip(waits(lost, last_start=later), [0.5, 1, 2, 4, 4], strict=True):
+        assert most / 2 <= wait <= most
+    asked = eigencal.ServerError("full", status=503, retry_after_s=3.0)
+    assert waits(asked, last_start=later) == [3.0] * 5
+    assert waits(asked, last_start=time.monotonic() + 2.9) == [False] * 5
+
+
+def test_a_repeat_writes_nothing_where_nobody_has_set_up_logging() -> None:
+    assert logging.getLogger("stamina").handlers, "without any, Python writes warnings to stderr"
+
+
+# Time
+
+
+def test_an_answer_that_drips_is_late_all_the_same(drive: Driver) -> None:
+    async def drip(exchange: Exchange) -> None:
+        body = json.dumps(SCORE).encode()
+        await exchange.start(200, {"content-length": str(len(body))})
+        for at in range(len(body)):
+            exchange.writer.write(body[at : at + 1])
+            await exchange.writer.drain()
+            await asyncio.sleep(0.01)
+
+    server = OpenAIServer(default=drip)
+    with serving_in_thread(server), drive(server.url.removesuffix("/v1")) as client:
+        with pytest.raises(eigencal.APITimeoutError):
+            client.score("What?", timeout_s=0.1)
+
+
+@pytest.mark.parametrize("limit", [0, float("nan"), "5"])
+def test_what_is_no_time_is_refused(drive: Driver, limit: Any) -> None:
+    script = Script(GOOD)
+    with drive("http://host", answer=script) as client:
+        for call in (client.score, client.calibrate, client.wait):
+            with pytest.raises(eigencal.InvalidSetupError, match="timeout_s"):
+                call("What?", timeout_s=limit)
+        with pytest.raises(eigencal.InvalidSetupError, match="timeout_s"):
+            list(client.score_batch(["What?"], timeout_s=limit))
+        assert client.score("What?", timeout_s=float("inf")).answer == "Eight"
+    assert len(script.seen) == 1
+    with pytest.raises(eigencal.InvalidSetupError, match="timeout_s"):
+        Client(timeout_s=limit)
+
+
+# Answers that end too early, though the connection ends well: as a proxy leaves them
+
+CHUNK = b'data: {"id": "x", "choices": [{"index": 0, "delta": {"content": "Eight"}}]}\n\n'
+
+
+@pytest.mark.parametrize("rest", [b"", CHUNK[:40], b": ping\n\n"])
+def test_a_chat_without_its_end_was_cut(drive: Driver, rest: bytes) -> None:
+    script, came = Script(ok(CHUNK + rest)), list[Any]()
+    with drive("http://host", answer=script, **QUICK) as client, pytest.raises(eigencal.APIConnectionError):
+        taken(client.stream_chat([]), came)
+    assert [piece.content for piece in came] == ["Eight"]
+    assert len(script.seen) == 1, "a stream is begun once"
+
+
+def test_a_chat_with_its_end_is_whole_and_one_with_an_error_raises_it(drive: Driver) -> None:
+    with drive("http://host", answer=Script(ok(CHUNK + b": ping\n\ndata:[DONE]\r\n"))) as client:
+        assert [piece.content for piece in client.stream_chat([])] == ["Eight"]
+    broken = b'data: {"error": {"message": "gone", "code": "llm_unavailable"}}\n\n'
+    with drive("http://host", answer=Script(ok(CHUNK + broken))) as client:
+        with pytest.raises(eigencal.ServerError, match="llm_unavailable: gone"):
+            list(client.stream_chat([]))
+
+
+@pytest.mark.parametrize(
+    ("rest", "kind"),
+    [(b'{"pro', eigencal.APIConnectionError), (b"[7]\n", eigencal.UnexpectedResponseError)],
+)
+def test_data_that_are_cut_or_none(drive: Driver, rest: bytes, kind: type[Exception]) -> None:
+    came: list[Any] = []
+    with drive("http://host", answer=Script(ok(b'{"prompt": "a"}\n\n{"prompt": "b"}\n' + rest))) as client:
+        with pytest.raises(kind):
+            taken(client.data("cal_1"), came)
+    assert came == [{"prompt": "a"}, {"prompt": "b"}]
