@@ -93,12 +93,17 @@ def unpaired(body: object) -> bool:
 
 
 def blank(body: object) -> bool:
-    """Tell whether a body holds texts without text, which only the settings make answers of."""
+    """Tell whether a body holds texts without text.
+
+    Only the settings make answers of them; as questions they are refused, and what is white space differs
+    between the languages that read the contract's patterns.
+    """
     if not isinstance(body, dict):
         return False
-    samples, candidate = body.get("samples"), body.get("candidate")
+    samples = body.get("samples")
     texts = [*samples] if isinstance(samples, list) else []
-    return any(isinstance(text, str) and is_blank(text) for text in [*texts, candidate])
+    texts += [body.get(name) for name in ("candidate", "prompt", "question")]
+    return any(isinstance(text, str) and is_blank(text) for text in texts)
 
 
 def answered(body: object) -> bool:
