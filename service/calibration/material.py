@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import Unit
-from service.calibration.rows import MIN_USABLE_ROWS, LabelledClaim, StoredRow
+from service.calibration.rows import MIN_USABLE_ROWS, ClaimIn, StoredRow
 from service.claims.facts import beyond, sentence_vectors
 from service.claims.segments import claims
 from service.embedding.port import EmbedderIdentity, EmptyAnswers, distinct, usable
@@ -242,7 +242,7 @@ def claim_material(
     )
 
 
-def _row(row: StoredRow, claim: LabelledClaim) -> StoredRow:
+def _row(row: StoredRow, claim: ClaimIn) -> StoredRow:
     """Return the row of a claim. Log-probabilities of whole answers say nothing of it."""
     mine = replace(row.row, answer=claim.text, answer_logprob=None, correct=claim.correct, claims=(claim,))
     return replace(row, row=mine, draws=tuple(replace(one, total_logprob=None) for one in row.draws))
