@@ -28,8 +28,6 @@ log = logging.getLogger(__name__)
 TIMEOUT_S = 30.0
 MAX_RETRIES = 3
 MAX_QUEUE = 256  # calls at work before Overloaded; it bounds connections, too
-ANY_BYTES = 2**20  # around the vectors
-VECTOR_BYTES = 16_384 * 25  # so many numbers, each written in full
 CHECK_TEXT = "check"
 
 
@@ -93,7 +91,7 @@ class HttpEmbedder:
     @property
     def num_queued(self) -> int:
         """Return how many calls are embedded, or wait for that."""
-        return self._vectors.num_batches
+        return self._vectors.num_queued
 
     async def start(self) -> None:
         """Try the server; one that does not answer is tried again later."""
@@ -155,16 +153,8 @@ class HttpEmbedder:
     async def _attempt(self, texts: list[str]) -> bytes:
         """Return the body of an answer. Raises PassingError for what another attempt may cure."""
         body = {"model": self._model, "input": texts, "encoding_format": "float"}
-        content, limit = bytearray(), max_bytes(len(texts))
         try:
-            async with self._http.stream("POST", self._url, json=body) as response:
-                if response.status_code != 200:
-                    raise _refusal(response)
-                async for piece in response.aiter_bytes():
-                    content += piece
-                    if len(content) > limit:
-                        detail = "The embedding server's answer is longer than vectors can be."
-                        raise EmbedderUnavailable(detail)
+            response = await self._http.post(self._url, json=body)
         # An idle connection that the server has closed shows as the last two; embedding twice does no harm.
         except (
             httpx.ConnectError,
@@ -173,7 +163,9 @@ class HttpEmbedder:
             httpx.ReadError,
         ) as error:
             raise PassingError(EmbedderUnavailable("The embedding server cannot be reached.")) from error
-        return bytes(content)
+        if response.status_code != 200:
+            raise _refusal(response)
+        return response.content
 
 
 def _model_changed() -> EmbedderUnavailable:
@@ -187,11 +179,6 @@ def _refusal(response: httpx.Response) -> Exception:
         return PassingError(EmbedderUnavailable(detail, retry_after_s=retry_after_s(response)))
     refused = "the service's key" if status in (401, 403) else "the texts"
     return EmbedderUnavailable(f"The embedding server refused {refused} (status {status}).")
-
-
-def max_bytes(texts: int) -> int:
-    """Return how many bytes the vectors of so many texts may take: 16,384 numbers each, written in full."""
-    return ANY_BYTES + texts * VECTOR_BYTES
 
 
 def _parse(content: bytes, count: int) -> tuple[NDArray[np.float64], str]:

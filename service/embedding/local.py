@@ -178,7 +178,7 @@ class SentenceTransformerEmbedder:
     @property
     def num_queued(self) -> int:
         """Return how many calls are embedded, or wait for that."""
-        return self._vectors.num_batches
+        return self._vectors.num_queued
 
     async def start(self) -> None:
         """Load the model and embed once. Raises WeightsError (for the operator) when it cannot be had."""
@@ -222,7 +222,12 @@ class SentenceTransformerEmbedder:
             if self._model is None:
                 raise EmbedderUnavailable("The embedder has been stopped.")
             given = [texts[i] for i in chunk]
-            rows[chunk] = await loop.run_in_executor(self._worker, _encode, self._model, given)
+            try:
+                rows[chunk] = await loop.run_in_executor(self._worker, _encode, self._model, given)
+            except asyncio.CancelledError:
+                if self._model is not None:
+                    raise
+                raise EmbedderUnavailable("The embedder has been stopped.") from None
         return rows
 
     def _load(self) -> None:

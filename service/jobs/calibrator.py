@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ from service.errors import InvalidDevData, StoreUnavailable
 from service.ids import new_id
 from service.jobs.drawing import Drawer, check_same
 from service.jobs.model import JobStage
-from service.jobs.store import ActiveChangedError, RunningJob, SqlJobs
+from service.jobs.store import RunningJob, SqlJobs
 from service.jobs.waiting import LiveFirst, Notify, Patience, embedder_identity
 from service.report.model import Report
 from service.report.report import FinishedFit, make_report
@@ -81,44 +81,30 @@ class BrokenOffError(Exception):
 
 
 async def in_thread(work: Callable[[OnDone], T], jobs: SqlJobs, job_id: str, stage: JobStage) -> T:
-    """Return what `work` returns; the stage of its job begins with its first report.
+    """Return what `work` returns; its reports are the progress of a stage, in thousandths.
 
     When the caller is cancelled, or the job has ended (JobEndedError), the next report of the work raises
     BrokenOffError there. A store that fails meanwhile costs no more than what would have been shown.
     """
-    loop, reached = asyncio.get_running_loop(), asyncio.Queue[tuple[int, int]]()
-    over = threading.Event()
+    reached, over = 0, threading.Event()
 
     def report(done: int, total: int) -> None:
+        nonlocal reached
         if over.is_set():
             raise BrokenOffError
-        loop.call_soon_threadsafe(reached.put_nowait, (done, total))
+        reached = WHOLE * done // total
 
+    with contextlib.suppress(StoreUnavailable):
+        await jobs.stage(job_id, stage, WHOLE)
     working = asyncio.ensure_future(asyncio.to_thread(work, report))
-    shown = asyncio.create_task(_show(reached, jobs, job_id, stage))
     try:
-        await asyncio.wait({working, shown}, return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else shown.result()
+        while not (await asyncio.wait({working}, timeout=EVERY_S))[0]:
+            with contextlib.suppress(StoreUnavailable):
+                await jobs.progress(job_id, reached)
+        return working.result()
     finally:
         over.set()
-        for task in (working, shown):
-            task.cancel()
-        # Not `await shown`, whose end by this cancelling looks like a cancelling of the caller.
-        await asyncio.wait({working, shown})
-
-
-async def _show(
-    reached: asyncio.Queue[tuple[int, int]], jobs: SqlJobs, job_id: str, stage: JobStage
-) -> NoReturn:
-    done, total = await reached.get()
-    progress = Progress(jobs, job_id)
-    with contextlib.suppress(StoreUnavailable):
-        await jobs.stage(job_id, stage, total)
-    while True:
-        now, _ = await reached.get()
-        with contextlib.suppress(StoreUnavailable):
-            await progress.advance(now - done)
-        done = now
+        working.cancel()
 
 
 @dataclass(eq=False)
@@ -225,13 +211,7 @@ class Calibrator:
         material = await self.embedding.material(job, loaded.rows, loaded.num_samples, job.options.unit)
         if material.made_by is not None:  # another, when it has changed meanwhile
             check_same(loaded.fingerprint, with_embedder(loaded.fingerprint, material.made_by))
-        while not await self._end(job, loaded, material):
-            pass
-
-    async def _end(self, job: RunningJob, loaded: _Loaded, material: Material) -> bool:
-        """Fit, compare with the active calibration, store; False when another became active meanwhile."""
-        key = loaded.fingerprint.key()
-        active = self.calibrations.active(key)
+        active = self.calibrations.active(loaded.fingerprint.key())
         fitted = await self._fit(job, material, active)
         calibration = self._calibration(job, loaded, material, fitted)
         target = self.drawer.serving.target()
@@ -247,15 +227,10 @@ class Calibrator:
             loaded.refused,
         )
 
-        def work(done: OnDone) -> tuple[Report, Labels]:
-            done(0, 1)
-            report = make_report(outcome, self.resamples)
-            done(1, 1)
-            return report, label(material)
+        def work(_: OnDone) -> tuple[Report, Labels]:
+            return make_report(outcome, self.resamples), label(material)
 
         report, labels = await in_thread(work, self.jobs, job.id, "reporting")
-        if self.calibrations.active(key) != active:
-            return False  # another became active meanwhile: compare with that one
         report["job_id"] = job.id
         recommended = report["opening"]["num_samples"]
         if recommended in calibration.selectors:  # it can serve so many, and decide by them
@@ -264,20 +239,16 @@ class Calibrator:
         judged = [] if job.options.unit == "claim" else labels.verdicts
         full = [material.rows[i].row.line for i in material.full[: len(judged)]]
         decision = report["decision"]
-        try:
-            await self.jobs.succeed(
-                job.id,
-                calibration,
-                cast("dict[str, Any]", report),
-                len(loaded.rows),
-                activate=decision["activated"],
-                compared_with=None if active is None else active.id,
-                verdicts=dict(zip(full, judged, strict=True)),
-            )
-        except ActiveChangedError:
-            return False
+        await self.jobs.succeed(
+            job.id,
+            calibration,
+            cast("dict[str, Any]", report),
+            len(loaded.rows),
+            activate=decision["activated"],
+            compared_with=None if active is None else active.id,
+            verdicts=dict(zip(full, judged, strict=True)),
+        )
         logger.info("job %s succeeded: calibration %s. %s", job.id, calibration.id, decision["reason"])
-        return True
 
     async def _load(self, job: RunningJob) -> _Loaded:
         identity = await self.embedding.identity(partial(self.jobs.note, job.id))
@@ -287,9 +258,9 @@ class Calibrator:
         asked = job.options.num_samples
         if asked is None and drawn:
             asked = self.drawer.serving.num_samples
+        usable = usable_rows(stored, asked, rng(job.options.seed, Stream.COPIES), job.options.unit)
         fingerprint = await self._fingerprint(job, stored, identity, drawn=drawn)
         refused = [one for one in stored if one.refused is not None]
-        usable = usable_rows(stored, asked, rng(job.options.seed, Stream.COPIES), job.options.unit)
         return _Loaded(*usable, fingerprint, refused)
 
     async def _fingerprint(
@@ -319,7 +290,6 @@ class Calibrator:
         weight = claims * (usual if asked is None else asked)
 
         def work(done: OnDone) -> Fitted:
-            done(0, WHOLE)
             return fit_all(
                 material,
                 job.options.method,

@@ -8,7 +8,6 @@ import asyncio
 import hashlib
 import json
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -45,7 +44,6 @@ from service.jobs.model import (
     setup_key,
 )
 from service.llm.port import Draw
-from service.lru import LRU
 from service.store.database import Database
 from service.store.tables import dev_rows, evaluations, jobs
 
@@ -55,21 +53,12 @@ OPEN = jobs.c.state.in_(["queued", "running"])
 NOT_KEPT = "The rows of this job were not kept: post them again under a new key."
 _FAILED = jobs.c.state == "failed"
 _ROWS_AT_ONCE = 200
-LOG_AGAIN_S = 60.0  # a wait that comes and goes is logged this often at most
-MAX_LOGGED = 64  # jobs that may wait by turns
 # Equal values for rows whose answers the service would draw alike.
 GenerationKey = Callable[[DevRow], Hashable]
 
 
 class JobEndedError(Exception):
     """The job was cancelled, or has ended: the run that hears this must stop.
-
-    No EigencalError: no caller of the API ever sees it.
-    """
-
-
-class ActiveChangedError(Exception):
-    """Another calibration became the active one since the two were compared: compare again.
 
     No EigencalError: no caller of the API ever sees it.
     """
@@ -106,17 +95,10 @@ class SqlJobs:
         calibrations: SqlCalibrations,
         *,
         setup: Setup | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self._calibrations = calibrations
         self.setup = setup or Setup()
-        self._clock = clock
-        self._logged = LRU[str, tuple[str, float]](MAX_LOGGED)  # the last note of a job, and when
-
-    async def check(self) -> None:
-        """Return when jobs can be stored; raise StoreUnavailable when not."""
-        await self._database.check()
 
     # What callers of the API do.
 
@@ -336,13 +318,14 @@ class SqlJobs:
         await self._write(job_id, done=done, note="", progressed_at=datetime.now(UTC))
 
     async def note(self, job_id: str, text: str) -> None:
-        """Store what the job waits for, until its next progress; the log has it, too, now and then."""
-        last, logged_at = self._logged.get(job_id) or ("", 0.0)
-        if text != last or self._clock() - logged_at >= LOG_AGAIN_S:
-            self._logged.put(job_id, (text, self._clock()))
+        """Store what the job waits for, until its next progress; the log has it, too, when it is news."""
+        news = sa.update(jobs).where(jobs.c.id == job_id, jobs.c.state == "running", jobs.c.note != text)
+        async with self._database.write() as connection:
+            is_news = (await connection.execute(news.values(note=text))).rowcount == 1
+            await _write(connection, job_id)
+        if is_news:
             # What the LLM server said may repeat the prompt.
             logger.warning("job %s: %s", job_id, text.partition(SERVER_MESSAGE)[0])
-        await self._write(job_id, note=text)
 
     async def _write(self, job_id: str, **values: object) -> None:
         async with self._database.write() as connection:
@@ -363,20 +346,12 @@ class SqlJobs:
 
     async def row(self, job_id: str, line: int) -> StoredRow:
         """Return one row. Raises JobEndedError where there is none: one that is cancelled forgets them."""
-        stored = await self._row(dev_rows.c.job_id == job_id, dev_rows.c.line == line)
-        if stored is None:
-            raise JobEndedError(job_id)
-        return stored
-
-    async def answered_row(self, job_id: str) -> StoredRow | None:
-        """Return a row whose answers the service has drawn; None before the first."""
-        return await self._row(dev_rows.c.job_id == job_id, dev_rows.c.complete, sa.not_(dev_rows.c.supplied))
-
-    async def _row(self, *which: sa.ColumnElement[bool]) -> StoredRow | None:
-        query = sa.select(dev_rows).where(*which).order_by(dev_rows.c.line).limit(1)
+        query = sa.select(dev_rows).where(dev_rows.c.job_id == job_id, dev_rows.c.line == line)
         async with self._database.read() as connection:
             stored = (await connection.execute(query)).mappings().one_or_none()
-        return None if stored is None else decode_row(stored)
+        if stored is None:
+            raise JobEndedError(job_id)
+        return decode_row(stored)
 
     async def missing_lines(self, job_id: str) -> list[int]:
         """Return the lines of the rows that lack answers and were not refused for good, in file order."""
@@ -417,24 +392,20 @@ class SqlJobs:
     ) -> None:
         """Store calibration, report and verdicts, activate it if asked to, end the job, in one transaction.
 
-        `verdicts`: by line of the row. Raises ActiveChangedError, and changes nothing, when it is to be
-        activated but the active calibration of its fingerprint is not `compared_with` (an id; None: none was
-        active).
+        `verdicts`: by line of the row. Raises Conflict, and changes nothing, when it is to be activated but
+        the active calibration of its fingerprint is not `compared_with` (an id; None: none was active).
         """
         key, reason = calibration.fingerprint.key(), report.get("decision", {}).get("reason", "")
         outcome = {"calibration_id": calibration.id, "activated": activate, "decision": reason or None}
         end = _ended("succeeded") | {"done": jobs.c.total, "refused_rows": _refused_rows(job_id)}
-        try:
-            async with self._database.write() as connection:
-                await _write(connection, job_id, **outcome, **end)
-                await insert_calibration(connection, calibration, report, job_id, num_rows)
-                await _keep_verdicts(connection, job_id, verdicts or {})
-                if activate:
-                    replaced = await make_current(connection, calibration.id, key, by=job_id, reason=reason)
-                    _check_unchanged(replaced, compared_with)
-        except ActiveChangedError:
-            await self._calibrations.refresh()
-            raise
+        async with self._database.write() as connection:
+            await _write(connection, job_id, **outcome, **end)
+            await insert_calibration(connection, calibration, report, job_id, num_rows)
+            await _keep_verdicts(connection, job_id, verdicts or {})
+            if activate:
+                replaced = await make_current(connection, calibration.id, key, by=job_id, reason=reason)
+                if replaced != compared_with:
+                    raise Conflict("Another calibration was activated while this one was fitted: retry.")
         if activate:
             log_activation(calibration.id, job_id, reason)
             await self._calibrations.refresh()
@@ -451,11 +422,6 @@ class SqlJobs:
         """End the job with an error; its rows and the answers drawn so far stay, for it may be retried."""
         reason = {"error_code": error.code, "error_detail": error.detail}
         await self._write(job_id, **reason, **_ended("failed"), refused_rows=_refused_rows(job_id))
-
-
-def _check_unchanged(replaced: str | None, compared_with: str | None) -> None:
-    if replaced != compared_with:
-        raise ActiveChangedError
 
 
 def _ended(state: JobState) -> dict[str, Any]:

@@ -4,9 +4,8 @@ import asyncio
 import fcntl
 import gc
 import logging
-import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -17,7 +16,7 @@ from service.calibration.store import SqlCalibrations
 from service.errors import Conflict, ModelNotFound, StoreUnavailable
 from service.jobs import workflows
 from service.jobs.drawing import Drawer
-from service.jobs.durable import TELL_S, DurableJobs
+from service.jobs.durable import DurableJobs
 from service.jobs.model import Job, JobError, JobOptions
 from service.jobs.presence import TOLERATED, Presence
 from service.jobs.store import RunningJob, SqlJobs
@@ -310,25 +309,6 @@ async def test_a_job_whose_workflow_ended_without_it_is_begun_anew(tmp_path: Pat
             await queue.engine.cancel(job.id)  # not through the store
             await hang.stopped.wait()
         assert (await queue.ended(job))[-1].state == "succeeded"
-
-
-async def test_cancelling_does_not_wait_for_an_engine_that_is_held_up(tmp_path: Path) -> None:
-    """DBOS waits for its locked file for many seconds; it is told once the file is free."""
-    hang = Hanging()
-    async with opened(tmp_path / "store.db", dbos) as queue:
-        queue.finisher.work = hang
-        job = await queue.submit()
-        async with asyncio.timeout(60):
-            await hang.begun.wait()
-        with closing(sqlite3.connect(tmp_path / "store.db.jobs", isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
-            async with asyncio.timeout(TELL_S + 15):
-                cancelled = await queue.jobs.cancel(job.id)
-            assert cancelled is not None
-            assert cancelled.state == "cancelled"
-            assert not hang.stopped.is_set()
-        async with asyncio.timeout(60):
-            await hang.stopped.wait()
 
 
 async def test_a_cancelled_job_leaves_no_traceback(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
