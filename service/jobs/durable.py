@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any
 
 from service.calibration.rows import DevRow
@@ -113,7 +113,7 @@ class DurableJobs:
                 logger.warning("the job engine failed: %s", type(error).__name__)
         return job
 
-    async def events(self, job_id: str) -> AsyncIterator[Job]:
+    async def events(self, job_id: str) -> AsyncGenerator[Job]:
         """Yield the job now and whenever it has changed, ending with its final state; nothing if unknown.
 
         While the store cannot be reached there is nothing to tell.

@@ -15,8 +15,8 @@ from service.calibration.files import DevData
 from service.calibration.routes import report_entry, report_response
 from service.calibration.rows import DevRow
 from service.errors import NotFound
-from service.jobs.model import JOB, Job
-from service.jobs.routes import CODES, UPLOAD_CODES, IdempotencyKey, queued, submitted, upload_body
+from service.jobs.model import Job
+from service.jobs.routes import CODES, JOB, UPLOAD_CODES, IdempotencyKey, queued, submitted, upload_body
 
 router = APIRouter(tags=["evaluations"], dependencies=[Depends(admin_scope)])
 

@@ -1,22 +1,20 @@
 """POST /calibrate, its jobs, and what POST /evaluate shares with it: how an upload becomes a job."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
-from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from service.api.auth import BEARER, KEY_CODES, admin_scope
-from service.api.bodies import CLIENT_CLOSED_REQUEST
 from service.api.deps import JobId, Services, ServicesDep, no_job
-from service.api.openapi import responses
+from service.api.openapi import recorded, responses
 from service.api.uploads import CALIBRATE, Shape, received
 from service.calibration.files import DevData
 from service.calibration.rows import DevRow
-from service.errors import InvalidRequest
-from service.jobs.model import JOB, Job, JobOptions
+from service.jobs.model import Job, JobOptions
 
 CODES = (*KEY_CODES, "store_unavailable", "internal")
 BAD_UPLOAD = ("invalid_request", "invalid_dev_data", "body_too_large", "unsupported_media_type")
@@ -25,6 +23,8 @@ LOCATION: dict[str, Any] = {
     "headers": {"Location": {"description": "Path of the job.", "schema": {"type": "string"}}}
 }
 PING_S = 15
+EXAMPLES = recorded("operator_examples.json")
+JOB = EXAMPLES["job"]
 router = APIRouter(tags=["jobs"], dependencies=[Depends(admin_scope)])
 
 IdempotencyKey = Annotated[
@@ -59,24 +59,11 @@ async def submitted(
     request: Request, app: Services, shape: Shape, key: str | None, job_parts: JobParts
 ) -> Response:
     """Check all rows of an upload, store them with a job, and answer with it; one bad row stores nothing."""
-    _one_key(request)
-    try:
-        async with received(request, app.limits, app.threads, shape) as upload:
-            parts = await app.threads.run(lambda: upload.check(app.limits))
-            rows, options = job_parts(upload.options, parts)
-            job, _ = await app.jobs.submit(rows, options, idempotency_key=key)
-    except ClientDisconnect:
-        return Response(status_code=CLIENT_CLOSED_REQUEST)
+    async with received(request, app.limits, app.threads, shape) as upload:
+        parts = await app.threads.run(lambda: upload.check(app.limits))
+        rows, options = job_parts(upload.options, parts)
+        job, _ = await app.jobs.submit(rows, options, idempotency_key=key)
     return accepted(job)
-
-
-def _one_key(request: Request) -> None:
-    """Refuse several keys, of which FastAPI would take one in silence. Raises InvalidRequest."""
-    if len(request.headers.getlist("idempotency-key")) > 1:
-        reason = "is given more than once"
-        raise InvalidRequest(
-            f"Idempotency-Key: {reason}", [{"loc": ["header", "Idempotency-Key"], "msg": reason}]
-        )
 
 
 def accepted(job: Job) -> Response:
@@ -180,16 +167,14 @@ async def post_retry(app: ServicesDep, job_id: JobId) -> Response:
 async def get_events(app: ServicesDep, job_id: JobId) -> EventSourceResponse:
     """Send the job now and whenever it changes, as server-sent events, until it ends."""
     _existing(await app.jobs.get(job_id))
-    return EventSourceResponse(_events(app.jobs.events(job_id)), ping=PING_S)
+    return EventSourceResponse(_events(app, job_id), ping=PING_S)
 
 
-async def _events(jobs: AsyncIterator[Job]) -> AsyncIterator[ServerSentEvent]:
-    try:
+async def _events(app: Services, job_id: str) -> AsyncIterator[ServerSentEvent]:
+    # Closed when the caller has gone, not when collected.
+    async with aclosing(app.jobs.events(job_id)) as jobs:
         async for job in jobs:
             yield ServerSentEvent(job.model_dump_json(), event="job")
-    finally:
-        if isinstance(jobs, AsyncGenerator):  # the caller has gone: stop watching now, not when collected
-            await jobs.aclose()
 
 
 def _existing(job: Job | None) -> Job:

@@ -1,12 +1,10 @@
 """The routes under /calibrations, against a store in a file."""
 
-import httpx
 import pytest
 
 from service.api.deps import prefers_html
 from service.calibration.routes import CalibrationOut
 from tests.support.calibrations import add, calibration, rows
-from tests.support.live import served
 from tests.support.operator_world import BROWSER, NO_CALIBRATION, World, problem, upload
 
 
@@ -62,16 +60,6 @@ class TestCalibrations:
             assert (await client.delete(path)).status_code == 204
             problem(await client.get(path), 404, "not_found")
             assert (await client.get(f"/calibrations/{made.id}")).json()["data_kept"] is False
-
-    async def test_an_export_cut_short_by_a_deletion_is_no_whole_answer(self, world: World) -> None:
-        made = calibration()
-        await world.store.fitted(made, {}, rows(samples=("a", "b")), 41)
-        async with (
-            served(world.app) as port,
-            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client,
-        ):
-            with pytest.raises(httpx.RemoteProtocolError):
-                await client.get(f"/calibrations/{made.id}/data")
 
     async def test_the_report_is_json_or_a_page(self, world: World) -> None:
         made = calibration()

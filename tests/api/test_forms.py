@@ -1,6 +1,5 @@
 """Forms byte by byte, as clients that are cut off or confused send them, over a real socket."""
 
-import json
 from collections.abc import AsyncIterator
 
 import httpx
@@ -53,11 +52,3 @@ async def test_of_many_files_the_wrong_one_is_named(
     refused = problem(await client.post("/calibrate", files=files), 422, "invalid_request")
     assert refused["detail"].startswith(f"{named}: {said}")
     assert refused["errors"][0]["loc"] == ["body", named]
-
-
-async def test_two_idempotency_keys_are_refused(world: World, client: httpx.AsyncClient) -> None:
-    headers = [("Idempotency-Key", "a"), ("Idempotency-Key", "b"), ("Content-Type", "application/json")]
-    body = json.dumps({"examples": examples()})
-    refused = problem(await client.post("/calibrate", content=body, headers=headers), 422, "invalid_request")
-    assert "Idempotency-Key" in refused["detail"]
-    assert await world.jobs.latest() == []
