@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 TIMEOUT_S = 30.0
 MAX_RETRIES = 3
 MAX_QUEUE = 256  # calls at work before Overloaded; it bounds connections, too
+MAX_BATCH = 64  # texts of a request
 CHECK_TEXT = "check"
 
 
@@ -40,7 +41,6 @@ class HttpEmbedder:
     error at start. One that reports another model, or another dimension, has been swapped: the call that met
     it fails, and vectors kept are forgotten.
 
-    `max_batch`: texts of a request.
     `proxies_from_env`: go through the proxies that HTTP_PROXY and the like name.
     """
 
@@ -51,7 +51,6 @@ class HttpEmbedder:
         *,
         api_key: str = "",
         cache_size: int = 20_000,
-        max_batch: int = 64,
         empty_answers: EmptyAnswers = FAILED,
         proxies_from_env: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
@@ -60,11 +59,10 @@ class HttpEmbedder:
             raise ValueError("The embedding server's URL must start with http:// or https://.")
         self._url = f"{base_url.rstrip('/').removesuffix('/v1')}/v1/embeddings"
         self._model = model
-        self._max_batch = max_batch
         self.empty_answers: EmptyAnswers = empty_answers
         self._identity: EmbedderIdentity | None = None
         self._cache_size = cache_size
-        self._vectors = self._new_cache()
+        self._vectors = VectorCache(self._compute, max_entries=cache_size, max_queue=MAX_QUEUE)
         # Where empty answers are embedded, a server that refuses them is not ready.
         check_texts = [CHECK_TEXT, ""] if empty_answers == EMBEDDED else [CHECK_TEXT]
         self._check = SharedCheck(lambda: self._ask(check_texts))
@@ -118,12 +116,9 @@ class HttpEmbedder:
         """Embed a word, at most once a second; raise EmbedderUnavailable when the server does not."""
         await self._check()
 
-    def _new_cache(self) -> VectorCache:
-        return VectorCache(self._compute, max_entries=self._cache_size, max_queue=MAX_QUEUE)
-
     async def _compute(self, texts: list[str]) -> Vectors:
-        starts = range(0, len(texts), self._max_batch)
-        return np.concatenate([await self._ask(texts[i : i + self._max_batch]) for i in starts])
+        starts = range(0, len(texts), MAX_BATCH)
+        return np.concatenate([await self._ask(texts[i : i + MAX_BATCH]) for i in starts])
 
     async def _ask(self, texts: list[str]) -> Vectors:
         raw, revision = _parse(await self._post(texts), len(texts))
@@ -134,7 +129,7 @@ class HttpEmbedder:
         before, self._identity = self._identity, now
         if before is not None and now != before:
             log.warning("the embedding server has changed its model; it reports %s", revision)
-            self._vectors = self._new_cache()
+            self._vectors = VectorCache(self._compute, max_entries=self._cache_size, max_queue=MAX_QUEUE)
             raise _model_changed()
         return rows
 

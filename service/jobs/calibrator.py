@@ -60,22 +60,6 @@ MAX_CLAIMS_BYTES = 1 << 30
 EMBEDDED_AT_ONCE = 16  # texts: live scoring gets its turn in between
 
 
-class Progress:
-    """How many units of a job's stage are done; writes are at least `EVERY_S` apart."""
-
-    def __init__(self, jobs: SqlJobs, job_id: str) -> None:
-        self._jobs, self._job_id = jobs, job_id
-        self._done = 0
-        self._written = time.monotonic()
-
-    async def advance(self, by: int = 1) -> None:
-        """Count units done. Raises JobEndedError when the run must stop."""
-        self._done += by
-        if time.monotonic() - self._written >= EVERY_S:
-            self._written = time.monotonic()
-            await self._jobs.progress(self._job_id, self._done)
-
-
 class BrokenOffError(Exception):
     """Ends work in its thread, which cannot be cancelled."""
 
@@ -145,11 +129,11 @@ class Embedding:
             )
         # Questions come last, so that the answers of a row still follow one another.
         texts = list(dict.fromkeys([*of_rows, *(text for text in asked if text)]))
-        progress, notify = Progress(self.jobs, job.id), partial(self.jobs.note, job.id)
+        notify = partial(self.jobs.note, job.id)
         await self.jobs.stage(job.id, "embedding", len(texts))
         embedded = texts_to_embed(texts, self.embedder.empty_answers)
         identity = await self.identity(notify)
-        vectors = outcome_vectors(texts, await self._embed(embedded, identity, progress, notify))
+        vectors = outcome_vectors(texts, await self._embed(embedded, identity, job.id))
         place = {text: i for i, text in enumerate(texts)}
         questions = [vectors[place[text], : identity.dimension] if text else None for text in asked]
         if unit == "answer":
@@ -164,15 +148,18 @@ class Embedding:
         return replace(material, made_by=identity, questions=asked_of)
 
     async def _embed(
-        self, texts: Sequence[str], identity: EmbedderIdentity, progress: Progress, notify: Notify
+        self, texts: Sequence[str], identity: EmbedderIdentity, job_id: str
     ) -> NDArray[np.float32]:
+        written, notify = time.monotonic(), partial(self.jobs.note, job_id)
         vectors = np.empty((len(texts), identity.dimension), dtype=np.float32)
         for begin in range(0, len(texts), EMBEDDED_AT_ONCE):
             chunk = texts[begin : begin + EMBEDDED_AT_ONCE]
             embedded = await self.patience.keep_trying(partial(self._in_turn, chunk), notify)
             check_made_by(identity, embedded.made_by)
             vectors[begin : begin + len(chunk)] = embedded.vectors
-            await progress.advance(len(chunk))
+            if time.monotonic() - written >= EVERY_S:
+                written = time.monotonic()
+                await self.jobs.progress(job_id, begin + len(chunk))
         return vectors
 
     async def _in_turn(self, texts: Sequence[str]) -> Embedded:

@@ -157,14 +157,9 @@ OWNED = "The SQLite file is another process's: several replicas need PostgreSQL 
 _WAITS, _RUNS = "ENQUEUED", "PENDING"  # as DBOS calls them
 
 
-def queue_of(lane: str) -> str:
-    """Return the name of the queue of a lane's jobs."""
-    return f"eigencal-jobs-{lane}"
-
-
-def chunk_queue_of(lane: str) -> str:
-    """Return the name of the queue of the chunks of a lane's jobs."""
-    return f"eigencal-rows-{lane}"
+def queue_of(lane: str, of: str = "jobs") -> str:
+    """Return the name of the queue of a lane's jobs, or of their chunks of rows."""
+    return f"eigencal-{of}-{lane}"
 
 
 class _Current:
@@ -206,7 +201,11 @@ class DbosEngine:
     def __init__(self, url: URL, *, replica_id: str, lanes: Sequence[str], lease_s: float = 10.0) -> None:
         self._url = sync_url(url)
         self._replica_id = replica_id
-        self._presence = _presence_in(self._url, replica_id, lease_s)
+        self._presence: Presence | None = None
+        if url.get_backend_name() == "postgresql":  # a SQLite file has one process: no 7 MiB of psycopg
+            from service.jobs import presence
+
+            self._presence = presence.Presence(self._url, replica_id, lease_s=lease_s)
         self._ownership: IO[str] | None = None
         self._lanes = lanes
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -259,7 +258,7 @@ class DbosEngine:
             "log_level": "ERROR",
         }
         DBOS(config=config)
-        jobs, chunks = [queue_of(lane) for lane in self._lanes], chunk_queue_of(self._lanes[0])
+        jobs, chunks = [queue_of(lane) for lane in self._lanes], queue_of(self._lanes[0], "rows")
         # Before the launch, as DBOS demands: else jobs of other settings would be taken, too.
         DBOS.listen_queues([*jobs, chunks])
         DBOS.launch()
@@ -317,7 +316,7 @@ class DbosEngine:
         """Have all replicas draw the chunks; return all refusals."""
         from dbos import DBOS
 
-        queue = chunk_queue_of(self._lanes[0])
+        queue = queue_of(self._lanes[0], "rows")
         handles = [
             await DBOS.enqueue_workflow_async(queue, _Current.chunk, job_id, chunk, final) for chunk in chunks
         ]
@@ -378,15 +377,6 @@ def _own(path: Path) -> IO[str]:
             raise StoreUnavailable(OWNED) from None
         stack.pop_all()
         return owner
-
-
-def _presence_in(url: URL, replica_id: str, lease_s: float) -> "Presence | None":
-    """Return who lives on a PostgreSQL; a SQLite file has one process, which does without psycopg's 7 MiB."""
-    if url.get_backend_name() != "postgresql":
-        return None
-    from service.jobs.presence import Presence
-
-    return Presence(url, replica_id, lease_s=lease_s)
 
 
 def _listed(**which: Any) -> list[Any]:

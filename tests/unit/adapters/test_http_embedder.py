@@ -91,13 +91,14 @@ def test_order_is_that_of_index_and_rows_are_unit() -> None:
     with_embedder(Server(), scenario)
 
 
-def test_batches_are_cut() -> None:
+def test_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.embedding.http.MAX_BATCH", 2)
     server = Server()
 
     async def scenario(embedder: HttpEmbedder) -> None:
         assert (await embedder.embed(["a", "bb", "ccc", "dddd", "eeeee"])).vectors.shape == (5, 2)
 
-    with_embedder(server, scenario, max_batch=2)
+    with_embedder(server, scenario)
     assert server.inputs()[1:] == [["a", "bb"], ["ccc", "dddd"], ["eeeee"]]
 
 

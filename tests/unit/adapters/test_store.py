@@ -500,11 +500,14 @@ async def test_the_last_known_are_served_while_the_store_is_gone(tmp_path: Path)
 
 
 @pytest.mark.postgres
-async def test_a_replica_frozen_in_a_transaction_does_not_hold_its_job(postgres: Cluster) -> None:
+async def test_a_replica_frozen_in_a_transaction_does_not_hold_its_job(
+    postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its peers would wait for the lock on the row until it wakes."""
+    monkeypatch.setattr("service.store.database.IDLE_S", 2.0)
     async with opened(postgres.database()) as store:
         job, _ = await store.jobs.submit(rows(), OPTIONS)
-        frozen = Database(store.database.url.render_as_string(hide_password=False), idle_s=2.0)
+        frozen = Database(store.database.url.render_as_string(hide_password=False))
         await frozen.start()
         taken = None
         with pytest.raises(StoreUnavailable):
