@@ -121,8 +121,7 @@ class DurableJobs:
         last: Job | None = None
         while True:
             with contextlib.suppress(StoreUnavailable):
-                # Shielded: a query that is ended in the middle would cost its database connection.
-                job = await asyncio.shield(self.get(job_id))
+                job = await self.get(job_id)
                 if job is not None and job != last:
                     yield job
                 if job is None or job.finished:

@@ -149,20 +149,6 @@ def test_cancelled_caller_does_not_break_the_worker(folder: Path, tmp_path: Path
     with_embedder(scenario, folder, tmp_path, load=model)
 
 
-def test_large_call_is_cut_into_chunks_of_like_length(folder: Path, tmp_path: Path) -> None:
-    model = TinyModel()
-    texts = [f"{'x' * (i % 7)}{i}" for i in range(MAX_CHUNK_TEXTS + 10)]
-
-    async def scenario(embedder: SentenceTransformerEmbedder) -> None:
-        rows = (await embedder.embed(texts)).vectors
-        np.testing.assert_allclose(rows[:, 0] / rows[:, 1], [len(text) for text in texts], rtol=1e-5)
-        first, second = model.batches[1:]
-        assert len(first) == MAX_CHUNK_TEXTS
-        assert max(map(len, first)) <= min(map(len, second))
-
-    with_embedder(scenario, folder, tmp_path, load=model)
-
-
 def test_long_texts_let_another_caller_in_between(folder: Path, tmp_path: Path) -> None:
     model = TinyModel()
     long = [f"{i:03}" + "x" * 31_000 for i in range(256)]

@@ -20,7 +20,6 @@ from service.embedding.port import EMBEDDED
 from service.errors import Conflict, InvalidDevData, StoreUnavailable
 from service.jobs.model import JobError, JobOptions, Setup
 from service.jobs.store import JobEndedError, SqlJobs
-from service.jobs.workflows import jobs_url
 from service.llm.port import Draw
 from service.spectral.conformal import ConformalReference
 from service.spectral.evidence import EvidenceMap
@@ -68,21 +67,13 @@ async def until(condition: Any) -> None:
 class TestStore:
     async def test_rows_come_back_as_they_went_in(self, url: str) -> None:
         async with opened(url) as store:
-            sent = list(rows(230, samples=("x", "", NASTY)))
+            sent = list(rows(230, samples=("x", "", NASTY), logprobs=(-1.25, 0.005, -2.0)))
             job, created = await store.jobs.submit(sent, OPTIONS)
             assert created
             assert (job.state, job.name, job.total, job.kind) == ("queued", NASTY, 230, "calibrate")
             got = [stored async for stored in store.jobs.rows(job.id)]
         assert [stored.row for stored in got] == sent
-        assert all(stored.complete and stored.draws[1] == Draw("") for stored in got)
-
-    async def test_log_probabilities_come_back_with_their_rows(self, url: str) -> None:
-        async with opened(url) as store:
-            sent = list(rows(40, samples=("x", ""), logprobs=(-1.25, 0.005)))
-            job, _ = await store.jobs.submit(sent, OPTIONS)
-            got = [stored async for stored in store.jobs.rows(job.id)]
-        assert [stored.row for stored in got] == sent
-        assert got[0].draws == (Draw("x", total_logprob=-1.25), Draw("", total_logprob=0.005))
+        assert all(stored.complete and stored.draws[1] == Draw("", total_logprob=0.005) for stored in got)
 
     async def test_a_row_that_raises_leaves_nothing(self, url: str) -> None:
         def broken() -> Iterator[DevRow]:
@@ -103,24 +94,6 @@ class TestStore:
             with pytest.raises(InvalidDevData, match="0 of 40"):
                 await store.jobs.submit(rows(samples=("a", "b")), JobOptions(num_samples=3))
             assert await count(store, jobs) == 0
-
-    async def test_a_mixture_needs_the_operators_word(self, url: str) -> None:
-        mixed = [*rows(40), DevRow(41, None, ("r",), prompt="p", samples=("a", "b"))]
-        async with opened(url) as store:
-            with pytest.raises(InvalidDevData, match="drawn_by"):
-                await store.jobs.submit(mixed, OPTIONS)
-            _, created = await store.jobs.submit(mixed, JobOptions(drawn_by="service"))
-            assert created
-
-    async def test_the_same_key_gives_the_same_job(self, url: str) -> None:
-        async with opened(url) as store:
-            first, _ = await store.jobs.submit(rows(), OPTIONS, "key")
-            again, created = await store.jobs.submit(rows(), OPTIONS, "key")
-            assert (again.id, created) == (first.id, False)
-            with pytest.raises(Conflict):
-                await store.jobs.submit(rows(41), OPTIONS, "key")
-            with pytest.raises(Conflict):
-                await store.jobs.submit(rows(), JobOptions(), "key")
 
     async def test_the_same_key_twice_at_once_gives_one_job(self, url: str) -> None:
         async with opened(url) as store:
@@ -223,29 +196,6 @@ class TestStore:
             await add(store.calibrations, made, {})
             assert await store.calibrations.get(made.id) == made
 
-    async def test_jobs_are_open_until_they_end(self, url: str) -> None:
-        async with opened(url) as store:
-            job, _ = await store.jobs.submit(rows(), OPTIONS)
-            await store.jobs.begin(job.id)
-            assert [one.id for one in await store.jobs.open_jobs()] == [job.id]
-            await store.jobs.fail(job.id, JobError(code="internal", detail="No."))
-            assert await store.jobs.open_jobs() == []
-
-    async def test_cancelling(self, url: str) -> None:
-        async with opened(url) as store:
-            job, _ = await store.jobs.submit(rows(), OPTIONS)
-            await store.jobs.begin(job.id)
-            for _ in range(2):
-                cancelled = await store.jobs.cancel(job.id)
-                assert cancelled is not None
-                assert cancelled.state == "cancelled"
-            assert await count(store, dev_rows) == 0
-            with pytest.raises(JobEndedError):
-                await store.jobs.progress(job.id, 9)
-            with pytest.raises(JobEndedError):
-                await store.jobs.begin(job.id)
-            assert await store.jobs.cancel("job_none") is None
-
     async def test_a_failed_job_keeps_its_answers_until_it_is_given_up(self, url: str) -> None:
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(), OPTIONS)
@@ -263,16 +213,6 @@ class TestStore:
             assert (given_up.state, await count(store, dev_rows)) == ("cancelled", 0)
             with pytest.raises(Conflict, match="cancelled"):
                 await store.jobs.retry(job.id)
-
-    async def test_a_job_that_succeeded_is_neither_cancelled_nor_retried(self, url: str) -> None:
-        async with opened(url) as store:
-            job, _ = await store.jobs.submit(rows(samples=("a", "b")), OPTIONS)
-            await store.jobs.begin(job.id)
-            await store.jobs.succeed(job.id, calibration(), {}, 40, activate=False)
-            for refused in (store.jobs.cancel, store.jobs.retry):
-                with pytest.raises(Conflict, match="succeeded"):
-                    await refused(job.id)
-            assert await store.jobs.retry("job_none") is None
 
     async def test_a_job_without_its_rows_cannot_be_retried(self, url: str) -> None:
         async with opened(url) as store:
@@ -407,13 +347,6 @@ class TestStore:
             active = await store.calibrations.list_active()
             await until(lambda: store.calibrations.any_active() == peer.calibrations.any_active())
         assert len(active) == 1
-
-    async def test_a_peer_sees_an_activation(self, url: str) -> None:
-        async with opened(url) as store, opened(url) as peer:
-            made = calibration()
-            await add(store.calibrations, made, {})
-            await store.calibrations.activate(made.id)
-            await until(lambda: peer.calibrations.active(made.fingerprint.key()) == made)
 
     async def test_two_start_at_once(self, url: str) -> None:
         async def start() -> None:
@@ -558,11 +491,6 @@ async def test_a_database_that_cannot_be_opened(tmp_path: Path) -> None:
 )
 def test_urls(given: str, driver: str) -> None:
     assert store_url(given).drivername == driver
-
-
-def test_the_jobs_have_a_place_of_their_own() -> None:
-    assert jobs_url(sync_url(store_url("sqlite:////data/e.db"))) == "sqlite:////data/e.db.jobs"
-    assert jobs_url(store_url("postgres://u:p@h/d")) == "postgresql+psycopg://u:p@h/d"
 
 
 @pytest.mark.parametrize("given", ["sqlite://", "sqlite:///:memory:", "mysql://h/d"])

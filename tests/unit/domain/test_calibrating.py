@@ -25,7 +25,6 @@ from tests.support.decisions import judged_rows
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.openai_server import OpenAIServer, answers
 from tests.support.pipeline import Pipeline
-from tests.support.reports import FEW
 from tests.support.sqlite_store import CopiedDatabase
 
 WORDS = ("Paris", "Lyon", "Nice", "Lille", "Metz", "Brest", "Tours", "Dijon")
@@ -137,32 +136,6 @@ async def test_headline_and_table_agree_with_the_report(bench: Bench) -> None:
     assert served["depolarized"]["projection_brier"] < served["raw"]["projection_brier"]
     for diagram in report["curves"]["projection"].values():
         assert sum(b["count"] for b in diagram) == 40
-
-
-async def test_every_ece_comes_with_its_null(bench: Bench) -> None:
-    _, report = await bench.run(made_rows(90))  # enough for clusters
-    for row in report["served"]:
-        for name, draws in (
-            ("projection_null", FEW.band),
-            ("algorithm1_drawn", FEW.nulls),
-            ("algorithm1_rescaled", FEW.nulls),
-        ):
-            null = row[name]
-            assert null["draws"] == draws
-            assert 0 < null["low"] <= null["mean"] <= null["high"]
-            assert 1 / (draws + 1) <= null["p_value"] <= 1
-        assert sum(row["cluster_sizes"]) + row["singletons"] == 90
-        assert min(row["cluster_sizes"]) >= 2
-    for kind in ("projection", "correctness"):
-        for one in report["curves"][kind]["depolarized"]:
-            assert one["band_low"] < one["predicted"] < one["band_high"]
-
-
-async def test_few_answers_of_a_kind_are_warned_of(bench: Bench) -> None:
-    rows = [replace(row, correct=row.line <= 7) for row in made_rows(25)]
-    _, report = await bench.run(rows)
-    assert {"few_right", "few_wrong"} <= codes(report)
-    assert "one_class" not in codes(report)
 
 
 async def test_the_service_draws(bench: Bench) -> None:
@@ -334,16 +307,6 @@ async def test_a_first_one_that_is_not_better_than_raw_scores_is_not_activated(b
     assert bench.calibrations.any_active() == [made]
 
 
-async def test_raw_scores_are_to_be_beaten_in_projection_brier_whatever_eps(bench: Bench) -> None:
-    """Half right, half not at all: raw risk is a wall of eps; the decision must not lean on it alone."""
-    _, report = await bench.run(made_rows())
-    gap = report["decision"]["brier_difference"]
-    rows = {row["map"]: row["projection_brier"] for row in report["served"]}
-    assert gap["value"] == pytest.approx(rows["depolarized"] - rows["raw"])
-    assert gap["low"] <= gap["value"] <= gap["high"]
-    assert report["decision"]["activated"] is (gap["value"] < 0)
-
-
 async def test_rows_of_mixed_length(bench: Bench) -> None:
     """m is what nine rows in ten reach; longer rows are cut, shorter ones serve smaller m' only."""
     rows = made_rows(50)
@@ -449,18 +412,6 @@ async def test_one_that_is_activated_during_the_fit_is_not_replaced(
     with pytest.raises(Conflict, match="retry"):
         await bench.run(made_rows())
     assert bench.calibrations.any_active() == [first]
-
-
-async def test_an_embedder_that_changes_on_the_way(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    embed, other = bench.embedder.embed, replace(bench.embedder.identity, revision="2")
-
-    async def changing(texts: Sequence[str]) -> Any:
-        monkeypatch.setattr(FakeEmbedder, "identity", other)
-        return await embed(texts)
-
-    monkeypatch.setattr(bench.embedder, "embed", changing)
-    with pytest.raises(Conflict, match="embedder_revision"):
-        await bench.run(made_rows())
 
 
 async def test_texts_are_embedded_once_in_small_chunks(bench: Bench) -> None:

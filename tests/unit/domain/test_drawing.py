@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from service.jobs.store import RunningJob, SqlJobs
 from service.jobs.waiting import LiveFirst, Patience
 from service.jobs.workflows import JobSteps, run_job
 from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import GenerationRequest, LLMIdentity, Message, Priority, Sampling
+from service.llm.port import GenerationRequest, LLMIdentity, Priority, Sampling
 from service.scoring.score import Serving
 from service.scoring.scorer import LiveLoad
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -130,12 +129,6 @@ async def test_each_row_gets_its_answers(make: Make) -> None:
         bound = await case.bound()
         assert bound is not None
         assert (bound.model, bound.sampling["max_tokens"]) == ("fake-llm", 7)
-
-
-async def test_the_number_asked_for(make: Make) -> None:
-    async with make(FakeLLM(), num_samples=3) as case:
-        await case.draw()
-        assert {len(row) for row in await case.answers()} == {3}
 
 
 async def test_no_more_requests_at_once_than_slots(make: Make) -> None:
@@ -293,14 +286,6 @@ async def test_a_server_that_answers_as_another_model_under_the_same_name(make: 
         assert sum(bool(row) for row in await case.answers()) <= 7
 
 
-async def test_who_answers_is_learnt_from_an_answer_where_none_has_been_drawn(make: Make) -> None:
-    async with over_http(default=answers(model="told")) as llm, make(llm) as case:
-        row = prompts(1)[0]
-        assert case.drawer.fingerprint(row, IDENTITY).model == "asked"
-        await case.drawer.learn_model(row, partial(case.store.note, case.job_id))
-        assert case.drawer.fingerprint(row, IDENTITY).model == "told"
-
-
 async def test_the_first_of_two_that_bind_a_job_at_once_is_the_one(store: SqlJobs) -> None:
     job, _ = await store.submit(prompts(), JobOptions())
     await store.begin(job.id)
@@ -330,13 +315,6 @@ async def test_a_store_that_fails_for_a_while_costs_no_answer(
         assert len(case.llm.requests) == ROWS + 1
 
 
-async def test_prompts_and_messages_that_stop_elsewhere_cannot_share(make: Make) -> None:
-    rows = [*prompts(), DevRow(99, None, ("r",), messages=(Message("user", "q"),))]
-    serving = replace(SERVING, messages_sampling=Sampling(max_tokens=8))
-    async with make(FakeLLM(), rows, serving) as case:
-        assert "sampling.max_tokens" in (await case.error())[1]
-
-
 async def test_a_cancelled_job_draws_no_more(make: Make) -> None:
     llm = FakeLLM()
     async with make(llm) as case:
@@ -351,19 +329,6 @@ async def test_a_cancelled_job_draws_no_more(make: Make) -> None:
         await asyncio.gather(*cancelling)
         assert len(llm.requests) < ROWS
         assert await case.answers() == []
-
-
-async def test_breaking_off_frees_the_llm(make: Make) -> None:
-    llm = FakeLLM(gate=asyncio.Event())
-    async with make(llm, slots=2) as case:
-        task = asyncio.create_task(case.draw())
-        async with asyncio.timeout(60):
-            while llm.active < 2:
-                await asyncio.sleep(0.001)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-    assert (llm.active, llm.cancelled) == (0, 2)
 
 
 def busy() -> LiveLoad:

@@ -26,7 +26,7 @@ from service.store.database import Database
 from tests.support.evidence import SAMPLES, TellingLLM, by_evidence, drawn, material, rows
 from tests.support.fakes import FakeEmbedder
 from tests.support.pipeline import Pipeline
-from tests.support.reports import FEW, small_material
+from tests.support.reports import FEW
 
 fit = partial(fit_all, resamples=FEW)
 
@@ -45,15 +45,6 @@ def test_auto_takes_the_evidence_map_where_it_is_the_best(auto: Fitted) -> None:
     assert sorted(auto.parameters) == [2, 3, 4]
 
 
-def test_the_last_entry_is_the_fit_of_all_and_lies_in_its_intervals(auto: Fitted) -> None:
-    assert auto.maps.evidence is not None
-    head, spread = auto.maps.evidence.fit.map, auto.maps.evidence.bootstrap
-    last = auto.evidence_table[SAMPLES]
-    assert (last.intercept, last.slope) == pytest.approx((head.intercept, head.slope), abs=1e-9)
-    assert 0 < spread.slope.low < head.slope < spread.slope.high
-    assert spread.intercept.low < head.intercept < spread.intercept.high
-
-
 @pytest.mark.parametrize("asked", ["depolarized", "temperature", "both"])
 def test_evidence_changes_nothing_for_those_who_ask_for_a_plain_map(asked: str) -> None:
     told, silent = fit(material(), asked), fit(material(drawn(tells=False)), asked)
@@ -68,13 +59,6 @@ def test_the_plain_parameters_of_an_evidence_calibration_are_those_of_the_depola
     auto: Fitted,
 ) -> None:
     assert auto.parameters == fit(material(), "depolarized").parameters
-
-
-def test_each_prompt_is_held_out_with_its_own_evidence(auto: Fitted) -> None:
-    assert auto.maps.evidence is not None
-    found, maps = auto.maps.maps_of("evidence"), auto.maps.maps["evidence"]
-    for i in (0, 17):
-        assert found[i] == maps[auto.maps.fold[i]].at(auto.maps.evidence.missing_mass[i])
 
 
 def test_an_active_calibration_by_evidence_is_compared_as_it_serves(auto: Fitted) -> None:
@@ -117,20 +101,9 @@ def test_no_mass_at_all_and_a_mass_of_one_are_fitted() -> None:
     assert np.isfinite(maps.risks["evidence"]).all()
 
 
-def test_rows_of_before_have_no_evidence() -> None:
-    assert why_no_evidence(small_material()) is not None
-
-
 @pytest.mark.parametrize("totals", [(None, -1.0), (math.nan, -1.0), (0.02, -1.0), (math.inf, -1.0)])
 def test_what_is_no_log_probability_is_none(totals: tuple[float | None, ...]) -> None:
     assert log_probabilities([Draw("a", total_logprob=one) for one in totals]) is None
-
-
-def test_log_probabilities_are_clipped() -> None:
-    found = log_probabilities([Draw("a", total_logprob=one) for one in (-math.inf, 1e-7, -3.0)])
-    assert found is not None
-    assert found.tolist() == [-700.0, 0.0, -3.0]
-    assert log_probabilities([]) is None
 
 
 @pytest.mark.shared
@@ -216,17 +189,6 @@ async def test_a_job_makes_a_calibration_by_evidence_and_reports_it(bench: Bench
     assert report["unfitted"] == {}
 
 
-async def test_a_silent_server_gets_a_plain_calibration_and_the_report_says_why(bench: Bench) -> None:
-    bench.llm.tells = False
-    found, report = await bench.run(JobOptions())
-    assert found.method in ("depolarized", "temperature")
-    assert found.fingerprint.evidence == ""
-    assert "80 of 80 prompts" in report["unfitted"]["evidence"]
-    assert "evidence" not in report["fits"]
-    with pytest.raises(InvalidDevData, match="80 of 80 prompts"):
-        await bench.run(JobOptions(method="evidence"))
-
-
 async def test_plain_rows_do_not_replace_a_calibration_by_evidence(bench: Bench) -> None:
     first, _ = await bench.run(JobOptions())
     bench.llm.tells = False
@@ -262,7 +224,7 @@ async def test_an_upload_without_log_probabilities_is_refused_where_evidence_is_
     bench: Bench,
 ) -> None:
     some = [*supplied()[:70], *supplied(tells=False)[70:]]
-    with pytest.raises(InvalidDevData, match="10 of 80 rows with samples lack `logprobs`"):
+    with pytest.raises(InvalidDevData, match="10 rows with samples lack `logprobs`"):
         await bench.jobs.submit(some, JobOptions(method="evidence"))
     assert await bench.jobs.latest() == []
     found, _ = await bench.run(JobOptions(), some)

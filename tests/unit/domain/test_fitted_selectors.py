@@ -88,13 +88,6 @@ def test_a_row_has_no_part_in_the_map_that_predicts_it() -> None:
         assert np.array_equal(one.fit.held_out[~held], other.fit.held_out[~held]) == (m == 0)
 
 
-def test_equal_seeds_give_equal_selectors_and_another_seed_folds_otherwise() -> None:
-    material = judged_material(judged_rows(160))
-    one, same, other = (fit(material, "evidence", seed=seed) for seed in (0, 0, 1))
-    assert one.selectors() == same.selectors()
-    assert one.selectors() != other.selectors()
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_progress_goes_up_to_the_whole_whichever_map_is_fitted(method: str) -> None:
     told: list[tuple[int, int]] = []
@@ -104,14 +97,6 @@ def test_progress_goes_up_to_the_whole_whichever_map_is_fitted(method: str) -> N
     assert done == sorted(done)
     assert done[0] < 400
     assert done[-1] == WHOLE
-
-
-def test_without_log_probabilities_the_model_takes_what_there_is() -> None:
-    found = fit(judged_material(judged_rows(200, logprobs=False)), "auto")
-    assert found.method != "evidence"
-    features = {name for one in found.selectors().values() for name in one.model.features}
-    assert features <= {"logit_probability", "entropy"}
-    assert found.selectors()
 
 
 def test_why_there_is_no_model() -> None:
@@ -155,14 +140,6 @@ def by_chance(count: int) -> list[StoredRow]:
         replace(one, row=replace(one.row, correct=bool(rng.random() < 0.5)))
         for one in judged_rows(count, logprobs=False)
     ]
-
-
-def test_rows_with_fewer_answers_take_no_part() -> None:
-    rows = judged_rows(160)
-    short = [replace(one, draws=one.draws[:2]) for one in judged_rows(20, seed=9)]
-    found = fit(judged_material([*rows, *short]), "evidence")
-    assert {one.right.size for one in found.decided.values()} == {160}
-    assert found.selectors() == fitted().selectors()
 
 
 @pytest.mark.parametrize(("given", "judged"), [(160, "given"), (80, "mixed"), (0, "dominant")])
@@ -241,13 +218,6 @@ def test_the_report_has_a_row_for_every_number_and_the_rest_for_the_full_one() -
             [at] = [one for one in part["risk_coverage"] if one["threshold"] == made["threshold"]]
             assert at["coverage"] == made["coverage"]
             assert at["bound"] <= made["target_error"]
-
-
-def test_without_a_model_the_report_says_why_and_promises_nothing() -> None:
-    rows = [replace(one, row=replace(one.row, correct=False)) for one in judged_rows(40)]
-    part = correctness_part(fit(judged_material(rows), "depolarized"), 4, 0, TARGET)
-    assert {row["why_none"] for row in part["by_num_samples"]} == {"one_kind"}
-    assert (part["diagram"], part["risk_coverage"], part["promises"]) == ([], [], [])
 
 
 @pytest.mark.parametrize(
