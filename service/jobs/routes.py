@@ -1,7 +1,9 @@
 """POST /calibrate, its jobs, and what POST /evaluate shares with it: how an upload becomes a job."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
+from itertools import chain
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request
@@ -11,10 +13,8 @@ from starlette.responses import Response
 from service.api.auth import BEARER, KEY_CODES, admin_scope
 from service.api.deps import JobId, Services, ServicesDep, no_job
 from service.api.openapi import recorded, responses
-from service.api.uploads import CALIBRATE, Shape, received
-from service.calibration.files import DevData
-from service.calibration.rows import DevRow
-from service.jobs.model import Job, JobOptions
+from service.api.uploads import CALIBRATE, EVALUATE, Shape, received
+from service.jobs.model import Job
 
 CODES = (*KEY_CODES, "store_unavailable", "internal")
 BAD_UPLOAD = ("invalid_request", "invalid_dev_data", "body_too_large", "unsupported_media_type")
@@ -34,8 +34,6 @@ IdempotencyKey = Annotated[
         description="The same file and options under the same key give the same job.",
     ),
 ]
-# From the options of an upload and its checked parts to the rows of the job, and its options.
-JobParts = Callable[[JobOptions, list[DevData]], tuple[Iterator[DevRow], JobOptions]]
 
 
 def example(value: object) -> dict[str, Any]:
@@ -55,13 +53,18 @@ def upload_body(name: str) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-async def submitted(
-    request: Request, app: Services, shape: Shape, key: str | None, job_parts: JobParts
-) -> Response:
-    """Check all rows of an upload, store them with a job, and answer with it; one bad row stores nothing."""
+async def submitted(request: Request, app: Services, shape: Shape, key: str | None) -> Response:
+    """Check all rows of an upload, store them with a job, and answer with it; one bad row stores nothing.
+
+    Those of two files are stored under one count, which tells them apart.
+    """
     async with received(request, app.limits, app.threads, shape) as upload:
         parts = await app.threads.run(lambda: upload.check(app.limits))
-        rows, options = job_parts(upload.options, parts)
+        rows, options = parts[0].rows(), upload.options
+        if shape is EVALUATE:
+            every = enumerate(chain.from_iterable(data.rows() for data in parts), start=1)
+            rows = (replace(row, line=number) for number, row in every)
+            options = options.model_copy(update={"dev_rows": parts[0].num_rows})
         job, _ = await app.jobs.submit(rows, options, idempotency_key=key)
     return accepted(job)
 
@@ -86,13 +89,7 @@ async def post_calibrate(
 
     A bad row refuses the whole file: the first 20 are listed by line, field and reason; nothing is stored.
     """
-    return await submitted(
-        request,
-        app,
-        CALIBRATE,
-        idempotency_key,
-        lambda options, parts: (parts[0].rows(), options),
-    )
+    return await submitted(request, app, CALIBRATE, idempotency_key)
 
 
 @router.get(

@@ -26,15 +26,6 @@ class TestPosting:
         assert (job.state, job.kind, job.name, job.total) == ("queued", "calibrate", "n", 40)
         assert await world.store.rows_of(job.id) == list(read_file(io.BytesIO(data)).rows())
 
-    async def test_csv_makes_the_same_job(self, world: World) -> None:
-        lines = "".join(f'{i},"Q{i}?",yes\n' for i in range(40))
-        async with world.client() as client:
-            response = await client.post(
-                "/calibrate", files=upload(f"id,prompt,reference\n{lines}".encode(), "dev.csv")
-            )
-        kept = await world.store.rows_of(response.json()["id"])
-        assert [(row.id, row.prompt) for row in kept] == [(str(i), f"Q{i}?") for i in range(40)]
-
     async def test_json_makes_a_job(self, world: World) -> None:
         async with world.client() as client:
             body = {"examples": examples(samples=["a", "b"]), "source_label": "mine", "seed": 3}

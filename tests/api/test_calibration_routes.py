@@ -88,16 +88,6 @@ class TestCalibrations:
         assert told["now"] == {"active": False, "activated_at": None}
         assert told["decision"] == {"activated": False}  # then, as it was
 
-    async def test_links_lead_to_what_they_name(self, world: World) -> None:
-        made = calibration()
-        await add(world.calibrations, made, {"risk": 1.5})
-        async with world.client() as client:
-            [told] = (await client.get("/calibrations")).json()
-            assert set(told["links"]) == {"self", "report", "activate"}  # no rows are kept
-            assert (await client.get(told["links"]["self"])).json() == told
-            assert (await client.get(told["links"]["report"])).json()["risk"] == 1.5
-            assert (await client.post(told["links"]["activate"])).json()["active"]
-
     async def test_a_browser_gets_a_page_and_a_program_json(self, world: World) -> None:
         made = calibration()
         await add(world.calibrations, made, {})

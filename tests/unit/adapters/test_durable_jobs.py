@@ -7,14 +7,12 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 
 from service.calibration.store import SqlCalibrations
 from service.errors import Conflict, ModelNotFound, StoreUnavailable
-from service.jobs import workflows
 from service.jobs.drawing import Drawer
 from service.jobs.durable import DurableJobs
 from service.jobs.model import Job, JobError, JobOptions
@@ -136,21 +134,6 @@ async def test_a_job_that_comes_as_the_service_stops_does_not_hold_it_up(tmp_pat
             await queue.jobs.stop()  # in the same step of the loop in which the news came
 
 
-async def test_a_watcher_waits_for_a_store_that_cannot_be_reached(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job, get, failures = await queue.submit(), queue.store.get, iter([StoreUnavailable("down")] * 3)
-
-    async def stumble(job_id: str) -> Job | None:
-        for failure in failures:
-            raise failure
-        return await get(job_id)
-
-    monkeypatch.setattr(queue.store, "get", stumble)
-    assert (await queue.ended(job))[-1].state == "succeeded"
-    assert next(failures, None) is None
-
-
 @pytest.mark.parametrize(
     ("raised", "code"),
     [
@@ -221,8 +204,11 @@ async def test_a_job_that_nobody_told_the_engine_of_is_run(queue: Queue) -> None
     assert (await queue.ended(silent))[-1].state == "succeeded"
 
 
-async def test_a_job_broken_off_goes_on_at_the_next_start(tmp_path: Path) -> None:
+async def test_a_job_broken_off_goes_on_at_the_next_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     hang = Hanging()
+    caplog.set_level(logging.INFO, logger="service")
     async with opened(tmp_path / "store.db", dbos) as first:
         first.finisher.work = hang
         job, _ = await first.jobs.submit(rows(), JobOptions())
@@ -232,6 +218,7 @@ async def test_a_job_broken_off_goes_on_at_the_next_start(tmp_path: Path) -> Non
         assert (await second.ended(job))[-1].state == "succeeded"
         assert second.finisher.finished == [job.id]
         assert second.llm.requests == []
+    assert f"job {job.id} goes on" in caplog.messages
 
 
 async def test_one_dbos_in_a_process(tmp_path: Path) -> None:
@@ -371,25 +358,3 @@ class TestReplicas:
             await peer.leave()
             await queue.jobs.stop()
             await database.stop()
-
-    async def test_what_a_peer_has_taken_over_meanwhile_is_left_to_it(
-        self, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """It finds work of a dead replica, and waits for its lock until a peer has taken that over."""
-        taken, resumed = asyncio.Event(), list[str]()
-        left = SimpleNamespace(workflow_id="7-0", executor_id="dead", queue_name="q", status="PENDING")
-
-        def listed(**which: Any) -> list[Any]:
-            return [] if taken.is_set() or "name" in which else [left]
-
-        @asynccontextmanager
-        async def late(self: Presence, replica_id: str) -> AsyncIterator[bool]:
-            taken.set()
-            yield True
-
-        monkeypatch.setattr(workflows, "_listed", listed)
-        monkeypatch.setattr(Presence, "instead_of", late)
-        monkeypatch.setattr("dbos.DBOS.resume_workflow", lambda one, **_: resumed.append(one))
-        engine = DbosEngine(store_url(postgres.database()), replica_id="me", lanes=["a"])
-        assert await engine.settle({}) == set()
-        assert taken.is_set() and not resumed

@@ -12,8 +12,7 @@ from service.jobs.model import JobOptions
 from service.jobs.store import SqlJobs
 from service.jobs.waiting import Patience
 from tests.support.fakes import FakeLLM
-from tests.support.job_worker import LoggingLLM, Replica, dev_rows, replica
-from tests.support.processes import ended, idle_replica, kill, until_asked, worker
+from tests.support.job_worker import Replica, dev_rows, replica
 from tests.support.sqlite_store import CopiedDatabase
 from tests.support.task_engine import TaskEngine
 
@@ -71,17 +70,3 @@ async def test_a_wait_is_logged_once_until_the_job_gets_on(
     await jobs.note(job.id, LLMError("waiting for more.", llm_message="Where is the treasure?").full_detail)
     await database.stop()
     assert caplog.messages == [f"job {job.id}: waiting", f"job {job.id}: waiting for more."]
-
-
-async def test_a_job_that_goes_on_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    url, log = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log"
-    async with worker(url, log, name="first", slow_s=2.0) as process:
-        async with idle_replica(url) as outside:
-            job, _ = await outside.jobs.submit(dev_rows(ROWS), JobOptions())
-            await until_asked(log, 3)
-        await kill(process)
-    caplog.clear()
-    async with replica(url, "second", LoggingLLM()) as made:
-        last = await ended(made, job)
-        await until(caplog, f"job {job.id} succeeded: calibration {last.calibration_id}. ")
-    assert f"job {job.id} goes on" in caplog.messages

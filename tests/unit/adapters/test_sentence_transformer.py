@@ -14,7 +14,6 @@ import pytest
 from service.embedding.local import (
     MAX_CHUNK_TEXTS,
     MAX_CHUNK_TOKENS,
-    MAX_CHUNK_TOKENS_ELSEWHERE,
     ModelSource,
     SentenceTransformerEmbedder,
     chunks,
@@ -115,23 +114,6 @@ def test_path_that_leads_nowhere_is_not_asked_of_the_hub(tmp_path: Path) -> None
         with_embedder(identity_of, tmp_path / "nowhere/at all", tmp_path, load=TinyModel())
 
 
-def test_worker_thread_alone_runs_the_model_and_the_loop_stays_free(folder: Path, tmp_path: Path) -> None:
-    model = TinyModel()
-
-    async def scenario(embedder: SentenceTransformerEmbedder) -> None:
-        model.gate.clear()
-        model.entered.clear()
-        held = asyncio.create_task(embedder.embed(["held"]))
-        await asyncio.to_thread(model.entered.wait)
-        assert not held.done()  # and this line is reached while the model is at work
-        model.gate.set()
-        assert (await held).vectors.shape == (1, 3)
-        assert len(model.threads) == 1
-        assert threading.current_thread().name not in model.threads
-
-    with_embedder(scenario, folder, tmp_path, load=model)
-
-
 def test_cancelled_caller_does_not_break_the_worker(folder: Path, tmp_path: Path) -> None:
     model = TinyModel()
 
@@ -185,15 +167,6 @@ def test_chunks_hold_every_text_once_and_keep_their_budget() -> None:
                     len(chunk) <= MAX_CHUNK_TEXTS and len(chunk) * max(tokens) <= budget
                 )
     assert list(chunks([], 384, 1024)) == []
-
-
-def test_short_texts_go_together_and_an_accelerator_takes_long_ones_together_too() -> None:
-    assert [
-        len(chunk) for chunk in chunks(["a short answer of 40 characters or so .."] * 130, 384, 1024)
-    ] == [64, 64, 2]
-    cpu, elsewhere = MAX_CHUNK_TOKENS["cpu"], MAX_CHUNK_TOKENS_ELSEWHERE
-    assert [len(chunk) for chunk in chunks(["x" * 31_000] * 70, 384, elsewhere)] == [64, 6]
-    assert [len(chunk) for chunk in chunks(["x" * 31_000] * 4, 8192, cpu)] == [1, 1, 1, 1]
 
 
 def test_failure_of_the_model_is_named_without_its_words(folder: Path, tmp_path: Path) -> None:

@@ -1,22 +1,20 @@
 """The whole pipeline against a store in a file: numbers, tables, decisions, warnings, exports."""
 
-import json
 import math
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from service.calibration.calibration import Calibration
 from service.calibration.material import full_number
 from service.calibration.promotion import Gains
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
 from service.errors import Conflict, EmbedderUnavailable, InvalidDevData
-from service.jobs.model import Job, JobOptions
+from service.jobs.model import JobOptions
 from service.jobs.store import SqlJobs
 from service.llm.openai_server import HttpLanguageModel
 from service.spectral.maps import DepolarizedMap
@@ -24,7 +22,7 @@ from service.spectral.resampling import Difference
 from tests.support.decisions import judged_rows
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.openai_server import OpenAIServer, answers
-from tests.support.pipeline import Pipeline
+from tests.support.pipeline import Bench, Pipeline
 from tests.support.sqlite_store import CopiedDatabase
 
 WORDS = ("Paris", "Lyon", "Nice", "Lille", "Metz", "Brest", "Tours", "Dijon")
@@ -41,37 +39,6 @@ def made_rows(count: int = 40, m: int = 6, *, sharp: float = 1.0, seed: int = 1)
         reference = samples[0] if rng.random() < 0.5 else f"else {i}"
         rows.append(DevRow(i + 1, None, (reference,), prompt=f"q{i}", samples=samples))
     return rows
-
-
-@dataclass
-class Bench:
-    """Everything that a calibration needs, and one call that runs it."""
-
-    jobs: SqlJobs
-    calibrations: SqlCalibrations
-    embedder: FakeEmbedder
-    llm: Any
-
-    async def run(
-        self, rows: Sequence[DevRow], options: JobOptions | None = None
-    ) -> tuple[Calibration, dict[str, Any]]:
-        job, _ = await self.jobs.submit(rows, options or JobOptions())
-        pipeline = Pipeline(self.jobs, self.calibrations, self.llm, self.embedder)
-        await pipeline.draw(job.id)
-        await pipeline.finish(job.id)
-        done = await self.jobs.get(job.id)
-        assert done is not None
-        return await self.result(done)
-
-    async def result(self, job: Job) -> tuple[Calibration, dict[str, Any]]:
-        assert (job.state, job.error) == ("succeeded", None)
-        assert job.calibration_id is not None
-        found = await self.calibrations.get(job.calibration_id)
-        report = await self.calibrations.report(job.calibration_id)
-        assert found is not None
-        assert report is not None
-        json.dumps(report, allow_nan=False)
-        return found, report
 
 
 @pytest.fixture

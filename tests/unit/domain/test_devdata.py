@@ -205,7 +205,7 @@ class TestFiles:
         [
             (bytes(range(128, 256)) * 20, 1),
             (jsonl(good(40)).decode().encode("utf-16"), 1),
-            (gzip.compress(gzip.compress(jsonl(good(40)))), 1),
+            (gzip.compress(gzip.compress(jsonl(good(40)), mtime=0), mtime=0), 1),
             (jsonl(good(2)) + b'{"prompt": "caf\xe9?", "reference": "a"}\n', 3),
             (b'prompt,reference\nQ?,a\n"Q"?,a\n', 3),
             (b'prompt,reference\nQ?,a\n"Q?,a\n', 3),
@@ -227,7 +227,7 @@ class TestFiles:
         ("data", "limits", "extra"),
         [
             (jsonl(good(100)), {"max_bytes": 1000}, {"limit_bytes": 1000}),
-            (gzip.compress(b"{" + b" " * 1001 + b"}"), {"max_bytes": 1000}, {"limit_bytes": 1000}),
+            (gzip.compress(b"{" + b" " * 1001 + b"}", mtime=0), {"max_bytes": 1000}, {"limit_bytes": 1000}),
             (jsonl(good(11)), {"max_rows": 10}, {"limit_rows": 10}),
             (b"prompt,reference\n" + b"\r\n" * 30, {"max_lines": 30}, {"limit_lines": 30}),
         ],

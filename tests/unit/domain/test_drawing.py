@@ -147,13 +147,6 @@ async def test_no_more_requests_at_once_than_slots(make: Make) -> None:
     assert most == 3
 
 
-async def test_what_is_missing_is_topped_up(make: Make) -> None:
-    async with make(FakeLLM(deliver=2)) as case:
-        await case.draw()
-        assert {len(row) for row in await case.answers()} == {5}
-        assert [r.num_samples for r in case.llm.requests[:3]] == [5, 3, 1]
-
-
 NO = LLMError("The LLM server said 400: no such parameter", llm_status=400)
 
 
@@ -339,11 +332,6 @@ def busy() -> LiveLoad:
 
 
 class TestLiveFirst:
-    async def test_at_once_when_nothing_is_live(self) -> None:
-        gate = LiveFirst(LiveLoad())
-        async with asyncio.timeout(60), gate.turn(), gate.turn():
-            pass
-
     async def test_it_waits_for_a_quiet_moment_or_for_a_pause(self, monkeypatch: pytest.MonkeyPatch) -> None:
         load = busy()
         gate = LiveFirst(load)

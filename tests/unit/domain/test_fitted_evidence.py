@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.calibration.calibration import Calibration
 from service.calibration.fitting import Fitted, fit_all, why_no_evidence
 from service.calibration.material import assemble
 from service.calibration.rows import DevRow, StoredRow
@@ -22,11 +21,11 @@ from service.jobs.model import JobOptions
 from service.jobs.store import SqlJobs
 from service.llm.port import Draw
 from service.spectral.evidence import EvidenceMap
-from service.store.database import Database
 from tests.support.evidence import SAMPLES, TellingLLM, by_evidence, drawn, material, rows
 from tests.support.fakes import FakeEmbedder
-from tests.support.pipeline import Pipeline
+from tests.support.pipeline import Bench
 from tests.support.reports import FEW
+from tests.support.sqlite_store import CopiedDatabase
 
 fit = partial(fit_all, resamples=FEW)
 
@@ -137,42 +136,16 @@ def test_recorded_rows_agree_with_the_numbers_made_independently(
     assert found.evidence_table[20].slope == pytest.approx(head.map.slope, abs=1e-6)
 
 
-class Bench:
-    """A calibrator whose answers come with log-probabilities."""
-
-    def __init__(self, database: Database) -> None:
-        self.calibrations = SqlCalibrations(database)
-        self.jobs = SqlJobs(database, self.calibrations)
-        self.llm = TellingLLM()
-
-    async def run(
-        self, options: JobOptions, sent: Sequence[DevRow] | None = None
-    ) -> tuple[Calibration, dict[str, Any]]:
-        job, _ = await self.jobs.submit(sent or rows(), options)
-        pipeline = Pipeline(self.jobs, self.calibrations, self.llm, FakeEmbedder(24), num_samples=SAMPLES)
-        await pipeline.draw(job.id)
-        await pipeline.finish(job.id)
-        done = await self.jobs.get(job.id)
-        assert done is not None
-        assert done.calibration_id is not None
-        record = await self.calibrations.record(done.calibration_id)
-        report = await self.calibrations.report(done.calibration_id)
-        assert record is not None
-        assert report is not None
-        json.dumps(report, allow_nan=False)
-        return record.calibration, report
-
-
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    database = Database(f"sqlite:///{tmp_path / 'store.db'}")
-    await database.start()
-    yield Bench(database)
+    database = CopiedDatabase(tmp_path)
+    calibrations = SqlCalibrations(database)
+    yield Bench(SqlJobs(database, calibrations), calibrations, FakeEmbedder(24), TellingLLM(), SAMPLES)
     await database.stop()
 
 
 async def test_a_job_makes_a_calibration_by_evidence_and_reports_it(bench: Bench) -> None:
-    found, report = await bench.run(JobOptions())
+    found, report = await bench.run(rows())
     assert found.method == "evidence"
     assert isinstance(found.evidence[1], EvidenceMap)
     assert sorted(found.evidence) == [1, 2, 3, 4]
@@ -190,14 +163,14 @@ async def test_a_job_makes_a_calibration_by_evidence_and_reports_it(bench: Bench
 
 
 async def test_plain_rows_do_not_replace_a_calibration_by_evidence(bench: Bench) -> None:
-    first, _ = await bench.run(JobOptions())
+    first, _ = await bench.run(rows())
     bench.llm.tells = False
-    found, report = await bench.run(JobOptions(seed=1))
+    found, report = await bench.run(rows(), JobOptions(seed=1))
     assert found.fingerprint.key() == first.fingerprint.key()
     assert report["decision"]["activated"] is False
     assert "log-probabilities" in report["decision"]["reason"]
     assert bench.calibrations.active(first.fingerprint.key()) == first
-    forced, _ = await bench.run(JobOptions(activate="always"))
+    forced, _ = await bench.run(rows(), JobOptions(activate="always"))
     assert bench.calibrations.active(first.fingerprint.key()) == forced
 
 
@@ -214,9 +187,9 @@ def supplied(*, tells: bool = True) -> list[DevRow]:
 
 
 async def test_a_callers_log_probabilities_make_a_calibration_by_evidence_too(bench: Bench) -> None:
-    found, _ = await bench.run(JobOptions(method="evidence"), supplied())
+    found, _ = await bench.run(supplied(), JobOptions(method="evidence"))
     assert (found.fingerprint.source, found.fingerprint.evidence) == ("caller", "supplied")
-    vouched, _ = await bench.run(JobOptions(drawn_by="service"), supplied())
+    vouched, _ = await bench.run(supplied(), JobOptions(drawn_by="service"))
     assert (vouched.fingerprint.source, vouched.fingerprint.evidence) == ("service", "token_sums")
 
 
@@ -227,5 +200,5 @@ async def test_an_upload_without_log_probabilities_is_refused_where_evidence_is_
     with pytest.raises(InvalidDevData, match="10 rows with samples lack `logprobs`"):
         await bench.jobs.submit(some, JobOptions(method="evidence"))
     assert await bench.jobs.latest() == []
-    found, _ = await bench.run(JobOptions(), some)
+    found, _ = await bench.run(some)
     assert found.method in ("depolarized", "temperature")
