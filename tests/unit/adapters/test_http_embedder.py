@@ -83,14 +83,6 @@ def test_what_is_sent(base_url: str) -> None:
     }
 
 
-def test_order_is_that_of_index_and_rows_are_unit() -> None:
-    async def scenario(embedder: HttpEmbedder) -> None:
-        rows = (await embedder.embed(["aaa", "b"])).vectors
-        np.testing.assert_allclose(rows, [[3 / 10**0.5, 1 / 10**0.5], [0.5**0.5, 0.5**0.5]], rtol=1e-6)
-
-    with_embedder(Server(), scenario)
-
-
 def test_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.embedding.http.MAX_BATCH", 2)
     server = Server()

@@ -201,27 +201,6 @@ def test_before_start_and_after_stop_it_says_so(folder: Path, tmp_path: Path) ->
     asyncio.run(scenario())
 
 
-def test_failed_start_may_be_tried_again(folder: Path, tmp_path: Path) -> None:
-    tries: list[ModelSource] = []
-
-    def second_time(source: ModelSource) -> TinyModel:
-        tries.append(source)
-        if len(tries) == 1:
-            raise WeightsError("not yet")
-        return TinyModel()
-
-    async def scenario() -> None:
-        embedder = SentenceTransformerEmbedder(folder, cache_dir=tmp_path)
-        with pytest.raises(WeightsError):
-            await embedder.start()
-        await embedder.start()
-        assert (await embedder.embed(["a"])).vectors.shape == (1, 3)
-        await embedder.stop()
-
-    with patch("service.embedding.local.load_model", second_time):
-        asyncio.run(scenario())
-
-
 def test_folder_that_holds_no_model_says_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(WeightsError, match="embedding model empty cannot be loaded"):

@@ -463,8 +463,6 @@ async def test_a_database_that_cannot_be_opened(tmp_path: Path) -> None:
     [
         ("sqlite:////data/e.db", "sqlite+aiosqlite"),
         ("postgres://u:p@h/d", "postgresql+psycopg"),
-        ("postgresql://u:p@h/d", "postgresql+psycopg"),
-        ("postgresql+psycopg://u:p@h/d", "postgresql+psycopg"),
     ],
 )
 def test_urls(given: str, driver: str) -> None:

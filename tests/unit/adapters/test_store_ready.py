@@ -35,11 +35,6 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "ANSWER_S", 0.4)
 
 
-async def test_a_store_that_can_be_written_is_ready(url: str) -> None:
-    async with opened(url) as made:
-        await made.ready()
-
-
 async def refusal(database: Database) -> str:
     """Return why it is not ready, asked anew."""
     with pytest.raises(StoreUnavailable) as refused:
@@ -65,13 +60,6 @@ async def test_a_damaged_file_is_told(tmp_path: Path, start: int, size: int) -> 
             file.seek(start)
             file.write(b"\xa5" * size)
         assert "database" in await refusal(database)
-
-
-async def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    async with opened(f"sqlite:///{path}") as database:
-        path.unlink()
-        assert "unable to open" in await refusal(database)
 
 
 async def test_readyz_tells_it_and_scores_go_on(tmp_path: Path) -> None:

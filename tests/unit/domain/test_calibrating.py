@@ -155,19 +155,6 @@ async def test_equal_input_gives_equal_numbers(bench: Bench) -> None:
     assert bench.calibrations.any_active() == []
 
 
-async def test_both_keeps_the_better_one(bench: Bench) -> None:
-    found, report = await bench.run(made_rows(), JobOptions(method="both"))
-    risks = {name: fit["cv_risk"] for name, fit in report["fits"].items()}
-    assert found.method == min(risks, key=lambda name: risks[name])
-
-
-async def test_the_papers_map(bench: Bench) -> None:
-    found, report = await bench.run(made_rows(), JobOptions(method="temperature"))
-    assert found.method == "temperature"
-    assert report["calibration"]["depolarization"] is None
-    assert {p["depolarization"] for p in report["parameters"]} == {None}
-
-
 async def test_if_better_compares_with_the_active_one(bench: Bench) -> None:
     first, report = await bench.run(made_rows(), ALONE)
     assert report["decision"]["against"] is None
@@ -308,23 +295,6 @@ async def test_too_few_rows_with_that_many_answers(bench: Bench) -> None:
     assert report["data"]["num_samples"] == 3
     with pytest.raises(InvalidDevData, match="9 of 40"):
         await bench.jobs.submit(rows, JobOptions(num_samples=4))
-
-
-async def test_labels_as_given(bench: Bench) -> None:
-    rows = [replace(row, correct=i % 2 == 0) for i, row in enumerate(made_rows())]
-    _, report = await bench.run(rows)
-    assert (report["data"]["correct_from"], report["data"]["accuracy"]) == ("data", 0.5)
-    rows[3] = replace(rows[3], correct=None)
-    _, report = await bench.run(rows)
-    assert report["data"]["correct_from"] == "mixed"
-
-
-async def test_one_class_has_no_auroc(bench: Bench) -> None:
-    rows = [replace(row, correct=False) for row in made_rows()]
-    _, report = await bench.run(rows)
-    assert "one_class" in codes(report)
-    nothing = {"value": None, "low": None, "high": None}
-    assert all(row["auroc_lambda_max"] == nothing for row in report["served"])
 
 
 async def test_several_references_and_empty_answers(bench: Bench) -> None:
