@@ -64,22 +64,24 @@ class BrokenOffError(Exception):
     """Ends work in its thread, which cannot be cancelled."""
 
 
-async def in_thread(work: Callable[[OnDone], T], jobs: SqlJobs, job_id: str, stage: JobStage) -> T:
-    """Return what `work` returns; its reports are the progress of a stage, in thousandths.
+async def in_thread(
+    work: Callable[[OnDone], T], jobs: SqlJobs, job_id: str, stage: JobStage, total: int = WHOLE
+) -> T:
+    """Return what `work` returns; its reports are the progress of a stage of so many units.
 
     When the caller is cancelled, or the job has ended (JobEndedError), the next report of the work raises
     BrokenOffError there. A store that fails meanwhile costs no more than what would have been shown.
     """
     reached, over = 0, threading.Event()
 
-    def report(done: int, total: int) -> None:
+    def report(done: int, of: int) -> None:
         nonlocal reached
         if over.is_set():
             raise BrokenOffError
-        reached = WHOLE * done // total
+        reached = total * done // of
 
     with contextlib.suppress(StoreUnavailable):
-        await jobs.stage(job_id, stage, WHOLE)
+        await jobs.stage(job_id, stage, total)
     working = asyncio.ensure_future(asyncio.to_thread(work, report))
     try:
         while not (await asyncio.wait({working}, timeout=EVERY_S))[0]:
@@ -217,7 +219,7 @@ class Calibrator:
         def work(_: OnDone) -> tuple[Report, Labels]:
             return make_report(outcome, self.resamples), label(material)
 
-        report, labels = await in_thread(work, self.jobs, job.id, "reporting")
+        report, labels = await in_thread(work, self.jobs, job.id, "reporting", total=1)
         report["job_id"] = job.id
         recommended = report["opening"]["num_samples"]
         if recommended in calibration.selectors:  # it can serve so many, and decide by them
