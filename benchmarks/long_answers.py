@@ -234,7 +234,12 @@ def labelled(drawn: Sequence[Drawn], vectors: dict[str, Floats], m: int) -> Mate
             found = claims(answer, question=one.question.text)
             spoken = spoken_logprobs(answer, found, one.tokens[i] if one.tokens else ())
             of_answer = tuple(
-                ClaimIn(claim.text, verdict, *((own.per_word, own.least) if own else ()))
+                ClaimIn(
+                    text=claim.text,
+                    correct=verdict,
+                    logprob_per_word=own.per_word if own else None,
+                    least_logprob=own.least if own else None,
+                )
                 for claim, own in zip(found, spoken, strict=True)
                 if (verdict := one.question.verdict(claim.text)) is not None
             )

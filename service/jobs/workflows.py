@@ -359,7 +359,10 @@ class DbosEngine:
 
     async def cancel(self, job_id: str) -> None:
         """Cancel the job's workflows: DBOS breaks off their steps within a second or two, on any replica."""
-        await asyncio.to_thread(_cancel, job_id)
+        from dbos import DBOS
+
+        unfinished = await asyncio.to_thread(_listed, workflow_id_prefix=job_id, status=[_WAITS, _RUNS])
+        await asyncio.to_thread(DBOS.cancel_workflows, [one.workflow_id for one in unfinished])
 
 
 def _own(path: Path) -> IO[str]:
@@ -369,14 +372,14 @@ def _own(path: Path) -> IO[str]:
     """
     import fcntl
 
-    with translated(), contextlib.ExitStack() as stack:
-        owner = stack.enter_context(path.resolve().with_name(f"{path.resolve().name}.owner").open("w"))
-        try:
-            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StoreUnavailable(OWNED) from None
-        stack.pop_all()
-        return owner
+    with translated():
+        owner = path.resolve().with_name(f"{path.resolve().name}.owner").open("w")
+    try:
+        fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        owner.close()
+        raise StoreUnavailable(OWNED) from None
+    return owner
 
 
 def _listed(**which: Any) -> list[Any]:
@@ -399,13 +402,6 @@ def _enqueue(job_id: str, queue: str) -> None:
     if not any(one.status in (_WAITS, _RUNS) and one.app_version == WORKFLOW_VERSION for one in earlier):
         with SetWorkflowID(f"{job_id}-{len(earlier)}"):
             DBOS.enqueue_workflow(queue, _Current.job, job_id)
-
-
-def _cancel(job_id: str) -> None:
-    from dbos import DBOS
-
-    unfinished = _listed(workflow_id_prefix=job_id, status=[_WAITS, _RUNS])
-    DBOS.cancel_workflows([one.workflow_id for one in unfinished])
 
 
 def jobs_url(url: URL) -> str:
