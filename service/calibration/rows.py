@@ -32,6 +32,7 @@ MAX_REFERENCES = 64
 MAX_MESSAGES = 1024
 MAX_CLAIMS = 64  # of one answer
 MAX_ID_CHARS = 200
+MAX_FAULTS = 1000  # pydantic puts all of them into words
 MAX_LISTED = 3  # unknown fields of a row, and reasons of a field
 LOGPROB_FIELDS = ("logprobs", "logprob")
 
@@ -333,6 +334,8 @@ def check_row(line: int, raw: object) -> DevRow:
     try:
         row = ExampleIn.model_validate(raw)
     except ValidationError as error:
+        if error.error_count() > MAX_FAULTS:
+            raise RowError((None, f"has {error.error_count()} faults, too many to tell them")) from None
         raise RowError(*_problems(error.errors(include_url=False, include_input=False))) from None
     return DevRow(
         line=line,

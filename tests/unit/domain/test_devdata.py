@@ -96,6 +96,11 @@ class TestRows:
         assert sorted(field for _, field, _ in told) == ["correct", "id", "reference", "samples"]
         assert all(len(reason) < 150 for *_, reason in told)
 
+    def test_faults_without_end_are_not_told_one_by_one(self):
+        turn = {f"f{n}": n for n in range(5_000)}
+        ((_, _, reason),) = problems(jsonl([{"reference": "a", "messages": [turn]}]))
+        assert "5002 faults" in reason
+
     @pytest.mark.parametrize(
         "line",
         [
