@@ -30,7 +30,7 @@ from benchmarks.rivals import VENV
 from service.calibration.default import CLAIM_PRIOR_WEIGHT, packaged_for_claims
 from service.calibration.fitting import fit_all
 from service.calibration.material import Material, claim_material, sentences_of
-from service.calibration.rows import DevRow, LabelledClaim, StoredRow
+from service.calibration.rows import ClaimIn, DevRow, StoredRow
 from service.claims.facts import beyond
 from service.claims.segments import Segment, claims
 from service.llm.embedded import EmbeddedLanguageModel, converted_model
@@ -215,7 +215,12 @@ def labelled(drawn: Sequence[Drawn], vectors: dict[str, Floats], m: int) -> Mate
             found = claims(answer, question=one.question.text)
             spoken = spoken_logprobs(answer, found, one.tokens[i] if one.tokens else ())
             of_answer = tuple(
-                LabelledClaim(claim.text, verdict, *((own.per_word, own.least) if own else ()))
+                ClaimIn(
+                    text=claim.text,
+                    correct=verdict,
+                    logprob_per_word=own.per_word if own else None,
+                    least_logprob=own.least if own else None,
+                )
                 for claim, own in zip(found, spoken, strict=True)
                 if (verdict := one.question.verdict(claim.text)) is not None
             )

@@ -1,23 +1,33 @@
-"""What a body of dev data holds: rows, not yet checked, and options, checked."""
+"""What a body of dev data holds: rows, not yet checked, and options, checked.
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+A multipart body is spooled to disk; either kind is bounded while it comes.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
-from starlette.datastructures import FormData, Headers, UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.types import Message
 
 from service.api.bodies import refusal
 from service.calibration.files import DevData, UploadLimits, check_size, parse_json, read_examples, read_file
 from service.errors import BodyTooLarge, InvalidDevData, InvalidRequest, Overloaded, UnsupportedMediaType
 from service.jobs.model import CalibrateOptions, EvaluateOptions, JobOptions
 
-UploadedPart = BinaryIO | list[object]
+T = TypeVar("T")
+MAX_JSON_BYTES = 16 << 20  # parsed in memory, at several times its size
+MULTIPART_OVERHEAD = 1 << 20  # boundaries, part headers and option fields
+# There are a dozen options; Starlette's own bounds are 1000 fields of 1 MiB.
+MAX_FIELDS = 32
+MAX_FIELD_BYTES = 64 << 10
+UPLOAD_THREADS = 2
+MAX_UPLOADS = 8  # that are read, or wait for a thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +47,7 @@ EVALUATE = Shape(("dev", "test"), ("dev", "test"), EvaluateOptions)
 class Upload:
     """What was posted: rows, not yet checked, by the names of the shape; and options, checked."""
 
-    parts: tuple[UploadedPart, ...]
+    parts: tuple[BinaryIO | list[object], ...]
     names: tuple[str, ...]
     options: JobOptions
 
@@ -47,71 +57,54 @@ class Upload:
         check_size(checked, limits)
         return checked
 
-    def _check(self, part: UploadedPart, name: str, limits: UploadLimits) -> DevData:
+    def _check(self, part: BinaryIO | list[object], name: str, limits: UploadLimits) -> DevData:
         try:
             if isinstance(part, list):
                 return read_examples(part, limits, num_samples=self.options.num_samples)
             return read_file(part, limits, num_samples=self.options.num_samples)
         except (InvalidDevData, BodyTooLarge) as error:
-            if len(self.parts) > 1:
-                _name(error, name)
+            if len(self.parts) > 1:  # say which of them
+                error.detail = f"{name}: {error.detail}"
+                for one in error.extra.get("errors", ()):
+                    place = 1 if one["loc"][0] == "body" else 0  # ["body", "examples", ...] or ["file", ...]
+                    one["loc"][place] = name
             raise
-
-
-def _name(error: InvalidDevData | BodyTooLarge, name: str) -> None:
-    """Say which of several files or lists an error is about."""
-    error.detail = f"{name}: {error.detail}"
-    for one in error.extra.get("errors", ()):
-        place = 1 if one["loc"][0] == "body" else 0  # ["body", "examples", ...] or ["file", ...]
-        one["loc"][place] = name
 
 
 def from_form(form: FormData, shape: Shape) -> Upload:
     """Return what a form holds. Raises InvalidRequest."""
-    fields: dict[str, str] = {}
-    files: dict[str, UploadFile] = {}
-    for name, value in form.multi_items():
-        if name in fields or name in files:
-            raise _invalid(name, "is given twice")
-        if isinstance(value, str):
-            fields[name] = value
-        elif name in shape.files:
-            files[name] = value
-        else:
-            raise _invalid(name, f"must not be a file; send the data as {_named(shape.files)}")
+    sent = dict(form)
+    if len(sent) < len(form.multi_items()):
+        raise InvalidRequest("A field of the form is given twice.")
+    files, named = list[BinaryIO](), " and ".join(f"`{one}`" for one in shape.files)
     for name in shape.files:
-        if name not in files:
-            raise _invalid(name, "is missing: send the data as a file part (with a filename)")
+        file = sent.pop(name, None)
+        if not isinstance(file, UploadFile):
+            raise _invalid(name, f"is missing: send the data as {named}, a part with a filename each")
+        files.append(file.file)
+    for name, value in sent.items():
+        if not isinstance(value, str):
+            raise _invalid(name, f"must not be a file; send the data as {named}")
     # A field without text is left out: browsers send those of a form that nobody filled in, too.
-    parts = tuple(files[name].file for name in shape.files)
-    return Upload(
-        parts, shape.files, _options({n: text for n, text in fields.items() if text}, shape, strings=True)
-    )
-
-
-def _named(names: tuple[str, ...]) -> str:
-    return " and ".join(f"`{name}`" for name in names)
+    given = {name: text for name, text in sent.items() if text}
+    return Upload(tuple(files), shape.files, _options(given, shape, strings=True))
 
 
 def from_json(body: bytes, shape: Shape) -> Upload:
     """Return what a JSON body holds. Raises InvalidRequest."""
     try:
-        sent = parse_json(body.decode())
-    except UnicodeDecodeError:
-        raise InvalidRequest("The body is not UTF-8.") from None
+        sent = parse_json(body)
     except ValueError as error:
         raise InvalidRequest(f"The body {error}.", [{"loc": ["body"], "msg": str(error)}]) from None
     if not isinstance(sent, dict):
         raise InvalidRequest("The body must be an object.", [{"loc": ["body"], "msg": "must be an object"}])
-    parts = tuple(_list_of(sent, name) for name in shape.lists)
-    return Upload(parts, shape.lists, _options(sent, shape, strings=False))
-
-
-def _list_of(sent: dict[str, Any], name: str) -> list[object]:
-    rows = sent.pop(name, None)
-    if not isinstance(rows, list):
-        raise _invalid(name, "must be a list of rows")
-    return rows
+    parts = list[list[object]]()
+    for name in shape.lists:
+        rows = sent.pop(name, None)
+        if not isinstance(rows, list):
+            raise _invalid(name, "must be a list of rows")
+        parts.append(rows)
+    return Upload(tuple(parts), shape.lists, _options(sent, shape, strings=False))
 
 
 def _options(sent: dict[str, Any], shape: Shape, *, strings: bool) -> JobOptions:
@@ -128,142 +121,66 @@ def _invalid(field: str, reason: str) -> InvalidRequest:
     return InvalidRequest(f"{shown}: {reason}", [{"loc": ["body", shown], "msg": reason}])
 
 
-# Taking in dev data: a multipart body spooled to disk, or a JSON body, bounded while it comes.
-#
-# Uploads are checked in threads of their own, so that nothing else waits for them.
-
-T = TypeVar("T")
-MAX_JSON_BYTES = 16 << 20  # parsed in memory, at several times its size
-MULTIPART_OVERHEAD = 1 << 20  # boundaries, part headers and option fields
-# There are a dozen options; Starlette's own bounds are 1000 fields of 1 MiB.
-MAX_FIELDS = 32
-MAX_FIELD_BYTES = 64 << 10
-LINGER_S = 2.0
-
-
 class UploadThreads:
-    """A few threads, and places for the uploads that they read or that wait for them.
+    """A few threads for uploads alone: nothing else waits for them, and not too many uploads do."""
 
-    All or nothing: an upload that has a place is read to its end.
-    """
-
-    def __init__(self, *, threads: int = 2, places: int = 8) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="upload")
-        self._free = places
-
-    @asynccontextmanager
-    async def place(self) -> AsyncIterator[None]:
-        """Hold a place; raises Overloaded when none is free."""
-        if not self._free:
-            raise Overloaded("Too many uploads are being read.")
-        self._free -= 1
-        try:
-            yield
-        finally:
-            self._free += 1
+    def __init__(self) -> None:
+        self._limiter = CapacityLimiter(UPLOAD_THREADS)
+        self._num_uploads = 0
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Return what `work` returns. Hold a place meanwhile; a caller that is cancelled does not stop it."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        """Return what `work` returns; raises Overloaded when too many are read or wait."""
+        if self._num_uploads >= MAX_UPLOADS:
+            raise Overloaded("Too many uploads are being read.")
+        self._num_uploads += 1
+        try:
+            return await to_thread.run_sync(work, limiter=self._limiter)
+        finally:
+            self._num_uploads -= 1
 
 
 @asynccontextmanager
 async def received(
     request: Request, limits: UploadLimits, threads: UploadThreads, shape: Shape = CALIBRATE
 ) -> AsyncIterator[Upload]:
-    """Receive a body and hold a place in the threads; its temporary files are gone when the context ends.
+    """Receive a body; its temporary files are gone when the context ends.
 
     Raises UnsupportedMediaType, BodyTooLarge, InvalidRequest, Overloaded, and Starlette's ClientDisconnect.
     """
-    kind = _media_type(request)
-    try:
-        if kind == "multipart/form-data":
-            most = len(shape.files) * limits.max_bytes + MULTIPART_OVERHEAD
-            form = await _form(request, most)
-        else:
-            body = await _body(request, min(limits.max_bytes, MAX_JSON_BYTES))
-    except BodyTooLarge:
-        await _linger(request)
-        raise
-    if kind != "multipart/form-data":
-        async with threads.place():
-            yield await threads.run(lambda: from_json(body, shape))
-        return
-    try:
-        async with threads.place():
-            yield from_form(form, shape)
-    finally:
-        await form.close()
-
-
-def _media_type(request: Request) -> str:
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind not in ("multipart/form-data", "application/json"):
         raise UnsupportedMediaType("Send multipart/form-data with a `file`, or application/json.")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise UnsupportedMediaType("Send the body without Content-Encoding; the file itself may be gzip.")
-    return kind
+    if kind == "application/json":
+        body = await _bounded(request, min(limits.max_bytes, MAX_JSON_BYTES)).body()
+        yield await threads.run(lambda: from_json(body, shape))
+        return
+    bounded = _bounded(request, len(shape.files) * limits.max_bytes + MULTIPART_OVERHEAD)
+    # More files than any route takes, so that one too many is named instead of counted.
+    reading = bounded.form(max_files=MAX_FIELDS, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
+    try:
+        async with reading as form:
+            yield from_form(form, shape)
+    except HTTPException as error:
+        raise InvalidRequest(f"The multipart body cannot be read: {error.detail}") from None
 
 
-async def _bounded(request: Request, max_bytes: int) -> AsyncGenerator[bytes, None]:
+def _bounded(request: Request, max_bytes: int) -> Request:
+    """Return the request, which raises BodyTooLarge past the bound; at once where its length is declared."""
     too_large = BodyTooLarge(f"The body is larger than {max_bytes} bytes.", limit_bytes=max_bytes)
     declared = request.headers.get("content-length", "0")
     # Longer numbers are not parsed: the time that takes grows with the square of their length.
     if declared.isdecimal() and (len(declared) > 18 or int(declared) > max_bytes):
         raise too_large
-    seen = 0  # counted all the same: a chunked body declares nothing, and a declared length may be wrong
-    async for chunk in request.stream():
-        seen += len(chunk)
+    seen = 0
+
+    async def receive() -> Message:
+        nonlocal seen
+        message = await request.receive()
+        seen += len(message.get("body", b""))
         if seen > max_bytes:
             raise too_large
-        yield chunk
+        return message
 
-
-async def _linger(request: Request) -> None:
-    """Read on a little and forget it: a sender who is cut off while sending may never see the answer.
-
-    One who waits for `100 Continue` has sent nothing and would only be invited to.
-    """
-    if "expect" in request.headers:
-        return
-    with suppress(TimeoutError):
-        async with asyncio.timeout(LINGER_S):
-            while (await request.receive()).get("more_body", False):
-                pass
-
-
-async def _body(request: Request, max_bytes: int) -> bytes:
-    return b"".join([chunk async for chunk in _bounded(request, max_bytes)])
-
-
-class _WholeForms(MultiPartParser):
-    """Starlette's parser, which by itself takes a body that is cut off, and drops the part that was cut.
-
-    It spools files over 1 MiB to disk, and closes them whatever the stream raises.
-    """
-
-    def __init__(self, headers: Headers, stream: AsyncGenerator[bytes, None], **bounds: int) -> None:
-        super().__init__(headers, self._whole(stream), **bounds)
-        self._ended = False
-
-    def on_end(self) -> None:
-        """Note the closing boundary."""
-        self._ended = True
-
-    async def _whole(self, stream: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-        async for chunk in stream:
-            yield chunk
-        # Told as an error of the stream: for one after the parsing, the file that was cut would stay open.
-        if not self._ended:
-            raise MultiPartException("it ends before its closing boundary.")
-
-
-async def _form(request: Request, max_bytes: int) -> FormData:
-    stream = _bounded(request, max_bytes)
-    # More files than any route takes, so that one too many is named instead of counted.
-    bounds = {"max_files": MAX_FIELDS, "max_fields": MAX_FIELDS, "max_part_size": MAX_FIELD_BYTES}
-    parser = _WholeForms(request.headers, stream, **bounds)
-    try:
-        return await parser.parse()
-    except MultiPartException as error:
-        raise InvalidRequest(f"The multipart body cannot be read: {error.message}") from None
+    return Request(request.scope, receive)

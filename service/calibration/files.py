@@ -1,19 +1,21 @@
 """Dev data as it comes, CSV, JSON lines or a JSON body: checked row by row before any is given out.
 
-Memory stays flat whatever a file holds. It is read twice, to check every row and then to yield them; a line
-is read up to `max_row_bytes` and skipped beyond. What is kept between is a hash of each id.
+Memory stays flat whatever a file holds: it is read twice, to check every row and then to yield them. What is
+kept between is a hash of each id.
 """
 
+import codecs
 import csv
 import gzip
 import io
-import json
 import os
-import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NoReturn
+from functools import partial
+from typing import Any, BinaryIO
+
+from pydantic_core import from_json
 
 from service.calibration.rows import (
     LOGPROB_FIELDS,
@@ -22,8 +24,7 @@ from service.calibration.rows import (
     DevRow,
     RowError,
     check_row,
-    meant,
-    printable,
+    unknown_field,
 )
 from service.errors import BodyTooLarge, InvalidDevData
 
@@ -31,7 +32,6 @@ EXPECTED = "JSONL, JSONL.gz or CSV in UTF-8 is expected"
 MAX_LISTED = 20  # bad rows
 _HEAD = 4096
 _GZIP_MAGIC = b"\x1f\x8b"
-_CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 # A line number and the row as parsed, or the RowError that came of parsing.
@@ -157,9 +157,9 @@ def _too_large(what: str, limit: int) -> BodyTooLarge:
     return BodyTooLarge(f"The data hold more than {limit} {what}; send fewer.", **{f"limit_{what}": limit})
 
 
-def _file_error(reason: str) -> InvalidDevData:
-    """Return the error for a file that cannot be read at all."""
-    return InvalidDevData(reason, [_error(("file",), None, None, reason)])
+def _file_error(reason: str, line: int | None = None) -> InvalidDevData:
+    """Return the error for a file that cannot be read, from this line on or at all."""
+    return InvalidDevData(reason, [_error(("file",), line, None, reason)])
 
 
 def _file_rows(file: BinaryIO, limits: UploadLimits) -> Iterator[Raw]:
@@ -175,144 +175,74 @@ def _file_rows(file: BinaryIO, limits: UploadLimits) -> Iterator[Raw]:
     # The reader around it is quick with short lines, and closing it does not close the file.
     source = io.BufferedReader(gzip.GzipFile(fileobj=file, mode="rb"), 64 << 10) if packed else file
     try:
-        head = source.read(_HEAD).removeprefix(b"\xef\xbb\xbf").lstrip()
+        head = source.read(_HEAD).removeprefix(codecs.BOM_UTF8).lstrip()
         source.seek(0)
         if not head:
             raise _file_error("the file is empty")
-        if _CONTROLS.search(head):
-            raise _file_error(f"the file holds binary data, or text that is not UTF-8; {EXPECTED}")
         lines = _lines(source, limits)
         # A bracket opens no row of JSONL, but the error of its first line says more than a CSV header's.
         yield from _jsonl_rows(lines) if head[:1] in b"{[" else _csv_rows(lines, limits.max_row_bytes)
-    except EOFError as error:
-        raise _file_error("the gzip data ends too early: the file was cut") from error
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise _file_error("the gzip data is damaged") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise _file_error("the gzip data is damaged, or ends too early") from error
 
 
-def _lines(source: BinaryIO, limits: UploadLimits) -> Iterator[tuple[int, str | RowError]]:
-    """Yield each line from 1 with its end, or why it is none, with its number."""
-    number = size = 0
+def _lines(source: BinaryIO, limits: UploadLimits) -> Iterator[str]:
+    """Yield each line with its end."""
+    size = 0
     # One more byte than allowed tells a line that is too long from one that just fits.
-    while data := source.readline(limits.max_row_bytes + 1):
-        number += 1
+    pieces = iter(partial(source.readline, limits.max_row_bytes + 1), b"")
+    for number, data in enumerate(pieces, start=1):
         size += len(data)
-        line: str | RowError
-        try:
-            line = data.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            byte, at = data[error.start], error.start + 1
-            line = RowError((None, f"is not UTF-8: byte 0x{byte:02X} at position {at} (Latin-1?)"))
-        if len(data) > limits.max_row_bytes:
-            line = RowError((None, f"is longer than {limits.max_row_bytes} bytes"))
-            while data and not data.endswith(b"\n") and size <= limits.max_bytes:
-                data = source.readline(limits.max_row_bytes)
-                size += len(data)
         if size > limits.max_bytes:
             raise _too_large("bytes", limits.max_bytes)
         if number > limits.max_lines:
             raise _too_large("lines", limits.max_lines)
-        yield number, line
+        if len(data) > limits.max_row_bytes:
+            raise _file_error(f"line {number} is longer than {limits.max_row_bytes} bytes", number)
+        try:
+            yield data.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            reason = f"line {number} is not UTF-8: byte 0x{data[error.start]:02X}; {EXPECTED}"
+            raise _file_error(reason, number) from None
 
 
-# JSON lines: strict JSON.
-
-
-class _JsonError(ValueError):
-    pass
-
-
-def _jsonl_rows(lines: Iterable[tuple[int, str | RowError]]) -> Iterator[Raw]:
-    for number, line in lines:
-        if isinstance(line, RowError):
-            yield number, line
-        elif line.strip():
+def _jsonl_rows(lines: Iterable[str]) -> Iterator[Raw]:
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
             try:
                 yield number, parse_json(line)
             except ValueError as error:
                 yield number, RowError((None, str(error)))
 
 
-def parse_json(text: str) -> object:
-    """Parse strict JSON: no NaN or Infinity, no key twice, no nesting without end. Raises ValueError."""
+def parse_json(text: str | bytes) -> object:
+    """Parse JSON without NaN and Infinity. Raises ValueError."""
     try:
-        # Without the line's end: what breaks off there would be told of a column of the next line.
-        return json.loads(
-            text.rstrip("\r\n"), parse_constant=_refuse_constant, object_pairs_hook=_unique_keys
-        )
-    except json.JSONDecodeError as error:
-        raise _JsonError(f"is no valid JSON: {error.msg} (column {error.colno})") from error
-    except _JsonError:
-        raise
-    except ValueError as error:  # the interpreter's bound on the digits of an integer
-        raise _JsonError("holds a number of too many digits") from error
-    except RecursionError as error:
-        raise _JsonError("is nested too deeply") from error
+        return from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise ValueError(f"is no valid JSON: {error}") from None
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise _JsonError(f"holds {name}, which is no JSON number")
+def _csv_rows(lines: Iterable[str], max_row_bytes: int) -> Iterator[Raw]:
+    """Yield the line on which each row begins, and its fields by name."""
+    csv.field_size_limit(max(csv.field_size_limit(), max_row_bytes))  # one number for the whole process
+    reader = csv.reader(lines, strict=True)
+    try:
+        header = _check_header(next(filter(None, reader), []))
+        begin = reader.line_num + 1
+        for record in reader:
+            if record:
+                yield begin, _csv_row(header, record)
+            begin = reader.line_num + 1
+    except csv.Error as error:
+        reason = f"line {reader.line_num} is no valid CSV: {error}"
+        raise _file_error(reason, reader.line_num) from None
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    # The json module keeps the last of equal keys, and says nothing.
-    unique = dict(pairs)
-    if len(unique) != len(pairs):
-        raise _JsonError("gives a key twice")
-    return unique
-
-
-# CSV by the csv module: a record may take several lines, and a bad one does not spoil the next.
-
-
-def _csv_rows(lines: Iterable[tuple[int, str | RowError]], max_row_bytes: int) -> Iterator[Raw]:
-    """Yield the line on which each row begins and its fields by name, or a RowError in their place.
-
-    The first record is the header. Raises InvalidDevData when the header does not fit.
-    """
-    # The csv module bounds a field by one number for the whole process; here its lines bound a record.
-    csv.field_size_limit(max(csv.field_size_limit(), max_row_bytes))
-    last = size = 0
-
-    def text(numbered: tuple[int, str | RowError]) -> str:
-        nonlocal last, size
-        last, line = numbered
-        if isinstance(line, RowError):
-            raise line
-        size += len(line.encode())
-        if size > max_row_bytes:
-            raise RowError((None, f"is longer than {max_row_bytes} bytes (a quote left open?)"))
-        return line
-
-    # An error in `text` passes through the reader, which then begins its next record at the next line.
-    reader = csv.reader(map(text, lines), strict=True)
-    header: list[str] | None = None
-    while True:
-        size, begin = 0, last + 1
-        record: list[str] | RowError
-        try:
-            record = next(reader)
-        except StopIteration:
-            return
-        except RowError as error:
-            record = error
-        except csv.Error as error:
-            record = RowError((None, f"is no valid CSV: {error}"))
-        if header is None and record not in ([], [""]):
-            header = _check_header(record)
-        elif header is not None and record not in ([], [""]):
-            yield begin, record if isinstance(record, RowError) else _csv_row(header, record)
-
-
-def _check_header(record: list[str] | RowError) -> list[str]:
-    if isinstance(record, RowError):
-        raise _file_error(f"the header cannot be read: it {record}; columns must be separated by commas")
+def _check_header(record: list[str]) -> list[str]:
     names = [name.strip() for name in record]
-    if len(names) == 1 and re.search(r"[;\t|]", names[0]):
-        raise _file_error("the columns must be separated by commas")
     if unknown := [name for name in names if name not in ROW_FIELDS]:
-        shown = ", ".join(repr(printable(name)) + meant(name) for name in unknown[:5])
-        raise _file_error(f"unknown columns {shown} in the header; known are {', '.join(ROW_FIELDS)}")
+        raise _file_error(f"the header: {unknown_field(unknown[0])}; columns must be separated by commas")
     if len(set(names)) < len(names):
         raise _file_error("the header names a column twice")
     if not {"reference", "claims"} & set(names) or not {"prompt", "messages"} & set(names):
@@ -337,9 +267,7 @@ def _cell(name: str, cell: str) -> object:
     if name in ("samples", "messages", "claims", "answer_logprob", *LOGPROB_FIELDS):
         return parse_json(cell)
     if name == "correct":
-        if (word := cell.strip().lower()) not in _BOOLEANS:
-            raise ValueError(f"must be one of {', '.join(_BOOLEANS)}")
-        return _BOOLEANS[word]
+        return _BOOLEANS.get(cell.strip().lower(), cell)
     if name == "reference" and cell.startswith("["):
         try:
             return parse_json(cell)

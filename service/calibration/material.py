@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import Unit
-from service.calibration.rows import MIN_USABLE_ROWS, LabelledClaim, StoredRow
+from service.calibration.rows import MIN_USABLE_ROWS, ClaimIn, StoredRow
 from service.claims.facts import beyond, sentence_vectors
 from service.claims.segments import claims
 from service.embedding.port import EmbedderIdentity, EmptyAnswers, distinct, usable
-from service.errors import Conflict, InvalidDevData
+from service.errors import Conflict, InvalidDevData, LLMError
 from service.spectral.claims import SPEAKS, MatchedUnits, realised
 from service.spectral.conformal import ConformalReference
 from service.spectral.dev_set import Answers
@@ -83,6 +83,8 @@ def usable_rows(
     reach = sum(len(one.draws) >= num_samples for one in asked_once)
     if reach < MIN_USABLE_ROWS:
         refused = [one.refused for one in stored if one.refused is not None]
+        if refused and not any(one.draws for one in stored):
+            raise LLMError(refused[0])
         why = f" The LLM server refused {len(refused)} of the others: {refused[0]}" if refused else ""
         labelled = "a reference" if unit == "answer" else "claims with verdicts"
         raise InvalidDevData(
@@ -242,7 +244,7 @@ def claim_material(
     )
 
 
-def _row(row: StoredRow, claim: LabelledClaim) -> StoredRow:
+def _row(row: StoredRow, claim: ClaimIn) -> StoredRow:
     """Return the row of a claim. Log-probabilities of whole answers say nothing of it."""
     mine = replace(row.row, answer=claim.text, answer_logprob=None, correct=claim.correct, claims=(claim,))
     return replace(row, row=mine, draws=tuple(replace(one, total_logprob=None) for one in row.draws))

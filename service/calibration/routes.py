@@ -1,7 +1,6 @@
 """GET /calibrations and all about one: its wire form, report, rows, corrections, activation."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict
 from datetime import datetime
@@ -11,7 +10,6 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
-from starlette.types import Receive, Scope, Send
 
 from service.api.auth import BEARER, admin_scope
 from service.api.bodies import BAD_BODY, read_json
@@ -24,79 +22,18 @@ from service.calibration.calibration import (
     Method,
 )
 from service.calibration.rows import write_row
-from service.errors import Conflict, EigencalError, NotFound
-from service.jobs.model import JOB, CorrectionsRequest, Job
-from service.jobs.routes import CODES, accepted, example, queued
+from service.errors import Conflict, NotFound
+from service.jobs.model import CorrectionsRequest, Job
+from service.jobs.routes import CODES, EXAMPLES, JOB, accepted, example, queued
 from service.report.pages import calibrations
 from service.scoring.score import Serving
 from service.spectral.selective import CONFIDENCE, lowest_error, promise
 
-log = logging.getLogger(__name__)
 router = APIRouter(prefix="/calibrations", tags=["calibrations"], dependencies=[Depends(admin_scope)])
 
 NDJSON = "application/x-ndjson"
 MAX_VERDICTS = 1000  # of a report; the export has all
-ACTIVATION: dict[str, Any] = {
-    "calibration_id": "cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF",
-    "activated_at": "2026-11-21T07:08:00Z",
-    "by": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
-    "reason": "Activated: none was active for this set-up, and on held-out prompts it is better than raw.",
-    "replaced": None,
-    "fingerprint_key": "0b9f3f6f4a3f1c2e8d7a6b5c4d3e2f10",
-}
-
-CALIBRATION: dict[str, Any] = {
-    "id": "cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF",
-    "name": "TriviaQA, November",
-    "method": "evidence",
-    "temperature": 0.92,
-    "depolarization": 0.56,
-    "num_samples": 20,
-    "parameters": [
-        {"num_samples": 2, "temperature": 0.55, "depolarization": 0.7},
-        {"num_samples": 20, "temperature": 0.92, "depolarization": 0.56},
-    ],
-    "evidence": [
-        {"num_samples": 1, "temperature": 1.0, "evidence_intercept": -0.09, "evidence_slope": 0.35},
-        {"num_samples": 20, "temperature": 0.92, "evidence_intercept": -0.62, "evidence_slope": 0.41},
-    ],
-    "correctness_sample_counts": [1, 2, 20],
-    "eps": 1e-10,
-    "fingerprint": {
-        "source": "service",
-        "embedder": "all-mpnet-base-v2",
-        "embedder_revision": "78c0197b6159d926",
-        "embedder_precision": "float32",
-        "embedder_dimension": 768,
-        "source_label": "",
-        "model": "SmolLM2-135M-Instruct",
-        "api": "completions",
-        "prompt_shape": "5f0a3c1d9be24786",
-        "answer_regex": "",
-        "sampling.temperature": 0.5,
-        "sampling.top_p": 1.0,
-        "sampling.top_k": 0,
-        "sampling.max_tokens": 64,
-        "sampling.stop": ["\n"],
-        "evidence": "token_sums",
-    },
-    "fingerprint_key": "0b9f3f6f4a3f1c2e8d7a6b5c4d3e2f10",
-    "created_at": "2026-11-21T07:08:00Z",
-    "active": True,
-    "activated_at": "2026-11-21T07:08:00Z",
-    "job_id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
-    "rows": 300,
-    "projection_ece": 0.043,
-    "promise": {"target_error": 0.1, "confidence": 0.9, "threshold": 0.71, "coverage": 0.42},
-    "applies_now": True,
-    "data_kept": True,
-    "links": {
-        "self": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF",
-        "report": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/report",
-        "activate": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/activate",
-        "data": "/calibrations/cal_01KAJ4B8V3S6X9Z5RYP1D7T0EF/data",
-    },
-}
+CALIBRATION, ACTIVATION = EXAMPLES["calibration"], EXAMPLES["activation"]
 ROW = '{"id": "0", "prompt": "Who wrote Emma?", "reference": "Jane Austen", "samples": ["Austen", "Eliot"]}\n'
 CORRECTIONS = {"two rows": {"rows": [{"line": 12, "correct": False}, {"id": "q31", "correct": True}]}}
 
@@ -190,17 +127,6 @@ async def report_response(request: Request, app: Services, report: Mapping[str, 
         return JSONResponse(report, headers=VARY)
     page = await asyncio.to_thread(app.report_page, report)
     return Response(page, headers=VARY, media_type="text/html")
-
-
-class Export(StreamingResponse):
-    """A stream that an error of ours breaks off: no last chunk, so that nobody takes it for whole."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the stream; the server closes the connection of one that does not end."""
-        try:
-            await super().__call__(scope, receive, send)
-        except EigencalError as error:
-            log.warning("request %s was broken off: %s", scope.get("eigencal.request_id"), error.detail)
 
 
 @router.get(
@@ -322,7 +248,7 @@ async def get_data(app: ServicesDep, calibration_id: CalibrationId) -> Streaming
         raise NotFound("The data of this calibration are not kept.")
     attachment = f'attachment; filename="{calibration_id}.jsonl"'
     lines = _lines(app, record)
-    return Export(lines, media_type=NDJSON, headers={"Content-Disposition": attachment})
+    return StreamingResponse(lines, media_type=NDJSON, headers={"Content-Disposition": attachment})
 
 
 @router.delete(
@@ -440,10 +366,6 @@ async def _record(app: Services, calibration_id: str) -> CalibrationRecord:
 
 
 async def _lines(app: Services, record: CalibrationRecord) -> AsyncIterator[bytes]:
-    sent, expected, calibration = 0, record.num_rows, record.calibration
-    async for row in app.calibrations.rows(calibration.id):
-        if row.usable(calibration.fingerprint.unit):
+    async for row in app.calibrations.rows(record.calibration.id):
+        if row.usable(record.calibration.fingerprint.unit):
             yield write_row(row)
-            sent += 1
-    if sent < expected:  # deleted meanwhile: a body broken off is no whole export
-        raise NotFound("The data of this calibration were deleted while they were exported.")

@@ -3,8 +3,8 @@
 import json
 import unicodedata
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
 
@@ -13,6 +13,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    TypeAdapter,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -26,6 +27,58 @@ from service.spectral.evidence import POSITIVE_ROUNDING
 
 MIN_USABLE_ROWS = 10
 FEW_ROWS = 100  # below this the report warns
+MIN_SAMPLES, MAX_SAMPLES = 2, 256
+MAX_REFERENCES = 64
+MAX_MESSAGES = 1024
+MAX_CLAIMS = 64  # of one answer
+MAX_ID_CHARS = 200
+MAX_FAULTS = 1000  # pydantic puts all of them into words
+MAX_LISTED = 3  # unknown fields of a row, and reasons of a field
+LOGPROB_FIELDS = ("logprobs", "logprob")
+
+# A character other than white space. The classes of Python (str.strip), Rust (pydantic) and JavaScript (the
+# contract's readers) differ in five characters, which are therefore named.
+NOT_BLANK = r"[^\s\x1c-\x1f\x85]|\ufeff"
+
+
+def _integral(value: object) -> object:
+    """Return 14 for 14.0: JSON Schema counts both as integers."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+# pydantic looks for lone surrogates, which no UTF-8 can hold, only where a string has a bound.
+Text = Annotated[str, Field(min_length=0)]
+FilledText = Annotated[str, Field(pattern=NOT_BLANK)]
+Name = Annotated[str, Field(pattern=NOT_BLANK, max_length=MAX_ID_CHARS)]
+LogProbability = Annotated[float, Field(le=POSITIVE_ROUNDING)]
+# Servers that floor minus infinity send -9999; a sum of larger ones would overflow.
+TokenLogProbability = Annotated[float, Field(ge=-1e6, le=POSITIVE_ROUNDING)]
+LogProbabilities = Annotated[list[LogProbability], Field(min_length=MIN_SAMPLES, max_length=MAX_SAMPLES)]
+WholeNumber = Annotated[int, Field(ge=-(2**63), lt=2**63), BeforeValidator(_integral)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", strict=True, allow_inf_nan=False, frozen=True, hide_input_in_errors=True
+    )
+
+
+class ExampleMessage(_Strict):
+    """One turn of a row's conversation."""
+
+    role: Literal["system", "user", "assistant"] = Field(description="Who speaks.")
+    content: Text = Field(description="What is said.")
+
+
+class ClaimIn(_Strict):
+    """A claim of a row's answer: its `text` as a score's `claims` have it, and a verdict."""
+
+    text: FilledText = Field(description="What it says.")
+    correct: bool = Field(description="Whether it is right.")
+    logprob_per_word: TokenLogProbability | None = Field(
+        None, description="As a score's `claims` have it: for P(correct) without any answer drawn."
+    )
+    least_logprob: TokenLogProbability | None = Field(None, description="As a score's `claims` have it.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +93,6 @@ class Verdict:
     correct: bool
     why: Literal["given", "reference_contained", "rouge_l", "none"]
     rouge_l: float
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledClaim:
-    """A claim of a row's answer, and whether it is right.
-
-    `logprob_per_word`: of all its tokens over its words, in nats; `least_logprob`: of its least likely token;
-    None: not known.
-    """
-
-    text: str
-    correct: bool
-    logprob_per_word: float | None = None
-    least_logprob: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +118,7 @@ class DevRow:
     answer_logprob: float | None = None
     correct: bool | None = None
     verdict: Verdict | None = None
-    claims: tuple[LabelledClaim, ...] = ()
+    claims: tuple[ClaimIn, ...] = ()
 
     def labelled(self, unit: Unit) -> bool:
         """Tell whether the row says what is right: a reference, or verdicts on claims."""
@@ -96,17 +135,18 @@ class DevRow:
 
     @property
     def wording(self) -> Hashable:
-        """Return what rows that ask the same share: the prompt, or every turn.
+        """Return what rows that ask the same share, whatever their white space, case and accents' encoding.
 
-        White space, case and the encoding of accents make no other.
-
-        Of a row without either, its line: it is no copy of any other.
+        Of a row without prompt and messages, its line: it is no copy of any other.
         """
         if self.prompt is not None:
             return _plain(self.prompt)
         if self.messages is not None:
             return tuple((turn.role, _plain(turn.content)) for turn in self.messages)
         return self.line
+
+
+ROW = TypeAdapter(DevRow)
 
 
 def _plain(text: str) -> str:
@@ -139,70 +179,6 @@ def draws_from_json(values: Iterable[Sequence[Any]]) -> tuple[Draw, ...]:
 
 
 # What a row may hold when it is sent, for files, for JSON bodies and for the contract.
-
-# Recorded beside the answers, one number for each: the command `evaluate` reads it, a calibration does not.
-# What a calibration has judged is written beside a row, and not read again: `correct` corrects it.
-IGNORED_FIELDS = ("tokens", "verdict")
-LOGPROB_FIELDS = ("logprobs", "logprob")
-MIN_SAMPLES, MAX_SAMPLES = 2, 256
-MAX_REFERENCES = 64
-MAX_MESSAGES = 1024
-MAX_CLAIMS = 64  # of one answer
-MAX_ID_CHARS = 200
-ROLES = ("system", "user", "assistant")
-_MISFIT = "misfit"  # kind of the errors that we raise ourselves; `field` in their context
-
-# A character other than white space. The classes of Python (str.strip), Rust (pydantic) and JavaScript (the
-# contract's readers) differ in five characters, which are therefore named.
-NOT_BLANK = r"[^\s\x1c-\x1f\x85]|\ufeff"
-
-
-def _integral(value: object) -> object:
-    """Return 14 for 14.0: JSON Schema counts both as integers."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-# pydantic looks for lone surrogates, which no UTF-8 can hold, only where a string has a bound.
-Text = Annotated[str, Field(min_length=0)]
-FilledText = Annotated[str, Field(pattern=NOT_BLANK)]
-Name = Annotated[str, Field(pattern=NOT_BLANK, max_length=MAX_ID_CHARS)]
-LogProbability = Annotated[float, Field(le=POSITIVE_ROUNDING)]
-# Servers that floor minus infinity send -9999; a sum of larger ones would overflow.
-TokenLogProbability = Annotated[float, Field(ge=-1e6, le=POSITIVE_ROUNDING)]
-LogProbabilities = Annotated[list[LogProbability], Field(min_length=MIN_SAMPLES, max_length=MAX_SAMPLES)]
-WholeNumber = Annotated[int, Field(ge=-(2**63), lt=2**63), BeforeValidator(_integral)]
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", strict=True, allow_inf_nan=False, frozen=True, hide_input_in_errors=True
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def has_no_more_than_its_fields(cls, value: object) -> object:
-        """Refuse a great many unknown fields as one: pydantic would make an error of each."""
-        if isinstance(value, dict) and len(value) > len(cls.model_fields):
-            raise PydanticCustomError("too_many_fields", "has fields that are not known")
-        return value
-
-
-class ExampleMessage(_Strict):
-    """One turn of a row's conversation."""
-
-    role: Literal["system", "user", "assistant"] = Field(description="Who speaks.")
-    content: Text = Field(description="What is said.")
-
-
-class ClaimIn(_Strict):
-    """A claim of a row's answer: its `text` as a score's `claims` have it, and a verdict."""
-
-    text: FilledText = Field(description="What it says.")
-    correct: bool = Field(description="Whether it is right.")
-    logprob_per_word: TokenLogProbability | None = Field(
-        None, description="As a score's `claims` have it: for P(correct) without any answer drawn."
-    )
-    least_logprob: TokenLogProbability | None = Field(None, description="As a score's `claims` have it.")
 
 
 def _with(name: str, kind: str) -> dict[str, Any]:
@@ -316,16 +292,10 @@ class ExampleIn(_Strict):
 
 
 def _misfit(field: str, reason: str) -> PydanticCustomError:
-    return PydanticCustomError(_MISFIT, "{reason}", {"reason": reason, "field": field})
+    return PydanticCustomError("misfit", "{reason}", {"reason": reason, "field": field})
 
 
 ROW_FIELDS = tuple(ExampleIn.model_fields)
-KNOWN_FIELDS = tuple(name for name in ROW_FIELDS if name not in IGNORED_FIELDS)
-
-
-# From parsed JSON to a checked `DevRow`, or every reason why not; and back to JSON.
-
-MAX_UNKNOWN_LISTED = 3
 # What other data sets call them.
 OFTEN_MEANT = {
     "question": "prompt",
@@ -340,38 +310,6 @@ OFTEN_MEANT = {
     "responses": "samples",
     "label": "correct",
 }
-_EXPECTED = {
-    "prompt": "a string",
-    "messages": "a list of messages",
-    "reference": "a string or a list of strings",
-    "id": "a string or a whole number",
-    "samples": "a list of strings",
-    "answer": "a string",
-    "answer_logprob": "a number",
-    "correct": "true or false",
-    "claims": "a list of claims",
-} | dict.fromkeys(LOGPROB_FIELDS, "a list of numbers")
-_ITEMS = {
-    "messages": ("messages", 1, MAX_MESSAGES),
-    "reference": ("strings", 1, MAX_REFERENCES),
-    "samples": ("strings", MIN_SAMPLES, MAX_SAMPLES),
-    "claims": ("claims", 1, MAX_CLAIMS),
-} | dict.fromkeys(LOGPROB_FIELDS, ("numbers", MIN_SAMPLES, MAX_SAMPLES))
-_OBJECTS = {
-    "messages": f"each message must be an object of role ({', '.join(ROLES)}) and content (a string)",
-    "claims": "each claim must be an object of text (a string, not empty) and correct (true or false), with "
-    "logprob_per_word and least_logprob (numbers from -1e6 to 0) or without",
-}
-_REASONS = {
-    "missing": "is missing",
-    "string_unicode": "holds half of a surrogate pair, which is no Unicode text",
-    "string_too_long": f"must have at most {MAX_ID_CHARS} characters",
-    "greater_than_equal": "must be a whole number of 64 bits, or a string",
-    "less_than": "must be a whole number of 64 bits, or a string",
-    "less_than_equal": "must hold natural logarithms of probabilities: none is above 0",
-    "finite_number": "must hold finite numbers",
-}
-_OTHER_KIND = {"string_type", "list_type", "int_type", "bool_type"}
 
 
 class RowError(ValueError):
@@ -390,11 +328,15 @@ def check_row(line: int, raw: object) -> DevRow:
     if isinstance(raw, RowError):
         raise raw
     if not isinstance(raw, dict):
-        raise RowError((None, f"must be an object, not {_kind(raw)}"))
+        raise RowError((None, "must be an object"))
+    if unknown := [name for name in raw if name not in ROW_FIELDS]:
+        raise RowError(*((printable(name), unknown_field(name)) for name in unknown[:MAX_LISTED]))
     try:
         row = ExampleIn.model_validate(raw)
     except ValidationError as error:
-        raise RowError(*_problems(raw, error)) from None
+        if error.error_count() > MAX_FAULTS:
+            raise RowError((None, f"has {error.error_count()} faults, too many to tell them")) from None
+        raise RowError(*_problems(error.errors(include_url=False, include_input=False))) from None
     return DevRow(
         line=line,
         id=None if row.id is None else str(row.id),
@@ -406,8 +348,28 @@ def check_row(line: int, raw: object) -> DevRow:
         answer=row.answer,
         answer_logprob=row.answer_logprob,
         correct=row.correct,
-        claims=tuple(LabelledClaim(**one.model_dump()) for one in row.claims or ()),
+        claims=tuple(row.claims or ()),
     )
+
+
+def _problems(errors: Iterable[ErrorDetails]) -> list[tuple[str | None, str]]:
+    """Return a reason for each field: of several errors, those farthest within it, which say the most."""
+    of_field = defaultdict[str | None, list[ErrorDetails]](list)
+    for item in errors:
+        field = item["ctx"]["field"] if item["type"] == "misfit" else next(map(str, item["loc"]), None)
+        of_field[field].append(item)
+    problems = list[tuple[str | None, str]]()
+    for field, items in of_field.items():
+        depth = max(len(item["loc"]) for item in items)
+        reasons = dict.fromkeys(_reason(item) for item in items if len(item["loc"]) == depth)
+        problems.append((field, "; ".join(list(reasons)[:MAX_LISTED])))
+    return problems
+
+
+def _reason(error: ErrorDetails) -> str:
+    message = "must not be empty" if error["type"] == "string_pattern_mismatch" else error["msg"]
+    within = [str(part) for part in error["loc"][1:] if isinstance(part, int) or part.isidentifier()]
+    return f"{'.'.join(within)}: {message}" if within else message
 
 
 def write_row(row: DevRow) -> bytes:
@@ -415,73 +377,19 @@ def write_row(row: DevRow) -> bytes:
 
     Half a surrogate pair, which an LLM may answer, becomes "?".
     """
-    reference = row.references[0] if len(row.references) == 1 else row.references
-    fields = asdict(row) | {"reference": reference}
-    exported = {name: fields[name] for name in _EXPORTED if fields[name] not in (None, ())}
+    fields = ROW.dump_python(row)
+    fields["reference"] = row.references[0] if len(row.references) == 1 else row.references
+    exported = {name: fields[name] for name in ROW_FIELDS if fields.get(name) not in (None, ())}
     return json.dumps(exported, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
-_EXPORTED = (
-    "id",
-    "prompt",
-    "messages",
-    "reference",
-    "samples",
-    "logprobs",
-    "answer",
-    "answer_logprob",
-    "correct",
-    "claims",
-    "verdict",
-)
-
-
-def meant(name: str) -> str:
-    """Return which field was probably meant; "" where none is near."""
+def unknown_field(name: str) -> str:
+    """Return that a field is not known, which was probably meant, and which are known."""
     near = get_close_matches(name.strip().lower()[:40], [*ROW_FIELDS, *OFTEN_MEANT], n=1)
-    return f" (did you mean {OFTEN_MEANT.get(near[0], near[0])!r}?)" if near else ""
+    meant = f" (did you mean {OFTEN_MEANT.get(near[0], near[0])!r}?)" if near else ""
+    return f"unknown field {printable(name)!r}{meant}; known are {', '.join(ROW_FIELDS)}"
 
 
 def printable(name: str) -> str:
     """Return a name of the caller's, short and without what cannot be shown."""
     return name[:40].encode("utf-8", "replace").decode()
-
-
-def _problems(raw: Mapping[str, Any], error: ValidationError) -> list[tuple[str | None, str]]:
-    """Return the unknown fields, then one reason for each field that does not fit."""
-    problems: list[tuple[str | None, str]] = []
-    for name in [name for name in raw if name not in ROW_FIELDS][:MAX_UNKNOWN_LISTED]:
-        shown, known = printable(name), ", ".join(ROW_FIELDS)
-        problems.append((shown, f"unknown field {shown!r}{meant(name)}; known are {known}"))
-    of_field: defaultdict[str | int, list[ErrorDetails]] = defaultdict(list)
-    for item in error.errors(include_url=False):
-        of_field[item["ctx"]["field"] if item["type"] == _MISFIT else (*item["loc"], "")[0]].append(item)
-    return problems + [(name, _reason(name, of_field[name])) for name in KNOWN_FIELDS if name in of_field]
-
-
-def _reason(field: str, errors: Sequence[ErrorDetails]) -> str:
-    # A field of two kinds tells of both. What is wrong within the kind that was given says more.
-    within = [e for e in errors if e["type"] not in _OTHER_KIND or isinstance(e["loc"][-1], int)]
-    error = (within or errors)[0]
-    kind, value, listed = error["type"], error["input"], isinstance((None, *error["loc"])[-1], int)
-    if kind == _MISFIT:
-        reason = error["msg"]
-    elif kind in ("too_short", "too_long"):
-        items, least, most = _ITEMS[field]
-        reason = f"must hold {least} to {most} {items}, not {len(value)}"
-    elif field in _OBJECTS and len(error["loc"]) > 1 and kind != "string_unicode":
-        reason = _OBJECTS[field]
-    elif kind == "string_pattern_mismatch":
-        reason = "must hold strings that are not empty" if listed else "must not be empty"
-    elif kind in _REASONS:
-        reason = _REASONS[kind]
-    elif listed:
-        reason = f"must hold {_ITEMS[field][0]}, not {_kind(value)}"
-    else:
-        reason = "is missing" if value is None else f"must be {_EXPECTED[field]}, not {_kind(value)}"
-    return reason
-
-
-def _kind(value: object) -> str:
-    kinds = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
-    return kinds.get(type(value), "a number")

@@ -28,8 +28,7 @@ log = logging.getLogger(__name__)
 TIMEOUT_S = 30.0
 MAX_RETRIES = 3
 MAX_QUEUE = 256  # calls at work before Overloaded; it bounds connections, too
-ANY_BYTES = 2**20  # around the vectors
-VECTOR_BYTES = 16_384 * 25  # so many numbers, each written in full
+MAX_BATCH = 64  # texts of a request
 CHECK_TEXT = "check"
 
 
@@ -42,7 +41,6 @@ class HttpEmbedder:
     error at start. One that reports another model, or another dimension, has been swapped: the call that met
     it fails, and vectors kept are forgotten.
 
-    `max_batch`: texts of a request.
     `proxies_from_env`: go through the proxies that HTTP_PROXY and the like name.
     """
 
@@ -53,7 +51,6 @@ class HttpEmbedder:
         *,
         api_key: str = "",
         cache_size: int = 20_000,
-        max_batch: int = 64,
         empty_answers: EmptyAnswers = FAILED,
         proxies_from_env: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
@@ -62,11 +59,10 @@ class HttpEmbedder:
             raise ValueError("The embedding server's URL must start with http:// or https://.")
         self._url = f"{base_url.rstrip('/').removesuffix('/v1')}/v1/embeddings"
         self._model = model
-        self._max_batch = max_batch
         self.empty_answers: EmptyAnswers = empty_answers
         self._identity: EmbedderIdentity | None = None
         self._cache_size = cache_size
-        self._vectors = self._new_cache()
+        self._vectors = VectorCache(self._compute, max_entries=cache_size, max_queue=MAX_QUEUE)
         # Where empty answers are embedded, a server that refuses them is not ready.
         check_texts = [CHECK_TEXT, ""] if empty_answers == EMBEDDED else [CHECK_TEXT]
         self._check = SharedCheck(lambda: self._ask(check_texts))
@@ -93,7 +89,7 @@ class HttpEmbedder:
     @property
     def num_queued(self) -> int:
         """Return how many calls are embedded, or wait for that."""
-        return self._vectors.num_batches
+        return self._vectors.num_queued
 
     async def start(self) -> None:
         """Try the server; one that does not answer is tried again later."""
@@ -120,12 +116,9 @@ class HttpEmbedder:
         """Embed a word, at most once a second; raise EmbedderUnavailable when the server does not."""
         await self._check()
 
-    def _new_cache(self) -> VectorCache:
-        return VectorCache(self._compute, max_entries=self._cache_size, max_queue=MAX_QUEUE)
-
     async def _compute(self, texts: list[str]) -> Vectors:
-        starts = range(0, len(texts), self._max_batch)
-        return np.concatenate([await self._ask(texts[i : i + self._max_batch]) for i in starts])
+        starts = range(0, len(texts), MAX_BATCH)
+        return np.concatenate([await self._ask(texts[i : i + MAX_BATCH]) for i in starts])
 
     async def _ask(self, texts: list[str]) -> Vectors:
         raw, revision = _parse(await self._post(texts), len(texts))
@@ -136,7 +129,7 @@ class HttpEmbedder:
         before, self._identity = self._identity, now
         if before is not None and now != before:
             log.warning("the embedding server has changed its model; it reports %s", revision)
-            self._vectors = self._new_cache()
+            self._vectors = VectorCache(self._compute, max_entries=self._cache_size, max_queue=MAX_QUEUE)
             raise _model_changed()
         return rows
 
@@ -155,16 +148,8 @@ class HttpEmbedder:
     async def _attempt(self, texts: list[str]) -> bytes:
         """Return the body of an answer. Raises PassingError for what another attempt may cure."""
         body = {"model": self._model, "input": texts, "encoding_format": "float"}
-        content, limit = bytearray(), max_bytes(len(texts))
         try:
-            async with self._http.stream("POST", self._url, json=body) as response:
-                if response.status_code != 200:
-                    raise _refusal(response)
-                async for piece in response.aiter_bytes():
-                    content += piece
-                    if len(content) > limit:
-                        detail = "The embedding server's answer is longer than vectors can be."
-                        raise EmbedderUnavailable(detail)
+            response = await self._http.post(self._url, json=body)
         # An idle connection that the server has closed shows as the last two; embedding twice does no harm.
         except (
             httpx.ConnectError,
@@ -173,7 +158,9 @@ class HttpEmbedder:
             httpx.ReadError,
         ) as error:
             raise PassingError(EmbedderUnavailable("The embedding server cannot be reached.")) from error
-        return bytes(content)
+        if response.status_code != 200:
+            raise _refusal(response)
+        return response.content
 
 
 def _model_changed() -> EmbedderUnavailable:
@@ -187,11 +174,6 @@ def _refusal(response: httpx.Response) -> Exception:
         return PassingError(EmbedderUnavailable(detail, retry_after_s=retry_after_s(response)))
     refused = "the service's key" if status in (401, 403) else "the texts"
     return EmbedderUnavailable(f"The embedding server refused {refused} (status {status}).")
-
-
-def max_bytes(texts: int) -> int:
-    """Return how many bytes the vectors of so many texts may take: 16,384 numbers each, written in full."""
-    return ANY_BYTES + texts * VECTOR_BYTES
 
 
 def _parse(content: bytes, count: int) -> tuple[NDArray[np.float64], str]:

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ MAX_CHUNK_TEXTS = 64
 # accelerators are far faster, and want more at once.
 MAX_CHUNK_TOKENS = {"cpu": 1024}
 MAX_CHUNK_TOKENS_ELSEWHERE = 32_768
+MAX_QUEUE = 256  # calls waiting or at work before Overloaded
 BYTES_PER_TOKEN = 3  # English has 4, Chinese 3, code and digits fewer
 
 
@@ -37,10 +38,6 @@ class ModelSource:
     folder: Path
     name: str
     revision: str
-
-
-Load = Callable[[ModelSource], Any]
-"""Loads a SentenceTransformer."""
 
 
 def resolve(wanted: str, cache_dir: Path) -> ModelSource:
@@ -140,8 +137,7 @@ class SentenceTransformerEmbedder:
     float32 rounding (about 1e-6). A call of many texts is cut into chunks, between which those of other calls
     take their turns.
 
-    `cache_size`: vectors kept (mpnet: 3 KB each). `max_queue`: calls waiting or at work before Overloaded.
-    `load` stands for sentence-transformers in tests.
+    `cache_size`: vectors kept (mpnet: 3 KB each).
     """
 
     def __init__(
@@ -150,15 +146,12 @@ class SentenceTransformerEmbedder:
         *,
         cache_dir: Path,
         cache_size: int = 20_000,
-        max_queue: int = 256,
         empty_answers: EmptyAnswers = FAILED,
-        load: Load = load_model,
     ) -> None:
         self._wanted = str(name_or_folder)
         self.empty_answers: EmptyAnswers = empty_answers
         self._cache_dir = cache_dir
-        self._load_model = load
-        self._vectors = VectorCache(self._compute, max_entries=cache_size, max_queue=max_queue)
+        self._vectors = VectorCache(self._compute, max_entries=cache_size, max_queue=MAX_QUEUE)
         self._worker: ThreadPoolExecutor | None = None
         self._identity: EmbedderIdentity | None = None
         self._model: Any = None
@@ -178,7 +171,7 @@ class SentenceTransformerEmbedder:
     @property
     def num_queued(self) -> int:
         """Return how many calls are embedded, or wait for that."""
-        return self._vectors.num_batches
+        return self._vectors.num_queued
 
     async def start(self) -> None:
         """Load the model and embed once. Raises WeightsError (for the operator) when it cannot be had."""
@@ -222,12 +215,17 @@ class SentenceTransformerEmbedder:
             if self._model is None:
                 raise EmbedderUnavailable("The embedder has been stopped.")
             given = [texts[i] for i in chunk]
-            rows[chunk] = await loop.run_in_executor(self._worker, _encode, self._model, given)
+            try:
+                rows[chunk] = await loop.run_in_executor(self._worker, _encode, self._model, given)
+            except asyncio.CancelledError:
+                if self._model is not None:
+                    raise
+                raise EmbedderUnavailable("The embedder has been stopped.") from None
         return rows
 
     def _load(self) -> None:
         source = resolve(self._wanted, self._cache_dir)
-        model = self._load_model(source)
+        model = load_model(source)
         # Only a vector tells the dimension for sure; and the first call, the slow one, is nobody's request.
         dimension = _encode(model, ["warm up"]).shape[1]
         self._identity = EmbedderIdentity(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ from service.errors import InvalidDevData, StoreUnavailable
 from service.ids import new_id
 from service.jobs.drawing import Drawer, check_same
 from service.jobs.model import JobStage
-from service.jobs.store import ActiveChangedError, RunningJob, SqlJobs
+from service.jobs.store import RunningJob, SqlJobs
 from service.jobs.waiting import LiveFirst, Notify, Patience, embedder_identity
 from service.report.model import Report
 from service.report.report import FinishedFit, make_report
@@ -60,65 +60,37 @@ MAX_CLAIMS_BYTES = 1 << 30
 EMBEDDED_AT_ONCE = 16  # texts: live scoring gets its turn in between
 
 
-class Progress:
-    """How many units of a job's stage are done; writes are at least `EVERY_S` apart."""
-
-    def __init__(self, jobs: SqlJobs, job_id: str) -> None:
-        self._jobs, self._job_id = jobs, job_id
-        self._done = 0
-        self._written = time.monotonic()
-
-    async def advance(self, by: int = 1) -> None:
-        """Count units done. Raises JobEndedError when the run must stop."""
-        self._done += by
-        if time.monotonic() - self._written >= EVERY_S:
-            self._written = time.monotonic()
-            await self._jobs.progress(self._job_id, self._done)
-
-
 class BrokenOffError(Exception):
     """Ends work in its thread, which cannot be cancelled."""
 
 
-async def in_thread(work: Callable[[OnDone], T], jobs: SqlJobs, job_id: str, stage: JobStage) -> T:
-    """Return what `work` returns; the stage of its job begins with its first report.
+async def in_thread(
+    work: Callable[[OnDone], T], jobs: SqlJobs, job_id: str, stage: JobStage, total: int = WHOLE
+) -> T:
+    """Return what `work` returns; its reports are the progress of a stage of so many units.
 
     When the caller is cancelled, or the job has ended (JobEndedError), the next report of the work raises
     BrokenOffError there. A store that fails meanwhile costs no more than what would have been shown.
     """
-    loop, reached = asyncio.get_running_loop(), asyncio.Queue[tuple[int, int]]()
-    over = threading.Event()
+    reached, over = 0, threading.Event()
 
-    def report(done: int, total: int) -> None:
+    def report(done: int, of: int) -> None:
+        nonlocal reached
         if over.is_set():
             raise BrokenOffError
-        loop.call_soon_threadsafe(reached.put_nowait, (done, total))
+        reached = total * done // of
 
-    working = asyncio.ensure_future(asyncio.to_thread(work, report))
-    shown = asyncio.create_task(_show(reached, jobs, job_id, stage))
-    try:
-        await asyncio.wait({working, shown}, return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else shown.result()
-    finally:
-        over.set()
-        for task in (working, shown):
-            task.cancel()
-        # Not `await shown`, whose end by this cancelling looks like a cancelling of the caller.
-        await asyncio.wait({working, shown})
-
-
-async def _show(
-    reached: asyncio.Queue[tuple[int, int]], jobs: SqlJobs, job_id: str, stage: JobStage
-) -> NoReturn:
-    done, total = await reached.get()
-    progress = Progress(jobs, job_id)
     with contextlib.suppress(StoreUnavailable):
         await jobs.stage(job_id, stage, total)
-    while True:
-        now, _ = await reached.get()
-        with contextlib.suppress(StoreUnavailable):
-            await progress.advance(now - done)
-        done = now
+    working = asyncio.ensure_future(asyncio.to_thread(work, report))
+    try:
+        while not (await asyncio.wait({working}, timeout=EVERY_S))[0]:
+            with contextlib.suppress(StoreUnavailable):
+                await jobs.progress(job_id, reached)
+        return working.result()
+    finally:
+        over.set()
+        working.cancel()
 
 
 @dataclass(eq=False)
@@ -159,11 +131,11 @@ class Embedding:
             )
         # Questions come last, so that the answers of a row still follow one another.
         texts = list(dict.fromkeys([*of_rows, *(text for text in asked if text)]))
-        progress, notify = Progress(self.jobs, job.id), partial(self.jobs.note, job.id)
+        notify = partial(self.jobs.note, job.id)
         await self.jobs.stage(job.id, "embedding", len(texts))
         embedded = texts_to_embed(texts, self.embedder.empty_answers)
         identity = await self.identity(notify)
-        vectors = outcome_vectors(texts, await self._embed(embedded, identity, progress, notify))
+        vectors = outcome_vectors(texts, await self._embed(embedded, identity, job.id))
         place = {text: i for i, text in enumerate(texts)}
         questions = [vectors[place[text], : identity.dimension] if text else None for text in asked]
         if unit == "answer":
@@ -178,15 +150,18 @@ class Embedding:
         return replace(material, made_by=identity, questions=asked_of)
 
     async def _embed(
-        self, texts: Sequence[str], identity: EmbedderIdentity, progress: Progress, notify: Notify
+        self, texts: Sequence[str], identity: EmbedderIdentity, job_id: str
     ) -> NDArray[np.float32]:
+        written, notify = time.monotonic(), partial(self.jobs.note, job_id)
         vectors = np.empty((len(texts), identity.dimension), dtype=np.float32)
         for begin in range(0, len(texts), EMBEDDED_AT_ONCE):
             chunk = texts[begin : begin + EMBEDDED_AT_ONCE]
             embedded = await self.patience.keep_trying(partial(self._in_turn, chunk), notify)
             check_made_by(identity, embedded.made_by)
             vectors[begin : begin + len(chunk)] = embedded.vectors
-            await progress.advance(len(chunk))
+            if time.monotonic() - written >= EVERY_S:
+                written = time.monotonic()
+                await self.jobs.progress(job_id, begin + len(chunk))
         return vectors
 
     async def _in_turn(self, texts: Sequence[str]) -> Embedded:
@@ -225,13 +200,7 @@ class Calibrator:
         material = await self.embedding.material(job, loaded.rows, loaded.num_samples, job.options.unit)
         if material.made_by is not None:  # another, when it has changed meanwhile
             check_same(loaded.fingerprint, with_embedder(loaded.fingerprint, material.made_by))
-        while not await self._end(job, loaded, material):
-            pass
-
-    async def _end(self, job: RunningJob, loaded: _Loaded, material: Material) -> bool:
-        """Fit, compare with the active calibration, store; False when another became active meanwhile."""
-        key = loaded.fingerprint.key()
-        active = self.calibrations.active(key)
+        active = self.calibrations.active(loaded.fingerprint.key())
         fitted = await self._fit(job, material, active)
         calibration = self._calibration(job, loaded, material, fitted)
         target = self.drawer.serving.target()
@@ -247,15 +216,10 @@ class Calibrator:
             loaded.refused,
         )
 
-        def work(done: OnDone) -> tuple[Report, Labels]:
-            done(0, 1)
-            report = make_report(outcome, self.resamples)
-            done(1, 1)
-            return report, label(material)
+        def work(_: OnDone) -> tuple[Report, Labels]:
+            return make_report(outcome, self.resamples), label(material)
 
-        report, labels = await in_thread(work, self.jobs, job.id, "reporting")
-        if self.calibrations.active(key) != active:
-            return False  # another became active meanwhile: compare with that one
+        report, labels = await in_thread(work, self.jobs, job.id, "reporting", total=1)
         report["job_id"] = job.id
         recommended = report["opening"]["num_samples"]
         if recommended in calibration.selectors:  # it can serve so many, and decide by them
@@ -264,20 +228,16 @@ class Calibrator:
         judged = [] if job.options.unit == "claim" else labels.verdicts
         full = [material.rows[i].row.line for i in material.full[: len(judged)]]
         decision = report["decision"]
-        try:
-            await self.jobs.succeed(
-                job.id,
-                calibration,
-                cast("dict[str, Any]", report),
-                len(loaded.rows),
-                activate=decision["activated"],
-                compared_with=None if active is None else active.id,
-                verdicts=dict(zip(full, judged, strict=True)),
-            )
-        except ActiveChangedError:
-            return False
+        await self.jobs.succeed(
+            job.id,
+            calibration,
+            cast("dict[str, Any]", report),
+            len(loaded.rows),
+            activate=decision["activated"],
+            compared_with=None if active is None else active.id,
+            verdicts=dict(zip(full, judged, strict=True)),
+        )
         logger.info("job %s succeeded: calibration %s. %s", job.id, calibration.id, decision["reason"])
-        return True
 
     async def _load(self, job: RunningJob) -> _Loaded:
         identity = await self.embedding.identity(partial(self.jobs.note, job.id))
@@ -287,9 +247,9 @@ class Calibrator:
         asked = job.options.num_samples
         if asked is None and drawn:
             asked = self.drawer.serving.num_samples
+        usable = usable_rows(stored, asked, rng(job.options.seed, Stream.COPIES), job.options.unit)
         fingerprint = await self._fingerprint(job, stored, identity, drawn=drawn)
         refused = [one for one in stored if one.refused is not None]
-        usable = usable_rows(stored, asked, rng(job.options.seed, Stream.COPIES), job.options.unit)
         return _Loaded(*usable, fingerprint, refused)
 
     async def _fingerprint(
@@ -319,7 +279,6 @@ class Calibrator:
         weight = claims * (usual if asked is None else asked)
 
         def work(done: OnDone) -> Fitted:
-            done(0, WHOLE)
             return fit_all(
                 material,
                 job.options.method,

@@ -1,30 +1,19 @@
 """The sampling stage: draw the answers that a row lacks, keep them as soon as they are there."""
 
-import logging
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypedDict
 
 from service.calibration.calibration import Fingerprint, service_fingerprint
 from service.calibration.rows import DevRow, StoredRow
 from service.embedding.port import Embedder, EmbedderIdentity, usable
 from service.errors import Conflict, LLMError
 from service.jobs.store import RunningJob, SqlJobs
-from service.jobs.waiting import LiveFirst, Notify, Patience, embedder_identity, refuses
+from service.jobs.waiting import REFUSALS, LiveFirst, Notify, Patience, embedder_identity
 from service.llm.port import Generation, GenerationRequest, LanguageModel, Priority
 from service.scoring.score import Serving
 
-logger = logging.getLogger(__name__)
-
 DRAWN_AGAIN = 2  # times the answers asked for: so many are drawn at most where some hold no text
-
-
-class Refusal(TypedDict):
-    """The LLM server refused a row. `any_answered`: whether it has ever answered one of its job."""
-
-    reason: str
-    any_answered: bool
 
 
 def row_request(serving: Serving, row: DevRow, num_samples: int) -> GenerationRequest:
@@ -80,53 +69,21 @@ class Drawer:
         if not self.llm.identity(request).answered:
             await self.patience.keep_trying(lambda: self.llm.generate(request), notify)
 
-    async def draw(self, job_id: str, line: int, *, final: bool = False) -> Refusal | None:
-        """Draw what a row lacks, and keep it; return why not where the LLM server refuses this very row.
+    async def draw(self, job_id: str, line: int, *, final: bool = False) -> str | None:
+        """Draw what a row lacks, and keep it; return why not where the LLM server refuses the row.
 
-        A server that refuses everything is waited for: a control request, for one answer to a row that was
-        answered before, tells. Before the first answer nothing tells, and the caller decides.
         final: a refusal is stored. Raises JobEndedError, and the EigencalError that the job fails with.
         """
-        notify = partial(self.jobs.note, job_id)
-        while True:
-            job, stored = await self.jobs.running(job_id), await self.jobs.row(job_id, line)
-            try:
-                await self._draw(job, stored, notify)
-            except LLMError as error:
-                if not refuses(error):
-                    raise
-                control = await self.jobs.answered_row(job_id)
-                if control is not None and not await self._answers(control.row, notify):
-                    continue
-                if control is not None and final:
-                    logger.warning("the LLM server refused the row on line %d for good", line)
-                    await self.jobs.refuse(job_id, line, error.full_detail)
-                return {"reason": error.full_detail, "any_answered": control is not None}
-            else:
-                return None
-
-    async def _answers(self, row: DevRow, notify: Notify) -> bool:
-        """Return whether the server answers a row as it did before; where it does not, wait until it does."""
-        request = row_request(self.serving, row, 1)
+        job, stored = await self.jobs.running(job_id), await self.jobs.row(job_id, line)
         try:
-            await self._ask(request, notify)
+            await self._draw(job, stored, partial(self.jobs.note, job_id))
         except LLMError as error:
-            if not refuses(error):
+            if error.extra.get("llm_status") not in REFUSALS:
                 raise
-            await self._ask(request, notify, refusals_pass=True)
-            return False
-        return True
-
-    async def _ask(
-        self, request: GenerationRequest, notify: Notify, *, refusals_pass: bool = False
-    ) -> Generation:
-        """Return answers, at least one, once it is our turn and the server is there."""
-
-        async def in_turn() -> Generation:
-            async with self.live_first.turn():
-                return await self.llm.generate(request)
-
-        return await self.patience.keep_trying(in_turn, notify, refusals_pass=refusals_pass)
+            if final:
+                await self.jobs.refuse(job_id, line, error.full_detail)
+            return error.full_detail
+        return None
 
     async def _draw(self, job: RunningJob, stored: StoredRow, notify: Notify) -> None:
         wanted, bound = job.options.num_samples or self.serving.num_samples, job.fingerprint
@@ -135,7 +92,7 @@ class Drawer:
         complete = stored.complete
         while not complete:
             request = row_request(self.serving, stored.row, min(wanted - len(draws), left))
-            got = await self._ask(request, notify)
+            got = await self.patience.keep_trying(partial(self._ask, request), notify)
             embedder = await embedder_identity(self.embedder, self.patience, notify)
             drawn_with = self.fingerprint(stored.row, embedder, got)
             # Bound before the first answer is kept; answers of another set-up are refused after that.
@@ -145,3 +102,7 @@ class Drawer:
             left -= len(got.draws)
             complete = len(draws) == wanted or left <= 0
             await self.jobs.keep_draws(job.id, stored.row.line, draws, complete=complete)
+
+    async def _ask(self, request: GenerationRequest) -> Generation:
+        async with self.live_first.turn():
+            return await self.llm.generate(request)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any
 
 from service.calibration.rows import DevRow
@@ -13,8 +13,6 @@ from service.jobs.store import OpenJob, SqlJobs
 from service.jobs.workflows import DbosEngine, JobSteps
 
 logger = logging.getLogger(__name__)
-
-TELL_S = 2.0  # as long as a cancelled job goes on anyway; a locked file of the engine holds it up for 20 s
 
 
 class DurableJobs:
@@ -42,7 +40,6 @@ class DurableJobs:
         self._beat_s = beat_s
         self._poll_s = poll_s
         self._settler: asyncio.Task[None] | None = None
-        self._cancelling: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
         self._lanes = store.setup.keys()
         self._elsewhere: dict[str, str] = {}  # notes on jobs of other settings that nobody runs
@@ -55,17 +52,15 @@ class DurableJobs:
     async def stop(self) -> None:
         """Break off what runs; it goes on at the next start, or on a peer. Idempotent."""
         settler, self._settler = self._settler, None
-        tasks = self._cancelling if settler is None else {settler, *self._cancelling}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if settler is not None:
+            settler.cancel()
+            await asyncio.wait({settler})
         await self._engine.stop()
 
     async def submit(
         self, rows: Iterable[DevRow], options: JobOptions, *, idempotency_key: str | None = None
     ) -> tuple[Job, bool]:
         """Store the rows and a job for them, start it; return it and whether it is new: `SqlJobs.submit`."""
-        await self.store.check()
         job, created = await self.store.submit(
             rows, options, idempotency_key, self._steps.drawer.generation_key
         )
@@ -112,20 +107,13 @@ class DurableJobs:
         job = await self.store.cancel(job_id)
         if job is not None:
             logger.info("job %s cancelled", job_id)
-            # Waited for a little: cancelled the job is already, and its run can write no more.
-            cancelling = asyncio.create_task(self._break_off(job_id), name="job-cancel")
-            self._cancelling.add(cancelling)
-            cancelling.add_done_callback(self._cancelling.discard)
-            await asyncio.wait({cancelling}, timeout=TELL_S)
+            try:
+                await self._engine.cancel(job_id)
+            except Exception as error:  # cancelled it is already: its run can write no more
+                logger.warning("the job engine failed: %s", type(error).__name__)
         return job
 
-    async def _break_off(self, job_id: str) -> None:
-        try:
-            await self._engine.cancel(job_id)
-        except Exception as error:
-            logger.warning("the job engine failed: %s", type(error).__name__)
-
-    async def events(self, job_id: str) -> AsyncIterator[Job]:
+    async def events(self, job_id: str) -> AsyncGenerator[Job]:
         """Yield the job now and whenever it has changed, ending with its final state; nothing if unknown.
 
         While the store cannot be reached there is nothing to tell.
@@ -133,8 +121,7 @@ class DurableJobs:
         last: Job | None = None
         while True:
             with contextlib.suppress(StoreUnavailable):
-                # Shielded: a query that is ended in the middle would cost its database connection.
-                job = await asyncio.shield(self.get(job_id))
+                job = await self.get(job_id)
                 if job is not None and job != last:
                     yield job
                 if job is None or job.finished:

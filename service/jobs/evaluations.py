@@ -1,9 +1,5 @@
 """POST /evaluate, and what came of it."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import chain
-
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
@@ -11,12 +7,10 @@ from service.api.auth import BEARER, admin_scope
 from service.api.deps import JobId, ServicesDep
 from service.api.openapi import responses
 from service.api.uploads import EVALUATE
-from service.calibration.files import DevData
 from service.calibration.routes import report_entry, report_response
-from service.calibration.rows import DevRow
 from service.errors import NotFound
-from service.jobs.model import JOB, Job
-from service.jobs.routes import CODES, UPLOAD_CODES, IdempotencyKey, queued, submitted, upload_body
+from service.jobs.model import Job
+from service.jobs.routes import CODES, JOB, UPLOAD_CODES, IdempotencyKey, queued, submitted, upload_body
 
 router = APIRouter(tags=["evaluations"], dependencies=[Depends(admin_scope)])
 
@@ -36,19 +30,7 @@ async def post_evaluate(
 
     Either file's bad rows refuse both; nothing is stored. Nothing is calibrated or activated by it.
     """
-    return await submitted(
-        request,
-        app,
-        EVALUATE,
-        idempotency_key,
-        lambda options, parts: (_numbered(parts), options.model_copy(update={"dev_rows": parts[0].num_rows})),
-    )
-
-
-def _numbered(files: Sequence[DevData]) -> Iterator[DevRow]:
-    """Yield the rows of both files under one count, which tells them apart."""
-    for number, row in enumerate(chain.from_iterable(data.rows() for data in files), start=1):
-        yield replace(row, line=number)
+    return await submitted(request, app, EVALUATE, idempotency_key)
 
 
 @router.get(

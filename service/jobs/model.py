@@ -17,29 +17,6 @@ JobKind = Literal["calibrate", "evaluate"]
 JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 JobStage = Literal["sampling", "embedding", "fitting", "reporting"]
 MAX_CORRECTIONS = 10_000
-JOB: dict[str, Any] = {
-    "id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
-    "kind": "calibrate",
-    "state": "running",
-    "name": "TriviaQA, November",
-    "stage": "sampling",
-    "done": 120,
-    "total": 300,
-    "eta_s": 412.0,
-    "note": "",
-    "error": None,
-    "calibration_id": None,
-    "activated": None,
-    "decision": None,
-    "refused_rows": 0,
-    "created_at": "2026-11-21T07:00:00Z",
-    "started_at": "2026-11-21T07:00:01Z",
-    "finished_at": None,
-    "links": {
-        "self": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
-        "events": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE/events",
-    },
-}
 
 
 class CalibrateOptions(RequestModel):

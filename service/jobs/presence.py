@@ -1,7 +1,6 @@
 """Who lives: each replica holds an advisory lock of Postgres, named by its id, for as long as its session."""
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +9,7 @@ import psycopg
 from sqlalchemy.engine import URL
 
 logger = logging.getLogger(__name__)
+_KEY = "hashtextextended('eigencal replica ' || %s, 0)"
 TOLERATED = 5  # times in a row: a peer has the lock, too, while it takes over what an earlier process left
 
 
@@ -80,14 +80,9 @@ class Presence:
             yield dead
         finally:
             if dead and session is not None and not session.closed:
-                await session.execute("SELECT pg_advisory_unlock(%s)", (_key(replica_id),))
+                await session.execute(f"SELECT pg_advisory_unlock({_KEY})", (replica_id,))
 
 
 async def _locked(session: "psycopg.AsyncConnection[tuple[bool]]", replica_id: str) -> bool:
-    row = await (await session.execute("SELECT pg_try_advisory_lock(%s)", (_key(replica_id),))).fetchone()
+    row = await (await session.execute(f"SELECT pg_try_advisory_lock({_KEY})", (replica_id,))).fetchone()
     return row is not None and row[0]
-
-
-def _key(replica_id: str) -> int:
-    digest = hashlib.sha256(f"eigencal replica {replica_id}".encode()).digest()
-    return int.from_bytes(digest[:8], signed=True)

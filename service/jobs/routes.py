@@ -1,22 +1,20 @@
 """POST /calibrate, its jobs, and what POST /evaluate shares with it: how an upload becomes a job."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import replace
+from itertools import chain
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
-from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from service.api.auth import BEARER, KEY_CODES, admin_scope
-from service.api.bodies import CLIENT_CLOSED_REQUEST
 from service.api.deps import JobId, Services, ServicesDep, no_job
-from service.api.openapi import responses
-from service.api.uploads import CALIBRATE, Shape, received
-from service.calibration.files import DevData
-from service.calibration.rows import DevRow
-from service.errors import InvalidRequest
-from service.jobs.model import JOB, Job, JobOptions
+from service.api.openapi import recorded, responses
+from service.api.uploads import CALIBRATE, EVALUATE, Shape, received
+from service.jobs.model import Job
 
 CODES = (*KEY_CODES, "store_unavailable", "internal")
 BAD_UPLOAD = ("invalid_request", "invalid_dev_data", "body_too_large", "unsupported_media_type")
@@ -25,6 +23,8 @@ LOCATION: dict[str, Any] = {
     "headers": {"Location": {"description": "Path of the job.", "schema": {"type": "string"}}}
 }
 PING_S = 15
+EXAMPLES = recorded("operator_examples.json")
+JOB = EXAMPLES["job"]
 router = APIRouter(tags=["jobs"], dependencies=[Depends(admin_scope)])
 
 IdempotencyKey = Annotated[
@@ -34,8 +34,6 @@ IdempotencyKey = Annotated[
         description="The same file and options under the same key give the same job.",
     ),
 ]
-# From the options of an upload and its checked parts to the rows of the job, and its options.
-JobParts = Callable[[JobOptions, list[DevData]], tuple[Iterator[DevRow], JobOptions]]
 
 
 def example(value: object) -> dict[str, Any]:
@@ -55,28 +53,20 @@ def upload_body(name: str) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-async def submitted(
-    request: Request, app: Services, shape: Shape, key: str | None, job_parts: JobParts
-) -> Response:
-    """Check all rows of an upload, store them with a job, and answer with it; one bad row stores nothing."""
-    _one_key(request)
-    try:
-        async with received(request, app.limits, app.threads, shape) as upload:
-            parts = await app.threads.run(lambda: upload.check(app.limits))
-            rows, options = job_parts(upload.options, parts)
-            job, _ = await app.jobs.submit(rows, options, idempotency_key=key)
-    except ClientDisconnect:
-        return Response(status_code=CLIENT_CLOSED_REQUEST)
+async def submitted(request: Request, app: Services, shape: Shape, key: str | None) -> Response:
+    """Check all rows of an upload, store them with a job, and answer with it; one bad row stores nothing.
+
+    Those of two files are stored under one count, which tells them apart.
+    """
+    async with received(request, app.limits, app.threads, shape) as upload:
+        parts = await app.threads.run(lambda: upload.check(app.limits))
+        rows, options = parts[0].rows(), upload.options
+        if shape is EVALUATE:
+            every = enumerate(chain.from_iterable(data.rows() for data in parts), start=1)
+            rows = (replace(row, line=number) for number, row in every)
+            options = options.model_copy(update={"dev_rows": parts[0].num_rows})
+        job, _ = await app.jobs.submit(rows, options, idempotency_key=key)
     return accepted(job)
-
-
-def _one_key(request: Request) -> None:
-    """Refuse several keys, of which FastAPI would take one in silence. Raises InvalidRequest."""
-    if len(request.headers.getlist("idempotency-key")) > 1:
-        reason = "is given more than once"
-        raise InvalidRequest(
-            f"Idempotency-Key: {reason}", [{"loc": ["header", "Idempotency-Key"], "msg": reason}]
-        )
 
 
 def accepted(job: Job) -> Response:
@@ -99,13 +89,7 @@ async def post_calibrate(
 
     A bad row refuses the whole file: the first 20 are listed by line, field and reason; nothing is stored.
     """
-    return await submitted(
-        request,
-        app,
-        CALIBRATE,
-        idempotency_key,
-        lambda options, parts: (parts[0].rows(), options),
-    )
+    return await submitted(request, app, CALIBRATE, idempotency_key)
 
 
 @router.get(
@@ -180,16 +164,14 @@ async def post_retry(app: ServicesDep, job_id: JobId) -> Response:
 async def get_events(app: ServicesDep, job_id: JobId) -> EventSourceResponse:
     """Send the job now and whenever it changes, as server-sent events, until it ends."""
     _existing(await app.jobs.get(job_id))
-    return EventSourceResponse(_events(app.jobs.events(job_id)), ping=PING_S)
+    return EventSourceResponse(_events(app, job_id), ping=PING_S)
 
 
-async def _events(jobs: AsyncIterator[Job]) -> AsyncIterator[ServerSentEvent]:
-    try:
+async def _events(app: Services, job_id: str) -> AsyncIterator[ServerSentEvent]:
+    # Closed when the caller has gone, not when collected.
+    async with aclosing(app.jobs.events(job_id)) as jobs:
         async for job in jobs:
             yield ServerSentEvent(job.model_dump_json(), event="job")
-    finally:
-        if isinstance(jobs, AsyncGenerator):  # the caller has gone: stop watching now, not when collected
-            await jobs.aclose()
 
 
 def _existing(job: Job | None) -> Job:

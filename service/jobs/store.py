@@ -8,7 +8,6 @@ import asyncio
 import hashlib
 import json
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -45,7 +44,6 @@ from service.jobs.model import (
     setup_key,
 )
 from service.llm.port import Draw
-from service.lru import LRU
 from service.store.database import Database
 from service.store.tables import dev_rows, evaluations, jobs
 
@@ -55,21 +53,12 @@ OPEN = jobs.c.state.in_(["queued", "running"])
 NOT_KEPT = "The rows of this job were not kept: post them again under a new key."
 _FAILED = jobs.c.state == "failed"
 _ROWS_AT_ONCE = 200
-LOG_AGAIN_S = 60.0  # a wait that comes and goes is logged this often at most
-MAX_LOGGED = 64  # jobs that may wait by turns
 # Equal values for rows whose answers the service would draw alike.
 GenerationKey = Callable[[DevRow], Hashable]
 
 
 class JobEndedError(Exception):
     """The job was cancelled, or has ended: the run that hears this must stop.
-
-    No EigencalError: no caller of the API ever sees it.
-    """
-
-
-class ActiveChangedError(Exception):
-    """Another calibration became the active one since the two were compared: compare again.
 
     No EigencalError: no caller of the API ever sees it.
     """
@@ -106,17 +95,10 @@ class SqlJobs:
         calibrations: SqlCalibrations,
         *,
         setup: Setup | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self._calibrations = calibrations
         self.setup = setup or Setup()
-        self._clock = clock
-        self._logged = LRU[str, tuple[str, float]](MAX_LOGGED)  # the last note of a job, and when
-
-    async def check(self) -> None:
-        """Return when jobs can be stored; raise StoreUnavailable when not."""
-        await self._database.check()
 
     # What callers of the API do.
 
@@ -336,13 +318,14 @@ class SqlJobs:
         await self._write(job_id, done=done, note="", progressed_at=datetime.now(UTC))
 
     async def note(self, job_id: str, text: str) -> None:
-        """Store what the job waits for, until its next progress; the log has it, too, now and then."""
-        last, logged_at = self._logged.get(job_id) or ("", 0.0)
-        if text != last or self._clock() - logged_at >= LOG_AGAIN_S:
-            self._logged.put(job_id, (text, self._clock()))
+        """Store what the job waits for, until its next progress; the log has it, too, when it is news."""
+        news = sa.update(jobs).where(jobs.c.id == job_id, jobs.c.state == "running", jobs.c.note != text)
+        async with self._database.write() as connection:
+            is_news = (await connection.execute(news.values(note=text))).rowcount == 1
+            await _write(connection, job_id)
+        if is_news:
             # What the LLM server said may repeat the prompt.
             logger.warning("job %s: %s", job_id, text.partition(SERVER_MESSAGE)[0])
-        await self._write(job_id, note=text)
 
     async def _write(self, job_id: str, **values: object) -> None:
         async with self._database.write() as connection:
@@ -363,20 +346,12 @@ class SqlJobs:
 
     async def row(self, job_id: str, line: int) -> StoredRow:
         """Return one row. Raises JobEndedError where there is none: one that is cancelled forgets them."""
-        stored = await self._row(dev_rows.c.job_id == job_id, dev_rows.c.line == line)
-        if stored is None:
-            raise JobEndedError(job_id)
-        return stored
-
-    async def answered_row(self, job_id: str) -> StoredRow | None:
-        """Return a row whose answers the service has drawn; None before the first."""
-        return await self._row(dev_rows.c.job_id == job_id, dev_rows.c.complete, sa.not_(dev_rows.c.supplied))
-
-    async def _row(self, *which: sa.ColumnElement[bool]) -> StoredRow | None:
-        query = sa.select(dev_rows).where(*which).order_by(dev_rows.c.line).limit(1)
+        query = sa.select(dev_rows).where(dev_rows.c.job_id == job_id, dev_rows.c.line == line)
         async with self._database.read() as connection:
             stored = (await connection.execute(query)).mappings().one_or_none()
-        return None if stored is None else decode_row(stored)
+        if stored is None:
+            raise JobEndedError(job_id)
+        return decode_row(stored)
 
     async def missing_lines(self, job_id: str) -> list[int]:
         """Return the lines of the rows that lack answers and were not refused for good, in file order."""
@@ -417,24 +392,20 @@ class SqlJobs:
     ) -> None:
         """Store calibration, report and verdicts, activate it if asked to, end the job, in one transaction.
 
-        `verdicts`: by line of the row. Raises ActiveChangedError, and changes nothing, when it is to be
-        activated but the active calibration of its fingerprint is not `compared_with` (an id; None: none was
-        active).
+        `verdicts`: by line of the row. Raises Conflict, and changes nothing, when it is to be activated but
+        the active calibration of its fingerprint is not `compared_with` (an id; None: none was active).
         """
         key, reason = calibration.fingerprint.key(), report.get("decision", {}).get("reason", "")
         outcome = {"calibration_id": calibration.id, "activated": activate, "decision": reason or None}
         end = _ended("succeeded") | {"done": jobs.c.total, "refused_rows": _refused_rows(job_id)}
-        try:
-            async with self._database.write() as connection:
-                await _write(connection, job_id, **outcome, **end)
-                await insert_calibration(connection, calibration, report, job_id, num_rows)
-                await _keep_verdicts(connection, job_id, verdicts or {})
-                if activate:
-                    replaced = await make_current(connection, calibration.id, key, by=job_id, reason=reason)
-                    _check_unchanged(replaced, compared_with)
-        except ActiveChangedError:
-            await self._calibrations.refresh()
-            raise
+        async with self._database.write() as connection:
+            await _write(connection, job_id, **outcome, **end)
+            await insert_calibration(connection, calibration, report, job_id, num_rows)
+            await _keep_verdicts(connection, job_id, verdicts or {})
+            if activate:
+                replaced = await make_current(connection, calibration.id, key, by=job_id, reason=reason)
+                if replaced != compared_with:
+                    raise Conflict("Another calibration was activated while this one was fitted: retry.")
         if activate:
             log_activation(calibration.id, job_id, reason)
             await self._calibrations.refresh()
@@ -451,11 +422,6 @@ class SqlJobs:
         """End the job with an error; its rows and the answers drawn so far stay, for it may be retried."""
         reason = {"error_code": error.code, "error_detail": error.detail}
         await self._write(job_id, **reason, **_ended("failed"), refused_rows=_refused_rows(job_id))
-
-
-def _check_unchanged(replaced: str | None, compared_with: str | None) -> None:
-    if replaced != compared_with:
-        raise ActiveChangedError
 
 
 def _ended(state: JobState) -> dict[str, Any]:
@@ -531,39 +497,19 @@ def _eta_s(stored: RowMapping) -> float | None:
     return float((stored["total"] - stored["done"]) * spent.total_seconds() / done)
 
 
-# What is counted and checked of dev rows while they are stored: whether they make one calibration.
-
-
-@dataclass(slots=True)
-class _Kind:
-    """Rows that are alike: the first of them, and how many there are."""
-
-    first: DevRow
-    rows: int = 0
-
-    def name(self) -> str:
-        if self.first.messages is None:
-            return "prompts"
-        own = any(message.role == "system" for message in self.first.messages)
-        return f"conversations {'with' if own else 'without'} a system message"
-
-
 class Intake:
-    """The rows of a job on their way into the store: how many, of which kinds, and their hash."""
+    """The rows of a job on their way into the store: their number, their hash, whether they fit together."""
 
     def __init__(self, options: JobOptions, generation_key: GenerationKey) -> None:
+        self.num_rows = 0
         self._options = options
         self._generation_key = generation_key
         self._hash = hashlib.sha256(json.dumps(options.model_dump(), sort_keys=True).encode())
         self._usable: set[int] = set()
         self._without_logprobs = 0
-        self._sources: dict[bool, _Kind] = {}  # by whether the answers came with the row
-        self._drawn_alike: dict[Hashable, _Kind] = {}
-
-    @property
-    def num_rows(self) -> int:
-        """How many rows there are."""
-        return sum(kind.rows for kind in self._sources.values())
+        # The first row of each kind: by whether its answers came with it, and by how they would be drawn.
+        self._sources: dict[bool, DevRow] = {}
+        self._drawn_alike: dict[Hashable, DevRow] = {}
 
     @property
     def draws(self) -> bool:
@@ -579,14 +525,15 @@ class Intake:
         return [self._columns(row) for row in islice(rows, most)]
 
     def _columns(self, row: DevRow) -> dict[str, Any]:
-        supplied, columns = row.samples is not None, encode_row(row)
+        supplied, columns, options = row.samples is not None, encode_row(row), self._options
+        self.num_rows += 1
         self._hash.update(json.dumps(columns, sort_keys=True).encode() + b"\n")
-        self._sources.setdefault(supplied, _Kind(row)).rows += 1
+        self._sources.setdefault(supplied, row)
         self._without_logprobs += supplied and row.logprobs is None
-        if not supplied or self._options.drawn_by == "service":
-            self._drawn_alike.setdefault(self._generation_key(row), _Kind(row)).rows += 1
-        if row.usable(self._options.unit) and (
-            row.samples is None or len(row.samples) >= (self._options.num_samples or 0)
+        if not supplied or options.drawn_by == "service":
+            self._drawn_alike.setdefault(self._generation_key(row), row)
+        if row.usable(options.unit) and (
+            not supplied or len(row.samples or ()) >= (options.num_samples or 0)
         ):
             # Copies of a question count once; of thousands of rows no two hashes are equal by chance.
             self._usable.add(hash(row.wording))
@@ -603,49 +550,31 @@ class Intake:
                 f"needs at least {MIN_USABLE_ROWS}."
             )
         if len(self._sources) == 2 and options.drawn_by != "service":
-            supplied, drawn = self._sources[True], self._sources[False]
             # An evaluation has no `drawn_by`.
             unless = "" if options.dev_rows is not None else ", unless `drawn_by` is `service`"
-            reason = (
-                f"{supplied.rows} rows carry samples (the first on {self._place(supplied)}), {drawn.rows} do "
-                f"not (the first on {self._place(drawn)}): all must or none{unless}, since answers of two "
-                "sources cannot share a calibration"
-            )
-            later = max(supplied.first, drawn.first, key=lambda row: row.line)
-            fewer = min(supplied.rows, drawn.rows)
-            raise InvalidDevData(reason, [self._error(later, "samples", reason)], fewer)
+            reason = f"all rows must carry samples or none{unless}"
+            raise self._unlike(reason, self._sources.values())
         if options.method == "evidence" and self._without_logprobs:
             raise InvalidDevData(
-                f"{self._without_logprobs} of {self._sources[True].rows} rows with samples lack `logprobs`, "
-                "which the method `evidence` needs; `auto` does without."
+                f"{self._without_logprobs} rows with samples lack `logprobs`, which the method `evidence` "
+                "needs; `auto` does without."
             )
         if len(self._drawn_alike) > 1:
-            raise self._drawn_otherwise(list(self._drawn_alike.values()))
+            reason = "prompts, and conversations with and without a system message, are drawn in several ways"
+            raise self._unlike(reason, self._drawn_alike.values())
 
-    def _drawn_otherwise(self, kinds: list[_Kind]) -> InvalidDevData:
-        errors = []
-        for kind in kinds:
-            field = "prompt" if kind.first.messages is None else "messages"
-            errors.append(self._error(kind.first, field, f"the first of {kind.rows} {kind.name()}"))
-        names = ", ".join(f"{kind.rows} {kind.name()} (the first on {self._place(kind)})" for kind in kinds)
+    def _unlike(self, reason: str, rows: Iterable[DevRow]) -> InvalidDevData:
+        errors = [self._error(row, reason) for row in rows]
+        places = ", ".join(" ".join(map(str, one["loc"])) for one in errors)
         return InvalidDevData(
-            f"The rows would be drawn in {len(kinds)} ways, but answers of one calibration must all be drawn "
-            f"alike: {names}. Post each kind by itself.",
+            f"Answers of one calibration must all be drawn alike, but {reason}: the first of each kind are "
+            f"{places}. Post each kind by itself.",
             errors,
         )
 
-    def _position(self, row: DevRow) -> tuple[str, int]:
-        """Return the part and the number in it; rows of an evaluation are counted through both its files."""
-        dev_rows = self._options.dev_rows
-        if dev_rows is None:
-            return "line", row.line
-        return ("dev", row.line) if row.line <= dev_rows else ("test", row.line - dev_rows)
-
-    def _place(self, kind: _Kind) -> str:
-        part, number = self._position(kind.first)
-        return f"line {number}" if part == "line" else f"row {number} of {part}"
-
-    def _error(self, row: DevRow, field: str, reason: str) -> dict[str, Any]:
-        part, number = self._position(row)
-        loc = ["file" if part == "line" else part, number, field]
-        return {"line": number, "field": field, "reason": reason, "loc": loc, "msg": reason}
+    def _error(self, row: DevRow, reason: str) -> dict[str, Any]:
+        """Return an error at a row; those of an evaluation are counted through both its files."""
+        part, line, dev_rows = "file", row.line, self._options.dev_rows
+        if dev_rows is not None:
+            part, line = ("dev", line) if line <= dev_rows else ("test", line - dev_rows)
+        return {"line": line, "field": None, "reason": reason, "loc": [part, line], "msg": reason}

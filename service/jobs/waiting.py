@@ -22,6 +22,7 @@ T = TypeVar("T")
 Notify = Callable[[str], Awaitable[None]]
 
 _POLL_S = 0.02
+MAX_PAUSE_S = 3.0
 # Statuses by which a server refuses a single request.
 REFUSALS = frozenset({400, 413, 422})
 _PASSING = (LLMUnavailable, EmbedderUnavailable, Overloaded, DeadlineExceeded, LLMError)
@@ -33,19 +34,15 @@ class Patience:
 
     `give_up_s`: of failing in a row in ways that may pass. A server that answers with 500, with nonsense or
     not in time is treated like one that is down: it may be on its way up, or its proxy may speak for it.
-    `refused_give_up_s`: of refusing everything from the start, which is mostly a wrong set-up.
-    `ask_again_s`: before each time that rows are asked again which were refused while others were answered.
+    `ask_again_s`: before each time that rows are asked again which the LLM server refused.
     """
 
     first_wait_s: float = 0.5
     max_wait_s: float = 15.0
     give_up_s: float = 6 * 3600.0
-    refused_give_up_s: float = 300.0
     ask_again_s: tuple[float, ...] = (5.0, 60.0)
 
-    async def keep_trying(
-        self, attempt: Callable[[], Awaitable[T]], notify: Notify, *, refusals_pass: bool = False
-    ) -> T:
+    async def keep_trying(self, attempt: Callable[[], Awaitable[T]], notify: Notify) -> T:
         """Return what `attempt` returns, however often it fails before in a way that may pass.
 
         `notify` is given what is waited for. Raises the last error when it will not pass.
@@ -57,8 +54,7 @@ class Patience:
             except _PASSING as error:
                 status = error.extra.get("llm_status")
                 failed = error.retryable or (isinstance(status, int) and status >= 500)
-                passing = failed or (refusals_pass and refuses(error))
-                if not passing or time.monotonic() - began > self.give_up_s:
+                if not failed or time.monotonic() - began > self.give_up_s:
                     raise
                 reason: EigencalError = error
             await notify(f"Waiting to try again: {for_owner(reason)}")
@@ -88,24 +84,16 @@ def for_owner(error: EigencalError) -> str:
     return error.full_detail if isinstance(error, LLMError) else error.detail
 
 
-def refuses(error: EigencalError) -> bool:
-    """Tell whether the LLM server refused this very request, as it may another row alone."""
-    return error.extra.get("llm_status") in REFUSALS
-
-
 class LiveFirst:
     """Turns for work that may wait.
 
     While nothing live is under way, every turn begins at once. While something is, one turn at a time, each
-    after a wait for a quiet moment. Where none comes, that wait lasts so long that turns take `share` of the
-    time, and `max_wait_s` at most: a calibration is slowed, but gets on however busy the service is.
-    `live` counts the live scores under way; without it there are none.
+    after a quiet moment or a pause as long as the turn before it, and `MAX_PAUSE_S` at most: a calibration is
+    slowed, but gets on however busy the service is. `live` counts the live scores under way.
     """
 
-    def __init__(self, live: LiveLoad | None = None, *, share: float = 0.5, max_wait_s: float = 3.0) -> None:
+    def __init__(self, live: LiveLoad | None = None) -> None:
         self._live = live or LiveLoad()
-        self._pause = (1 - share) / share  # after a turn, in units of its length
-        self._max_wait_s = max_wait_s
         self._next = 0.0  # the earliest that a turn may begin beside live work
         self._one = asyncio.Lock()
 
@@ -116,22 +104,11 @@ class LiveFirst:
             yield
             return
         async with self._one:
-            quiet = await self._quiet()
-            if not quiet:
-                began = time.monotonic()
-                try:
-                    yield
-                finally:
-                    now = time.monotonic()
-                    self._next = now + min(self._pause * (now - began), self._max_wait_s)
-        if quiet:
-            yield
-
-    async def _quiet(self) -> bool:
-        """Wait for a moment without live work; False when none came in time."""
-        while self._live.under_way:
-            left = self._next - time.monotonic()
-            if left <= 0:
-                return False
-            await asyncio.sleep(min(_POLL_S, left))
-        return True
+            while self._live.under_way and time.monotonic() < self._next:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(_POLL_S)
+            began = time.monotonic()
+            try:
+                yield
+            finally:
+                now = time.monotonic()
+                self._next = now + min(now - began, MAX_PAUSE_S)

@@ -17,8 +17,8 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from sqlalchemy.engine import URL
 
-from service.errors import SERVER_MESSAGE, EigencalError, LLMError, StoreUnavailable
-from service.jobs.drawing import Drawer, Refusal
+from service.errors import SERVER_MESSAGE, EigencalError, StoreUnavailable
+from service.jobs.drawing import Drawer
 from service.jobs.model import JobError, JobKind
 from service.jobs.store import JobEndedError, RunningJob, SqlJobs
 from service.jobs.waiting import Patience, for_owner
@@ -97,17 +97,13 @@ class JobSteps:
         size = min(MAX_CHUNK, -(-len(lines) // (CHUNKS_PER_SLOT * (self.all_slots or self.slots))) or 1)
         return [lines[begin : begin + size] for begin in range(0, len(lines), size)]
 
-    async def draw(self, job_id: str, line: int, final: bool) -> Refusal | None:
+    async def draw(self, job_id: str, line: int, final: bool) -> str | None:
         """Draw the answers of a row."""
         return await self.drawer.draw(job_id, line, final=final)
 
     async def note(self, job_id: str, text: str) -> None:
         """Say what the job waits for."""
         await self.jobs.note(job_id, text)
-
-    async def give_up(self, job_id: str, reason: str) -> None:
-        """End a job of which the LLM server has refused everything."""
-        raise LLMError(reason)
 
     async def finish(self, job_id: str) -> None:
         """Do the rest of the job."""
@@ -125,47 +121,28 @@ async def run_job(job_id: str, engine: "DbosEngine", patience: Patience) -> None
 
 
 async def _draw_all(job_id: str, engine: "DbosEngine", patience: Patience) -> None:
-    """Draw until every row has all of its answers, or was refused for good while others were answered.
+    """Draw until every row has all of its answers, or was refused as often as it is asked again.
 
-    No refusal of a row (too long, say) is final at once, nor does it cost the other rows their answers: the
-    rows refused are asked again, each time after a wait. While the server has refused everything from the
-    start, which is mostly a wrong set-up, it is asked again for `refused_give_up_s`.
+    No refusal (of a row too long, say) is final at once: the server may refuse all of them for a while.
     """
-    waits_s, refused_for_s, wait_s = list(patience.ask_again_s), 0.0, patience.first_wait_s
-    while chunks := await engine.step("missing", job_id):
-        final = not waits_s
-        refusals = await engine.draw(job_id, chunks, final)
-        if all(one["any_answered"] for one in refusals):
-            if final:
-                return
-            if refusals:
-                count = "a row" if len(refusals) == 1 else f"{len(refusals)} rows"
-                reason = refusals[-1]["reason"]
-                text = f"Waiting to ask again for {count} that the LLM server refused: {reason}"
-                await engine.step("note", job_id, text)
-                await engine.sleep(waits_s.pop(0))
-        elif await engine.step("missing", job_id) == chunks:  # nothing was answered since
-            reason = refusals[-1]["reason"]
-            if refused_for_s >= patience.refused_give_up_s:
-                await engine.step("give_up", job_id, reason)
-            await engine.step("note", job_id, f"Waiting to try again: {reason}")
-            await engine.sleep(wait_s)
-            refused_for_s, wait_s = refused_for_s + wait_s, min(2 * wait_s, patience.max_wait_s)
+    for wait_s in (*patience.ask_again_s, None):
+        chunks = await engine.step("missing", job_id)
+        refusals = await engine.draw(job_id, chunks, final=wait_s is None)
+        if not refusals or wait_s is None:
+            return
+        text = f"Waiting to ask again for rows that the LLM server refused, {len(refusals)}: {refusals[-1]}"
+        await engine.step("note", job_id, text)
+        await engine.sleep(wait_s)
 
 
-async def draw_chunk(job_id: str, lines: Sequence[int], final: bool, engine: "DbosEngine") -> list[Refusal]:
-    """Draw rows one after the other; return the refusals.
-
-    Ends with a row that is refused before any was answered: of the others no more would be learnt.
-    """
-    refusals = list[Refusal]()
+async def draw_chunk(job_id: str, lines: Sequence[int], final: bool, engine: "DbosEngine") -> list[str]:
+    """Draw rows one after the other; return why any were refused."""
+    refusals = list[str]()
     with contextlib.suppress(JobEndedError):
         for line in lines:
             refusal = await engine.step("draw", job_id, line, final)
             if refusal is not None:
                 refusals.append(refusal)
-                if not refusal["any_answered"]:
-                    break
     return refusals
 
 
@@ -173,21 +150,16 @@ async def draw_chunk(job_id: str, lines: Sequence[int], final: bool, engine: "Db
 # the embedder live.
 
 # Raised when workflows of the old shape could not go on with the new code: `settle` begins them anew.
-WORKFLOW_VERSION = "3"
+WORKFLOW_VERSION = "4"
 SCHEMA = "eigencal_jobs"
 _POLL_S = 0.5
 OWNED = "The SQLite file is another process's: several replicas need PostgreSQL (EIGENCAL_DATABASE_URL)."
 _WAITS, _RUNS = "ENQUEUED", "PENDING"  # as DBOS calls them
 
 
-def queue_of(lane: str) -> str:
-    """Return the name of the queue of a lane's jobs."""
-    return f"eigencal-jobs-{lane}"
-
-
-def chunk_queue_of(lane: str) -> str:
-    """Return the name of the queue of the chunks of a lane's jobs."""
-    return f"eigencal-rows-{lane}"
+def queue_of(lane: str, of: str = "jobs") -> str:
+    """Return the name of the queue of a lane's jobs, or of their chunks of rows."""
+    return f"eigencal-{of}-{lane}"
 
 
 class _Current:
@@ -229,7 +201,11 @@ class DbosEngine:
     def __init__(self, url: URL, *, replica_id: str, lanes: Sequence[str], lease_s: float = 10.0) -> None:
         self._url = sync_url(url)
         self._replica_id = replica_id
-        self._presence = _presence_in(self._url, replica_id, lease_s)
+        self._presence: Presence | None = None
+        if url.get_backend_name() == "postgresql":  # a SQLite file has one process: no 7 MiB of psycopg
+            from service.jobs import presence
+
+            self._presence = presence.Presence(self._url, replica_id, lease_s=lease_s)
         self._ownership: IO[str] | None = None
         self._lanes = lanes
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -282,7 +258,7 @@ class DbosEngine:
             "log_level": "ERROR",
         }
         DBOS(config=config)
-        jobs, chunks = [queue_of(lane) for lane in self._lanes], chunk_queue_of(self._lanes[0])
+        jobs, chunks = [queue_of(lane) for lane in self._lanes], queue_of(self._lanes[0], "rows")
         # Before the launch, as DBOS demands: else jobs of other settings would be taken, too.
         DBOS.listen_queues([*jobs, chunks])
         DBOS.launch()
@@ -336,11 +312,11 @@ class DbosEngine:
         task.add_done_callback(self._tasks.discard)
         return await task
 
-    async def draw(self, job_id: str, chunks: list[list[int]], final: bool) -> list[Refusal]:
+    async def draw(self, job_id: str, chunks: list[list[int]], final: bool) -> list[str]:
         """Have all replicas draw the chunks; return all refusals."""
         from dbos import DBOS
 
-        queue = chunk_queue_of(self._lanes[0])
+        queue = queue_of(self._lanes[0], "rows")
         handles = [
             await DBOS.enqueue_workflow_async(queue, _Current.chunk, job_id, chunk, final) for chunk in chunks
         ]
@@ -383,7 +359,10 @@ class DbosEngine:
 
     async def cancel(self, job_id: str) -> None:
         """Cancel the job's workflows: DBOS breaks off their steps within a second or two, on any replica."""
-        await asyncio.to_thread(_cancel, job_id)
+        from dbos import DBOS
+
+        unfinished = await asyncio.to_thread(_listed, workflow_id_prefix=job_id, status=[_WAITS, _RUNS])
+        await asyncio.to_thread(DBOS.cancel_workflows, [one.workflow_id for one in unfinished])
 
 
 def _own(path: Path) -> IO[str]:
@@ -393,23 +372,14 @@ def _own(path: Path) -> IO[str]:
     """
     import fcntl
 
-    with translated(), contextlib.ExitStack() as stack:
-        owner = stack.enter_context(path.resolve().with_name(f"{path.resolve().name}.owner").open("w"))
-        try:
-            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StoreUnavailable(OWNED) from None
-        stack.pop_all()
-        return owner
-
-
-def _presence_in(url: URL, replica_id: str, lease_s: float) -> "Presence | None":
-    """Return who lives on a PostgreSQL; a SQLite file has one process, which does without psycopg's 7 MiB."""
-    if url.get_backend_name() != "postgresql":
-        return None
-    from service.jobs.presence import Presence
-
-    return Presence(url, replica_id, lease_s=lease_s)
+    with translated():
+        owner = path.resolve().with_name(f"{path.resolve().name}.owner").open("w")
+    try:
+        fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        owner.close()
+        raise StoreUnavailable(OWNED) from None
+    return owner
 
 
 def _listed(**which: Any) -> list[Any]:
@@ -432,13 +402,6 @@ def _enqueue(job_id: str, queue: str) -> None:
     if not any(one.status in (_WAITS, _RUNS) and one.app_version == WORKFLOW_VERSION for one in earlier):
         with SetWorkflowID(f"{job_id}-{len(earlier)}"):
             DBOS.enqueue_workflow(queue, _Current.job, job_id)
-
-
-def _cancel(job_id: str) -> None:
-    from dbos import DBOS
-
-    unfinished = _listed(workflow_id_prefix=job_id, status=[_WAITS, _RUNS])
-    DBOS.cancel_workflows([one.workflow_id for one in unfinished])
 
 
 def jobs_url(url: URL) -> str:

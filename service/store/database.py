@@ -14,7 +14,14 @@ import sqlalchemy as sa
 from sqlalchemy import make_url
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    OperationalError,
+    SQLAlchemyError,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from service.errors import StoreUnavailable
@@ -25,25 +32,13 @@ from service.store.tables import metadata
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-IDLE_S = 15.0
+ANSWER_S = 2.0  # for what must not wait long: scores, health checks
+IDLE_S = 15.0  # how long Postgres lets a transaction lie idle
 BUSY_TIMEOUT_S = 30.0  # of SQLite
-LOCK_NOT_AVAILABLE = "55P03"  # of Postgres
-LOCKED = "The database is locked: something else writes to it, or holds its lock."
-# By the second word of SQLite's name for the error.
-REASONS = {
-    "BUSY": LOCKED,
-    "CORRUPT": "The database file is damaged.",
-    "NOTADB": "The database file is damaged.",
-    "FULL": "The disk of the database is full.",
-    "READONLY": "The database is read-only.",
-}
 
 
 def store_url(url: str) -> URL:
-    """Return the asynchronous URL of the store for `sqlite:///file`, `postgres://...` or `postgresql://...`.
-
-    Raises ValueError for another database, or for SQLite in memory, which jobs cannot share.
-    """
+    """Return the asynchronous URL of the store; raises ValueError unless it is a SQLite file or Postgres."""
     try:
         # Hosting services still hand out the old scheme, which SQLAlchemy no longer knows.
         parsed = make_url(url.replace("postgres://", "postgresql://", 1))
@@ -96,27 +91,17 @@ def _is_full(error: BaseException | None) -> bool:
 
 
 class Database:
-    """Connections from a pool. `start` brings the tables up to date.
+    """Connections from a pool. `start` brings the tables up to date."""
 
-    `answer_s`: how long `soon` and `check` wait at most. `idle_s`: how long Postgres lets a transaction lie
-    idle.
-    """
-
-    def __init__(self, url: str, *, answer_s: float = 2.0, idle_s: float = IDLE_S) -> None:
+    def __init__(self, url: str) -> None:
         self.url = store_url(url)
-        self._answer_s = answer_s
-        self._idle_s = idle_s
         self._engine: AsyncEngine | None = None
         self._slow: set[asyncio.Task[object]] = set()  # given up by `soon`, and not at their end
         # Returns when the database can be read and written; raises StoreUnavailable, which says why not.
         self.ready = SharedCheck(lambda: self.soon(self._ready()))
 
     async def start(self) -> None:
-        """Create the file's folder, migrate, open the pool.
-
-        Raises StoreUnavailable, also for a Postgres database of another encoding than UTF-8, which could not
-        hold what callers write.
-        """
+        """Create the file's folder, migrate, open the pool. Raises StoreUnavailable."""
         with translated():
             if self.url.get_backend_name() == "sqlite":
                 Path(str(self.url.database)).parent.mkdir(parents=True, exist_ok=True)
@@ -126,7 +111,7 @@ class Database:
     async def stop(self) -> None:
         """Close the pool; idempotent."""
         if self._slow:  # their connections can be closed once they end
-            await asyncio.wait(self._slow, timeout=self._answer_s)
+            await asyncio.wait(self._slow, timeout=ANSWER_S)
         engine, self._engine = self._engine, None  # two may stop at once
         if engine is not None:
             await engine.dispose()
@@ -141,7 +126,7 @@ class Database:
 
     async def _ready(self) -> None:
         if self.url.get_backend_name() == "sqlite":
-            await asyncio.to_thread(_probe, Path(str(self.url.database)), self._answer_s / 2)
+            await asyncio.to_thread(_probe, Path(str(self.url.database)), ANSWER_S / 2)
             return
         async with self.read() as connection:
             if await connection.scalar(sa.text("SHOW transaction_read_only")) == "on":
@@ -149,10 +134,8 @@ class Database:
             try:
                 # What a writer takes; a backup or a change of the tables may hold it up.
                 await connection.execute(sa.text("LOCK TABLE jobs IN ROW EXCLUSIVE MODE NOWAIT"))
-            except DBAPIError as error:
-                if getattr(error.orig, "sqlstate", "") == LOCK_NOT_AVAILABLE:
-                    raise StoreUnavailable(LOCKED, retry_after_s=5.0) from None
-                raise
+            except OperationalError:
+                raise StoreUnavailable("The database is locked.", retry_after_s=5.0) from None
 
     async def soon(self, call: Awaitable[T]) -> T:
         """Return what a call returns, or raise StoreUnavailable when that takes more than `answer_s`.
@@ -163,7 +146,7 @@ class Database:
         task = asyncio.ensure_future(call)
         self._slow.add(task)
         task.add_done_callback(self._ended)
-        done, _ = await asyncio.wait({task}, timeout=self._answer_s)
+        done, _ = await asyncio.wait({task}, timeout=ANSWER_S)
         if not done:
             raise StoreUnavailable("The database does not answer.", retry_after_s=5.0)
         return task.result()
@@ -205,7 +188,7 @@ class Database:
         if self.url.get_backend_name() == "postgresql":
             bounds = {"pool_pre_ping": True, "pool_timeout": 10, "connect_args": {"connect_timeout": 5}}
             # A replica frozen in the middle of a transaction must not hold the lock on a job's row for ever.
-            settings = [f"SET idle_in_transaction_session_timeout = {int(1000 * self._idle_s)}"]
+            settings = [f"SET idle_in_transaction_session_timeout = {int(1000 * IDLE_S)}"]
         else:
             bounds = {"pool_timeout": 30}
             settings = [
@@ -232,10 +215,8 @@ def _probe(path: Path, patience_s: float) -> None:
             connection.execute("BEGIN IMMEDIATE")
             for table in metadata.tables:
                 connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall()  # noqa: S608
-    except sqlite3.Error as error:
-        name = getattr(error, "sqlite_errorname", "").split("_")[1:2]
-        reason = REASONS.get("".join(name), "The database cannot be reached.")
-        raise StoreUnavailable(reason, retry_after_s=5.0) from None
+    except sqlite3.Error as error:  # which is of a few words, and names no file
+        raise StoreUnavailable(f"The database cannot be written: {error}.", retry_after_s=5.0) from None
 
 
 def _set_up(settings: Sequence[str], connection: DBAPIConnection, record: object) -> None:

@@ -110,7 +110,8 @@ async def test_verdicts_on_claims_make_p_correct_and_decisions_of_claims(http: h
 
 async def test_claims_are_judged_by_their_tokens_where_nothing_is_drawn(http: httpx.AsyncClient) -> None:
     every = rows()
-    await of_claims(http, [one | {"samples": one["samples"]} for one in every])
+    del every[0]["claims"][0]["logprob_per_word"]
+    assert (await of_claims(http, every))["correctness_sample_counts"] == [0, 2, 3, 4]
     [one] = rows(1)
     text = " ".join(claim["text"] for claim in one["claims"])
     sure, unsure = [{"token": piece, "logprob": value} for piece, value in ((" ", -0.1), (" ", -3.0))]
@@ -124,28 +125,10 @@ async def test_claims_are_judged_by_their_tokens_where_nothing_is_drawn(http: ht
     assert last["rank_score"] < first["rank_score"]
 
 
-async def test_a_calibration_of_claims_serves_no_whole_answers(http: httpx.AsyncClient) -> None:
-    made = rows()
-    found = await of_claims(http, made)
-    told = await score(http, asked(made[0], calibration=found["id"]))
-    assert told["calibration"]["origin"] == "default"
-    assert told["claims_calibration"]["id"] == found["id"]
-    [mismatch] = [one for one in told["warnings"] if one["code"] == "calibration_mismatch"]
-    assert mismatch["differs"] == ["unit"]
-
-
-async def test_more_answers_than_a_calibration_of_claims_knows_are_told(http: httpx.AsyncClient) -> None:
-    made = rows()
-    found = await of_claims(http, made)
-    told = await score(http, asked(made[0], samples=[*made[0]["samples"], "Nobody knows."]))
-    assert told["claims_calibration"]["origin"] == "default"
-    [mismatch] = [one for one in told["warnings"] if one["code"] == "calibration_mismatch"]
-    assert (found["id"] in mismatch["message"], mismatch["differs"]) == (True, ["num_samples"])
-
-
 async def test_its_report_counts_answers_and_claims_and_its_rows_go_round(http: httpx.AsyncClient) -> None:
     made = rows()
     found = await of_claims(http, made)
+    await _serves_claims_of_its_number_of_answers_alone(http, made[0], found["id"])
     report = (await http.get(found["links"]["report"])).json()
     data, promises = report["data"], report["correctness"]["promises"]
     assert (data["rows"], data["usable"], data["rows_full"]) == (ANSWERS, ANSWERS, ANSWERS)
@@ -157,36 +140,21 @@ async def test_its_report_counts_answers_and_claims_and_its_rows_go_round(http: 
     assert [json.loads(line) for line in exported] == made
 
 
-@pytest.mark.parametrize(
-    ("claims", "reason"),
-    [
-        ([], "must hold 1 to 64 claims, not 0"),
-        ([{"text": "A."}], "each claim must be an object of text"),
-        ([{"text": " ", "correct": True}], "each claim must be an object of text"),
-        ([{"text": "A.", "correct": True, "least_logprob": 2}], "each claim must be an object of text"),
-        (None, "is missing"),
-    ],
-)
-async def test_bad_claims_are_named(http: httpx.AsyncClient, claims: Any, reason: str) -> None:
-    made = rows()
-    made[3]["claims"] = claims
-    reply = await http.post("/calibrate", files={"file": ("dev.jsonl", sent(made))}, data={"unit": "claim"})
-    assert reply.status_code == 422
-    [error] = reply.json()["errors"]
-    assert (error["line"], reason in error["reason"]) == (4, True), error
-
-
-async def test_rows_without_claims_make_no_calibration_of_claims(http: httpx.AsyncClient) -> None:
-    made = [{"prompt": f"q {i}", "reference": "a", "samples": ["a", "b"]} for i in range(20)]
-    reply = await http.post("/calibrate", files={"file": ("dev.jsonl", sent(made))}, data={"unit": "claim"})
-    assert reply.status_code == 422 and "claims with verdicts" in reply.json()["detail"]
-
-
-async def test_rows_may_lack_a_log_probability(http: httpx.AsyncClient) -> None:
-    made = rows()
-    del made[0]["claims"][0]["logprob_per_word"]
-    found = await of_claims(http, made)
-    assert found["correctness_sample_counts"] == [0, 2, 3, 4]
+async def _serves_claims_of_its_number_of_answers_alone(
+    http: httpx.AsyncClient, made: dict[str, Any], calibration_id: str
+) -> None:
+    told = await score(http, asked(made, calibration=calibration_id))
+    assert told["calibration"]["origin"] == "default"
+    assert told["claims_calibration"]["id"] == calibration_id
+    [mismatch] = [one for one in told["warnings"] if one["code"] == "calibration_mismatch"]
+    assert mismatch["differs"] == ["unit"]
+    told = await score(http, asked(made, samples=[*made["samples"], "Nobody knows."]))
+    assert told["claims_calibration"]["origin"] == "default"
+    [mismatch] = [one for one in told["warnings"] if one["code"] == "calibration_mismatch"]
+    assert (calibration_id in mismatch["message"], mismatch["differs"]) == (True, ["num_samples"])
+    told = await score(http, {"samples": ['{"b": 1}'] * 4, "candidate": '{"b": 1}', "claims": True})
+    assert told["claims_calibration"]["origin"] == "default"
+    assert told["claims"][0]["probability_correct"] is None
 
 
 async def test_an_answer_among_those_drawn_is_judged_by_the_others(http: httpx.AsyncClient) -> None:
@@ -196,13 +164,6 @@ async def test_an_answer_among_those_drawn_is_judged_by_the_others(http: httpx.A
     assert (claim["text"], claim["support"]["agree"]) == (right, 1)
     told = await score(http, {"samples": [wrong, right, right], "candidate": right, "claims": True})
     assert told["claims"][0]["support"]["agree"] == 2
-
-
-async def test_fields_of_json_are_judged_by_no_calibration_of_sentences(http: httpx.AsyncClient) -> None:
-    await of_claims(http, rows())
-    told = await score(http, {"samples": ['{"b": 1}'] * 4, "candidate": '{"b": 1}', "claims": True})
-    assert told["claims_calibration"]["origin"] == "default"
-    assert told["claims"][0]["probability_correct"] is None
 
 
 async def test_claims_that_would_not_fit_into_memory_are_refused(

@@ -16,7 +16,7 @@ from tests.support.openai_server import Exchange, OpenAIServer, answers, status
 from tests.support.operator_world import problem
 from tests.support.replica_apps import replica_app
 
-QUICK = Patience(first_wait_s=0.001, max_wait_s=0.002, refused_give_up_s=0.3, ask_again_s=(0.001, 0.001))
+QUICK = Patience(first_wait_s=0.001, max_wait_s=0.002, ask_again_s=(0.001, 0.001))
 SAID = "This model's maximum context length is 8 tokens."
 CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz")
 

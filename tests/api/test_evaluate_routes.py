@@ -7,9 +7,6 @@ from typing import Any
 import pytest
 
 from service.api.auth import Keys
-from service.api.middleware import UPLOAD_PATHS
-from service.api.openapi import Problem, document
-from service.jobs.model import EvaluateForm, EvaluateRequest
 from tests.support.keys import MemoryKeys
 from tests.support.operator_world import World
 
@@ -112,11 +109,3 @@ async def test_it_is_for_the_admin(world: World) -> None:
         assert (await client.post("/evaluate", json={})).status_code == 401
         wrong = await client.post("/evaluate", json={}, headers={"Authorization": "Bearer score-key"})
     assert wrong.status_code == 403
-
-
-async def test_the_body_is_described_and_may_be_large(world: World) -> None:
-    described = document(world.app, [EvaluateForm, EvaluateRequest, Problem])
-    content = described["paths"]["/evaluate"]["post"]["requestBody"]["content"]
-    assert set(content) == {"multipart/form-data", "application/json"}
-    assert {"EvaluateForm", "EvaluateRequest"} <= set(described["components"]["schemas"])
-    assert "/evaluate" in UPLOAD_PATHS

@@ -128,7 +128,8 @@ async def test_the_document_names_every_schema_it_uses(world: World) -> None:
 
 async def test_examples_fit_their_schemas() -> None:
     from service.calibration.routes import CALIBRATION
-    from service.jobs.model import JOB, Job
+    from service.jobs.model import Job
+    from service.jobs.routes import JOB
 
     assert Job.model_validate(JOB).model_dump(mode="json") == JOB
     assert CalibrationOut.model_validate(CALIBRATION).model_dump(mode="json") == CALIBRATION

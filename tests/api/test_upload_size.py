@@ -29,14 +29,3 @@ async def test_answers_to_be_drawn_are_counted(client: Any, few_texts: None) -> 
         assert (await http.get("/jobs")).json() == []
         fewer = {"num_samples": "10"}  # as the message says
         assert (await http.post("/calibrate", files={"file": jsonl(50)}, data=fewer)).status_code == 202
-
-
-async def test_both_files_of_an_evaluation_count_together(client: Any, few_texts: None) -> None:
-    samples = [str(i) for i in range(9)]
-    async with client() as http:
-        files = {"dev": jsonl(50, samples=samples), "test": jsonl(51, "T", samples=samples)}
-        refused = await http.post("/evaluate", files=files)
-        assert refused.json()["detail"].startswith("101 rows make up to 1010 answers and references")
-        assert (await http.get("/jobs")).json() == []
-        files["test"] = jsonl(50, "T", samples=samples)
-        assert (await http.post("/evaluate", files=files)).status_code == 202

@@ -94,11 +94,11 @@ def test_a_busy_service_calibrates_slowly_but_gets_on(url: str, tmp_path: Path) 
     server = OpenAIServer(default=llm_and_embedder(cities, slow_s=0.3))
     with serving_in_thread(server), service(url, server, tmp_path, llm_slots="16") as only:
         with live_load(only.http.base_url, 8) as scores:
-            job = only.post(questions(64)).raise_for_status().json()["id"]
+            job = only.post(questions(24)).raise_for_status().json()["id"]
             before = scores.total()
             ended = only.ended(job)
             meanwhile = scores.total() - before
         assert ended["state"] == "succeeded", ended
-        assert meanwhile > 100  # it was busy all the time
+        assert meanwhile > 40  # it was busy all the time
         # A draw, and a pause as long: in which 8 callers get about 16 scores, on a slow machine, too.
-        assert meanwhile < 64 * 45
+        assert meanwhile < 24 * 45

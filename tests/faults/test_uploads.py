@@ -4,14 +4,12 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
-from service.api import uploads as upload_contents
-from service.api.uploads import UploadThreads
+from service.api import uploads
 from service.app import create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -24,21 +22,23 @@ FILE = b"".join(b'{"prompt":"Q%d?","reference":"yes"}\n' % i for i in range(40))
 @pytest.fixture
 def go_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Until it is set, every upload is read and read."""
-    event, read = threading.Event(), upload_contents.read_file
+    event, read = threading.Event(), uploads.read_file
 
     def slowly(*args: Any, **options: Any) -> Any:
         assert event.wait(60)
         return read(*args, **options)
 
-    monkeypatch.setattr(upload_contents, "read_file", slowly)
+    monkeypatch.setattr(uploads, "read_file", slowly)
     yield event
     event.set()
 
 
-async def test_uploads_have_threads_of_their_own_and_a_bound(go_on: threading.Event) -> None:
+async def test_uploads_have_threads_of_their_own_and_a_bound(
+    go_on: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "UPLOAD_THREADS", 1)
+    monkeypatch.setattr(uploads, "MAX_UPLOADS", 3)
     app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(), store=SqliteStore())
-    state = app.state
-    state.services = replace(state.services, threads=UploadThreads(threads=1, places=3))
     shared = ThreadPoolExecutor(1)
     asyncio.get_running_loop().set_default_executor(shared)
     async with (

@@ -27,11 +27,3 @@ def refused(data, limits=ONE, **options):
     with pytest.raises(InvalidDevData) as caught:
         read_file(io.BytesIO(data), limits, **options)
     return caught.value
-
-
-def only_reason(raw, **changed):
-    """The reason why one row, good but for what is changed, is refused."""
-    row = {"prompt": "Q?", "reference": "yes"} | raw | changed
-    error = refused(jsonl([{k: v for k, v in row.items() if v is not ...}]))
-    (problem,) = error.extra["errors"]
-    return problem["field"], problem["reason"]

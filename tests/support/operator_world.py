@@ -45,7 +45,7 @@ class World:
             Serving(10, Sampling(), Sampling()),
             self.jobs,
             self.calibrations,
-            ScoreCache(MemoryKept(), keep_s=0, max_scores=1),
+            ScoreCache(MemoryKept(), keep_s=0),
             Admission(80, 16, lambda: 1.0),
             limits=UploadLimits(**limits),
             report_page=lambda report: f"<html>{report['risk']}</html>",

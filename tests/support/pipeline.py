@@ -1,9 +1,17 @@
 """A calibration's pipeline without an engine: one row after the other, errors as they come."""
 
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from service.calibration.calibration import Calibration
+from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
 from service.embedding.port import Embedder
 from service.jobs.calibrator import Calibrator, Embedding
 from service.jobs.drawing import Drawer
+from service.jobs.model import JobOptions
 from service.jobs.store import SqlJobs
 from service.jobs.waiting import Patience
 from service.jobs.workflows import Finish
@@ -41,3 +49,34 @@ class Pipeline:
     async def finish(self, job_id: str, finish: Finish | None = None) -> None:
         """Do the rest."""
         await (finish or self.calibrator.finish)(await self.jobs.running(job_id))
+
+
+@dataclass
+class Bench:
+    """Everything that a calibration needs, and one call that runs it."""
+
+    jobs: SqlJobs
+    calibrations: SqlCalibrations
+    embedder: Any
+    llm: Any
+    num_samples: int = 5
+
+    async def run(
+        self, rows: Sequence[DevRow], options: JobOptions | None = None
+    ) -> tuple[Calibration, dict[str, Any]]:
+        job, _ = await self.jobs.submit(rows, options or JobOptions())
+        pipeline = Pipeline(
+            self.jobs, self.calibrations, self.llm, self.embedder, num_samples=self.num_samples
+        )
+        await pipeline.draw(job.id)
+        await pipeline.finish(job.id)
+        done = await self.jobs.get(job.id)
+        assert done is not None
+        assert (done.state, done.error) == ("succeeded", None)
+        assert done.calibration_id is not None
+        found = await self.calibrations.get(done.calibration_id)
+        report = await self.calibrations.report(done.calibration_id)
+        assert found is not None
+        assert report is not None
+        json.dumps(report, allow_nan=False)
+        return found, report

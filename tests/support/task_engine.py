@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from service.jobs.drawing import Refusal
 from service.jobs.store import JobEndedError
 from service.jobs.workflows import JobSteps, draw_chunk, run_job
 
@@ -58,10 +57,10 @@ class TaskEngine:
             raise JobEndedError(job_id)
         return result["value"]
 
-    async def draw(self, job_id: str, chunks: list[list[int]], final: bool) -> list[Refusal]:
+    async def draw(self, job_id: str, chunks: list[list[int]], final: bool) -> list[str]:
         """Draw as many chunks at once as there are slots."""
 
-        async def one(chunk: list[int]) -> list[Refusal]:
+        async def one(chunk: list[int]) -> list[str]:
             async with self._slots:
                 return await draw_chunk(job_id, chunk, final, self)
 

@@ -4,20 +4,17 @@ import asyncio
 import fcntl
 import gc
 import logging
-import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 
 from service.calibration.store import SqlCalibrations
 from service.errors import Conflict, ModelNotFound, StoreUnavailable
-from service.jobs import workflows
 from service.jobs.drawing import Drawer
-from service.jobs.durable import TELL_S, DurableJobs
+from service.jobs.durable import DurableJobs
 from service.jobs.model import Job, JobError, JobOptions
 from service.jobs.presence import TOLERATED, Presence
 from service.jobs.store import RunningJob, SqlJobs
@@ -129,49 +126,12 @@ async def test_a_job_succeeds(queue: Queue) -> None:
     assert all(one not in states[:i] for i, one in enumerate(states))  # no state told twice
 
 
-@pytest.mark.parametrize("engine", [plain, dbos])
-async def test_a_job_that_comes_as_the_service_stops_does_not_hold_it_up(
-    tmp_path: Path, engine: Callable[[Database], DbosEngine]
-) -> None:
-    async with opened(tmp_path / "store.db", engine, beat_s=5.0) as queue:
+async def test_a_job_that_comes_as_the_service_stops_does_not_hold_it_up(tmp_path: Path) -> None:
+    async with opened(tmp_path / "store.db", plain, beat_s=5.0) as queue:
         await queue.ended(await queue.submit())  # by now it waits for news, for seconds
         await queue.submit()
         async with asyncio.timeout(60):
             await queue.jobs.stop()  # in the same step of the loop in which the news came
-
-
-async def test_a_watcher_that_goes_breaks_no_query_off(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    job, began, go, answered = await queue.submit(), asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    async def get(job_id: str) -> Job:
-        began.set()
-        await go.wait()
-        answered.set()
-        return job
-
-    monkeypatch.setattr(queue.store, "get", get)
-    watcher = asyncio.ensure_future(anext(queue.jobs.events(job.id)))
-    async with asyncio.timeout(60):
-        await began.wait()
-        watcher.cancel()
-        await asyncio.wait({watcher})
-        go.set()
-        await answered.wait()
-
-
-async def test_a_watcher_waits_for_a_store_that_cannot_be_reached(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job, get, failures = await queue.submit(), queue.store.get, iter([StoreUnavailable("down")] * 3)
-
-    async def stumble(job_id: str) -> Job | None:
-        for failure in failures:
-            raise failure
-        return await get(job_id)
-
-    monkeypatch.setattr(queue.store, "get", stumble)
-    assert (await queue.ended(job))[-1].state == "succeeded"
-    assert next(failures, None) is None
 
 
 @pytest.mark.parametrize(
@@ -222,17 +182,6 @@ async def test_cancelling_stops_the_work(queue: Queue) -> None:
     assert complaints == []
 
 
-async def test_a_store_that_fails_for_a_while_fails_no_job(queue: Queue) -> None:
-    failures = iter([StoreUnavailable("down")] * 3)
-
-    async def stumble(job: RunningJob) -> None:
-        for failure in failures:
-            raise failure
-
-    queue.finisher.work = stumble
-    assert (await queue.ended(await queue.submit()))[-1].state == "succeeded"
-
-
 async def test_jobs_run_one_after_the_other(queue: Queue) -> None:
     inside = most = 0
 
@@ -255,8 +204,11 @@ async def test_a_job_that_nobody_told_the_engine_of_is_run(queue: Queue) -> None
     assert (await queue.ended(silent))[-1].state == "succeeded"
 
 
-async def test_a_job_broken_off_goes_on_at_the_next_start(tmp_path: Path) -> None:
+async def test_a_job_broken_off_goes_on_at_the_next_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     hang = Hanging()
+    caplog.set_level(logging.INFO, logger="service")
     async with opened(tmp_path / "store.db", dbos) as first:
         first.finisher.work = hang
         job, _ = await first.jobs.submit(rows(), JobOptions())
@@ -266,6 +218,7 @@ async def test_a_job_broken_off_goes_on_at_the_next_start(tmp_path: Path) -> Non
         assert (await second.ended(job))[-1].state == "succeeded"
         assert second.finisher.finished == [job.id]
         assert second.llm.requests == []
+    assert f"job {job.id} goes on" in caplog.messages
 
 
 async def test_one_dbos_in_a_process(tmp_path: Path) -> None:
@@ -297,38 +250,6 @@ async def test_an_engine_that_could_not_be_started_is_started_later(tmp_path: Pa
     path.unlink()
     async with opened(tmp_path / "store.db", dbos) as queue:
         assert (await queue.ended(await queue.submit()))[-1].state == "succeeded"
-
-
-async def test_a_job_whose_workflow_ended_without_it_is_begun_anew(tmp_path: Path) -> None:
-    hang = Hanging()
-    async with opened(tmp_path / "store.db", dbos) as queue:
-        queue.finisher.work = hang
-        job = await queue.submit()
-        async with asyncio.timeout(60):
-            await hang.begun.wait()
-            queue.finisher.work = None
-            await queue.engine.cancel(job.id)  # not through the store
-            await hang.stopped.wait()
-        assert (await queue.ended(job))[-1].state == "succeeded"
-
-
-async def test_cancelling_does_not_wait_for_an_engine_that_is_held_up(tmp_path: Path) -> None:
-    """DBOS waits for its locked file for many seconds; it is told once the file is free."""
-    hang = Hanging()
-    async with opened(tmp_path / "store.db", dbos) as queue:
-        queue.finisher.work = hang
-        job = await queue.submit()
-        async with asyncio.timeout(60):
-            await hang.begun.wait()
-        with closing(sqlite3.connect(tmp_path / "store.db.jobs", isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
-            async with asyncio.timeout(TELL_S + 15):
-                cancelled = await queue.jobs.cancel(job.id)
-            assert cancelled is not None
-            assert cancelled.state == "cancelled"
-            assert not hang.stopped.is_set()
-        async with asyncio.timeout(60):
-            await hang.stopped.wait()
 
 
 async def test_a_cancelled_job_leaves_no_traceback(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -437,25 +358,3 @@ class TestReplicas:
             await peer.leave()
             await queue.jobs.stop()
             await database.stop()
-
-    async def test_what_a_peer_has_taken_over_meanwhile_is_left_to_it(
-        self, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """It finds work of a dead replica, and waits for its lock until a peer has taken that over."""
-        taken, resumed = asyncio.Event(), list[str]()
-        left = SimpleNamespace(workflow_id="7-0", executor_id="dead", queue_name="q", status="PENDING")
-
-        def listed(**which: Any) -> list[Any]:
-            return [] if taken.is_set() or "name" in which else [left]
-
-        @asynccontextmanager
-        async def late(self: Presence, replica_id: str) -> AsyncIterator[bool]:
-            taken.set()
-            yield True
-
-        monkeypatch.setattr(workflows, "_listed", listed)
-        monkeypatch.setattr(Presence, "instead_of", late)
-        monkeypatch.setattr("dbos.DBOS.resume_workflow", lambda one, **_: resumed.append(one))
-        engine = DbosEngine(store_url(postgres.database()), replica_id="me", lanes=["a"])
-        assert await engine.settle({}) == set()
-        assert taken.is_set() and not resumed

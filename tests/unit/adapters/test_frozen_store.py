@@ -15,8 +15,11 @@ from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.postgres import Cluster
 
 
-async def test_a_call_that_takes_too_long_is_given_up_and_leaves_no_trace(tmp_path: Path) -> None:
-    database, go = Database(f"sqlite:///{tmp_path / 'store.db'}", answer_s=0.01), asyncio.Event()
+async def test_a_call_that_takes_too_long_is_given_up_and_leaves_no_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.store.database.ANSWER_S", 0.01)
+    database, go = Database(f"sqlite:///{tmp_path / 'store.db'}"), asyncio.Event()
 
     async def fail() -> None:
         await go.wait()
@@ -32,7 +35,7 @@ async def test_a_call_that_takes_too_long_is_given_up_and_leaves_no_trace(tmp_pa
 
 @pytest.mark.postgres
 async def test_a_score_that_names_a_calibration_does_not_wait_for_a_frozen_server(postgres: Cluster) -> None:
-    database = Database(postgres.database(), answer_s=0.5)
+    database = Database(postgres.database())
     await database.start()
     source = SqlCalibrations(database, poll_s=3600)
     await source.start()

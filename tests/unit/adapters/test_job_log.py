@@ -9,11 +9,10 @@ import pytest
 from service.calibration.store import SqlCalibrations
 from service.errors import LLMError
 from service.jobs.model import JobOptions
-from service.jobs.store import LOG_AGAIN_S, SqlJobs
+from service.jobs.store import SqlJobs
 from service.jobs.waiting import Patience
 from tests.support.fakes import FakeLLM
-from tests.support.job_worker import LoggingLLM, Replica, dev_rows, replica
-from tests.support.processes import ended, idle_replica, kill, until_asked, worker
+from tests.support.job_worker import Replica, dev_rows, replica
 from tests.support.sqlite_store import CopiedDatabase
 from tests.support.task_engine import TaskEngine
 
@@ -42,7 +41,7 @@ async def test_a_failure_is_told_without_what_the_llm_said(
 ) -> None:
     detail = f"The LLM server answered with status {status}."
     llm = FakeLLM(fail_with=[LLMError(detail, llm_status=status, llm_message="no\nkey")] * 100)
-    url, patience = f"sqlite:///{tmp_path / 'store.db'}", Patience(refused_give_up_s=0.0)
+    url, patience = f"sqlite:///{tmp_path / 'store.db'}", Patience(ask_again_s=())
     async with replica(url, "one", llm, engine=TaskEngine(), patience=patience) as made:
         job_id = await submitted(made)
         await until(caplog, f"job {job_id} failed: llm_error: {detail}")
@@ -59,35 +58,15 @@ async def test_waiting_and_cancelling_are_told(tmp_path: Path, caplog: pytest.Lo
     assert f"job {job_id} cancelled" in caplog.messages
 
 
-async def test_a_wait_that_comes_and_goes_is_logged_now_and_then(
+async def test_a_wait_is_logged_once_until_the_job_gets_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    now, database = 0.0, CopiedDatabase(tmp_path)
-    jobs = SqlJobs(database, SqlCalibrations(database), clock=lambda: now)
+    database = CopiedDatabase(tmp_path)
+    jobs = SqlJobs(database, SqlCalibrations(database))
     job, _ = await jobs.submit(dev_rows(ROWS), JobOptions())
-    other, _ = await jobs.submit(dev_rows(ROWS), JobOptions())
-    for one in (job, other):
-        await jobs.begin(one.id)
+    await jobs.begin(job.id)
     for _ in range(3):
         await jobs.note(job.id, "waiting")
-        await jobs.note(other.id, "waiting, too")
-    now = LOG_AGAIN_S
-    await jobs.note(job.id, "waiting")
     await jobs.note(job.id, LLMError("waiting for more.", llm_message="Where is the treasure?").full_detail)
     await database.stop()
-    waits = [f"job {job.id}: waiting", f"job {other.id}: waiting, too", f"job {job.id}: waiting"]
-    assert caplog.messages == [*waits, f"job {job.id}: waiting for more."]
-
-
-async def test_a_job_that_goes_on_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    url, log = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log"
-    async with worker(url, log, name="first", slow_s=2.0) as process:
-        async with idle_replica(url) as outside:
-            job, _ = await outside.jobs.submit(dev_rows(ROWS), JobOptions())
-            await until_asked(log, 3)
-        await kill(process)
-    caplog.clear()
-    async with replica(url, "second", LoggingLLM()) as made:
-        last = await ended(made, job)
-        await until(caplog, f"job {job.id} succeeded: calibration {last.calibration_id}. ")
-    assert f"job {job.id} goes on" in caplog.messages
+    assert caplog.messages == [f"job {job.id}: waiting", f"job {job.id}: waiting for more."]

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from service.errors import StoreUnavailable
 from service.store.database import Database
 from service.store.documents import Document, SqlKept
 from service.store.tables import kept
@@ -99,12 +98,6 @@ class TestKeptDocuments:
                 while await found.get("a", "me") is not None:
                     await asyncio.sleep(0.02)
 
-    async def test_many_go_in_at_once(self, opened: Opened) -> None:
-        async with opened() as found:
-            await found.put_all([])
-            await found.put_all(documents("a", "b", "c"))
-            assert [await found.get(id_, "me") for id_ in "abc"] == [{"is": id_} for id_ in "abc"]
-
     async def test_the_oldest_go_first(self, opened: Opened) -> None:
         async with opened() as found:
             for id_ in "abcde":
@@ -123,11 +116,6 @@ class TestKeptDocuments:
 
 
 class TestSqlKept:
-    async def test_replicas_share_it(self, url: str) -> None:
-        async with sql(url) as (one, _), sql(url) as (other, _):
-            await put(one, "a", "me", {"n": 1}, ttl_s=60)
-            assert await other.get("a", "me") == {"n": 1}
-
     async def test_replicas_that_fill_it_together_stay_within_the_bound(self, url: str) -> None:
         async with sql(url) as (one, database), sql(url) as (other, _):
 
@@ -155,15 +143,6 @@ class TestSqlKept:
             assert any(secret.encode() in path.read_bytes() for path in tmp_path.glob("store.db*"))
             await made.sweep()
             assert not any(secret.encode() in path.read_bytes() for path in tmp_path.glob("store.db*"))
-
-    async def test_a_store_that_is_down_is_said_so(self, tmp_path: Path) -> None:
-        async with sql(f"sqlite:///{tmp_path / 'store.db'}") as (made, _):
-            for path in tmp_path.glob("store.db*"):
-                path.unlink()
-            with pytest.raises(StoreUnavailable):
-                await put(made, "a", "me", {}, ttl_s=60)
-            with pytest.raises(StoreUnavailable):
-                await made.get("a", "me")
 
 
 def test_no_text_is_shown_by_accident() -> None:

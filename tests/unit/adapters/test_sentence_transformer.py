@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -13,13 +14,13 @@ import pytest
 from service.embedding.local import (
     MAX_CHUNK_TEXTS,
     MAX_CHUNK_TOKENS,
-    MAX_CHUNK_TOKENS_ELSEWHERE,
     ModelSource,
     SentenceTransformerEmbedder,
     chunks,
+    load_model,
 )
 from service.embedding.port import EmbedderIdentity
-from service.errors import EmbedderUnavailable, Overloaded
+from service.errors import EmbedderUnavailable
 from service.llm.weights import MINILM, MPNET, WeightsError, find
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -70,17 +71,18 @@ def with_embedder(
     scenario: Callable[[SentenceTransformerEmbedder], Awaitable[object]],
     name: str | Path,
     cache_dir: Path,
-    **options: object,
+    load: Callable[[ModelSource], object] = load_model,
 ) -> object:
     async def main() -> object:
-        embedder = SentenceTransformerEmbedder(name, cache_dir=cache_dir, **options)
+        embedder = SentenceTransformerEmbedder(name, cache_dir=cache_dir)
         await embedder.start()
         try:
             return await scenario(embedder)
         finally:
             await embedder.stop()
 
-    return asyncio.run(main())
+    with patch("service.embedding.local.load_model", load):
+        return asyncio.run(main())
 
 
 async def identity_of(embedder: SentenceTransformerEmbedder) -> EmbedderIdentity:
@@ -105,50 +107,11 @@ def test_packaged_weights_that_are_missing_name_the_command(tmp_path: Path) -> N
         with_embedder(identity_of, MPNET, tmp_path, load=TinyModel())
 
 
-@pytest.mark.parametrize("name", ["", "n" * 300])
-def test_name_that_no_folder_can_have_is_told(tmp_path: Path, name: str) -> None:
-    with pytest.raises(WeightsError, match=rf"There is no folder .*{name}, and the model hub does not"):
-        with_embedder(identity_of, name, tmp_path, load=TinyModel())
-
-
 def test_path_that_leads_nowhere_is_not_asked_of_the_hub(tmp_path: Path) -> None:
     with pytest.raises(
         WeightsError, match=r"There is no folder .*nowhere/at all, and the model hub does not"
     ):
         with_embedder(identity_of, tmp_path / "nowhere/at all", tmp_path, load=TinyModel())
-
-
-def test_worker_thread_alone_runs_the_model_and_the_loop_stays_free(folder: Path, tmp_path: Path) -> None:
-    model = TinyModel()
-
-    async def scenario(embedder: SentenceTransformerEmbedder) -> None:
-        model.gate.clear()
-        model.entered.clear()
-        held = asyncio.create_task(embedder.embed(["held"]))
-        await asyncio.to_thread(model.entered.wait)
-        assert not held.done()  # and this line is reached while the model is at work
-        model.gate.set()
-        assert (await held).vectors.shape == (1, 3)
-        assert len(model.threads) == 1
-        assert threading.current_thread().name not in model.threads
-
-    with_embedder(scenario, folder, tmp_path, load=model)
-
-
-def test_full_queue_refuses(folder: Path, tmp_path: Path) -> None:
-    model = TinyModel()
-
-    async def scenario(embedder: SentenceTransformerEmbedder) -> None:
-        model.gate.clear()
-        held = [asyncio.create_task(embedder.embed([text])) for text in ("a", "b")]
-        await asyncio.sleep(0)
-        with pytest.raises(Overloaded):
-            await embedder.embed(["c"])
-        model.gate.set()
-        await asyncio.gather(*held)
-        assert (await embedder.embed(["c"])).vectors.shape == (1, 3)
-
-    with_embedder(scenario, folder, tmp_path, load=model, max_queue=2)
 
 
 def test_cancelled_caller_does_not_break_the_worker(folder: Path, tmp_path: Path) -> None:
@@ -164,20 +127,6 @@ def test_cancelled_caller_does_not_break_the_worker(folder: Path, tmp_path: Path
         await asyncio.gather(running, waiting, return_exceptions=True)
         model.gate.set()
         assert (await embedder.embed(["next"])).vectors.shape == (1, 3)
-
-    with_embedder(scenario, folder, tmp_path, load=model)
-
-
-def test_large_call_is_cut_into_chunks_of_like_length(folder: Path, tmp_path: Path) -> None:
-    model = TinyModel()
-    texts = [f"{'x' * (i % 7)}{i}" for i in range(MAX_CHUNK_TEXTS + 10)]
-
-    async def scenario(embedder: SentenceTransformerEmbedder) -> None:
-        rows = (await embedder.embed(texts)).vectors
-        np.testing.assert_allclose(rows[:, 0] / rows[:, 1], [len(text) for text in texts], rtol=1e-5)
-        first, second = model.batches[1:]
-        assert len(first) == MAX_CHUNK_TEXTS
-        assert max(map(len, first)) <= min(map(len, second))
 
     with_embedder(scenario, folder, tmp_path, load=model)
 
@@ -220,15 +169,6 @@ def test_chunks_hold_every_text_once_and_keep_their_budget() -> None:
     assert list(chunks([], 384, 1024)) == []
 
 
-def test_short_texts_go_together_and_an_accelerator_takes_long_ones_together_too() -> None:
-    assert [
-        len(chunk) for chunk in chunks(["a short answer of 40 characters or so .."] * 130, 384, 1024)
-    ] == [64, 64, 2]
-    cpu, elsewhere = MAX_CHUNK_TOKENS["cpu"], MAX_CHUNK_TOKENS_ELSEWHERE
-    assert [len(chunk) for chunk in chunks(["x" * 31_000] * 70, 384, elsewhere)] == [64, 6]
-    assert [len(chunk) for chunk in chunks(["x" * 31_000] * 4, 8192, cpu)] == [1, 1, 1, 1]
-
-
 def test_failure_of_the_model_is_named_without_its_words(folder: Path, tmp_path: Path) -> None:
     model = TinyModel()
 
@@ -243,9 +183,10 @@ def test_failure_of_the_model_is_named_without_its_words(folder: Path, tmp_path:
     with_embedder(scenario, folder, tmp_path, load=model)
 
 
+@patch("service.embedding.local.load_model", TinyModel())
 def test_before_start_and_after_stop_it_says_so(folder: Path, tmp_path: Path) -> None:
     async def scenario() -> None:
-        embedder = SentenceTransformerEmbedder(folder, cache_dir=tmp_path, load=TinyModel())
+        embedder = SentenceTransformerEmbedder(folder, cache_dir=tmp_path)
         for act in (embedder.check(), embedder.embed(["a"]), embedder.embed([])):
             with pytest.raises(EmbedderUnavailable, match="not loaded"):
                 await act
@@ -256,26 +197,6 @@ def test_before_start_and_after_stop_it_says_so(folder: Path, tmp_path: Path) ->
         await embedder.stop()
         with pytest.raises(EmbedderUnavailable):
             await embedder.embed(["a"])
-
-    asyncio.run(scenario())
-
-
-def test_failed_start_may_be_tried_again(folder: Path, tmp_path: Path) -> None:
-    tries: list[ModelSource] = []
-
-    def second_time(source: ModelSource) -> TinyModel:
-        tries.append(source)
-        if len(tries) == 1:
-            raise WeightsError("not yet")
-        return TinyModel()
-
-    async def scenario() -> None:
-        embedder = SentenceTransformerEmbedder(folder, cache_dir=tmp_path, load=second_time)
-        with pytest.raises(WeightsError):
-            await embedder.start()
-        await embedder.start()
-        assert (await embedder.embed(["a"])).vectors.shape == (1, 3)
-        await embedder.stop()
 
     asyncio.run(scenario())
 

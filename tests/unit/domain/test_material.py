@@ -89,8 +89,3 @@ def test_a_question_whose_accents_are_encoded_otherwise_is_the_same() -> None:
         for text in ("Which caf\u00e9?", "which  cafe\u0301?", "Which caf\u00b2?")
     )
     assert one.wording == other.wording != square.wording
-
-
-def test_two_answers_make_a_row_usable() -> None:
-    rows = [DevRow(1, None, ("a",), samples=tuple("ab"[:number])) for number in (1, 2)]
-    assert [row.usable("answer") for row in rows] == [False, True]

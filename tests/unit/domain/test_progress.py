@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from service.errors import StoreUnavailable
+from service.jobs import calibrator
 from service.jobs.calibrator import BrokenOffError, in_thread
 from service.jobs.store import JobEndedError
 from service.spectral.subsets import OnDone
@@ -20,6 +21,8 @@ class Jobs:
 
     async def stage(self, job_id: str, stage: str, total: int) -> None:
         self.shown.set()
+
+    async def progress(self, job_id: str, done: int) -> None:
         if self.error is not None:
             raise self.error
 
@@ -41,6 +44,11 @@ class Work:
 
     async def stopped(self) -> bool:
         return await asyncio.to_thread(self.broken_off.wait, 60)
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibrator, "EVERY_S", 0.01)
 
 
 async def show(work: Work, jobs: Jobs) -> str:
