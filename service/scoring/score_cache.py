@@ -37,6 +37,7 @@ class ScoreCache:
         self._unwritten: dict[tuple[str, str], Document] = {}  # oldest first
         self._characters = 0
         self._news = asyncio.Event()
+        self._at_store = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -48,12 +49,14 @@ class ScoreCache:
         task, self._task = self._task, None
         if task is None:
             return
-        task.cancel()
-        await asyncio.wait({task})
         with contextlib.suppress(StoreUnavailable, TimeoutError):
             async with asyncio.timeout(FLUSH_S):
+                async with self._at_store:  # a transaction of SQLite that is broken off may keep its lock
+                    task.cancel()
                 while self._unwritten:
                     await self._write()
+        task.cancel()
+        await asyncio.wait({task})
         if self._unwritten:
             log.warning("%d scores were not written to the store: they are gone", len(self._unwritten))
 
@@ -92,7 +95,8 @@ class ScoreCache:
             await self._news.wait()
             await asyncio.sleep(GATHER_S)
             try:
-                await self._write()
+                async with self._at_store:
+                    await self._write()
                 failing = False
             except StoreUnavailable:
                 if not failing:

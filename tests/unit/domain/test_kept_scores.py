@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -69,6 +69,29 @@ async def test_what_is_left_is_written_at_the_stop(monkeypatch: pytest.MonkeyPat
     async with started(documents) as scores:
         scores.keep("a", "me", {"n": 1})
     assert await documents.get("a", "me") == {"n": 1}
+
+
+async def test_a_stop_breaks_off_no_write() -> None:
+    """A transaction of SQLite that is broken off may keep its lock: the rest would be lost."""
+    begun = 0
+
+    class Counting(MemoryKept):
+        async def put_all(self, documents: Sequence[Document]) -> None:
+            nonlocal begun
+            begun += 1
+            await super().put_all(documents)
+
+    documents = Counting(gate=asyncio.Event())
+    async with started(documents) as scores:
+        scores.keep("a", "me", {"n": 1})
+        while not begun:
+            await asyncio.sleep(0.005)
+        stopping = asyncio.create_task(scores.stop())
+        await asyncio.sleep(0.01)
+        assert documents.gate is not None
+        documents.gate.set()
+        await stopping
+    assert (begun, documents.batches) == (1, [1])
 
 
 async def test_a_stop_does_not_wait_for_a_store_that_hangs(
