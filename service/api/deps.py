@@ -23,7 +23,6 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from service.api.errors import ErrorLog
 from service.api.uploads import UploadThreads
 from service.calibration.calibration import Calibration, Fingerprint
 from service.calibration.files import UploadLimits
@@ -128,10 +127,6 @@ class Metrics(Collector):
         self._jobs = Gauge(
             "eigencal_jobs", "Jobs by state, of all replicas; absent with the store.", ["state"], registry=to
         )
-        # Looked up once: `labels` takes a lock, and this is on the path of every score.
-        self._calibrated = {flag: self._scores.labels(str(flag).lower()) for flag in (True, False)}
-        self._prompt, self._completion = map(self._tokens.labels, ("prompt", "completion"))
-        self._of_kind: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
 
     async def start(self) -> None:
         """Begin to measure the event loop."""
@@ -190,16 +185,12 @@ class Metrics(Collector):
 
     def responded(self, kind: str, status: int, seconds: float) -> None:
         """Count an answer of which the head goes out, so many seconds after its request came."""
-        counted = self._of_kind.get((kind, status))
-        if counted is None:
-            counted = self._responses.labels(kind, str(status)), self._first_byte.labels(kind)
-            self._of_kind[kind, status] = counted
-        counted[0].inc()
-        counted[1].observe(seconds)
+        self._responses.labels(kind, str(status)).inc()
+        self._first_byte.labels(kind).observe(seconds)
 
     def scored(self, score: Score) -> None:
         """Count a score."""
-        self._calibrated[score.calibrated].inc()
+        self._scores.labels(str(score.calibrated).lower()).inc()
         if score.lambda_max is not None:
             self._lambda.observe(score.lambda_max)
         calibration = _calibration_of(score)
@@ -211,8 +202,8 @@ class Metrics(Collector):
             if milliseconds is not None:
                 self._stages.labels(stage).observe(milliseconds / 1000)
         if score.usage is not None:
-            self._prompt.inc(score.usage.prompt_tokens)
-            self._completion.inc(score.usage.completion_tokens)
+            self._tokens.labels("prompt").inc(score.usage.prompt_tokens)
+            self._tokens.labels("completion").inc(score.usage.completion_tokens)
         if self._events is not None:
             self._events.scored(score)
 
@@ -260,19 +251,13 @@ Kind = Literal["score", "chat", "gateway", "batch"]
 class Admission:
     """Bounds what is in flight on this replica: `max_in_flight` requests, and `max_batches` batches.
 
-    The items of all batches take a turn each of `items`: half as many as requests. `retry_after_s`: tells
-    when to come back.
+    The items of all batches take a turn each of `items`: half as many as requests.
     """
 
     def __init__(
-        self,
-        max_in_flight: int,
-        max_batches: int,
-        retry_after_s: Callable[[], float],
-        registry: CollectorRegistry | None = None,
+        self, max_in_flight: int, max_batches: int, registry: CollectorRegistry | None = None
     ) -> None:
         self._max_in_flight, self._max_batches = max_in_flight, max_batches
-        self._retry_after_s = retry_after_s
         self.items = asyncio.Semaphore(max(1, max_in_flight // 2))
         self._numbers: Numbers[Kind] = Numbers()
         to = registry or CollectorRegistry()
@@ -292,7 +277,7 @@ class Admission:
             has_room = self._numbers.total() - batches < self._max_in_flight
         if not has_room:
             self._refused.labels(kind).inc()
-            raise Overloaded("Too many requests are in flight.", retry_after_s=self._retry_after_s())
+            raise Overloaded("Too many requests are in flight.")
 
     @contextmanager
     def one(self, kind: Kind) -> Iterator[None]:
@@ -356,7 +341,6 @@ class Services:
     metrics: Metrics = field(default_factory=Metrics)
     limits: UploadLimits = field(default_factory=UploadLimits)
     threads: UploadThreads = field(default_factory=UploadThreads)
-    errors: ErrorLog = field(default_factory=ErrorLog)
     report_page: Callable[[Mapping[str, Any]], str] = lambda _: ""
     applies_now: Callable[[Fingerprint], bool] = lambda _: False
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from service.heavy_json import MAX_ANSWER_VALUES, MAX_VALUES
-from service.proxy import chat_score
-from service.proxy.upstream import HeldBytes
+from service.proxy import chat_score, upstream
 from tests.support.drop_in import QUESTION, DropIn, drop_in, events_of
 from tests.support.fakes import FakeEmbedder
 from tests.support.openai_server import MODEL, Behaviour, OpenAIServer, answers, draws_and, raw, status
@@ -68,7 +67,7 @@ async def test_a_call_goes_on_as_it_is_without_what_is_ours() -> None:
     assert (call.headers["accept-encoding"], call.headers["traceparent"]) == ("identity", "00-1-2-01")
 
 
-@pytest.mark.parametrize("mode", ["off", "async", "on"])
+@pytest.mark.parametrize("mode", ["off", "on"])
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
 async def test_bytes_of_a_call_without_our_field_are_its_own(mode: str, path: str) -> None:
     sent = b'{"messages" : [{"role":"user","content":"?"}], "prompt":"?" ,"temperature": 0.30 }\n'
@@ -79,16 +78,16 @@ async def test_bytes_of_a_call_without_our_field_are_its_own(mode: str, path: st
 
 
 @pytest.mark.parametrize("mode", ["off", "on"])
-async def test_an_answer_larger_than_is_held_goes_on_as_it_comes(mode: str) -> None:
+async def test_an_answer_larger_than_is_held_goes_on_as_it_comes(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with before(raw(OWN)) as made:
-        object.__setattr__(made.chat, "held", HeldBytes(100, 1000))
+        monkeypatch.setattr(upstream, "MAX_ANSWER_BYTES", 100)
         response = await made.ask(mode)
         assert response.content == OWN
         if mode == "on":
             found = await made.scored(response.headers["x-score-id"], "not_scored")
             assert found["warning"]["code"] == "too_long"
-        object.__setattr__(made.chat, "held", HeldBytes(1000, 100))  # of all of them together
-        assert (await made.ask(mode)).content == OWN
 
 
 @pytest.mark.parametrize("mode", ["off", "on"])
@@ -99,7 +98,7 @@ async def test_an_odd_answer_goes_on_unread(mode: str) -> None:
         assert response.content == odd
         if mode == "on":
             found = await made.scored(response.headers["x-score-id"], "not_scored")
-            assert found["warning"]["code"] == "too_long"
+            assert found["warning"]["code"] == "no_answer"
 
 
 async def test_what_is_ours_in_a_body_of_countless_values_is_refused() -> None:
@@ -109,14 +108,6 @@ async def test_what_is_ours_in_a_body_of_countless_values_is_refused() -> None:
         passed = await made.ask(logit_bias=biases)
     assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid_request")
     assert passed.json()["uncertainty"]["warning"]["code"] == "unreadable_request"
-
-
-async def test_for_want_of_room_no_answer_goes_out_that_its_score_might_hold_back() -> None:
-    async with before(raw(OWN)) as made:
-        object.__setattr__(made.chat, "held", HeldBytes(1000, 100))
-        response = await made.ask(eigencal={"abstain": True, "target_error": 0.1})
-    assert (response.status_code, response.json()["error"]["code"]) == (503, "overloaded")
-    assert int(response.headers["retry-after"]) >= 1
 
 
 async def test_off_is_bare() -> None:
@@ -132,7 +123,7 @@ async def test_the_models_are_the_servers() -> None:
         assert (await made.http.get("/v1/models")).json() == {"data": [{"id": MODEL}]}
 
 
-@pytest.mark.parametrize("mode", ["off", "async", "on"])
+@pytest.mark.parametrize("mode", ["off", "on"])
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_refusal_of_the_server_is_passed_on_and_no_score_drawn(mode: str, streamed: bool) -> None:
     refusal = {"error": {"message": "slow down", "type": "rate_limit", "param": None, "code": "429"}}
@@ -145,7 +136,7 @@ async def test_a_refusal_of_the_server_is_passed_on_and_no_score_drawn(mode: str
     assert "x-score-id" not in response.headers
 
 
-@pytest.mark.parametrize("mode", ["off", "async", "on"])
+@pytest.mark.parametrize("mode", ["off", "on"])
 async def test_a_server_that_is_not_there_is_said_in_the_clients_own_shape(mode: str) -> None:
     async with OpenAIServer() as server:
         gone = server.url
@@ -178,13 +169,10 @@ async def test_headers_of_any_bytes_pass_both_ways() -> None:
     [
         ({"foo": 1}, "eigencal.foo"),
         ({"effort": "much"}, "eigencal.effort"),
-        ({"num_samples": 1}, "eigencal.num_samples"),
         ({"num_samples": 4, "effort": "low"}, "eigencal"),
         ({"target_error": 2}, "eigencal.target_error"),
         ({"target_error": float("nan")}, "eigencal.target_error"),
         ({"calibration": "\ud800"}, "eigencal"),
-        ({"confidence": 5}, "eigencal.confidence"),
-        ({"calibration": "mine"}, "eigencal.calibration"),
         ({"abstain": None}, "eigencal.abstain"),
         ("low", "eigencal"),
         (None, "eigencal"),
@@ -242,20 +230,6 @@ async def test_what_decides_the_answer_is_drawn_with_the_callers_sampling_is_not
     assert draw["tools"] == tools and draw["chat_template_kwargs"] == {"a": 1}
     assert draw["messages"] == QUESTION["messages"] and draw["temperature"] == 0.5
     assert not {"seed", "user", "stream"} & draw.keys()
-
-
-async def test_a_text_to_complete_is_drawn_as_it_is() -> None:
-    async with before(answers("Paris"), few_shot="Q: a\nA: b\n", system_prompt="Be brief.") as made:
-        response = await made.ask(path="/v1/completions", prompt="The capital is", messages=None)
-        [draw] = [body for body in made.server.bodies if body.get("n") == 5]
-    assert response.json()["uncertainty"]["status"] == "scored"
-    assert draw["prompt"] == "The capital is" and "messages" not in draw
-
-
-async def test_the_callers_system_prompt_is_the_only_one() -> None:
-    async with before(answers("Paris"), system_prompt="Be brief.") as made:
-        await made.ask()
-        assert all(body["messages"] == QUESTION["messages"] for body in made.server.bodies)
 
 
 NO_TEXT = [
@@ -344,16 +318,6 @@ async def test_draws_have_the_callers_own_token_limit_where_it_is_larger(
         assert [body["max_tokens"] for body in made.server.bodies if body.get("n", 1) > 1] == [sent]
 
 
-async def test_reasoning_is_passed_on_and_is_no_part_of_what_is_judged() -> None:
-    own = saying({"content": "<think>Lyon? No.</think>\nParis", "reasoning_content": "hm"})
-    embedder = FakeEmbedder(16)
-    async with before(own, answers("Paris"), embedder=embedder) as made:
-        told = (await made.ask()).json()
-    assert told["choices"][0]["message"]["content"].startswith("<think>")
-    assert told["uncertainty"]["candidate"]["mode"] == 0
-    assert not any("think" in text for call in embedder.calls for text in call)
-
-
 async def test_of_several_choices_the_first_is_judged() -> None:
     several = [{"index": i, "message": {"content": text}} for i, text in enumerate(["Nice", "Paris"])]
     own = status(200, {"model": MODEL, "choices": several})
@@ -373,7 +337,6 @@ async def test_of_several_choices_the_first_is_judged() -> None:
         ({"prompt": "a", "echo": True}, "echo"),
         ({"prompt": "a", "strange": float("inf")}, "unreadable_request"),
         ({"prompt": "\ud800"}, "unreadable_request"),
-        ({"prompt": []}, "many_prompts"),
     ],
 )
 async def test_a_call_that_nothing_can_be_drawn_for_is_passed_on(body: dict[str, Any], code: str) -> None:
@@ -385,7 +348,7 @@ async def test_a_call_that_nothing_can_be_drawn_for_is_passed_on(body: dict[str,
     assert (told["uncertainty"]["status"], told["uncertainty"]["warning"]["code"]) == ("not_scored", code)
 
 
-@pytest.mark.parametrize("content", [b"not JSON", b"[1]", b"", b"7", b"[" * 100_000])
+@pytest.mark.parametrize("content", [b"not JSON", b"", b"[" * 100_000])
 async def test_an_answer_that_is_no_completion_is_passed_on(content: bytes) -> None:
     async with before(raw(content)) as made:
         response = await made.ask()
@@ -477,23 +440,13 @@ async def test_an_embedder_that_is_down_costs_no_answer() -> None:
     assert response.json()["uncertainty"]["warning"]["code"] == "embedder_unavailable"
 
 
-async def test_an_unknown_calibration_costs_no_answer() -> None:
-    async with before(raw(OWN)) as made:
-        found = (await made.ask(eigencal={"calibration": f"cal_{'0' * 26}"})).json()["uncertainty"]
-    assert (found["status"], found["warning"]["code"]) == ("failed", "not_found")
-
-
 async def test_a_bug_in_the_score_costs_no_answer(caplog: pytest.LogCaptureFixture) -> None:
     async with before(raw(OWN)) as made:
-
-        async def broken(*_: object) -> None:
-            raise RuntimeError("a bug")
-
-        object.__setattr__(made.chat.scorer, "draw_of", broken)
+        made.chat.scorer.shape = None  # type: ignore[assignment]
         response = await made.ask()
         await made.at_rest()
     assert response.json()["uncertainty"]["warning"]["code"] == "internal"
-    assert "a bug" in caplog.text and "a bug" not in response.text
+    assert "AttributeError" in caplog.text and "AttributeError" not in response.text
 
 
 async def test_an_answer_that_breaks_off_is_said(caplog: pytest.LogCaptureFixture) -> None:

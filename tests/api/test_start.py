@@ -17,6 +17,7 @@ from service.app import build_embedder, create_app, own_keys, serving_of
 from service.errors import StoreUnavailable
 from service.llm.weights import WeightsError
 from service.settings import Settings
+from service.store.database import shown, store_url
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.sqlite_store import SqliteStore
 
@@ -122,3 +123,28 @@ def test_migrating_tells_in_a_line_why_it_cannot(tmp_path: Path) -> None:
     ran = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 1
     assert ran.stderr == "Not migrated: the database URL must be of sqlite or postgresql\n"
+
+
+async def test_the_log_tells_the_set_up_and_no_secret(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="service")
+    settings = Settings(
+        data_dir=tmp_path,
+        llm_backend="vllm",
+        llm_url="http://me:pass@llm.example:8001/v1?key=abc",  # pragma: allowlist secret
+    )
+    await started(settings, SqliteStore())
+    told = [record.getMessage() for record in caplog.records if record.name == "service.app"]
+    assert told[0].startswith("Eigencal ")
+    assert told[1:] == [
+        f"store: SQLite file {tmp_path / 'eigencal.db'}",
+        "LLM: http://llm.example:8001/v1 (API for prompts: chat), model fake-llm",
+        "answers: 20, of at most 256 tokens to a prompt, 256 to a conversation",
+        "embedder: fake-embedder, revision 1, 64 dimensions, float32",
+    ]
+
+
+def test_where_the_store_is_without_credentials() -> None:
+    url = "postgresql://me:pass@db.example:6432/eigencal?sslpassword=x"  # pragma: allowlist secret
+    assert shown(store_url(url)) == "PostgreSQL database eigencal at db.example:6432"
