@@ -16,7 +16,7 @@ from service import __version__
 from service.api import health
 from service.api import key_routes as keys
 from service.api.auth import Keys
-from service.api.deps import Admission, Metrics, Queues, Services
+from service.api.deps import Admission, Metrics, Services
 from service.api.errors import install
 from service.api.key_routes import KeyRequest
 from service.api.middleware import BodyLimit, PlainStart, RequestContext
@@ -490,13 +490,16 @@ def create_app(
         events,
         in_force=in_force,
         activations=store.calibrations.num_activations,
-        # The LLM in this process has no calls that fail.
-        queues=lambda: Queues(
-            queue.num_running,
-            queue.num_waiting,
-            getattr(embedder, "num_queued", 0),
-            getattr(llm, "failures", {}),
-        ),
+        gauges={
+            ("eigencal_llm_calls_in_flight", "Calls of chats, scores and jobs to the LLM."): (
+                lambda: queue.num_running
+            ),
+            ("eigencal_llm_calls_waiting", "Calls that wait for the LLM."): lambda: queue.num_waiting,
+            ("eigencal_embedder_queued", "Batches of texts that are embedded, or wait for that."): (
+                lambda: getattr(embedder, "num_queued", 0)
+            ),
+        },
+        llm_failures=getattr(llm, "failures", {}),  # the LLM in this process has no calls that fail
     )
     admission = Admission(queue.slots + queue.max_waiting, queue.max_waiting, metrics.registry)
     scorer = Scorer(

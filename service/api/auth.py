@@ -65,11 +65,6 @@ def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode("latin-1", "replace")).hexdigest()
 
 
-def may_be_ours(secret: str) -> bool:
-    """Tell whether a text has the form of a key that was made here: nothing else is worth a query."""
-    return secret.startswith(START) and len(secret) == _LENGTH
-
-
 MAX_KEYS = 500  # of each scope: all of them are in the memory of every replica
 
 
@@ -153,7 +148,8 @@ class Keys:
         if _equal(secret, self._score):
             return "score"
         digest = digest_of(secret)
-        if digest not in self._keys and may_be_ours(secret):
+        # Nothing but the form of a key that was made here is worth a query.
+        if digest not in self._keys and secret.startswith(START) and len(secret) == _LENGTH:
             await self._news()
         key = self._keys.get(digest)
         return key.scope if key is not None and self._opens(key) else None
@@ -263,16 +259,7 @@ def from_a_page(request: Request) -> bool:
     name that resolves to loopback may send such a header.
     """
     ours: str = (request.scope.get("server") or ("",))[0]
-    return is_loopback(ours) and not (_nameless(request) or _named_as_ours(request))
-
-
-def _nameless(request: Request) -> bool:
-    """Tell whether no host was named, as HTTP/1.0 allows.
-
-    No page sends this: browsers speak HTTP/1.1 and always name the host, and a script cannot take it away.
-    """
-    old = request.scope.get("http_version") == "1.0"
-    return old and "host" not in request.headers and "origin" not in request.headers
+    return is_loopback(ours) and not _named_as_ours(request)
 
 
 def _named_as_ours(request: Request) -> bool:

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
 
 from fastapi import Depends, Path, Request
@@ -40,25 +41,13 @@ _UNIT = tuple(i / 10 for i in range(1, 11))
 LAG_EVERY_S = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class Queues:
-    """What a replica has under way, and who waits.
-
-    llm_failures: draws of the LLM server that failed or were cut, by the error's code, since the start.
-    """
-
-    llm_in_flight: int = 0
-    llm_waiting: int = 0
-    embedder: int = 0
-    llm_failures: Mapping[str, int] = field(default_factory=Numbers)
-
-
 class Metrics(Collector):
     """Prometheus metrics, in a registry of their own: two applications in a process stay apart.
 
     `events`: is told of every score and error that is counted. `in_force`: the calibrations that are active
-    for the service's own set-up; `activations`: how many there ever were, on all replicas. Started, it
-    measures how late the event loop is.
+    for the service's own set-up; `activations`: how many there ever were, on all replicas. `gauges`: further
+    ones, each with its help; `llm_failures`: draws that failed or were cut, by the error's code, since the
+    start. Started, it measures how late the event loop is.
     """
 
     def __init__(
@@ -67,16 +56,19 @@ class Metrics(Collector):
         *,
         in_force: Callable[[], Sequence[Calibration]] = tuple,
         activations: Callable[[], int] = int,
-        queues: Callable[[], Queues] = Queues,
+        gauges: Mapping[tuple[str, str], Callable[[], float]] = MappingProxyType({}),
+        llm_failures: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self._events = events
         self._in_force = in_force
         self._activations = activations
-        self._queues = queues
+        self._llm_failures = llm_failures
         self._watch: asyncio.Task[None] | None = None
         self.registry = to = CollectorRegistry()
         to.register(self)
         ProcessCollector(registry=to)
+        for (name, help_), value in gauges.items():
+            Gauge(name, help_, registry=to).set_function(value)
         self._scores = Counter("eigencal_scores", "Scores served.", ["calibrated"], registry=to)
         of_calibration = ["calibration"]  # its id; empty for what none was applied to
         self._warnings = Counter(
@@ -163,23 +155,12 @@ class Metrics(Collector):
         yield CounterMetricFamily(
             "eigencal_activations", "Activations of calibrations, on all replicas.", value=self._activations()
         )
-        queues = self._queues()
-        for name, help_, value in (
-            (
-                "llm_calls_in_flight",
-                "Calls of chats, scores and jobs to the LLM.",
-                queues.llm_in_flight,
-            ),
-            ("llm_calls_waiting", "Calls that wait for the LLM.", queues.llm_waiting),
-            ("embedder_queued", "Batches of texts that are embedded, or wait for that.", queues.embedder),
-        ):
-            yield GaugeMetricFamily(f"eigencal_{name}", help_, value=value)
         failures = CounterMetricFamily(
             "eigencal_llm_failures",
             "Draws of scores and jobs by the LLM that failed or were cut, by code.",
             labels=["code"],
         )
-        for code, count in queues.llm_failures.items():
+        for code, count in self._llm_failures.items():
             failures.add_metric([code], count)
         yield failures
 
