@@ -65,7 +65,7 @@ async def test_a_body_that_is_not_said_to_be_json_is_refused() -> None:
         assert answer.status_code == 200
 
 
-async def test_a_foreign_page_is_refused_while_no_key_is_set_and_a_caller_that_means_us_is_not() -> None:
+async def test_a_foreign_page_is_refused_while_no_key_is_set() -> None:
     scoring = Scoring()
     for headers, answer in zip(FOREIGN, await scoring.posted(FOREIGN), strict=True):
         assert (answer.status_code, answer.json()["code"]) == (403, "scope_required"), headers

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -41,25 +41,14 @@ def test_a_port_in_use_is_told_before_anything_is_loaded(
     assert not (tmp_path / "not-made").exists()
 
 
-@pytest.mark.parametrize("host", ["192.0.2.1", "no such host", "x" * 64 + ".invalid"])
+@pytest.mark.parametrize("host", ["192.0.2.1", "no such host"])
 def test_an_address_that_is_none_of_ours_is_named(host: str) -> None:
     with pytest.raises(OSError, match=f"EIGENCAL_HOST={host} EIGENCAL_PORT=0 .*[^: ]\\.$"):
         _check_address(host, 0)
 
 
-@pytest.fixture(params=["127.0.0.1", "::1"])
-def host(request: pytest.FixtureRequest) -> str:
-    family = socket.AF_INET6 if ":" in request.param else socket.AF_INET
-    try:
-        with closing(socket.socket(family)) as probe:
-            probe.bind((request.param, 0))
-    except OSError:
-        pytest.skip(f"this machine has no {request.param}")
-    return request.param
-
-
-def test_the_process_says_where_it_listens_answers_there_and_stops_cleanly(host: str, tmp_path: Path) -> None:
-    settings = REMOTE | {"EIGENCAL_HOST": host, "EIGENCAL_PORT": "0", "EIGENCAL_DATA_DIR": str(tmp_path)}
+def test_the_process_says_where_it_listens_answers_there_and_stops_cleanly(tmp_path: Path) -> None:
+    settings = REMOTE | {"EIGENCAL_PORT": "0", "EIGENCAL_DATA_DIR": str(tmp_path)}
     with subprocess.Popen(
         [sys.executable, "-m", "service"],
         cwd=ROOT,

@@ -342,10 +342,6 @@ def test_packed_answers_are_read_where_they_can_be() -> None:
     assert isinstance(failure(ask(1), status(200, b"\x00not packed", packed)), LLMBadResponse)
 
 
-def test_what_a_server_says_can_be_stored_in_any_database() -> None:
-    assert wire.error_message(b'{"error": {"message": "a\\u0000b"}}') == wire.error_message(b"a\0b") == "ab"
-
-
 # Who answers
 
 
@@ -382,8 +378,10 @@ def test_answers_of_two_models_are_never_mixed() -> None:
 
 @pytest.mark.parametrize("code", [429, 503])
 def test_transient_refusals_are_tried_again_after_the_time_asked(code: int) -> None:
-    generation, bodies = generated(ask(), status(code, {}, {"Retry-After": "0"}))
-    assert (len(generation.draws), len(bodies)) == (4, 2)
+    refusal = status(code, {}, {"Retry-After": "0"})
+    generation, bodies = generated(ask(), refusal, refusal, max_retries=2)
+    assert (len(generation.draws), len(bodies)) == (4, 3)
+    assert isinstance(failure(ask(), *[refusal] * 3, max_retries=2), LLMUnavailable)
 
 
 @pytest.mark.parametrize(("asked", "retry_after_s"), [("50", 50), ("86400", 60), ("nan", None)])
@@ -395,15 +393,6 @@ def test_lasting_refusal_is_unavailable_and_says_when_within_a_minute(
     assert error.retry_after_s == retry_after_s
 
 
-def test_attempts_are_bounded() -> None:
-    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
-        with pytest.raises(LLMUnavailable):
-            await llm.generate(ask())
-        assert len(server.bodies) == 3
-
-    played(scenario, default=status(503, {}, {"Retry-After": "0"}), max_retries=2)
-
-
 @pytest.mark.parametrize(
     ("code", "payload", "said"),
     [
@@ -411,7 +400,6 @@ def test_attempts_are_bounded() -> None:
         (401, {"error": "Unauthorized"}, "Unauthorized"),
         (422, {"message": "no"}, "no"),
         (500, b"plain text", "plain text"),
-        (404, {"detail": "Not Found"}, "Not Found"),
     ],
 )
 def test_both_error_shapes_are_told_and_not_retried(code: int, payload: Any, said: str) -> None:
@@ -428,17 +416,6 @@ def test_what_the_server_said_is_cut_and_holds_no_key_of_ours() -> None:
     body = {"error": {"message": "no such key: sk-ours " + "x" * 900}}
     said = failure(ask(), status(400, body), api_key="sk-ours").extra["llm_message"]
     assert said.startswith("no such key: [redacted]") and len(said) == 500
-
-
-@pytest.mark.parametrize(
-    ("code", "message", "error"),
-    [
-        (404, "The model `x` does not exist.", ModelNotFound),
-        (500, "EngineCore encountered an issue. See stack trace (above) for the root cause.", LLMUnavailable),
-    ],
-)
-def test_errors_that_mean_more_than_their_status(code: int, message: str, error: type[EigencalError]) -> None:
-    assert isinstance(failure(ask(), status(code, {"error": {"message": message}})), error)
 
 
 @pytest.mark.parametrize("deadline_s", [None, 60.0])
@@ -469,7 +446,7 @@ def test_a_silent_server_is_deadline_exceeded_without_a_second_try() -> None:
             await llm.generate(ask())
         assert len(server.bodies) == 1
 
-    played(scenario, hang, timeout_s=1.0)
+    played(scenario, hang, timeout_s=0.3)
 
 
 # Deadlines, streams, cancellation
@@ -488,7 +465,7 @@ def test_stream_only_with_a_deadline(api: str) -> None:
 
 
 def test_finished_choices_survive_the_deadline() -> None:
-    generation, _ = generated(ask(4, deadline_s=2.0), stream("Paris", "Lyon", then=hang))
+    generation, _ = generated(ask(4, deadline_s=0.5), stream("Paris", "Lyon", then=hang))
     assert texts(generation) == ["Paris", "Lyon"]
     assert (generation.requested, generation.missing_reason) == (4, "deadline")
 
@@ -527,18 +504,6 @@ def test_a_stream_of_nonsense_is_a_bad_response() -> None:
     assert isinstance(failure(ask(deadline_s=60.0), nonsense), LLMBadResponse)
 
 
-def test_waiting_for_a_slot_counts_towards_the_deadline() -> None:
-    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
-        first = asyncio.create_task(llm.generate(ask()))
-        await server.arrived.wait()
-        with pytest.raises(DeadlineExceeded):
-            await llm.generate(ask(deadline_s=0.1))
-        assert len(server.bodies) == 1
-        first.cancel()
-
-    played(scenario, hang, queue=AdmissionQueue(1, 16))
-
-
 @pytest.mark.parametrize("deadline_s", [None, 60.0])
 def test_cancelling_closes_the_connection_and_frees_the_slot(deadline_s: float | None) -> None:
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
@@ -551,24 +516,6 @@ def test_cancelling_closes_the_connection_and_frees_the_slot(deadline_s: float |
         assert len((await llm.generate(ask())).draws) == 4
 
     played(scenario, hang, queue=AdmissionQueue(1, 16))
-
-
-def test_the_wait_for_a_slot_is_told() -> None:
-    release = asyncio.Event()
-
-    async def held(exchange: Any) -> None:
-        await release.wait()
-        await answers()(exchange)
-
-    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
-        first = asyncio.create_task(llm.generate(ask()))
-        await server.arrived.wait()
-        second = asyncio.create_task(llm.generate(ask()))
-        await asyncio.sleep(0.05)
-        release.set()
-        assert (await first).queued_s < (await second).queued_s
-
-    played(scenario, held, queue=AdmissionQueue(1, 16))
 
 
 # Health
@@ -597,12 +544,6 @@ def test_check_of_a_server_that_is_not_well(server: dict[str, Any]) -> None:
             await llm.check()
 
     played(scenario, server=server, model=None)
-
-
-@pytest.mark.parametrize("url", ["localhost:8000", "ftp://host", "http://"])
-def test_a_url_that_is_none_is_refused_at_once(url: str) -> None:
-    with pytest.raises(ValueError, match="http"):
-        HttpLanguageModel(url)
 
 
 def test_a_bare_host_gets_v1_and_a_path_is_kept() -> None:

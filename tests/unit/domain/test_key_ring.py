@@ -53,16 +53,6 @@ async def until_read(store: MemoryKeys, readings: int) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_a_key_opens_what_it_was_made_for() -> None:
-    async with ring(MemoryKeys()) as keys:
-        _, score = await keys.make("a", "score", None)
-        _, admin = await keys.make("b", "admin", None)
-        assert await keys.scope_of(score) == "score"
-        assert await keys.scope_of(admin) == "admin"
-        assert await keys.scope_of(wrong()) is None
-        assert await keys.scope_of(score[:-1] + ("A" if score[-1] != "A" else "B")) is None
-
-
 async def test_a_known_key_never_waits_for_the_store() -> None:
     store = MemoryKeys()
     async with ring(store) as keys:
@@ -166,23 +156,6 @@ async def test_while_the_store_is_down_known_keys_are_valid_and_no_key_is_a_quer
         assert [await keys.scope_of(one) for one in (lasting, ending)] == ["score", None]
         with pytest.raises(StoreUnavailable):
             await keys.make("c", "score", None)
-
-
-async def test_the_store_comes_back() -> None:
-    store = MemoryKeys()
-    async with ring(store, poll_s=0.01) as keys:
-        made, secret = new_key("made elsewhere", "score", None, NOON)
-        store.available = False
-        await until_read(store, 3)
-        with pytest.raises(StoreUnavailable) as refused:
-            await keys.scope_of(secret)
-        assert refused.value.retry_after_s is not None
-        store.available = True
-        await store.add(made)
-        async with asyncio.timeout(60):
-            while not keys.closed("score"):
-                await asyncio.sleep(0.001)
-        assert await keys.scope_of(secret) == "score"
 
 
 async def test_what_cannot_be_read_is_told_and_followed_again(caplog: pytest.LogCaptureFixture) -> None:
