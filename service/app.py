@@ -113,10 +113,7 @@ def prompt_shape(settings: Settings) -> PromptShape:
 
 
 def build_llm(settings: Settings, queue: AdmissionQueue | None = None) -> LanguageModel:
-    """Return the LLM adapter that the settings ask for. Raises ValueError for a bad template or regex.
-
-    Either tells the log-probability of each answer, a server where it can.
-    """
+    """Return the LLM adapter that the settings ask for. Raises ValueError for a bad template or regex."""
     shape = prompt_shape(settings)
     if settings.llm_backend == "embedded":
         # Imported only where needed, as the others below: torch and transformers take seconds.
@@ -239,10 +236,7 @@ def llm_queue(settings: Settings) -> AdmissionQueue:
 
 
 def own_fingerprints(serving: Serving, llm: LanguageModel, embedder: Embedder) -> tuple[Fingerprint, ...]:
-    """Return the fingerprints of prompts, of conversations, and of those with a system message of their own.
-
-    None until the embedder has told its identity.
-    """
+    """Return those of prompts, conversations, and these with a system message; none before the embedder's."""
     user = Message("user", "?")
     asked = (
         serving.request(prompt="?"),
@@ -284,11 +278,7 @@ DEFAULT_INTERVALS = Intervals()
 
 @dataclass(slots=True)
 class Replica:
-    """The store of one replica and its share of the jobs, started in the order in which they need each other.
-
-    database, store are what the ports of the application, `calibrations`, `jobs`, `kept` and `keys`, are
-    made of.
-    """
+    """The store of one replica and its share of the jobs, started as they need each other."""
 
     database: Database
     store: SqlJobs
@@ -581,9 +571,7 @@ def _lifespan(components: Sequence[Any], about: Callable[[], Iterable[str]]) -> 
     """Start the components in the order given, log what it is `about`, stop them in reverse.
 
     The store comes after what it needs: with it begin the jobs that were left, which need the embedder and
-    the LLM. What writes to it comes later still, and so can write to the last. The port opens once all are
-    started. An LLM server that is not up yet is no reason to wait; a component that cannot be had at all ends
-    the process.
+    the LLM. What writes to it comes later still, and so can write to the last.
     """
 
     @asynccontextmanager

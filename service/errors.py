@@ -140,10 +140,7 @@ class LLMBadResponse(LLMError):
 
 
 class NoUsableAnswers(EigencalError):
-    """Fewer of the answers drawn hold a text than a score takes: the others agree on nothing.
-
-    Not retryable: the same request is drawn alike.
-    """
+    """Fewer of the answers drawn hold a text than a score takes; the same request is drawn alike."""
 
     code = "no_usable_answers"
 

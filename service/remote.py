@@ -35,11 +35,7 @@ CHECK_KEPT_S = 1.0
 
 @cache
 def tls() -> ssl.SSLContext:
-    """Return what httpx checks certificates with: SSL_CERT_FILE or SSL_CERT_DIR where set, else certifi's.
-
-    Made here because httpx would leave out the two along with the environment's proxies; once, as it takes
-    20 ms.
-    """
+    """Return what httpx checks certificates with, SSL_CERT_FILE or SSL_CERT_DIR heeded; made once."""
     return httpx.create_ssl_context(trust_env=True)
 
 

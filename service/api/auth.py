@@ -106,10 +106,7 @@ class Keys:
         self._poll: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Read the keys and begin to follow the store. Raises StoreUnavailable.
-
-        Raises PermissionError where strangers could score.
-        """
+        """Read the keys and follow the store. Raises StoreUnavailable; PermissionError if strangers may."""
         await self._read()
         if self._host is not None and not is_loopback(self._host) and not self.closed("score"):
             raise PermissionError(
@@ -127,10 +124,7 @@ class Keys:
             await asyncio.wait({poll})
 
     def closed(self, scope: Scope) -> bool:
-        """Tell whether the routes of a scope need a key: one is set for it, or was ever made.
-
-        For good, in this process even when the database is replaced by one without keys.
-        """
+        """Tell whether the routes of a scope need a key, for good: one is set for it, or was ever made."""
         return bool(self.admin if scope == "admin" else self._score) or scope in self._closed
 
     def any_valid(self, scope: Scope) -> bool:
@@ -255,8 +249,7 @@ def on_loopback(request: Request) -> bool:
 def from_a_page(request: Request) -> bool:
     """Tell whether a request that came over loopback may be that of a foreign page in a browser here.
 
-    Told by our own address: that of the caller may be one that a forwarding header claims, and a page under a
-    name that resolves to loopback may send such a header.
+    Told by our own address: the caller's may be one that a forwarding header claims.
     """
     ours: str = (request.scope.get("server") or ("",))[0]
     return is_loopback(ours) and not _named_as_ours(request)
@@ -290,7 +283,7 @@ def is_loopback(host: str) -> bool:
 async def score_scope(request: Request) -> None:
     """Let a scoring request pass, or raise MissingKey, BadKey, ScopeRequired or StoreUnavailable.
 
-    Without a score key everyone may score, but no page in a browser on this machine. See `from_a_page`.
+    Without a score key everyone may score, but no page in a browser on this machine.
     """
     keys = keys_of(request)
     request.state.owner = ""
@@ -309,7 +302,7 @@ async def score_scope(request: Request) -> None:
 async def admin_scope(request: Request) -> None:
     """Let an admin request pass, or raise MissingKey, BadKey, ScopeRequired or StoreUnavailable.
 
-    Without an admin key, callers on this machine may pass. See `on_loopback`.
+    Without an admin key, callers on this machine may pass.
     """
     keys = keys_of(request)
     request.state.by = "no key"
@@ -326,10 +319,9 @@ async def admin_scope(request: Request) -> None:
 
 
 def owner_of(request: Request) -> str:
-    """Return the mark of the key that a scoring request came with: what is kept under it, others do not find.
+    """Return the mark of a scoring request's key, 16 hex digits: what is kept under it, others do not find.
 
-    16 hex digits of its hash, which do not give it away; "" where scoring needed no key when it came in: the
-    first key may be made, or this one be revoked, while the request is at work.
+    "" where scoring needed no key when it came in.
     """
     owner: str = request.state.owner
     return owner

@@ -55,11 +55,9 @@ LONGEST_RETRY_AFTER_S = 3600.0  # whatever another server asked for
 
 
 def log_problem(body: Mapping[str, Any], where: str, failure: BaseException | None = None) -> None:
-    """Log an error as it is answered, with its request's id.
+    """Log an error as it is answered: never a caller's text, of a caller's mistake the code alone.
 
-    A line never holds a caller's text: an error of the caller's making is named by its code alone, one of the
-    service or the LLM by the sentence that the caller got, which holds no prompt and no key. `where`: method
-    and path. `failure`: an unexpected exception, told with its traceback.
+    `where`: method and path. `failure`: an unexpected exception, told with its traceback.
     """
     status = body["status"]
     shown = repr(where)[1:-1][:MAX_PATH_CHARS]  # as escaped: a path may hold anything, line feeds included
@@ -168,10 +166,7 @@ def _message(error: Mapping[str, Any]) -> str:
 
 
 def invalid_request(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
-    """Return the error for what does not fit the schema, from pydantic's errors: at least one.
-
-    TooFewSamples where it is a list of samples that is too short.
-    """
+    """Return InvalidRequest, or TooFewSamples for a short list of samples, from pydantic's errors."""
     # Never the input, which may hold a prompt.
     items = [
         {

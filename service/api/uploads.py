@@ -142,10 +142,7 @@ LINGER_S = 2.0
 
 
 class UploadThreads:
-    """A few threads, and places for the uploads that they read or that wait for them.
-
-    All or nothing: an upload that has a place is read to its end.
-    """
+    """A few threads, and places for the uploads that they read or that wait for them."""
 
     def __init__(self, *, threads: int = 2, places: int = 8) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="upload")

@@ -225,10 +225,7 @@ async def post_guardrail(request: Request, app: ServicesDep, guardrail: Guardrai
 
 
 def _params(call: GuardrailCall) -> tuple[GuardrailParams, str]:
-    """Return the parameters, and what is wrong with them: a mistake there must not fail chats.
-
-    Where `fail_closed` is there and not plainly false, it is meant.
-    """
+    """Return the parameters, and what is wrong with them: a mistake there must not fail chats."""
     sent = call.additional_provider_specific_params or {}
     try:
         return GuardrailParams.model_validate(sent), ""

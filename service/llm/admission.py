@@ -8,8 +8,8 @@ falls free, so that neither starves the other.
 
 from asyncio import Future, get_running_loop, timeout_at
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 
 from service.errors import DeadlineExceeded, Overloaded
 from service.llm.port import Priority
@@ -21,14 +21,16 @@ NO_ROOM_BESIDE = "Answers wait for the LLM: none are drawn beside one to score i
 class Permit:
     """The right to one call, until `release`."""
 
-    def __init__(self, queue: "AdmissionQueue") -> None:
+    def __init__(self, queue: "AdmissionQueue", ended: Callable[[], None] = lambda: None) -> None:
         self._queue: AdmissionQueue | None = queue
+        self._ended = ended
 
     def release(self) -> None:
         """Pass the permit on to the next call; idempotent."""
         queue, self._queue = self._queue, None
         if queue is not None:
             queue.pass_on()
+            self._ended()
 
 
 class AdmissionQueue:
@@ -69,12 +71,12 @@ class AdmissionQueue:
     @asynccontextmanager
     async def one_call(self, max_wait_s: float) -> AsyncIterator[Permit]:
         """Yield the permit of a live request of one call. Raises Overloaded, and DeadlineExceeded."""
-        with self.admitted(Priority.LIVE):
-            permit = await self.permit(Priority.LIVE, get_running_loop().time() + max_wait_s)
-            try:
-                yield permit
-            finally:
-                permit.release()
+        with ExitStack() as counted:
+            counted.enter_context(self.admitted(Priority.LIVE))
+            await self.permit(Priority.LIVE, get_running_loop().time() + max_wait_s)
+            permit = Permit(self, counted.close)
+            counted.callback(permit.release)
+            yield permit
 
     async def permit(self, priority: Priority, ends: float) -> Permit:
         """Return a permit when it is this call's turn.

@@ -136,10 +136,7 @@ class HttpLanguageModel:
         await self._connections.close()
 
     def identity(self, request: GenerationRequest) -> LLMIdentity:
-        """Return the identity: of the last answers to a request for this model, else of what is asked for.
-
-        The model is "" as long as none is configured and none was learnt.
-        """
+        """Return the identity: of the last answers to such a request, else of what is asked for."""
         asked = request.model or self._model
         expected = self._shape.identity(request, model=asked, api=self._api)
         answered_by = self._answered_by.get((asked, request.sampling.top_k > 0))
@@ -230,8 +227,7 @@ class HttpLanguageModel:
     ) -> tuple[list[Reply], list[EigencalError]]:
         """Call until all answers are there or something fails; return the replies and the failures.
 
-        A round that brings fewer choices than asked for is followed by one for the rest, in calls of the size
-        seen. Each call brings at least one or fails, so this ends.
+        A round that brings fewer choices than asked for is followed by one for the rest.
         """
         replies, failures = list[Reply](), list[EigencalError]()
         calls, missing = itertools.count(), wanted
@@ -289,10 +285,7 @@ class HttpLanguageModel:
     # From a call to a reply
 
     async def _complete(self, path: str, body: dict[str, Any], priority: Priority, ends: float) -> Reply:
-        """Send one call of an admitted request; what was finished of a stream counts without the rest.
-
-        Raises as the port's `generate`.
-        """
+        """Send one call of an admitted request; what was finished of a stream counts without the rest."""
         clock = asyncio.get_running_loop().time
         asked_at, reader = clock(), ReplyReader(self._api_key)
         failure: EigencalError | None = None

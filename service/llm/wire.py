@@ -26,10 +26,7 @@ _SEED_RANGE = 2**31 - 1  # the narrowest range among the servers known
 
 
 def spread_seed(seed: int, call: int) -> int:
-    """Return the seed of a call: a hash, so that neighbouring seeds and calls share no answers.
-
-    A server draws choice i with seed + i, so that seeds sent as they are would overlap.
-    """
+    """Return the seed of a call, a hash: servers draw choice i with seed + i, so that neighbours overlap."""
     digest = hashlib.sha256(f"{seed}/{call}".encode()).digest()
     return int.from_bytes(digest[:8]) % _SEED_RANGE
 
@@ -219,10 +216,7 @@ def whole_choice(choice: Mapping[str, Any]) -> Choice:
 
 
 class ReplyReader:
-    """Gathers the choices of an answer, whole or in server-sent chunks: those finished survive a deadline.
-
-    `key`: our own, not to be repeated in an error.
-    """
+    """Gathers the choices of an answer, whole or in chunks; `key`: our own, to be repeated in no error."""
 
     def __init__(self, key: str = "") -> None:
         self.done = False
@@ -324,11 +318,7 @@ def error_of(status: int, body: bytes, key: str = "", *, retry_after_s: float | 
 
 
 def refused_parameter(error: EigencalError, body: Mapping[str, Any]) -> str | None:
-    """Return the name of the optional parameter that the server refused, or None.
-
-    Only what may be left out without changing what was asked for: `n` (asked one by one instead), and
-    `OPTIONAL`, of which `top_k` only while it is 0.
-    """
+    """Return which of n and `OPTIONAL` (of which `top_k` only while it is 0) the server refused, or None."""
     message, status = error.extra.get("llm_message") or "", error.extra.get("llm_status")
     if not isinstance(error, LLMError) or status not in _REFUSING_LOGPROBS:
         return None

@@ -36,10 +36,7 @@ def is_abstained(uncertainty: Uncertainty) -> bool:
 
 
 def is_judged(uncertainty: Uncertainty) -> bool:
-    """Tell whether a decision was made by the calibration's model; or there is no answer to be wrong.
-
-    A tool call or a refusal has no answer.
-    """
+    """Tell whether a calibration's model decided, or nothing can be wrong: a tool call, a refusal."""
     if uncertainty.warning is not None and uncertainty.warning.code in ("tool_call", "refusal"):
         return True
     score = uncertainty.score
@@ -55,10 +52,7 @@ def abstaining(payload: Mapping[str, Any], text: str, api: Api) -> dict[str, Any
 
 
 def let_through(payload: dict[str, Any], judged: str | None) -> dict[str, Any]:
-    """Return the answer with no text but `judged`: log-probabilities, too, would tell what was thought.
-
-    judged: None for a tool call or a refusal, of which no text beside goes on.
-    """
+    """Return the answer with no text but `judged` (None: a tool call or refusal), nor log-probabilities."""
     choice = first_choice(payload) or {}
     message = choice.get("message")
     if isinstance(message, dict):
@@ -88,10 +82,7 @@ class HeldStream:
         return (self.answer.choice and self.answer.choice.finish_reason) or "stop"
 
     async def read(self, reply: Reply, running: RunningScore) -> bool:
-        """Read it, and give its answer to be judged; tell whether it has one.
-
-        Raises what breaks it off, of which `running` is told.
-        """
+        """Read it, and give its answer to be judged; tell whether it has one. Raises what breaks it off."""
         num_bytes, is_over = 0, False
         try:
             async for event in events(reply.pieces()):

@@ -163,8 +163,7 @@ def plan_for(
 ) -> Plan:
     """Return what to draw beside a call of this body. Raises Unscorable.
 
-    `asked`: what is asked of the score, without what is drawn for it. `recommended`: how many answers the
-    calibration recommends that would serve; it is asked where `asked` says so.
+    `asked`: what is asked of the score. `recommended`: how many answers the calibration recommends.
     """
     sampling = serving.messages_sampling if api == "chat" else serving.sampling
     model = body.get("model")
@@ -240,8 +239,7 @@ SILENT: dict[str, Any] = {"response_format": {"type": "text"}, "modalities": ["t
 def wire_prompt(body: Mapping[str, Any], api: Api) -> WirePrompt:
     """Return what to draw with: all of a call that decides what is said, but for its sampling.
 
-    A chat of plain text turns has no marks, nor has a text to complete: they are drawn like any other. Raises
-    Unscorable.
+    Plain text turns, or a text to complete, have no marks. Raises Unscorable.
     """
     fields = {name: value for name, value in body.items() if value is not None}
     own = "messages" if api == "chat" else "prompt"
@@ -262,10 +260,7 @@ def wire_prompt(body: Mapping[str, Any], api: Api) -> WirePrompt:
 
 
 def drawn_alike(body: Mapping[str, Any], sampling: Sampling) -> bool:
-    """Tell whether the call's own answer is drawn as those beside it are: it says so of every parameter.
-
-    A parameter that is left out is the server's to choose, and may be the model's own default.
-    """
+    """Tell whether the call's own answer is drawn as those beside it: it says so of every parameter."""
     most = _own_limit(body)
     asked = (body.get("temperature"), body.get("top_p"), body.get("top_k"), most, _stops(body.get("stop")))
     wanted = (
@@ -280,10 +275,7 @@ def drawn_alike(body: Mapping[str, Any], sampling: Sampling) -> bool:
 
 
 def token_limit(body: Mapping[str, Any], sampling: Sampling) -> int:
-    """Return the most tokens of an answer beside the call: its own limit, where that is larger.
-
-    A model that reasons needs what its caller gives it: cut before, the draws would hold no answer.
-    """
+    """Return the most tokens of an answer beside the call: its own limit, where that is larger."""
     most = _own_limit(body)
     return max(most, sampling.max_tokens) if type(most) is int else sampling.max_tokens
 
@@ -303,25 +295,18 @@ def _unlike_plain(turns: object) -> dict[str, Any]:
     if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
         raise Unscorable("unreadable_request", "The call's `messages` are no list of turns.")
     strange = {name for turn in turns for name, value in turn.items() if value is not None} - PLAIN_TURN
-    strange |= {str(turn.get("role")) for turn in turns} - PLAIN_ROLES
-    strange |= {kind for turn in turns for kind in _kinds(turn.get("content"))} - {"text"}
+    for turn in turns:
+        content = turn.get("content") or ""
+        strange |= {str(turn.get("role"))} - PLAIN_ROLES
+        strange |= {_kind(part) for part in (content if isinstance(content, list) else [content])} - {"text"}
     return {"turns": sorted(strange)} if strange else {}
 
 
-def _kinds(content: object) -> list[str]:
-    """Return the kinds of the parts that a turn's content has."""
-    if content is None or isinstance(content, str):
-        return ["text"]
-    if not isinstance(content, list):
-        return ["unknown"]
-    return [_kind(part) for part in content]
-
-
 def _kind(part: object) -> str:
-    if not isinstance(part, dict):
-        return "unknown"
-    kind = str(part.get("type"))
-    return kind if kind != "text" or isinstance(part.get("text"), str) else "unknown"
+    if isinstance(part, dict):
+        kind = str(part.get("type"))
+        return kind if kind != "text" or isinstance(part.get("text"), str) else "unknown"
+    return "text" if isinstance(part, str) else "unknown"
 
 
 def _one_prompt(fields: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:

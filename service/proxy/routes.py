@@ -109,10 +109,7 @@ class ScoreOptions(RequestModel):
 
 @dataclass(frozen=True, slots=True)
 class ChatCall:
-    """A call as it came: what goes on to the server, what of it is ours, and what is to be done.
-
-    `payload`: the JSON object that `body` is; None where it is none that could be sent again.
-    """
+    """A call as it came; `payload`: its JSON object, None where it is none that could be sent again."""
 
     body: bytes
     options: ScoreOptions

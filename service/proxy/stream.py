@@ -49,7 +49,7 @@ class Event:
 async def events(pieces: AsyncIterator[bytes]) -> AsyncIterator[Event]:
     """Yield the events of a stream, wherever its pieces begin and end; last, what is no whole event.
 
-    Lines end with LF, CRLF or CR. Raises LLMBadResponse for an event without end.
+    Raises LLMBadResponse for an event without end.
     """
     buffer = bytearray()
     async for piece in pieces:
@@ -101,10 +101,7 @@ def without_logprobs(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_uncertainty(chunk: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a chunk with the score at its top, and in the first choice's delta.
-
-    Clients differ in which of the two they let through, and in whether they sum what comes twice.
-    """
+    """Return a chunk with the score at its top and in the first delta: clients differ in which they read."""
     choices = [
         {**one, "delta": {**one["delta"], "uncertainty": document}}
         if is_first(one) and isinstance(one.get("delta"), dict)

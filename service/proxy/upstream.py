@@ -53,19 +53,15 @@ class Call:
 
 
 class Reply(Protocol):
-    """What the server answers, its body not read yet. To be closed, whatever happened."""
+    """What the server answers, its body not read yet. To be closed, whatever happened.
 
-    @property
-    def status(self) -> int:
-        """Return the HTTP status."""
+    `headers`: those about the answer, not about the connection, by lower-case name. `is_stream`: the
+    body is a stream of server-sent events.
+    """
 
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Return those headers that are about the answer, not about the connection, by lower-case name."""
-
-    @property
-    def is_stream(self) -> bool:
-        """Tell whether the body is a stream of server-sent events."""
+    status: int
+    headers: Mapping[str, str]
+    is_stream: bool
 
     def pieces(self) -> AsyncIterator[bytes]:
         """Yield the body as it comes, unpacked. Raises LLMUnavailable when it breaks off."""
@@ -162,26 +158,14 @@ class HttpReply:
         self._response = response
         self._client, self._lent_by = client, lent_by
         self._secret = secret
-        self._unpacks = response.headers.get("content-encoding", "").strip().lower() in _UNPACKED
         self._is_complete = self._is_closed = False
-
-    @property
-    def status(self) -> int:
-        """Return the status."""
-        return self._response.status_code
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Return what is passed on, byte for byte: as HTTP has it, not as httpx guesses the encoding."""
-        raw = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in self._response.headers.raw}
+        self.status = response.status_code
+        self.is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+        self._unpacks = response.headers.get("content-encoding", "").strip().lower() in _UNPACKED
         passed_on = _PASSED_ON - ({"content-encoding"} if self._unpacks else set())
-        return {k: v for k, v in raw.items() if k in passed_on}
-
-    @property
-    def is_stream(self) -> bool:
-        """Tell whether it is a stream of events."""
-        kind: str = self._response.headers.get("content-type", "")
-        return kind.startswith("text/event-stream")
+        # Byte for byte: as HTTP has it, not as httpx guesses the encoding.
+        raw = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in response.headers.raw}
+        self.headers: Mapping[str, str] = {k: v for k, v in raw.items() if k in passed_on}
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Yield the body. A stream that ends with its connection is whole only if its answer has ended."""

@@ -1,6 +1,5 @@
 """The address is taken before anything is loaded, told where it cannot be had, opened once all is ready."""
 
-import logging
 import os
 import signal
 import socket
@@ -14,7 +13,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from service.cli import OF_THE_WIRE, _check_address, _log_from, cli
+from service.cli import _check_address, cli
 
 ROOT = Path(__file__).parents[2]
 # Servers elsewhere, and not up: nothing to load, nothing to wait for.
@@ -65,14 +64,3 @@ def test_the_process_says_where_it_listens_answers_there_and_stops_cleanly(tmp_p
         rest = process.stderr.read()
     assert process.returncode == -signal.SIGTERM
     assert "Application shutdown complete" in rest and "Traceback" not in rest
-
-
-def test_what_is_no_http_fills_no_log() -> None:
-    log = logging.getLogger("uvicorn.error")
-    before = list(log.filters)
-    try:
-        _log_from("info")
-        records = [log.makeRecord(log.name, 30, "", 0, text, (), None) for text in (*OF_THE_WIRE, "Other.")]
-        assert [record.msg for record in records if log.filter(record)] == ["Other."]
-    finally:
-        log.filters = before

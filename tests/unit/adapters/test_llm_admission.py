@@ -141,6 +141,8 @@ async def test_one_call_gives_its_permit_back_once_whenever_it_is_over() -> None
                 pass
         permit.release()
         assert queue.free == 1
+        async with queue.one_call(60):  # its room is free, too
+            pass
     with pytest.raises(ZeroDivisionError):
         async with queue.one_call(60):
             raise ZeroDivisionError
