@@ -78,7 +78,8 @@ def from_form(form: FormData, shape: Shape) -> Upload:
         elif name in shape.files:
             files[name] = value
         else:
-            raise _invalid(name, f"must not be a file; send the data as {_named(shape.files)}")
+            files_named = " and ".join(f"`{one}`" for one in shape.files)
+            raise _invalid(name, f"must not be a file; send the data as {files_named}")
     for name in shape.files:
         if name not in files:
             raise _invalid(name, "is missing: send the data as a file part (with a filename)")
@@ -87,10 +88,6 @@ def from_form(form: FormData, shape: Shape) -> Upload:
     return Upload(
         parts, shape.files, _options({n: text for n, text in fields.items() if text}, shape, strings=True)
     )
-
-
-def _named(names: tuple[str, ...]) -> str:
-    return " and ".join(f"`{name}`" for name in names)
 
 
 def from_json(body: bytes, shape: Shape) -> Upload:
@@ -103,15 +100,11 @@ def from_json(body: bytes, shape: Shape) -> Upload:
         raise InvalidRequest(f"The body {error}.", [{"loc": ["body"], "msg": str(error)}]) from None
     if not isinstance(sent, dict):
         raise InvalidRequest("The body must be an object.", [{"loc": ["body"], "msg": "must be an object"}])
-    parts = tuple(_list_of(sent, name) for name in shape.lists)
+    parts = tuple(sent.pop(name, None) for name in shape.lists)
+    for name, rows in zip(shape.lists, parts, strict=True):
+        if not isinstance(rows, list):
+            raise _invalid(name, "must be a list of rows")
     return Upload(parts, shape.lists, _options(sent, shape, strings=False))
-
-
-def _list_of(sent: dict[str, Any], name: str) -> list[object]:
-    rows = sent.pop(name, None)
-    if not isinstance(rows, list):
-        raise _invalid(name, "must be a list of rows")
-    return rows
 
 
 def _options(sent: dict[str, Any], shape: Shape, *, strings: bool) -> JobOptions:
@@ -178,7 +171,8 @@ async def received(
             most = len(shape.files) * limits.max_bytes + MULTIPART_OVERHEAD
             form = await _form(request, most)
         else:
-            body = await _body(request, min(limits.max_bytes, MAX_JSON_BYTES))
+            most = min(limits.max_bytes, MAX_JSON_BYTES)
+            body = b"".join([chunk async for chunk in _bounded(request, most)])
     except BodyTooLarge:
         await _linger(request)
         raise
@@ -227,10 +221,6 @@ async def _linger(request: Request) -> None:
         async with asyncio.timeout(LINGER_S):
             while (await request.receive()).get("more_body", False):
                 pass
-
-
-async def _body(request: Request, max_bytes: int) -> bytes:
-    return b"".join([chunk async for chunk in _bounded(request, max_bytes)])
 
 
 class _WholeForms(MultiPartParser):

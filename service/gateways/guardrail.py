@@ -135,17 +135,10 @@ class GuardrailParams(GatewayModel):
     # Numbers and flags may come from the environment by way of YAML: as texts.
     model_config = ConfigDict(strict=False)
 
-    target_error: float | None = Field(
-        None, gt=0, lt=1, description="Share of wrong ones allowed among the answers let through."
-    )
-    confidence: float | None = Field(
-        None, gt=0, lt=1, description="Confidence with which the target is kept."
-    )
-    effort: DrawnEffort | None = Field(None, description="How many answers are drawn.")
-    fail_closed: bool = Field(
-        False,
-        description="Whether to block an answer that cannot be scored; so where it cannot be read.",
-    )
+    target_error: float | None = Field(None, gt=0, lt=1)
+    confidence: float | None = Field(None, gt=0, lt=1)
+    effort: DrawnEffort | None = None
+    fail_closed: bool = False  # whether to block an answer that cannot be scored
 
 
 class GuardrailCall(GatewayModel):

@@ -68,36 +68,16 @@ REFUSING = frozenset({400, 403, 422, 500, 501})
 
 
 class ScoreOptions(RequestModel):
-    """How to score the answer: the field `eigencal` of a call."""
+    """How to score the answer: the field `eigencal` of a call, as docs/drop-in.md tells."""
 
-    effort: Effort | None = Field(
-        None,
-        description="How many answers are drawn, as for POST /score; `none`: the answer is judged by its own "
-        "log-probability.",
-    )
-    num_samples: int | None = Field(None, ge=2, le=256, description="Instead of `effort`: how many.")
-    target_error: float | None = Field(
-        None, gt=0, lt=1, description="Share of wrong ones allowed among answers let through: for a decision."
-    )
-    confidence: float | None = Field(None, gt=0, lt=1, description="Confidence with which it is kept.")
-    calibration: str = Field(
-        "active",
-        pattern=r"^(active|none|cal_[0-9A-Z]{26})$",
-        description="`active`, `none` (raw values), or the id of a calibration.",
-    )
-    claims: bool | None = Field(
-        None, description="Whether to score the answer claim by claim, too. Left out: where it is long."
-    )
-    mark: bool = Field(
-        False,
-        description="Whether to say where in its text a reader should doubt it, and why: `marks` beside the "
-        "`claims`, which are scored then.",
-    )
-    abstain: bool | None = Field(
-        None,
-        description="Whether a decision to abstain replaces the answer; not of a stream. Where the service "
-        "abstains by its settings it does so in any case.",
-    )
+    effort: Effort | None = None
+    num_samples: int | None = Field(None, ge=2, le=256)
+    target_error: float | None = Field(None, gt=0, lt=1)
+    confidence: float | None = Field(None, gt=0, lt=1)
+    calibration: str = Field("active", pattern=r"^(active|none|cal_[0-9A-Z]{26})$")
+    claims: bool | None = None
+    mark: bool = False
+    abstain: bool | None = None
 
     @model_validator(mode="after")
     def one_number(self) -> "ScoreOptions":
