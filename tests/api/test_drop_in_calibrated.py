@@ -192,16 +192,6 @@ async def test_evidence_takes_the_own_log_probability_and_hides_it(stream: bool)
     assert told["uncertainty"]["evidence"]["mean_logprob"] == pytest.approx(-0.25)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_log_probabilities_that_the_caller_asked_for_are_the_callers(stream: bool) -> None:
-    async with before(telling(), evident()) as made:
-        response = await made.ask(stream=stream, logprobs=True, **LIKE_OURS)
-    events = events_of(response.content) if stream else [response.json()]
-    told, lists = events[-1], [one["choices"][0]["logprobs"] for one in events if one["choices"]]
-    assert [one["content"][0]["logprob"] for one in lists if one] == [-0.25]
-    assert told["uncertainty"]["num_samples"] == 5 and told["uncertainty"]["evidence"]
-
-
 async def test_a_server_that_refuses_them_costs_no_answer() -> None:
     async with before(telling(refuses=True), evident()) as made:
         response = await made.ask(**LIKE_OURS)
@@ -435,12 +425,6 @@ async def test_what_cannot_be_judged_is_withheld_unless_the_settings_say_otherwi
             response = await made.ask(stream=stream, eigencal={"target_error": 0.9})
         assert ("Paris" in response.text) is fail_open
         assert ("Ask somebody else." in response.text) is not fail_open
-
-
-async def test_without_a_calibration_every_answer_is_withheld() -> None:
-    for fail_open in (False, True):
-        async with before(telling(), Active(calibration()), abstain_fail_open=fail_open, **POLICY) as made:
-            assert ("Paris" in (await made.ask()).text) is fail_open
 
 
 async def test_nothing_of_a_stream_goes_out_before_its_decision(monkeypatch: pytest.MonkeyPatch) -> None:

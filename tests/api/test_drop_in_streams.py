@@ -73,21 +73,6 @@ async def test_off_passes_the_very_bytes_on() -> None:
     assert response.content == odd and "x-score-id" not in response.headers
 
 
-async def test_async_holds_nothing_back() -> None:
-    go = asyncio.Event()
-
-    async def slow(exchange: Exchange) -> None:
-        await go.wait()
-        await answers("Paris")(exchange)
-
-    async with before(pieces(WHOLE), slow) as made:
-        response = await stream(made, "async")
-        found = check_carried(response.content)
-        assert found == {"id": response.headers["x-score-id"], "status": "pending"}
-        go.set()
-        assert (await made.scored(found["id"]))["candidate"]["mode"] == 0
-
-
 async def test_usage_on_the_chunk_that_finishes() -> None:
     finish = event({"content": "is"}, "stop", usage={"prompt_tokens": 3})
     async with before(pieces(BEGIN, event({"content": "Par"}), finish, DONE)) as made:
@@ -177,16 +162,6 @@ async def test_an_error_of_the_server_in_the_stream_is_passed_on() -> None:
         response = await stream(made)
         await made.at_rest()
     assert response.content == BEGIN + error + FINISH + DONE
-
-
-async def test_a_server_that_does_not_stream_is_passed_on_with_its_score() -> None:
-    async def whole(exchange: Exchange) -> None:
-        exchange.body.pop("stream", None)
-        await answers("Paris")(exchange)
-
-    async with before(whole) as made:
-        response = await stream(made)
-    assert response.json()["uncertainty"]["status"] == "scored"
 
 
 @pytest.mark.parametrize("mode", ["off", "on"])

@@ -77,12 +77,3 @@ async def test_the_items_of_a_batch_are_told_one_by_one(client: Client, llm: Fak
     first, second = sorted(told(), reverse=True)
     assert first[1].startswith("503 llm_unavailable, request mine-1, POST /score/batch, item 0: ")
     assert second == ("INFO", "422 invalid_request, request mine-1, POST /score/batch, item 1")
-
-
-async def test_readiness_that_fails_says_of_what(client: Client, llm: FakeLLM, told: Told) -> None:
-    llm.available = False
-    async with client() as http:
-        await http.get("/readyz", headers=MINE)
-    ((level, line),) = told()
-    assert level == "WARNING"
-    assert "503 llm_unavailable, request mine-1, GET /readyz: Not ready: llm" in line

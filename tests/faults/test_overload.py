@@ -156,33 +156,6 @@ async def gone(port: int) -> None:
     writer.close()
 
 
-def test_a_crowd_is_refused_with_the_time_to_come_back() -> None:
-    all_there = asyncio.Event()
-
-    async def held(exchange: Exchange) -> None:
-        await all_there.wait()
-        await answers()(exchange)
-
-    async def main() -> list[httpx.Response]:
-        async with OpenAIServer(default=held) as server:
-            llm = HttpLanguageModel(server.url, model=MODEL, queue=AdmissionQueue(SLOTS, SLOTS))
-            app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=SqliteStore())
-            async with served(app) as port, httpx.AsyncClient(timeout=60) as http, asyncio.timeout(60):
-                url = f"http://127.0.0.1:{port}/score"
-                calls = [asyncio.ensure_future(http.post(url, json={"prompt": "p"})) for _ in range(80)]
-                while sum(call.done() for call in calls) < 80 - 2 * SLOTS:
-                    await asyncio.sleep(0.01)
-                all_there.set()
-                return await asyncio.gather(*calls)
-
-    answered = asyncio.run(main())
-    refused = [one for one in answered if one.status_code == 503]
-    assert len([one for one in answered if one.status_code == 200]) == 2 * SLOTS
-    assert len(refused) == 80 - 2 * SLOTS
-    assert {one.json()["code"] for one in refused} == {"overloaded"}
-    assert all(int(one.headers["retry-after"]) >= 1 for one in refused)
-
-
 def test_behind_a_hung_llm_all_end_after_one_timeout() -> None:
     async def main() -> None:
         async with OpenAIServer(default=hang) as server:

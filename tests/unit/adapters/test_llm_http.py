@@ -116,16 +116,6 @@ def test_messages_go_to_chat_whatever_the_api() -> None:
     played(scenario, api="completions", shape=PromptShape(few_shot="x", template="y {prompt}"))
 
 
-def test_key_and_priority() -> None:
-    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
-        await llm.generate(ask(priority=3))
-        await llm.generate(ask())
-        assert server.requests[0].headers["authorization"] == "Bearer k"
-        assert [body.get("priority") for body in server.bodies] == [3, None]
-
-    played(scenario, api_key="k", use_priority=True)
-
-
 def test_model_is_asked_once_when_none_is_configured() -> None:
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
         await asyncio.gather(llm.generate(ask()), llm.generate(ask()))
@@ -224,11 +214,6 @@ def test_a_refused_extra_is_dropped_and_remembered(name: str) -> None:
     played(scenario, refusal, use_priority=True)
 
 
-def test_a_refused_top_k_that_was_asked_for_is_an_error() -> None:
-    refusal = status(400, {"error": {"message": "Unrecognized request argument supplied: top_k"}})
-    assert isinstance(failure(ask(sampling=Sampling(top_k=5)), refusal), LLMError)
-
-
 def test_a_refused_n_is_asked_one_by_one() -> None:
     refusal = status(400, {"error": {"message": "'n' : must be at most 1"}})
 
@@ -266,23 +251,6 @@ def test_a_model_that_was_learnt_is_asked_for_again_when_it_is_gone() -> None:
         assert [body["model"] for body in server.bodies] == [MODEL, "another"]
 
     played(scenario, gone, model=None)
-
-
-async def given_up_in_stream(exchange: Exchange) -> None:
-    await exchange.start_stream()
-    for i, reason in enumerate(["stop", "abort", None]):
-        choice = {"index": i, "delta": {"content": "Paris"}, "finish_reason": reason}
-        await exchange.event({"model": MODEL, "choices": [choice]})
-    await exchange.event("[DONE]")
-    exchange.writer.close()
-
-
-def test_choices_that_the_server_gave_up_are_asked_for_again() -> None:
-    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
-        assert len((await llm.generate(ask(3, deadline_s=10.0))).draws) == 3
-        assert [body["n"] for body in server.bodies] == [3, 1, 1]
-
-    played(scenario, given_up_in_stream)
 
 
 def test_what_a_server_was_seen_to_do_is_forgotten_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,11 +323,6 @@ def test_the_model_that_answers_is_the_one_told() -> None:
         assert (await llm.generate(ask())).model == llm.identity(ask()).model == "another"
 
     played(scenario, model="alias")
-
-
-def test_a_server_that_tells_no_model_is_taken_at_its_word() -> None:
-    generation, _ = generated(ask(1), raw(b'{"choices": [{"text": "a"}]}'), model="alias", api="completions")
-    assert generation.model == "alias"
 
 
 def test_answers_of_two_models_are_never_mixed() -> None:
@@ -493,15 +456,6 @@ def test_error_inside_a_stream() -> None:
     assert isinstance(failure(ask(deadline_s=60.0), stream(error=told, then=drop)), LLMUnavailable)
     generation, _ = generated(ask(4, deadline_s=60.0), stream("Paris", error=told, then=drop))
     assert (texts(generation), generation.missing_reason) == (["Paris"], "error")
-
-
-def test_a_stream_of_nonsense_is_a_bad_response() -> None:
-    async def nonsense(exchange: Any) -> None:
-        await exchange.start_stream()
-        await exchange.event("{nonsense")
-        exchange.writer.close()
-
-    assert isinstance(failure(ask(deadline_s=60.0), nonsense), LLMBadResponse)
 
 
 @pytest.mark.parametrize("deadline_s", [None, 60.0])
