@@ -131,7 +131,6 @@ def build_llm(settings: Settings, queue: AdmissionQueue | None = None) -> Langua
         timeout_s=settings.llm_timeout_s,
         queue=queue or llm_queue(settings),
         use_priority=settings.llm_priority,
-        logprobs=True,
         proxies_from_env=settings.proxies_from_env,
     )
 

@@ -42,6 +42,7 @@ from service.remote import (
 CONNECT_TIMEOUT_S = 5.0
 GREEDY_BELOW = 1e-5  # vLLM draws greedily below this, and refuses n > 1 there
 CHECK_TIMEOUT_S = 5.0
+MAX_RETRIES = 3
 NO_HEALTH_ROUTE = frozenset({401, 403, 404, 405})  # of gateways, say: the list of models is asked for instead
 QUIRK_KEPT_S = 600.0  # then the full form is tried again: servers are updated, and errors pass
 MAX_QUIRKS = 1024  # callers name models, and there may be any number of them
@@ -77,7 +78,7 @@ class HttpLanguageModel:
     Deadlines: without `deadline_s` a call is plain, and one without an answer after `timeout_s` (waiting and
     retries included) is DeadlineExceeded; with it the answer is streamed, and what has been finished by then
     is returned.
-    Connect errors, 429, 502, 503 and 504 are tried again `max_retries` times, Retry-After up to 5 s honoured.
+    Connect errors, 429, 502, 503 and 504 are tried again `MAX_RETRIES` times, Retry-After up to 5 s honoured.
     `proxies_from_env`: go through the proxies that HTTP_PROXY and the like name.
     """
 
@@ -90,12 +91,9 @@ class HttpLanguageModel:
         api_key: str = "",
         shape: PromptShape | None = None,
         timeout_s: float = 120.0,
-        max_retries: int = 3,
         queue: AdmissionQueue | None = None,
         use_priority: bool = False,
-        logprobs: bool = False,
         proxies_from_env: bool = False,
-        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._base_url = api_base(base_url)
         self._model = self._configured_model = model or ""
@@ -103,10 +101,7 @@ class HttpLanguageModel:
         self._api_key = api_key
         self._shape = shape or PromptShape()
         self._timeout_s = timeout_s
-        self._max_retries = max_retries
-        self._build_body = partial(
-            build_body, shape=self._shape, api=api, logprobs=logprobs, use_priority=use_priority
-        )
+        self._build_body = partial(build_body, shape=self._shape, api=api, use_priority=use_priority)
         self._queue = queue or AdmissionQueue(64, 16)
         self.failures = Counter[str]()  # of calls, by the code of the error
         self._quirks = ServerQuirks()
@@ -119,7 +114,6 @@ class HttpLanguageModel:
             # The request bounds a call as a whole: a model may be silent for long before its first byte.
             timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S),
             verify=tls(),
-            transport=transport,
             trust_env=proxies_from_env,
         )
         self._connections = Connections(make)
@@ -294,7 +288,7 @@ class HttpLanguageModel:
         try:
             async with asyncio.timeout_at(ends):
                 attempt = partial(self._attempt, path, body, reader)
-                await with_retries(attempt, max_retries=self._max_retries, ends=ends)
+                await with_retries(attempt, max_retries=MAX_RETRIES, ends=ends)
         except TimeoutError:
             failure = DeadlineExceeded("No answer came in time.")
         except httpx.RequestError:

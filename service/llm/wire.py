@@ -39,7 +39,6 @@ def build_body(
     model: str,
     n: int,
     call: int = 0,
-    logprobs: bool = False,
     use_priority: bool = False,
     omitted: Collection[str] = (),
 ) -> tuple[str, dict[str, Any]]:
@@ -67,8 +66,7 @@ def build_body(
         body["stop"] = list(sampling.stop)
     if sampling.seed is not None:  # else none: any seed stops vLLM's engine on a CPU
         body["seed"] = spread_seed(sampling.seed, call)
-    if logprobs:
-        body["logprobs"] = LOGPROBS[api]
+    body["logprobs"] = LOGPROBS[api]
     if use_priority and request.priority:
         body["priority"] = request.priority
     if request.deadline_s is not None:

@@ -99,6 +99,7 @@ def test_one_call_with_n_and_every_sampling_parameter() -> None:
             "top_k": 5,
             "max_tokens": 9,
             "stop": ["\n"],
+            "logprobs": True,
         }
     ]
     assert (generation.model, generation.missing_reason, generation.requested) == (MODEL, None, 4)
@@ -342,16 +343,16 @@ def test_answers_of_two_models_are_never_mixed() -> None:
 @pytest.mark.parametrize("code", [429, 503])
 def test_transient_refusals_are_tried_again_after_the_time_asked(code: int) -> None:
     refusal = status(code, {}, {"Retry-After": "0"})
-    generation, bodies = generated(ask(), refusal, refusal, max_retries=2)
+    generation, bodies = generated(ask(), refusal, refusal)
     assert (len(generation.draws), len(bodies)) == (4, 3)
-    assert isinstance(failure(ask(), *[refusal] * 3, max_retries=2), LLMUnavailable)
+    assert isinstance(failure(ask(), default=refusal), LLMUnavailable)
 
 
 @pytest.mark.parametrize(("asked", "retry_after_s"), [("50", 50), ("86400", 60), ("nan", None)])
 def test_lasting_refusal_is_unavailable_and_says_when_within_a_minute(
     asked: str, retry_after_s: float | None
 ) -> None:
-    error = failure(ask(), default=status(503, {}, {"Retry-After": asked}), max_retries=0)
+    error = failure(ask(), default=status(503, {}, {"Retry-After": asked}))
     assert isinstance(error, LLMUnavailable)
     assert error.retry_after_s == retry_after_s
 
@@ -392,7 +393,7 @@ def test_a_server_that_is_not_there_is_unavailable_and_serves_once_it_is() -> No
             kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             kept.bind(("127.0.0.1", 0))
             port = kept.getsockname()[1]
-            llm = HttpLanguageModel(f"http://127.0.0.1:{port}/v1", max_retries=1)
+            llm = HttpLanguageModel(f"http://127.0.0.1:{port}/v1")
             await llm.start()
             with pytest.raises(LLMUnavailable):
                 await llm.generate(ask(model="m"))

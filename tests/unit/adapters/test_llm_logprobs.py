@@ -35,7 +35,7 @@ def played(
 ) -> Any:
     async def main() -> Any:
         async with OpenAIServer(script, default=default or telling([-1.0, -2.0])) as server:
-            llm = HttpLanguageModel(server.url, **({"model": MODEL, "logprobs": True} | settings))
+            llm = HttpLanguageModel(server.url, **({"model": MODEL} | settings))
             try:
                 return await asyncio.wait_for(scenario(server, llm), 60)
             finally:
