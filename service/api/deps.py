@@ -67,58 +67,38 @@ class Metrics(Collector):
         self.registry = to = CollectorRegistry()
         to.register(self)
         ProcessCollector(registry=to)
+        counter, gauge = partial(Counter, registry=to), partial(Gauge, registry=to)
+        histogram = partial(Histogram, registry=to)
         for (name, help_), value in gauges.items():
-            Gauge(name, help_, registry=to).set_function(value)
-        self._scores = Counter("eigencal_scores", "Scores served.", ["calibrated"], registry=to)
-        of_calibration = ["calibration"]  # its id; empty for what none was applied to
-        self._warnings = Counter(
-            "eigencal_score_warnings", "Warnings on scores.", ["code", *of_calibration], registry=to
+            gauge(name, help_).set_function(value)
+        # `calibration`: its id; empty for what none was applied to.
+        self._scores = counter("eigencal_scores", "Scores served.", ["calibrated"])
+        self._warnings = counter("eigencal_score_warnings", "Warnings on scores.", ["code", "calibration"])
+        self._decisions = counter("eigencal_decisions", "Decisions.", ["action", "calibration"])
+        late = "Chats answered before their score was there, counted once it is."
+        self._pending = counter("eigencal_chat_scores_pending", late, ["calibration"])
+        self._errors = counter("eigencal_score_errors", "Scores refused or failed.", ["code"])
+        self._shed = counter("eigencal_chat_scores_shed", "Chats answered without a score for want of room.")
+        stages = "eigencal_score_stage_seconds"
+        self._stages = histogram(stages, "Time by stage.", ["stage"], buckets=_SECONDS)
+        self._lambda = histogram("eigencal_lambda_max", "Largest eigenvalue served.", buckets=_UNIT)
+        self.in_flight = gauge("eigencal_scores_in_flight", "Scores under way.")
+        self._tokens = counter(
+            "eigencal_score_tokens", "Tokens of scores, as the LLM counts them.", ["direction"]
         )
-        self._decisions = Counter(
-            "eigencal_decisions", "Decisions.", ["action", *of_calibration], registry=to
+        self._responses = counter(
+            "eigencal_responses", "Answers begun, by kind and HTTP status.", ["kind", "status"]
         )
-        self._pending = Counter(
-            "eigencal_chat_scores_pending",
-            "Chats answered before their score was there, counted once it is.",
-            of_calibration,
-            registry=to,
-        )
-        self._errors = Counter("eigencal_score_errors", "Scores refused or failed.", ["code"], registry=to)
-        self._shed = Counter(
-            "eigencal_chat_scores_shed", "Chats answered without a score for want of room.", registry=to
-        )
-        self._stages = Histogram(
-            "eigencal_score_stage_seconds", "Time by stage.", ["stage"], buckets=_SECONDS, registry=to
-        )
-        self._lambda = Histogram(
-            "eigencal_lambda_max", "Largest eigenvalue served.", buckets=_UNIT, registry=to
-        )
-        self.in_flight = Gauge("eigencal_scores_in_flight", "Scores under way.", registry=to)
-        self._tokens = Counter(
-            "eigencal_score_tokens", "Tokens of scores, as the LLM counts them.", ["direction"], registry=to
-        )
-        self._responses = Counter(
-            "eigencal_responses", "Answers begun, by kind and HTTP status.", ["kind", "status"], registry=to
-        )
-        self._first_byte = Histogram(
-            "eigencal_first_byte_seconds",
-            "Time from a request to the head of its answer; of a stream, to its begin.",
-            ["kind"],
-            buckets=_SECONDS,
-            registry=to,
-        )
-        self._lag = Histogram(
+        first = "Time from a request to the head of its answer; of a stream, to its begin."
+        self._first_byte = histogram("eigencal_first_byte_seconds", first, ["kind"], buckets=_SECONDS)
+        self._lag = histogram(
             "eigencal_event_loop_lag_seconds",
             "How much later than asked the event loop woke up.",
             buckets=(0.001, 0.0025, *_SECONDS[:-3]),
-            registry=to,
         )
-        self._part_up = Gauge(
-            "eigencal_part_up", "1 where store, embedder or LLM works, else 0.", ["part"], registry=to
-        )
-        self._jobs = Gauge(
-            "eigencal_jobs", "Jobs by state, of all replicas; absent with the store.", ["state"], registry=to
-        )
+        self._part_up = gauge("eigencal_part_up", "1 where store, embedder or LLM works, else 0.", ["part"])
+        by_state = "Jobs by state, of all replicas; absent with the store."
+        self._jobs = gauge("eigencal_jobs", by_state, ["state"])
 
     async def start(self) -> None:
         """Begin to measure the event loop."""
