@@ -157,12 +157,6 @@ async def test_a_collector_that_is_down_costs_nothing(
     assert {one.status_code for one in found} == {200}
 
 
-def test_it_is_off_unless_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in OTEL_VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    assert build_events() is None
-
-
 def test_where_it_is_not_installed_the_start_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

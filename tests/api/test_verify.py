@@ -7,14 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from service.errors import NoProbability
-from service.gateways.verify import probability_correct
 from service.llm.port import Message
-from service.scoring.score import ScoreCommand
-from service.scoring.scorer import Scorer
 from tests.api.conftest import Client
-from tests.support.calibrations import Active
-from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.fakes import FakeLLM
 from tests.support.replica_apps import ORTHOGONAL, orthogonal, replica_app
 
 ASKED = {"question": "Which?", "answer": "Paris", "threshold": 0.4}
@@ -130,12 +125,3 @@ async def test_it_takes_a_score_key(client: Client) -> None:
         held = await http.post("/verify", json=ASKED, headers={"Authorization": "Bearer key"})
         assert held.json()["code"] == "no_probability"
         assert (await http.get("/health")).json()["status"] == "ok"
-
-
-async def test_a_number_that_is_none_is_refused() -> None:
-    scorer = Scorer(FakeLLM(), FakeEmbedder(), Active())
-    score = await scorer.score(ScoreCommand(samples=("a", "b"), candidate="a"))
-    assert score.candidate is not None
-    broken = score.candidate.model_copy(update={"probability_correct": math.nan})
-    with pytest.raises(NoProbability):
-        probability_correct(score.model_copy(update={"candidate": broken}))

@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 from service.app import build_llm, own_keys, serving_of
 from service.cli import cli
 from service.settings import Settings, unknown_variables
-from service.spectral.selective import CONFIDENCE
 from tests.support.fakes import FakeEmbedder
 from tools.settings_table import table
 
@@ -121,11 +120,6 @@ def test_serving_warns_of_a_mistyped_setting_and_goes_on(
         "EIGENCAL_NUM_SAMPELS is no setting and is not read (did you mean EIGENCAL_NUM_SAMPLES?).",
         "EIGENCAL_OTHERWISE is no setting and is not read.",
     ]
-
-
-def test_decisions_are_as_sure_as_reports_say() -> None:
-    target = serving_of(Settings()).target()
-    assert (target.by_default, target.confidence) == (True, CONFIDENCE)
 
 
 def test_two_processes_of_a_host_are_two_replicas() -> None:
