@@ -63,13 +63,15 @@ def log_problem(body: Mapping[str, Any], where: str, failure: BaseException | No
     status = body["status"]
     shown = repr(where)[1:-1][:MAX_PATH_CHARS]  # as escaped: a path may hold anything, line feeds included
     line = f"{status} {body['code']}, request {body['request_id']}, {shown}"
-    if status < 500:
+    if (
+        body["code"] == "overloaded"
+    ):  # thousands a second, where there are so many callers; metrics count them
+        log.debug("%s", line)
+    elif status < 500:
         log.info("%s", line)
     else:
-        passing = body["retryable"] and status != 500
-        log.log(
-            logging.WARNING if passing else logging.ERROR, "%s: %s", line, body["detail"], exc_info=failure
-        )
+        level = logging.WARNING if body["retryable"] and status != 500 else logging.ERROR
+        log.log(level, "%s: %s", line, body["detail"], exc_info=failure)
 
 
 def problem_body(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from service.api import errors as error_log
-from service.errors import LLMError, LLMUnavailable
+from service.errors import LLMError, LLMUnavailable, Overloaded
 from tests.api.conftest import Client
 from tests.support.fakes import FakeLLM
 
@@ -77,3 +77,10 @@ async def test_the_items_of_a_batch_are_told_one_by_one(client: Client, llm: Fak
     first, second = sorted(told(), reverse=True)
     assert first[1].startswith("503 llm_unavailable, request mine-1, POST /score/batch, item 0: ")
     assert second == ("INFO", "422 invalid_request, request mine-1, POST /score/batch, item 1")
+
+
+async def test_refusals_of_a_crowd_fill_no_log(client: Client, llm: FakeLLM, told: Told) -> None:
+    llm.fail_with = [Overloaded("Too many requests are waiting.")]
+    async with client() as http:
+        assert (await http.post("/score", json={"prompt": "p"})).status_code == 503
+    assert told() == []
