@@ -2,11 +2,12 @@
 
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar, cast
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI
 from pydantic import BaseModel
@@ -15,8 +16,8 @@ from service import __version__
 from service.api import health
 from service.api import key_routes as keys
 from service.api.auth import Keys
-from service.api.deps import Admission, Metrics, Queues, Services
-from service.api.errors import ErrorLog, install
+from service.api.deps import Admission, Metrics, Services
+from service.api.errors import install
 from service.api.key_routes import KeyRequest
 from service.api.middleware import BodyLimit, PlainStart, RequestContext
 from service.api.openapi import Described, Problem
@@ -50,7 +51,6 @@ from service.llm.admission import AdmissionQueue
 from service.llm.port import LanguageModel, Message, Sampling, shape_hash
 from service.llm.prompting import FEW_SHOT, PromptShape
 from service.llm.weights import WeightsError
-from service.llm.wire import draw_of
 from service.proxy import routes as openai
 from service.proxy.chat_score import ChatScorer
 from service.proxy.routes import Chat, reporter
@@ -67,7 +67,6 @@ from service.scoring.telemetry import NO_SPANS, OtelEvents, OtelSpans
 from service.settings import Settings
 from service.spectral.resampling import DEFAULT as DEFAULT_RESAMPLES
 from service.spectral.resampling import Resamples
-from service.start_log import StartLog, shown_url
 from service.store.database import Database, shown, store_url
 from service.store.documents import SqlKept
 from service.store.keys import SqlKeys
@@ -114,19 +113,13 @@ def prompt_shape(settings: Settings) -> PromptShape:
 
 
 def build_llm(settings: Settings, queue: AdmissionQueue | None = None) -> LanguageModel:
-    """Return the LLM adapter that the settings ask for. Raises ValueError for a bad template or regex.
-
-    Either tells the log-probability of each answer, a server where it can.
-    """
+    """Return the LLM adapter that the settings ask for. Raises ValueError for a bad template or regex."""
     shape = prompt_shape(settings)
     if settings.llm_backend == "embedded":
         # Imported only where needed, as the others below: torch and transformers take seconds.
         from service.llm.embedded import EmbeddedLanguageModel
 
-        return EmbeddedLanguageModel(
-            settings.data_dir / "weights",
-            shape=shape,
-        )
+        return EmbeddedLanguageModel(settings.data_dir / "weights", shape=shape)
     from service.llm.openai_server import HttpLanguageModel
 
     return HttpLanguageModel(
@@ -138,7 +131,6 @@ def build_llm(settings: Settings, queue: AdmissionQueue | None = None) -> Langua
         timeout_s=settings.llm_timeout_s,
         queue=queue or llm_queue(settings),
         use_priority=settings.llm_priority,
-        logprobs=True,
         proxies_from_env=settings.proxies_from_env,
     )
 
@@ -168,15 +160,15 @@ def build_embedder(settings: Settings) -> Embedder:
 
 def build_events() -> OtelEvents | None:
     """Return what sends a collector an event per score; None where no standard variable names one."""
-    return _sending(OtelEvents, "events", OTEL_VARIABLES)
+    return _sending(OtelEvents, OTEL_VARIABLES)
 
 
 def build_spans() -> OtelSpans | None:
     """Return what sends a collector spans; None where no standard variable names one."""
-    return _sending(OtelSpans, "spans", OTEL_TRACES_VARIABLES)
+    return _sending(OtelSpans, OTEL_TRACES_VARIABLES)
 
 
-def _sending(make: Callable[[], T], what: str, variables: Sequence[str]) -> T | None:
+def _sending(make: Callable[[], T], variables: Sequence[str]) -> T | None:
     if not any(os.environ.get(name) for name in variables):
         return None
     try:
@@ -184,9 +176,8 @@ def _sending(make: Callable[[], T], what: str, variables: Sequence[str]) -> T | 
     except ImportError:
         # The variables may be meant for others in the same environment.
         log.warning(
-            "No %s are sent, though an OTEL_ variable names a collector: OpenTelemetry is not installed "
-            '(pip install "eigencal-service[otel]").',
-            what,
+            "Nothing is sent, though an OTEL_ variable names a collector: OpenTelemetry is not installed "
+            '(pip install "eigencal-service[otel]").'
         )
         return None
 
@@ -205,12 +196,7 @@ def serving_of(settings: Settings) -> Serving:
         max_tokens=settings.default_max_tokens(messages=True),
         stop=settings.default_stop(messages=True),
     )
-    return Serving(
-        settings.num_samples,
-        sampling,
-        messages_sampling,
-        target_error=settings.target_error,
-    )
+    return Serving(settings.num_samples, sampling, messages_sampling, target_error=settings.target_error)
 
 
 def job_setup(settings: Settings, llm: LanguageModel, serving: Serving) -> Setup:
@@ -249,10 +235,7 @@ def llm_queue(settings: Settings) -> AdmissionQueue:
 
 
 def own_fingerprints(serving: Serving, llm: LanguageModel, embedder: Embedder) -> tuple[Fingerprint, ...]:
-    """Return the fingerprints of prompts, of conversations, and of those with a system message of their own.
-
-    None until the embedder has told its identity.
-    """
+    """Return those of prompts, conversations, and these with a system message; none before the embedder's."""
     user = Message("user", "?")
     asked = (
         serving.request(prompt="?"),
@@ -294,11 +277,7 @@ DEFAULT_INTERVALS = Intervals()
 
 @dataclass(slots=True)
 class Replica:
-    """The store of one replica and its share of the jobs, started in the order in which they need each other.
-
-    database, store are what the ports of the application, `calibrations`, `jobs`, `kept` and `keys`, are
-    made of.
-    """
+    """The store of one replica and its share of the jobs, started as they need each other."""
 
     database: Database
     store: SqlJobs
@@ -334,9 +313,7 @@ def build_replica(
     slots: int,
     live: LiveLoad,
     all_slots: int | None = None,
-    kept_documents: int = MAX_SCORES,
     own_keys: Callable[[], tuple[str, ...]] = lambda: (),
-    version: str = "",
     engine: DbosEngine | None = None,
     patience: Patience | None = None,
     intervals: Intervals = DEFAULT_INTERVALS,
@@ -345,10 +322,8 @@ def build_replica(
     """Return the store and the jobs of one replica, not started.
 
     Jobs draw with `slots` requests at once, `all_slots` on all replicas together, and give way to the `live`
-    scores. `own_keys` returns the keys of the
-    fingerprints of the present set-up, whose settings are `setup`;
-    `version` is the service's, for results. At most `kept_documents` are kept. `engine` None: DBOS, beside
-    the store. Raises ValueError for a URL that is neither SQLite nor Postgres.
+    scores. `own_keys` returns the keys of the fingerprints of the present set-up, whose settings are `setup`.
+    `engine` None: DBOS, beside the store. Raises ValueError for a URL that is neither SQLite nor Postgres.
     """
     database = Database(database_url)
     calibrations = SqlCalibrations(database, poll_s=intervals.active_poll_s, own_keys=own_keys)
@@ -365,16 +340,13 @@ def build_replica(
     async def evaluate(job: RunningJob) -> None:
         from service.evaluation.evaluator import Evaluator  # serving never needs it
 
-        evaluator = Evaluator(store, embedder, embedding, version=version, resamples=resamples)
+        evaluator = Evaluator(store, embedder, embedding, version=__version__, resamples=resamples)
         await evaluator.finish(job)
 
     steps = JobSteps(
         store,
         drawer,
-        {
-            "calibrate": calibrator.finish,
-            "evaluate": evaluate,
-        },
+        {"calibrate": calibrator.finish, "evaluate": evaluate},
         slots=slots,
         all_slots=all_slots,
         patience=patience,
@@ -388,20 +360,33 @@ def build_replica(
         beat_s=intervals.beat_s,
         poll_s=intervals.watch_s,
     )
-    kept = SqlKept(database, max_documents=kept_documents)
-    return Replica(database, store, calibrations, jobs, kept, SqlKeys(database))
+    return Replica(
+        database, store, calibrations, jobs, SqlKept(database, max_documents=MAX_SCORES), SqlKeys(database)
+    )
 
 
-def about(settings: Settings, serving: Serving) -> Iterator[str]:
+def about(settings: Settings, serving: Serving, llm: LanguageModel, embedder: Embedder) -> Iterator[str]:
     """Yield how the service is set up, for the log of its start: no key, no password, no name of a user."""
     yield f"Eigencal {__version__}, replica {settings.resolved_replica_id()}"
     yield f"store: {shown(store_url(settings.resolved_database_url()))}"
-    server = f"{shown_url(settings.llm_url)} (API for prompts: {settings.llm_api})"
-    yield f"LLM: {'embedded' if settings.llm_backend == 'embedded' else server}"
-    limits = serving.sampling.max_tokens, serving.messages_sampling.max_tokens
+    model = llm.identity(serving.request(prompt="?")).model or "not told yet"
+    parts = urlsplit(settings.llm_url)
+    place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    server = f"{place} (API for prompts: {settings.llm_api})"
+    yield f"LLM: {'embedded' if settings.llm_backend == 'embedded' else server}, model {model}"
     yield (
-        f"answers: {serving.num_samples}, of at most {limits[0]} tokens to a prompt, {limits[1]} to a "
-        "conversation"
+        f"answers: {serving.num_samples}, of at most {serving.sampling.max_tokens} tokens to a prompt, "
+        f"{serving.messages_sampling.max_tokens} to a conversation"
+    )
+    try:
+        found = embedder.identity
+    except EmbedderUnavailable:
+        yield f"embedder: {settings.embedder}, which does not answer yet"
+        return
+    device = getattr(embedder, "device", "")  # of one in this process
+    yield (
+        f"embedder: {found.name}, revision {found.revision or 'unknown'}, {found.dimension} dimensions, "
+        f"{found.precision}{f', on {device}' if device else ''}"
     )
 
 
@@ -457,7 +442,6 @@ def create_app(
     embedder = embedder or build_embedder(settings)
     serving, live = serving_of(settings), LiveLoad()
     own = partial(own_fingerprints, serving, llm, embedder)
-    keys_of_own = partial(own_keys, serving, llm, embedder)
     if store is None:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
         store = build_replica(
@@ -470,8 +454,7 @@ def create_app(
             slots=min(settings.calibration_max_concurrency, llm_slots(settings)),
             all_slots=settings.calibration_max_concurrency,
             live=live,
-            own_keys=keys_of_own,
-            version=__version__,
+            own_keys=partial(own_keys, serving, llm, embedder),
             resamples=resamples,
         )
     kept = ScoreCache(store.kept, keep_s=settings.score_ttl_s)
@@ -482,7 +465,6 @@ def create_app(
         host=None if settings.allow_open else settings.host,
     )
     events, spans = events or build_events(), spans or build_spans()
-    errors = ErrorLog()
 
     def in_force() -> list[Calibration]:
         ours = {one.key() for one in own()}
@@ -497,17 +479,18 @@ def create_app(
         events,
         in_force=in_force,
         activations=store.calibrations.num_activations,
-        # The LLM in this process has no calls that fail.
-        queues=lambda: Queues(
-            queue.num_running,
-            queue.num_waiting,
-            getattr(embedder, "num_queued", 0),
-            getattr(llm, "failures", {}),
-        ),
+        gauges={
+            ("eigencal_llm_calls_in_flight", "Calls of chats, scores and jobs to the LLM."): (
+                lambda: queue.num_running
+            ),
+            ("eigencal_llm_calls_waiting", "Calls that wait for the LLM."): lambda: queue.num_waiting,
+            ("eigencal_embedder_queued", "Batches of texts that are embedded, or wait for that."): (
+                lambda: getattr(embedder, "num_queued", 0)
+            ),
+        },
+        llm_failures=getattr(llm, "failures", {}),  # the LLM in this process has no calls that fail
     )
-    admission = Admission(
-        queue.slots + queue.max_waiting, queue.max_waiting, queue.retry_after_s, metrics.registry
-    )
+    admission = Admission(queue.slots + queue.max_waiting, queue.max_waiting, metrics.registry)
     scorer = Scorer(
         llm,
         embedder,
@@ -523,9 +506,7 @@ def create_app(
     rail = Guardrail(scorer)
     chat = Chat(
         upstream=build_upstream(settings, llm, serving),
-        scorer=ChatScorer(
-            scorer, partial(draw_of, prompt_shape(settings)), reporter(metrics, errors, kept.keep)
-        ),
+        scorer=ChatScorer(scorer, prompt_shape(settings), reporter(metrics, kept.keep)),
         serving=serving,
         spans=spans or NO_SPANS,
         admission=admission,
@@ -537,33 +518,14 @@ def create_app(
         abstain_text=settings.abstain_text,
         abstain_fail_open=settings.abstain_fail_open,
     )
-    place = f" at {shown_url(settings.embedder_url)}" if settings.embedder_url else ""
-    started = StartLog(
-        *about(settings, serving),
-        llm=llm,
-        model=lambda: llm.identity(serving.request(prompt="?")).model,
-        embedder=embedder,
-        embedder_place=f"{settings.embedder}{place}",
-        own_keys=keys_of_own,
-        active=store.calibrations.active,
-    )
+    senders = [one for one in (events, spans) if one is not None]
     app = Described(
         title="Eigencal",
         version=__version__,
         description=DESCRIPTION,
         lifespan=_lifespan(
-            errors,
-            *(sender for sender in (events, spans) if sender is not None),
-            metrics,
-            embedder,
-            llm,
-            chat.upstream,
-            store,
-            api_keys,
-            kept,
-            rail,
-            chat.scorer,
-            started,
+            [*senders, metrics, embedder, llm, chat.upstream, store, api_keys, kept, rail, chat.scorer],
+            partial(about, settings, serving, llm, embedder),
         ),
         docs_url=None,  # FastAPI's pages fetch their scripts from other hosts; ours is in `health`
         redoc_url=None,
@@ -577,7 +539,6 @@ def create_app(
         kept=kept,
         admission=admission,
         checks={"store": store.check, "embedder": embedder.check, "llm": llm.check},
-        errors=errors,
         metrics=metrics,
         limits=UploadLimits(num_samples=settings.num_samples),
         report_page=render_report,
@@ -585,19 +546,9 @@ def create_app(
     )
     app.state.guardrail, app.state.chat = rail, chat
     app.state.keys = api_keys
-    for routes in (
-        score,
-        openai,
-        verify,
-        guardrail,
-        jobs,
-        calibrations,
-        evaluations,
-        keys,
-        health,
-    ):
+    for routes in (score, openai, verify, guardrail, jobs, calibrations, evaluations, keys, health):
         app.include_router(routes.router)
-    install(app, errors)
+    install(app)
     # The last one added is the first to see a request: refusals of BodyLimit have ids from RequestContext.
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(RequestContext, kinds=KINDS, responded=metrics.responded, spans=spans or NO_SPANS)
@@ -615,13 +566,11 @@ def render_report(report: Mapping[str, Any]) -> str:
     return render(cast("Report", report))
 
 
-def _lifespan(*components: Any) -> Callable[[FastAPI], Any]:
-    """Start the components in the order given, stop them in reverse.
+def _lifespan(components: Sequence[Any], about: Callable[[], Iterable[str]]) -> Callable[[FastAPI], Any]:
+    """Start the components in the order given, log what it is `about`, stop them in reverse.
 
     The store comes after what it needs: with it begin the jobs that were left, which need the embedder and
-    the LLM. What writes to it comes later still, and so can write to the last. The port opens once all are
-    started. An LLM server that is not up yet is no reason to wait; a component that cannot be had at all ends
-    the process.
+    the LLM. What writes to it comes later still, and so can write to the last.
     """
 
     @asynccontextmanager
@@ -632,6 +581,8 @@ def _lifespan(*components: Any) -> Callable[[FastAPI], Any]:
                 stack.push_async_callback(component.stop)
                 if hasattr(component, "start"):
                     await component.start()
+            for line in about():
+                log.info("%s", line)
             yield
 
     return lifespan

@@ -30,7 +30,6 @@ HTTP_OPTIONS: dict[str, Any] = {
     "ws": "none",
     "server_header": False,
 }
-OF_THE_WIRE = ("Invalid HTTP request received.", "Unsupported upgrade request.")
 weights = typer.Typer(help="Packaged model weights.", no_args_is_help=True)
 cli.add_typer(weights, name="weights")
 
@@ -111,8 +110,6 @@ def _log_from(level: str) -> None:
         "sse_starlette",
     ):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))
-    # One line for each request that is no HTTP: whoever can connect could fill the disk.
-    logging.getLogger("uvicorn.error").addFilter(lambda record: record.msg not in OF_THE_WIRE)
 
 
 def _warn_of_unknown_variables() -> None:

@@ -1,26 +1,4 @@
-"""The error tree. Each class has a stable `code`; `service.api.errors` maps codes to HTTP status.
-
-EigencalError
-├── InvalidRequest            what the caller sent does not fit
-│   ├── TooFewSamples         fewer than two usable answers supplied
-│   └── InvalidDevData        an uploaded dev set has bad rows
-├── MissingKey / BadKey       no bearer key, or one that opens nothing
-├── ScopeRequired             the caller may not do this
-├── BodyTooLarge              more bytes or rows than the service accepts
-├── UnsupportedMediaType      a body of a kind that the route does not read
-├── NotFound / ModelNotFound
-├── Conflict
-├── DeadlineExceeded          fewer than two answers came before the deadline
-├── LLMError                  the LLM server answered with an error
-│   └── LLMBadResponse        ... or with something that is no completion
-├── NoUsableAnswers           too few of the answers drawn hold a text
-├── LLMUnavailable            the LLM server cannot be reached or refuses work for now
-├── EmbedderUnavailable
-├── StoreUnavailable
-├── NoProbability             nothing tells how likely an answer is right
-└── Overloaded                our own queue is full
-
-Unscorable is apart: it is no error of the service.
+"""Errors, each with a stable `code`; `service.api.errors` maps codes to HTTP status.
 
 A message is written for the caller: it never holds an exception's text, a path, a key or a prompt.
 """
@@ -84,7 +62,7 @@ class MissingKey(EigencalError):
 
 
 class BadKey(EigencalError):
-    """The bearer key is not valid."""
+    """The bearer key opens nothing."""
 
     code = "bad_key"
 
@@ -162,10 +140,7 @@ class LLMBadResponse(LLMError):
 
 
 class NoUsableAnswers(EigencalError):
-    """Fewer of the answers drawn hold a text than a score takes: the others agree on nothing.
-
-    Not retryable: the same request is drawn alike.
-    """
+    """Fewer of the answers drawn hold a text than a score takes; the same request is drawn alike."""
 
     code = "no_usable_answers"
 

@@ -35,11 +35,7 @@ CHECK_KEPT_S = 1.0
 
 @cache
 def tls() -> ssl.SSLContext:
-    """Return what httpx checks certificates with: SSL_CERT_FILE or SSL_CERT_DIR where set, else certifi's.
-
-    Made here because httpx would leave out the two along with the environment's proxies; once, as it takes
-    20 ms.
-    """
+    """Return what httpx checks certificates with, SSL_CERT_FILE or SSL_CERT_DIR heeded; made once."""
     return httpx.create_ssl_context(trust_env=True)
 
 
@@ -79,22 +75,21 @@ async def with_retries(attempt: Callable[[], Awaitable[T]], *, max_retries: int,
 
 
 class SharedCheck:
-    """Runs `ask` at most once at a time and once in `kept_s`: health checks may be asked for without a key.
+    """Runs `ask` one at a time, and once in `CHECK_KEPT_S`: health checks may be asked for without a key.
 
-    A caller that leaves neither cancels the check for the others nor leads to a second one beside it. `ask`
-    returns when all is well, within its own time, and raises the EigencalError that says what is not.
+    `ask` returns when all is well, within its own time, and raises the EigencalError that says what is not.
+    A caller that leaves does not cancel it.
     """
 
-    def __init__(self, ask: Callable[[], Awaitable[object]], *, kept_s: float = CHECK_KEPT_S) -> None:
+    def __init__(self, ask: Callable[[], Awaitable[object]]) -> None:
         self._ask = ask
-        self._kept_s = kept_s
         self._latest: asyncio.Task[EigencalError | None] | None = None
         self._ended_at = float("-inf")
 
     async def __call__(self) -> None:
         """Return when all is well; raises what `ask` raised."""
         age_s = asyncio.get_running_loop().time() - self._ended_at
-        if self._latest is None or (self._latest.done() and age_s > self._kept_s):
+        if self._latest is None or (self._latest.done() and age_s > CHECK_KEPT_S):
             self._latest = asyncio.create_task(self._run())
         if (failure := await asyncio.shield(self._latest)) is not None:
             raise copy(failure)  # many may raise it: each with a traceback of its own
@@ -110,54 +105,36 @@ class SharedCheck:
 
 
 class Connections:
-    """Lends clients made by `make`; after a whole answer a client is kept for another call for `kept_s`.
+    """Lends clients made by `make`, one for each call; after a whole answer a client is kept for another.
 
-    One for each call, no common pool, which cannot be trusted once calls are cancelled: one that is cancelled
-    while it waits for a connection, or just as one has been made, leaves a connection behind that counts as
-    taken for ever (httpcore #1093). Here all that a client holds is closed if its call does not end well.
+    No common pool, which cannot be trusted once calls are cancelled: one that is cancelled while it waits for
+    a connection, or just as one has been made, leaves a connection behind that counts as taken for ever
+    (httpcore #1093). Here all that a client holds is closed if its call does not end well.
     """
 
-    def __init__(self, make: Callable[[], httpx.AsyncClient], *, kept_s: float) -> None:
+    def __init__(self, make: Callable[[], httpx.AsyncClient]) -> None:
         self._make = make
-        self._kept_s = kept_s
-        self._idle: dict[httpx.AsyncClient, asyncio.TimerHandle] = {}
-        self._lent: set[httpx.AsyncClient] = set()
+        self._idle: list[tuple[float, httpx.AsyncClient]] = []  # longest first, on the loop's clock
         self._closing: set[asyncio.Task[None]] = set()
 
-    @property
-    def num_lent(self) -> int:
-        """Return how many are lent."""
-        return len(self._lent)
-
-    @property
-    def num_idle(self) -> int:
-        """Return how many are kept idle."""
-        return len(self._idle)
-
-    def take(self, *, fresh: bool = False) -> httpx.AsyncClient:
-        """Return a client for one call, to be given back. `fresh`: one that has made no connection yet."""
-        if fresh or not self._idle:
-            client = self._make()
-        else:
-            client, timer = self._idle.popitem()  # the last one used: the others may expire
-            timer.cancel()
-        self._lent.add(client)
-        return client
+    def take(self) -> tuple[httpx.AsyncClient, bool]:
+        """Return a client for one call, to be given back, and whether it has served one before."""
+        self._drop_idle(asyncio.get_running_loop().time() - KEEPALIVE_S)
+        return (self._idle.pop()[1], True) if self._idle else (self._make(), False)
 
     async def give_back(self, client: httpx.AsyncClient, *, reusable: bool) -> None:
         """Keep the client for another call, or close it: half an answer in a connection serves no other."""
-        self._lent.discard(client)
+        now = asyncio.get_running_loop().time()
+        self._drop_idle(now - KEEPALIVE_S)
         if reusable:
-            loop = asyncio.get_running_loop()
-            self._idle[client] = loop.call_later(self._kept_s, self._expire, client)
-        else:
-            # A caller that is cancelled a second time must not break off the closing.
+            self._idle.append((now, client))
+        else:  # a caller that is cancelled a second time must not break off the closing
             await asyncio.shield(self._close(client))
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[httpx.AsyncClient]:
         """Lend a client for one call; it is closed if the block raises or is cancelled."""
-        client, reusable = self.take(), False
+        (client, _), reusable = self.take(), False
         try:
             yield client
             reusable = True
@@ -165,16 +142,13 @@ class Connections:
             await self.give_back(client, reusable=reusable)
 
     async def close(self) -> None:
-        """Close all; calls under way fail."""
-        for timer in self._idle.values():
-            timer.cancel()
-        clients = [*self._idle, *self._lent]
-        self._idle.clear()
-        await asyncio.gather(*self._closing, *(client.aclose() for client in clients))
+        """Close those that are not lent."""
+        self._drop_idle(float("inf"))
+        await asyncio.gather(*self._closing)
 
-    def _expire(self, client: httpx.AsyncClient) -> None:
-        del self._idle[client]
-        self._close(client)
+    def _drop_idle(self, before: float) -> None:
+        while self._idle and self._idle[0][0] <= before:
+            self._close(self._idle.pop(0)[1])
 
     def _close(self, client: httpx.AsyncClient) -> asyncio.Task[None]:
         closing = asyncio.create_task(client.aclose())

@@ -6,7 +6,6 @@ import ipaddress
 import logging
 import secrets
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -57,7 +56,7 @@ class Key:
 def new_key(name: str, scope: Scope, expires_at: datetime | None, now: datetime) -> tuple[Key, str]:
     """Return a new key for the store, and the secret itself, which is kept nowhere."""
     secret = START + secrets.token_urlsafe(_RANDOM_BYTES)
-    made = Key(new_id("key"), name, scope, prefix_of(secret), digest_of(secret), now, expires_at)
+    made = Key(new_id("key"), name, scope, secret[:_SHOWN], digest_of(secret), now, expires_at)
     return made, secret
 
 
@@ -66,26 +65,20 @@ def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode("latin-1", "replace")).hexdigest()
 
 
-def prefix_of(secret: str) -> str:
-    """Return the part of a key that may be shown."""
-    return secret[:_SHOWN]
-
-
-def may_be_ours(secret: str) -> bool:
-    """Tell whether a text has the form of a key that was made here: nothing else is worth a query."""
-    return secret.startswith(START) and len(secret) == _LENGTH
-
-
 MAX_KEYS = 500  # of each scope: all of them are in the memory of every replica
+
+
+POLL_S = 2.0
+GAP_S = 0.5
 
 
 class Keys:
     """The keys in force: `admin` and `score` of the settings (empty: not set), and those made by the API.
 
-    An admin key opens the scoring routes, too. Made keys are in memory, read anew every `poll_s` seconds. A
+    An admin key opens the scoring routes, too. Made keys are in memory, read anew every `POLL_S` seconds. A
     known key never waits for the store: a valid one goes on being so while the store is down, one that was
     revoked or has expired is refused at once. One that is not known may have been made on another replica a
-    moment ago: the store is asked, for all of them at once and not more often than every `gap_s` seconds,
+    moment ago: the store is asked, for all of them at once and not more often than every `GAP_S` seconds,
     however many wrong keys come. `clock`: the time by which keys expire. `host`: where the service listens,
     which without a score key must be on loopback; None: anywhere.
     """
@@ -96,8 +89,6 @@ class Keys:
         *,
         admin: str = "",
         score: str = "",
-        poll_s: float = 2.0,
-        gap_s: float = 0.5,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         host: str | None = None,
     ) -> None:
@@ -105,23 +96,17 @@ class Keys:
         self._host = host
         self.admin = admin
         self._score = score
-        self._poll_s = poll_s
-        self._gap_s = gap_s
-        self._clock = clock
-        self._by_prefix: dict[str, list[Key]] = {}
+        self.now = clock
+        self._keys: dict[str, Key] = {}  # by digest: how long a look-up takes tells nothing of a secret
         self._closed: set[Scope] = set()
         self._revoked: set[str] = set()
-        self._failing = False
+        self._is_failing = False
         self._began = float("-inf")  # the latest reading, by time.monotonic()
-        self._one_reading = asyncio.Lock()
-        self._next: asyncio.Task[None] | None = None
+        self._reading = asyncio.Lock()
         self._poll: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Read the keys and begin to follow the store. Raises StoreUnavailable.
-
-        Raises PermissionError where strangers could score.
-        """
+        """Read the keys and follow the store. Raises StoreUnavailable; PermissionError if strangers may."""
         await self._read()
         if self._host is not None and not is_loopback(self._host) and not self.closed("score"):
             raise PermissionError(
@@ -133,28 +118,18 @@ class Keys:
 
     async def stop(self) -> None:
         """Follow the store no more; idempotent."""
-        tasks = {task for task in (self._poll, self._next) if task is not None}
-        self._poll = self._next = None
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        poll, self._poll = self._poll, None
+        if poll is not None:
+            poll.cancel()
+            await asyncio.wait({poll})
 
     def closed(self, scope: Scope) -> bool:
-        """Tell whether the routes of a scope need a key: one is set for it, or was ever made.
-
-        For good, in this process even when the database is replaced by one without keys.
-        """
+        """Tell whether the routes of a scope need a key, for good: one is set for it, or was ever made."""
         return bool(self.admin if scope == "admin" else self._score) or scope in self._closed
 
     def any_valid(self, scope: Scope) -> bool:
         """Tell whether this replica knows of a valid key of this scope."""
-        every = (key for same in self._by_prefix.values() for key in same)
-        return any(key.scope == scope and self._opens(key) for key in every)
-
-    def now(self) -> datetime:
-        """Return the time by which keys expire."""
-        return self._clock()
+        return any(key.scope == scope and self._opens(key) for key in self._keys.values())
 
     async def scope_of(self, secret: str) -> Scope | None:
         """Return what a key opens; None for one that is not valid.
@@ -166,17 +141,18 @@ class Keys:
             return "admin"
         if _equal(secret, self._score):
             return "score"
-        key = self.find(secret)
-        if key is None and may_be_ours(secret):
+        digest = digest_of(secret)
+        # Nothing but the form of a key that was made here is worth a query.
+        if digest not in self._keys and secret.startswith(START) and len(secret) == _LENGTH:
             await self._news()
-            key = self.find(secret)
+        key = self._keys.get(digest)
         return key.scope if key is not None and self._opens(key) else None
 
     async def make(self, name: str, scope: Scope, expires_at: datetime | None) -> tuple[Key, str]:
         """Make a key and return it with the secret. Raises Conflict, StoreUnavailable."""
-        made, secret = new_key(name, scope, expires_at, self._clock())
+        made, secret = new_key(name, scope, expires_at, self.now())
         await self._store.add(made)
-        self._by_prefix.setdefault(made.prefix, []).append(made)
+        self._keys[made.digest] = made
         self._close(scope)
         # Escaped: a name may hold anything, line feeds included.
         log.info("key %s was made: %r, scope %s, expires %s", made.id, name, scope, expires_at or "never")
@@ -188,72 +164,49 @@ class Keys:
 
     async def revoke(self, key_id: str) -> Key | None:
         """Revoke a key, here at once; None when there is no such key. Raises StoreUnavailable."""
-        key = await self._store.revoke(key_id, self._clock())
+        key = await self._store.revoke(key_id, self.now())
         if key is not None:
             # Remembered for good: a reading that began before may end after this, and bring the key again.
             self._revoked.add(key_id)
             log.info("key %s was revoked: %r, scope %s", key.id, key.name, key.scope)
         return key
 
-    def find(self, secret: str) -> Key | None:
-        """Return the key of this secret, where it is known here, valid or not."""
-        digest = digest_of(secret).encode()
-        # By the part that may be shown, then in constant time: how long it takes tells nothing of the rest.
-        for key in self._by_prefix.get(prefix_of(secret), ()):
-            if secrets.compare_digest(digest, key.digest.encode()):
-                return key
-        return None
-
     def name_of(self, secret: str) -> str:
         """Return how a key that opens something is told to people: never the key itself."""
-        if _equal(secret, self.admin) or _equal(secret, self._score):
-            return "settings key"
-        made = self.find(secret)
-        return "" if made is None else f"{made.id} ({made.name})"
+        made = self._keys.get(digest_of(secret))
+        return "settings key" if made is None else f"{made.id} ({made.name})"
 
     def _opens(self, key: Key) -> bool:
-        return key.state(self._clock()) == "valid" and key.id not in self._revoked
+        return key.state(self.now()) == "valid" and key.id not in self._revoked
 
     async def _news(self) -> None:
         """Return after a reading that began after this call. Raises StoreUnavailable."""
-        if self._failing:  # the poll will notice when the store is back: no query for every wrong key
+        asked = time.monotonic()
+        async with self._reading:
+            if self._began < asked and not self._is_failing:
+                await asyncio.sleep(self._began + GAP_S - time.monotonic())
+                await self._take()
+        if self._is_failing:  # the poll will notice when the store is back: no query for every wrong key
             raise StoreUnavailable(
-                "This key is not known here, and the store cannot be asked for it.",
-                retry_after_s=self._poll_s,
+                "This key is not known here, and the store cannot be asked for it.", retry_after_s=POLL_S
             )
-        if self._next is None:
-            self._next = asyncio.create_task(self._read_soon(), name="unknown-key")
-        await asyncio.shield(self._next)  # a caller that hangs up does not end it for the others
-
-    async def _read_soon(self) -> None:
-        await asyncio.sleep(self._began + self._gap_s - time.monotonic())
-        async with self._one_reading:
-            self._next = None  # who comes from here on needs another
-            await self._take()
 
     async def _read(self) -> None:
-        async with self._one_reading:
+        async with self._reading:
             await self._take()
 
     async def _take(self) -> None:
-        """Take over what the store knows. Raises StoreUnavailable."""
+        """Take over what the store knows. Raises StoreUnavailable, which was logged."""
         self._began = time.monotonic()
         try:
             keys = await self._store.read_soon()
-        except StoreUnavailable:
-            self._failing = True  # it was logged
+        except Exception:
+            self._is_failing = True
             raise
-        except Exception as error:
-            # Such as a row of a newer version, which this one cannot read.
-            self._failing = True
-            log.exception("the keys cannot be read")
-            raise StoreUnavailable("The keys cannot be read.", retry_after_s=self._poll_s) from error
-        self._failing = False
-        by_prefix = defaultdict[str, list[Key]](list)
+        self._is_failing = False
+        self._keys = {key.digest: key for key in keys}
         for key in keys:
-            by_prefix[key.prefix].append(key)
             self._close(key.scope)
-        self._by_prefix = dict(by_prefix)
 
     def _close(self, scope: Scope) -> None:
         if scope not in self._closed:
@@ -262,11 +215,13 @@ class Keys:
 
     async def _polling(self) -> None:
         while True:
-            await asyncio.sleep(self._poll_s)
+            await asyncio.sleep(POLL_S)
             try:
                 await self._read()
             except StoreUnavailable:
                 continue  # the last known keys go on being valid
+            except Exception:  # such as a row of a newer version, which this one cannot read
+                log.exception("the keys cannot be read")
 
 
 SECURITY_SCHEMES: dict[str, Any] = {"bearer": {"type": "http", "scheme": "bearer"}}
@@ -294,20 +249,10 @@ def on_loopback(request: Request) -> bool:
 def from_a_page(request: Request) -> bool:
     """Tell whether a request that came over loopback may be that of a foreign page in a browser here.
 
-    Told by our own address: that of the caller may be one that a forwarding header claims, and a page under a
-    name that resolves to loopback may send such a header.
+    Told by our own address: the caller's may be one that a forwarding header claims.
     """
     ours: str = (request.scope.get("server") or ("",))[0]
-    return is_loopback(ours) and not (_nameless(request) or _named_as_ours(request))
-
-
-def _nameless(request: Request) -> bool:
-    """Tell whether no host was named, as HTTP/1.0 allows.
-
-    No page sends this: browsers speak HTTP/1.1 and always name the host, and a script cannot take it away.
-    """
-    old = request.scope.get("http_version") == "1.0"
-    return old and "host" not in request.headers and "origin" not in request.headers
+    return is_loopback(ours) and not _named_as_ours(request)
 
 
 def _named_as_ours(request: Request) -> bool:
@@ -338,7 +283,7 @@ def is_loopback(host: str) -> bool:
 async def score_scope(request: Request) -> None:
     """Let a scoring request pass, or raise MissingKey, BadKey, ScopeRequired or StoreUnavailable.
 
-    Without a score key everyone may score, but no page in a browser on this machine. See `from_a_page`.
+    Without a score key everyone may score, but no page in a browser on this machine.
     """
     keys = keys_of(request)
     request.state.owner = ""
@@ -357,7 +302,7 @@ async def score_scope(request: Request) -> None:
 async def admin_scope(request: Request) -> None:
     """Let an admin request pass, or raise MissingKey, BadKey, ScopeRequired or StoreUnavailable.
 
-    Without an admin key, callers on this machine may pass. See `on_loopback`.
+    Without an admin key, callers on this machine may pass.
     """
     keys = keys_of(request)
     request.state.by = "no key"
@@ -374,10 +319,9 @@ async def admin_scope(request: Request) -> None:
 
 
 def owner_of(request: Request) -> str:
-    """Return the mark of the key that a scoring request came with: what is kept under it, others do not find.
+    """Return the mark of a scoring request's key, 16 hex digits: what is kept under it, others do not find.
 
-    16 hex digits of its hash, which do not give it away; "" where scoring needed no key when it came in: the
-    first key may be made, or this one be revoked, while the request is at work.
+    "" where scoring needed no key when it came in.
     """
     owner: str = request.state.owner
     return owner

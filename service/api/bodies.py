@@ -61,10 +61,7 @@ BAD_BODY = ("invalid_request", "body_too_large", "unsupported_media_type")
 
 
 async def read_json(request: Request, model: type[Body], max_values: int = MAX_VALUES) -> Body:
-    """Return the body as a model.
-
-    Raises UnsupportedMediaType for anything but JSON, InvalidRequest for what does not fit, BodyTooLarge.
-    """
+    """Return the body as a model. Raises UnsupportedMediaType, InvalidRequest, BodyTooLarge."""
     require_json(request)
     return parse(await request.body(), model, max_values)
 
@@ -100,8 +97,7 @@ def refusal(
 ) -> InvalidRequest:
     """Return the error that tells the caller what does not fit, without repeating the input.
 
-    misnamed: as `RequestModel` has it; only fields of the body itself are looked up. within: the field of the
-    body that was read.
+    within: the field of the body that was read.
     """
     if error.error_count() > MAX_FAULTS:
         msg = f"has {error.error_count()} faults, too many to tell them one by one"

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
 
 from fastapi import Depends, Path, Request
@@ -23,7 +24,6 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from service.api.errors import ErrorLog
 from service.api.uploads import UploadThreads
 from service.calibration.calibration import Calibration, Fingerprint
 from service.calibration.files import UploadLimits
@@ -41,25 +41,13 @@ _UNIT = tuple(i / 10 for i in range(1, 11))
 LAG_EVERY_S = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class Queues:
-    """What a replica has under way, and who waits.
-
-    llm_failures: draws of the LLM server that failed or were cut, by the error's code, since the start.
-    """
-
-    llm_in_flight: int = 0
-    llm_waiting: int = 0
-    embedder: int = 0
-    llm_failures: Mapping[str, int] = field(default_factory=Numbers)
-
-
 class Metrics(Collector):
     """Prometheus metrics, in a registry of their own: two applications in a process stay apart.
 
     `events`: is told of every score and error that is counted. `in_force`: the calibrations that are active
-    for the service's own set-up; `activations`: how many there ever were, on all replicas. Started, it
-    measures how late the event loop is.
+    for the service's own set-up; `activations`: how many there ever were, on all replicas. `gauges`: further
+    ones, each with its help; `llm_failures`: draws that failed or were cut, by the error's code, since the
+    start. Started, it measures how late the event loop is.
     """
 
     def __init__(
@@ -68,70 +56,49 @@ class Metrics(Collector):
         *,
         in_force: Callable[[], Sequence[Calibration]] = tuple,
         activations: Callable[[], int] = int,
-        queues: Callable[[], Queues] = Queues,
+        gauges: Mapping[tuple[str, str], Callable[[], float]] = MappingProxyType({}),
+        llm_failures: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self._events = events
         self._in_force = in_force
         self._activations = activations
-        self._queues = queues
+        self._llm_failures = llm_failures
         self._watch: asyncio.Task[None] | None = None
         self.registry = to = CollectorRegistry()
         to.register(self)
         ProcessCollector(registry=to)
-        self._scores = Counter("eigencal_scores", "Scores served.", ["calibrated"], registry=to)
-        of_calibration = ["calibration"]  # its id; empty for what none was applied to
-        self._warnings = Counter(
-            "eigencal_score_warnings", "Warnings on scores.", ["code", *of_calibration], registry=to
+        counter, gauge = partial(Counter, registry=to), partial(Gauge, registry=to)
+        histogram = partial(Histogram, registry=to)
+        for (name, help_), value in gauges.items():
+            gauge(name, help_).set_function(value)
+        # `calibration`: its id; empty for what none was applied to.
+        self._scores = counter("eigencal_scores", "Scores served.", ["calibrated"])
+        self._warnings = counter("eigencal_score_warnings", "Warnings on scores.", ["code", "calibration"])
+        self._decisions = counter("eigencal_decisions", "Decisions.", ["action", "calibration"])
+        late = "Chats answered before their score was there, counted once it is."
+        self._pending = counter("eigencal_chat_scores_pending", late, ["calibration"])
+        self._errors = counter("eigencal_score_errors", "Scores refused or failed.", ["code"])
+        self._shed = counter("eigencal_chat_scores_shed", "Chats answered without a score for want of room.")
+        stages = "eigencal_score_stage_seconds"
+        self._stages = histogram(stages, "Time by stage.", ["stage"], buckets=_SECONDS)
+        self._lambda = histogram("eigencal_lambda_max", "Largest eigenvalue served.", buckets=_UNIT)
+        self.in_flight = gauge("eigencal_scores_in_flight", "Scores under way.")
+        self._tokens = counter(
+            "eigencal_score_tokens", "Tokens of scores, as the LLM counts them.", ["direction"]
         )
-        self._decisions = Counter(
-            "eigencal_decisions", "Decisions.", ["action", *of_calibration], registry=to
+        self._responses = counter(
+            "eigencal_responses", "Answers begun, by kind and HTTP status.", ["kind", "status"]
         )
-        self._pending = Counter(
-            "eigencal_chat_scores_pending",
-            "Chats answered before their score was there, counted once it is.",
-            of_calibration,
-            registry=to,
-        )
-        self._errors = Counter("eigencal_score_errors", "Scores refused or failed.", ["code"], registry=to)
-        self._shed = Counter(
-            "eigencal_chat_scores_shed", "Chats answered without a score for want of room.", registry=to
-        )
-        self._stages = Histogram(
-            "eigencal_score_stage_seconds", "Time by stage.", ["stage"], buckets=_SECONDS, registry=to
-        )
-        self._lambda = Histogram(
-            "eigencal_lambda_max", "Largest eigenvalue served.", buckets=_UNIT, registry=to
-        )
-        self.in_flight = Gauge("eigencal_scores_in_flight", "Scores under way.", registry=to)
-        self._tokens = Counter(
-            "eigencal_score_tokens", "Tokens of scores, as the LLM counts them.", ["direction"], registry=to
-        )
-        self._responses = Counter(
-            "eigencal_responses", "Answers begun, by kind and HTTP status.", ["kind", "status"], registry=to
-        )
-        self._first_byte = Histogram(
-            "eigencal_first_byte_seconds",
-            "Time from a request to the head of its answer; of a stream, to its begin.",
-            ["kind"],
-            buckets=_SECONDS,
-            registry=to,
-        )
-        self._lag = Histogram(
+        first = "Time from a request to the head of its answer; of a stream, to its begin."
+        self._first_byte = histogram("eigencal_first_byte_seconds", first, ["kind"], buckets=_SECONDS)
+        self._lag = histogram(
             "eigencal_event_loop_lag_seconds",
             "How much later than asked the event loop woke up.",
             buckets=(0.001, 0.0025, *_SECONDS[:-3]),
-            registry=to,
         )
-        self._part_up = Gauge(
-            "eigencal_part_up", "1 where store, embedder or LLM works, else 0.", ["part"], registry=to
-        )
-        self._jobs = Gauge(
-            "eigencal_jobs", "Jobs by state, of all replicas; absent with the store.", ["state"], registry=to
-        )
-        # Looked up once: `labels` takes a lock, and this is on the path of every score.
-        self._calibrated = {flag: self._scores.labels(str(flag).lower()) for flag in (True, False)}
-        self._prompt, self._completion = map(self._tokens.labels, ("prompt", "completion"))
-        self._of_kind: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
+        self._part_up = gauge("eigencal_part_up", "1 where store, embedder or LLM works, else 0.", ["part"])
+        by_state = "Jobs by state, of all replicas; absent with the store."
+        self._jobs = gauge("eigencal_jobs", by_state, ["state"])
 
     async def start(self) -> None:
         """Begin to measure the event loop."""
@@ -168,38 +135,23 @@ class Metrics(Collector):
         yield CounterMetricFamily(
             "eigencal_activations", "Activations of calibrations, on all replicas.", value=self._activations()
         )
-        queues = self._queues()
-        for name, help_, value in (
-            (
-                "llm_calls_in_flight",
-                "Calls of chats, scores and jobs to the LLM.",
-                queues.llm_in_flight,
-            ),
-            ("llm_calls_waiting", "Calls that wait for the LLM.", queues.llm_waiting),
-            ("embedder_queued", "Batches of texts that are embedded, or wait for that.", queues.embedder),
-        ):
-            yield GaugeMetricFamily(f"eigencal_{name}", help_, value=value)
         failures = CounterMetricFamily(
             "eigencal_llm_failures",
             "Draws of scores and jobs by the LLM that failed or were cut, by code.",
             labels=["code"],
         )
-        for code, count in queues.llm_failures.items():
+        for code, count in self._llm_failures.items():
             failures.add_metric([code], count)
         yield failures
 
     def responded(self, kind: str, status: int, seconds: float) -> None:
         """Count an answer of which the head goes out, so many seconds after its request came."""
-        counted = self._of_kind.get((kind, status))
-        if counted is None:
-            counted = self._responses.labels(kind, str(status)), self._first_byte.labels(kind)
-            self._of_kind[kind, status] = counted
-        counted[0].inc()
-        counted[1].observe(seconds)
+        self._responses.labels(kind, str(status)).inc()
+        self._first_byte.labels(kind).observe(seconds)
 
     def scored(self, score: Score) -> None:
         """Count a score."""
-        self._calibrated[score.calibrated].inc()
+        self._scores.labels(str(score.calibrated).lower()).inc()
         if score.lambda_max is not None:
             self._lambda.observe(score.lambda_max)
         calibration = _calibration_of(score)
@@ -211,8 +163,8 @@ class Metrics(Collector):
             if milliseconds is not None:
                 self._stages.labels(stage).observe(milliseconds / 1000)
         if score.usage is not None:
-            self._prompt.inc(score.usage.prompt_tokens)
-            self._completion.inc(score.usage.completion_tokens)
+            self._tokens.labels("prompt").inc(score.usage.prompt_tokens)
+            self._tokens.labels("completion").inc(score.usage.completion_tokens)
         if self._events is not None:
             self._events.scored(score)
 
@@ -260,19 +212,13 @@ Kind = Literal["score", "chat", "gateway", "batch"]
 class Admission:
     """Bounds what is in flight on this replica: `max_in_flight` requests, and `max_batches` batches.
 
-    The items of all batches take a turn each of `items`: half as many as requests. `retry_after_s`: tells
-    when to come back.
+    The items of all batches take a turn each of `items`: half as many as requests.
     """
 
     def __init__(
-        self,
-        max_in_flight: int,
-        max_batches: int,
-        retry_after_s: Callable[[], float],
-        registry: CollectorRegistry | None = None,
+        self, max_in_flight: int, max_batches: int, registry: CollectorRegistry | None = None
     ) -> None:
         self._max_in_flight, self._max_batches = max_in_flight, max_batches
-        self._retry_after_s = retry_after_s
         self.items = asyncio.Semaphore(max(1, max_in_flight // 2))
         self._numbers: Numbers[Kind] = Numbers()
         to = registry or CollectorRegistry()
@@ -292,7 +238,7 @@ class Admission:
             has_room = self._numbers.total() - batches < self._max_in_flight
         if not has_room:
             self._refused.labels(kind).inc()
-            raise Overloaded("Too many requests are in flight.", retry_after_s=self._retry_after_s())
+            raise Overloaded("Too many requests are in flight.")
 
     @contextmanager
     def one(self, kind: Kind) -> Iterator[None]:
@@ -356,7 +302,6 @@ class Services:
     metrics: Metrics = field(default_factory=Metrics)
     limits: UploadLimits = field(default_factory=UploadLimits)
     threads: UploadThreads = field(default_factory=UploadThreads)
-    errors: ErrorLog = field(default_factory=ErrorLog)
     report_page: Callable[[Mapping[str, Any]], str] = lambda _: ""
     applies_now: Callable[[Fingerprint], bool] = lambda _: False
 

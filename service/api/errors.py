@@ -1,15 +1,9 @@
-"""The log of errors answered: a line each with the request's id; of many at once, a few and their number.
+"""problem+json (RFC 9457): the one table from code to HTTP status, the handlers that use it, their log."""
 
-A line never holds a caller's text: an error of the caller's making is named by its code alone, one of the
-service or the LLM by the sentence that the caller got, which holds no prompt and no key.
-"""
-
-import asyncio
 import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -24,81 +18,7 @@ from service.errors import EigencalError, InvalidRequest, TooFewSamples
 
 log = logging.getLogger(__name__)
 
-LINES = 5
-WINDOW_S = 10.0
-MAX_PATH_CHARS = 200
-
-
-@dataclass(slots=True)
-class _Window:
-    """The errors of one code since the first of them was logged."""
-
-    level: int
-    seen: int
-    end: asyncio.TimerHandle
-
-
-class ErrorLog:
-    """Logs errors as they are answered: at most `lines` of one code in `window_s`, then how many more came.
-
-    Errors of the caller (4xx) at info, those that may pass (503, 504, ...) at warning, others at error.
-    """
-
-    def __init__(self, *, lines: int = LINES, window_s: float = WINDOW_S) -> None:
-        self._lines, self._window_s = lines, window_s
-        self._open: dict[str, _Window] = {}
-
-    async def stop(self) -> None:
-        """Tell the counts that are still open; idempotent."""
-        for code in list(self._open):
-            self._close(code)
-
-    def note(self, body: Mapping[str, Any], where: str, failure: BaseException | None = None) -> None:
-        """Log a problem's body as it is answered. Needs a running event loop.
-
-        `where`: method and path of the request. `failure`: an unexpected exception, told with its traceback.
-        """
-        level = level_of(body)
-        if not log.isEnabledFor(level):
-            return
-        # By code, of which there are few: by path or caller, a flood could open windows without end.
-        code = body["code"]
-        if code not in self._open:
-            end = asyncio.get_running_loop().call_later(self._window_s, self._close, code)
-            self._open[code] = _Window(level, 0, end)
-        window = self._open[code]
-        window.seen += 1
-        if window.seen <= self._lines:
-            log.log(level, "%s", line(body, where), exc_info=failure)
-
-    def _close(self, code: str) -> None:
-        window = self._open.pop(code)
-        window.end.cancel()
-        more = window.seen - self._lines
-        if more > 0:
-            log.log(window.level, "%s: %d more within %g s", code, more, self._window_s)
-
-
-def level_of(body: Mapping[str, Any]) -> int:
-    """Return the level of the log at which a problem is told."""
-    status = body["status"]
-    if status < HTTPStatus.INTERNAL_SERVER_ERROR:
-        return logging.INFO
-    passing = body["retryable"] and status != HTTPStatus.INTERNAL_SERVER_ERROR
-    return logging.WARNING if passing else logging.ERROR
-
-
-def line(body: Mapping[str, Any], where: str) -> str:
-    """Return a problem as a line of the log."""
-    shown = repr(where)[1:-1][:MAX_PATH_CHARS]  # as escaped: a path may hold anything, line feeds included
-    text = f"{body['status']} {body['code']}, request {body['request_id']}, {shown}"
-    if body["status"] >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        text += f": {body['detail']}"
-    return text
-
-
-# problem+json (RFC 9457): the one table from error code to HTTP status, and the handlers that use it.
-
+MAX_PATH_CHARS = 200  # in the log
 MEDIA_TYPE = "application/problem+json"
 OPENAI_PATHS = "/v1/"  # whose clients know errors in OpenAI's shape alone
 
@@ -135,6 +55,25 @@ NOT_EMPTY = r"\S"  # the pattern by which the contract says so
 LONGEST_RETRY_AFTER_S = 3600.0  # whatever another server asked for
 
 
+def log_problem(body: Mapping[str, Any], where: str, failure: BaseException | None = None) -> None:
+    """Log an error as it is answered: never a caller's text, of a caller's mistake the code alone.
+
+    `where`: method and path. `failure`: an unexpected exception, told with its traceback.
+    """
+    status = body["status"]
+    shown = repr(where)[1:-1][:MAX_PATH_CHARS]  # as escaped: a path may hold anything, line feeds included
+    line = f"{status} {body['code']}, request {body['request_id']}, {shown}"
+    if (
+        body["code"] == "overloaded"
+    ):  # thousands a second, where there are so many callers; metrics count them
+        log.debug("%s", line)
+    elif status < 500:
+        log.info("%s", line)
+    else:
+        level = logging.WARNING if body["retryable"] and status != 500 else logging.ERROR
+        log.log(level, "%s: %s", line, body["detail"], exc_info=failure)
+
+
 def problem_body(
     code: str, detail: str, *, retryable: bool, request_id: str | None, **extra: object
 ) -> dict[str, Any]:
@@ -168,10 +107,7 @@ def openai_error(problem: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class ProblemResponse(Response):
-    """A problem on its way out, in the shape of the path's clients.
-
-    The application's log of errors is told when it is sent.
-    """
+    """A problem on its way out, in the shape of the path's clients; it is logged when it is sent."""
 
     def __init__(
         self,
@@ -179,23 +115,20 @@ class ProblemResponse(Response):
         headers: Mapping[str, str] | None = None,
         failure: BaseException | None = None,
     ) -> None:
-        content = json.dumps(body, ensure_ascii=True).encode()  # escaped, even lone surrogates encode
+        content = json.dumps(body).encode()  # escaped, even lone surrogates encode
         super().__init__(content, body["status"], dict(headers or {}), MEDIA_TYPE)
         self._problem, self._failure = body, failure
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
-        if (app := scope.get("app")) is not None:
-            app.state.errors.note(self._problem, f"{scope['method']} {scope['path']}", self._failure)
+        log_problem(self._problem, f"{scope['method']} {scope['path']}", self._failure)
         if scope["path"].startswith(OPENAI_PATHS):
-            await self._in_openai_shape()(scope, receive, send)
+            headers = {k: v for k, v in self.headers.items() if k not in ("content-length", "content-type")}
+            content = json.dumps(openai_error(self._problem)).encode()
+            response = Response(content, self.status_code, headers, "application/json")
+            await response(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
-
-    def _in_openai_shape(self) -> Response:
-        headers = {k: v for k, v in self.headers.items() if k not in ("content-length", "content-type")}
-        content = json.dumps(openai_error(self._problem)).encode()
-        return Response(content, self.status_code, headers, "application/json")
 
 
 def error_response(error: EigencalError, request_id: str | None) -> Response:
@@ -236,10 +169,7 @@ def _message(error: Mapping[str, Any]) -> str:
 
 
 def invalid_request(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
-    """Return the error for what does not fit the schema, from pydantic's errors: at least one.
-
-    TooFewSamples where it is a list of samples that is too short.
-    """
+    """Return InvalidRequest, or TooFewSamples for a short list of samples, from pydantic's errors."""
     # Never the input, which may hold a prompt.
     items = [
         {
@@ -270,9 +200,8 @@ def allowed_methods(app: FastAPI, scope: Scope) -> str:
     return ", ".join(filter(answers, METHODS))
 
 
-def install(app: FastAPI, errors: ErrorLog | None = None) -> None:
-    """Let every error of the application answer as problem+json, and be told to the log of errors."""
-    app.state.errors = errors or ErrorLog()
+def install(app: FastAPI) -> None:
+    """Let every error of the application answer as problem+json."""
 
     async def ours(request: Request, error: Exception) -> Response:
         assert isinstance(error, EigencalError)

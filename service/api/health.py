@@ -4,7 +4,8 @@ import asyncio
 import base64
 import hashlib
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -22,7 +23,6 @@ from service.api.errors import DEFAULT_RETRY_AFTER_S, ProblemResponse, log, prob
 from service.api.middleware import CLOSED
 from service.api.openapi import json_or_page, responses
 from service.errors import EigencalError, StoreUnavailable
-from service.jobs.model import JobState
 from service.report.pages import home
 
 router = APIRouter(tags=["health"])
@@ -120,15 +120,14 @@ async def readyz(request: Request, app: ServicesDep) -> Ready | Response:
 
 async def states_of(app: Services) -> dict[str, str]:
     """Return by component "ok", or what is wrong with it."""
-    results = await asyncio.gather(*(check(name, call) for name, call in app.checks.items()))
+    results = await asyncio.gather(*(_state(name, check) for name, check in app.checks.items()))
     return dict(zip(app.checks, results, strict=True))
 
 
-async def check(name: str, call: Callable[[], Awaitable[None]]) -> str:
-    """Return "ok", or what is wrong with a component."""
+async def _state(name: str, check: Callable[[], Awaitable[None]]) -> str:
     try:
         async with asyncio.timeout(CHECK_TIMEOUT_S):
-            await call()
+            await check()
     except EigencalError as error:
         return error.detail
     except TimeoutError:
@@ -150,17 +149,11 @@ async def check(name: str, call: Callable[[], Awaitable[None]]) -> str:
 async def metrics(app: ServicesDep) -> Response:
     """Return counts and timings in the Prometheus text format."""
     # What works is asked as for /readyz: a figure kept in between could be stale.
-    states, jobs = await asyncio.gather(states_of(app), jobs_by_state(app))
+    states, jobs = await states_of(app), {}
+    with suppress(StoreUnavailable):
+        jobs = dict(await app.jobs.store.by_state())
     text = app.metrics.text({part: state == "ok" for part, state in states.items()}, jobs)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
-
-
-async def jobs_by_state(app: Services) -> Mapping[JobState, int]:
-    """Return how many jobs there are by state; nothing where the store cannot tell."""
-    try:
-        return await app.jobs.store.by_state()
-    except StoreUnavailable:
-        return {}
 
 
 # Swagger UI, its files served from here, for places without a network. Addresses are relative, so that the

@@ -41,21 +41,15 @@ class KeyRequest(RequestModel):
 
     @field_validator("expires_at", mode="before")
     @classmethod
-    def as_iso_8601(cls, value: object) -> object:
+    def in_utc(cls, value: object) -> object:
         """Read a time as it is written: never a number, which pydantic would take for seconds since 1970."""
+        if not isinstance(value, str):
+            return value
         try:
-            return datetime.fromisoformat(value) if isinstance(value, str) else value
-        except ValueError:
+            time = datetime.fromisoformat(value)
+            return time.astimezone(UTC) if time.tzinfo else time
+        except (ValueError, OverflowError):  # overflow: in its zone the year is 1 or 9999, in UTC it is none
             raise ValueError("is no time in ISO 8601, such as 2030-01-31T12:00:00Z") from None
-
-    @field_validator("expires_at")
-    @classmethod
-    def in_utc(cls, value: datetime | None) -> datetime | None:
-        """Return the time in UTC."""
-        try:
-            return None if value is None else value.astimezone(UTC)
-        except OverflowError:  # in its zone the year is 1 or 9999, in UTC it is none
-            raise ValueError("is no time in UTC") from None
 
 
 class KeyOut(BaseModel):

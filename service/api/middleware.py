@@ -1,7 +1,4 @@
-"""Around every request: its id, the bound on its body, and the last resort for errors.
-
-Pure ASGI: it is on the path of every score, and Starlette's base class would run each handler in a task.
-"""
+"""Around every request, in pure ASGI: its id, the bound on its body, the last resort for errors."""
 
 import asyncio
 import logging

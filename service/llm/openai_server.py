@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 
 from service.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable, ModelNotFound
-from service.llm.admission import AdmissionQueue, QueuedRequest
-from service.llm.port import Api, Generation, GenerationRequest, LLMIdentity, Usage
+from service.llm.admission import AdmissionQueue
+from service.llm.port import Api, Generation, GenerationRequest, LLMIdentity, Priority, Usage
 from service.llm.prompting import PromptShape
 from service.llm.wire import (
     OPTIONAL,
@@ -23,14 +23,12 @@ from service.llm.wire import (
     build_body,
     error_of,
     lines,
-    max_bytes_of,
     model_name,
     read,
     refused_parameter,
 )
 from service.lru import LRU
 from service.remote import (
-    KEEPALIVE_S,
     TRY_AGAIN,
     Connections,
     PassingError,
@@ -44,7 +42,7 @@ from service.remote import (
 CONNECT_TIMEOUT_S = 5.0
 GREEDY_BELOW = 1e-5  # vLLM draws greedily below this, and refuses n > 1 there
 CHECK_TIMEOUT_S = 5.0
-MAX_LIST_BYTES = 8 * 2**20
+MAX_RETRIES = 3
 NO_HEALTH_ROUTE = frozenset({401, 403, 404, 405})  # of gateways, say: the list of models is asked for instead
 QUIRK_KEPT_S = 600.0  # then the full form is tried again: servers are updated, and errors pass
 MAX_QUIRKS = 1024  # callers name models, and there may be any number of them
@@ -57,17 +55,16 @@ class ServerQuirks:
     """
 
     def __init__(self) -> None:
-        self.clock = time.monotonic
         self._seen: LRU[tuple[str, str], tuple[float, int]] = LRU(MAX_QUIRKS)
 
     def record(self, model: str, name: str, value: int = 0) -> None:
         """Remember a quirk."""
-        self._seen.put((model, name), (self.clock(), value))
+        self._seen.put((model, name), (time.monotonic(), value))
 
     def get(self, model: str, name: str) -> int | None:
         """Return the value of a quirk; None: the full form is to be tried."""
         seen = self._seen.get((model, name))
-        return None if seen is None or self.clock() - seen[0] > QUIRK_KEPT_S else seen[1]
+        return None if seen is None or time.monotonic() - seen[0] > QUIRK_KEPT_S else seen[1]
 
 
 class HttpLanguageModel:
@@ -81,7 +78,7 @@ class HttpLanguageModel:
     Deadlines: without `deadline_s` a call is plain, and one without an answer after `timeout_s` (waiting and
     retries included) is DeadlineExceeded; with it the answer is streamed, and what has been finished by then
     is returned.
-    Connect errors, 429, 502, 503 and 504 are tried again `max_retries` times, Retry-After up to 5 s honoured.
+    Connect errors, 429, 502, 503 and 504 are tried again `MAX_RETRIES` times, Retry-After up to 5 s honoured.
     `proxies_from_env`: go through the proxies that HTTP_PROXY and the like name.
     """
 
@@ -94,12 +91,9 @@ class HttpLanguageModel:
         api_key: str = "",
         shape: PromptShape | None = None,
         timeout_s: float = 120.0,
-        max_retries: int = 3,
         queue: AdmissionQueue | None = None,
         use_priority: bool = False,
-        logprobs: bool = False,
         proxies_from_env: bool = False,
-        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._base_url = api_base(base_url)
         self._model = self._configured_model = model or ""
@@ -107,10 +101,7 @@ class HttpLanguageModel:
         self._api_key = api_key
         self._shape = shape or PromptShape()
         self._timeout_s = timeout_s
-        self._max_retries = max_retries
-        self._build_body = partial(
-            build_body, shape=self._shape, api=api, logprobs=logprobs, use_priority=use_priority
-        )
+        self._build_body = partial(build_body, shape=self._shape, api=api, use_priority=use_priority)
         self._queue = queue or AdmissionQueue(64, 16)
         self.failures = Counter[str]()  # of calls, by the code of the error
         self._quirks = ServerQuirks()
@@ -123,10 +114,9 @@ class HttpLanguageModel:
             # The request bounds a call as a whole: a model may be silent for long before its first byte.
             timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S),
             verify=tls(),
-            transport=transport,
             trust_env=proxies_from_env,
         )
-        self._connections = Connections(make, kept_s=KEEPALIVE_S)
+        self._connections = Connections(make)
 
     async def start(self) -> None:
         """Ask for the model's name when none is configured; a server that is not up yet is asked later."""
@@ -140,10 +130,7 @@ class HttpLanguageModel:
         await self._connections.close()
 
     def identity(self, request: GenerationRequest) -> LLMIdentity:
-        """Return the identity: of the last answers to a request for this model, else of what is asked for.
-
-        The model is "" as long as none is configured and none was learnt.
-        """
+        """Return the identity: of the last answers to such a request, else of what is asked for."""
         asked = request.model or self._model
         expected = self._shape.identity(request, model=asked, api=self._api)
         answered_by = self._answered_by.get((asked, request.sampling.top_k > 0))
@@ -157,14 +144,10 @@ class HttpLanguageModel:
         is_greedy = request.sampling.temperature < GREEDY_BELOW
         wanted = 1 if is_greedy else request.num_samples
         deadline_s = self._timeout_s if request.deadline_s is None else request.deadline_s
-        queued = QueuedRequest(
-            ends=asyncio.get_running_loop().time() + min(deadline_s, self._timeout_s),
-            priority=request.priority,
-            calls=len(self._sizes(request.model or self._model, wanted)),
-        )
-        with self._queue.admitted(queued):
+        ends = asyncio.get_running_loop().time() + min(deadline_s, self._timeout_s)
+        with self._queue.admitted(request.priority, len(self._sizes(request.model or self._model, wanted))):
             model = request.model or await self._resolve_model()
-            replies, failures = await self._draw(request, model, wanted, queued)
+            replies, failures = await self._draw(request, model, wanted, ends)
         if not request.model and any(isinstance(failure, ModelNotFound) for failure in failures):
             # The server has changed: a model that was learnt is asked for again.
             self._model = self._configured_model
@@ -222,7 +205,7 @@ class HttpLanguageModel:
                 self._connections.one() as http,
                 http.stream("GET", url) as response,
             ):
-                content = await read(response, MAX_LIST_BYTES)
+                content = await read(response)
             return response.status_code, json.loads(content)
         except (ValueError, RecursionError):
             return response.status_code, None
@@ -234,18 +217,17 @@ class HttpLanguageModel:
     # From a request to calls
 
     async def _draw(
-        self, request: GenerationRequest, model: str, wanted: int, queued: QueuedRequest
+        self, request: GenerationRequest, model: str, wanted: int, ends: float
     ) -> tuple[list[Reply], list[EigencalError]]:
         """Call until all answers are there or something fails; return the replies and the failures.
 
-        A round that brings fewer choices than asked for is followed by one for the rest, in calls of the size
-        seen. Each call brings at least one or fails, so this ends.
+        A round that brings fewer choices than asked for is followed by one for the rest.
         """
         replies, failures = list[Reply](), list[EigencalError]()
         calls, missing = itertools.count(), wanted
         while missing > 0 and not failures:
             outcomes = await asyncio.gather(
-                *(self._call(request, model, n, next(calls), queued) for n in self._sizes(model, missing)),
+                *(self._call(request, model, n, next(calls), ends) for n in self._sizes(model, missing)),
                 return_exceptions=True,  # the answers that came count, whatever befell the other calls
             )
             for outcome in outcomes:
@@ -264,9 +246,7 @@ class HttpLanguageModel:
         size = min(count, self._quirks.get(model, "n") or count)
         return [size] * (count // size) + ([count % size] if count % size else [])
 
-    async def _call(
-        self, request: GenerationRequest, model: str, n: int, call: int, queued: QueuedRequest
-    ) -> Reply:
+    async def _call(self, request: GenerationRequest, model: str, n: int, call: int, ends: float) -> Reply:
         """Call for n choices, without what the server refuses and can be left out."""
         quirks = self._quirks
         # A server may take on one API what it refuses on the other.
@@ -277,7 +257,7 @@ class HttpLanguageModel:
             size = 1 if "n" in refused else n
             path, body = self._build_body(request, model=model, n=size, call=call, omitted=omitted - {"n"})
             try:
-                reply = await self._complete(path, body, queued)
+                reply = await self._complete(path, body, request.priority, ends)
                 break
             except EigencalError as error:
                 name = refused_parameter(error, body)
@@ -298,22 +278,17 @@ class HttpLanguageModel:
 
     # From a call to a reply
 
-    async def _complete(self, path: str, body: dict[str, Any], queued: QueuedRequest) -> Reply:
-        """Send one call of an admitted request; what was finished of a stream counts without the rest.
-
-        Raises as the port's `generate`.
-        """
+    async def _complete(self, path: str, body: dict[str, Any], priority: Priority, ends: float) -> Reply:
+        """Send one call of an admitted request; what was finished of a stream counts without the rest."""
         clock = asyncio.get_running_loop().time
         asked_at, reader = clock(), ReplyReader(self._api_key)
         failure: EigencalError | None = None
-        permit = await self._queue.permit(queued)
+        permit = await self._queue.permit(priority, ends)
+        queued_s = clock() - asked_at
         try:
-            async with asyncio.timeout_at(queued.ends):
-                await with_retries(
-                    partial(self._attempt, path, body, reader),
-                    max_retries=self._max_retries,
-                    ends=queued.ends,
-                )
+            async with asyncio.timeout_at(ends):
+                attempt = partial(self._attempt, path, body, reader)
+                await with_retries(attempt, max_retries=MAX_RETRIES, ends=ends)
         except TimeoutError:
             failure = DeadlineExceeded("No answer came in time.")
         except httpx.RequestError:
@@ -321,15 +296,15 @@ class HttpLanguageModel:
         except EigencalError as error:
             failure = error
         finally:
-            reply = reader.reply()
-            permit.release(answered=bool(reply.draws))
+            permit.release()
+        reply = reader.reply()
         if not reply.draws and failure is None:
             failure = LLMBadResponse("The LLM server's answer holds no choices.")
         if failure is not None:
             self.failures[failure.code] += 1
             if not reply.draws:
                 raise failure
-        return replace(reply, failure=failure, queued_s=permit.begun - asked_at)
+        return replace(reply, failure=failure, queued_s=queued_s)
 
     async def _attempt(self, path: str, body: dict[str, Any], reader: ReplyReader) -> None:
         """Send a call and read its answer. Raises PassingError for what another attempt may cure."""
@@ -339,12 +314,12 @@ class HttpLanguageModel:
                 if response.status_code != 200:
                     raise await self._refusal(response)
                 if response.headers.get("content-type", "").startswith("text/event-stream"):
-                    async for line in lines(response, max_bytes_of(body)):
+                    async for line in lines(response):
                         reader.feed(line)
                     if not reader.done:  # the connection ended without [DONE]: what had not finished is cut
                         raise LLMUnavailable("The LLM server broke off its answer.")
                 else:
-                    reader.feed_whole(await read(response, max_bytes_of(body)))
+                    reader.feed_whole(await read(response))
         except (httpx.ConnectError, httpx.ConnectTimeout):
             raise PassingError(LLMUnavailable("The LLM server cannot be reached.")) from None
 

@@ -61,7 +61,7 @@ def strip_reasoning(text: str) -> str:
 class PromptShape:
     """The text around a prompt. `template` holds `{prompt}`; "" is `QUESTION` after few-shot text, else bare.
 
-    Raises ValueError when the template lacks `{prompt}` or the regex does not compile.
+    Raises ValueError for a template without `{prompt}`, or a regex that does not compile.
     """
 
     system_prompt: str = ""
@@ -92,10 +92,7 @@ class PromptShape:
         return before + self.question(request.prompt or "")
 
     def conversation(self, request: GenerationRequest) -> list[dict[str, str]]:
-        """Return the chat messages: those given, verbatim, or one made of the prompt.
-
-        The system prompt comes first unless the conversation has a system message of its own.
-        """
+        """Return the chat messages: those given, or one of the prompt; and the system prompt."""
         if request.wire is not None:
             turns = request.wire.parts["messages"]
             return [{"role": turn["role"], "content": content_text(turn.get("content"))} for turn in turns]

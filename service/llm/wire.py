@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import httpx
@@ -25,10 +26,7 @@ _SEED_RANGE = 2**31 - 1  # the narrowest range among the servers known
 
 
 def spread_seed(seed: int, call: int) -> int:
-    """Return the seed of a call: a hash, so that neighbouring seeds and calls share no answers.
-
-    A server draws choice i with seed + i, so that seeds sent as they are would overlap.
-    """
+    """Return the seed of a call, a hash: servers draw choice i with seed + i, so that neighbours overlap."""
     digest = hashlib.sha256(f"{seed}/{call}".encode()).digest()
     return int.from_bytes(digest[:8]) % _SEED_RANGE
 
@@ -41,7 +39,6 @@ def build_body(
     model: str,
     n: int,
     call: int = 0,
-    logprobs: bool = False,
     use_priority: bool = False,
     omitted: Collection[str] = (),
 ) -> tuple[str, dict[str, Any]]:
@@ -69,8 +66,7 @@ def build_body(
         body["stop"] = list(sampling.stop)
     if sampling.seed is not None:  # else none: any seed stops vLLM's engine on a CPU
         body["seed"] = spread_seed(sampling.seed, call)
-    if logprobs:
-        body["logprobs"] = LOGPROBS[api]
+    body["logprobs"] = LOGPROBS[api]
     if use_priority and request.priority:
         body["priority"] = request.priority
     if request.deadline_s is not None:
@@ -80,31 +76,38 @@ def build_body(
     return PATHS[api], {name: value for name, value in body.items() if name not in left_out}
 
 
-# Answers are bounded by what was asked for.
+# Answers
 
-ANY_BYTES = 2**20
-# Of a token, a good many times what servers send: its text, an event of the stream around it, its
-# log-probability with its bytes as numbers and its alternatives.
-TOKEN_BYTES = 2**11
+MAX_ANSWER_BYTES = 32 << 20  # unpacked, of all choices of a call
+# Fields of a message or delta by which there is more to an answer than its text.
+BESIDE_ANSWER = (
+    "reasoning",
+    "reasoning_content",
+    "reasoning_details",
+    "tool_calls",
+    "function_call",
+    "refusal",
+    "audio",
+)
+FAILED = frozenset({"abort", "error"})  # finish reasons of choices that the server gave up
+MAX_NATS = 1e6  # of one token, either way; servers that floor minus infinity send -9999
+MAX_MODEL_NAME_CHARS = 256
+# What reading nonsense raises; Overflow and Recursion: 1e999 and a thousand brackets are JSON to Python.
+NONSENSE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
-def max_bytes_of(body: Mapping[str, Any]) -> int:
-    """Return how many bytes, unpacked, the answer to a request's body may have."""
-    return ANY_BYTES + int(body["n"]) * (int(body["max_tokens"]) + 1) * TOKEN_BYTES
-
-
-async def read(response: httpx.Response, max_bytes: int) -> bytes:
+async def read(response: httpx.Response, max_bytes: int = MAX_ANSWER_BYTES) -> bytes:
     """Return a complete body. Raises LLMBadResponse when it is longer or cannot be unpacked."""
     return b"".join([piece async for piece in _pieces(response, max_bytes)])
 
 
-async def lines(response: httpx.Response, max_bytes: int) -> AsyncIterator[str]:
+async def lines(response: httpx.Response) -> AsyncIterator[str]:
     """Yield lines cut at newlines alone: httpx cuts at U+2028 and its like too, which JSON may hold as is.
 
     Raises as `read`. Takes linear time however long a line is.
     """
     begun: list[bytes] = []
-    async for piece in _pieces(response, max_bytes):
+    async for piece in _pieces(response, MAX_ANSWER_BYTES):
         *ended, rest = piece.split(b"\n")
         for end in ended:
             yield b"".join([*begun, end]).decode("utf-8", "replace")
@@ -118,23 +121,10 @@ async def _pieces(response: httpx.Response, max_bytes: int) -> AsyncIterator[byt
         async for piece in response.aiter_bytes():
             max_bytes -= len(piece)
             if max_bytes < 0:
-                raise LLMBadResponse("The LLM server's answer is longer than what was asked for can be.")
+                raise LLMBadResponse("The LLM server's answer is longer than the service takes.")
             yield piece
     except httpx.DecodingError:
         raise LLMBadResponse("The LLM server's answer cannot be decoded.") from None
-
-
-# Answers
-
-# Fields of a message or delta whose text was drawn, too, but is no part of the answer.
-BESIDE_ANSWER = ("reasoning", "reasoning_content", "reasoning_details", "tool_calls", "refusal")
-FAILED = frozenset({"abort", "error"})  # finish reasons of choices that the server gave up
-NO_USAGE = Usage()
-MAX_NATS = 1e6  # of one token, either way; servers that floor minus infinity send -9999
-MAX_TOKENS_COUNTED = 2**53
-MAX_MODEL_NAME_CHARS = 256
-# What reading nonsense raises; Overflow and Recursion: 1e999 and a thousand brackets are JSON to Python.
-NONSENSE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,61 +137,91 @@ class Reply:
 
     draws: tuple[Draw, ...]
     model: str = ""
-    usage: Usage = NO_USAGE
+    usage: Usage = field(default_factory=Usage)
     failure: EigencalError | None = None
     queued_s: float = 0.0
     omitted: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
-class _Choice:
-    """A choice as far as it has come. `is_partial`: more was drawn than text and log-probabilities hold."""
+class Choice:
+    """A choice of an answer, as far as it has come.
 
-    pieces: list[str] = field(default_factory=list)
-    logprobs: list[float | None] = field(default_factory=list)
+    `tokens`: texts of its tokens with their log-probabilities in nats; None where one has none, or no
+    sensible one. `beside`: which of `BESIDE_ANSWER` it has. `is_partial`: more was drawn than text and
+    log-probabilities hold.
+    """
+
+    text: str = ""
+    tokens: list[tuple[str, float | None]] = field(default_factory=list)
+    beside: set[str] = field(default_factory=set)
     is_partial: bool = False
     finish_reason: str = ""
 
     def take(self, choice: Mapping[str, Any]) -> None:
-        """Take a choice of a whole answer, or of a chunk."""
+        """Take a choice of a whole answer, or of a chunk. Raises one of `NONSENSE` for what is none."""
         message = choice["message"] if "message" in choice else choice.get("delta")
-        piece = choice["text"] if message is None else message.get("content")
-        values = token_logprobs(choice)
-        self.logprobs += values
+        piece = choice.get("text") if message is None else message.get("content")
+        self.finish_reason = _text(choice.get("finish_reason") or self.finish_reason)
+        self.beside |= {name for name in BESIDE_ANSWER if (message or {}).get(name)}
+        tokens = _tokens(choice)
+        self.tokens += tokens
         # A chunk may hold tokens without text (a stop string held back), or neither, but not text alone. A
         # whole answer without text was reasoning, or a refusal.
-        self.is_partial |= bool(piece and not values) or (piece is None and "message" in choice)
-        self.is_partial |= any((message or {}).get(name) for name in BESIDE_ANSWER)
-        self.pieces.append("" if piece is None else _text(piece))
-        if choice.get("finish_reason"):
-            self.finish_reason = _text(choice["finish_reason"])
+        self.is_partial |= bool(piece and not tokens) or (piece is None and "message" in choice)
+        self.text += _text(piece or "")
 
     def draw(self) -> Draw:
         """Return the draw. Unlike a mean, a sum without one of the tokens is wrong by any amount."""
-        known = [value for value in self.logprobs if value is not None]
+        known = [value for _, value in self.tokens if value is not None]
         total = math.fsum(known)
-        is_whole = known and len(known) == len(self.logprobs) and not self.is_partial
+        is_whole = len(known) == len(self.tokens) and not (self.is_partial or self.beside)
+        has_total = bool(known) and is_whole and total <= POSITIVE_ROUNDING
         return Draw(
-            "".join(self.pieces),
+            self.text,
             truncated=self.finish_reason == "length",
             logprob=total / len(known) if known else None,
-            total_logprob=total if is_whole and total <= POSITIVE_ROUNDING else None,
-            num_tokens=len(known) if is_whole and total <= POSITIVE_ROUNDING else None,
+            total_logprob=total if has_total else None,
+            num_tokens=len(known) if has_total else None,
         )
 
 
-class ReplyReader:
-    """Gathers the choices of an answer, whole or in server-sent chunks: those finished survive a deadline.
+def _tokens(choice: Mapping[str, Any]) -> list[tuple[str, float | None]]:
+    logprobs = choice.get("logprobs") or {}
+    if content := logprobs.get("content"):
+        pairs = [((token or {}).get("token"), (token or {}).get("logprob")) for token in content]
+    else:
+        values = logprobs.get("token_logprobs") or []
+        pairs = list(zip_longest(logprobs.get("tokens") or (), values))
+    return [(text if isinstance(text, str) else "", _nats(value)) for text, value in pairs]
 
-    `key`: our own, not to be repeated in an error.
-    """
+
+def _nats(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and abs(value) <= MAX_NATS else None
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(type(value))
+    return value
+
+
+def whole_choice(choice: Mapping[str, Any]) -> Choice:
+    """Return a choice of a whole answer. Raises one of `NONSENSE` for what is none."""
+    taken = Choice(finish_reason="stop")
+    taken.take(choice)
+    return taken
+
+
+class ReplyReader:
+    """Gathers the choices of an answer, whole or in chunks; `key`: our own, to be repeated in no error."""
 
     def __init__(self, key: str = "") -> None:
         self.done = False
         self._key = key
         self._model = ""
-        self._usage = NO_USAGE
-        self._choices: dict[int, _Choice] = {}
+        self._usage = Usage()
+        self._choices: dict[int, Choice] = {}
 
     def feed(self, line: str) -> None:
         """Take one line of a stream; raises LLMBadResponse, and the server's error if the line holds one."""
@@ -219,7 +239,7 @@ class ReplyReader:
             self._take_head(chunk)
             for choice in chunk.get("choices") or ():
                 index = int(choice.get("index") or 0)  # left out by servers that give one choice
-                self._choices.setdefault(index, _Choice()).take(choice)
+                self._choices.setdefault(index, Choice()).take(choice)
         except NONSENSE:
             raise LLMBadResponse("The LLM server's stream is no completion.") from None
 
@@ -228,8 +248,7 @@ class ReplyReader:
         try:
             payload = json.loads(content)
             self._take_head(payload)
-            for choice in payload["choices"]:
-                self._choices[len(self._choices)] = _whole(choice)
+            self._choices = dict(enumerate(map(whole_choice, payload["choices"])))
         except NONSENSE:
             raise LLMBadResponse("The LLM server's answer is no completion.") from None
 
@@ -240,55 +259,10 @@ class ReplyReader:
         return Reply(draws, self._model, self._usage)
 
     def _take_head(self, payload: Mapping[str, Any]) -> None:
-        model = model_name(payload.get("model"))
-        if self._model and model not in ("", self._model):
-            raise LLMBadResponse("The LLM server named another model in the midst of an answer.")
-        self._model = self._model or model
+        self._model = self._model or model_name(payload.get("model"))
         if usage := payload.get("usage"):
-            self._usage = Usage(_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
-
-
-def _whole(choice: Mapping[str, Any]) -> _Choice:
-    taken = _Choice(finish_reason="stop")
-    taken.take(choice)
-    return taken
-
-
-def token_logprobs(choice: Mapping[str, Any]) -> list[float | None]:
-    """Return the log-probabilities of a choice's (or chunk's) tokens in nats; empty where there are none.
-
-    None stands for a token that has none, or no sensible one.
-    """
-    logprobs = choice.get("logprobs") or {}
-    if tokens := logprobs.get("content"):
-        values = [(token or {}).get("logprob") for token in tokens]
-    else:
-        values = logprobs.get("token_logprobs") or []
-    return [_nats(value) for value in values]
-
-
-def token_texts(choice: Mapping[str, Any]) -> list[str]:
-    """Return the texts of a choice's (or chunk's) tokens, as many as `token_logprobs`; "" for one without."""
-    logprobs = choice.get("logprobs") or {}
-    if tokens := logprobs.get("content"):
-        texts = [(token or {}).get("token") for token in tokens]
-    else:
-        texts = logprobs.get("tokens") or [None] * len(logprobs.get("token_logprobs") or [])
-    return [text if isinstance(text, str) else "" for text in texts]
-
-
-def _nats(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and abs(value) <= MAX_NATS else None
-
-
-async def draw_of(shape: PromptShape, choice: Mapping[str, Any]) -> Draw:
-    """Return the draw of a choice of a whole answer. Raises LLMBadResponse when it is none."""
-    try:
-        output = _whole(choice).draw()
-    except NONSENSE:
-        raise LLMBadResponse("The LLM server's answer is no completion.") from None
-    [draw] = await shape.read_beside_loop([output])
-    return draw
+            prompt, completion = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
+            self._usage = Usage(max(int(prompt), 0), max(int(completion), 0))
 
 
 def model_name(name: object) -> str:
@@ -297,17 +271,6 @@ def model_name(name: object) -> str:
     if len(name) > MAX_MODEL_NAME_CHARS or not name.isprintable():
         raise ValueError("no name of a model")
     return name
-
-
-def _count(tokens: Any) -> int:
-    is_count = isinstance(tokens, int | float) and 0 <= tokens <= MAX_TOKENS_COUNTED
-    return int(tokens) if is_count else 0
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(type(value))
-    return value
 
 
 # Errors
@@ -353,11 +316,7 @@ def error_of(status: int, body: bytes, key: str = "", *, retry_after_s: float | 
 
 
 def refused_parameter(error: EigencalError, body: Mapping[str, Any]) -> str | None:
-    """Return the name of the optional parameter that the server refused, or None.
-
-    Only what may be left out without changing what was asked for: `n` (asked one by one instead), and
-    `OPTIONAL`, of which `top_k` only while it is 0.
-    """
+    """Return which of n and `OPTIONAL` (of which `top_k` only while it is 0) the server refused, or None."""
     message, status = error.extra.get("llm_message") or "", error.extra.get("llm_status")
     if not isinstance(error, LLMError) or status not in _REFUSING_LOGPROBS:
         return None

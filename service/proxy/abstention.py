@@ -7,9 +7,21 @@ told in a thought, or beside a tool call, before a text that is sure to be let t
 from collections.abc import Mapping
 from typing import Any
 
+from service.errors import EigencalError, LLMUnavailable
 from service.llm.port import Api
-from service.proxy.chat_score import Uncertainty, choices_of, first_choice, has_others
-from service.proxy.stream import DONE, Event, StreamRewriter, event_of, with_uncertainty
+from service.proxy import upstream
+from service.proxy.chat_score import RunningScore, Uncertainty, choices_of, first_choice, has_others
+from service.proxy.stream import (
+    DONE,
+    NO_END,
+    Event,
+    StreamedAnswer,
+    event_of,
+    events,
+    with_uncertainty,
+    without_logprobs,
+)
+from service.proxy.upstream import BROKEN_OFF, Reply, too_long
 
 # Members of an answer that tell nothing of what it says.
 _ABOUT = ("id", "object", "created", "model", "system_fingerprint", "service_tier", "usage")
@@ -24,10 +36,7 @@ def is_abstained(uncertainty: Uncertainty) -> bool:
 
 
 def is_judged(uncertainty: Uncertainty) -> bool:
-    """Tell whether a decision was made by the calibration's model; or there is no answer to be wrong.
-
-    A tool call or a refusal has no answer.
-    """
+    """Tell whether a calibration's model decided, or nothing can be wrong: a tool call, a refusal."""
     if uncertainty.warning is not None and uncertainty.warning.code in ("tool_call", "refusal"):
         return True
     score = uncertainty.score
@@ -43,11 +52,8 @@ def abstaining(payload: Mapping[str, Any], text: str, api: Api) -> dict[str, Any
 
 
 def let_through(payload: dict[str, Any], judged: str | None) -> dict[str, Any]:
-    """Return the answer with no text but `judged`: log-probabilities, too, would tell what was thought.
-
-    judged: None for a tool call or a refusal, of which no text beside goes on.
-    """
-    choice = first_choice(payload)
+    """Return the answer with no text but `judged` (None: a tool call or refusal), nor log-probabilities."""
+    choice = first_choice(payload) or {}
     message = choice.get("message")
     if isinstance(message, dict):
         names = _KEPT if judged is None else {"role"}
@@ -59,45 +65,84 @@ def let_through(payload: dict[str, Any], judged: str | None) -> dict[str, Any]:
     return _about(payload) | {"choices": [only]}
 
 
-class HeldAnswer(StreamRewriter):
-    """A stream that is held until its end, and what of it goes on in any case; `has_others`: further choices.
+class HeldStream:
+    """A stream that is read to its end before anything of it goes out."""
 
-    `only_judged`: of what it says nothing goes on, tool calls and refusals alone.
-    """
-
-    def __init__(self, *, only_judged: bool, hides_logprobs: bool) -> None:
-        super().__init__(hides_logprobs=hides_logprobs)
+    def __init__(self) -> None:
+        self.answer = StreamedAnswer()
         self.has_others = False
-        self.about: dict[str, Any] = {}
-        self.usage: Any = None
-        self._only_judged = only_judged
+        self._about: dict[str, Any] = {}
+        self._usage: Any = None
+        self._read: list[tuple[Event, dict[str, Any] | None]] = []
+        self._carrier: dict[str, Any] | None = None  # the chunk that finishes the first choice
 
-    def _quiet(self, chunk: dict[str, Any]) -> dict[str, Any]:
+    @property
+    def finish_reason(self) -> str:
+        """Return why the answer ended."""
+        return (self.answer.choice and self.answer.choice.finish_reason) or "stop"
+
+    async def read(self, reply: Reply, running: RunningScore) -> bool:
+        """Read it, and give its answer to be judged; tell whether it has one. Raises what breaks it off."""
+        num_bytes, is_over = 0, False
+        try:
+            async for event in events(reply.pieces()):
+                num_bytes += len(event.raw)
+                if num_bytes > upstream.MAX_ANSWER_BYTES:
+                    raise too_long()
+                chunk = event.chunk()
+                self._read.append((event, chunk))
+                is_over = is_over or event.is_last
+                if chunk is not None:
+                    self._take(chunk)
+                    if self.answer.has_text:
+                        running.start()
+        except EigencalError as error:
+            await running.discard(error)
+            raise
+        if self._carrier is not None or is_over:
+            running.judge(self.answer.choice, self.answer.model)
+            return True
+        await running.discard(NO_END)
+        return False
+
+    def replaced(self, uncertainty: Uncertainty, text: str, api: Api, finish_reason: str = "stop") -> bytes:
+        """Return a stream whose text is `text`, in place of this one."""
+        common = {name: value for name, value in self._about.items() if name != "usage"}
+        begun: dict[str, Any] = {"delta": {"role": "assistant", "content": text}}
+        ended: dict[str, Any] = {"delta": {}}
+        if api == "completions":
+            begun, ended = {"text": text}, {"text": ""}
+        first = {**common, "choices": [{"index": 0, **begun, "logprobs": None, "finish_reason": None}]}
+        last = {
+            **common,
+            "choices": [{"index": 0, **ended, "logprobs": None, "finish_reason": finish_reason}],
+        }
+        sent = [first, with_uncertainty(last, uncertainty.document())]
+        sent += [{**common, "choices": [], "usage": self._usage}] if self._usage else []
+        return b"".join([*map(event_of, sent), DONE])
+
+    def released(self, uncertainty: Uncertainty, *, only_judged: bool, hides_logprobs: bool) -> bytes:
+        """Return this stream with its score; `only_judged`: of what it says tool calls and refusals alone."""
+        sent = []
+        for event, chunk in self._read:
+            if chunk is None:  # what is no chunk may say anything, too
+                sent.append(event.raw if not only_judged else DONE if event.is_last else b"")
+                continue
+            kept = _textless(chunk) if only_judged else without_logprobs(chunk) if hides_logprobs else chunk
+            if chunk is self._carrier:
+                kept = with_uncertainty(kept, uncertainty.document())
+            sent.append(event.raw if kept is chunk else event_of(kept))
+        return b"".join(sent)
+
+    def _take(self, chunk: dict[str, Any]) -> None:
+        if chunk.get("error"):
+            # In words of ours, since its own may hold the answer; the caller may ask again.
+            raise LLMUnavailable(BROKEN_OFF)
         self.has_others = self.has_others or has_others(chunk)
-        self.about = self.about or _about(chunk)
-        self.usage = chunk.get("usage") or self.usage
-        return _textless(chunk) if self._only_judged else super()._quiet(chunk)
-
-    def _going_on(self, event: Event, chunk: dict[str, Any] | None) -> bytes:
-        if chunk is None and self._only_judged:  # what is no chunk may say anything, too
-            return DONE if event.is_last else b""
-        return super()._going_on(event, chunk)
-
-
-def replaced_stream(
-    held: HeldAnswer, uncertainty: Uncertainty, text: str, api: Api, finish_reason: str = "stop"
-) -> bytes:
-    """Return a stream whose text is `text`, in place of a complete one."""
-    common = {name: value for name, value in held.about.items() if name != "usage"}
-    begun: dict[str, Any] = {"delta": {"role": "assistant", "content": text}}
-    ended: dict[str, Any] = {"delta": {}}
-    if api == "completions":
-        begun, ended = {"text": text}, {"text": ""}
-    first = {**common, "choices": [{"index": 0, **begun, "logprobs": None, "finish_reason": None}]}
-    last = {**common, "choices": [{"index": 0, **ended, "logprobs": None, "finish_reason": finish_reason}]}
-    sent = [first, with_uncertainty(last, uncertainty.document())]
-    sent += [{**common, "choices": [], "usage": held.usage}] if held.usage else []
-    return b"".join([*map(event_of, sent), DONE])
+        self._about = self._about or _about(chunk)
+        self._usage = chunk.get("usage") or self._usage
+        if self._carrier is None and self.answer.take(chunk):
+            self._carrier = chunk
 
 
 def _about(payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,18 +5,21 @@ The score may fail, the answer never does: nothing here raises into the answer's
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from service.embedding.port import FAILED
 from service.errors import EigencalError, NoUsableAnswers, Unscorable
 from service.ids import new_id
 from service.llm.port import Api, Draw, GenerationRequest, Priority, Sampling, WirePrompt, is_blank
-from service.llm.wire import NONSENSE, token_logprobs, token_texts
+from service.llm.prompting import PromptShape
+from service.llm.wire import FAILED as GIVEN_UP
+from service.llm.wire import NONSENSE, Choice, whole_choice
 from service.scoring.score import Score, ScoreCommand, ScoreWarning, Serving, mark, warning
 from service.scoring.scorer import MIN_SAMPLES, Drawn, Scorer
 
+T = TypeVar("T")
 Status = Literal["scored", "pending", "not_scored", "failed"]
 
 ID_HEADER = "X-Score-ID"
@@ -25,14 +28,13 @@ NOT_REPEATED = ("id", "answer")
 MAX_DETACHED = 256  # scores that nobody waits for: as many requests' answers are held in memory
 BUSY = Unscorable("overloaded", "Too many scores are made that nobody waits for: this one is left out.")
 STOPPED = Unscorable("overloaded", "The service was stopped before the score was made.")
-NO_LOGPROB = Unscorable(
+# What is raised is made anew: one exception raised again and again would keep every traceback.
+NO_LOGPROB = (
     "no_log_probability",
     "The LLM server tells no log-probability of the whole answer, and `effort` none judges by that alone.",
 )
-CUT = Unscorable(
-    "cut", "The answer was cut by its limit of tokens: its log-probability is not of a whole one."
-)
-NO_TEXT = Unscorable("no_text", "The answer holds no text, or only reasoning: there is nothing to judge.")
+CUT = ("cut", "The answer was cut by its limit of tokens: its log-probability is not of a whole one.")
+NO_TEXT = ("no_text", "The answer holds no text, or only reasoning: there is nothing to judge.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +127,9 @@ class Plan:
 
     def _alone(self, drawn: Drawn, own: Draw, model: str) -> Drawn:
         if own.total_logprob is None:
-            raise NO_LOGPROB
+            raise Unscorable(*NO_LOGPROB)
         if own.truncated:
-            raise CUT
+            raise Unscorable(*CUT)
         undrawn = replace(drawn.generation, model=model)
         # For its limit, as if it were drawn.
         command = self._as_limited(replace(drawn, generation=replace(undrawn, draws=(own,)))).command
@@ -161,8 +163,7 @@ def plan_for(
 ) -> Plan:
     """Return what to draw beside a call of this body. Raises Unscorable.
 
-    `asked`: what is asked of the score, without what is drawn for it. `recommended`: how many answers the
-    calibration recommends that would serve; it is asked where `asked` says so.
+    `asked`: what is asked of the score. `recommended`: how many answers the calibration recommends.
     """
     sampling = serving.messages_sampling if api == "chat" else serving.sampling
     model = body.get("model")
@@ -238,8 +239,7 @@ SILENT: dict[str, Any] = {"response_format": {"type": "text"}, "modalities": ["t
 def wire_prompt(body: Mapping[str, Any], api: Api) -> WirePrompt:
     """Return what to draw with: all of a call that decides what is said, but for its sampling.
 
-    A chat of plain text turns has no marks, nor has a text to complete: they are drawn like any other. Raises
-    Unscorable.
+    Plain text turns, or a text to complete, have no marks. Raises Unscorable.
     """
     fields = {name: value for name, value in body.items() if value is not None}
     own = "messages" if api == "chat" else "prompt"
@@ -260,10 +260,7 @@ def wire_prompt(body: Mapping[str, Any], api: Api) -> WirePrompt:
 
 
 def drawn_alike(body: Mapping[str, Any], sampling: Sampling) -> bool:
-    """Tell whether the call's own answer is drawn as those beside it are: it says so of every parameter.
-
-    A parameter that is left out is the server's to choose, and may be the model's own default.
-    """
+    """Tell whether the call's own answer is drawn as those beside it: it says so of every parameter."""
     most = _own_limit(body)
     asked = (body.get("temperature"), body.get("top_p"), body.get("top_k"), most, _stops(body.get("stop")))
     wanted = (
@@ -278,10 +275,7 @@ def drawn_alike(body: Mapping[str, Any], sampling: Sampling) -> bool:
 
 
 def token_limit(body: Mapping[str, Any], sampling: Sampling) -> int:
-    """Return the most tokens of an answer beside the call: its own limit, where that is larger.
-
-    A model that reasons needs what its caller gives it: cut before, the draws would hold no answer.
-    """
+    """Return the most tokens of an answer beside the call: its own limit, where that is larger."""
     most = _own_limit(body)
     return max(most, sampling.max_tokens) if type(most) is int else sampling.max_tokens
 
@@ -301,25 +295,18 @@ def _unlike_plain(turns: object) -> dict[str, Any]:
     if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
         raise Unscorable("unreadable_request", "The call's `messages` are no list of turns.")
     strange = {name for turn in turns for name, value in turn.items() if value is not None} - PLAIN_TURN
-    strange |= {str(turn.get("role")) for turn in turns} - PLAIN_ROLES
-    strange |= {kind for turn in turns for kind in _kinds(turn.get("content"))} - {"text"}
+    for turn in turns:
+        content = turn.get("content") or ""
+        strange |= {str(turn.get("role"))} - PLAIN_ROLES
+        strange |= {_kind(part) for part in (content if isinstance(content, list) else [content])} - {"text"}
     return {"turns": sorted(strange)} if strange else {}
 
 
-def _kinds(content: object) -> list[str]:
-    """Return the kinds of the parts that a turn's content has."""
-    if content is None or isinstance(content, str):
-        return ["text"]
-    if not isinstance(content, list):
-        return ["unknown"]
-    return [_kind(part) for part in content]
-
-
 def _kind(part: object) -> str:
-    if not isinstance(part, dict):
-        return "unknown"
-    kind = str(part.get("type"))
-    return kind if kind != "text" or isinstance(part.get("text"), str) else "unknown"
+    if isinstance(part, dict):
+        kind = str(part.get("type"))
+        return kind if kind != "text" or isinstance(part.get("text"), str) else "unknown"
+    return "text" if isinstance(part, str) else "unknown"
 
 
 def _one_prompt(fields: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -349,12 +336,9 @@ def choices_of(payload: Mapping[str, Any]) -> list[Any]:
     return choices if isinstance(choices, list) else []
 
 
-def first_choice(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the choice that is judged of an answer that was not streamed; raises Unscorable for none."""
-    for choice in choices_of(payload):
-        if is_first(choice):
-            return dict(choice)
-    raise Unscorable("no_answer", "The answer holds no choice.")
+def first_choice(payload: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the choice that is judged; None for none."""
+    return next((choice for choice in choices_of(payload) if is_first(choice)), None)
 
 
 def has_others(payload: Mapping[str, Any]) -> bool:
@@ -363,21 +347,28 @@ def has_others(payload: Mapping[str, Any]) -> bool:
     return len(choices) > 1 or any(isinstance(one, dict) and not is_first(one) for one in choices)
 
 
-def tokens_of(choice: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
-    """Return the tokens of a choice with their log-probabilities, in nats; none unless each has one."""
+def judged_choice(payload: Mapping[str, Any]) -> Choice | None:
+    """Return the choice that is judged of an answer that was not streamed; None where it holds none."""
+    choice = first_choice(payload)
     try:
-        values = token_logprobs(choice)
-        known = [value for value in values if value is not None]
-        return tuple(zip(token_texts(choice), known, strict=True)) if len(known) == len(values) else ()
+        return None if choice is None else whole_choice(choice)
     except NONSENSE:
-        return ()
+        return None
 
 
-def text_of(choice: Mapping[str, Any]) -> str:
-    """Return the text of a choice; "" for none."""
-    message = choice.get("message")
-    text = message.get("content") if isinstance(message, dict) else choice.get("text")
-    return text if isinstance(text, str) else ""
+def refuse_textless(choice: Choice | None) -> Choice:
+    """Return a choice that holds a text of the model's to judge, maybe an empty one. Raises Unscorable."""
+    if choice is None:
+        raise Unscorable("no_answer", "The answer holds no choice.")
+    if choice.beside & {"tool_calls", "function_call"}:
+        raise Unscorable("tool_call", "The answer calls a tool: it has no text to judge.")
+    if "refusal" in choice.beside and not choice.text:
+        raise Unscorable("refusal", "The model refused to answer: there is no answer to judge.")
+    if "audio" in choice.beside and not choice.text:
+        raise Unscorable("no_text", "The answer is no text.")
+    if choice.finish_reason in GIVEN_UP:
+        raise Unscorable("given_up", "The LLM server gave the answer up.")
+    return choice
 
 
 def with_places_in(text: str, judged: str, score: Score) -> Score:
@@ -391,37 +382,18 @@ def with_places_in(text: str, judged: str, score: Score) -> Score:
     return score.model_copy(update={"claims": claims})
 
 
-def refuse_textless(choice: Mapping[str, Any]) -> None:
-    """Raise Unscorable for a choice that holds no text of the model's to judge; an empty one may be such."""
-    message = choice.get("message")
-    message = message if isinstance(message, dict) else {}
-    if message.get("tool_calls") or message.get("function_call"):
-        raise Unscorable("tool_call", "The answer calls a tool: it has no text to judge.")
-    if message.get("refusal") and not message.get("content"):
-        raise Unscorable("refusal", "The model refused to answer: there is no answer to judge.")
-    if message.get("audio") and not message.get("content"):
-        raise Unscorable("no_text", "The answer is no text.")
-    if choice.get("finish_reason") in ("abort", "error"):
-        raise Unscorable("given_up", "The LLM server gave the answer up.")
-
-
 class ChatScorer:
     """Begins scores, and holds those that go on after their answer.
 
-    `draw_of` reads a choice as an answer drawn here would be read. `report` hears of each score that is made,
+    `shape` reads a choice as an answer drawn here would be read. `report` hears of each score that is made,
     has failed, or goes on after its answer.
     """
 
-    def __init__(
-        self,
-        scorer: Scorer,
-        draw_of: Callable[[Mapping[str, Any]], Awaitable[Draw]],
-        report: Callable[[Uncertainty], None],
-    ) -> None:
+    def __init__(self, scorer: Scorer, shape: PromptShape, report: Callable[[Uncertainty], None]) -> None:
         self.scorer = scorer
-        self.draw_of = draw_of
+        self.shape = shape
         self.report = report
-        self._detached: set[asyncio.Task[Any]] = set()
+        self.detached: set[asyncio.Task[Any]] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
@@ -432,7 +404,7 @@ class ChatScorer:
     @property
     def has_room(self) -> bool:
         """Tell whether one more may go on after its answer."""
-        return len(self._detached) < MAX_DETACHED
+        return len(self.detached) < MAX_DETACHED
 
     async def stop(self) -> None:
         """End all that is under way; idempotent."""
@@ -446,28 +418,24 @@ class ChatScorer:
         marks = isinstance(plan, Plan) and plan.marks
         return RunningScore(self, plan, Uncertainty(new_id("scr"), owner, marks=marks))
 
-    def run(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def run(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Run a coroutine in a task that `stop` ends."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
 
-    def detach(self, task: asyncio.Task[Any]) -> None:
-        """Let a task go on for which nobody waits."""
-        self._detached.add(task)
-
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        self._detached.discard(task)
+        self.detached.discard(task)
         if not task.cancelled():
             task.exception()  # looked at, or asyncio complains of one that its caller did not stay for
 
 
 class RunningScore:
-    """One score: `start` draws, `judge` takes the answer, `wait` or `detach` returns what came of it.
+    """One score: `start` draws, `judge` takes the answer, `wait` returns what came of it.
 
-    Whoever began it ends it by `discard`; after `detach` that does nothing.
+    Whoever began it ends it by `discard`; where it went on by itself that does nothing.
     """
 
     def __init__(self, scorer: ChatScorer, plan: Plan | Unscorable, uncertainty: Uncertainty) -> None:
@@ -489,27 +457,26 @@ class RunningScore:
         if self._draws is None and isinstance(self._plan, Plan):
             self._draws = self._scorer.run(self._scorer.scorer.draw(self._plan.command))
 
-    def judge(self, read: Callable[[], Mapping[str, Any]], model: str) -> None:
-        """Take the answer: `read` returns its first choice or raises Unscorable; `model` has made it."""
+    def judge(self, choice: Choice | None, model: str) -> None:
+        """Take the first choice of the answer, None for none; `model` has made it."""
         self.start()
-        self._judged = self._scorer.run(self._finish(read, model))
+        self._judged = self._scorer.run(self._finish(choice, model))
 
-    async def wait(self, max_s: float) -> Uncertainty:
-        """Return what came of it, or after `max_s` what `detach` returns. The answer has been taken."""
-        assert self._judged is not None
-        await asyncio.wait({self._judged}, timeout=max_s)
-        return self.detach()
+    async def wait(self, max_s: float | None) -> Uncertainty:
+        """Return what came of it; after `max_s` it goes on by itself, and is `pending`. None: at once.
 
-    def detach(self) -> Uncertainty:
-        """Return what came of it, or let it go on by itself: then it is `pending`."""
+        The answer has been taken.
+        """
         assert self._judged is not None
+        if max_s is not None:
+            await asyncio.wait({self._judged}, timeout=max_s)
         if self._judged.done() and not self._judged.cancelled():
             return self._judged.result()
         if not self._scorer.has_room:
             self._cancel()
             return self._report(self.uncertainty.failed(BUSY))
         self._is_detached = True
-        self._scorer.detach(self._judged)
+        self._scorer.detached.add(self._judged)
         return self._report(self.uncertainty)
 
     async def discard(self, why: Exception | None = None) -> None:
@@ -528,9 +495,9 @@ class RunningScore:
             task.cancel()
         return running
 
-    async def _finish(self, read: Callable[[], Mapping[str, Any]], model: str) -> Uncertainty:
+    async def _finish(self, choice: Choice | None, model: str) -> Uncertainty:
         try:
-            return self._report(self.uncertainty.scored(await self._score(read, model)))
+            return self._report(self.uncertainty.scored(await self._score(choice, model)))
         except asyncio.CancelledError:
             if self._is_detached:  # the service stops; whoever has the id would find it pending for ever
                 self._report(self.uncertainty.failed(STOPPED))
@@ -540,26 +507,27 @@ class RunningScore:
                 self._draws.cancel()
             return self._report(self.uncertainty.failed(error))
 
-    async def _score(self, read: Callable[[], Mapping[str, Any]], model: str) -> Score:
-        if isinstance(self._plan, Unscorable):
-            raise self._plan
-        assert self._draws is not None
-        choice = read()
-        refuse_textless(choice)
-        own = await self._scorer.draw_of(choice)
-        if is_blank(own.text) and self._scorer.scorer.empty_answers == FAILED:
-            raise NO_TEXT
-        self.judged_text = own.text
+    async def _score(self, answer: Choice | None, model: str) -> Score:
         plan = self._plan
+        if isinstance(plan, Unscorable):
+            raise Unscorable(plan.code, plan.message)
+        assert self._draws is not None
+        choice = refuse_textless(answer)
+        [own] = await self._scorer.shape.read_beside_loop([choice.draw()])
+        if is_blank(own.text) and self._scorer.scorer.empty_answers == FAILED:
+            raise Unscorable(*NO_TEXT)
+        self.judged_text = own.text
         if plan.instead is not None and (own.total_logprob is None or own.truncated):
             # Known only now, when the answer is there: its score comes later than those drawn beside it.
             plan = plan.instead
             command = replace(plan.command, arrived=time.perf_counter())
             self._draws = self._scorer.run(self._scorer.scorer.draw(command))
         drawn = plan.with_own(await self._draws, own, model)
-        drawn = replace(drawn, command=replace(drawn.command, candidate_tokens=tokens_of(choice)))
+        known = [(text, value) for text, value in choice.tokens if value is not None]
+        tokens = tuple(known) if len(known) == len(choice.tokens) else ()
+        drawn = replace(drawn, command=replace(drawn.command, candidate_tokens=tokens))
         score = await self._scorer.scorer.finish(drawn, own.text)
-        return with_places_in(text_of(choice), own.text, score)
+        return with_places_in(choice.text, own.text, score)
 
     def _report(self, uncertainty: Uncertainty) -> Uncertainty:
         self.uncertainty = uncertainty

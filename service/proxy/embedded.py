@@ -1,21 +1,20 @@
 """The embedded LLM behind the API that its callers would use of a server: enough of it to try the drop-in."""
 
-import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from service.errors import InvalidRequest, NotFound, Unscorable
+from service.errors import InvalidRequest, Unscorable
 from service.ids import new_id
 from service.llm.port import Api, Draw, Generation, GenerationRequest, LanguageModel, Sampling
 from service.llm.wire import PATHS
 from service.proxy.chat_score import wire_prompt
+from service.proxy.stream import DONE, encoded, event_of, parse_object
 from service.proxy.upstream import Call
 
 APIS = {path: api for api, path in PATHS.items()}
-JSON, EVENTS = "application/json", "text/event-stream"
+EVENTS = "text/event-stream"
 MAX_CHOICES, MAX_TOKENS = 32, 1024
-Defaults = Callable[[Api], Sampling]
 
 
 class MadeReply:
@@ -23,7 +22,7 @@ class MadeReply:
 
     status = 200
 
-    def __init__(self, content: bytes, media_type: str = JSON) -> None:
+    def __init__(self, content: bytes, media_type: str = "application/json") -> None:
         self._content = content
         self.is_stream = media_type == EVENTS
         self.headers: Mapping[str, str] = {"content-type": media_type}
@@ -45,7 +44,7 @@ class ModelUpstream:
     the first.
     """
 
-    def __init__(self, llm: LanguageModel, sampling: Defaults) -> None:
+    def __init__(self, llm: LanguageModel, sampling: Callable[[Api], Sampling]) -> None:
         self._llm = llm
         self._sampling = sampling
 
@@ -55,28 +54,19 @@ class ModelUpstream:
     async def open(self, call: Call) -> MadeReply:
         """Answer the call. Raises InvalidRequest for one that it cannot read, and what the model raises."""
         if call.body is None:
-            return MadeReply(_bytes(self._models()))
-        path = call.path.partition("?")[0]
-        if path not in APIS:
-            raise NotFound("The embedded LLM has no such route.")
-        api, body = APIS[path], _object(call.body)
+            probe = GenerationRequest(num_samples=1, sampling=self._sampling("chat"), prompt="?")
+            model = {"id": self._llm.identity(probe).model, "object": "model", "owned_by": "eigencal"}
+            return MadeReply(encoded({"object": "list", "data": [model]}))
+        api, body = APIS[call.path.partition("?")[0]], _object(call.body)
         generation = await self._llm.generate(_request(body, api, self._sampling(api)))
         if body.get("stream"):
             return MadeReply(_events(generation, api, body), EVENTS)
-        return MadeReply(_bytes(_completion(generation, api, body, "")))
-
-    def _models(self) -> dict[str, Any]:
-        probe = GenerationRequest(num_samples=1, sampling=self._sampling("chat"), prompt="?")
-        name = self._llm.identity(probe).model
-        return {"object": "list", "data": [{"id": name, "object": "model", "owned_by": "eigencal"}]}
+        return MadeReply(encoded(_completion(generation, api, body)))
 
 
 def _object(content: bytes) -> dict[str, Any]:
-    try:
-        payload = json.loads(content)
-    except (ValueError, RecursionError):
-        raise InvalidRequest("The body is not valid JSON.") from None
-    if not isinstance(payload, dict):
+    payload = parse_object(content)
+    if payload is None:
         raise InvalidRequest("The body is no JSON object.")
     return payload
 
@@ -123,13 +113,23 @@ def _number(body: Mapping[str, Any], name: str, default: float, least: float, mo
     return value
 
 
-def _completion(generation: Generation, api: Api, body: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def _completion(
+    generation: Generation, api: Api, body: Mapping[str, Any], *, streamed: bool = False
+) -> dict[str, Any]:
     told = body.get("logprobs") is not None and body["logprobs"] is not False  # 0 asks for them, too
-    choices = [_choice(draw, index, api, kind, told=told) for index, draw in enumerate(generation.draws)]
+    chat = "chat.completion.chunk" if streamed else "chat.completion"
     usage = generation.usage
+    choices = []
+    for index, draw in enumerate(generation.draws):
+        content: dict[str, Any] = {"text": draw.text}
+        if api == "chat":
+            content = {"delta" if streamed else "message": {"role": "assistant", "content": draw.text}}
+        reason = "length" if draw.truncated else "stop"
+        logprobs = _logprobs(draw, api) if told and draw.total_logprob is not None else None
+        choices.append({"index": index, **content, "logprobs": logprobs, "finish_reason": reason})
     return {
         "id": new_id("chatcmpl" if api == "chat" else "cmpl"),
-        "object": ("chat.completion" if api == "chat" else "text_completion") + kind,
+        "object": chat if api == "chat" else "text_completion",
         "created": int(time.time()),
         "model": generation.model,
         "choices": choices,
@@ -139,15 +139,6 @@ def _completion(generation: Generation, api: Api, body: Mapping[str, Any], kind:
             "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         },
     }
-
-
-def _choice(draw: Draw, index: int, api: Api, kind: str, *, told: bool) -> dict[str, Any]:
-    content: dict[str, Any] = {"text": draw.text}
-    if api == "chat":
-        content = {"delta" if kind else "message": {"role": "assistant", "content": draw.text}}
-    reason = "length" if draw.truncated else "stop"
-    logprobs = _logprobs(draw, api) if told and draw.total_logprob is not None else None
-    return {"index": index, **content, "logprobs": logprobs, "finish_reason": reason}
 
 
 def _logprobs(draw: Draw, api: Api) -> dict[str, Any]:
@@ -161,14 +152,9 @@ def _logprobs(draw: Draw, api: Api) -> dict[str, Any]:
 
 def _events(generation: Generation, api: Api, body: Mapping[str, Any]) -> bytes:
     """Return a stream of one chunk, and one of the usage where it is asked for."""
-    chunk = _completion(generation, api, body, ".chunk" if api == "chat" else "")
+    chunk = _completion(generation, api, body, streamed=True)
     usage = chunk.pop("usage")
-    chunks = [chunk]
     options = body.get("stream_options")
-    if isinstance(options, dict) and options.get("include_usage"):
-        chunks.append({**chunk, "choices": [], "usage": usage})
-    return b"".join(b"data: %b\n\n" % one for one in [*map(_bytes, chunks), b"[DONE]"])
-
-
-def _bytes(payload: Mapping[str, Any]) -> bytes:
-    return json.dumps(payload, ensure_ascii=True).encode()
+    with_usage = isinstance(options, dict) and options.get("include_usage")
+    chunks = [chunk, {**chunk, "choices": [], "usage": usage}] if with_usage else [chunk]
+    return b"".join([*map(event_of, chunks), DONE])

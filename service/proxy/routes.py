@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Literal, cast, get_args
 
@@ -22,26 +22,13 @@ from service.api.bodies import (
     while_connected,
 )
 from service.api.deps import Admission, Metrics
-from service.api.errors import ErrorLog, error_body, internal_body, request_id_of
-from service.errors import (
-    EigencalError,
-    EmbedderUnavailable,
-    InvalidRequest,
-    Overloaded,
-    Unscorable,
-)
-from service.heavy_json import MAX_ANSWER_VALUES, MAX_VALUES, is_heavy
+from service.api.errors import error_body, internal_body, log_problem, request_id_of
+from service.errors import EigencalError, EmbedderUnavailable, InvalidRequest, Overloaded, Unscorable
+from service.heavy_json import MAX_VALUES
 from service.llm.admission import Permit
 from service.llm.port import Api, Priority
 from service.llm.wire import LOGPROBS, PATHS
-from service.proxy.abstention import (
-    HeldAnswer,
-    abstaining,
-    is_abstained,
-    is_judged,
-    let_through,
-    replaced_stream,
-)
+from service.proxy.abstention import HeldStream, abstaining, is_abstained, is_judged, let_through
 from service.proxy.chat_score import (
     BUSY,
     ID_HEADER,
@@ -49,26 +36,21 @@ from service.proxy.chat_score import (
     Plan,
     RunningScore,
     Uncertainty,
-    first_choice,
     has_others,
+    judged_choice,
     plan_for,
-    text_of,
 )
 from service.proxy.stream import (
-    MAX_ANSWER_BYTES,
-    MAX_HELD_BYTES,
     TOO_LONG,
     as_it_is,
     beating,
     broken_off,
     encoded,
     parse_object,
-    read_held,
     scored_stream,
-    with_score,
     without_logprobs,
 )
-from service.proxy.upstream import Call, HeldBytes, HeldReply, Reply, Upstream, behind, read_ahead, too_long
+from service.proxy.upstream import Call, Reply, Upstream, behind, read_ahead, too_long
 from service.scoring.score import EFFORTS, Effort, ScoreCommand, Serving, Target
 from service.scoring.telemetry import NO_SPANS, Spans
 
@@ -86,36 +68,16 @@ REFUSING = frozenset({400, 403, 422, 500, 501})
 
 
 class ScoreOptions(RequestModel):
-    """How to score the answer: the field `eigencal` of a call."""
+    """How to score the answer: the field `eigencal` of a call, as docs/drop-in.md tells."""
 
-    effort: Effort | None = Field(
-        None,
-        description="How many answers are drawn, as for POST /score; `none`: the answer is judged by its own "
-        "log-probability.",
-    )
-    num_samples: int | None = Field(None, ge=2, le=256, description="Instead of `effort`: how many.")
-    target_error: float | None = Field(
-        None, gt=0, lt=1, description="Share of wrong ones allowed among answers let through: for a decision."
-    )
-    confidence: float | None = Field(None, gt=0, lt=1, description="Confidence with which it is kept.")
-    calibration: str = Field(
-        "active",
-        pattern=r"^(active|none|cal_[0-9A-Z]{26})$",
-        description="`active`, `none` (raw values), or the id of a calibration.",
-    )
-    claims: bool | None = Field(
-        None, description="Whether to score the answer claim by claim, too. Left out: where it is long."
-    )
-    mark: bool = Field(
-        False,
-        description="Whether to say where in its text a reader should doubt it, and why: `marks` beside the "
-        "`claims`, which are scored then.",
-    )
-    abstain: bool | None = Field(
-        None,
-        description="Whether a decision to abstain replaces the answer; not of a stream. Where the service "
-        "abstains by its settings it does so in any case.",
-    )
+    effort: Effort | None = None
+    num_samples: int | None = Field(None, ge=2, le=256)
+    target_error: float | None = Field(None, gt=0, lt=1)
+    confidence: float | None = Field(None, gt=0, lt=1)
+    calibration: str = Field("active", pattern=r"^(active|none|cal_[0-9A-Z]{26})$")
+    claims: bool | None = None
+    mark: bool = False
+    abstain: bool | None = None
 
     @model_validator(mode="after")
     def one_number(self) -> "ScoreOptions":
@@ -127,10 +89,7 @@ class ScoreOptions(RequestModel):
 
 @dataclass(frozen=True, slots=True)
 class ChatCall:
-    """A call as it came: what goes on to the server, what of it is ours, and what is to be done.
-
-    `payload`: the JSON object that `body` is; None where it is none that could be sent again.
-    """
+    """A call as it came; `payload`: its JSON object, None where it is none that could be sent again."""
 
     body: bytes
     options: ScoreOptions
@@ -205,7 +164,6 @@ class Chat:
     abstain: bool = False
     abstain_text: str = ""
     abstain_fail_open: bool = False
-    held: HeldBytes = field(default_factory=lambda: HeldBytes(MAX_ANSWER_BYTES, MAX_HELD_BYTES))
 
     async def open(self, sent: Call) -> Reply:
         """Return the server's answer, the call to it traced; see `Upstream`."""
@@ -298,9 +256,7 @@ async def chat_of(request: Request) -> Chat:
 ChatDep = Annotated[Chat, Depends(chat_of)]
 
 
-def reporter(
-    metrics: Metrics, errors: ErrorLog, keep: Callable[[str, str, str], None]
-) -> Callable[[Uncertainty], None]:
+def reporter(metrics: Metrics, keep: Callable[[str, str, str], None]) -> Callable[[Uncertainty], None]:
     """Return what counts, logs and keeps the scores beside answers."""
     pending: set[str] = set()
 
@@ -318,9 +274,9 @@ def reporter(
                 metrics.was_shed()
             where = f"the score {uncertainty.id} beside an answer"
             if isinstance(failure, EigencalError):
-                errors.note(error_body(failure, None), where)
+                log_problem(error_body(failure, None), where)
             else:
-                errors.note(internal_body(None), where, failure)
+                log_problem(internal_body(None), where, failure)
         keep(uncertainty.id, uncertainty.owner, json.dumps(uncertainty.document()))
 
     return report
@@ -397,23 +353,17 @@ async def _answer(request: Request, work: Coroutine[Any, Any, Response]) -> Resp
 async def _forward(chat: Chat, sent: Call) -> Response:
     """Return the server's answer as it is."""
     async with AsyncExitStack() as ending:
-        permit = None
         if sent.body is not None:
             ending.enter_context(chat.admission.one("chat"))
-            permit = await ending.enter_async_context(chat.one_call())
+            await ending.enter_async_context(chat.one_call())
         reply = await chat.open(sent)
         ending.push_async_callback(reply.close)
-        good = permit if reply.status in GOOD else None
         if reply.is_stream:
-            return Relay(reply.status, reply.headers, as_it_is(reply, good), ending.pop_all())
-        pieces, held = reply.pieces(), HeldReply(chat.held)
-        ending.callback(held.give_back)
-        content, no_room = await read_ahead(pieces, held)
-        if no_room is not None:
-            held.give_back()
+            return Relay(reply.status, reply.headers, as_it_is(reply), ending.pop_all())
+        pieces = reply.pieces()
+        content, is_whole = await read_ahead(pieces)
+        if not is_whole:
             return Relay(reply.status, reply.headers, behind(content, pieces), ending.pop_all())
-        if good is not None:
-            good.release(answered=True)
         return Response(content, reply.status, dict(reply.headers))
     raise AssertionError("unreachable: the block returns or raises")
 
@@ -428,32 +378,23 @@ async def _score(chat: Chat, sent: Call, api: Api, call: ChatCall, running: Runn
             running.start()
         reply, hides = await _open(chat, sent, api, call if running.needs_logprobs else None)
         ending.push_async_callback(reply.close)
-        held = HeldReply(chat.held)
-        ending.callback(held.give_back)
+        with_id = {**reply.headers, ID_HEADER: running.uncertainty.id}
         if reply.is_stream and reply.status in GOOD:
             if chat.abstain or call.options.abstain:  # of the latter, it was not asked for as a stream
-                rewriter = HeldAnswer(only_judged=chat.passes_only_judged, hides_logprobs=hides)
-                work = partial(_judged_stream, chat, reply, permit, api, call, running, rewriter, held)
+                work = partial(_judged_stream, chat, reply, permit, api, call, running, hides_logprobs=hides)
                 pieces = beating(work, "the answer waits until it is judged")
             else:
                 wait_s = chat.deadline_s if call.mode == "on" else None
                 pieces = scored_stream(reply, permit, running, wait_s, hides_logprobs=hides)
-            headers = {**reply.headers, ID_HEADER: running.uncertainty.id}
-            return Relay(reply.status, headers, pieces, ending.pop_all())
+            return Relay(reply.status, with_id, pieces, ending.pop_all())
         rest = reply.pieces()
-        content, no_room = await read_ahead(rest, held)
-        if no_room is None and is_heavy(content, MAX_ANSWER_VALUES):
-            no_room = too_long()
-        if no_room is not None:
-            # For want of room an answer is not let through that its score might hold back.
-            decides = isinstance(no_room, Overloaded) and (chat.abstain or call.options.abstain)
-            if chat.passes_only_judged or decides:
-                raise no_room
-            held.give_back()
+        content, is_whole = await read_ahead(rest)
+        if not is_whole:
+            if chat.passes_only_judged:
+                raise too_long()
             await running.discard(TOO_LONG)
-            headers = {**reply.headers, ID_HEADER: running.uncertainty.id}
-            return Relay(reply.status, headers, behind(content, rest), ending.pop_all())
-        permit.release(answered=reply.status in GOOD)  # its own draws may wait for it
+            return Relay(reply.status, with_id, behind(content, rest), ending.pop_all())
+        permit.release()  # its own draws may wait for it
         if reply.status not in GOOD:  # no score of a call that failed
             return Response(content, reply.status, dict(reply.headers))
         return await _judged(chat, reply, content, api, call, running, hides_logprobs=hides)
@@ -482,23 +423,24 @@ async def _judged_stream(
     api: Api,
     call: ChatCall,
     running: RunningScore,
-    rewriter: HeldAnswer,
-    held: HeldReply,
+    *,
+    hides_logprobs: bool,
 ) -> bytes:
     """Return a stream that is held until its end with its score, or what goes out in its stead."""
+    held = HeldStream()
     try:
-        stream = await read_held(reply, permit, running, chat.deadline_s, rewriter, held)
+        is_judged_now = await held.read(reply, running)
     except EigencalError as error:
         return broken_off(error)
-    uncertainty = running.uncertainty
-    if chat.withholds(call, uncertainty, several=rewriter.has_others):
+    permit.release()
+    uncertainty = await running.wait(chat.deadline_s) if is_judged_now else running.uncertainty
+    if chat.withholds(call, uncertainty, several=held.has_others):
         if not chat.abstain:  # its caller asked for it, and may know
             uncertainty = replace(uncertainty, withheld=running.judged_text)
-        return replaced_stream(rewriter, uncertainty, chat.abstain_text, api)
+        return held.replaced(uncertainty, chat.abstain_text, api)
     if chat.passes_only_judged and running.judged_text is not None:
-        reason = rewriter.answer.finish_reason or "stop"
-        return replaced_stream(rewriter, uncertainty, running.judged_text, api, reason)
-    return stream
+        return held.replaced(uncertainty, running.judged_text, api, held.finish_reason)
+    return held.released(uncertainty, only_judged=chat.passes_only_judged, hides_logprobs=hides_logprobs)
 
 
 async def _judged(
@@ -513,20 +455,20 @@ async def _judged(
 ) -> Response:
     """Return a complete answer with its score, or what goes out in its stead."""
     payload = parse_object(content) or {}
-    choice = partial(first_choice, payload)
+    choice = judged_choice(payload)
     running.judge(choice, str(payload.get("model") or ""))
-    uncertainty = await running.wait(chat.deadline_s) if call.mode == "on" else running.detach()
+    uncertainty = await running.wait(chat.deadline_s if call.mode == "on" else None)
     headers = {**reply.headers, **uncertainty.headers()}
     if hides_logprobs and payload:
         payload = without_logprobs(payload)
     if chat.withholds(call, uncertainty, several=has_others(payload)):
         if not chat.abstain:  # its caller asked for it, and may know
-            uncertainty = replace(uncertainty, withheld=text_of(choice()))
-        content = with_score(abstaining(payload, chat.abstain_text, api), uncertainty)
+            uncertainty = replace(uncertainty, withheld="" if choice is None else choice.text)
+        payload = abstaining(payload, chat.abstain_text, api)
         headers["content-type"] = "application/json"
         headers.pop("content-encoding", None)  # what came packed is replaced
     elif chat.passes_only_judged:
-        content = with_score(let_through(payload, running.judged_text), uncertainty)
-    elif payload:
-        content = with_score(payload, uncertainty)
+        payload = let_through(payload, running.judged_text)
+    if payload:
+        content = encoded({**payload, "uncertainty": uncertainty.document()})
     return Response(content, reply.status, headers)

@@ -5,7 +5,7 @@ something comes: a call fares as it would without us.
 """
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -13,8 +13,8 @@ from typing import Protocol
 
 import httpx
 
-from service.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable, Overloaded
-from service.remote import KEEPALIVE_S, Connections, api_base, tls
+from service.errors import DeadlineExceeded, LLMBadResponse, LLMUnavailable
+from service.remote import Connections, api_base, tls
 
 # Of the server's headers what a caller needs: what the answer is, and when to come back. Others tell of the
 # connection, of our account, or of what else the server is.
@@ -36,10 +36,11 @@ MAX_STATUS = 599
 # As long as clients of OpenAI's API wait by default. A call that nobody ends would keep its permit for ever.
 SILENCE_S = 600.0
 MAX_LAST_BYTES = 4096  # of a stream: its last events
+MAX_ANSWER_BYTES = 8 << 20  # of one that is read whole
 _ENDED = re.compile(rb'\[DONE\]|"finish_reason"\s*:\s*"')
 CONNECT_TIMEOUT_S = 5.0
+BROKEN_OFF = "The LLM server broke off its answer."
 MIN_SECRET_CHARS = 12  # a shorter one is a placeholder, such as "none" or "token", that stands in other words
-GiveBack = Callable[..., Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +53,15 @@ class Call:
 
 
 class Reply(Protocol):
-    """What the server answers, its body not read yet. To be closed, whatever happened."""
+    """What the server answers, its body not read yet. To be closed, whatever happened.
 
-    @property
-    def status(self) -> int:
-        """Return the HTTP status."""
+    `headers`: those about the answer, not about the connection, by lower-case name. `is_stream`: the
+    body is a stream of server-sent events.
+    """
 
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Return those headers that are about the answer, not about the connection, by lower-case name."""
-
-    @property
-    def is_stream(self) -> bool:
-        """Tell whether the body is a stream of server-sent events."""
+    status: int
+    headers: Mapping[str, str]
+    is_stream: bool
 
     def pieces(self) -> AsyncIterator[bytes]:
         """Yield the body as it comes, unpacked. Raises LLMUnavailable when it breaks off."""
@@ -115,12 +112,7 @@ class HttpUpstream:
             trust_env=proxies_from_env,
         )
         self._secret = api_key.encode() if len(api_key) >= MIN_SECRET_CHARS else b""
-        self._connections = Connections(make, kept_s=KEEPALIVE_S)
-
-    @property
-    def under_way(self) -> int:
-        """Return how many connections are in use."""
-        return self._connections.num_lent
+        self._connections = Connections(make)
 
     async def stop(self) -> None:
         """Close all connections."""
@@ -128,87 +120,77 @@ class HttpUpstream:
 
     async def open(self, call: Call) -> "HttpReply":
         """Send the call; see the port."""
-        for fresh in (False, True) if self._connections.num_idle else (True,):
+        while True:
+            client, was_used = self._connections.take()
             try:
-                return await self._open(call, fresh=fresh)
-            except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
-                # A server closes idle connections at its own time, and may as this call is written to one.
-                continue
+                response = await self._send(client, call)
+                break
             except (httpx.ReadTimeout, httpx.WriteTimeout):
                 raise DeadlineExceeded("The LLM server says nothing.") from None
-            except httpx.HTTPError:
-                break
-        raise LLMUnavailable("The LLM server cannot be reached.")
-
-    async def _open(self, call: Call, *, fresh: bool) -> "HttpReply":
-        client = self._connections.take(fresh=fresh)
-        try:
-            headers = [(name.encode(), value.encode("latin-1")) for name, value in call.headers.items()]
-            method, url = "GET" if call.body is None else "POST", self._base_url + call.path
-            request = client.build_request(method, url, content=call.body, headers=headers)
-            response = await client.send(request, stream=True)
-        except BaseException:
-            await self._connections.give_back(client, reusable=False)
-            raise
-        reply = HttpReply(response, partial(self._connections.give_back, client), self._secret)
+            except httpx.HTTPError as error:
+                # A server closes idle connections at its own time, and may as this call is written to one.
+                broken = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
+                if not (was_used and isinstance(error, broken)):
+                    raise LLMUnavailable("The LLM server cannot be reached.") from None
+        reply = HttpReply(response, client, self._connections, self._secret)
         if reply.status > MAX_STATUS:
             await reply.close()
             raise LLMBadResponse("The LLM server answered with a status that HTTP does not have.")
         return reply
 
+    async def _send(self, client: httpx.AsyncClient, call: Call) -> httpx.Response:
+        try:
+            headers = [(name.encode(), value.encode("latin-1")) for name, value in call.headers.items()]
+            method, url = "GET" if call.body is None else "POST", self._base_url + call.path
+            request = client.build_request(method, url, content=call.body, headers=headers)
+            return await client.send(request, stream=True)
+        except BaseException:
+            await self._connections.give_back(client, reusable=False)
+            raise
+
 
 class HttpReply:
     """A `Reply` over HTTP. `secret`: not to be passed on, should the server quote it."""
 
-    def __init__(self, response: httpx.Response, give_back: GiveBack, secret: bytes = b"") -> None:
+    def __init__(
+        self, response: httpx.Response, client: httpx.AsyncClient, lent_by: Connections, secret: bytes
+    ) -> None:
         self._response = response
-        self._give_back: GiveBack | None = give_back
+        self._client, self._lent_by = client, lent_by
         self._secret = secret
+        self._is_complete = self._is_closed = False
+        self.status = response.status_code
+        self.is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         self._unpacks = response.headers.get("content-encoding", "").strip().lower() in _UNPACKED
-        self._is_complete = False
-
-    @property
-    def status(self) -> int:
-        """Return the status."""
-        return self._response.status_code
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Return what is passed on, byte for byte: as HTTP has it, not as httpx guesses the encoding."""
-        raw = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in self._response.headers.raw}
         passed_on = _PASSED_ON - ({"content-encoding"} if self._unpacks else set())
-        return {k: v for k, v in raw.items() if k in passed_on}
-
-    @property
-    def is_stream(self) -> bool:
-        """Tell whether it is a stream of events."""
-        kind: str = self._response.headers.get("content-type", "")
-        return kind.startswith("text/event-stream")
+        # Byte for byte: as HTTP has it, not as httpx guesses the encoding.
+        raw = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in response.headers.raw}
+        self.headers: Mapping[str, str] = {k: v for k, v in raw.items() if k in passed_on}
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Yield the body. A stream that ends with its connection is whole only if its answer has ended."""
         body = self._response.aiter_bytes() if self._unpacks else self._response.aiter_raw()
         headers, tail = self._response.headers, b""
-        is_delimited = "content-length" in headers or "transfer-encoding" in headers
         try:
             async for piece in without(self._secret, body) if self._secret else body:
                 tail = (tail + piece[-MAX_LAST_BYTES:])[-MAX_LAST_BYTES:]
                 yield piece
         except httpx.HTTPError:
-            raise LLMUnavailable("The LLM server broke off its answer.") from None
+            raise LLMUnavailable(BROKEN_OFF) from None
+        is_delimited = "content-length" in headers or "transfer-encoding" in headers
         is_good = 200 <= self.status < 300
         if is_good and self.is_stream and not is_delimited and not _ENDED.search(tail):
-            raise LLMUnavailable("The LLM server broke off its answer.")
+            raise LLMUnavailable(BROKEN_OFF)
         self._is_complete = True
 
     async def close(self) -> None:
         """Give the connection back for another call; with half an answer in it, it is closed."""
-        give_back, self._give_back = self._give_back, None
-        if give_back is not None:
+        if not self._is_closed:
+            self._is_closed = True
             try:
                 await self._response.aclose()
             finally:
-                await give_back(reusable=self._is_complete)
+                await self._lent_by.give_back(self._client, reusable=self._is_complete)
 
 
 async def without(secret: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -232,42 +214,14 @@ def too_long() -> LLMBadResponse:
     return LLMBadResponse("The LLM server's answer is longer than the service takes.")
 
 
-class HeldBytes:
-    """Bounds what is held of replies: `max_each` bytes of one, `max_all` of all at the same time."""
-
-    def __init__(self, max_each: int, max_all: int) -> None:
-        self.max_each, self.free = max_each, max_all
-
-
-class HeldReply:
-    """What is held of one reply, to be given back at its end."""
-
-    def __init__(self, all_held: HeldBytes) -> None:
-        self._all = all_held
-        self._num_bytes = 0
-
-    def take(self, piece: bytes) -> EigencalError | None:
-        """Count a piece; return why there is no room for it: its reply is too long, or others hold it."""
-        self._num_bytes += len(piece)
-        self._all.free -= len(piece)
-        if self._num_bytes > self._all.max_each:
-            return too_long()
-        return None if self._all.free >= 0 else Overloaded("Too many answers are held.")
-
-    def give_back(self) -> None:
-        """Hold nothing any more; idempotent."""
-        self._all.free += self._num_bytes
-        self._num_bytes = 0
-
-
-async def read_ahead(pieces: AsyncIterator[bytes], held: HeldReply) -> tuple[bytes, EigencalError | None]:
-    """Return a body and None, or as much of it as there is room for, and why there is no more."""
+async def read_ahead(pieces: AsyncIterator[bytes]) -> tuple[bytes, bool]:
+    """Return a body and True, or the begin of one that is longer than `MAX_ANSWER_BYTES` and False."""
     body = bytearray()
     async for piece in pieces:
         body += piece
-        if (no_room := held.take(piece)) is not None:
-            return bytes(body), no_room
-    return bytes(body), None
+        if len(body) > MAX_ANSWER_BYTES:
+            return bytes(body), False
+    return bytes(body), True
 
 
 async def behind(begun: bytes, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
 from service.api.bodies import CLIENT_CLOSED_REQUEST, Relay, RequestModel, parse, read_json, while_connected
 from service.api.deps import Services, ServicesDep
-from service.api.errors import error_body, internal_body, request_id_of
+from service.api.errors import error_body, internal_body, log_problem, request_id_of
 from service.api.openapi import json_body, ok, recorded, responses
 from service.calibration.rows import LogProbability, TokenLogProbability
 from service.errors import EigencalError, InvalidRequest, NotFound, Overloaded
@@ -475,10 +475,10 @@ async def batch_line(app: Services, index: int, item: object, request_id: str | 
         return b'{"index":%d,"result":%s}\n' % (index, content.encode())
     except EigencalError as error:
         problem = error_body(error, request_id)
-        app.errors.note(problem, f"POST /score/batch, item {index}")
+        log_problem(problem, f"POST /score/batch, item {index}")
     except Exception as error:
         problem = internal_body(request_id)
-        app.errors.note(problem, f"POST /score/batch, item {index}", error)
+        log_problem(problem, f"POST /score/batch, item {index}", error)
     return json.dumps({"index": index, "error": problem}).encode() + b"\n"
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from service.heavy_json import MAX_ANSWER_VALUES, MAX_VALUES
-from service.proxy import chat_score
-from service.proxy.upstream import HeldBytes
+from service.heavy_json import MAX_VALUES
+from service.proxy import chat_score, upstream
 from tests.support.drop_in import QUESTION, DropIn, drop_in, events_of
 from tests.support.fakes import FakeEmbedder
 from tests.support.openai_server import MODEL, Behaviour, OpenAIServer, answers, draws_and, raw, status
@@ -68,7 +67,7 @@ async def test_a_call_goes_on_as_it_is_without_what_is_ours() -> None:
     assert (call.headers["accept-encoding"], call.headers["traceparent"]) == ("identity", "00-1-2-01")
 
 
-@pytest.mark.parametrize("mode", ["off", "async", "on"])
+@pytest.mark.parametrize("mode", ["off", "on"])
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
 async def test_bytes_of_a_call_without_our_field_are_its_own(mode: str, path: str) -> None:
     sent = b'{"messages" : [{"role":"user","content":"?"}], "prompt":"?" ,"temperature": 0.30 }\n'
@@ -79,24 +78,13 @@ async def test_bytes_of_a_call_without_our_field_are_its_own(mode: str, path: st
 
 
 @pytest.mark.parametrize("mode", ["off", "on"])
-async def test_an_answer_larger_than_is_held_goes_on_as_it_comes(mode: str) -> None:
+async def test_an_answer_larger_than_is_held_goes_on_as_it_comes(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with before(raw(OWN)) as made:
-        object.__setattr__(made.chat, "held", HeldBytes(100, 1000))
+        monkeypatch.setattr(upstream, "MAX_ANSWER_BYTES", 100)
         response = await made.ask(mode)
         assert response.content == OWN
-        if mode == "on":
-            found = await made.scored(response.headers["x-score-id"], "not_scored")
-            assert found["warning"]["code"] == "too_long"
-        object.__setattr__(made.chat, "held", HeldBytes(1000, 100))  # of all of them together
-        assert (await made.ask(mode)).content == OWN
-
-
-@pytest.mark.parametrize("mode", ["off", "on"])
-async def test_an_odd_answer_goes_on_unread(mode: str) -> None:
-    odd = b'{"choices": [' + b"[]," * MAX_ANSWER_VALUES + b"[]]}"
-    async with before(raw(odd)) as made:
-        response = await made.ask(mode)
-        assert response.content == odd
         if mode == "on":
             found = await made.scored(response.headers["x-score-id"], "not_scored")
             assert found["warning"]["code"] == "too_long"
@@ -111,14 +99,6 @@ async def test_what_is_ours_in_a_body_of_countless_values_is_refused() -> None:
     assert passed.json()["uncertainty"]["warning"]["code"] == "unreadable_request"
 
 
-async def test_for_want_of_room_no_answer_goes_out_that_its_score_might_hold_back() -> None:
-    async with before(raw(OWN)) as made:
-        object.__setattr__(made.chat, "held", HeldBytes(1000, 100))
-        response = await made.ask(eigencal={"abstain": True, "target_error": 0.1})
-    assert (response.status_code, response.json()["error"]["code"]) == (503, "overloaded")
-    assert int(response.headers["retry-after"]) >= 1
-
-
 async def test_off_is_bare() -> None:
     async with before(raw(OWN)) as made:
         response = await made.ask("off", eigencal={"effort": "low"})
@@ -127,12 +107,7 @@ async def test_off_is_bare() -> None:
     assert "x-score-id" not in response.headers
 
 
-async def test_the_models_are_the_servers() -> None:
-    async with before(raw(OWN)) as made:
-        assert (await made.http.get("/v1/models")).json() == {"data": [{"id": MODEL}]}
-
-
-@pytest.mark.parametrize("mode", ["off", "async", "on"])
+@pytest.mark.parametrize("mode", ["off", "on"])
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_refusal_of_the_server_is_passed_on_and_no_score_drawn(mode: str, streamed: bool) -> None:
     refusal = {"error": {"message": "slow down", "type": "rate_limit", "param": None, "code": "429"}}
@@ -140,12 +115,14 @@ async def test_a_refusal_of_the_server_is_passed_on_and_no_score_drawn(mode: str
     async with before(said) as made:
         response = await made.ask(mode, stream=streamed)
         await made.at_rest()
+        assert (await made.http.get("/v1/models")).json() == {"data": [{"id": MODEL}]}
+        assert (await made.ask("sometimes")).status_code == 422
     assert (response.status_code, response.json()) == (429, refusal)
     assert response.headers["retry-after"] == "7" and "x-ratelimit-remaining" not in response.headers
     assert "x-score-id" not in response.headers
 
 
-@pytest.mark.parametrize("mode", ["off", "async", "on"])
+@pytest.mark.parametrize("mode", ["off", "on"])
 async def test_a_server_that_is_not_there_is_said_in_the_clients_own_shape(mode: str) -> None:
     async with OpenAIServer() as server:
         gone = server.url
@@ -178,13 +155,10 @@ async def test_headers_of_any_bytes_pass_both_ways() -> None:
     [
         ({"foo": 1}, "eigencal.foo"),
         ({"effort": "much"}, "eigencal.effort"),
-        ({"num_samples": 1}, "eigencal.num_samples"),
         ({"num_samples": 4, "effort": "low"}, "eigencal"),
         ({"target_error": 2}, "eigencal.target_error"),
         ({"target_error": float("nan")}, "eigencal.target_error"),
         ({"calibration": "\ud800"}, "eigencal"),
-        ({"confidence": 5}, "eigencal.confidence"),
-        ({"calibration": "mine"}, "eigencal.calibration"),
         ({"abstain": None}, "eigencal.abstain"),
         ("low", "eigencal"),
         (None, "eigencal"),
@@ -197,12 +171,6 @@ async def test_what_our_field_may_not_hold_is_refused(own: object, where: str) -
     error = response.json()["error"]
     assert (response.status_code, error["type"]) == (422, "invalid_request_error")
     assert where in error["message"]
-
-
-async def test_an_unknown_mode_is_refused() -> None:
-    async with before(raw(OWN)) as made:
-        response = await made.ask("sometimes")
-    assert (response.status_code, response.json()["error"]["code"]) == (422, "invalid_request")
 
 
 async def test_a_key_is_asked_for_in_the_clients_own_shape() -> None:
@@ -222,12 +190,6 @@ async def test_a_key_is_asked_for_in_the_clients_own_shape() -> None:
     assert (form.status_code, form.json()["error"]["code"]) == (415, "unsupported_media_type")
 
 
-async def test_a_body_that_is_too_large_is_refused_in_the_clients_own_shape() -> None:
-    async with before(raw(OWN), max_body_bytes=2048) as made:
-        response = await made.ask(padding="x" * 4096)
-    assert (response.status_code, response.json()["error"]["code"]) == (413, "body_too_large")
-
-
 # What is drawn, and what is not
 
 
@@ -242,20 +204,6 @@ async def test_what_decides_the_answer_is_drawn_with_the_callers_sampling_is_not
     assert draw["tools"] == tools and draw["chat_template_kwargs"] == {"a": 1}
     assert draw["messages"] == QUESTION["messages"] and draw["temperature"] == 0.5
     assert not {"seed", "user", "stream"} & draw.keys()
-
-
-async def test_a_text_to_complete_is_drawn_as_it_is() -> None:
-    async with before(answers("Paris"), few_shot="Q: a\nA: b\n", system_prompt="Be brief.") as made:
-        response = await made.ask(path="/v1/completions", prompt="The capital is", messages=None)
-        [draw] = [body for body in made.server.bodies if body.get("n") == 5]
-    assert response.json()["uncertainty"]["status"] == "scored"
-    assert draw["prompt"] == "The capital is" and "messages" not in draw
-
-
-async def test_the_callers_system_prompt_is_the_only_one() -> None:
-    async with before(answers("Paris"), system_prompt="Be brief.") as made:
-        await made.ask()
-        assert all(body["messages"] == QUESTION["messages"] for body in made.server.bodies)
 
 
 NO_TEXT = [
@@ -279,17 +227,10 @@ async def test_an_answer_without_a_text_is_passed_on_and_says_why_it_has_no_scor
     assert told["uncertainty"]["warning"]["code"] == code
 
 
-async def test_an_empty_answer_is_an_outcome_of_its_own_where_it_means_something() -> None:
-    embedder = FakeEmbedder(16, empty_answers="outcome")
-    async with before(saying({"content": ""}), answers("Paris"), embedder=embedder) as made:
-        found = (await made.ask()).json()["uncertainty"]
-    assert found["status"] == "scored" and found["candidate"]["mode"] is None
-
-
 CUT_WITHIN_A_THOUGHT = "<think>The capital of France: let me see, it is one of"
 
 
-@pytest.mark.parametrize("message", [{"content": CUT_WITHIN_A_THOUGHT}, {"content": " "}, REASONED])
+@pytest.mark.parametrize("message", [{"content": CUT_WITHIN_A_THOUGHT}, REASONED])
 async def test_an_own_answer_without_text_has_nothing_to_judge(message: dict[str, Any]) -> None:
     async with before(saying(message, "length"), answers("Paris")) as made:
         found = (await made.ask()).json()["uncertainty"]
@@ -312,28 +253,12 @@ async def test_draws_cut_within_the_thought_are_no_agreement(stream: bool) -> No
     assert 'eigencal_score_errors_total{code="no_usable_answers"} 1.0' in metrics
 
 
-async def test_some_draws_without_text_are_left_out_and_told() -> None:
-    calls_a_tool = {"content": None, "tool_calls": [{"id": "1", "function": {"name": "f"}}]}
-    said = [{"content": "Paris"}, calls_a_tool, REASONED, {"content": "<thinking a='1'>\nParis?"}]
-    several = [{"index": i, "message": one, "finish_reason": "stop"} for i, one in enumerate([*said, *said])]
-    embedder = FakeEmbedder(16)
-    draws = status(200, {"model": MODEL, "choices": several})
-    async with before(answers("Paris"), draws, embedder=embedder) as made:
-        found = (await made.ask(eigencal={"num_samples": 8})).json()["uncertainty"]
-    assert (found["num_samples"], found["num_empty"]) == (2, 6)
-    [partial] = [one for one in found["warnings"] if one["code"] == "partial_samples"]
-    assert "6 of 8 answers hold no text" in partial["message"]
-    assert {text for call in embedder.calls for text in call} == {"Paris"}
-
-
 @pytest.mark.parametrize(
     ("limit", "sent"),
     [
         ({}, 256),
         ({"max_tokens": 100}, 256),
-        ({"max_tokens": 3000}, 3000),
         ({"max_completion_tokens": 3000, "max_tokens": 5}, 3000),
-        ({"max_tokens": True}, 256),
     ],
 )
 async def test_draws_have_the_callers_own_token_limit_where_it_is_larger(
@@ -342,16 +267,6 @@ async def test_draws_have_the_callers_own_token_limit_where_it_is_larger(
     async with before(answers("Paris")) as made:
         await made.ask(**limit)
         assert [body["max_tokens"] for body in made.server.bodies if body.get("n", 1) > 1] == [sent]
-
-
-async def test_reasoning_is_passed_on_and_is_no_part_of_what_is_judged() -> None:
-    own = saying({"content": "<think>Lyon? No.</think>\nParis", "reasoning_content": "hm"})
-    embedder = FakeEmbedder(16)
-    async with before(own, answers("Paris"), embedder=embedder) as made:
-        told = (await made.ask()).json()
-    assert told["choices"][0]["message"]["content"].startswith("<think>")
-    assert told["uncertainty"]["candidate"]["mode"] == 0
-    assert not any("think" in text for call in embedder.calls for text in call)
 
 
 async def test_of_several_choices_the_first_is_judged() -> None:
@@ -373,7 +288,6 @@ async def test_of_several_choices_the_first_is_judged() -> None:
         ({"prompt": "a", "echo": True}, "echo"),
         ({"prompt": "a", "strange": float("inf")}, "unreadable_request"),
         ({"prompt": "\ud800"}, "unreadable_request"),
-        ({"prompt": []}, "many_prompts"),
     ],
 )
 async def test_a_call_that_nothing_can_be_drawn_for_is_passed_on(body: dict[str, Any], code: str) -> None:
@@ -385,21 +299,12 @@ async def test_a_call_that_nothing_can_be_drawn_for_is_passed_on(body: dict[str,
     assert (told["uncertainty"]["status"], told["uncertainty"]["warning"]["code"]) == ("not_scored", code)
 
 
-@pytest.mark.parametrize("content", [b"not JSON", b"[1]", b"", b"7", b"[" * 100_000])
+@pytest.mark.parametrize("content", [b"not JSON", b"", b"[" * 100_000])
 async def test_an_answer_that_is_no_completion_is_passed_on(content: bytes) -> None:
     async with before(raw(content)) as made:
         response = await made.ask()
     assert (response.status_code, response.content) == (200, content)
     assert "x-score-id" in response.headers
-
-
-async def test_a_body_that_is_no_json_is_the_servers_to_refuse() -> None:
-    async with OpenAIServer(default=status(400, {"error": {"message": "?"}})) as server:
-        async with drop_in(server) as made:
-            headers = {"content-type": "application/json"}
-            response = await made.http.post("/v1/chat/completions", content=b"{'a", headers=headers)
-            assert [one.data for one in server.requests] == [b"{'a"]
-    assert response.status_code == 400
 
 
 # When it comes
@@ -457,17 +362,6 @@ async def test_scores_that_nobody_waits_for_are_bounded(monkeypatch: pytest.Monk
 # The score fails, the answer never does
 
 
-async def test_draws_that_fail_are_told_beside_the_answer() -> None:
-    async with before(raw(OWN), status(400, {"error": {"message": "not today"}})) as made:
-        response = await made.ask()
-        metrics = (await made.http.get("/metrics")).text
-        kept = await made.scored(response.headers["x-score-id"], "failed")
-    found = response.json()["uncertainty"]
-    assert (response.status_code, found["status"]) == (200, "failed")
-    assert found["warning"]["code"] == "llm_error" and kept == found
-    assert 'eigencal_score_errors_total{code="llm_error"} 1.0' in metrics
-
-
 async def test_an_embedder_that_is_down_costs_no_answer() -> None:
     embedder = FakeEmbedder(16)
     embedder.available = False
@@ -477,23 +371,13 @@ async def test_an_embedder_that_is_down_costs_no_answer() -> None:
     assert response.json()["uncertainty"]["warning"]["code"] == "embedder_unavailable"
 
 
-async def test_an_unknown_calibration_costs_no_answer() -> None:
-    async with before(raw(OWN)) as made:
-        found = (await made.ask(eigencal={"calibration": f"cal_{'0' * 26}"})).json()["uncertainty"]
-    assert (found["status"], found["warning"]["code"]) == ("failed", "not_found")
-
-
 async def test_a_bug_in_the_score_costs_no_answer(caplog: pytest.LogCaptureFixture) -> None:
     async with before(raw(OWN)) as made:
-
-        async def broken(*_: object) -> None:
-            raise RuntimeError("a bug")
-
-        object.__setattr__(made.chat.scorer, "draw_of", broken)
+        made.chat.scorer.shape = None  # type: ignore[assignment]
         response = await made.ask()
         await made.at_rest()
     assert response.json()["uncertainty"]["warning"]["code"] == "internal"
-    assert "a bug" in caplog.text and "a bug" not in response.text
+    assert "AttributeError" in caplog.text and "AttributeError" not in response.text
 
 
 async def test_an_answer_that_breaks_off_is_said(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,8 +14,8 @@ from service.calibration.calibration import Calibration, service_fingerprint
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Message
 from service.proxy import stream as scored_stream
-from service.proxy.stream import parse_object
-from service.proxy.upstream import HeldBytes
+from service.proxy import upstream
+from service.proxy.routes import UNREADABLE
 from service.settings import Settings
 from service.spectral.evidence import EvidenceMap
 from tests.support.calibrations import Active, calibration
@@ -104,12 +104,10 @@ async def test_a_chat_of_plain_turns_is_calibrated() -> None:
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aaaa"}}
 UNLIKE: list[dict[str, Any]] = [
     {"tools": TOOLS},
-    {"tools": TOOLS, "tool_choice": "none"},
     {"response_format": {"type": "json_object"}},
     {"chat_template_kwargs": {"enable_thinking": False}},
     {"messages": [{"role": "user", "content": [{"type": "text", "text": "?"}, IMAGE]}]},
     {"messages": [{"role": "tool", "content": "7", "tool_call_id": "1"}]},
-    {"messages": [{"role": "developer", "content": "?"}]},
     {"messages": [{"role": "user", "content": "?", "name": "Ann"}]},
     {"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": "It is"}]},
 ]
@@ -172,12 +170,6 @@ async def test_an_answer_drawn_like_ours_is_one_of_them(
     assert told["uncertainty"]["calibrated"]
 
 
-async def test_two_answers_are_never_fewer() -> None:
-    async with before(telling(), plain()) as made:
-        found = (await made.ask(eigencal={"num_samples": 2}, **LIKE_OURS)).json()["uncertainty"]
-        assert (drawn(made), found["num_samples"]) == ([2], 2)
-
-
 async def test_an_answer_of_another_model_is_none_of_them() -> None:
     async def behave(exchange: Exchange) -> None:
         number = exchange.body.get("n", 1)
@@ -198,16 +190,6 @@ async def test_evidence_takes_the_own_log_probability_and_hides_it(stream: bool)
     assert asked["logprobs"] is True and told["choices"][0]["logprobs"] is None
     assert told["uncertainty"]["num_samples"] == 5
     assert told["uncertainty"]["evidence"]["mean_logprob"] == pytest.approx(-0.25)
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_log_probabilities_that_the_caller_asked_for_are_the_callers(stream: bool) -> None:
-    async with before(telling(), evident()) as made:
-        response = await made.ask(stream=stream, logprobs=True, **LIKE_OURS)
-    events = events_of(response.content) if stream else [response.json()]
-    told, lists = events[-1], [one["choices"][0]["logprobs"] for one in events if one["choices"]]
-    assert [one["content"][0]["logprob"] for one in lists if one] == [-0.25]
-    assert told["uncertainty"]["num_samples"] == 5 and told["uncertainty"]["evidence"]
 
 
 async def test_a_server_that_refuses_them_costs_no_answer() -> None:
@@ -261,13 +243,6 @@ async def test_a_stream_that_nobody_asked_for_is_withheld_too() -> None:
     assert (found["decision"]["action"], found["withheld"]) == ("abstain", "Nice")
 
 
-async def test_a_sure_answer_goes_out_as_it_is() -> None:
-    async with before(telling(), plain()) as made:
-        body = (await made.ask(eigencal={"target_error": 0.336, "abstain": True})).json()
-    assert body["choices"][0]["message"]["content"] == "Paris"
-    assert body["uncertainty"]["decision"]["action"] == "answer" and "withheld" not in body["uncertainty"]
-
-
 async def test_the_settings_may_abstain_for_every_caller() -> None:
     async with before(telling(own="Nice"), plain(), **POLICY) as made:
         response = await made.ask()
@@ -282,13 +257,11 @@ async def test_the_settings_may_abstain_for_every_caller() -> None:
 LAX: list[tuple[str, dict[str, Any]]] = [
     ("on", {"eigencal": {"abstain": False}}),
     ("on", {"eigencal": {"target_error": 0.9, "confidence": 0.01}}),
-    ("on", {"eigencal": {"num_samples": 7}}),
     ("on", {"eigencal": {"calibration": "none"}}),
     ("on", {"eigencal": {"calibration": f"cal_{'0' * 26}", "effort": "low"}}),
     ("off", {}),
     ("async", {}),
     ("on", {"n": 2}),
-    ("on", {"strange": float("nan")}),
     ("on", {"strange": "\ud800"}),
     ("on", {"logprobs": True, "tools": TOOLS}),
 ]
@@ -309,7 +282,7 @@ async def test_no_caller_opts_out(mode: str, body: dict[str, Any], stream: bool)
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("code", [201, 203, 206])
+@pytest.mark.parametrize("code", [203])
 async def test_an_answer_of_another_good_status_is_judged_as_well(code: int, stream: bool) -> None:
     async def behave(exchange: Exchange) -> None:
         if exchange.body.get("n", 1) > 1:
@@ -327,16 +300,6 @@ async def test_an_answer_of_another_good_status_is_judged_as_well(code: int, str
         response = await made.ask(stream=stream)
     assert response.status_code == code
     assert "Ask somebody else." in response.text and "Nice" not in response.text
-
-
-async def test_a_status_without_a_body_goes_on() -> None:
-    async def behave(exchange: Exchange) -> None:
-        await exchange.start(204, {"connection": "close"})
-        exchange.writer.close()
-
-    async with before(behave, plain(), **POLICY) as made:
-        response = await made.ask()
-    assert (response.status_code, response.content) == (204, b"")
 
 
 async def test_a_stream_that_fails_is_an_error_where_the_settings_abstain() -> None:
@@ -359,9 +322,7 @@ async def test_a_stream_that_fails_is_an_error_where_the_settings_abstain() -> N
 CALL = [{"index": 0, "id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
 BESIDE: dict[str, dict[str, Any]] = {
     "a thought": {"content": "<think>Nice</think>Paris"},
-    "a thought begun in the prompt": {"content": "Nice</think>Paris"},
     "reasoning": {"content": "Paris", "reasoning_content": "Nice"},
-    "text beside a call": {"content": "Nice", "tool_calls": CALL},
     "reasoning beside a call": {"content": None, "tool_calls": CALL, "reasoning_content": "Nice"},
     "reasoning beside a refusal": {"content": None, "refusal": "No.", "reasoning": "Nice"},
     "a thought among the tokens": {"content": "Paris"},
@@ -403,20 +364,7 @@ async def test_only_what_was_judged_is_let_through(beside: str, stream: bool) ->
     assert said_[-1]["finish_reason"] == "stop"
 
 
-async def test_what_stands_for_an_answer_that_came_packed_is_not_packed() -> None:
-    async def behave(exchange: Exchange) -> None:
-        if exchange.body.get("n", 1) > 1:
-            await telling()(exchange)
-        else:
-            await exchange.send(200, b"\x0b\x02\x80Nice\x03", {"content-encoding": "br"})
-
-    async with before(behave, plain(), **POLICY) as made:
-        response = await made.ask()
-    assert "content-encoding" not in response.headers
-    assert response.json()["choices"][0]["message"]["content"] == "Ask somebody else."
-
-
-@pytest.mark.parametrize("late", [b"data: [%b]\n\n", b"data:  %b\n\n", b"data: %b\n\n", b"data: %b"])
+@pytest.mark.parametrize("late", [b"data: [%b]\n\n", b"data: %b\n\n", b"data: %b"])
 async def test_what_a_stream_says_besides_is_not_let_through(late: bytes) -> None:
     async def behave(exchange: Exchange) -> None:
         if exchange.body.get("n", 1) > 1:
@@ -461,7 +409,6 @@ UNJUDGED = {
     "failed": (failing(telling()), {}),
     "late": (hanging, {"chat_deadline_s": 0.05}),
     "no JSON": (raw(b"Paris"), {}),
-    "no text": (telling(own="<think>Paris"), {}),
     "no answers": (telling(drawn="<think>Paris"), {}),
 }
 
@@ -478,12 +425,6 @@ async def test_what_cannot_be_judged_is_withheld_unless_the_settings_say_otherwi
             response = await made.ask(stream=stream, eigencal={"target_error": 0.9})
         assert ("Paris" in response.text) is fail_open
         assert ("Ask somebody else." in response.text) is not fail_open
-
-
-async def test_without_a_calibration_every_answer_is_withheld() -> None:
-    for fail_open in (False, True):
-        async with before(telling(), Active(calibration()), abstain_fail_open=fail_open, **POLICY) as made:
-            assert ("Paris" in (await made.ask()).text) is fail_open
 
 
 async def test_nothing_of_a_stream_goes_out_before_its_decision(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -510,46 +451,9 @@ async def test_nothing_of_a_stream_goes_out_before_its_decision(monkeypatch: pyt
     assert last["uncertainty"] and usage["usage"] == {"prompt_tokens": 3}
 
 
-@pytest.mark.parametrize("own", ["Nice", "Paris"])
-async def test_a_stream_that_is_held_is_parsed_once(own: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    parsed: list[str] = []
-
-    def counting(content: str | bytes, *more: Any) -> dict[str, Any] | None:
-        if isinstance(content, str):  # of an event; bodies come as bytes
-            parsed.append(content)
-        return parse_object(content, *more)
-
-    monkeypatch.setattr(scored_stream, "parse_object", counting)
-    async with before(telling(own=own), plain(), **POLICY | {"target_error": 0.336}) as made:
-        response = await made.ask(stream=True)
-    assert ("Paris" in response.text) is (own == "Paris")
-    assert len(parsed) == 1
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_the_choice_of_index_0_is_judged_wherever_it_stands(stream: bool) -> None:
-    async def behave(exchange: Exchange) -> None:
-        if exchange.body.get("n", 1) > 1:
-            await telling()(exchange)
-            return
-        payload = {"model": MODEL, "choices": [said(exchange, "Nice", 1), said(exchange, "Paris", 0)]}
-        if not stream:
-            await exchange.send(200, payload)
-            return
-        await exchange.start_stream()
-        await exchange.event(payload)
-        await exchange.event("[DONE]")
-        exchange.writer.close()
-
-    async with before(behave, plain()) as made:
-        response = await made.ask(stream=stream)
-    told = events_of(response.content) if stream else [response.json()]
-    assert told[-1]["uncertainty"]["candidate"]["mode"] == 0
-
-
-async def test_a_stream_longer_than_is_held_is_broken_off() -> None:
+async def test_a_stream_longer_than_is_held_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
     async with before(telling(), plain(), **POLICY) as made:
-        object.__setattr__(made.chat, "held", HeldBytes(10, 1000))
+        monkeypatch.setattr(upstream, "MAX_ANSWER_BYTES", 10)
         response = await made.ask(stream=True)
         await made.at_rest()
     assert "longer than" in response.text and "Paris" not in response.text
@@ -560,3 +464,10 @@ async def test_a_score_that_failed_withholds_nothing_that_only_its_caller_asked_
         body = (await made.ask(eigencal={"target_error": 0.2, "abstain": True})).json()
     assert body["choices"][0]["message"]["content"] == "Paris"
     assert body["uncertainty"]["status"] == "failed"
+
+
+async def test_reasons_are_raised_anew_and_keep_no_traceback() -> None:
+    async with before(telling(), plain()) as made:
+        for _ in range(2):
+            await made.ask(path="/v1/completions", prompt="a", strange=float("inf"), messages=None)
+    assert UNREADABLE.__traceback__ is None

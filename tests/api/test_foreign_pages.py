@@ -1,6 +1,7 @@
 """What a page of another origin can make a browser on this machine send: over real sockets, never scored."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 import httpx
@@ -16,7 +17,6 @@ from tests.support.sqlite_store import SqliteStore
 
 JSON = {"Content-Type": "application/json"}
 BODY = b'{"prompt":"p"}'
-ROUTES = [("/score", BODY), ("/score/batch", b'{"items":[' + BODY + b"]}")]
 FOREIGN = [
     {"Origin": "https://attacker.example"},
     {"Origin": "null"},
@@ -47,81 +47,45 @@ class Scoring:
             Settings(**settings), llm=self.llm, embedder=FakeEmbedder(), store=SqliteStore()
         )
 
-    async def post(self, path: str, body: bytes, headers: dict[str, str]) -> httpx.Response:
+    async def posted(self, headers: Iterable[dict[str, str]]) -> list[httpx.Response]:
+        """Post a prompt with each of these headers."""
         async with served(self.app) as port, httpx.AsyncClient(trust_env=False, timeout=60) as http:
-            return await http.post(f"http://127.0.0.1:{port}{path}", content=body, headers=headers)
+            url = f"http://127.0.0.1:{port}/score"
+            return [await http.post(url, content=BODY, headers=JSON | one) for one in headers]
 
 
-async def status_of(sent: bytes) -> int:
-    """Return the status of the answer to these bytes."""
+async def test_a_body_that_is_not_said_to_be_json_is_refused() -> None:
+    scoring = Scoring()
+    kinds = ["", "text/plain", "application/x-www-form-urlencoded"]
+    for answer in await scoring.posted({"Content-Type": kind} for kind in kinds):
+        assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
+    assert not scoring.llm.requests
+    kinds = ["application/json; charset=utf-8", "application/vnd.x+json"]
+    for answer in await scoring.posted({"Content-Type": kind} for kind in kinds):
+        assert answer.status_code == 200
+
+
+async def test_a_foreign_page_is_refused_while_no_key_is_set() -> None:
+    scoring = Scoring()
+    for headers, answer in zip(FOREIGN, await scoring.posted(FOREIGN), strict=True):
+        assert (answer.status_code, answer.json()["code"]) == (403, "scope_required"), headers
+        assert "set a score key" in answer.json()["detail"]
+    assert not scoring.llm.requests
+    assert {answer.status_code for answer in await scoring.posted(OURS)} == {200}
+    with_key = [headers | {"Authorization": "Bearer k"} for headers in FOREIGN]
+    assert {answer.status_code for answer in await Scoring(score_key="k").posted(with_key)} == {200}
+
+
+@pytest.mark.parametrize("path", ["POST /score", "GET /jobs"])
+async def test_a_request_without_a_host_is_refused(path: str) -> None:
+    """A proxy on this machine may drop the host, as HTTP/1.0 allows."""
     async with served(Scoring().app) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(sent)
+        writer.write(f"{path} HTTP/1.0\r\n\r\n".encode())
         answer = await reader.read()
         writer.close()
         await writer.wait_closed()
-    return int(answer.split()[1])
-
-
-@pytest.mark.parametrize(("path", "body"), ROUTES)
-@pytest.mark.parametrize(
-    "sent", [{}, {"Content-Type": "text/plain"}, {"Content-Type": "application/x-www-form-urlencoded"}]
-)
-async def test_a_body_that_is_not_said_to_be_json_is_refused(
-    path: str, body: bytes, sent: dict[str, str]
-) -> None:
-    scoring = Scoring()
-    answer = await scoring.post(path, body, sent)
-    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
-    assert not scoring.llm.requests
-
-
-@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "application/vnd.x+json"])
-async def test_json_by_any_of_its_names_is_read(kind: str) -> None:
-    assert (await Scoring().post("/score", BODY, {"Content-Type": kind})).status_code == 200
-
-
-@pytest.mark.parametrize(("path", "body"), ROUTES)
-@pytest.mark.parametrize("headers", FOREIGN, ids=str)
-async def test_a_foreign_page_is_refused_while_no_key_is_set(
-    path: str, body: bytes, headers: dict[str, str]
-) -> None:
-    scoring = Scoring()
-    answer = await scoring.post(path, body, JSON | headers)
-    assert (answer.status_code, answer.json()["code"]) == (403, "scope_required")
-    assert "set a score key" in answer.json()["detail"]
-    assert not scoring.llm.requests
-
-
-@pytest.mark.parametrize("headers", OURS, ids=str)
-async def test_a_caller_that_means_us_is_not(headers: dict[str, str]) -> None:
-    assert (await Scoring().post("/score", BODY, JSON | headers)).status_code == 200
-
-
-@pytest.mark.parametrize(
-    ("version", "lines", "status"),
-    [
-        ("1.0", "", 200),  # no browser sends this, and no page can make it
-        ("1.0", "Origin: https://attacker.example\r\n", 403),
-        ("1.0", "Host: attacker.example\r\n", 403),
-        ("1.1", "", 400),  # no HTTP/1.1
-    ],
-)
-async def test_a_request_without_a_host(version: str, lines: str, status: int) -> None:
-    head = f"POST /score HTTP/{version}\r\nContent-Type: application/json\r\n{lines}"
-    sent = f"{head}Content-Length: {len(BODY)}\r\nConnection: close\r\n\r\n".encode() + BODY
-    assert await status_of(sent) == status
-
-
-async def test_an_admin_route_takes_no_request_without_a_host() -> None:
-    """A proxy on this machine may drop the host; calibrating is for programs that mean this very service."""
-    assert await status_of(b"GET /jobs HTTP/1.0\r\n\r\n") == 403
-
-
-@pytest.mark.parametrize("headers", FOREIGN, ids=str)
-async def test_with_a_key_any_name_will_do(headers: dict[str, str]) -> None:
-    sent = JSON | headers | {"Authorization": "Bearer k"}
-    assert (await Scoring(score_key="k").post("/score", BODY, sent)).status_code == 200
+    assert int(answer.split()[1]) == 403
 
 
 def test_a_caller_without_an_address_is_not_on_this_machine() -> None:

@@ -7,14 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from service.errors import NoProbability
-from service.gateways.verify import probability_correct
 from service.llm.port import Message
-from service.scoring.score import ScoreCommand
-from service.scoring.scorer import Scorer
 from tests.api.conftest import Client
-from tests.support.calibrations import Active
-from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.fakes import FakeLLM
 from tests.support.replica_apps import ORTHOGONAL, orthogonal, replica_app
 
 ASKED = {"question": "Which?", "answer": "Paris", "threshold": 0.4}
@@ -72,14 +67,6 @@ async def test_a_blank_answer_is_right_with_no_probability(tmp_path: Path) -> No
     assert (found["confidence"], found["verified_count"], found["should_escalate"]) == (0.0, 0, True)
 
 
-async def test_draws_without_text_are_no_confidence(tmp_path: Path) -> None:
-    async with service(tmp_path, FakeLLM(default=["", "Paris"])) as http:
-        assert (await verified(http))["samples"] == ["Paris", "Paris"]
-    async with service(tmp_path, FakeLLM(default=[""])) as http:
-        response = await http.post("/verify", json=ASKED)
-    assert (response.status_code, response.json()["code"]) == (502, "no_usable_answers")
-
-
 @pytest.mark.parametrize(
     ("answer", "count", "probability"), [("Lyon", 1, 0.5 * 0.2 + 0.5 / ORTHOGONAL), ("Nice", 0, 0.0)]
 )
@@ -93,19 +80,12 @@ async def test_those_that_mean_the_same_are_counted(
     assert found["confidence"] == pytest.approx(probability)
 
 
-async def test_at_the_threshold_it_is_not_escalated(tmp_path: Path) -> None:
-    async with service(tmp_path, FakeLLM(default=FOUR_OF_FIVE)) as http:
-        exact = (await verified(http))["confidence"]
-        assert not (await verified(http, threshold=exact))["should_escalate"]
-        assert (await verified(http, threshold=math.nextafter(exact, 1)))["should_escalate"]
-
-
 async def test_a_context_is_a_system_message(tmp_path: Path) -> None:
     llm = FakeLLM(default=FOUR_OF_FIVE)
     async with service(tmp_path, llm) as http:
         await verified(http, context="The country is France.")
         await verified(http, context="")
-        await verified(http, context=None)
+        await verified(http, context=None, model="small", trace={"a": 1})  # what the router may add
     conversation, *prompts = llm.requests
     assert conversation.messages == (Message("system", "The country is France."), Message("user", "Which?"))
     assert [(one.prompt, one.messages) for one in prompts] == [("Which?", None)] * 2
@@ -121,22 +101,9 @@ async def test_a_score_by_default_is_no_probability(client: Client) -> None:
     assert 'eigencal_score_errors_total{code="no_probability"} 1.0' in metrics
 
 
-async def test_why_there_is_none_is_said(tmp_path: Path) -> None:
-    """A model of being right for 2 to 5 answers does not do for 20."""
-    async with service(tmp_path, FakeLLM(default=FOUR_OF_FIVE), num_samples=20) as http:
-        refused = (await http.post("/verify", json=ASKED)).json()
-    assert refused["code"] == "no_probability"
-    assert "was fitted with another num_samples" in refused["detail"]
-
-
-async def test_what_the_router_adds_next_is_passed_over(tmp_path: Path) -> None:
-    async with service(tmp_path, FakeLLM(default=FOUR_OF_FIVE)) as http:
-        await verified(http, model="small", trace={"a": 1})
-
-
 @pytest.mark.parametrize(
     "wrong",
-    [{"threshold": 1.5}, {"threshold": "NaN"}, {"threshold": None}, {"question": " "}, {"answer": None}],
+    [{"threshold": 1.5}, {"question": " "}],
 )
 async def test_what_does_not_fit_is_refused(client: Client, wrong: dict[str, Any]) -> None:
     async with client() as http:
@@ -158,12 +125,3 @@ async def test_it_takes_a_score_key(client: Client) -> None:
         held = await http.post("/verify", json=ASKED, headers={"Authorization": "Bearer key"})
         assert held.json()["code"] == "no_probability"
         assert (await http.get("/health")).json()["status"] == "ok"
-
-
-async def test_a_number_that_is_none_is_refused() -> None:
-    scorer = Scorer(FakeLLM(), FakeEmbedder(), Active())
-    score = await scorer.score(ScoreCommand(samples=("a", "b"), candidate="a"))
-    assert score.candidate is not None
-    broken = score.candidate.model_copy(update={"probability_correct": math.nan})
-    with pytest.raises(NoProbability):
-        probability_correct(score.model_copy(update={"candidate": broken}))

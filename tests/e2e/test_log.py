@@ -106,10 +106,8 @@ def test_the_log_tells_set_up_errors_and_jobs(service: Service) -> None:
     told, text = service.lines(), service.log.read_text()
 
     assert f"INFO store: SQLite file {service.log.parent / 'data' / 'eigencal.db'}" in told
-    assert f"INFO LLM: {service.server.url} (API for prompts: chat)" in told
+    assert f"INFO LLM: {service.server.url} (API for prompts: chat), model scripted-model" in told
     assert "INFO embedder: scripted-embedder, revision scripted-embedder, 4 dimensions, float32" in told
-    assert "INFO the LLM answers: model scripted-model" in told
-    assert "INFO calibrations in force: none for this set-up" in told
     assert any(line.startswith("INFO Eigencal ") and line.endswith(", replica one") for line in told)
     assert f"Uvicorn running on http://127.0.0.1:{service.http.base_url.port}" in text
 

@@ -28,7 +28,7 @@ def drawn(
     server: VllmServer, api: Literal["chat", "completions"], *requests: GenerationRequest
 ) -> list[tuple[Draw, ...]]:
     async def main() -> list[tuple[Draw, ...]]:
-        llm = HttpLanguageModel(f"{server.url}/v1", api=api, shape=SHAPE, logprobs=True)
+        llm = HttpLanguageModel(f"{server.url}/v1", api=api, shape=SHAPE)
         await llm.start()
         try:
             return [(await llm.generate(request)).draws for request in requests]

@@ -22,8 +22,8 @@ from tests.support.sqlite_store import SqliteStore
 SLOTS = 8
 ANSWER_S = 0.2
 PATIENCE_S = 0.3
-ROUND_S = 2.0
-FACTORS = (1.25, 4, 10)
+ROUND_S = 1.0
+FACTORS = (1.25, 6)
 
 
 @dataclass
@@ -51,10 +51,6 @@ def together(number: int) -> Behaviour:
 
 def ask(deadline_s: float | None = None, priority: int = 0) -> GenerationRequest:
     return GenerationRequest(2, Sampling(), prompt="p", deadline_s=deadline_s, priority=priority)
-
-
-async def streamed(llm: HttpLanguageModel) -> None:
-    await llm.generate(ask(PATIENCE_S))
 
 
 async def hung_up(llm: HttpLanguageModel) -> None:
@@ -94,17 +90,16 @@ async def as_good_as_new(llm: HttpLanguageModel, server: OpenAIServer, moody: Mo
     assert len(server._connections) <= SLOTS
 
 
-@pytest.mark.parametrize("once", [streamed, hung_up])
-def test_overload_wears_nothing_out(once: Callable[[HttpLanguageModel], Awaitable[None]]) -> None:
+def test_overload_wears_nothing_out() -> None:
     async def main() -> None:
         moody = Moody()
         async with OpenAIServer(default=moody) as server:
             llm = HttpLanguageModel(server.url, model=MODEL, queue=AdmissionQueue(SLOTS, SLOTS))
             for factor in FACTORS:
-                await crowd(int(factor * SLOTS), lambda: once(llm))
+                await crowd(int(factor * SLOTS), lambda: hung_up(llm))
                 await asyncio.wait_for(as_good_as_new(llm, server, moody), 60)
             moody.then = hang
-            await crowd(4 * SLOTS, lambda: once(llm))
+            await crowd(4 * SLOTS, lambda: hung_up(llm))
             moody.then = answers()
             await asyncio.wait_for(llm.check(), 60)
             await asyncio.wait_for(as_good_as_new(llm, server, moody), 60)
@@ -159,49 +154,6 @@ async def gone(port: int) -> None:
     reader, writer = await post(port, {"prompt": "p"})
     await asyncio.wait({asyncio.ensure_future(reader.read())}, timeout=PATIENCE_S)
     writer.close()
-
-
-def test_the_health_check_does_not_wait_behind_generations() -> None:
-    async def main() -> None:
-        async with OpenAIServer(default=hang) as server:
-            llm = HttpLanguageModel(server.url, model=MODEL, queue=AdmissionQueue(2, 2))
-            calls = [asyncio.create_task(llm.generate(ask())) for _ in range(4)]
-            while server.active < 2:
-                await asyncio.sleep(0.01)
-            await asyncio.wait_for(llm.check(), 60)
-            for call in calls:
-                call.cancel()
-            await asyncio.gather(*calls, return_exceptions=True)
-            await llm.stop()
-
-    asyncio.run(main())
-
-
-def test_a_crowd_is_refused_with_the_time_to_come_back() -> None:
-    all_there = asyncio.Event()
-
-    async def held(exchange: Exchange) -> None:
-        await all_there.wait()
-        await answers()(exchange)
-
-    async def main() -> list[httpx.Response]:
-        async with OpenAIServer(default=held) as server:
-            llm = HttpLanguageModel(server.url, model=MODEL, queue=AdmissionQueue(SLOTS, SLOTS))
-            app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=SqliteStore())
-            async with served(app) as port, httpx.AsyncClient(timeout=60) as http, asyncio.timeout(60):
-                url = f"http://127.0.0.1:{port}/score"
-                calls = [asyncio.ensure_future(http.post(url, json={"prompt": "p"})) for _ in range(80)]
-                while sum(call.done() for call in calls) < 80 - 2 * SLOTS:
-                    await asyncio.sleep(0.01)
-                all_there.set()
-                return await asyncio.gather(*calls)
-
-    answered = asyncio.run(main())
-    refused = [one for one in answered if one.status_code == 503]
-    assert len([one for one in answered if one.status_code == 200]) == 2 * SLOTS
-    assert len(refused) == 80 - 2 * SLOTS
-    assert {one.json()["code"] for one in refused} == {"overloaded"}
-    assert all(int(one.headers["retry-after"]) >= 1 for one in refused)
 
 
 def test_behind_a_hung_llm_all_end_after_one_timeout() -> None:

@@ -46,7 +46,7 @@ class World:
             self.jobs,
             self.calibrations,
             ScoreCache(MemoryKept(), keep_s=0),
-            Admission(80, 16, lambda: 1.0),
+            Admission(80, 16),
             limits=UploadLimits(**limits),
             report_page=lambda report: f"<html>{report['risk']}</html>",
         )

@@ -14,7 +14,6 @@ from service.jobs.model import Setup
 from service.jobs.waiting import Patience
 from service.llm.port import LanguageModel, Message
 from service.scoring.score import Serving
-from service.scoring.score_cache import MAX_SCORES
 from service.scoring.scorer import LiveLoad
 from service.scoring.telemetry import OtelEvents, OtelSpans
 from service.settings import Settings
@@ -77,7 +76,6 @@ async def replica_app(
         setup=Setup(),
         slots=1,
         live=LiveLoad(),
-        kept_documents=MAX_SCORES,
         own_keys=lambda: own_keys(serving_of(asked), llm, embedder),
         engine=TaskEngine(),
         patience=patience,

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from service.errors import Unscorable
 from service.llm.port import Sampling
-from service.proxy.chat_score import drawn_alike, first_choice, refuse_textless, wire_prompt
+from service.proxy.chat_score import drawn_alike, judged_choice, refuse_textless, wire_prompt
 from service.proxy.routes import is_sendable
-from service.proxy.stream import AnswerReader, parse_object
+from service.proxy.stream import StreamedAnswer, parse_object
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -42,11 +42,11 @@ def test_whatever_is_sent_is_drawn_or_told_to_be_none(value: Any, api: Any, name
 
 @given(st.dictionaries(st.sampled_from(["choices", "model"]), values))
 def test_no_answer_breaks_its_reading(payload: dict[str, Any]) -> None:
-    own = AnswerReader()
+    own = StreamedAnswer()
     own.take(payload)
-    for read in (own.choice, lambda: first_choice(payload)):
+    for choice in (own.choice, judged_choice(payload)):
         try:
-            refuse_textless(read())
+            refuse_textless(choice)
         except Unscorable as reason:
             assert reason.code
 

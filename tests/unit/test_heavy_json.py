@@ -13,7 +13,6 @@ MANY = MAX_VALUES + 1
     "content",
     [
         b"[" + b"[]," * MANY + b"0]",
-        b"[" + b"{}," * MANY + b"0]",
         b"[" + b"1," * MANY + b"0]",
         b"[" * MANY,
         b'["' + b'a","' * 3 * MANY + b'"]',

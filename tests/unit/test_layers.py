@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 SERVICE = ROOT / "service"
 CLIENT = ROOT / "clients" / "python" / "src" / "eigencal"
 # What puts the rooms together; no room imports any of it.
-WIRING = {"app", "settings", "start_log", "cli", "demo"}
+WIRING = {"app", "settings", "cli", "demo"}
 
 
 def imported(path: Path) -> Iterator[str]:

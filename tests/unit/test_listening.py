@@ -1,20 +1,19 @@
 """The address is taken before anything is loaded, told where it cannot be had, opened once all is ready."""
 
-import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 from typer.testing import CliRunner
 
-from service.cli import OF_THE_WIRE, _check_address, _log_from, cli
+from service.cli import _check_address, cli
 
 ROOT = Path(__file__).parents[2]
 # Servers elsewhere, and not up: nothing to load, nothing to wait for.
@@ -41,25 +40,14 @@ def test_a_port_in_use_is_told_before_anything_is_loaded(
     assert not (tmp_path / "not-made").exists()
 
 
-@pytest.mark.parametrize("host", ["192.0.2.1", "no such host", "x" * 64 + ".invalid"])
+@pytest.mark.parametrize("host", ["192.0.2.1", "no such host"])
 def test_an_address_that_is_none_of_ours_is_named(host: str) -> None:
     with pytest.raises(OSError, match=f"EIGENCAL_HOST={host} EIGENCAL_PORT=0 .*[^: ]\\.$"):
         _check_address(host, 0)
 
 
-@pytest.fixture(params=["127.0.0.1", "::1"])
-def host(request: pytest.FixtureRequest) -> str:
-    family = socket.AF_INET6 if ":" in request.param else socket.AF_INET
-    try:
-        with closing(socket.socket(family)) as probe:
-            probe.bind((request.param, 0))
-    except OSError:
-        pytest.skip(f"this machine has no {request.param}")
-    return request.param
-
-
-def test_the_process_says_where_it_listens_answers_there_and_stops_cleanly(host: str, tmp_path: Path) -> None:
-    settings = REMOTE | {"EIGENCAL_HOST": host, "EIGENCAL_PORT": "0", "EIGENCAL_DATA_DIR": str(tmp_path)}
+def test_the_process_says_where_it_listens_answers_there_and_stops_cleanly(tmp_path: Path) -> None:
+    settings = REMOTE | {"EIGENCAL_PORT": "0", "EIGENCAL_DATA_DIR": str(tmp_path)}
     with subprocess.Popen(
         [sys.executable, "-m", "service"],
         cwd=ROOT,
@@ -76,14 +64,3 @@ def test_the_process_says_where_it_listens_answers_there_and_stops_cleanly(host:
         rest = process.stderr.read()
     assert process.returncode == -signal.SIGTERM
     assert "Application shutdown complete" in rest and "Traceback" not in rest
-
-
-def test_what_is_no_http_fills_no_log() -> None:
-    log = logging.getLogger("uvicorn.error")
-    before = list(log.filters)
-    try:
-        _log_from("info")
-        records = [log.makeRecord(log.name, 30, "", 0, text, (), None) for text in (*OF_THE_WIRE, "Other.")]
-        assert [record.msg for record in records if log.filter(record)] == ["Other."]
-    finally:
-        log.filters = before

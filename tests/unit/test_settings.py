@@ -5,13 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from service.app import build_llm, own_keys, serving_of
 from service.cli import cli
 from service.settings import Settings, unknown_variables
-from service.spectral.selective import CONFIDENCE
 from tests.support.fakes import FakeEmbedder
 from tools.settings_table import table
 
@@ -36,20 +34,10 @@ def test_every_setting_named_anywhere_exists() -> None:
         assert names <= known, f"{path.name}: {names - known}"
 
 
-def test_a_bad_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EIGENCAL_NUM_SAMPLES", "1")
-    with pytest.raises(ValidationError):
-        Settings()
-    result = CliRunner().invoke(cli, ["serve"])
-    assert result.exit_code == 2
-    assert "EIGENCAL_NUM_SAMPLES" in result.output
-
-
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
         ("LLM_URL", "http://[::1", "LLM server's URL"),
-        ("LLM_URL", "127.0.0.1:8001", "http://"),
         ("EMBEDDER_URL", "127.0.0.1:8002", "http://"),
         ("EMBEDDER", "", "EIGENCAL_EMBEDDER: Name an embedder"),
         ("DATABASE_URL", "store.db", "database URL"),
@@ -57,12 +45,9 @@ def test_a_bad_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ("PROMPT_TEMPLATE", "no place", "{prompt}"),
         ("DATA_DIR", __file__, "File exists"),
         ("STOP", "newline", "EIGENCAL_STOP"),
+        ("NUM_SAMPLES", "1", "EIGENCAL_NUM_SAMPLES"),
         ("SCORE_KEY", "secret\n", "EIGENCAL_SCORE_KEY: The key begins or ends with white space"),
-        ("ADMIN_KEY", " secret", "EIGENCAL_ADMIN_KEY: The key begins or ends with white space"),
-        ("LLM_API_KEY", "secret\r\n", "EIGENCAL_LLM_API_KEY: The key begins or ends with white space"),
         ("LLM_API_KEY", "schlüssel", "EIGENCAL_LLM_API_KEY: The key holds a character that cannot be sent"),
-        ("EMBEDDER_API_KEY", "\n", "EIGENCAL_EMBEDDER_API_KEY: The key begins or ends with white space"),
-        ("SCORE_KEY", "sec\x7fret", "EIGENCAL_SCORE_KEY: The key holds a character"),
         ("STOP", '["\\n", ""]', "EIGENCAL_STOP, item 2: String should have at least 1 character"),
     ],
 )
@@ -135,11 +120,6 @@ def test_serving_warns_of_a_mistyped_setting_and_goes_on(
         "EIGENCAL_NUM_SAMPELS is no setting and is not read (did you mean EIGENCAL_NUM_SAMPLES?).",
         "EIGENCAL_OTHERWISE is no setting and is not read.",
     ]
-
-
-def test_decisions_are_as_sure_as_reports_say() -> None:
-    target = serving_of(Settings()).target()
-    assert (target.by_default, target.confidence) == (True, CONFIDENCE)
 
 
 def test_two_processes_of_a_host_are_two_replicas() -> None:

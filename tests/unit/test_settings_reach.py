@@ -93,7 +93,6 @@ BASES = {
     "in process": {"llm_backend": "embedded"},
     "servers": {"llm_backend": "vllm", "embedder_url": "http://127.0.0.1:8002/v1"},
 }
-IN_PROCESS_ONLY = {"llm_threads", "embedder_device", "embedder_threads"}
 SERVERS_ONLY = {
     "llm_url",
     "llm_model",
@@ -105,7 +104,7 @@ SERVERS_ONLY = {
     "embedder_api_key",
     "proxies_from_env",
 }
-IN_NO_SERVERS = IN_PROCESS_ONLY | {"llm_backend"}  # the base itself has the other value
+IN_NO_SERVERS = {"llm_backend"}  # the base itself has the other value
 
 BUILT = [
     AdmissionQueue,
@@ -199,7 +198,3 @@ def test_every_setting_changes_what_is_built(
     for name, value in OTHER.items():
         changed = served_with(monkeypatch, tmp_path, {**BASES[base], name: value}) != unchanged
         assert changed == (name not in idle), f"{name} {'changes' if changed else 'does not reach'} anything"
-
-
-def test_no_setting_is_idle_everywhere() -> None:
-    assert not SERVERS_ONLY & IN_NO_SERVERS

@@ -78,19 +78,6 @@ class LanguageModelContract:
 
         self.played(opened, scenario)
 
-    def test_callers_at_the_same_time_get_their_own(self, opened: Open) -> None:
-        async def scenario(llm: LanguageModel) -> None:
-            generations = await asyncio.gather(*(llm.generate(ask(n)) for n in (1, 2, 3, 4)))
-            assert [len(generation.draws) for generation in generations] == [1, 2, 3, 4]
-
-        self.played(opened, scenario)
-
-    def test_check_passes_once_started(self, opened: Open) -> None:
-        async def scenario(llm: LanguageModel) -> None:
-            await llm.check()
-
-        self.played(opened, scenario)
-
     def test_deadline_without_an_answer(self, opened: Open) -> None:
         async def scenario(llm: LanguageModel) -> None:
             with pytest.raises(DeadlineExceeded):

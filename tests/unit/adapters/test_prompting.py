@@ -3,7 +3,7 @@
 import pytest
 
 from service.llm.port import Draw, GenerationRequest, Message, Sampling
-from service.llm.prompting import FEW_SHOT, PromptShape, strip_reasoning
+from service.llm.prompting import FEW_SHOT, PromptShape
 
 USER = {"role": "user", "content": "Why?"}
 
@@ -18,11 +18,6 @@ def talk(*turns: Message) -> GenerationRequest:
 
 def shape_of(shape: PromptShape, request: GenerationRequest, api: str = "chat") -> str:
     return shape.identity(request, model="m", api=api).prompt_shape
-
-
-def test_bare_prompt_is_sent_as_it_is() -> None:
-    assert PromptShape().text(prompt("Why?")) == "Why?"
-    assert PromptShape().conversation(prompt("Why?")) == [USER]
 
 
 def test_few_shot_takes_the_question_template_by_default() -> None:
@@ -82,19 +77,14 @@ def test_identity_names_api_model_and_regex() -> None:
         ("<think>cut off", ""),
         ("<thinking>long</thinking >\nParis", "Paris"),
         ('<think type="long">long</think>Paris', "Paris"),
-        ('<think type="cut', ""),
         ("<think>a</think>\n<think>b</think> Paris", "Paris"),
-        ("<think>a</think><think>b", ""),
         ("[THINK]long[/THINK]Paris", "Paris"),
-        ("[THINK]cut off", ""),
-        ("<reasoning>long</reasoning> Paris", "Paris"),
         ('<think>a</think>\n<tool_call>{"name": "f"}</tool_call>\n<tool_call>{"na', ""),
         ("See <tool_call>{}</tool_call>", "See <tool_call>{}</tool_call>"),
-        ("<tool_call>{}</tool_call> Paris", "<tool_call>{}</tool_call> Paris"),
         ("<THINK>long</Think>Paris", "Paris"),
-        ("<Think>cut off", ""),
         ("\u200b<think>cut off", ""),
         ("<thinker> is a statue", "<thinker> is a statue"),
+        ("Paris <think>", "Paris <think>"),
         ("", ""),
     ],
 )
@@ -102,28 +92,7 @@ def test_answer_is_stripped_and_free_of_reasoning(output: str, answer: str) -> N
     assert [draw.text for draw in PromptShape().read([Draw(output)])] == [answer]
 
 
-@pytest.mark.parametrize(
-    ("regex", "output", "answer"),
-    [
-        (r"Answer: (\w+)", "Well. Answer: Paris.", "Paris"),
-        (r"\d+", "about 42 of them", "42"),
-        (r"Answer: (\w+)", "no idea", ""),
-        (r"(a)|b", "b", ""),
-    ],
-)
-def test_answer_regex(regex: str, output: str, answer: str) -> None:
-    assert [draw.text for draw in PromptShape(answer_regex=regex).read([Draw(output)])] == [answer]
-
-
-def test_reasoning_in_the_middle_of_plain_text_stays() -> None:
-    assert strip_reasoning("Paris <think>") == "Paris <think>"
-
-
 @pytest.mark.parametrize("bad", [{"template": "no place"}, {"answer_regex": "("}])
 def test_bad_settings_are_refused(bad: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"template|regex"):
         PromptShape(**bad)
-
-
-def test_few_shot_text_ends_where_the_next_question_starts() -> None:
-    assert PromptShape(few_shot=FEW_SHOT).text(prompt("Why?")).endswith("\nA: Honey\nQ: Why?\nA:")
