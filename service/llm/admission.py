@@ -10,11 +10,13 @@ from asyncio import Future, get_running_loop, timeout_at
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from statistics import quantiles
 
 from service.errors import DeadlineExceeded, Overloaded
 from service.llm.port import Priority
 
 JOBS_EVERY = 8
+RECENT = 64
 NO_ROOM_BESIDE = "Answers wait for the LLM: none are drawn beside one to score it."
 
 
@@ -24,11 +26,13 @@ class Permit:
     def __init__(self, queue: "AdmissionQueue", ended: Callable[[], None] = lambda: None) -> None:
         self._queue: AdmissionQueue | None = queue
         self._ended = ended
+        self._begun = get_running_loop().time()
 
     def release(self) -> None:
         """Pass the permit on to the next call; idempotent."""
         queue, self._queue = self._queue, None
         if queue is not None:
+            queue.took_s.append(get_running_loop().time() - self._begun)
             queue.pass_on()
             self._ended()
 
@@ -42,6 +46,7 @@ class AdmissionQueue:
         self._admitted = Counter[Priority]()
         self._lines: dict[Priority, deque[Future[None]]] = {priority: deque() for priority in Priority}
         self._num_passed_on = 0
+        self.took_s: deque[float] = deque(maxlen=RECENT)  # of the latest calls
 
     @property
     def num_running(self) -> int:
@@ -124,3 +129,8 @@ class AdmissionQueue:
                 reason = "No answer came in time: too many requests wait for the LLM."
                 raise DeadlineExceeded(reason) from None
             raise
+        # Late, nobody would read its answer, which others have the time for.
+        most_s = quantiles(self.took_s, n=10)[-1] if len(self.took_s) > 1 else 0.0
+        if ends - get_running_loop().time() < most_s:
+            self.pass_on()
+            raise Overloaded("Its turn came too late for its deadline: too many requests wait for the LLM.")

@@ -48,6 +48,18 @@ async def test_permits_are_given_in_order_and_come_back() -> None:
     assert (queue.free, queue.num_running) == (2, 0)
 
 
+async def test_a_turn_that_comes_too_late_for_an_answer_is_passed_on() -> None:
+    queue = AdmissionQueue(1, 9)
+    queue.took_s.extend([1.0] * 10)
+    held = await taken(queue)
+    late, soon = await waiter(queue, left_s=0.9), await waiter(queue)
+    held.release()
+    with pytest.raises(Overloaded, match="deadline"):
+        await late
+    (await soon).release()
+    assert queue.free == 1
+
+
 async def test_a_request_past_the_bound_is_refused_at_once_one_admitted_has_all_its_calls() -> None:
     queue = AdmissionQueue(2, 1)
     with queue.admitted(Priority.LIVE, 5):
