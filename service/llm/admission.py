@@ -10,7 +10,6 @@ from asyncio import Future, get_running_loop, timeout_at
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from statistics import quantiles
 
 from service.errors import DeadlineExceeded, Overloaded
 from service.llm.port import Priority
@@ -26,13 +25,11 @@ class Permit:
     def __init__(self, queue: "AdmissionQueue", ended: Callable[[], None] = lambda: None) -> None:
         self._queue: AdmissionQueue | None = queue
         self._ended = ended
-        self._begun = get_running_loop().time()
 
     def release(self) -> None:
         """Pass the permit on to the next call; idempotent."""
         queue, self._queue = self._queue, None
         if queue is not None:
-            queue.took_s.append(get_running_loop().time() - self._begun)
             queue.pass_on()
             self._ended()
 
@@ -46,7 +43,7 @@ class AdmissionQueue:
         self._admitted = Counter[Priority]()
         self._lines: dict[Priority, deque[Future[None]]] = {priority: deque() for priority in Priority}
         self._num_passed_on = 0
-        self.took_s: deque[float] = deque(maxlen=RECENT)  # of the latest calls
+        self.took_s: deque[float] = deque(maxlen=RECENT)  # the latest draws of live scores that were answered
 
     @property
     def num_running(self) -> int:
@@ -78,20 +75,22 @@ class AdmissionQueue:
         """Yield the permit of a live request of one call. Raises Overloaded, and DeadlineExceeded."""
         with ExitStack() as counted:
             counted.enter_context(self.admitted(Priority.LIVE))
-            await self.permit(Priority.LIVE, get_running_loop().time() + max_wait_s)
+            await self._turn(Priority.LIVE, get_running_loop().time() + max_wait_s)
             permit = Permit(self, counted.close)
             counted.callback(permit.release)
             yield permit
 
     async def permit(self, priority: Priority, ends: float) -> Permit:
-        """Return a permit when it is this call's turn.
+        """Return a permit for a draw that must be over by `ends`, on the loop's clock, when it is its turn.
 
-        `ends`: until when it waits, on the loop's clock. Raises DeadlineExceeded then.
+        Raises DeadlineExceeded then, and Overloaded when its turn leaves a live one less time than draws take.
         """
-        if self.free:
-            self.free -= 1
-        else:
-            await self._turn(priority, ends)
+        has_waited = await self._turn(priority, ends)
+        left_s = ends - get_running_loop().time()
+        # Late, nobody would read its answer, which others have the time for.
+        if has_waited and priority != Priority.JOB and left_s < self._most_s():
+            self.pass_on()
+            raise Overloaded("Its turn came too late for its deadline: too many requests wait for the LLM.")
         return Permit(self)
 
     def pass_on(self) -> None:
@@ -106,7 +105,15 @@ class AdmissionQueue:
                 return
         self.free += 1
 
-    async def _turn(self, priority: Priority, ends: float) -> None:
+    def _most_s(self) -> float:
+        """Return what nine in ten draws take at most."""
+        return sorted(self.took_s)[int(0.9 * (len(self.took_s) - 1))] if self.took_s else 0.0
+
+    async def _turn(self, priority: Priority, ends: float) -> bool:
+        """Take a permit that is free, or wait until one is passed on; tell whether it has waited."""
+        if self.free:
+            self.free -= 1
+            return False
         line, beside = self._lines[priority], self._lines[Priority.BESIDE]
         if priority == Priority.BESIDE and self._lines[Priority.LIVE]:
             raise Overloaded(NO_ROOM_BESIDE)
@@ -129,8 +136,4 @@ class AdmissionQueue:
                 reason = "No answer came in time: too many requests wait for the LLM."
                 raise DeadlineExceeded(reason) from None
             raise
-        # Late, nobody would read its answer, which others have the time for.
-        most_s = quantiles(self.took_s, n=10)[-1] if len(self.took_s) > 1 else 0.0
-        if ends - get_running_loop().time() < most_s:
-            self.pass_on()
-            raise Overloaded("Its turn came too late for its deadline: too many requests wait for the LLM.")
+        return True

@@ -23,6 +23,7 @@ from service.llm.wire import (
     build_body,
     error_of,
     lines,
+    max_bytes_of,
     model_name,
     read,
     refused_parameter,
@@ -289,6 +290,8 @@ class HttpLanguageModel:
             async with asyncio.timeout_at(ends):
                 attempt = partial(self._attempt, path, body, reader)
                 await with_retries(attempt, max_retries=MAX_RETRIES, ends=ends)
+            if priority != Priority.JOB:
+                self._queue.took_s.append(clock() - asked_at - queued_s)
         except TimeoutError:
             failure = DeadlineExceeded("No answer came in time.")
         except httpx.RequestError:
@@ -314,12 +317,12 @@ class HttpLanguageModel:
                 if response.status_code != 200:
                     raise await self._refusal(response)
                 if response.headers.get("content-type", "").startswith("text/event-stream"):
-                    async for line in lines(response):
+                    async for line in lines(response, max_bytes_of(body)):
                         reader.feed(line)
                     if not reader.done:  # the connection ended without [DONE]: what had not finished is cut
                         raise LLMUnavailable("The LLM server broke off its answer.")
                 else:
-                    reader.feed_whole(await read(response))
+                    reader.feed_whole(await read(response, max_bytes_of(body)))
         except (httpx.ConnectError, httpx.ConnectTimeout):
             raise PassingError(LLMUnavailable("The LLM server cannot be reached.")) from None
 

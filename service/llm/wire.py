@@ -78,7 +78,8 @@ def build_body(
 
 # Answers
 
-MAX_ANSWER_BYTES = 32 << 20  # unpacked, of all choices of a call
+MAX_ANSWER_BYTES = 32 << 20  # unpacked, of all choices of a call, where not more was asked for
+MAX_TOKEN_BYTES = 1 << 10  # with its log-probability; 350 are usual
 # Fields of a message or delta by which there is more to an answer than its text.
 BESIDE_ANSWER = (
     "reasoning",
@@ -91,9 +92,15 @@ BESIDE_ANSWER = (
 )
 FAILED = frozenset({"abort", "error"})  # finish reasons of choices that the server gave up
 MAX_NATS = 1e6  # of one token, either way; servers that floor minus infinity send -9999
+MAX_TOKENS_COUNTED = 2**53
 MAX_MODEL_NAME_CHARS = 256
 # What reading nonsense raises; Overflow and Recursion: 1e999 and a thousand brackets are JSON to Python.
 NONSENSE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+
+
+def max_bytes_of(body: Mapping[str, Any]) -> int:
+    """Return how long the answer to a call may be."""
+    return max(MAX_ANSWER_BYTES, body["n"] * body["max_tokens"] * MAX_TOKEN_BYTES)
 
 
 async def read(response: httpx.Response, max_bytes: int = MAX_ANSWER_BYTES) -> bytes:
@@ -101,13 +108,13 @@ async def read(response: httpx.Response, max_bytes: int = MAX_ANSWER_BYTES) -> b
     return b"".join([piece async for piece in _pieces(response, max_bytes)])
 
 
-async def lines(response: httpx.Response) -> AsyncIterator[str]:
+async def lines(response: httpx.Response, max_bytes: int = MAX_ANSWER_BYTES) -> AsyncIterator[str]:
     """Yield lines cut at newlines alone: httpx cuts at U+2028 and its like too, which JSON may hold as is.
 
     Raises as `read`. Takes linear time however long a line is.
     """
     begun: list[bytes] = []
-    async for piece in _pieces(response, MAX_ANSWER_BYTES):
+    async for piece in _pieces(response, max_bytes):
         *ended, rest = piece.split(b"\n")
         for end in ended:
             yield b"".join([*begun, end]).decode("utf-8", "replace")
@@ -145,23 +152,33 @@ class Reply:
 
 @dataclass(slots=True)
 class Choice:
-    """A choice of an answer, as far as it has come.
+    """A choice of an answer, as far as it has come; `pieces`: of its text.
 
     `tokens`: texts of its tokens with their log-probabilities in nats; None where one has none, or no
     sensible one. `beside`: which of `BESIDE_ANSWER` it has. `is_partial`: more was drawn than text and
     log-probabilities hold.
     """
 
-    text: str = ""
+    pieces: list[str] = field(default_factory=list)
     tokens: list[tuple[str, float | None]] = field(default_factory=list)
     beside: set[str] = field(default_factory=set)
     is_partial: bool = False
     finish_reason: str = ""
 
+    @property
+    def text(self) -> str:
+        """Return its text."""
+        return "".join(self.pieces)
+
     def take(self, choice: Mapping[str, Any]) -> None:
-        """Take a choice of a whole answer, or of a chunk. Raises one of `NONSENSE` for what is none."""
+        """Take a choice of a whole answer, or of a chunk. Raises one of `NONSENSE` for what is none.
+
+        Its text is taken whatever else is wrong with it: callers of a stream have it, too.
+        """
         message = choice["message"] if "message" in choice else choice.get("delta")
         piece = choice.get("text") if message is None else message.get("content")
+        if piece:
+            self.pieces.append(_text(piece))
         self.finish_reason = _text(choice.get("finish_reason") or self.finish_reason)
         self.beside |= {name for name in BESIDE_ANSWER if (message or {}).get(name)}
         tokens = _tokens(choice)
@@ -169,7 +186,6 @@ class Choice:
         # A chunk may hold tokens without text (a stop string held back), or neither, but not text alone. A
         # whole answer without text was reasoning, or a refusal.
         self.is_partial |= bool(piece and not tokens) or (piece is None and "message" in choice)
-        self.text += _text(piece or "")
 
     def draw(self) -> Draw:
         """Return the draw. Unlike a mean, a sum without one of the tokens is wrong by any amount."""
@@ -261,8 +277,11 @@ class ReplyReader:
     def _take_head(self, payload: Mapping[str, Any]) -> None:
         self._model = self._model or model_name(payload.get("model"))
         if usage := payload.get("usage"):
-            prompt, completion = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
-            self._usage = Usage(max(int(prompt), 0), max(int(completion), 0))
+            self._usage = Usage(_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
+
+
+def _count(tokens: object) -> int:
+    return int(tokens) if isinstance(tokens, int | float) and 0 <= tokens <= MAX_TOKENS_COUNTED else 0
 
 
 def model_name(name: object) -> str:

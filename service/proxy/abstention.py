@@ -73,8 +73,8 @@ class HeldStream:
         self.has_others = False
         self._about: dict[str, Any] = {}
         self._usage: Any = None
-        self._read: list[tuple[Event, dict[str, Any] | None]] = []
-        self._carrier: dict[str, Any] | None = None  # the chunk that finishes the first choice
+        self._read: list[bytes] = []  # its events; parsed they take ten times as much
+        self._carrier: int | None = None  # which of them finishes the first choice
 
     @property
     def finish_reason(self) -> str:
@@ -89,8 +89,10 @@ class HeldStream:
                 num_bytes += len(event.raw)
                 if num_bytes > upstream.MAX_ANSWER_BYTES:
                     raise too_long()
+                if not event.data:
+                    continue  # a comment, which has kept nothing alive
                 chunk = event.chunk()
-                self._read.append((event, chunk))
+                self._read.append(event.raw)
                 is_over = is_over or event.is_last
                 if chunk is not None:
                     self._take(chunk)
@@ -124,12 +126,13 @@ class HeldStream:
     def released(self, uncertainty: Uncertainty, *, only_judged: bool, hides_logprobs: bool) -> bytes:
         """Return this stream with its score; `only_judged`: of what it says tool calls and refusals alone."""
         sent = []
-        for event, chunk in self._read:
+        for index, event in enumerate(map(Event, self._read)):
+            chunk = event.chunk()
             if chunk is None:  # what is no chunk may say anything, too
                 sent.append(event.raw if not only_judged else DONE if event.is_last else b"")
                 continue
             kept = _textless(chunk) if only_judged else without_logprobs(chunk) if hides_logprobs else chunk
-            if chunk is self._carrier:
+            if index == self._carrier:
                 kept = with_uncertainty(kept, uncertainty.document())
             sent.append(event.raw if kept is chunk else event_of(kept))
         return b"".join(sent)
@@ -142,7 +145,7 @@ class HeldStream:
         self._about = self._about or _about(chunk)
         self._usage = chunk.get("usage") or self._usage
         if self._carrier is None and self.answer.take(chunk):
-            self._carrier = chunk
+            self._carrier = len(self._read) - 1
 
 
 def _about(payload: Mapping[str, Any]) -> dict[str, Any]:

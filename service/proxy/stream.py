@@ -32,7 +32,7 @@ class Event:
     __slots__ = ("data", "raw")
 
     def __init__(self, raw: bytes) -> None:
-        lines = _END_OF_LINE.split(raw)
+        lines = _END_OF_LINE.split(raw) if b"data:" in raw else ()  # comments are many
         data = b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
         self.raw, self.data = raw, data.decode("utf-8", "replace")
 
@@ -92,7 +92,7 @@ def broken_off(error: EigencalError) -> bytes:
 
 
 def without_logprobs(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an answer, or a chunk of one, as it would be without log-probabilities."""
+    """Return an answer, or a chunk of one, as it would be without log-probabilities, in all of its choices."""
     choices = choices_of(payload)
     quiet = [
         {**one, "logprobs": None} if isinstance(one, dict) and "logprobs" in one else one for one in choices
@@ -134,7 +134,7 @@ class StreamedAnswer:
     @property
     def has_text(self) -> bool:
         """Tell whether anything was drawn yet: servers send the role before the first token."""
-        return self.choice is not None and bool(self.choice.text or self.choice.beside)
+        return self.choice is not None and bool(self.choice.pieces or self.choice.beside)
 
 
 def divided(chunk: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any]]:

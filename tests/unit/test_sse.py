@@ -60,6 +60,20 @@ def test_log_probabilities_are_found_in_an_odd_stream(raw: bytes) -> None:
     assert found is not None and without_logprobs(found)["choices"][0]["logprobs"] is None
 
 
+def test_no_choice_keeps_its_log_probabilities() -> None:
+    choices = [{"index": index, "text": "a", "logprobs": {"tokens": ["a"]}} for index in range(2)]
+    assert [one["logprobs"] for one in without_logprobs({"choices": choices})["choices"]] == [None, None]
+
+
+@pytest.mark.parametrize("odd", [{"logprobs": {"content": "x"}}, {"finish_reason": 7}])
+def test_the_text_of_an_odd_chunk_is_part_of_the_answer(odd: dict[str, Any]) -> None:
+    answer = StreamedAnswer()
+    for content, more in (("It is ", {}), ("not ", odd), ("42.", {"finish_reason": "stop"})):
+        answer.take({"choices": [{"index": 0, "delta": {"content": content}, **more}]})
+    assert answer.choice is not None and answer.choice.text == "It is not 42."
+    assert answer.choice.draw().total_logprob is None
+
+
 names = ["choices", "index", "delta", "content", "finish_reason", "text", "logprobs", "model", "error"]
 nonsense = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),

@@ -60,6 +60,33 @@ async def test_a_turn_that_comes_too_late_for_an_answer_is_passed_on() -> None:
     assert queue.free == 1
 
 
+async def test_only_a_live_draw_is_refused_for_how_long_draws_take() -> None:
+    queue = AdmissionQueue(1, 9)
+    queue.took_s.extend([100.0] * 10)
+    held = await taken(queue)
+    job = await waiter(queue, Priority.JOB, left_s=5.0)
+
+    async def chat() -> None:
+        async with queue.one_call(5.0):  # it has to begin by then, however long it takes
+            pass
+
+    chats = [asyncio.create_task(chat()) for _ in range(3)]
+    await asyncio.sleep(0)
+    held.release()
+    await asyncio.gather(*chats)
+    (await job).release()
+    assert queue.free == 1
+
+
+async def test_a_few_slow_draws_refuse_nobody_who_has_time_for_most() -> None:
+    queue = AdmissionQueue(1, 9)
+    queue.took_s.extend([0.01] * 60 + [50.0] * 4)
+    held = await taken(queue)
+    waiting = await waiter(queue, left_s=5.0)
+    held.release()
+    (await waiting).release()
+
+
 async def test_a_request_past_the_bound_is_refused_at_once_one_admitted_has_all_its_calls() -> None:
     queue = AdmissionQueue(2, 1)
     with queue.admitted(Priority.LIVE, 5):

@@ -299,6 +299,18 @@ def test_an_answer_longer_than_is_taken_is_broken_off(
     played(scenario, default=endless(b": " + b"x" * 2**16, {"content-type": kind}))
 
 
+def test_the_bound_on_an_answer_grows_with_what_is_asked() -> None:
+    assert wire.max_bytes_of({"n": 3, "max_tokens": 64}) == wire.MAX_ANSWER_BYTES
+    assert wire.max_bytes_of({"n": 20, "max_tokens": 32_768}) > 20 * 32_768 * 400
+
+
+def test_absurd_numbers_of_tokens_are_none() -> None:
+    said = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": "Paris"}}]}
+    usage = {"prompt_tokens": 10**400, "completion_tokens": "many"}
+    generation, _ = generated(ask(1), status(200, json.dumps(said | {"usage": usage}).encode()))
+    assert (generation.usage.prompt_tokens, generation.usage.completion_tokens) == (0, 0)
+
+
 def test_a_refusal_without_end_is_told_without_its_words() -> None:
     error = failure(ask(), endless(b"too bad " * 2**13, {"content-type": "application/json"}, code=400))
     assert isinstance(error, LLMError) and error.extra["llm_status"] == 400
