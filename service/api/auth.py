@@ -7,6 +7,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -185,7 +186,8 @@ class Keys:
         async with self._reading:
             if self._began < asked and not self._is_failing:
                 await asyncio.sleep(self._began + GAP_S - time.monotonic())
-                await self._take()
+                with suppress(Exception):  # told below, and logged by the poll
+                    await self._take()
         if self._is_failing:  # the poll will notice when the store is back: no query for every wrong key
             raise StoreUnavailable(
                 "This key is not known here, and the store cannot be asked for it.", retry_after_s=POLL_S

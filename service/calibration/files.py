@@ -226,14 +226,25 @@ def parse_json(text: str | bytes) -> object:
 def _csv_rows(lines: Iterable[str], max_row_bytes: int) -> Iterator[Raw]:
     """Yield the line on which each row begins, and its fields by name."""
     csv.field_size_limit(max(csv.field_size_limit(), max_row_bytes))  # one number for the whole process
-    reader = csv.reader(lines, strict=True)
+    size = 0  # of the record that is being read
+
+    def measured() -> Iterator[str]:
+        nonlocal size
+        for number, line in enumerate(lines, start=1):
+            size += len(line.encode())
+            if size > max_row_bytes:
+                reason = f"line {number}: the row is longer than {max_row_bytes} bytes (a quote left open?)"
+                raise _file_error(reason, number)
+            yield line
+
+    reader = csv.reader(measured(), strict=True)
     try:
         header = _check_header(next(filter(None, reader), []))
-        begin = reader.line_num + 1
+        begin, size = reader.line_num + 1, 0
         for record in reader:
             if record:
                 yield begin, _csv_row(header, record)
-            begin = reader.line_num + 1
+            begin, size = reader.line_num + 1, 0
     except csv.Error as error:
         reason = f"line {reader.line_num} is no valid CSV: {error}"
         raise _file_error(reason, reader.line_num) from None

@@ -221,8 +221,16 @@ def _params(call: GuardrailCall) -> tuple[GuardrailParams, str]:
         return GuardrailParams.model_validate(sent), ""
     except ValidationError as error:
         names = ", ".join(sorted({str(item["loc"][0]) for item in error.errors(include_input=False)}))
-        closed = GuardrailParams(fail_closed=sent.get("fail_closed", False) is not False)
+        closed = GuardrailParams(fail_closed=_is_closed(sent))
         return closed, f"additional_provider_specific_params has no usable {names}."
+
+
+def _is_closed(sent: dict[str, Any]) -> bool:
+    """Return `fail_closed` among parameters that are wrong; where it cannot be read, it is meant."""
+    try:
+        return GuardrailParams.model_validate({"fail_closed": sent.get("fail_closed", False)}).fail_closed
+    except ValidationError:
+        return True
 
 
 def _begin(

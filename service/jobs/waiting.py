@@ -106,9 +106,13 @@ class LiveFirst:
         async with self._one:
             while self._live.under_way and time.monotonic() < self._next:  # noqa: ASYNC110 - nothing tells
                 await asyncio.sleep(_POLL_S)
-            began = time.monotonic()
-            try:
-                yield
-            finally:
-                now = time.monotonic()
-                self._next = now + min(now - began, MAX_PAUSE_S)
+            is_busy = bool(self._live.under_way)
+            if is_busy:
+                began = time.monotonic()
+                try:
+                    yield
+                finally:
+                    now = time.monotonic()
+                    self._next = now + min(now - began, MAX_PAUSE_S)
+        if not is_busy:  # it has become quiet: all that waited go on at once
+            yield

@@ -83,7 +83,7 @@ class AdmissionQueue:
     async def permit(self, priority: Priority, ends: float) -> Permit:
         """Return a permit for a draw that must be over by `ends`, on the loop's clock, when it is its turn.
 
-        Raises DeadlineExceeded then, and Overloaded when its turn leaves a live one less time than draws take.
+        Raises DeadlineExceeded then, and Overloaded when its turn leaves a live one less than draws take.
         """
         has_waited = await self._turn(priority, ends)
         left_s = ends - get_running_loop().time()

@@ -100,7 +100,7 @@ NONSENSE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, Recu
 
 def max_bytes_of(body: Mapping[str, Any]) -> int:
     """Return how long the answer to a call may be."""
-    return max(MAX_ANSWER_BYTES, body["n"] * body["max_tokens"] * MAX_TOKEN_BYTES)
+    return max(MAX_ANSWER_BYTES, int(body["n"]) * int(body["max_tokens"]) * MAX_TOKEN_BYTES)
 
 
 async def read(response: httpx.Response, max_bytes: int = MAX_ANSWER_BYTES) -> bytes:

@@ -334,7 +334,7 @@ async def _complete(request: Request, chat: Chat, api: Api) -> Response:
     call = await read_call(request, chat.mode, abstains=chat.abstain)
     query = f"?{request.url.query}" if request.url.query else ""  # some servers take their version there
     sent = Call(PATHS[api] + query, call.body, _headers(request))
-    if call.mode == "off":
+    if call.mode == "off" and not call.options.abstain:  # which `begin` refuses
         return await _answer(request, _forward(chat, sent))
     running = chat.begin(call, api, owner_of(request))
     return await _answer(request, _score(chat, sent, api, call, running))

@@ -92,7 +92,7 @@ def broken_off(error: EigencalError) -> bytes:
 
 
 def without_logprobs(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an answer, or a chunk of one, as it would be without log-probabilities, in all of its choices."""
+    """Return an answer, or a chunk of one, with no log-probabilities in any of its choices."""
     choices = choices_of(payload)
     quiet = [
         {**one, "logprobs": None} if isinstance(one, dict) and "logprobs" in one else one for one in choices

@@ -459,7 +459,14 @@ async def score_in_turn(app: Services, body: ScoreRequest) -> Score:
     command = to_command(body, app.serving, began)
     with app.metrics.under_way():
         drawn = await in_turn(lambda: app.scorer.draw(command))
-        score = await in_turn(lambda: app.scorer.finish(drawn, command.candidate))
+        drawn_at = time.perf_counter()
+
+        async def finish() -> Score:
+            queued_s = drawn.seconds["queue"] + time.perf_counter() - drawn_at
+            late = replace(drawn, seconds={**drawn.seconds, "queue": queued_s})
+            return await app.scorer.finish(late, command.candidate)
+
+        score = await in_turn(finish)
     app.metrics.scored(score)
     return score
 

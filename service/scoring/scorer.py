@@ -337,6 +337,8 @@ class Scorer:
         own, warnings = None, list[ScoreWarning]()
         if not said.is_json(judged):
             own, _ = self.choice.fitting(command, drawn.chosen, generation, made_by, unit="claim")
+        if own is not None and command.draws_none and 0 not in own.selectors:
+            own = None  # the default ranks them
         applied = None if own is None else applied_to(own, len(texts))
         if own is not None and applied is None:
             warnings = [mismatch(own, ["num_samples"])]

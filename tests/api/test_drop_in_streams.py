@@ -197,6 +197,13 @@ async def test_a_line_that_breaks_behind_a_whole_answer_costs_no_score(mode: str
     assert events_of(content)[-1]["error"]["code"] == "llm_unavailable"
 
 
+@pytest.mark.parametrize("mode", ["off", "async"])
+async def test_to_abstain_is_refused_where_nothing_waits_for_a_score(mode: str) -> None:
+    async with before(pieces(WHOLE)) as made:
+        response = await made.ask(mode, eigencal={"abstain": True})
+    assert response.status_code == 422 and "abstain" in response.text
+
+
 async def test_to_abstain_is_refused_of_a_stream() -> None:
     async with before(pieces(WHOLE)) as made:
         response = await stream(made, eigencal={"abstain": True, "target_error": 0.1})

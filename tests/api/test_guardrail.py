@@ -190,9 +190,11 @@ async def test_the_gateway_may_set_target_and_effort(tmp_path: Path) -> None:
     assert [one.num_samples for one in llm.requests] == [3, 3]
 
 
-@pytest.mark.parametrize("closed", [False, True])
-async def test_a_mistake_in_the_parameters_fails_no_chat(tmp_path: Path, closed: bool) -> None:
-    sent = {"additional_provider_specific_params": {"target_error": "5 %", "fail_closed": closed}}
+@pytest.mark.parametrize(("sent_closed", "closed"), [(False, False), ("false", False), (True, True)])
+async def test_a_mistake_in_the_parameters_fails_no_chat(
+    tmp_path: Path, sent_closed: object, closed: bool
+) -> None:
+    sent = {"additional_provider_specific_params": {"target_error": "5 %", "fail_closed": sent_closed}}
     async with replica(tmp_path, "one", FakeLLM()) as http:
         await asked(http, **sent)
         found = await judged(http, **sent)

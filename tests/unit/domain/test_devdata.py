@@ -157,6 +157,13 @@ class TestCsv:
         assert (one.line, one.id, one.references) == (2, "1", ("she",))
         assert (other.prompt, other.references) == ('A 5" disk?', ("[sic] C",))
 
+    def test_a_row_of_several_lines_is_bounded_as_a_whole(self):
+        text = b'prompt,reference\nQ?,a\n"' + b"Q?\n" * 30 + b'",a\n'
+        ((line, _, reason),) = problems(text, UploadLimits(min_rows=1, max_row_bytes=60))
+        assert line is not None and 3 < line < 33 and "longer than 60 bytes" in reason
+        many = b"prompt,reference\n" + b"Q?,a\n" * 30
+        assert len(rows_of(many, UploadLimits(min_rows=1, max_row_bytes=60))) == 30
+
     def test_every_column(self):
         text = (
             "id,messages,reference,samples,answer,correct,answer_logprob,logprob,tokens\r\n"

@@ -347,9 +347,26 @@ class TestLiveFirst:
         load.under_way = 0
         async with asyncio.timeout(60):
             await task
-            load.under_way = 1
+            load.under_way, gate._next = 1, 0.0
             monkeypatch.setattr(waiting, "MAX_PAUSE_S", 0.01)
             await work()
+            await work()  # after the pause
+
+    async def test_all_that_waited_go_on_when_it_becomes_quiet(self) -> None:
+        load = busy()
+        gate = LiveFirst(load)
+        gate._next = float("inf")
+        together = asyncio.Barrier(5)
+
+        async def work() -> None:
+            async with gate.turn():
+                await together.wait()
+
+        tasks = [asyncio.create_task(work()) for _ in range(5)]
+        await asyncio.sleep(0.05)
+        load.under_way = 0
+        async with asyncio.timeout(60):
+            await asyncio.gather(*tasks)
 
     async def test_under_load_one_at_a_time_but_never_starved(self) -> None:
         gate = LiveFirst(busy())

@@ -172,6 +172,8 @@ async def test_what_cannot_be_read_is_told_and_followed_again(caplog: pytest.Log
     async with ring(store, poll_s=0.01) as keys:
         _, secret = await keys.make("a", "score", None)
         store.odd = True
+        with pytest.raises(StoreUnavailable):
+            await keys.scope_of(wrong())
         await until_read(store, 3)
         assert await keys.scope_of(secret) == "score"
         store.odd = False
