@@ -126,7 +126,7 @@ PARTS = frozenset(get_args(ScorePart))
 
 
 class Part(BaseModel):
-    """Base of a score and its parts. Made by `model_construct`: the values are ours, not to be checked."""
+    """Base of a score and its parts. Mostly made by `model_construct`: the values are ours."""
 
     model_config = ConfigDict(frozen=True)
 

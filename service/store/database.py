@@ -138,7 +138,7 @@ class Database:
                 raise StoreUnavailable("The database is locked.", retry_after_s=5.0) from None
 
     async def soon(self, call: Awaitable[T]) -> T:
-        """Return what a call returns, or raise StoreUnavailable when that takes more than `answer_s`.
+        """Return what a call returns, or raise StoreUnavailable when that takes more than `ANSWER_S`.
 
         One that is given up is left to end by itself: a driver that is cancelled asks the server to stop, and
         waits for one that is frozen.
