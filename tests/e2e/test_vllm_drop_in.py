@@ -58,6 +58,10 @@ def gathered(content: bytes) -> tuple[str, str, Any]:
     return "".join(map(text_of, choices)), reasons[-1], chunks[-1]["usage"]
 
 
+# By `async` nothing is waited for: a score that is ready in time is told.
+STATUSES = {"off": (None,), "async": ("pending", "scored"), "on": ("scored",)}
+
+
 @pytest.mark.parametrize("mode", ["off", "async", "on"])
 @pytest.mark.parametrize(("path", "asked"), [("/chat/completions", CHAT), ("/completions", TEXT)])
 def test_an_answer_is_the_servers_own(
@@ -70,7 +74,7 @@ def test_an_answer_is_the_servers_own(
     assert ours.keys() == direct.keys()
     assert ours["choices"] == direct["choices"] and text_of(ours["choices"][0])
     assert ours["usage"] == direct["usage"]
-    assert (found or {}).get("status") == {"off": None, "async": "pending", "on": "scored"}[mode]
+    assert (found or {}).get("status") in STATUSES[mode]
 
 
 @pytest.mark.parametrize("mode", ["off", "async", "on"])
@@ -83,7 +87,7 @@ def test_a_stream_is_the_servers_own(
     ours = post(base, path, {**body, **LOW}, mode)
     assert gathered(ours.content) == gathered(direct.content)
     found = [chunk["uncertainty"] for chunk in events_of(ours.content) if "uncertainty" in chunk]
-    assert [one["status"] for one in found] == {"off": [], "async": ["pending"], "on": ["scored"]}[mode]
+    assert len(found) == (mode != "off") and all(one["status"] in STATUSES[mode] for one in found)
     assert ours.content.endswith(b"data: [DONE]\n\n")
 
 
