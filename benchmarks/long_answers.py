@@ -2,7 +2,8 @@
 
     python -m benchmarks.long_answers [--llm embedded] [--embedder all-mpnet-base-v2] [--answers 11] [--uqlm]
 
-The LLM answers each question some times (temperature .7, 160 tokens; kept in .cache, `--again` draws anew).
+The LLM answers each question some times (temperature .7, 160 tokens; kept in .cache as they come,
+`--again` draws anew).
 Every answer is judged against m of the others, sentence by sentence, where a rule of
 `benchmarks.long_questions` tells whether it is right. Intervals are bootstraps over questions, differences in
 pairs. Log-probabilities are vLLM's. `--uqlm`: beside UQLM's own code (needs `make .venv-rivals/.installed`).
@@ -13,7 +14,7 @@ import asyncio
 import json
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -48,6 +49,7 @@ from tests.support.vllm import ENVIRONMENT, serve_command
 
 TEMPERATURE, MAX_TOKENS, SIZES, RESAMPLES = 0.7, 160, (3, 5, 10), 1000
 Floats = np.ndarray
+Answers = dict[str, Any]  # a question's, as they are kept
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,9 @@ class Drawn:
     tokens: list[list[tuple[str, float]]]
 
 
-async def drawn_by_vllm(url: str, count: int) -> list[dict[str, Any]]:
-    found = []
+async def drawn_by_vllm(url: str, count: int, asked: Sequence[Question]) -> AsyncIterator[Answers]:
     async with httpx.AsyncClient(timeout=600) as http:
-        for one in questions():
+        for one in asked:
             body = {
                 "model": "m",
                 "messages": [{"role": "user", "content": one.text}],
@@ -71,36 +72,39 @@ async def drawn_by_vllm(url: str, count: int) -> list[dict[str, Any]]:
             reply = (await http.post(f"{url}/v1/chat/completions", json=body)).raise_for_status().json()
             choices = reply["choices"]
             tokens = [[(t["token"], t["logprob"]) for t in c["logprobs"]["content"]] for c in choices]
-            found.append({"answers": [c["message"]["content"] for c in choices], "tokens": tokens})
-    return found
+            yield {"answers": [c["message"]["content"] for c in choices], "tokens": tokens}
 
 
-async def drawn_by_embedded(count: int) -> list[dict[str, Any]]:
-    llm, found = EmbeddedLanguageModel(WEIGHTS), []
+async def drawn_by_embedded(count: int, asked: Sequence[Question]) -> AsyncIterator[Answers]:
+    llm = EmbeddedLanguageModel(WEIGHTS)
     await llm.start()
-    for seed, one in enumerate(questions()):
-        sampling = Sampling(temperature=TEMPERATURE, max_tokens=MAX_TOKENS, seed=seed)
+    for one in asked:
+        sampling = Sampling(temperature=TEMPERATURE, max_tokens=MAX_TOKENS, seed=questions().index(one))
         request = GenerationRequest(count, messages=(Message("user", one.text),), sampling=sampling)
-        answers = [draw.text for draw in (await llm.generate(request)).draws]
-        found.append({"answers": answers, "tokens": []})
+        yield {"answers": [draw.text for draw in (await llm.generate(request)).draws], "tokens": []}
     await llm.stop()
-    return found
+
+
+async def kept_as_drawn(drawn: AsyncIterator[Answers], found: list[Answers], kept: Path) -> None:
+    kept.parent.mkdir(exist_ok=True)
+    async for row in drawn:
+        found.append(row)
+        kept.write_text(json.dumps(found))
 
 
 def draw(llm: str, count: int, kept: Path, *, again: bool) -> list[Drawn]:
-    """Return the answers that are kept, or draw them."""
-    if again or not kept.exists():
-        if llm == "vllm":
-            port = free_port()
-            command, url = serve_command(converted_model(WEIGHTS), port), f"http://127.0.0.1:{port}"
-            with running(command, env=ENVIRONMENT) as process:
-                wait_for(f"{url}/health", process, 300)
-                found = asyncio.run(drawn_by_vllm(url, count))
-        else:
-            found = asyncio.run(drawn_by_embedded(count))
-        kept.parent.mkdir(exist_ok=True)
-        kept.write_text(json.dumps(found))
-    return [Drawn(one, **row) for one, row in zip(questions(), json.loads(kept.read_text()), strict=True)]
+    """Return the answers that are kept, and draw those to the other questions."""
+    found: list[Answers] = [] if again or not kept.exists() else json.loads(kept.read_text())
+    asked = questions()[len(found) :]
+    if asked and llm == "vllm":
+        port = free_port()
+        command, url = serve_command(converted_model(WEIGHTS), port), f"http://127.0.0.1:{port}"
+        with running(command, env=ENVIRONMENT) as process:
+            wait_for(f"{url}/health", process, 300)
+            asyncio.run(kept_as_drawn(drawn_by_vllm(url, count, asked), found, kept))
+    elif asked:
+        asyncio.run(kept_as_drawn(drawn_by_embedded(count, asked), found, kept))
+    return [Drawn(one, **row) for one, row in zip(questions(), found, strict=True)]
 
 
 class World:
