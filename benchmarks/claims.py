@@ -41,7 +41,7 @@ from service.spectral.reliability import reliability_diagram
 from service.spectral.resampling import ResampleCounts, percentile_interval
 from tools.default_claims import WORDINGS
 
-CLAIMS, SIZES, DIVISIONS, RESAMPLES = 3, (3, 5, 10, 20), 5, 1000
+CLAIMS, SIZES, DIVISIONS, RESAMPLES, SHUFFLES = 3, (3, 5, 10, 20), 5, 1000, 6
 SHORT, MATCHED, WHOLE, COSINE = "short answers alone", "matched units", "whole answers", "mean best cosine"
 Floats = np.ndarray
 
@@ -305,6 +305,19 @@ def by_size(table: Table) -> None:
     print("\n".join(gaps), flush=True)
 
 
+def by_shuffle(table: Table) -> None:
+    """Matched units beside the short answers, over several shuffles: which rows meet tells by chance, too."""
+    print(f"\nOver {SHUFFLES} shuffles, AUROC of p(y)\n{head('m', SHORT, MATCHED, 'difference', 'sd')}")
+    for m in (3, 10):
+        found = []
+        for seed in range(SHUFFLES):
+            world = World(compose(m, seed=seed), table)
+            made = (world.short(), world.matched())
+            found.append([auroc(born_probabilities(Identity(), one.texts), world.right) for one in made])
+        (short, matched), less = np.mean(found, axis=0), np.diff(found)
+        print(f"| {m} | {short:.3f} | {matched:.3f} | {less.mean():+.3f} | {less.std(ddof=1):.3f} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
@@ -314,6 +327,7 @@ def main() -> None:
     if not DATA.is_dir():
         sys.exit("The recorded answers are not beside this checkout: ../shared/data")
     by_size(table)
+    by_shuffle(table)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from service.api.errors import invalid_request
 from service.errors import InvalidRequest, UnsupportedMediaType
@@ -154,12 +154,15 @@ class Relay(Response):
             await while_connected(Request(scope, receive), self._send(send))
 
     async def _send(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async def soon(message: Message) -> None:
+            try:
+                async with asyncio.timeout(MAX_SEND_S):
+                    await send(message)
+            except TimeoutError:
+                raise ClientDisconnect from None
+
+        await soon({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async with aclosing(self._pieces):
             async for piece in self._pieces:
-                try:
-                    async with asyncio.timeout(MAX_SEND_S):
-                        await send({"type": "http.response.body", "body": piece, "more_body": True})
-                except TimeoutError:
-                    raise ClientDisconnect from None
-        await send({"type": "http.response.body", "body": b""})
+                await soon({"type": "http.response.body", "body": piece, "more_body": True})
+        await soon({"type": "http.response.body", "body": b""})

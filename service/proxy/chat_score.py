@@ -174,7 +174,7 @@ def plan_for(
         model=model if isinstance(model, str) and model else None,
         priority=priority,
     )
-    command = replace(asked, generation=request, as_recommended=False, arrived=time.perf_counter())
+    command = replace(asked, generation=request, as_recommended=False)
     number = recommended(command) if asked.as_recommended else None
     limited = replace(sampling, max_tokens=token_limit(body, sampling))
     unasked = body.get("logprobs") is None or body["logprobs"] is False
@@ -296,17 +296,19 @@ def _unlike_plain(turns: object) -> dict[str, Any]:
         raise Unscorable("unreadable_request", "The call's `messages` are no list of turns.")
     strange = {name for turn in turns for name, value in turn.items() if value is not None} - PLAIN_TURN
     for turn in turns:
-        content = turn.get("content") or ""
+        content = turn.get("content")
         strange |= {str(turn.get("role"))} - PLAIN_ROLES
-        strange |= {_kind(part) for part in (content if isinstance(content, list) else [content])} - {"text"}
+        if isinstance(content, list):
+            strange |= {_kind(part) for part in content} - {"text"}
+        elif not isinstance(content, str | None):
+            strange.add("unknown")
     return {"turns": sorted(strange)} if strange else {}
 
 
 def _kind(part: object) -> str:
-    if isinstance(part, dict):
-        kind = str(part.get("type"))
-        return kind if kind != "text" or isinstance(part.get("text"), str) else "unknown"
-    return "text" if isinstance(part, str) else "unknown"
+    if not isinstance(part, dict) or (part.get("type") == "text" and not isinstance(part.get("text"), str)):
+        return "unknown"
+    return str(part.get("type"))
 
 
 def _one_prompt(fields: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -386,7 +388,7 @@ class ChatScorer:
     """Begins scores, and holds those that go on after their answer.
 
     `shape` reads a choice as an answer drawn here would be read. `report` hears of each score that is made,
-    has failed, or goes on after its answer.
+    has failed, or goes on after its answer. `tasks`: those that have not ended.
     """
 
     def __init__(self, scorer: Scorer, shape: PromptShape, report: Callable[[Uncertainty], None]) -> None:
@@ -394,12 +396,7 @@ class ChatScorer:
         self.shape = shape
         self.report = report
         self.detached: set[asyncio.Task[Any]] = set()
-        self._tasks: set[asyncio.Task[Any]] = set()
-
-    @property
-    def under_way(self) -> int:
-        """Return how many tasks have not ended."""
-        return len(self._tasks)
+        self.tasks: set[asyncio.Task[Any]] = set()
 
     @property
     def has_room(self) -> bool:
@@ -408,7 +405,7 @@ class ChatScorer:
 
     async def stop(self) -> None:
         """End all that is under way; idempotent."""
-        tasks = set(self._tasks)
+        tasks = set(self.tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -421,12 +418,12 @@ class ChatScorer:
     def run(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Run a coroutine in a task that `stop` ends."""
         task = asyncio.ensure_future(work)
-        self._tasks.add(task)
+        self.tasks.add(task)
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        self.tasks.discard(task)
         self.detached.discard(task)
         if not task.cancelled():
             task.exception()  # looked at, or asyncio complains of one that its caller did not stay for
@@ -455,7 +452,12 @@ class RunningScore:
     def start(self) -> None:
         """Begin to draw, unless that has begun."""
         if self._draws is None and isinstance(self._plan, Plan):
-            self._draws = self._scorer.run(self._scorer.scorer.draw(self._plan.command))
+            self._draws = self._drawing(self._plan)
+
+    def _drawing(self, plan: Plan) -> "asyncio.Task[Drawn]":
+        # What a stream's first token took is no wait of the score's.
+        command = replace(plan.command, arrived=time.perf_counter())
+        return self._scorer.run(self._scorer.scorer.draw(command))
 
     def judge(self, choice: Choice | None, model: str) -> None:
         """Take the first choice of the answer, None for none; `model` has made it."""
@@ -520,8 +522,8 @@ class RunningScore:
         if plan.instead is not None and (own.total_logprob is None or own.truncated):
             # Known only now, when the answer is there: its score comes later than those drawn beside it.
             plan = plan.instead
-            command = replace(plan.command, arrived=time.perf_counter())
-            self._draws = self._scorer.run(self._scorer.scorer.draw(command))
+            self._draws.cancel()
+            self._draws = self._drawing(plan)
         drawn = plan.with_own(await self._draws, own, model)
         known = [(text, value) for text, value in choice.tokens if value is not None]
         tokens = tuple(known) if len(known) == len(choice.tokens) else ()

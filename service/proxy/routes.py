@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Literal, cast, get_args
@@ -23,6 +23,7 @@ from service.api.bodies import (
 )
 from service.api.deps import Admission, Metrics
 from service.api.errors import error_body, internal_body, log_problem, request_id_of
+from service.calibration.calibration import Calibration
 from service.errors import EigencalError, EmbedderUnavailable, InvalidRequest, Overloaded, Unscorable
 from service.heavy_json import MAX_VALUES
 from service.llm.admission import Permit
@@ -174,7 +175,7 @@ class Chat:
             span.tell(reply.status)
             return reply
 
-    def begin(self, call: ChatCall, api: Api, owner: str) -> RunningScore:
+    async def begin(self, call: ChatCall, api: Api, owner: str) -> RunningScore:
         """Return the score of the answer to come. Raises InvalidRequest for what may not be asked."""
         if call.options.abstain and not self.abstain and (call.streams or call.mode != "on"):
             # Refused where it could not be done: who asks for it relies on it.
@@ -182,7 +183,7 @@ class Chat:
             raise InvalidRequest(f"{FIELD}.abstain: {msg}", [{"loc": ["body", FIELD, "abstain"], "msg": msg}])
         if call.mode == "async" and not self.scorer.has_room:
             return self.scorer.begin(BUSY, owner)
-        return self.scorer.begin(self._plan(call, api), owner)
+        return self.scorer.begin(await self._plan(call, api), owner)
 
     def withholds(self, call: ChatCall, uncertainty: Uncertainty, *, several: bool) -> bool:
         """Tell whether the answer is not to go out: by its decision, or for want of one by the settings."""
@@ -197,7 +198,7 @@ class Chat:
         """Tell whether nothing goes out that was not judged."""
         return self.abstain and not self.abstain_fail_open
 
-    def _plan(self, call: ChatCall, api: Api) -> Plan | Unscorable:
+    async def _plan(self, call: ChatCall, api: Api) -> Plan | Unscorable:
         if call.payload is None:
             return UNREADABLE
         if self.passes_only_judged and call.payload.get("n") not in (None, 1):
@@ -205,6 +206,10 @@ class Chat:
         own, target = self._allowed(call.options)
         number, effort = own.num_samples, own.effort or self.effort
         as_recommended = number is None and effort == "auto"
+        chosen = None
+        if as_recommended:
+            with suppress(EigencalError):  # which the score will say
+                chosen = await self.scorer.scorer.choice.named(own.calibration)
         if number is None:
             number = self.serving.num_samples if effort is None else EFFORTS[effort]
         try:
@@ -219,7 +224,7 @@ class Chat:
                     claims=own.mark or own.claims,
                 ),
                 number,
-                self._recommended,
+                partial(self._recommended, chosen=chosen),
                 # Where an answer goes out by its score alone, neither is worth more than the other.
                 Priority.LIVE if self.passes_only_judged else Priority.BESIDE,
                 marks=own.mark,
@@ -240,9 +245,9 @@ class Chat:
         # Who asks for abstaining wants a decision, also where no calibration can make one.
         return own, replace(target, by_default=target.by_default and not own.abstain)
 
-    def _recommended(self, command: ScoreCommand) -> int | None:
+    def _recommended(self, command: ScoreCommand, chosen: Calibration | None) -> int | None:
         try:
-            return self.scorer.scorer.choice.recommended(command)
+            return self.scorer.scorer.choice.recommended(command, chosen)
         except EmbedderUnavailable:  # which the score will say
             return None
 
@@ -336,7 +341,7 @@ async def _complete(request: Request, chat: Chat, api: Api) -> Response:
     sent = Call(PATHS[api] + query, call.body, _headers(request))
     if call.mode == "off" and not call.options.abstain:  # which `begin` refuses
         return await _answer(request, _forward(chat, sent))
-    running = chat.begin(call, api, owner_of(request))
+    running = await chat.begin(call, api, owner_of(request))
     return await _answer(request, _score(chat, sent, api, call, running))
 
 

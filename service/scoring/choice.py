@@ -242,14 +242,11 @@ class CalibrationChoice:
         every = [] if self._default else self._compared(command, chosen, None, None, "answer")
         return self._default is not None or any(one.evidence and not differs for one, differs in every)
 
-    def recommended(self, command: ScoreCommand, chosen: Calibration | None = None) -> int | None:
+    def recommended(self, command: ScoreCommand, chosen: Calibration | None) -> int | None:
         """Return how many answers the calibration recommends that would be applied; None where none does.
 
-        chosen: the calibration that the command names, where it is none of the active ones. Raises
-        EmbedderUnavailable.
+        chosen: the calibration that the command names. Raises EmbedderUnavailable.
         """
-        named = {one.id: one for one in self._calibrations.any_active()}
-        chosen = chosen or named.get(command.calibration)
         if command.generation is None or (chosen is None and command.calibration != "active"):
             return None
         calibration, _ = self.fitting(command, chosen)

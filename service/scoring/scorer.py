@@ -228,10 +228,14 @@ class Scorer:
             generation = await self._draw(command, chosen)
             took, queued = time.perf_counter() - asked, generation.queued_s
             seconds = {"queue": asked - begun + queued, "generate": max(took - queued, 0.0)}
+            if embedding is not None:
+                # Cut short, it would be made again. What it raises, the call for all texts meets again.
+                left_s = _left_s(command, sum(seconds.values()))
+                await asyncio.wait({embedding}, timeout=left_s)
+                seconds["embed"] = time.perf_counter() - asked - took
             return Drawn(command, chosen, generation, seconds)
         finally:
             if embedding is not None:
-                # A batch that is being embedded goes on. What it raised, the call for all texts meets again.
                 embedding.cancel()
                 await asyncio.gather(embedding, return_exceptions=True)
 
@@ -378,15 +382,13 @@ class Scorer:
 
         Nothing to embed: who would have is known once it has answered.
         """
-        deadline_s = command.generation.deadline_s if command.generation else None
-        left_s = None if deadline_s is None else max(deadline_s + LATE_S - gone_s, 0.0)
         if not texts:
             with suppress(EmbedderUnavailable):
                 return await self._embedder.embed(texts)
             await self._embedder.check()
         try:
             with self._spans.embedding() as span:
-                async with asyncio.timeout(left_s):
+                async with asyncio.timeout(_left_s(command, gone_s)):
                     embedded = await self._embedder.embed(texts)
                 span.tell(embedded)
                 return embedded
@@ -394,6 +396,12 @@ class Scorer:
             raise DeadlineExceeded(
                 "The answers came before the deadline, but could not be embedded in time."
             ) from None
+
+
+def _left_s(command: ScoreCommand, gone_s: float) -> float | None:
+    """Return how long the embedder may take; None: as long as it does."""
+    deadline_s = command.generation.deadline_s if command.generation else None
+    return None if deadline_s is None else max(deadline_s + LATE_S - gone_s, 0.0)
 
 
 def _is_expensive(texts: Sequence[str]) -> bool:

@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import httpx
 import numpy as np
@@ -414,6 +415,16 @@ async def test_auto_takes_none_where_that_is_recommended() -> None:
     for recommended, number in ((0, 0), (4, 4), (None, 3)):
         async with before(telling(), active(recommended=recommended), chat_effort="auto") as made:
             assert (await made.ask()).json()["uncertainty"]["num_samples"] == number
+
+
+async def test_auto_takes_the_number_of_a_calibration_that_is_named_and_not_active() -> None:
+    [stored] = active(recommended=4).found
+    made = Active()
+    made.get = AsyncMock(side_effect={stored.id: stored}.get)
+    async with before(telling(), made, chat_effort="auto") as served:
+        named = (await served.ask(eigencal={"calibration": stored.id})).json()["uncertainty"]
+        plain = (await served.ask()).json()["uncertainty"]
+    assert (named["num_samples"], plain["num_samples"]) == (4, 3)
 
 
 @pytest.mark.parametrize("stream", [False, True])

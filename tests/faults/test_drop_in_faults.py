@@ -56,7 +56,7 @@ async def test_nothing_stays_under_way_when_callers_hang_up(mode: str, own: str)
                 writer.close()
             left_alone = mode == "async" and own == "has ended"
             if left_alone:  # these answers went out whole: their scores are owed
-                assert made.chat.scorer.under_way
+                assert made.chat.scorer.tasks
                 await made.chat.scorer.stop()
             await made.at_rest()
             assert made.app.state.services.scorer._live.under_way == 0

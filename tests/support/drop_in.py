@@ -46,7 +46,7 @@ class DropIn:
     async def at_rest(self) -> None:
         """Wait until nothing is under way, here and at the LLM server."""
         async with asyncio.timeout(60):
-            while self.chat.scorer.under_way or self.server.active:
+            while self.chat.scorer.tasks or self.server.active:
                 await asyncio.sleep(0.01)
 
     async def scored(self, score_id: str, status: str = "scored") -> dict[str, Any]:

@@ -51,6 +51,20 @@ def test_no_answer_breaks_its_reading(payload: dict[str, Any]) -> None:
             assert reason.code
 
 
+@pytest.mark.parametrize(
+    ("content", "marks"),
+    [
+        ("a", {}),
+        ([{"type": "text", "text": "a"}], {}),
+        (["a"], {"turns": ["unknown"]}),
+        (7, {"turns": ["unknown"]}),
+        ([{"type": "image_url"}], {"turns": ["image_url"]}),
+    ],
+)
+def test_turns_of_anything_but_text_are_told_by_their_kind(content: Any, marks: dict[str, Any]) -> None:
+    assert wire_prompt({"messages": [{"role": "user", "content": content}]}, "chat").marks == marks
+
+
 LIKE = {"temperature": 0.5, "top_p": 1, "top_k": 0, "max_tokens": 64}
 
 

@@ -1,6 +1,8 @@
 """What a score is made of: the calibration chosen, the modes, the warnings, the deadline, where time went."""
 
+import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,11 +10,13 @@ import numpy as np
 import pytest
 
 from service.calibration.calibration import Calibration, caller_fingerprint
+from service.embedding.port import Embedded
 from service.llm.port import Generation, GenerationRequest, Message, Sampling, WirePrompt
 from service.scoring.choice import CalibrationChoice
 from service.scoring.judging import find_modes, num_indistinct
 from service.scoring.score import ScoreCommand
 from service.scoring.scorer import LiveLoad, Scorer
+from service.spectral.conformal import ConformalReference
 from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
 from service.spectral.spectrum import Spectrum, spectrum
 from tests.support.calibrations import Active, calibration, fingerprint
@@ -161,3 +165,25 @@ def test_a_live_score_counts_until_it_ends_also_by_an_error() -> None:
     with pytest.raises(KeyError), live.one():
         raise KeyError
     assert live.under_way == 0
+
+
+class Slow(FakeEmbedder):
+    """Takes longer than the LLM."""
+
+    made: tuple[str, ...] = ()
+
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        await asyncio.sleep(0.05)
+        found = await super().embed(texts)
+        self.made += tuple(texts)
+        return found
+
+
+async def test_a_question_still_being_embedded_when_the_answers_come_is_not_cut_short() -> None:
+    embedder = Slow()
+    asked = ScoreCommand(GenerationRequest(2, Sampling(), prompt="Who?"))
+    known = ConformalReference(np.eye(1, 64, dtype=np.float32), np.ones((1, 2), dtype=np.int32))
+    score = await Scorer(FakeLLM(), embedder, Active(replace(calibration(), reference=known))).score(asked)
+    assert embedder.made[0] == "Who?"
+    assert score.timings_ms.generate is not None
+    assert score.timings_ms.embed > score.timings_ms.generate
