@@ -11,6 +11,7 @@ import pytest
 from service.app import create_app
 from service.embedding.port import Embedded
 from service.errors import LLMUnavailable, Overloaded
+from service.scoring import scorer
 from service.scoring.routes import batch_lines
 from service.settings import Settings
 from tests.api.conftest import Client, client_of
@@ -107,6 +108,25 @@ async def test_an_item_waits_no_longer_than_its_deadline(client: Client, llm: Fa
     async with client() as http:
         [line] = await lines(http, [{"prompt": "a", "deadline_ms": 1000}])
     assert (line["error"]["code"], line["error"]["retryable"]) == ("overloaded", True)
+
+
+async def test_the_wait_for_the_embedder_counts_in_an_items_deadline(
+    llm: FakeLLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(FakeEmbedder):
+        is_full = True
+
+        async def embed(self, texts: Sequence[str]) -> Embedded:
+            if self.is_full:
+                self.is_full = False
+                raise Overloaded("full", retry_after_s=0.2)
+            await asyncio.sleep(0.25)
+            return await super().embed(texts)
+
+    monkeypatch.setattr(scorer, "LATE_S", 0.0)
+    async with client_of(llm, Full(8), tmp_path)() as http:
+        [line] = await lines(http, [{"prompt": "a", "deadline_ms": 300}])
+    assert line["error"]["code"] == "deadline_exceeded"
 
 
 async def test_answers_wait_for_the_embedder_and_are_not_drawn_again(llm: FakeLLM, tmp_path: Path) -> None:

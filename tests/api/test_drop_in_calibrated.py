@@ -254,6 +254,16 @@ async def test_the_settings_may_abstain_for_every_caller() -> None:
     assert "Nice" not in response.text and "withheld" not in kept
 
 
+async def test_what_stands_in_for_a_packed_answer_is_not_packed() -> None:
+    async def behave(exchange: Exchange) -> None:
+        await exchange.send(200, b"\x8b\x02\x80{}\x03", {"content-encoding": "br"})
+
+    async with before(behave, plain(), **POLICY) as made:
+        response = await made.ask()
+    assert "content-encoding" not in response.headers
+    assert response.json()["choices"][0]["message"]["content"] == "Ask somebody else."
+
+
 LAX: list[tuple[str, dict[str, Any]]] = [
     ("on", {"eigencal": {"abstain": False}}),
     ("on", {"eigencal": {"target_error": 0.9, "confidence": 0.01}}),

@@ -178,6 +178,17 @@ async def test_where_none_fits_the_default_ranks_texts(started: Served) -> None:
         assert [one["code"] for one in asked["warnings"]] == [*codes, "no_correctness_model"]
 
 
+async def test_claims_are_ranked_by_default_where_their_own_calibration_cannot_judge_them_undrawn(
+    started: Served,
+) -> None:
+    own = fitted(fingerprint=replace(fitted().fingerprint, unit="claim"), selectors={3: selector()})
+    tokens = [{"token": "two", "logprob": -1.0}, {"token": " words", "logprob": -3.0}]
+    async with started(own) as http:
+        body = await answered(http, **ASKED, candidate_tokens=tokens, claims=True)
+    [claim] = body["claims"]
+    assert 0 < claim["rank_score"] < 1 and claim["probability_correct"] is None
+
+
 async def test_a_question_unlike_the_rows_is_told_by_itself(started: Served) -> None:
     rng = np.random.default_rng(0)
     # Near one another, and far from any other question.
