@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from service.calibration.calibration import (
 )
 from service.calibration.default import CLAIM_PRIOR_WEIGHT, PRIOR_WEIGHT, packaged, packaged_for_claims
 from service.calibration.fitting import WHOLE, Fitted, Stream, fit_all, rng
-from service.calibration.labels import Labels, label
+from service.calibration.labels import Labels
 from service.calibration.material import (
     Material,
     Sentences,
@@ -47,8 +47,8 @@ from service.jobs.drawing import Drawer, check_same
 from service.jobs.model import JobStage
 from service.jobs.store import RunningJob, SqlJobs
 from service.jobs.waiting import LiveFirst, Notify, Patience, embedder_identity
-from service.report.model import Report
-from service.report.report import FinishedFit, make_report
+from service.report.diagnostics import make_split
+from service.report.report import make_report
 from service.spectral.resampling import DEFAULT, Resamples
 from service.spectral.subsets import OnDone
 
@@ -204,20 +204,22 @@ class Calibrator:
         fitted = await self._fit(job, material, active)
         calibration = self._calibration(job, loaded, material, fitted)
         target = self.drawer.serving.target()
-        outcome = FinishedFit(
-            calibration,
-            job.options,
-            material,
-            fitted,
-            active,
-            job.num_rows,
-            target,
-            loaded.copies,
-            loaded.refused,
-        )
 
-        def work(_: OnDone) -> tuple[Report, Labels]:
-            return make_report(outcome, self.resamples), label(material)
+        def work(_: OnDone) -> tuple[dict[str, Any], Labels]:
+            split = make_split(material, fitted.dev)
+            report = make_report(
+                split,
+                fitted,
+                calibration,
+                job.options,
+                target,
+                num_rows=job.num_rows,
+                active=active,
+                copies=loaded.copies,
+                refused=loaded.refused,
+                resamples=self.resamples,
+            )
+            return report, split.labels
 
         report, labels = await in_thread(work, self.jobs, job.id, "reporting", total=1)
         report["job_id"] = job.id
@@ -231,7 +233,7 @@ class Calibrator:
         await self.jobs.succeed(
             job.id,
             calibration,
-            cast("dict[str, Any]", report),
+            report,
             len(loaded.rows),
             activate=decision["activated"],
             compared_with=None if active is None else active.id,

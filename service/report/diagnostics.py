@@ -1,4 +1,4 @@
-"""What diagnostics share: prompts as arrays, maps fitted for them, what those serve, diagrams with nulls."""
+"""What diagnostics share: prompts as arrays, maps fitted for them, what those serve."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,28 +12,13 @@ from service.calibration.calibration import Calibration
 from service.calibration.fitting import Fitted, FittedMaps, Stream, fit_maps, missing_masses
 from service.calibration.labels import FullRows, Labels, label
 from service.calibration.material import Material
-from service.report.first_answers import (
-    AtSize,
-    judge,
-    judge_alone,
-    judge_alone_held_out,
-    judge_held_out,
-    mean_tokens,
-)
-from service.spectral.algorithm1 import Clustering, Nulls, algorithm1, cluster_prompts, nulls
+from service.report.first_answers import AtSize, judge, judge_alone, judge_held_out, mean_tokens
+from service.spectral.algorithm1 import Clustering, Nulls, cluster_prompts, nulls
 from service.spectral.correctness import Auroc, bootstrap_auroc
 from service.spectral.density import DensityStack
 from service.spectral.dev_set import Answers, DevSet, dev_set, risks
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import CalibrationMap, Identity, ServedSpectrum
-from service.spectral.reliability import (
-    ConsistencyBand,
-    Null,
-    ReliabilityDiagram,
-    label_band,
-    projection_null,
-    reliability_diagram,
-)
 from service.spectral.resampling import DEFAULT, Difference, Resamples, mean_difference
 from service.spectral.spectrum import Spectrum, spectrum
 
@@ -106,24 +91,6 @@ def served(maps: Iterable[CalibrationMap], prompts: Sequence[Spectrum], risks: F
     return Served(spectra, largest, np.array([one.entropy for one in spectra]), risks)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MapDiagnostics:
-    """The diagrams of one map, each with what it reads under calibration.
-
-    projection: lambda_max against u_1^T Y u_1, with its residual null. algorithm1: the paper's, of
-    `clusters`, with both of its nulls. correctness: lambda_max against right (1) and wrong (0); its band is
-    where it would lie as the chance of being right.
-    """
-
-    projection: ReliabilityDiagram
-    projection_null: Null
-    clusters: Clustering
-    algorithm1: ReliabilityDiagram
-    algorithm1_nulls: Nulls
-    correctness: ReliabilityDiagram
-    correctness_band: ConsistencyBand
-
-
 class EvaluationContext:
     """Maps fitted on `dev` and judged on `test`; each derived figure is computed once, when asked for."""
 
@@ -187,47 +154,22 @@ class EvaluationContext:
         dev, test = (one.alone() for one in self._rows)
         if dev is None or test is None or not (dev.known.all() and test.known.all()):
             return None
-        return judge_alone(dev, test, partial(self.rng, Stream.ANSWERS))
+        return judge_alone(test, partial(self.rng, Stream.ANSWERS), dev=dev)
 
     @cached_property
     def _rows(self) -> tuple[FullRows, FullRows]:
         dev, test = (FullRows(one.material, one_text=True) for one in (self.dev, self.test))
         return dev, test
 
-    @cached_property
-    def diagnostics(self) -> Mapping[str, MapDiagnostics]:
-        """The diagrams of each map."""
-        return {name: self._diagnose(one) for name, one in self.served.items()}
-
-    def _diagnose(self, served: Served) -> MapDiagnostics:
-        pair, worlds, right = (served.lambda_max, self.test.c1), self.resamples.band, self.test.labels.right
-        clusters, paper = self.algorithm1(served)
-        return MapDiagnostics(
-            reliability_diagram(*pair),
-            projection_null(*pair, self.rng(Stream.PROJECTION), num_draws=worlds),
-            clusters,
-            algorithm1(clusters, self.test.targets),
-            paper,
-            reliability_diagram(served.lambda_max, right),
-            label_band(served.lambda_max, self.rng(Stream.CORRECTNESS), num_draws=worlds),
-        )
-
-    def algorithm1(self, served: Served, *, num_clusters: int = CLUSTERS) -> tuple[Clustering, Nulls]:
-        """Return the clusters of Algorithm 1, and its nulls; 1 cluster per bin: the paper's naive diagram."""
+    def algorithm1(self, served: Served) -> tuple[Clustering, Nulls]:
+        """Return the clusters of Algorithm 1, and both of its nulls."""
         test = self.test
-        if self.groups is not None:
-            num_clusters = len(test)  # no two claims are alike: their vectors do not compare
-        clusters = cluster_prompts(test.stack, served.lambda_max, num_bins=BINS, num_clusters=num_clusters)
-        both_nulls = nulls(
-            clusters,
-            test.stack,
-            test.spectra,
-            served.spectra,
-            test.targets,
-            self.rng(Stream.ALGORITHM1),
-            num_draws=self.resamples.nulls,
-        )
-        return clusters, both_nulls
+        # Of claims no two are alike: their vectors do not compare.
+        number = CLUSTERS if self.groups is None else len(test)
+        clusters = cluster_prompts(test.stack, served.lambda_max, num_bins=BINS, num_clusters=number)
+        random, again = self.rng(Stream.ALGORITHM1), self.resamples.nulls
+        worlds = test.stack, test.spectra, served.spectra, test.targets
+        return clusters, nulls(clusters, *worlds, random, num_draws=again)
 
     def difference(self, second: Floats, first: Floats) -> Difference:
         """Return the mean of second - first (n,), paired by prompt; all differences by the same resamples."""
@@ -284,7 +226,7 @@ class CrossValidated(EvaluationContext):
         rows = self._full.alone()
         if rows is None or not rows.known.all():
             return None
-        return judge_alone_held_out(rows, partial(self.rng, Stream.ANSWERS), self._drawn_to[1])
+        return judge_alone(rows, partial(self.rng, Stream.ANSWERS), model_priors=self._drawn_to[1])
 
     def correct_by(self, calibration: Calibration) -> Floats | None:
         """Return P(correct) (n,) by the model of a calibration fitted elsewhere, of the texts judged here.
