@@ -170,7 +170,7 @@ def _known(values: Sequence[Sequence[float | None]]) -> list[Floats] | None:
 
 def baselines(context: EvaluationContext, meanings: Meanings) -> dict[str, Any]:
     """Return AUROC with interval and rejection area of every score; entropies are negated."""
-    right, known = context.test.labels.right, likelihoods(context.test)
+    right, known = context.test.rows.right, likelihoods(context.test)
     scores = [*_by_meaning(context.test, meanings), *_by_words(context.test)]
     if known is not None:
         scores += _by_likelihood(known)

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from service.calibration.files import read_file
 from service.calibration.fitting import Stream, rng
+from service.calibration.labels import FullRows
 from service.calibration.material import (
     Material,
     all_texts,
@@ -36,7 +37,7 @@ from service.jobs.drawing import row_request
 from service.jobs.waiting import Patience
 from service.llm.port import Draw, GenerationRequest, LanguageModel
 from service.llm.weights import sha256_of
-from service.report.diagnostics import EvaluationContext, make_split
+from service.report.diagnostics import EvaluationContext, Split
 from service.scoring.score import Serving
 from service.spectral.resampling import DEFAULT, Resamples
 
@@ -251,8 +252,8 @@ class _Run:
     def _experiments(
         self, dev: Material, test: Material, origin: dict[str, Any], files: dict[str, EvaluationFile]
     ) -> dict[str, Any]:
-        plan, split = self._plan, make_split(test)
-        context = EvaluationContext(make_split(dev), split, seed=plan.seed, resamples=plan.resamples)
+        plan, split = self._plan, Split(FullRows(test))
+        context = EvaluationContext(Split(FullRows(dev)), split, seed=plan.seed, resamples=plan.resamples)
         meanings = None
         if self._parts.entailment is not None:
             advance = self._stage("entailment", len(split))

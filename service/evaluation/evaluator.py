@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.calibration.fitting import Stream, rng
+from service.calibration.labels import FullRows
 from service.calibration.material import answered, check_made_by, full_number, usable_rows
 from service.calibration.rows import StoredRow
 from service.embedding.port import Embedder
 from service.evaluation.experiments import make_results, provenance
 from service.jobs.calibrator import Embedding, in_thread
 from service.jobs.store import RunningJob, SqlJobs
-from service.report.diagnostics import EvaluationContext, make_split
+from service.report.diagnostics import EvaluationContext, Split
 from service.spectral.resampling import DEFAULT, Resamples
 from service.spectral.subsets import OnDone
 
@@ -51,7 +52,7 @@ class Evaluator:
         origin = self._provenance(job, files)
 
         def work(report: OnDone) -> dict[str, Any]:
-            dev, test = map(make_split, materials)
+            dev, test = (Split(FullRows(one)) for one in materials)
             context = EvaluationContext(dev, test, seed=seed, resamples=self.resamples)
             return make_results(context, sizes, origin, progress=report)
 

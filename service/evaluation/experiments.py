@@ -89,8 +89,8 @@ def _describe(split: Split, rows: int) -> dict[str, Any]:
         "rows": rows,
         "used": len(split),
         "distinct_mean": float(np.mean([len(texts) for texts in split.texts])),
-        "correct_from": split.labels.source,
-        "accuracy": float(split.labels.right.mean()),
+        "correct_from": split.rows.source,
+        "accuracy": float(split.rows.right.mean()),
     }
 
 
@@ -112,7 +112,7 @@ def comparison(context: EvaluationContext) -> Iterator[dict[str, Any]]:
 
 
 def _differences(context: EvaluationContext, second: str, first: str) -> Iterator[tuple[str, Difference]]:
-    served, right = context.served, context.test.labels.right
+    served, right = context.served, context.test.rows.right
     risks, squares = context.fitted.risks, context.squared_gaps
     yield "cv_risk", context.difference(risks[second], risks[first])
     yield "test_risk", context.difference(served[second].risks, served[first].risks)
@@ -146,10 +146,8 @@ def warnings(context: EvaluationContext) -> Iterator[Caution]:
         if len(split) < FEW_ROWS:
             text = f"Only {len(split)} {name} prompts: intervals are wide. Use at least {FEW_ROWS}."
             yield caution("few_rows", text)
-    dev, test = (split.labels.right for split in both.values())
+    dev, test = (split.rows.right for split in both.values())
     yield from few_of_a_kind(dev, " of the dev file", FITTED_ON_DEV)
     yield from few_of_a_kind(test, " of the test file")
     for fit in context.fitted.fits.values():
         yield from about_fit(fit)
-    if context.fitted.evidence is not None:
-        yield from about_fit(context.fitted.evidence.fit)

@@ -24,7 +24,6 @@ from service.calibration.calibration import (
 )
 from service.calibration.default import CLAIM_PRIOR_WEIGHT, PRIOR_WEIGHT, packaged, packaged_for_claims
 from service.calibration.fitting import WHOLE, Fitted, Stream, fit_all, rng
-from service.calibration.labels import Labels
 from service.calibration.material import (
     Material,
     Sentences,
@@ -47,7 +46,6 @@ from service.jobs.drawing import Drawer, check_same
 from service.jobs.model import JobStage
 from service.jobs.store import RunningJob, SqlJobs
 from service.jobs.waiting import LiveFirst, Notify, Patience, embedder_identity
-from service.report.diagnostics import make_split
 from service.report.report import make_report
 from service.spectral.resampling import DEFAULT, Resamples
 from service.spectral.subsets import OnDone
@@ -205,10 +203,8 @@ class Calibrator:
         calibration = self._calibration(job, loaded, material, fitted)
         target = self.drawer.serving.target()
 
-        def work(_: OnDone) -> tuple[dict[str, Any], Labels]:
-            split = make_split(material, fitted.dev)
-            report = make_report(
-                split,
+        def work(_: OnDone) -> dict[str, Any]:
+            return make_report(
                 fitted,
                 calibration,
                 job.options,
@@ -219,15 +215,14 @@ class Calibrator:
                 refused=loaded.refused,
                 resamples=self.resamples,
             )
-            return report, split.labels
 
-        report, labels = await in_thread(work, self.jobs, job.id, "reporting", total=1)
+        report = await in_thread(work, self.jobs, job.id, "reporting", total=1)
         report["job_id"] = job.id
         recommended = report["opening"]["num_samples"]
         if recommended in calibration.selectors:  # it can serve so many, and decide by them
             calibration = replace(calibration, recommended=recommended)
         # Verdicts on claims are the data's own; there are several on a line.
-        judged = [] if job.options.unit == "claim" else labels.verdicts
+        judged = [] if job.options.unit == "claim" else fitted.rows.verdicts
         full = [material.rows[i].row.line for i in material.full[: len(judged)]]
         decision = report["decision"]
         await self.jobs.succeed(

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import PROMISE_MEANING, Calibration
-from service.calibration.fitting import DecidedAt, Fitted, FittedMaps, Stream, rng, why_no_evidence
+from service.calibration.fitting import DecidedAt, Fitted, FittedMaps, Stream, rng
+from service.calibration.labels import FullRows
 from service.calibration.promotion import Gains, decide
 from service.calibration.rows import StoredRow
 from service.jobs.model import JobOptions
-from service.report.diagnostics import CrossValidated, EvaluationContext, Split
+from service.report.diagnostics import CrossValidated, EvaluationContext
 from service.report.first_answers import answers_part, sizes
 from service.report.words import (
     about_data,
@@ -35,8 +36,8 @@ from service.scoring.score import Target
 from service.spectral.algorithm1 import algorithm1
 from service.spectral.correctness import accuracy_rejection, bootstrap_auroc
 from service.spectral.correctness_model import log_losses
-from service.spectral.evidence import EvidenceFit
-from service.spectral.fit import DepolarizedFit, TemperatureFit
+from service.spectral.evidence import EvidenceBootstrap, EvidenceMap
+from service.spectral.fit import Bootstrap
 from service.spectral.maps import DepolarizedMap
 from service.spectral.reliability import (
     ConsistencyBand,
@@ -47,7 +48,7 @@ from service.spectral.reliability import (
     projection_null,
     reliability_diagram,
 )
-from service.spectral.resampling import DEFAULT, Interval, ResampleCounts, Resamples
+from service.spectral.resampling import DEFAULT, ResampleCounts, Resamples
 from service.spectral.selective import (
     Promise,
     SelectiveCounts,
@@ -58,14 +59,12 @@ from service.spectral.selective import (
 
 Floats = NDArray[np.float64]
 Part = dict[str, Any]
-AnyFit = TemperatureFit | DepolarizedFit | EvidenceFit
 
 MAX_REFUSED = 50  # listed; all are counted
 TARGETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 
 
 def make_report(
-    rows: Split,
     fitted: Fitted,
     calibration: Calibration,
     options: JobOptions,
@@ -82,7 +81,7 @@ def make_report(
     target: what decisions keep where nobody names another; num_rows: of the file; copies: rows left out since
     another asks the same; refused: by the LLM server, for good, while it answered others.
     """
-    context = CrossValidated(rows, fitted, seed=options.seed, resamples=resamples)
+    context = CrossValidated(fitted, seed=options.seed, resamples=resamples)
     gains = gains_of(calibration, active, context)
     activated, reason = decide(
         calibration,
@@ -96,7 +95,7 @@ def make_report(
     report: Part = {
         "version": 1,
         "calibration": calibration_part(calibration),
-        "data": data_part(rows, calibration, num_rows, copies, refused),
+        "data": data_part(fitted.rows, calibration, num_rows, copies, refused),
         **figures(context),
         "parameters": [
             {
@@ -119,11 +118,12 @@ def make_report(
         "correctness": correctness_part(fitted, calibration.num_samples, options.seed, target, resamples),
     }
     report["opening"] = opening(report, target.error)
+    rows = fitted.rows
     references = [rows.material.rows[i].row.references for i in rows.material.full]
     report["warnings"] = [
-        *about_data(report["data"], rows.labels.right),
-        *about_verdicts(rows.labels.verdicts, references),
-        *about_fit(chosen_fit(fitted)),
+        *about_data(report["data"], rows.right),
+        *about_verdicts(rows.verdicts, references),
+        *about_fit(fitted.maps.fits[fitted.method]),
         *about_gain(gains),
     ]
     if calibration.evidence:
@@ -173,7 +173,7 @@ def calibration_part(calibration: Calibration) -> Part:
 
 
 def data_part(
-    split: Split, calibration: Calibration, num_rows: int, copies: int, refused: Sequence[StoredRow]
+    fitted: FullRows, calibration: Calibration, num_rows: int, copies: int, refused: Sequence[StoredRow]
 ) -> Part:
     """Return what it was fitted on.
 
@@ -182,8 +182,8 @@ def data_part(
     answers. correct_from: who says what is right. claims: of the full rows, where those are calibrated;
     accuracy is theirs then.
     """
-    material = split.material
-    rows, full = material.rows, len(split)
+    material = fitted.material
+    rows, full = material.rows, len(fitted)
     if material.groups is not None:
         # Of each answer one claim stands for the row.
         rows = [rows[i] for i in np.unique(material.groups, return_index=True)[1]]
@@ -201,25 +201,17 @@ def data_part(
         "truncated": sum(d.truncated for d in draws) / len(draws),
         "empty": sum(not d.text for d in draws) / len(draws),
         "references_mean": float(np.mean([len(one.row.references) for one in rows])),
-        "correct_from": split.labels.source,
-        "accuracy": float(split.labels.right.mean()),
+        "correct_from": fitted.source,
+        "accuracy": float(fitted.right.mean()),
         "refused": {
             "count": len(refused),
             "rows": [{"line": one.row.line, "reason": one.refused or ""} for one in refused[:MAX_REFUSED]],
         },
     }
-    return part if material.groups is None else part | {"claims": len(split)}
+    return part if material.groups is None else part | {"claims": len(fitted)}
 
 
 # The maps.
-
-
-def chosen_fit(fitted: Fitted) -> AnyFit:
-    """Return the fit of the map that was chosen."""
-    if fitted.method != "evidence":
-        return fitted.maps.fits[fitted.method]
-    assert fitted.maps.evidence is not None
-    return fitted.maps.evidence.fit
 
 
 def fit_parts(fitted: FittedMaps) -> dict[str, Part]:
@@ -232,28 +224,22 @@ def fit_parts(fitted: FittedMaps) -> dict[str, Part]:
     parts = dict[str, Part]()
     for method, fit in fitted.fits.items():
         spread = fitted.bootstraps[method]
-        parts[method] = _fit_part(fit, spread.temperature, fitted.risks[method])
-        if isinstance(fit.map, DepolarizedMap):
-            parts[method]["depolarization"] = estimate(fit.map.depolarization, spread.depolarization)
-    if evidence := fitted.evidence:
-        map_, spreads = evidence.fit.map, evidence.bootstrap
-        parts["evidence"] = _fit_part(evidence.fit, spreads.temperature, fitted.risks["evidence"]) | {
-            "intercept": estimate(map_.intercept, spreads.intercept),
-            "slope": estimate(map_.slope, spreads.slope),
+        part: Part = {
+            "temperature": estimate(fit.map.temperature, spread.temperature),
+            "depolarization": None,
+            "risk": fit.risk,
+            "cv_risk": float(fitted.risks[method].mean()),
+            "mean_entropy": fit.mean_entropy,
+            "at_bound": list(fit.at_bound),
+            "stationarity_gap": fit.stationarity_gap,
         }
+        if isinstance(fit.map, DepolarizedMap) and isinstance(spread, Bootstrap):
+            part["depolarization"] = estimate(fit.map.depolarization, spread.depolarization)
+        if isinstance(fit.map, EvidenceMap) and isinstance(spread, EvidenceBootstrap):
+            part["intercept"] = estimate(fit.map.intercept, spread.intercept)
+            part["slope"] = estimate(fit.map.slope, spread.slope)
+        parts[method] = part
     return parts
-
-
-def _fit_part(fit: AnyFit, temperature: Interval, held_out: Floats) -> Part:
-    return {
-        "temperature": estimate(fit.map.temperature, temperature),
-        "depolarization": None,
-        "risk": fit.risk,
-        "cv_risk": float(held_out.mean()),
-        "mean_entropy": fit.mean_entropy,
-        "at_bound": list(fit.at_bound),
-        "stationarity_gap": fit.stationarity_gap,
-    }
 
 
 def figures(context: EvaluationContext) -> Part:
@@ -263,7 +249,7 @@ def figures(context: EvaluationContext) -> Part:
     curves: the reliability diagrams by map; answers: figures by number of answers.
     """
     size, number = len(context.test), context.resamples.answers
-    why = why_no_evidence(context.dev.material) or why_no_evidence(context.test.material)
+    why = context.dev.rows.why_no_evidence() or context.test.rows.why_no_evidence()
     alone = context.no_answers()
     judged = [] if alone is None else [alone]
     judged += [context.first_answers(m) for m in sizes(context.test.material.num_samples)]
@@ -296,7 +282,7 @@ def served_figures(context: EvaluationContext, name: str) -> tuple[Part, dict[st
     that Algorithm 1 used; singletons: prompts that it ignored.
     """
     served, test, worlds = context.served[name], context.test, context.resamples.band
-    scores, right = served.lambda_max, test.labels.right
+    scores, right = served.lambda_max, test.rows.right
     projection = reliability_diagram(scores, test.c1)
     null = projection_null(scores, test.c1, context.rng(Stream.PROJECTION), num_draws=worlds)
     clusters, both_nulls = context.algorithm1(served)

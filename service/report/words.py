@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from service.calibration.fitting import AnyFit
 from service.calibration.promotion import Gains
 from service.calibration.rows import FEW_ROWS, Verdict
 from service.scoring.judging import percent
 from service.spectral.correctness import Auroc
-from service.spectral.evidence import EvidenceFit
-from service.spectral.fit import DepolarizedFit, TemperatureFit
 from service.spectral.resampling import Difference, Interval
 from service.spectral.text_scores import too_long
 
@@ -278,7 +277,7 @@ def about_verdicts(verdicts: Sequence[Verdict], references: Sequence[Sequence[st
         yield caution("short_references", f"{long} of {len(by_words)} {SHORT_REFERENCES}")
 
 
-def about_fit(fit: TemperatureFit | DepolarizedFit | EvidenceFit) -> Iterator[Caution]:
+def about_fit(fit: AnyFit) -> Iterator[Caution]:
     """Yield warnings of parameters on a bound, or of a search that has not converged."""
     for name in fit.at_bound:
         text = f"The best {name} sits on the bound of the search: the data do not pin it down."

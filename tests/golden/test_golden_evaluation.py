@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.calibration.labels import FullRows
 from service.calibration.material import assemble
 from service.calibration.rows import DevRow, StoredRow
 from service.evaluation.baselines import likelihoods
 from service.llm.port import Draw
-from service.report.diagnostics import EvaluationContext, Split, make_split
+from service.report.diagnostics import EvaluationContext, Split
 from service.report.report import figures
 from service.spectral.algorithm1 import algorithm1, cluster_prompts
 from service.spectral.text_scores import correct
@@ -45,7 +46,7 @@ def split(recorded: dict[str, Any], part: slice, *, tells: bool = False) -> Spli
         place |= dict(zip(row["samples"], samples.tolist(), strict=True)) | {row["reference"]: int(reference)}
     numbered = list(enumerate(recorded["rows"], start=1))[part]
     rows = [stored(i, row, tells=tells) for i, row in numbered]
-    return make_split(assemble(rows, 20, recorded["emb"], place, 768))
+    return Split(FullRows(assemble(rows, 20, recorded["emb"], place, 768)))
 
 
 @pytest.fixture(scope="module")

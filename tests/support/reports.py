@@ -22,7 +22,7 @@ from service.embedding.port import EmbedderIdentity
 from service.evaluation.experiments import make_results
 from service.jobs.model import JobOptions
 from service.llm.port import Draw, LLMIdentity, Sampling
-from service.report.diagnostics import EvaluationContext, make_split
+from service.report.diagnostics import EvaluationContext
 from service.report.report import make_report
 from service.spectral.dev_set import Answers
 from service.spectral.resampling import Resamples
@@ -76,28 +76,27 @@ def _evidence_report() -> dict[str, Any]:
     material = evidence.material(evidence.drawn())
     fitted = fit_all(material, "auto", resamples=FEW)
     made = _calibration(fitted, evidence.SAMPLES, evidence="token_sums")
-    return _reported(material, fitted, made, evidence.ROWS)
+    return _reported(fitted, made, evidence.ROWS)
 
 
 def _deciding_report() -> dict[str, Any]:
     material = decisions.judged_material(decisions.judged_rows(300))
     fitted = fit_all(material, "auto", resamples=FEW)
     made = _calibration(fitted, 4)
-    return _reported(material, fitted, made, 300)
+    return _reported(fitted, made, 300)
 
 
 def _reported(
-    material: Material, fitted: Fitted, made: Calibration, rows: int, active: Calibration | None = None
+    fitted: Fitted, made: Calibration, rows: int, active: Calibration | None = None
 ) -> dict[str, Any]:
-    split = make_split(material, fitted.dev)
-    return make_report(split, fitted, made, JobOptions(), TARGET, num_rows=rows, active=active, resamples=FEW)
+    return make_report(fitted, made, JobOptions(), TARGET, num_rows=rows, active=active, resamples=FEW)
 
 
 def _small_report(with_active: bool) -> dict[str, Any]:
     material = small_material()
     active = _calibration(fit_all(material, "temperature", resamples=FEW)) if with_active else None
     fitted = fit_all(material, "depolarized", active=active, resamples=FEW)
-    return _reported(material, fitted, _calibration(fitted), ROWS + 2, active)
+    return _reported(fitted, _calibration(fitted), ROWS + 2, active)
 
 
 def _evaluation() -> dict[str, Any]:

@@ -108,11 +108,11 @@ def test_the_verdict_is_of_the_map_of_the_lowest_risk(results):
 
 
 def test_figures_are_of_the_served_maps(bench, results, served):
-    right = bench.test.labels.right
+    right = bench.test.rows.right
     for name, one in bench.served.items():
         assert served[name]["auroc_entropy"]["value"] == pytest.approx(auroc(-one.entropy, right))
     rows = {(row["second"], row["first"], row["figure"]): row for row in results["comparison"]}
-    expected = risk(bench.maps["depolarized"], bench.test.dev) - risk(bench.maps["raw"], bench.test.dev)
+    expected = risk(bench.maps["depolarized"], bench.test.rows.dev) - risk(bench.maps["raw"], bench.test.rows.dev)
     gap = rows["depolarized", "raw", "test_risk"]
     assert gap["difference"]["value"] == pytest.approx(expected)
     assert gap["real"] is (gap["difference"]["low"] > 0 or gap["difference"]["high"] < 0)
@@ -122,7 +122,7 @@ def test_baselines_are_named_and_computed(bench, results):
     found = {row["score"]: row for row in results["baselines"]["rows"]}
     assert len(found) == 7
     values = [lexical_similarity(t, c) for t, c in zip(bench.test.texts, bench.test.counts, strict=True)]
-    right = bench.test.labels.right
+    right = bench.test.rows.right
     assert found["lexical similarity"]["auroc"]["value"] == pytest.approx(auroc(values, right))
     distinct = auroc([-len(t) for t in bench.test.texts], right)
     assert found["number of distinct answers"]["auroc"]["value"] == pytest.approx(distinct)

@@ -7,7 +7,7 @@ import pytest
 
 from service.calibration.fitting import fit_all
 from service.evaluation.experiments import comparison
-from service.report.diagnostics import CrossValidated, make_split
+from service.report.diagnostics import CrossValidated
 from service.spectral.resampling import mean_difference
 from tests.support.reports import FEW, MADE, small_material
 
@@ -16,7 +16,7 @@ from tests.support.reports import FEW, MADE, small_material
 def bench() -> CrossValidated:
     material = small_material()
     fitted = fit_all(material, "depolarized", resamples=FEW)
-    return CrossValidated(make_split(material), fitted, resamples=FEW)
+    return CrossValidated(fitted, resamples=FEW)
 
 
 @pytest.fixture(scope="module")
