@@ -112,7 +112,9 @@ def test_figures_are_of_the_served_maps(bench, results, served):
     for name, one in bench.served.items():
         assert served[name]["auroc_entropy"]["value"] == pytest.approx(auroc(-one.entropy, right))
     rows = {(row["second"], row["first"], row["figure"]): row for row in results["comparison"]}
-    expected = risk(bench.maps["depolarized"], bench.test.rows.dev) - risk(bench.maps["raw"], bench.test.rows.dev)
+    expected = risk(bench.maps["depolarized"], bench.test.rows.dev) - risk(
+        bench.maps["raw"], bench.test.rows.dev
+    )
     gap = rows["depolarized", "raw", "test_risk"]
     assert gap["difference"]["value"] == pytest.approx(expected)
     assert gap["real"] is (gap["difference"]["low"] > 0 or gap["difference"]["high"] < 0)
