@@ -41,34 +41,36 @@ class Judged:
     """n prompts as some of their answers show them, and a text of each that was judged.
 
     rows: their spectra, with the references as targets; texts: the same with the judged text as target.
-    right: (n,) verdicts. missing_mass, mean_log_probability, log_probability_per_word: (n,) each; None where
-    an answer of any prompt has no log-probability. groups: (n,), as `Material.full_groups`.
+    right: (n,) verdicts. evidence: missing mass, mean log-probability, log-probability per word, (n,) each;
+    empty where an answer of any prompt has no log-probability. groups: (n,), as `Material.full_groups`.
     tokens: further features (n,) of the judged texts, by their own log-probabilities.
     """
 
     rows: DevSet
     texts: DevSet
     right: NDArray[np.bool_]
-    missing_mass: Floats | None = None
-    mean_log_probability: Floats | None = None
-    log_probability_per_word: Floats | None = None
-    groups: NDArray[np.int_] | None = field(default=None, kw_only=True)
-    tokens: Mapping[str, Floats] = field(default_factory=dict, kw_only=True)
+    evidence: tuple[Floats, ...] = ()
+    groups: NDArray[np.int_] | None = None
+    tokens: Mapping[str, Floats] = field(default_factory=dict)
 
     @property
-    def _evidence(self) -> tuple[Floats | None, Floats | None, Floats | None]:
-        return self.missing_mass, self.mean_log_probability, self.log_probability_per_word
+    def missing_mass(self) -> Floats | None:
+        """Return u (n,) of the answers; None where one has no log-probability."""
+        return self.evidence[0] if self.evidence else None
 
     def __len__(self) -> int:
         return self.right.size
 
     def take(self, rows: Mask) -> "Judged":
         """Return the prompts selected by an index or mask."""
-        evidence = [None if x is None else x[rows] for x in self._evidence]
-        groups = None if self.groups is None else self.groups[rows]
-        tokens = {name: column[rows] for name, column in self.tokens.items()}
-        taken = self.rows.take(rows), self.texts.take(rows), self.right[rows]
-        return Judged(*taken, *evidence, groups=groups, tokens=tokens)
+        return Judged(
+            self.rows.take(rows),
+            self.texts.take(rows),
+            self.right[rows],
+            tuple(column[rows] for column in self.evidence),
+            None if self.groups is None else self.groups[rows],
+            {name: column[rows] for name, column in self.tokens.items()},
+        )
 
     def over(self, map_: CalibrationMap | EvidenceMap) -> CalibrationMap:
         """Return the map of these prompts' eigenvalues. Raises ValueError where it needs what they lack."""
@@ -90,7 +92,7 @@ class Judged:
         """Return the features (n,) of the judged texts under a map, as one score has them."""
         served = self.over(map_)
         p, entropy = born_probabilities(served, self.texts), served_entropies(served, self.rows)
-        return {**features(p, entropy, *self._evidence), **self.tokens}
+        return {**features(p, entropy, *self.evidence), **self.tokens}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,8 +194,8 @@ class FullRows:
             solve(problems, self.material.dimension),
             solve(texts, self.material.dimension),
             np.array([self._right(row, answer) for row, answer in enumerate(answers)]),
-            *self._evidence(num_samples),
-            groups=self.groups,
+            self._evidence(num_samples),
+            self.groups,
         )
 
     def alone(self) -> JudgedAlone | None:
