@@ -36,7 +36,8 @@ from service.claims.facts import beyond
 from service.claims.segments import Segment, claims
 from service.llm.embedded import EmbeddedLanguageModel, converted_model
 from service.llm.port import Draw, GenerationRequest, Message, Sampling
-from service.report.diagnostics import CrossValidated, make_split
+from service.report.diagnostics import CrossValidated
+from service.report.report import served_figures
 from service.scoring.claims import outcomes_of, spoken_logprobs
 from service.spectral.born import born_probability
 from service.spectral.claims import MatchedUnits, SentenceVectors
@@ -250,11 +251,11 @@ def report_calibrated(material: Material) -> None:
         priors=partial(default.prior, weight=weight),
         model_priors=partial(default.model_prior, dimension=material.dimension, weight=weight),
     )
-    shown = CrossValidated(make_split(material, fitted.dev), fitted, resamples=resamples)
+    shown = CrossValidated(fitted, resamples=resamples)
     print("\n" + head("calibrated claims", "projection ECE", "mean lambda_max"))
     for name in ("raw", "depolarized"):
         served = shown.served[name].lambda_max
-        print(f"| {name} | {shown.diagnostics[name].projection.ece:.3f} | {served.mean():.3f} |")
+        print(f"| {name} | {served_figures(shown, name)[0]['projection_ece']:.3f} | {served.mean():.3f} |")
     print("\n" + head("P(correct), by /calibrate", "log loss", "of the base rate"))
     for count in (0, material.num_samples):
         if count in fitted.decided:

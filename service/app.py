@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI
@@ -55,7 +55,6 @@ from service.proxy import routes as openai
 from service.proxy.chat_score import ChatScorer
 from service.proxy.routes import Chat, reporter
 from service.proxy.upstream import SILENCE_S, HttpUpstream, Upstream
-from service.report.model import Report
 from service.report.pages import render
 from service.scoring import routes as score
 from service.scoring.claims import ClaimScorer
@@ -560,10 +559,9 @@ def render_report(report: Mapping[str, Any]) -> str:
     """Return the HTML page of a report, or of an evaluation. The first loads the drawing library."""
     if "comparison" in report:
         from service.evaluation.page import render_evaluation
-        from service.evaluation.results import Results
 
-        return render_evaluation(cast("Results", report))
-    return render(cast("Report", report))
+        return render_evaluation(report)
+    return render(report)
 
 
 def _lifespan(components: Sequence[Any], about: Callable[[], Iterable[str]]) -> Callable[[FastAPI], Any]:

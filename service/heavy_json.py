@@ -8,6 +8,8 @@ import re
 
 MAX_VALUES = 100_000
 MAX_BATCH_VALUES = 200_000  # 256 items with 256 samples and log-probabilities are two thirds of it
+# Pydantic puts all of them into words; hundreds of thousands hold everyone up for seconds.
+MAX_FAULTS = 1000
 MAX_ANSWER_VALUES = 500_000  # 3,500 tokens with 20 alternatives each
 _TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 

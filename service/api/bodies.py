@@ -15,13 +15,12 @@ from starlette.types import Message, Receive, Scope, Send
 
 from service.api.errors import invalid_request
 from service.errors import InvalidRequest, UnsupportedMediaType
-from service.heavy_json import MAX_VALUES, is_heavy
+from service.heavy_json import MAX_FAULTS, MAX_VALUES, is_heavy
 
 Body = TypeVar("Body", bound=BaseModel)
 T = TypeVar("T")
 CLIENT_CLOSED_REQUEST = 499
 MAX_SEND_S = 30.0  # for a caller to take what has come: meanwhile it holds what others wait for
-MAX_FAULTS = 1000  # pydantic puts all of them into words; hundreds of thousands hold everyone up for seconds
 
 
 class RequestModel(BaseModel):

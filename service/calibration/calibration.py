@@ -245,6 +245,18 @@ class Calibration:
         """Return the parameters of the full number of answers."""
         return self.parameters[self.num_samples]
 
+    def evidence_table(self) -> list[dict[str, Any]]:
+        """Return the evidence map of every number of answers, as it is told; nothing for other methods."""
+        return [
+            {
+                "num_samples": m,
+                "temperature": one.temperature,
+                "evidence_intercept": one.intercept,
+                "evidence_slope": one.slope,
+            }
+            for m, one in sorted(self.evidence.items())
+        ]
+
     def map_for(self, num_samples: int, missing_mass: float | None = None) -> DepolarizedMap | TemperatureMap:
         """Return the map for this many answers; KeyError for more than were drawn for the fit.
 

@@ -1,6 +1,6 @@
 """Fitting a calibration on labelled rows: maps, evidence, P(correct) and thresholds (method, section 8)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import partial
@@ -24,7 +24,7 @@ from service.spectral.correctness_model import (
     no_model_prior,
     stratified_folds,
 )
-from service.spectral.dev_set import DevSet, dev_set, risks
+from service.spectral.dev_set import DevSet, risks
 from service.spectral.evidence import (
     EvidenceBootstrap,
     EvidenceFit,
@@ -33,7 +33,6 @@ from service.spectral.evidence import (
     bootstrap_evidence,
     fit_evidence,
     held_out_evidence,
-    missing_mass,
 )
 from service.spectral.fit import (
     Bootstrap,
@@ -56,6 +55,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 METHODS: tuple[PlainMethod, ...] = ("temperature", "depolarized")
 FittedMap = DepolarizedMap | TemperatureMap | EvidenceMap
+AnyFit = TemperatureFit | DepolarizedFit | EvidenceFit
 WHOLE = 1000  # of the progress of a fit
 FOLDS = 5  # of the rows, where each is predicted by a map and a model of the others
 
@@ -83,37 +83,26 @@ def rng(seed: int, stream: Stream) -> np.random.Generator:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FittedEvidence:
-    """The evidence map fitted on n prompts of this missing mass (n,), and its bootstrap."""
-
-    missing_mass: Floats
-    fit: EvidenceFit
-    bootstrap: EvidenceBootstrap
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class FittedMaps:
     """Every map, fitted on n prompts.
 
-    fits, bootstraps: of those that need no log-probabilities, by method; evidence: None where a prompt lacks
-    them. fold: (n,) which fold held each prompt out. risks, maps: out of fold, (n,) in nats and one map a
-    fold, of "raw", both methods, "evidence" where it was fitted, "active", last, where there is one.
+    fits, bootstraps: by method, "evidence" last; missing_mass: (n,) of the prompts, None where there
+    is no map by evidence. fold: (n,) which fold held each prompt out. risks, maps: out of fold, (n,) in nats
+    and one map a fold, of "raw", both plain methods, "evidence" where it was fitted, "active", last, where
+    there is one.
     """
 
-    fits: Mapping[PlainMethod, TemperatureFit | DepolarizedFit]
-    bootstraps: Mapping[PlainMethod, Bootstrap]
-    evidence: FittedEvidence | None
+    fits: Mapping[str, AnyFit]
+    bootstraps: Mapping[str, Bootstrap | EvidenceBootstrap]
+    missing_mass: Floats | None
     fold: NDArray[np.int_]
     risks: Mapping[str, Floats]
     maps: Mapping[str, Sequence[CalibrationMap | EvidenceMap]]
 
     def maps_of(self, name: str) -> list[CalibrationMap]:
         """Return the map that serves each of the n prompts, fitted without its fold."""
-        by_prompt = [self.maps[name][k] for k in self.fold]
-        masses: Iterable[float] = (
-            [0.0] * len(by_prompt) if self.evidence is None else self.evidence.missing_mass
-        )
-        pairs = zip(by_prompt, masses, strict=True)
+        masses = np.zeros(self.fold.size) if self.missing_mass is None else self.missing_mass
+        pairs = [(self.maps[name][k], float(u)) for k, u in zip(self.fold, masses, strict=True)]
         return [one.at(u) if isinstance(one, EvidenceMap) else one for one, u in pairs]
 
 
@@ -135,12 +124,12 @@ class DecidedAt:
 class Fitted:
     """What a fit found.
 
-    dev: the full rows; maps: fitted on them. method: the one chosen; parameters: of every m' for it, those of
-    "depolarized" for "evidence", whose own are in evidence_table. decided: what the rows' verdicts allow, by
+    rows: the full ones; maps: fitted on them. method: the one chosen; parameters: of every m' for it, those
+    of "depolarized" for "evidence", whose own are in evidence_table. decided: what the verdicts allow, by
     number of answers. priors, model_priors: what all of it was drawn to.
     """
 
-    dev: DevSet
+    rows: FullRows
     maps: FittedMaps
     method: Method
     parameters: Mapping[int, DepolarizedMap]
@@ -171,14 +160,14 @@ def fit_all(
     Blocking: seconds to minutes of linear algebra. Equal seeds give equal results. Raises InvalidDevData
     where "evidence" is asked for and rows lack log-probabilities.
     """
-    if asked == "evidence" and (why := why_no_evidence(material)):
+    rows = FullRows(material)
+    if asked == "evidence" and (why := rows.why_no_evidence()):
         raise InvalidDevData(why)
-    dev = dev_set([material.answers[i] for i in material.full], material.dimension)
     maps = fit_maps(
-        dev,
-        missing_masses(material),
+        rows.dev,
+        rows.missing_mass,
         material.num_samples,
-        groups=material.full_groups,
+        groups=rows.groups,
         active=active,
         seed=seed,
         resamples=resamples.bootstrap,
@@ -190,14 +179,14 @@ def fit_all(
     parameters = _parameters(material, method, seed, priors, _part(progress, 0, parts))
     table = _evidence_table(material, seed, priors, _part(progress, 1, parts)) if by_evidence else {}
     decided = fit_selectors(
-        material,
+        rows,
         method,
         rng=rng(seed, Stream.SELECTORS),
         priors=priors,
         model_priors=model_priors,
         progress=_part(progress, parts - 1, parts),
     )
-    return Fitted(dev, maps, method, parameters, decided, table, priors, model_priors)
+    return Fitted(rows, maps, method, parameters, decided, table, priors, model_priors)
 
 
 def _chosen(asked: str, risks: Mapping[str, Floats]) -> Method:
@@ -266,7 +255,13 @@ def fit_maps(
         candidates["active"] = active.map_for(known)
     found = cross_validated_risks(dev, candidates, rng=rng(seed, Stream.FOLDS), priors=plain, groups=groups)
     risks_by, maps_by = dict(found.risks), dict[str, Sequence[CalibrationMap | EvidenceMap]](found.maps)
-    evidence = None
+    fits: dict[str, AnyFit] = {m: fit(dev, m, prior=plain[m]) for m in METHODS}
+    spreads: dict[str, Bootstrap | EvidenceBootstrap] = {
+        m: bootstrap(
+            dev, m, rng=rng(seed, Stream.BOOTSTRAP), resamples=resamples, prior=plain[m], groups=groups
+        )
+        for m in METHODS
+    }
     if missing_mass is not None:
         rows, prior = EvidenceSet(dev, missing_mass), priors("evidence", num_samples)
         risks_by["evidence"], maps_by["evidence"] = held_out_evidence(rows, found.fold, prior)
@@ -274,46 +269,11 @@ def fit_maps(
             rival = active.evidence[known]
             risks_by["active"] = risks(rival.over(missing_mass), dev)
             maps_by["active"] = (rival,) * (int(found.fold.max()) + 1)
-        spread = bootstrap_evidence(rows, rng=rng(seed, Stream.BOOTSTRAP), resamples=resamples, prior=prior)
-        evidence = FittedEvidence(missing_mass, fit_evidence(rows, prior), spread)
+        fits["evidence"], random = fit_evidence(rows, prior), rng(seed, Stream.BOOTSTRAP)
+        spreads["evidence"] = bootstrap_evidence(rows, rng=random, resamples=resamples, prior=prior)
     if active is not None:
         risks_by["active"] = risks_by.pop("active")  # last
-    fits = {m: fit(dev, m, prior=plain[m]) for m in METHODS}
-    spreads = {
-        m: bootstrap(
-            dev, m, rng=rng(seed, Stream.BOOTSTRAP), resamples=resamples, prior=plain[m], groups=groups
-        )
-        for m in METHODS
-    }
-    return FittedMaps(fits, spreads, evidence, found.fold, risks_by, maps_by)
-
-
-def why_no_evidence(material: Material) -> str | None:
-    """Return why no evidence map can be fitted, as a sentence; None where it can."""
-    if material.groups is not None:
-        return "Log-probabilities of whole answers say nothing of one claim."
-    lacking, full = sum(totals is None for totals in _totals(material)), material.full.size
-    if not lacking:
-        return None
-    return (
-        f"{lacking} of {full} prompts have an answer without a log-probability of the whole of it: the "
-        "evidence map needs one with every answer."
-    )
-
-
-def missing_masses(material: Material) -> Floats | None:
-    """Return u (n,) of the full rows; None where one of them lacks a log-probability."""
-    masses = []
-    for i, totals in zip(material.full, _totals(material), strict=True):
-        if totals is None:
-            return None
-        masses.append(missing_mass(totals, material.answers[i].index))
-    return np.array(masses)
-
-
-def _totals(material: Material) -> list[Floats | None]:
-    """Return the log-probability of each answer of the full rows in nats; None where one has none."""
-    return [log_probabilities(material.rows[i].draws) for i in material.full]
+    return FittedMaps(fits, spreads, missing_mass, found.fold, risks_by, maps_by)
 
 
 def _evidence_table(
@@ -335,7 +295,7 @@ def _evidence_table(
 
 
 def fit_selectors(
-    material: Material,
+    rows: FullRows,
     method: Method,
     *,
     rng: np.random.Generator,
@@ -350,17 +310,17 @@ def fit_selectors(
     64, those that maps are fitted for. And for 0, where the judged texts have log-probabilities of their own.
     Blocking: seconds.
     """
-    rows = FullRows(material)
-    full = rows.at(material.num_samples)
+    most = rows.material.num_samples
+    full = rows.at(most)
     fold = stratified_folds(full.right, FOLDS, rng, full.groups)
     counted = None if full.groups is None else one_of_each(full.groups, rng)
-    sizes = [*([1] if method == "evidence" else []), *fitted_sizes(material.num_samples)]
+    sizes = [*([1] if method == "evidence" else []), *fitted_sizes(most)]
     alone, decided = rows.alone(), dict[int, DecidedAt]()
     tokens = None
     if alone is not None and alone.groups is not None and alone.known.all():
         tokens = {name: np.asarray(column) for name, column in alone.columns.items()}
     for done, size in enumerate(sizes, start=1):
-        seen = full if size == material.num_samples else rows.at(size)
+        seen = full if size == most else rows.at(size)
         fit_map = partial(_map, method=method, prior=priors(method, size))
         found = _decided(seen, fold, rows.judged, fit_map, partial(model_priors, method, size), counted)
         if tokens is not None:

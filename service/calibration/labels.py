@@ -6,6 +6,7 @@ verdict without an `answer` is about the dominant one of all answers: another te
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from service.calibration.calibration import JudgedTexts, answer_features, claim_features, features
 from service.calibration.material import FULL_SHARE, Material
-from service.calibration.rows import StoredRow, Verdict
+from service.calibration.rows import DevRow, Verdict
 from service.embedding.port import log_probabilities
 from service.spectral.born import born_probabilities, supported
 from service.spectral.dev_set import (
@@ -36,47 +37,40 @@ Mask = NDArray[np.int_] | NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Labels:
-    """right: (n,) bool of the full rows. source: of the verdicts. verdicts: of each, for people."""
-
-    right: NDArray[np.bool_]
-    source: Literal["data", "rouge_l", "mixed"]
-    verdicts: Sequence[Verdict] = ()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Judged:
     """n prompts as some of their answers show them, and a text of each that was judged.
 
     rows: their spectra, with the references as targets; texts: the same with the judged text as target.
-    right: (n,) verdicts. missing_mass, mean_log_probability, log_probability_per_word: (n,) each; None where
-    an answer of any prompt has no log-probability. groups: (n,), as `Material.full_groups`.
+    right: (n,) verdicts. evidence: missing mass, mean log-probability, log-probability per word, (n,) each;
+    empty where an answer of any prompt has no log-probability. groups: (n,), as `Material.full_groups`.
     tokens: further features (n,) of the judged texts, by their own log-probabilities.
     """
 
     rows: DevSet
     texts: DevSet
     right: NDArray[np.bool_]
-    missing_mass: Floats | None = None
-    mean_log_probability: Floats | None = None
-    log_probability_per_word: Floats | None = None
-    groups: NDArray[np.int_] | None = field(default=None, kw_only=True)
-    tokens: Mapping[str, Floats] = field(default_factory=dict, kw_only=True)
+    evidence: tuple[Floats, ...] = ()
+    groups: NDArray[np.int_] | None = None
+    tokens: Mapping[str, Floats] = field(default_factory=dict)
 
     @property
-    def _evidence(self) -> tuple[Floats | None, Floats | None, Floats | None]:
-        return self.missing_mass, self.mean_log_probability, self.log_probability_per_word
+    def missing_mass(self) -> Floats | None:
+        """Return u (n,) of the answers; None where one has no log-probability."""
+        return self.evidence[0] if self.evidence else None
 
     def __len__(self) -> int:
         return self.right.size
 
     def take(self, rows: Mask) -> "Judged":
         """Return the prompts selected by an index or mask."""
-        evidence = [None if x is None else x[rows] for x in self._evidence]
-        groups = None if self.groups is None else self.groups[rows]
-        tokens = {name: column[rows] for name, column in self.tokens.items()}
-        taken = self.rows.take(rows), self.texts.take(rows), self.right[rows]
-        return Judged(*taken, *evidence, groups=groups, tokens=tokens)
+        return Judged(
+            self.rows.take(rows),
+            self.texts.take(rows),
+            self.right[rows],
+            tuple(column[rows] for column in self.evidence),
+            None if self.groups is None else self.groups[rows],
+            {name: column[rows] for name, column in self.tokens.items()},
+        )
 
     def over(self, map_: CalibrationMap | EvidenceMap) -> CalibrationMap:
         """Return the map of these prompts' eigenvalues. Raises ValueError where it needs what they lack."""
@@ -98,7 +92,7 @@ class Judged:
         """Return the features (n,) of the judged texts under a map, as one score has them."""
         served = self.over(map_)
         p, entropy = born_probabilities(served, self.texts), served_entropies(served, self.rows)
-        return {**features(p, entropy, *self._evidence), **self.tokens}
+        return {**features(p, entropy, *self.evidence), **self.tokens}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,45 +114,88 @@ class JudgedAlone:
 
 
 class FullRows:
-    """The full rows of a material, ready for any number of their first answers; vectors are forgotten.
+    """The full rows of a material, for any number of their first answers: verdicts, spectra, evidence."""
 
-    one_text: judge, where a row gives no text of its own, the dominant answer of all its answers, however few
-    judge it; else that of those few. Losses of different texts do not compare: fewer right ones lower them.
-    """
-
-    def __init__(self, material: Material, *, one_text: bool = False) -> None:
-        self._one_text = one_text
-        self._dimension = material.dimension
+    def __init__(self, material: Material) -> None:
+        self.material = material
+        self.groups = material.full_groups
         self._rows = [material.rows[i] for i in material.full]
         self._texts = [material.texts[i] for i in material.full]
         self._overlaps = [overlaps(material.answers[i]) for i in material.full]
         self._own = [_own(material, int(i)) for i in material.full]
-        self._groups = material.full_groups
         self._totals = [log_probabilities(one.draws) for one in self._rows]
         self._lengths = [num_words([draw.text for draw in one.draws]) for one in self._rows]
-        self._of_all = self._dominant([weighted(one) for one in self._overlaps])
+        problems = [weighted(one) for one in self._overlaps]
+        self.dev = solve(problems, material.dimension)
+        self._of_all = self._dominant(problems)
         # ROUGE-L takes longer than the rest; most answers stay dominant as others join them.
         self._verdicts: dict[tuple[int, int], bool] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        """The verdict on each row: as given, else on its `answer` or the dominant one by its words."""
+        texts = [
+            (self._texts[row][answer] if one.row.answer is None else one.row.answer)
+            for row, (one, answer) in enumerate(zip(self._rows, self._of_all, strict=True))
+        ]
+        return [_verdict(one.row, text) for one, text in zip(self._rows, texts, strict=True)]
+
+    @cached_property
+    def right(self) -> NDArray[np.bool_]:
+        """Whether each row was answered right (n,)."""
+        return np.array([one.correct for one in self.verdicts])
+
+    @property
+    def source(self) -> Literal["data", "rouge_l", "mixed"]:
+        """Return who says what is right: the data, or the words of the answers."""
+        given = {one.why == "given" for one in self.verdicts}
+        return "mixed" if len(given) == 2 else "data" if given == {True} else "rouge_l"
+
+    @property
+    def missing_mass(self) -> Floats | None:
+        """Return u (n,) of all answers; None where one of them lacks a log-probability."""
+        evidence = self._evidence(self.material.num_samples)
+        return evidence[0] if evidence else None
+
+    def why_no_evidence(self) -> str | None:
+        """Return why no evidence map can be fitted, as a sentence; None where it can."""
+        if self.groups is not None:
+            return "Log-probabilities of whole answers say nothing of one claim."
+        lacking = sum(totals is None for totals in self._totals)
+        if not lacking:
+            return None
+        return (
+            f"{lacking} of {len(self)} prompts have an answer without a log-probability of the whole of it: "
+            "the evidence map needs one with every answer."
+        )
 
     @property
     def judged(self) -> JudgedTexts:
         """Return whose texts the verdicts are on."""
         return _kind_of([one is not None for one in self._own], "dominant")
 
-    def at(self, num_samples: int) -> Judged:
-        """Return what the first `num_samples` answers of each row say."""
+    def at(self, num_samples: int, *, one_text: bool = False) -> Judged:
+        """Return what the first `num_samples` answers of each row say.
+
+        one_text: judge, where a row gives no text of its own, the dominant answer of all its answers, however
+        few judge it; else that of those few. Losses of different texts do not compare: fewer right ones lower
+        them.
+        """
         problems = [weighted(one, np.arange(num_samples)) for one in self._overlaps]
-        answers = self._of_all if self._one_text else self._dominant(problems)
+        answers = self._of_all if one_text else self._dominant(problems)
         texts = [
             replace(problem, overlaps=replace(one, targets=one.cosines[[answer]] if own is None else own))
             for problem, one, own, answer in zip(problems, self._overlaps, self._own, answers, strict=True)
         ]
         return Judged(
-            solve(problems, self._dimension),
-            solve(texts, self._dimension),
+            solve(problems, self.material.dimension),
+            solve(texts, self.material.dimension),
             np.array([self._right(row, answer) for row, answer in enumerate(answers)]),
-            *self._evidence(num_samples),
-            groups=self._groups,
+            self._evidence(num_samples),
+            self.groups,
         )
 
     def alone(self) -> JudgedAlone | None:
@@ -168,8 +205,8 @@ class FullRows:
         None where fewer than nine texts in ten have a log-probability: those that draws happen to hold are
         right more often than the others.
         """
-        if self._groups is not None:
-            return self._claims_alone(self._groups)
+        if self.groups is not None:
+            return self._claims_alone(self.groups)
         found = [self._alone(row) for row in range(len(self._rows))]
         known = np.array([total is not None for _, total, _ in found])
         if known.mean() < FULL_SHARE:
@@ -249,25 +286,9 @@ def _own(material: Material, position: int) -> Floats | None:
     return None if vector is None else overlaps(Answers(one.vectors, one.index, vector[None])).targets
 
 
-def label(material: Material) -> Labels:
-    """Return right or wrong for each full row: as given, else its `answer` or dominant one by its words."""
-    rows = [material.rows[i] for i in material.full]
-    texts = {i: material.rows[i].row.answer for i in material.full.tolist()}
-    open_ = [i for i, text in texts.items() if text is None]
-    if open_:
-        named = dominant([weighted(overlaps(material.answers[i])) for i in open_])
-        texts |= {i: material.texts[i][one] for i, one in zip(open_, named, strict=True)}
-    given = sum(one.row.correct is not None for one in rows)
-    source: Literal["data", "rouge_l", "mixed"] = "mixed"
-    if given in (0, len(rows)):
-        source = "data" if given else "rouge_l"
-    verdicts = [_verdict(one, text or "") for one, text in zip(rows, texts.values(), strict=True)]
-    return Labels(np.array([one.correct for one in verdicts]), source, verdicts)
-
-
-def _verdict(one: StoredRow, text: str) -> Verdict:
-    alike = rouge_l(text, one.row.references)
-    if one.row.correct is not None:
-        return Verdict(text, one.row.correct, "given", alike)
-    why = why_correct(text, one.row.references)
+def _verdict(row: DevRow, text: str) -> Verdict:
+    alike = rouge_l(text, row.references)
+    if row.correct is not None:
+        return Verdict(text, row.correct, "given", alike)
+    why = why_correct(text, row.references)
     return Verdict(text, why != "none", why, alike)

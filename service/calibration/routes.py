@@ -296,15 +296,7 @@ def _view(app: Services, record: CalibrationRecord) -> CalibrationOut:
     """Return a calibration as it is sent."""
     calibration, path = record.calibration, f"/calibrations/{record.calibration.id}"
     links = {"self": path, "report": f"{path}/report", "activate": f"{path}/activate"}
-    evidence = [
-        EvidenceParametersOut(
-            num_samples=m,
-            temperature=map_.temperature,
-            evidence_intercept=map_.intercept,
-            evidence_slope=map_.slope,
-        )
-        for m, map_ in sorted(calibration.evidence.items())
-    ]
+    evidence = [EvidenceParametersOut(**one) for one in calibration.evidence_table()]
     return CalibrationOut(
         id=calibration.id,
         name=calibration.name,

@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from service.calibration.calibration import Unit
+from service.heavy_json import MAX_FAULTS
 from service.llm.port import Draw, Message, question_text
 from service.spectral.evidence import POSITIVE_ROUNDING
 
@@ -32,7 +33,6 @@ MAX_REFERENCES = 64
 MAX_MESSAGES = 1024
 MAX_CLAIMS = 64  # of one answer
 MAX_ID_CHARS = 200
-MAX_FAULTS = 1000  # pydantic puts all of them into words
 MAX_LISTED = 3  # unknown fields of a row, and reasons of a field
 LOGPROB_FIELDS = ("logprobs", "logprob")
 

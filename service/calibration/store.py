@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -23,7 +23,7 @@ from service.calibration.calibration import (
     Method,
     Selector,
 )
-from service.calibration.rows import DevRow, StoredRow, draws_from_json, draws_to_json
+from service.calibration.rows import ROW, DevRow, StoredRow, draws_from_json, draws_to_json
 from service.embedding.port import supplied_draws, totals
 from service.errors import StoreUnavailable
 from service.lru import LRU
@@ -52,9 +52,6 @@ class _Body(BaseModel):
     evidence: dict[int, EvidenceMap]
     selectors: dict[int, Selector]
     recommended: int | None = None
-
-
-_ROW = TypeAdapter(DevRow)
 
 
 def _decoded(stored: RowMapping) -> Calibration:
@@ -326,7 +323,9 @@ def encode_row(row: DevRow) -> dict[str, Any]:
     supplied = row.samples is not None
     return {
         "line": row.line,
-        "content": _ROW.dump_python(row, exclude={"line", "samples", "logprobs", "verdict"}),
+        "content": ROW.dump_python(
+            row, exclude={"line", "samples", "logprobs", "verdict"}, exclude_defaults=True
+        ),
         "draws": draws_to_json(supplied_draws(row.samples or (), row.logprobs)),
         "supplied": supplied,
         "complete": supplied,
@@ -339,7 +338,7 @@ def decode_row(stored: RowMapping) -> StoredRow:
     content = stored["content"] | {"line": stored["line"], "verdict": stored["verdict"]}
     if stored["supplied"]:
         content |= {"samples": [one.text for one in draws], "logprobs": totals(draws)}
-    return StoredRow(_ROW.validate_python(content), draws, bool(stored["complete"]), stored["refused"])
+    return StoredRow(ROW.validate_python(content), draws, bool(stored["complete"]), stored["refused"])
 
 
 async def read_rows(database: Database, job_id: str) -> AsyncIterator[StoredRow]:

@@ -7,15 +7,13 @@ so.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.evaluation.results import BaselinesPart
 from service.report.diagnostics import EvaluationContext, Split
-from service.report.model import finite
-from service.report.report import auroc_part
+from service.report.words import estimate, finite
 from service.spectral.correctness import accuracy_rejection
 from service.spectral.dev_set import overlaps
 from service.spectral.semantic_entropy import HEAT_TIME, kernel_language_entropy, semantic_entropy
@@ -170,9 +168,9 @@ def _known(values: Sequence[Sequence[float | None]]) -> list[Floats] | None:
     return arrays if all(np.isfinite(one).all() for one in arrays) else None
 
 
-def baselines(context: EvaluationContext, meanings: Meanings) -> BaselinesPart:
+def baselines(context: EvaluationContext, meanings: Meanings) -> dict[str, Any]:
     """Return AUROC with interval and rejection area of every score; entropies are negated."""
-    right, known = context.test.labels.right, likelihoods(context.test)
+    right, known = context.test.rows.right, likelihoods(context.test)
     scores = [*_by_meaning(context.test, meanings), *_by_words(context.test)]
     if known is not None:
         scores += _by_likelihood(known)
@@ -183,10 +181,11 @@ def baselines(context: EvaluationContext, meanings: Meanings) -> BaselinesPart:
             {
                 "score": name,
                 "note": note,
-                "auroc": auroc_part(context, values),
+                "auroc": estimate(ranked.value, ranked),
                 "rejection_area": finite(accuracy_rejection(values, right).area),
             }
             for name, note, values in scores
+            for ranked in [context.auroc(values)]
         ],
     }
 

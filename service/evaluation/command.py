@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from service.calibration.files import read_file
 from service.calibration.fitting import Stream, rng
+from service.calibration.labels import FullRows
 from service.calibration.material import (
     Material,
     all_texts,
@@ -30,14 +31,13 @@ from service.calibration.rows import DevRow, StoredRow, check_row, draws_from_js
 from service.embedding.port import Embedder, outcome_vectors, supplied_draws, texts_to_embed
 from service.errors import BodyTooLarge, EigencalError, InvalidDevData
 from service.evaluation.baselines import TransformersEntailment, by_entailment
-from service.evaluation.experiments import make_results
+from service.evaluation.experiments import make_results, provenance
 from service.evaluation.page import render_evaluation
-from service.evaluation.results import FilePart, Provenance, Results, provenance
 from service.jobs.drawing import row_request
 from service.jobs.waiting import Patience
 from service.llm.port import Draw, GenerationRequest, LanguageModel
 from service.llm.weights import sha256_of
-from service.report.diagnostics import EvaluationContext, make_split
+from service.report.diagnostics import EvaluationContext, Split
 from service.scoring.score import Serving
 from service.spectral.resampling import DEFAULT, Resamples
 
@@ -124,7 +124,7 @@ class Components:
     version: str = ""
 
 
-def evaluate(plan: Plan, parts: Components) -> Results:
+def evaluate(plan: Plan, parts: Components) -> dict[str, Any]:
     """Run the evaluation and write report.html and results.json; a second run draws no answer twice.
 
     Raises EigencalError, and OSError where the folder cannot be made or written to.
@@ -145,7 +145,7 @@ class _Run:
     def __init__(self, plan: Plan, parts: Components, progress: Progress) -> None:
         self._plan, self._parts, self._progress = plan, parts, progress
 
-    async def results(self) -> Results:
+    async def results(self) -> dict[str, Any]:
         plan, embedder = self._plan, self._parts.embedder
         files = {
             "dev": read_evaluation_file(plan.dev, plan.limit),
@@ -250,10 +250,10 @@ class _Run:
         return replace(material, made_by=chunks[0].made_by)
 
     def _experiments(
-        self, dev: Material, test: Material, provenance: Provenance, files: dict[str, EvaluationFile]
-    ) -> Results:
-        plan, split = self._plan, make_split(test)
-        context = EvaluationContext(make_split(dev), split, seed=plan.seed, resamples=plan.resamples)
+        self, dev: Material, test: Material, origin: dict[str, Any], files: dict[str, EvaluationFile]
+    ) -> dict[str, Any]:
+        plan, split = self._plan, Split(FullRows(test))
+        context = EvaluationContext(Split(FullRows(dev)), split, seed=plan.seed, resamples=plan.resamples)
         meanings = None
         if self._parts.entailment is not None:
             advance = self._stage("entailment", len(split))
@@ -263,13 +263,13 @@ class _Run:
         def report(done: int, total: int) -> None:
             self._progress.update(task, completed=done, total=total)
 
-        return make_results(context, (files["dev"].total, files["test"].total), provenance, meanings, report)
+        return make_results(context, (files["dev"].total, files["test"].total), origin, meanings, report)
 
     def _provenance(
         self, files: dict[str, EvaluationFile], answers: dict[str, dict[str, Any]] | None
-    ) -> Provenance:
+    ) -> dict[str, Any]:
         paths = {"dev": self._plan.dev, "test": self._plan.test}
-        parts: dict[str, FilePart] = {
+        parts = {
             name: {
                 "name": path.name,
                 "sha256": sha256_of(path),

@@ -2,17 +2,17 @@
 
 import logging
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from service.calibration.fitting import Stream, rng
+from service.calibration.labels import FullRows
 from service.calibration.material import answered, check_made_by, full_number, usable_rows
 from service.calibration.rows import StoredRow
 from service.embedding.port import Embedder
-from service.evaluation.experiments import make_results
-from service.evaluation.results import FilePart, Provenance, Results, provenance
+from service.evaluation.experiments import make_results, provenance
 from service.jobs.calibrator import Embedding, in_thread
 from service.jobs.store import RunningJob, SqlJobs
-from service.report.diagnostics import EvaluationContext, make_split
+from service.report.diagnostics import EvaluationContext, Split
 from service.spectral.resampling import DEFAULT, Resamples
 from service.spectral.subsets import OnDone
 
@@ -51,18 +51,18 @@ class Evaluator:
         sizes = len(files["dev"]), len(files["test"])
         origin = self._provenance(job, files)
 
-        def work(report: OnDone) -> Results:
-            dev, test = map(make_split, materials)
+        def work(report: OnDone) -> dict[str, Any]:
+            dev, test = (Split(FullRows(one)) for one in materials)
             context = EvaluationContext(dev, test, seed=seed, resamples=self.resamples)
             return make_results(context, sizes, origin, progress=report)
 
         results = await in_thread(work, self.jobs, job.id, "fitting")
-        await self.jobs.keep_evaluation(job.id, cast("dict[str, Any]", results))
+        await self.jobs.keep_evaluation(job.id, results)
         logger.info("job %s succeeded: an evaluation", job.id)
 
-    def _provenance(self, job: RunningJob, files: dict[str, list[StoredRow]]) -> Provenance:
+    def _provenance(self, job: RunningJob, files: dict[str, list[StoredRow]]) -> dict[str, Any]:
         supplied = {name: all(one.row.samples is not None for one in rows) for name, rows in files.items()}
-        parts: dict[str, FilePart] = {
+        parts: dict[str, dict[str, Any]] = {
             name: {"name": None, "sha256": None, "answers_from": "file" if known else "model"}
             for name, known in supplied.items()
         }

@@ -1,8 +1,8 @@
 """The page of an evaluation: what a report shows, on a test file, and the experiments besides."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from service.evaluation.results import Provenance, Results
 from service.report.pages import figures_context, page
 from service.report.words import LABELLED, count, fingerprint_rows, when
 
@@ -10,12 +10,12 @@ ANSWERS = {"file": "answers as the file has them", "model": "answers drawn by th
 KINDS = {"prompt": "prompts", "messages": "conversations"}
 
 
-def render_evaluation(results: Results) -> str:
+def render_evaluation(results: Mapping[str, Any]) -> str:
     """Return the evaluation as one self-contained HTML page. Equal results give equal pages."""
     method, test = results["method"], results["test"]
     context = {
         **results,
-        **figures_context(results, method, test["used"], results["answers"]["recommended"]),
+        **figures_context(results, method, results["answers"]["recommended"]),
         "judged_on": count(test["used"], "prompt") + " of the test file",
         "right_by": LABELLED[test["correct_from"]],
         "accuracy": test["accuracy"],
@@ -26,7 +26,7 @@ def render_evaluation(results: Results) -> str:
     return page("evaluation.html", context)
 
 
-def _origin(provenance: Provenance) -> Iterator[tuple[str, str]]:
+def _origin(provenance: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield (name, value) of everything that is known."""
     for name, file in provenance["files"].items():
         known = [file["name"] or "an upload", *([f"SHA-256 {file['sha256']}"] if file["sha256"] else [])]

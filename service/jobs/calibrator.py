@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,6 @@ from service.calibration.calibration import (
 )
 from service.calibration.default import CLAIM_PRIOR_WEIGHT, PRIOR_WEIGHT, packaged, packaged_for_claims
 from service.calibration.fitting import WHOLE, Fitted, Stream, fit_all, rng
-from service.calibration.labels import Labels, label
 from service.calibration.material import (
     Material,
     Sentences,
@@ -47,8 +46,7 @@ from service.jobs.drawing import Drawer, check_same
 from service.jobs.model import JobStage
 from service.jobs.store import RunningJob, SqlJobs
 from service.jobs.waiting import LiveFirst, Notify, Patience, embedder_identity
-from service.report.model import Report
-from service.report.report import FinishedFit, make_report
+from service.report.report import make_report
 from service.spectral.resampling import DEFAULT, Resamples
 from service.spectral.subsets import OnDone
 
@@ -204,34 +202,33 @@ class Calibrator:
         fitted = await self._fit(job, material, active)
         calibration = self._calibration(job, loaded, material, fitted)
         target = self.drawer.serving.target()
-        outcome = FinishedFit(
-            calibration,
-            job.options,
-            material,
-            fitted,
-            active,
-            job.num_rows,
-            target,
-            loaded.copies,
-            loaded.refused,
-        )
 
-        def work(_: OnDone) -> tuple[Report, Labels]:
-            return make_report(outcome, self.resamples), label(material)
+        def work(_: OnDone) -> dict[str, Any]:
+            return make_report(
+                fitted,
+                calibration,
+                job.options,
+                target,
+                num_rows=job.num_rows,
+                active=active,
+                copies=loaded.copies,
+                refused=loaded.refused,
+                resamples=self.resamples,
+            )
 
-        report, labels = await in_thread(work, self.jobs, job.id, "reporting", total=1)
+        report = await in_thread(work, self.jobs, job.id, "reporting", total=1)
         report["job_id"] = job.id
         recommended = report["opening"]["num_samples"]
         if recommended in calibration.selectors:  # it can serve so many, and decide by them
             calibration = replace(calibration, recommended=recommended)
         # Verdicts on claims are the data's own; there are several on a line.
-        judged = [] if job.options.unit == "claim" else labels.verdicts
+        judged = [] if job.options.unit == "claim" else fitted.rows.verdicts
         full = [material.rows[i].row.line for i in material.full[: len(judged)]]
         decision = report["decision"]
         await self.jobs.succeed(
             job.id,
             calibration,
-            cast("dict[str, Any]", report),
+            report,
             len(loaded.rows),
             activate=decision["activated"],
             compared_with=None if active is None else active.id,

@@ -19,7 +19,17 @@ JobStage = Literal["sampling", "embedding", "fitting", "reporting"]
 MAX_CORRECTIONS = 10_000
 
 
-class CalibrateOptions(RequestModel):
+class EvaluateOptions(RequestModel):
+    """How to evaluate. All are optional."""
+
+    num_samples: int | None = Field(
+        None, ge=2, le=MAX_ITEMS, description="Answers per prompt; left out: as many as a score draws."
+    )
+    name: str = Field("", max_length=200, description="A name for people.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of folds, draws and bootstrap.")
+
+
+class CalibrateOptions(EvaluateOptions):
     """How to calibrate. All are optional."""
 
     method: MethodOption = Field(
@@ -27,13 +37,9 @@ class CalibrateOptions(RequestModel):
         description="Map to serve. `auto`: the one of lowest cross-validated risk, `evidence` among them "
         "where every answer has a log-probability; `both`: the better of the other two.",
     )
-    num_samples: int | None = Field(
-        None, ge=2, le=MAX_ITEMS, description="Answers per prompt; left out: as many as a score draws."
-    )
     activate: ActivateOption = Field(
         "if_better", description="When to serve it: `if_better` than the active one on the same rows."
     )
-    name: str = Field("", max_length=200, description="A name for people.")
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of folds, subsets and bootstrap.")
     prior_weight: float | None = Field(
         None,
@@ -95,16 +101,6 @@ class CalibrateForm(CalibrateOptions):
         description="JSONL, JSONL.gz or CSV in UTF-8, rows as `examples` of the JSON form.",
         json_schema_extra={"format": "binary"},
     )
-
-
-class EvaluateOptions(RequestModel):
-    """How to evaluate. All are optional."""
-
-    num_samples: int | None = Field(
-        None, ge=2, le=MAX_ITEMS, description="Answers per prompt; left out: as many as a score draws."
-    )
-    name: str = Field("", max_length=200, description="A name for people.")
-    seed: int = Field(0, ge=0, lt=2**63, description="Seed of folds, draws and bootstrap.")
 
 
 class EvaluateRequest(EvaluateOptions):
@@ -223,12 +219,7 @@ class Setup:
 
     def keys(self) -> tuple[str, str]:
         """Return the keys of the jobs that this service runs: those that draw, then those that do not."""
-        return setup_key(self.parts(draws=True)), setup_key(self.parts(draws=False))
-
-
-def setup_key(parts: Mapping[str, Any]) -> str:
-    """Return a stable hash (16 hex digits) of what `Setup.parts` returned."""
-    return shape_hash(**parts)
+        return shape_hash(**self.parts(draws=True)), shape_hash(**self.parts(draws=False))
 
 
 def differing(posted: Mapping[str, Any], present: Mapping[str, Any]) -> list[str]:

@@ -41,9 +41,8 @@ from service.jobs.model import (
     JobState,
     Setup,
     differing,
-    setup_key,
 )
-from service.llm.port import Draw
+from service.llm.port import Draw, shape_hash
 from service.store.database import Database
 from service.store.tables import dev_rows, evaluations, jobs
 
@@ -134,7 +133,7 @@ class SqlJobs:
                 setup = self.setup.parts(draws=intake.draws)
                 stored = {
                     "setup": setup,
-                    "setup_key": setup_key(setup),
+                    "setup_key": shape_hash(**setup),
                     "num_rows": intake.num_rows,
                     "total": intake.num_rows,
                     "content_hash": intake.digest(),
@@ -271,7 +270,7 @@ class SqlJobs:
                 "This job has answers that were drawn under other settings, and cannot go on where these "
                 f"differ: {', '.join(differs)}."
             )
-        return {"setup": setup, "setup_key": setup_key(setup)}
+        return {"setup": setup, "setup_key": shape_hash(**setup)}
 
     async def open_jobs(self) -> list[OpenJob]:
         """Return the jobs that have not finished, oldest first."""
@@ -504,7 +503,9 @@ class Intake:
         self.num_rows = 0
         self._options = options
         self._generation_key = generation_key
-        self._hash = hashlib.sha256(json.dumps(options.model_dump(), sort_keys=True).encode())
+        self._hash = hashlib.sha256(
+            json.dumps(options.model_dump(exclude_defaults=True), sort_keys=True).encode()
+        )
         self._usable: set[int] = set()
         self._without_logprobs = 0
         # The first row of each kind: by whether its answers came with it, and by how they would be drawn.
@@ -517,7 +518,10 @@ class Intake:
         return False in self._sources or self._options.drawn_by == "service"
 
     def digest(self) -> str:
-        """Return the hash of options and rows: under one idempotency key, another is another upload."""
+        """Return the hash of options and rows as far as they are set: so a new release's field changes none.
+
+        Under one idempotency key, another is another upload.
+        """
         return self._hash.hexdigest()
 
     def columns(self, rows: Iterator[DevRow], most: int) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What diagnostics share: prompts as arrays, maps fitted for them, what those serve, diagrams with nulls."""
+"""What diagnostics share: prompts as arrays, maps fitted for them, what those serve."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,31 +9,15 @@ from numpy.typing import NDArray
 
 from service.calibration import fitting
 from service.calibration.calibration import Calibration
-from service.calibration.fitting import Fitted, FittedMaps, Stream, fit_maps, missing_masses
-from service.calibration.labels import FullRows, Labels, label
-from service.calibration.material import Material
-from service.report.first_answers import (
-    AtSize,
-    judge,
-    judge_alone,
-    judge_alone_held_out,
-    judge_held_out,
-    mean_tokens,
-)
-from service.spectral.algorithm1 import Clustering, Nulls, algorithm1, cluster_prompts, nulls
+from service.calibration.fitting import Fitted, FittedMaps, Stream, fit_maps
+from service.calibration.labels import FullRows
+from service.report.first_answers import AtSize, judge, judge_alone, judge_held_out, mean_tokens
+from service.spectral.algorithm1 import Clustering, Nulls, cluster_prompts, nulls
 from service.spectral.correctness import Auroc, bootstrap_auroc
 from service.spectral.density import DensityStack
-from service.spectral.dev_set import Answers, DevSet, dev_set, risks
+from service.spectral.dev_set import risks
 from service.spectral.evidence import EvidenceMap
 from service.spectral.maps import CalibrationMap, Identity, ServedSpectrum
-from service.spectral.reliability import (
-    ConsistencyBand,
-    Null,
-    ReliabilityDiagram,
-    label_band,
-    projection_null,
-    reliability_diagram,
-)
 from service.spectral.resampling import DEFAULT, Difference, Resamples, mean_difference
 from service.spectral.spectrum import Spectrum, spectrum
 
@@ -41,50 +25,27 @@ Floats = NDArray[np.float64]
 BINS, CLUSTERS = 8, 5  # of Algorithm 1, as the paper has them
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Split:
     """n prompts that have all m answers.
 
     answers, counts, texts, spectra: one per prompt; stack: their density matrices; targets: those of the
-    references; dev: spectra and alignments for risks; c1: (n,) u_1^T Y u_1; labels: right or wrong;
-    missing_mass: (n,) u of the answers, None unless every prompt has log-probabilities.
+    references; c1: (n,) u_1^T Y u_1. Blocking: seconds for thousands.
     """
 
-    material: Material
-    answers: Sequence[Answers]
-    counts: Sequence[NDArray[np.int_]]
-    texts: Sequence[Sequence[str]]
-    spectra: Sequence[Spectrum]
-    stack: DensityStack
-    targets: DensityStack
-    dev: DevSet
-    c1: Floats
-    labels: Labels
-    missing_mass: Floats | None
+    def __init__(self, rows: FullRows) -> None:
+        self.rows, self.material = rows, rows.material
+        self.answers = [self.material.answers[i] for i in self.material.full]
+        self.texts = [self.material.texts[i] for i in self.material.full]
+        self.counts = [np.bincount(a.index, minlength=len(a.vectors)) for a in self.answers]
+        pairs = zip(self.answers, self.counts, strict=True)
+        self.spectra = [spectrum(a.vectors, c, dimension=self.material.dimension) for a, c in pairs]
+        self.stack = DensityStack.of([a.vectors for a in self.answers], self.counts)
+        self.targets = DensityStack.of([a.references for a in self.answers])
+        # Above 1 by rounding only, which a diagram refuses.
+        self.c1: Floats = np.clip(rows.dev.alignment[:, 0], 0.0, 1.0)
 
     def __len__(self) -> int:
-        return len(self.answers)
-
-
-def make_split(material: Material, dev: DevSet | None = None) -> Split:
-    """Return the split of the full rows. dev: of them, where it is known. Blocking: seconds for thousands."""
-    chosen = [material.answers[i] for i in material.full]
-    counts = [np.bincount(a.index, minlength=len(a.vectors)) for a in chosen]
-    dev = dev or dev_set(chosen, material.dimension)
-    pairs = zip(chosen, counts, strict=True)
-    return Split(
-        material,
-        chosen,
-        counts,
-        [material.texts[i] for i in material.full],
-        [spectrum(a.vectors, c, dimension=material.dimension) for a, c in pairs],
-        DensityStack.of([a.vectors for a in chosen], counts),
-        DensityStack.of([a.references for a in chosen]),
-        dev,
-        np.clip(dev.alignment[:, 0], 0.0, 1.0),  # above 1 by rounding only, which a diagram refuses
-        label(material),
-        missing_masses(material),
-    )
+        return len(self.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,24 +65,6 @@ def served(maps: Iterable[CalibrationMap], prompts: Sequence[Spectrum], risks: F
     # Above 1 by rounding only, which a diagram refuses.
     largest = np.clip([one.lambda_max for one in spectra], 0.0, 1.0)
     return Served(spectra, largest, np.array([one.entropy for one in spectra]), risks)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MapDiagnostics:
-    """The diagrams of one map, each with what it reads under calibration.
-
-    projection: lambda_max against u_1^T Y u_1, with its residual null. algorithm1: the paper's, of
-    `clusters`, with both of its nulls. correctness: lambda_max against right (1) and wrong (0); its band is
-    where it would lie as the chance of being right.
-    """
-
-    projection: ReliabilityDiagram
-    projection_null: Null
-    clusters: Clustering
-    algorithm1: ReliabilityDiagram
-    algorithm1_nulls: Nulls
-    correctness: ReliabilityDiagram
-    correctness_band: ConsistencyBand
 
 
 class EvaluationContext:
@@ -144,34 +87,38 @@ class EvaluationContext:
     @property
     def groups(self) -> NDArray[np.int_] | None:
         """The groups of the test prompts, as `Material.full_groups`."""
-        return self.test.material.full_groups
+        return self.test.rows.groups
 
     @cached_property
     def fitted(self) -> FittedMaps:
         """The maps, fitted on dev; that of evidence where every prompt of both has log-probabilities."""
-        missing = None if self.test.missing_mass is None else self.dev.missing_mass
+        missing = None if self.test.rows.missing_mass is None else self.dev.rows.missing_mass
         again, m = self.resamples.bootstrap, self.dev.material.num_samples
-        return fit_maps(self.dev.dev, missing, m, seed=self.seed, resamples=again)
+        return fit_maps(self.dev.rows.dev, missing, m, seed=self.seed, resamples=again)
 
     @cached_property
     def maps(self) -> Mapping[str, CalibrationMap]:
         """Every map of all test prompts at once, by name, raw first; that of evidence has a g for each."""
         maps: dict[str, CalibrationMap] = {"raw": Identity()}
-        maps |= {method: one.map for method, one in self.fitted.fits.items()}
-        if self.fitted.evidence is not None and self.test.missing_mass is not None:
-            maps["evidence"] = self.fitted.evidence.fit.map.over(self.test.missing_mass)
+        for name, one in self.fitted.fits.items():
+            if isinstance(one.map, EvidenceMap):
+                assert self.test.rows.missing_mass is not None, "fitted only where all prompts have it"
+                maps[name] = one.map.over(self.test.rows.missing_mass)
+            else:
+                maps[name] = one.map
         return maps
 
     def maps_of(self, name: str) -> Sequence[CalibrationMap]:
         """Return the map that serves each of the n test prompts, one for each."""
-        if name == "evidence" and self.fitted.evidence is not None and self.test.missing_mass is not None:
-            return [self.fitted.evidence.fit.map.at(u) for u in self.test.missing_mass]
+        fit, masses = self.fitted.fits.get(name), self.test.rows.missing_mass
+        if fit is not None and isinstance(fit.map, EvidenceMap) and masses is not None:
+            return [fit.map.at(u) for u in masses]
         return [self.maps[name]] * len(self.test)
 
     @cached_property
     def served(self) -> Mapping[str, Served]:
         """What each map serves on test, by name, raw first."""
-        spectra, dev = self.test.spectra, self.test.dev
+        spectra, dev = self.test.spectra, self.test.rows.dev
         return {
             name: served(self.maps_of(name), spectra, risks(map_, dev)) for name, map_ in self.maps.items()
         }
@@ -179,55 +126,25 @@ class EvaluationContext:
     def first_answers(self, num_samples: int) -> AtSize:
         """Return what is fitted on dev with the first answers of each prompt, as judged on test."""
         tokens = mean_tokens(self.test.material, num_samples)
-        dev, test = (one.at(num_samples) for one in self._rows)
+        dev, test = (one.rows.at(num_samples, one_text=True) for one in (self.dev, self.test))
         return judge(dev, test, num_samples, tokens, partial(self.rng, Stream.ANSWERS))
 
     def no_answers(self) -> AtSize | None:
         """Return the same for no answer drawn; None unless every judged text has a log-probability."""
-        dev, test = (one.alone() for one in self._rows)
+        dev, test = (one.rows.alone() for one in (self.dev, self.test))
         if dev is None or test is None or not (dev.known.all() and test.known.all()):
             return None
-        return judge_alone(dev, test, partial(self.rng, Stream.ANSWERS))
+        return judge_alone(test, partial(self.rng, Stream.ANSWERS), dev=dev)
 
-    @cached_property
-    def _rows(self) -> tuple[FullRows, FullRows]:
-        dev, test = (FullRows(one.material, one_text=True) for one in (self.dev, self.test))
-        return dev, test
-
-    @cached_property
-    def diagnostics(self) -> Mapping[str, MapDiagnostics]:
-        """The diagrams of each map."""
-        return {name: self._diagnose(one) for name, one in self.served.items()}
-
-    def _diagnose(self, served: Served) -> MapDiagnostics:
-        pair, worlds, right = (served.lambda_max, self.test.c1), self.resamples.band, self.test.labels.right
-        clusters, paper = self.algorithm1(served)
-        return MapDiagnostics(
-            reliability_diagram(*pair),
-            projection_null(*pair, self.rng(Stream.PROJECTION), num_draws=worlds),
-            clusters,
-            algorithm1(clusters, self.test.targets),
-            paper,
-            reliability_diagram(served.lambda_max, right),
-            label_band(served.lambda_max, self.rng(Stream.CORRECTNESS), num_draws=worlds),
-        )
-
-    def algorithm1(self, served: Served, *, num_clusters: int = CLUSTERS) -> tuple[Clustering, Nulls]:
-        """Return the clusters of Algorithm 1, and its nulls; 1 cluster per bin: the paper's naive diagram."""
+    def algorithm1(self, served: Served) -> tuple[Clustering, Nulls]:
+        """Return the clusters of Algorithm 1, and both of its nulls."""
         test = self.test
-        if self.groups is not None:
-            num_clusters = len(test)  # no two claims are alike: their vectors do not compare
-        clusters = cluster_prompts(test.stack, served.lambda_max, num_bins=BINS, num_clusters=num_clusters)
-        both_nulls = nulls(
-            clusters,
-            test.stack,
-            test.spectra,
-            served.spectra,
-            test.targets,
-            self.rng(Stream.ALGORITHM1),
-            num_draws=self.resamples.nulls,
-        )
-        return clusters, both_nulls
+        # Of claims no two are alike: their vectors do not compare.
+        number = CLUSTERS if self.groups is None else len(test)
+        clusters = cluster_prompts(test.stack, served.lambda_max, num_bins=BINS, num_clusters=number)
+        random, again = self.rng(Stream.ALGORITHM1), self.resamples.nulls
+        worlds = test.stack, test.spectra, served.spectra, test.targets
+        return clusters, nulls(clusters, *worlds, random, num_draws=again)
 
     def difference(self, second: Floats, first: Floats) -> Difference:
         """Return the mean of second - first (n,), paired by prompt; all differences by the same resamples."""
@@ -240,7 +157,7 @@ class EvaluationContext:
 
     def auroc(self, scores: Floats) -> Auroc:
         """Return the AUROC of scores (n,), higher = more certain; the same resamples for every score."""
-        right, random, again = self.test.labels.right, self.rng(Stream.AUROC), self.resamples.auroc
+        right, random, again = self.test.rows.right, self.rng(Stream.AUROC), self.resamples.auroc
         return bootstrap_auroc(scores, right, random, num_resamples=again, groups=self.groups)
 
 
@@ -252,12 +169,12 @@ class CrossValidated(EvaluationContext):
 
     def __init__(
         self,
-        rows: Split,
         fitted: Fitted,
         *,
         seed: int = 0,
         resamples: Resamples = DEFAULT,
     ) -> None:
+        rows = Split(fitted.rows)
         super().__init__(rows, rows, seed=seed, resamples=resamples)
         self._drawn_to = fitted.priors, fitted.model_priors
         self._first_answers: dict[int, AtSize] = {}
@@ -273,7 +190,8 @@ class CrossValidated(EvaluationContext):
         """Return what the first answers of each prompt are worth, each judged by fits without its fold."""
         if num_samples not in self._first_answers:
             tokens, fold = mean_tokens(self.test.material, num_samples), self.fitted.fold
-            rows, rng = self._full.at(num_samples), partial(self.rng, Stream.ANSWERS)
+            rows = self.test.rows.at(num_samples, one_text=True)
+            rng = partial(self.rng, Stream.ANSWERS)
             self._first_answers[num_samples] = judge_held_out(
                 rows, fold, num_samples, tokens, rng, *self._drawn_to
             )
@@ -281,10 +199,10 @@ class CrossValidated(EvaluationContext):
 
     def no_answers(self) -> AtSize | None:
         """Return the same for no answer drawn; None unless every judged text has a log-probability."""
-        rows = self._full.alone()
+        rows = self.test.rows.alone()
         if rows is None or not rows.known.all():
             return None
-        return judge_alone_held_out(rows, partial(self.rng, Stream.ANSWERS), self._drawn_to[1])
+        return judge_alone(rows, partial(self.rng, Stream.ANSWERS), model_priors=self._drawn_to[1])
 
     def correct_by(self, calibration: Calibration) -> Floats | None:
         """Return P(correct) (n,) by the model of a calibration fitted elsewhere, of the texts judged here.
@@ -293,14 +211,10 @@ class CrossValidated(EvaluationContext):
         log-probabilities which these rows lack.
         """
         size = min(self.test.material.num_samples, calibration.num_samples)
-        selector, rows = calibration.selectors.get(size), self._full.at(size)
+        selector, rows = calibration.selectors.get(size), self.test.rows.at(size, one_text=True)
         if selector is None or selector.map is None:
             return None
         if isinstance(selector.map, EvidenceMap) and rows.missing_mass is None:
             return None
         columns = rows.columns(selector.map)
         return selector.model.predict(columns) if columns.keys() >= set(selector.model.features) else None
-
-    @cached_property
-    def _full(self) -> FullRows:
-        return FullRows(self.test.material, one_text=True)

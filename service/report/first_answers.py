@@ -7,7 +7,7 @@ for m' answers would have drawn, and cost. They judge one text of a prompt, howe
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from service.calibration.calibration import WITHOUT_EVIDENCE
 from service.calibration.fitting import METHODS
 from service.calibration.labels import Judged, JudgedAlone
 from service.calibration.material import Material
-from service.report.model import AnswersPart, AnswersRow, Estimate, estimate
+from service.report.words import estimate
 from service.spectral.correctness import auroc, half_error, resampled_aurocs, resampled_half_errors
 from service.spectral.correctness_model import (
     Columns,
@@ -26,6 +26,7 @@ from service.spectral.correctness_model import (
     fit_correctness,
     held_out_predictions,
     log_losses,
+    no_model_prior,
     stratified_folds,
 )
 from service.spectral.dev_set import risks, served_lambda_max
@@ -101,25 +102,9 @@ def judge(dev: Judged, test: Judged, num_samples: int, tokens: float | None, rng
     maps = _maps(dev, num_samples, no_prior)
     if test.missing_mass is None:
         maps.pop("evidence", None)
-    served = [_scored(name, map_, test) for name, map_ in maps.items()]
-    by = {name: maps[name] for name in CORRECT_BY if name in maps}
-    pairs = {name: (_columns(dev, map_, name), _columns(test, map_, name)) for name, map_ in by.items()}
-    return AtSize(num_samples, test.right, served, *_correct_on(pairs, dev.right, len(test), rng), tokens)
-
-
-def judge_alone(dev: JudgedAlone, test: JudgedAlone, rng: Fresh) -> AtSize:
-    """Return what the log-probabilities of the judged texts are worth by themselves: no answer is drawn."""
-    correct, base, _ = _correct_on({MAP_ALONE: (dev.columns, test.columns)}, dev.right, len(test), rng)
-    return AtSize(0, test.right, [], correct, base, "", 0.0, same_text=test.judged == "given")
-
-
-def judge_alone_held_out(rows: JudgedAlone, rng: Fresh, model_priors: ModelPriorSource) -> AtSize:
-    """Return the same for one set of rows, each judged by a fit without its fold."""
-    correct, base, _ = _correct_held_out(
-        {MAP_ALONE: rows.columns}, rows.right, 0, rng, model_priors, rows.groups
-    )
-    same_text = rows.judged == "given"
-    return AtSize(0, rows.right, [], correct, base, "", 0.0, same_text=same_text, groups=rows.groups)
+    served, columns = _applied([(maps, test)], np.arange(len(test)))
+    fitted_on = {name: _columns(dev, maps[name], name) for name in columns}, dev.right
+    return _judged(test, num_samples, served, columns, tokens, rng, fitted_on=fitted_on)
 
 
 def judge_held_out(
@@ -133,59 +118,92 @@ def judge_held_out(
 ) -> AtSize:
     """Return the same for one set of rows, each judged by fits without its fold (n,)."""
     folds = [np.flatnonzero(fold == number) for number in range(int(fold.max()) + 1)]
-    order = np.argsort(np.concatenate(folds))
     parts = [
-        (rows.take(held), _maps(rows.take(fold != k), num_samples, priors)) for k, held in enumerate(folds)
+        (_maps(rows.take(fold != k), num_samples, priors), rows.take(held)) for k, held in enumerate(folds)
     ]
-    served, columns = [], {}
-    for name in parts[0][1]:
-        by_fold = [_scored(name, maps[name], held) for held, maps in parts]
-        figures = zip(*((one.losses, one.squares, one.values) for one in by_fold), strict=True)
+    served, columns = _applied(parts, np.argsort(np.concatenate(folds)))
+    return _judged(rows, num_samples, served, columns, tokens, rng, model_priors=model_priors)
+
+
+def judge_alone(
+    rows: JudgedAlone,
+    rng: Fresh,
+    *,
+    dev: JudgedAlone | None = None,
+    model_priors: ModelPriorSource = no_model_prior,
+) -> AtSize:
+    """Return what the log-probabilities of the judged texts are worth by themselves: no answer is drawn.
+
+    dev: what is fitted on; None: the rows, each judged by a fit without its fold.
+    """
+    fitted_on = None if dev is None else ({MAP_ALONE: dev.columns}, dev.right)
+    columns = {MAP_ALONE: rows.columns}
+    return _judged(rows, 0, [], columns, 0.0, rng, fitted_on=fitted_on, model_priors=model_priors)
+
+
+def _applied(
+    parts: Sequence[tuple[Mapping[str, AnyMap], Judged]], order: Ints
+) -> tuple[list[Scored], dict[str, Columns]]:
+    """Return what maps serve of the rows that each set of them is for, and the columns by `CORRECT_BY`.
+
+    order: (n,), where each prompt is among all rows of the parts.
+    """
+    served, columns = list[Scored](), dict[str, Columns]()
+    for name in parts[0][0]:
+        of_parts = [_scored(name, maps[name], rows) for maps, rows in parts]
+        figures = zip(*((one.losses, one.squares, one.values) for one in of_parts), strict=True)
         served.append(Scored("lambda_max", name, *(np.concatenate(figure)[order] for figure in figures)))
-    for name in (name for name in CORRECT_BY if name in parts[0][1]):
-        features = [_columns(held, maps[name], name) for held, maps in parts]
+    for name in (name for name in CORRECT_BY if name in parts[0][0]):
+        features = [_columns(rows, maps[name], name) for maps, rows in parts]
         columns[name] = {
             key: np.concatenate([np.asarray(x[key]) for x in features])[order] for key in features[0]
         }
-    correct = _correct_held_out(columns, rows.right, num_samples, rng, model_priors, rows.groups)
-    return AtSize(num_samples, rows.right, served, *correct, tokens, groups=rows.groups)
+    return served, columns
 
 
-def _correct_on(
-    columns: Mapping[str, tuple[Columns, Columns]], right: Bools, size: int, rng: Fresh
-) -> tuple[dict[str, Floats], Floats, str]:
-    """Return `correct`, `base` and `why_none` of `size` prompts; columns: of those fitted on, and of theirs.
-
-    right: verdicts of those fitted on.
-    """
-    fold, base = stratified_folds(right, 5, rng()), np.full(size, base_rate(right))
-    fits = {name: fit_correctness(dev, right, fold) for name, (dev, _) in columns.items()}
-    correct = {
-        name: one.model.predict(columns[name][1]) if one.model else base
-        for name, one in fits.items()
-        if one.held_out is not None
-    }
-    return correct, base, _why_none(fits, "answers of the dev file")
-
-
-def _correct_held_out(
-    columns: Mapping[str, Columns],
-    right: Bools,
+def _judged(
+    rows: Judged | JudgedAlone,
     num_samples: int,
+    served: Sequence[Scored],
+    columns: Mapping[str, Columns],
+    tokens: float | None,
     rng: Fresh,
-    priors: ModelPriorSource,
-    groups: Ints | None = None,
-) -> tuple[dict[str, Floats], Floats, str]:
-    """Return the same of the prompts that the models are fitted on, each by one without its fold."""
+    *,
+    fitted_on: tuple[Mapping[str, Columns], Bools] | None = None,
+    model_priors: ModelPriorSource = no_model_prior,
+) -> AtSize:
+    """Return the rows as judged by P(correct), too.
+
+    fitted_on: columns and verdicts of another file; None: the rows, each judged by a model without its fold.
+    """
+    known, right = fitted_on or (columns, rows.right)
+    groups = rows.groups if fitted_on is None else None
     fold = stratified_folds(right, 5, rng(), groups)
-    base = held_out_predictions({}, right, (), fold)
     fits = {
-        name: fit_correctness(one, right, fold, prior=priors(name, num_samples, one), groups=groups)
-        for name, one in columns.items()
+        name: fit_correctness(one, right, fold, prior=model_priors(name, num_samples, one), groups=groups)
+        for name, one in known.items()
     }
-    known = {name: base if one.model is None else one.held_out for name, one in fits.items()}
-    correct = {name: p for name, p in known.items() if p is not None and fits[name].held_out is not None}
-    return correct, base, _why_none(fits, "answers")
+    if fitted_on is None:
+        base = held_out_predictions({}, right, (), fold)
+        predicted = {name: one.held_out for name, one in fits.items()}
+    else:
+        base = np.full(len(rows), base_rate(right))
+        predicted = {name: one.model.predict(columns[name]) for name, one in fits.items() if one.model}
+    return AtSize(
+        num_samples,
+        rows.right,
+        served,
+        {
+            name: base if one.model is None else np.asarray(predicted[name])
+            for name, one in fits.items()
+            if one.held_out is not None
+        },
+        base,
+        _why_none(fits, "answers" if fitted_on is None else "answers of the dev file") if num_samples else "",
+        tokens,
+        same_text=isinstance(rows, Judged) or rows.judged == "given",
+        groups=groups,
+    )
 
 
 def _maps(rows: Judged, num_samples: int, priors: PriorSource) -> dict[str, AnyMap]:
@@ -248,26 +266,20 @@ class Candidate:
         return f"{answers}, {'using' if self.map == 'evidence' else 'without'} log-probabilities"
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """A mean difference in nats, paired by prompt, and its standard error."""
+def gap(losses: Floats, best: Floats) -> tuple[float, float]:
+    """Return the mean of losses - best (n,) in nats, paired by prompt, and its standard error."""
+    by_prompt = losses - best
+    return float(by_prompt.mean()), float(by_prompt.std(ddof=1) / np.sqrt(by_prompt.size))
 
-    value: float
-    standard_error: float
 
-    @classmethod
-    def between(cls, losses: Floats, best: Floats) -> "Gap":
-        """Return the mean of losses - best (n,) with its standard error, of at least two prompts."""
-        by_prompt = losses - best
-        return cls(float(by_prompt.mean()), float(by_prompt.std(ddof=1) / np.sqrt(by_prompt.size)))
+def _within(losses: Floats, best: Floats) -> bool:
+    """Return whether the gap is one standard error at most."""
+    value, standard_error = gap(losses, best)
+    return value <= standard_error
 
-    @property
-    def within(self) -> bool:
-        """Whether it is one standard error at most."""
-        return self.value <= self.standard_error
 
-    def __str__(self) -> str:
-        return f"difference {self.value:+.4f}, standard error {self.standard_error:.4f}"
+def _gap_words(losses: Floats, best: Floats) -> str:
+    return "difference {:+.4f}, standard error {:.4f}".format(*gap(losses, best))
 
 
 def recommend(candidates: Sequence[Candidate], base: Floats | None = None) -> tuple[str, Candidate | None]:
@@ -281,20 +293,19 @@ def recommend(candidates: Sequence[Candidate], base: Floats | None = None) -> tu
     if len({one.num_samples for one in candidates}) < 2:
         return _nothing("there are not two numbers of answers to compare")
     best = min(candidates, key=lambda one: (one.loss, one.num_samples))
-    if base is not None and (to_base := Gap.between(base, best.losses)).within:
+    if base is not None and _within(base, best.losses):
         return _nothing(
             f"the log loss of P(correct) of the best, {best.words} ({best.loss:.3f}), is within one standard "
-            f"error of that of the mere share of right answers ({to_base})"
+            f"error of that of the mere share of right answers ({_gap_words(base, best.losses)})"
         )
-    close = [one for one in candidates if Gap.between(one.losses, best.losses).within]
+    close = [one for one in candidates if _within(one.losses, best.losses)]
     chosen = min(close, key=lambda one: (one.num_samples, one.loss))
-    gap = Gap.between(chosen.losses, best.losses)
-    beside = "" if chosen is best else f"; best: {best.words}, {best.loss:.3f}, {gap}"
+    beside = f"; best: {best.words}, {best.loss:.3f}, {_gap_words(chosen.losses, best.losses)}"
     full = max(candidates, key=lambda one: one.num_samples)
     cost = f"{chosen.tokens:.0f} tokens per question" if chosen.tokens is not None else "tokens are not known"
     if chosen.tokens is not None and full.tokens is not None and chosen.num_samples != full.num_samples:
         cost += f" instead of {full.tokens:.0f}"
-    loss = f"log loss of P(correct) {chosen.loss:.3f}{beside}"
+    loss = f"log loss of P(correct) {chosen.loss:.3f}{'' if chosen is best else beside}"
     return f"Recommended: {chosen.words} ({loss}); {cost}.", chosen
 
 
@@ -328,12 +339,14 @@ def _losses(at: AtSize, predicted: Floats) -> Floats:
     return np.asarray(np.bincount(of_row, weights=losses) / np.bincount(of_row))
 
 
-def answers_part(sizes: Sequence[AtSize], resamples: ResampleCounts) -> AnswersPart:
+def answers_part(sizes: Sequence[AtSize], resamples: ResampleCounts) -> dict[str, Any]:
     """Return a row per number of answers and score, and the fewest answers that are enough.
 
     Scores: lambda_max of every map (loss: matrix log risk; Brier: the projection's), and P(correct) with
-    evidence and without (log loss and Brier of the verdicts). Each figure has its 95 % interval, and the loss
-    its gap to that with all answers, on the same resamples of the prompts: fits stay as they are.
+    evidence and without (log loss and Brier of the verdicts). loss_gap: to the loss with all answers, on the
+    same resamples of the prompts: fits stay as they are; null for all answers themselves, and where another
+    text is judged. half_error: share of wrong ones in the half of highest score. tokens: per question.
+    recommended: with `recommended_map`, null where nothing can be; recommendation: a sentence.
     """
     sentence, chosen = recommended(sizes)
     full = {(one.score, one.map): one.losses for one in _every_score(sizes[-1])}
@@ -357,10 +370,9 @@ def _every_score(at: AtSize) -> Iterator[Scored]:
     yield from at.served
 
 
-def _row(at: AtSize, one: Scored, full: Floats | None, resamples: ResampleCounts) -> AnswersRow:
-    def mean(values: Floats) -> Estimate:
-        spread = percentile_interval(resamples.means(values))
-        return estimate(float(values.mean()), spread.low, spread.high)
+def _row(at: AtSize, one: Scored, full: Floats | None, resamples: ResampleCounts) -> dict[str, Any]:
+    def mean(values: Floats) -> dict[str, float | None]:
+        return estimate(float(values.mean()), percentile_interval(resamples.means(values)))
 
     ranking = percentile_interval(resampled_aurocs(resamples, one.values, at.right))
     halves = percentile_interval(resampled_half_errors(resamples, one.values, at.right))
@@ -372,6 +384,6 @@ def _row(at: AtSize, one: Scored, full: Floats | None, resamples: ResampleCounts
         "loss": mean(one.losses),
         "loss_gap": None if full is None else mean(one.losses - full),
         "brier": mean(one.squares),
-        "auroc": estimate(auroc(one.values, at.right), ranking.low, ranking.high),
-        "half_error": estimate(half_error(one.values, at.right), halves.low, halves.high),
+        "auroc": estimate(auroc(one.values, at.right), ranking),
+        "half_error": estimate(half_error(one.values, at.right), halves),
     }

@@ -5,22 +5,11 @@ Each is one self-contained HTML file: no script, no resource from outside, inlin
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from service.report import plots, words
 from service.report.first_answers import sizes
-from service.report.model import (
-    AnswersRow,
-    Bin,
-    CorrectnessAt,
-    Estimate,
-    Figures,
-    NullPart,
-    PromiseAt,
-    Report,
-    ServedRow,
-)
-from service.report.words import MISSING, between, in_short, number
+from service.report.words import MISSING, Part, between, in_short, number
 from service.scoring.judging import percent
 
 if TYPE_CHECKING:
@@ -97,14 +86,13 @@ def environment() -> "Environment":
 ROWS_ADVISED = 300  # docs/calibrating.md: the worst of many fits on so many is as good as the mean
 
 
-def render(report: Report) -> str:
+def render(report: Part) -> str:
     """Return the page of a report. Equal reports give equal pages. Takes about a second."""
-    calibration, data, served = report["calibration"], report["data"], report["served"]
-    method, rows = calibration["method"], data["rows_full"]
+    calibration, data, method = report["calibration"], report["data"], report["calibration"]["method"]
     context = {
         **report,
-        **figures_context(report, method, rows, report["opening"]["num_samples"]),
-        "judged_on": words.count(rows, "held-out prompt"),
+        **figures_context(report, method, report["opening"]["num_samples"]),
+        "judged_on": words.count(data["rows_full"], "held-out prompt"),
         "job_id": report.get("job_id"),
         "verdicts": report.get("verdicts"),
         "title": calibration["name"].strip() or calibration["id"],
@@ -112,7 +100,7 @@ def render(report: Report) -> str:
         "accuracy": data["accuracy"],
         "eps": calibration["eps"],
         "fingerprint": words.fingerprint_rows(calibration["fingerprint"]),
-        "summary": [*in_short(served, method), *_to_do(report)],
+        "summary": [*in_short(report["served"], method), *_to_do(report)],
         "state": _state(report),
         "parameters": report.get("evidence_parameters") or report["parameters"],
         "decided": _decided(report),
@@ -121,49 +109,33 @@ def render(report: Report) -> str:
     return page("report.html", context)
 
 
-def figures_context(
-    figures: Figures, method: str, num_prompts: int, recommended: int | None
-) -> dict[str, Any]:
+def figures_context(figures: Part, method: str, recommended: int | None) -> dict[str, Any]:
     """Return what `figures.html` shows of a report or an evaluation. method: the map that is marked."""
-    served = figures["served"]
+    curves, served = figures["curves"], figures["served"]
+
+    def panels(kind: str, ylabel: str, noted: str, field: str) -> list[str]:
+        """Return the diagrams as SVG, one by map. Ours: no text of a caller is drawn."""
+        notes = {row["map"]: f"{noted} {number(_value(row, field))}" for row in served}
+        diagonal = kind == "projection"
+        return [
+            plots.reliability(kind, name, curves[kind][name], ylabel, note, to_diagonal=diagonal)
+            for name, note in notes.items()
+        ]
+
+    drawn = {
+        "projection": panels("projection", "share of the reference", "projection ECE", "projection_ece"),
+        "algorithm1": [],
+        "correctness": panels("correctness", "share of right answers", "AUROC", "auroc_lambda_max"),
+    }
+    if any(curves["algorithm1"].values()):
+        drawn["algorithm1"] = panels("algorithm1", "target of the clusters", "ECE", "algorithm1_ece")
     return {
         "method": method,
         "origins": words.ORIGINS,
         "lines": compare(served),
         "recommended": recommended,
         "by_answers": _by_answers(figures["answers"]["rows"]),
-        "min_kept": plots.MIN_KEPT,
-        "plots": _plots(figures, num_prompts),
-    }
-
-
-def _plots(figures: Figures, num_prompts: int) -> dict[str, Any]:
-    """Return the plots of the curves as SVG, three of them by map. Ours: no text of a caller is drawn."""
-    curves, served = figures["curves"], figures["served"]
-
-    def panels(
-        kind: str, by_map: Mapping[str, Sequence[Bin]], ylabel: str, noted: str, field: str
-    ) -> list[str]:
-        notes = {row["map"]: f"{noted} {number(_value(row, field))}" for row in served}
-        diagonal = kind == "projection"
-        return [
-            plots.reliability(kind, name, by_map[name], ylabel, note, to_diagonal=diagonal)
-            for name, note in notes.items()
-        ]
-
-    projection, paper, correctness = curves["projection"], curves["algorithm1"], curves["correctness"]
-    return {
-        "projection": panels(
-            "projection", projection, "share of the reference", "projection ECE", "projection_ece"
-        ),
-        "algorithm1": panels("algorithm1", paper, "target of the clusters", "ECE", "algorithm1_ece")
-        if any(paper.values())
-        else [],
-        "correctness": panels(
-            "correctness", correctness, "share of right answers", "AUROC", "auroc_lambda_max"
-        ),
-        "rejection": plots.rejection(curves["rejection"], num_prompts),
-        "temperature": plots.temperature(curves["temperature"]),
+        "plots": drawn,
     }
 
 
@@ -184,7 +156,7 @@ COMPARED = (
 )
 
 
-def compare(rows: Sequence[ServedRow]) -> list[dict[str, Any]]:
+def compare(rows: Sequence[Part]) -> list[dict[str, Any]]:
     """Return the lines of the table: name, `better`, and a cell for each map: text, small, best.
 
     small: its interval, its null, or why it is missing. Figures equal as written are all marked best, unless
@@ -211,23 +183,22 @@ def compare(rows: Sequence[ServedRow]) -> list[dict[str, Any]]:
     return lines
 
 
-def _value(row: ServedRow, field: str) -> float | None:
-    figure = cast("Mapping[str, Any]", row)[field]
+def _value(row: Part, field: str) -> float | None:
+    figure = row[field]
     value: float | None = figure["value"] if isinstance(figure, dict) else figure
     return value
 
 
-def _small(row: ServedRow, field: str) -> str:
+def _small(row: Part, field: str) -> str:
     if field == "projection_ece":
         return f"if calibrated: {_null(row['projection_null'])}"
     if field == "algorithm1_ece":
         return f"a: {_null(row['algorithm1_drawn'])}; b: {_null(row['algorithm1_rescaled'])}"
-    figure = cast("Mapping[str, Any]", row)[field]
-    interval = between(cast("Estimate", figure)) if isinstance(figure, dict) else ""
+    interval = between(row[field]) if isinstance(row[field], dict) else ""
     return interval and f"({interval})"
 
 
-def _null(null: NullPart) -> str:
+def _null(null: Part) -> str:
     if null["mean"] is None:
         return "unknown"
     return f"{between(null) or 'unknown'}, {words.p_words(null['p_value'])}"
@@ -243,9 +214,8 @@ SCORES = {
 }
 
 
-def _by_answers(rows: Sequence[AnswersRow]) -> dict[str, Any]:
+def _by_answers(rows: Sequence[Part]) -> dict[str, Any]:
     """Return the table by number of answers: headings of scores; lines with a row or None for each score."""
-    known: dict[tuple[int, str, str], AnswersRow]
     known = {(row["num_samples"], row["score"], row["map"]): row for row in rows}
     scores = [key for key in SCORES if any(key == (score, name) for _, score, name in known)]
     tokens = {row["num_samples"]: row["tokens"] for row in rows}
@@ -258,7 +228,7 @@ def _by_answers(rows: Sequence[AnswersRow]) -> dict[str, Any]:
 # What a report comes to, in sentences.
 
 
-def _state(report: Report) -> str:
+def _state(report: Part) -> str:
     """Return whether it is active: now where that is known, else when it was made."""
     now = report.get("now")
     if now is None:
@@ -267,7 +237,7 @@ def _state(report: Report) -> str:
     return f"Active now{since}" if now["active"] else "Not active now"
 
 
-def _to_do(report: Report) -> Iterator[str]:
+def _to_do(report: Part) -> Iterator[str]:
     """Yield what may close a gap: another map where one shows none, else other rows."""
     shown = {row["map"]: not words.off(row["projection_null"]["p_value"]) for row in report["served"]}
     if shown[report["calibration"]["method"]]:
@@ -294,7 +264,7 @@ FEATURES = {
 }
 
 
-def _decided(report: Report) -> Mapping[str, Any]:
+def _decided(report: Part) -> Mapping[str, Any]:
     """Return what the sections on P(correct) show: rows of the report, those with one number chosen."""
     part, recommended = report["correctness"], report["opening"]["num_samples"]
     full = next(row for row in part["by_num_samples"] if row["num_samples"] == part["num_samples"])
@@ -327,7 +297,7 @@ def _decided(report: Report) -> Mapping[str, Any]:
     }
 
 
-def why_none(row: CorrectnessAt) -> str:
+def why_none(row: Part) -> str:
     """Return why there is no model, as a sentence; "" where there is one."""
     return {
         None: "",
@@ -338,7 +308,7 @@ def why_none(row: CorrectnessAt) -> str:
     }[row["why_none"]]
 
 
-def _reached(promises: Sequence[PromiseAt], lowest: PromiseAt | None) -> list[PromiseAt]:
+def _reached(promises: Sequence[Part], lowest: Part | None) -> list[Part]:
     """Return the targets that can be promised, the lowest that can among them."""
     kept = [one for one in promises if one["threshold"] is not None]
     if lowest is not None and lowest["target_error"] not in [one["target_error"] for one in kept]:

@@ -1,7 +1,6 @@
 """The plots of a report and of an evaluation: the numbers of its curves to inline SVG, one function each."""
 
 import io
-import math
 import re
 import threading
 from collections.abc import Callable, Sequence
@@ -10,15 +9,7 @@ from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from service.report.model import (
-    Bin,
-    CorrectnessPart,
-    PromiseAt,
-    RejectionCurve,
-    RiskAt,
-    TemperatureCurve,
-)
-from service.report.words import MAPS, number, share
+from service.report.words import MAPS, Part, number, share
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,12 +102,10 @@ def _inline(svg: str, plot: Plot) -> str:
 
 ALONG: dict[str, Any] = {"rotation": 45, "rotation_mode": "anchor"}
 TICKS = ([0.0, 0.25, 0.5, 0.75, 1.0], ["0", "0.25", "0.5", "0.75", "1"])
-HEAD_ROOM = 2.2  # risks beyond this many times the least are a wall that hides the rest
-MIN_KEPT = 10  # answers left where an accuracy-rejection curve ends: fewer say nothing
 
 
 def reliability(
-    name: str, map_name: str, bins: Sequence[Bin], ylabel: str, note: str, *, to_diagonal: bool
+    name: str, map_name: str, bins: Sequence[Part], ylabel: str, note: str, *, to_diagonal: bool
 ) -> str:
     """Return one reliability diagram. note: a line under the title; to_diagonal: see `paint_reliability`."""
     title = f"{MAPS[map_name]}: {ylabel} against λmax. {note}"
@@ -129,13 +118,13 @@ def reliability(
     return draw(plot, paint)
 
 
-def _points(bins: Sequence[Bin]) -> str:
+def _points(bins: Sequence[Part]) -> str:
     points = (f"{number(one['predicted'], 2)}: {number(one['observed'], 2)}" for one in bins)
     return f"Bins: {'; '.join(points)}."
 
 
 def paint_reliability(
-    axes: "Axes", map_name: str, bins: Sequence[Bin], note: str, *, to_diagonal: bool
+    axes: "Axes", map_name: str, bins: Sequence[Part], note: str, *, to_diagonal: bool
 ) -> None:
     """Paint predicted against observed by bins of a map, above its null's band.
 
@@ -146,7 +135,7 @@ def paint_reliability(
     axes.text(0, 1.03, note, transform=axes.transAxes, fontsize=9.5)
 
 
-def _paint_bins(axes: "Axes", map_name: str, bins: Sequence[Bin], xlabel: str, diagonal: str) -> None:
+def _paint_bins(axes: "Axes", map_name: str, bins: Sequence[Part], xlabel: str, diagonal: str) -> None:
     """Paint the bins in the look of their map, above the band of the null where known, and the diagonal.
 
     diagonal: what lies on it.
@@ -166,93 +155,12 @@ def _paint_bins(axes: "Axes", map_name: str, bins: Sequence[Bin], xlabel: str, d
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.9)
     axes.text(1.0, 0.985, diagonal, color=GREY, fontsize=8.5, ha="right", va="top", **ALONG)
     predicted, observed = [one["predicted"] for one in bins], [one["observed"] for one in bins]
-    _look_line(axes, LOOKS[map_name], predicted, observed)
+    look = LOOKS[map_name]
+    # Not clipped, so that markers on the frame are whole.
+    axes.plot(predicted, observed, color=look.color, marker=look.marker, linestyle=look.dashes, clip_on=False)
 
 
-def _look_line(axes: "Axes", look: Look, x: Sequence[float], y: Sequence[float], **more: Any) -> None:
-    """Paint a line in the look of its map; not clipped, so that markers on the frame are whole."""
-    axes.plot(x, y, color=look.color, marker=look.marker, linestyle=look.dashes, clip_on=False, **more)
-
-
-def rejection(curves: Sequence[RejectionCurve], size: int) -> str:
-    """Return the accuracy of what is kept, out of `size` answers, against the share rejected."""
-    curves = [_cut(curve, 1 - MIN_KEPT / size) for curve in curves]
-    halves = "; ".join(f"{MAPS[c['map']]}: {_at_half(c)}" for c in curves)
-    plot = Plot("rejection", "Accuracy of the kept answers against the share rejected", f"At half: {halves}.")
-    return draw(plot, lambda figure: _paint_rejection(figure.add_subplot(), curves))
-
-
-def _cut(curve: RejectionCurve, most: float) -> RejectionCurve:
-    """Return the curve up to a share rejected; its first point always."""
-    size = max(sum(one <= most for one in curve["rejected"]), 1)
-    return {"map": curve["map"], "rejected": curve["rejected"][:size], "accuracy": curve["accuracy"][:size]}
-
-
-def _at_half(curve: RejectionCurve) -> str:
-    kept = [a for r, a in zip(curve["rejected"], curve["accuracy"], strict=True) if r >= 0.5]
-    return number(kept[0] if kept else None)
-
-
-def _paint_rejection(axes: "Axes", curves: Sequence[RejectionCurve]) -> None:
-    """Paint the accuracy of what is kept against the share rejected, and that of all as a grey line."""
-    for place, curve in enumerate(curves):
-        # Curves may lie on one another: wide ones below, markers in turn, and all of them show.
-        _look_line(
-            axes,
-            LOOKS[curve["map"]],
-            curve["rejected"],
-            curve["accuracy"],
-            linewidth=3.2 - 0.6 * place,
-            markevery=(2 * place, 8),
-            label=MAPS[curve["map"]],
-        )
-    right = max((curve["rejected"][-1] for curve in curves), default=1.0)
-    top = min(1.02, max(1.35 * axes.get_ylim()[1], 0.1))
-    if curves:
-        axes.axhline(curves[0]["accuracy"][0], color=GREY, linewidth=0.9, zorder=1.5, clip_on=False)
-    axes.set(xlim=(0, max(right, 0.1)), ylim=(0, top), ylabel="share right among the kept")
-    axes.set_xlabel("share rejected, least certain first")
-    axes.legend(loc="upper left", frameon=False, handlelength=3.6, fontsize=9.5)
-
-
-def temperature(curve: TemperatureCurve) -> str:
-    """Return risk and entropy of the paper's map against T, which meet at the optimum."""
-    best, x = curve["optimum"], curve["temperatures"]
-    words = f"They meet at T = {number(best, 2)}."
-    plot = Plot("temperature", "Risk and entropy against temperature", words)
-
-    def paint(figure: "Figure") -> None:
-        axes = figure.add_subplot()
-        axes.plot(x, curve["risk"], color="#D55E00", linestyle="solid", label="risk")
-        axes.plot(x, curve["entropy"], color="#0072B2", linestyle=(0, (5, 1.8)), label="entropy")
-        axes.set(ylabel="nats", ylim=(0, HEAD_ROOM * max(min(curve["risk"]), 0.1)))
-        _log_temperature(axes, x[0], x[-1])
-        axes.legend(frameon=False, loc="best")  # the wall of the risk is anywhere, as the fit is
-        _mark(axes, best, f"fit: T = {number(best, 2)}")
-        circle: dict[str, Any] = {"markerfacecolor": "white", "markeredgecolor": "black"}
-        axes.plot(best, min(curve["risk"]), marker="o", markersize=9, **circle)
-
-    return draw(plot, paint)
-
-
-def _log_temperature(axes: "Axes", low: float, high: float) -> None:
-    """Make the x axis one of temperatures, on a log scale."""
-    places = [t for t in (0.1, 0.25, 0.5, 1, 2, 4, 10, 30) if low <= t <= high]
-    axes.set(xscale="log", xlim=(low, high), xlabel="temperature T (log scale)")
-    axes.set_xticks(places, [f"{t:g}" for t in places])
-    axes.set_xticks([], minor=True)
-
-
-def _mark(axes: "Axes", place: float, text: str) -> None:
-    """Mark a place of a log x axis by a dotted line with a text at its bottom, where there is room."""
-    axes.axvline(place, color=GREY, linewidth=0.9, linestyle=":")
-    low, high = axes.get_xlim()
-    side, gap = ("right", -5) if math.log(place / low) / math.log(high / low) > 0.75 else ("left", 5)
-    style: dict[str, Any] = {"ha": side, "va": "bottom", "weight": "bold", "fontsize": 9.5}
-    axes.annotate(text, (place, axes.get_ylim()[0]), (gap, 4), textcoords="offset points", **style)
-
-
-def p_correct(part: CorrectnessPart, method: str) -> str:
+def p_correct(part: Part, method: str) -> str:
     """Return how often answers are right at each P(correct), in the look of the calibration's map."""
     bins = part["diagram"]
     plot = Plot("p-correct", "Share of right answers against P(correct)", _points(bins), (WIDE[0], 4.1))
@@ -264,7 +172,7 @@ def p_correct(part: CorrectnessPart, method: str) -> str:
     return draw(plot, paint)
 
 
-def risk_coverage(part: CorrectnessPart) -> str:
+def risk_coverage(part: Part) -> str:
     """Return the error among the answers let through by coverage, its bound, and each target's threshold."""
     rows, kept = part["risk_coverage"], _kept_share(part["promises"])
     words = "; ".join(f"{name}: {share(at)} let through" for name, at, _ in kept) or "No target is reached"
@@ -272,7 +180,7 @@ def risk_coverage(part: CorrectnessPart) -> str:
     return draw(plot, lambda figure: _paint_coverage(figure.add_subplot(), rows, kept, part["confidence"]))
 
 
-def _kept_share(promises: Sequence[PromiseAt]) -> list[tuple[str, float, float]]:
+def _kept_share(promises: Sequence[Part]) -> list[tuple[str, float, float]]:
     """Return (targets, coverage, largest target) of each threshold; several targets may share one."""
     reached = [one for one in promises if one["threshold"] is not None]
     groups = [list(group) for _, group in groupby(reached, key=lambda one: one["threshold"])]
@@ -287,7 +195,7 @@ def _kept_share(promises: Sequence[PromiseAt]) -> list[tuple[str, float, float]]
 
 
 def _paint_coverage(
-    axes: "Axes", rows: Sequence[RiskAt], kept: Sequence[tuple[str, float, float]], confidence: float
+    axes: "Axes", rows: Sequence[Part], kept: Sequence[tuple[str, float, float]], confidence: float
 ) -> None:
     x, errors, bounds = ([row[name] for row in rows] for name in ("coverage", "error", "bound"))
     axes.plot(x, errors, color="black", label="wrong, as counted")

@@ -1,66 +1,54 @@
-"""The report of a fit: the calibration, the fits it was chosen from, and diagnostics on rows held out."""
+"""The report of a calibration, as it is stored, sent as JSON and drawn as a page; figures of an evaluation.
+
+Numbers are floats; what cannot be computed (an AUROC of one class) is null, never NaN. Figures with `value`,
+`low` and `high` have a 95 % interval of a bootstrap over prompts, null where none was computed. Risks and
+entropies are in nats. Names of maps: "raw" (no calibration), "temperature" (the paper's), "depolarized"
+(ours), "evidence" (ours, by the log-probabilities of the answers; absent where rows have none), "active" (the
+one that was active for the same fingerprint when this one was fitted; absent without one).
+"""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import PROMISE_MEANING, Calibration
-from service.calibration.fitting import DecidedAt, Fitted, Stream, rng, why_no_evidence
-from service.calibration.labels import Labels
-from service.calibration.material import Material
+from service.calibration.fitting import DecidedAt, Fitted, FittedMaps, Stream, rng
+from service.calibration.labels import FullRows
 from service.calibration.promotion import Gains, decide
 from service.calibration.rows import StoredRow
 from service.jobs.model import JobOptions
-from service.report.diagnostics import (
-    CrossValidated,
-    EvaluationContext,
-    make_split,
-)
+from service.report.diagnostics import CrossValidated, EvaluationContext
 from service.report.first_answers import answers_part, sizes
-from service.report.model import (
-    Bin,
-    CalibrationPart,
-    CorrectnessAt,
-    CorrectnessPart,
-    Curves,
-    DataPart,
-    Decision,
-    Estimate,
-    EvidenceAt,
-    Figures,
-    FitPart,
-    NullPart,
-    ParametersAt,
-    PromiseAt,
-    RejectionCurve,
-    Report,
-    RiskAt,
-    ServedRow,
-    TemperatureCurve,
+from service.report.words import (
+    about_data,
+    about_fit,
+    about_gain,
+    about_verdicts,
     estimate,
     finite,
+    opening,
 )
-from service.report.words import about_data, about_fit, about_gain, about_verdicts, opening
 from service.scoring.judging import percent
 from service.scoring.score import Target
+from service.spectral.algorithm1 import algorithm1
 from service.spectral.correctness import accuracy_rejection, bootstrap_auroc
 from service.spectral.correctness_model import log_losses
-from service.spectral.dev_set import mean_entropy, risk
-from service.spectral.evidence import EvidenceFit
-from service.spectral.fit import DepolarizedFit, TemperatureFit
-from service.spectral.maps import DepolarizedMap, TemperatureMap
+from service.spectral.evidence import EvidenceBootstrap, EvidenceMap
+from service.spectral.fit import Bootstrap
+from service.spectral.maps import DepolarizedMap
 from service.spectral.reliability import (
     ConsistencyBand,
     Null,
     ReliabilityDiagram,
     label_band,
     projection_brier,
+    projection_null,
     reliability_diagram,
 )
-from service.spectral.resampling import DEFAULT, Interval, ResampleCounts, Resamples
+from service.spectral.resampling import DEFAULT, ResampleCounts, Resamples
 from service.spectral.selective import (
     Promise,
     SelectiveCounts,
@@ -70,65 +58,76 @@ from service.spectral.selective import (
 )
 
 Floats = NDArray[np.float64]
+Part = dict[str, Any]
 
 MAX_REFUSED = 50  # listed; all are counted
 TARGETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
-TEMPERATURES = np.geomspace(0.05, 50.0, 61)  # from bound to bound of the fit
-CURVE_POINTS = 41  # a plot shows no more, however many prompts
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FinishedFit:
-    """Everything a finished fit is about.
+def make_report(
+    fitted: Fitted,
+    calibration: Calibration,
+    options: JobOptions,
+    target: Target,
+    *,
+    num_rows: int,
+    active: Calibration | None = None,
+    copies: int = 0,
+    refused: Sequence[StoredRow] = (),
+    resamples: Resamples = DEFAULT,
+) -> Part:
+    """Return the report of a calibration fitted on the rows. Blocking: seconds.
 
-    target: what decisions keep where nobody names another; copies: rows left out since another asks the same.
+    target: what decisions keep where nobody names another; num_rows: of the file; copies: rows left out since
+    another asks the same; refused: by the LLM server, for good, while it answered others.
     """
-
-    calibration: Calibration
-    options: JobOptions
-    material: Material
-    fitted: Fitted
-    active: Calibration | None
-    num_rows: int
-    target: Target
-    copies: int = 0
-    refused: Sequence[StoredRow] = ()
-
-
-def make_report(outcome: FinishedFit, resamples: Resamples = DEFAULT) -> Report:
-    """Return the report. Blocking: seconds."""
-    rows = make_split(outcome.material, outcome.fitted.dev)
-    context = CrossValidated(rows, outcome.fitted, seed=outcome.options.seed, resamples=resamples)
-    data, calibration = _data(outcome, rows.labels), outcome.calibration
-    gains = gains_of(calibration, outcome.active, context)
-    judged = [outcome.material.rows[i] for i in outcome.material.full]
-    part, shared = calibration_part(calibration), figures(context)
-    right = correctness_part(
-        outcome.fitted, calibration.num_samples, outcome.options.seed, outcome.target, resamples
+    context = CrossValidated(fitted, seed=options.seed, resamples=resamples)
+    gains = gains_of(calibration, active, context)
+    activated, reason = decide(
+        calibration,
+        active,
+        options.activate,
+        gains,
+        has_evidence="evidence" in fitted.maps.risks,
+        refused=len(refused),
+        num_rows=num_rows,
     )
-    report: Report = {
+    report: Part = {
         "version": 1,
-        "opening": opening(part, data, shared["served"], right, shared["answers"], outcome.target.error),
-        "calibration": part,
-        "data": data,
-        "fits": shared["fits"],
-        "unfitted": shared["unfitted"],
-        "served": shared["served"],
-        "curves": shared["curves"],
-        "answers": shared["answers"],
-        "parameters": parameters_part(calibration),
-        "decision": decision_part(outcome, gains, context),
-        "correctness": right,
-        "warnings": [
-            *about_data(data, rows.labels.right),
-            *about_verdicts(rows.labels.verdicts, [row.row.references for row in judged]),
-            *about_fit(chosen_fit(outcome.fitted)),
-            *about_gain(gains),
+        "calibration": calibration_part(calibration),
+        "data": data_part(fitted.rows, calibration, num_rows, copies, refused),
+        **figures(context),
+        "parameters": [
+            {
+                "num_samples": m,
+                "temperature": one.temperature,
+                "depolarization": None if calibration.method == "temperature" else one.depolarization,
+            }
+            for m, one in sorted(calibration.parameters.items())
         ],
+        # Held-out rows, paired by prompt, minus `against`, an id, null for raw scores; below 0: better.
+        "decision": {
+            "asked": options.activate,
+            "activated": activated,
+            "against": gains.against,
+            "brier_difference": estimate(gains.brier.value, gains.brier),
+            "difference": estimate(gains.risk.value, gains.risk),
+            "loss_difference": estimate(gains.loss.value, gains.loss),
+            "reason": reason,
+        },
+        "correctness": correctness_part(fitted, calibration.num_samples, options.seed, target, resamples),
     }
-    table = evidence_table(calibration)
-    if table:
-        report["evidence_parameters"] = table
+    report["opening"] = opening(report, target.error)
+    rows = fitted.rows
+    references = [rows.material.rows[i].row.references for i in rows.material.full]
+    report["warnings"] = [
+        *about_data(report["data"], rows.right),
+        *about_verdicts(rows.verdicts, references),
+        *about_fit(fitted.maps.fits[fitted.method]),
+        *about_gain(gains),
+    ]
+    if calibration.evidence:
+        report["evidence_parameters"] = calibration.evidence_table()
     return report
 
 
@@ -152,35 +151,14 @@ def gains_of(calibration: Calibration, active: Calibration | None, context: Cros
     )
 
 
-def decision_part(outcome: FinishedFit, gains: Gains, context: CrossValidated) -> Decision:
-    """Return whether the calibration is activated, and why."""
-    activated, reason = decide(
-        outcome.calibration,
-        outcome.active,
-        outcome.options.activate,
-        gains,
-        has_evidence="evidence" in context.fitted.risks,
-        refused=len(outcome.refused),
-        num_rows=outcome.num_rows,
-    )
-    risk, brier, loss = (
-        estimate(gap.value, gap.low, gap.high) for gap in (gains.risk, gains.brier, gains.loss)
-    )
-    return {
-        "asked": outcome.options.activate,
-        "activated": activated,
-        "against": gains.against,
-        "brier_difference": brier,
-        "difference": risk,
-        "loss_difference": loss,
-        "reason": reason,
-    }
+def calibration_part(calibration: Calibration) -> Part:
+    """Return the calibration itself, with its headline parameters.
 
-
-def calibration_part(calibration: Calibration) -> CalibrationPart:
-    """Return the calibration itself, with its headline parameters."""
-    headline, table = calibration.headline(), evidence_table(calibration)
-    part: CalibrationPart = {
+    For "evidence", `temperature` and `depolarization` are those of answers without log-probabilities, and
+    `evidence` those of answers with them.
+    """
+    headline = calibration.headline()
+    part = {
         "id": calibration.id,
         "name": calibration.name,
         "created_at": calibration.created_at.isoformat(),
@@ -189,101 +167,214 @@ def calibration_part(calibration: Calibration) -> CalibrationPart:
         "depolarization": None if calibration.method == "temperature" else headline.depolarization,
         "eps": calibration.eps,
         "num_samples": calibration.num_samples,
-        "fingerprint": dict(calibration.fingerprint.described()),
+        "fingerprint": calibration.fingerprint.described(),
     }
-    return {**part, "evidence": table[-1]} if table else part
+    return part | ({"evidence": calibration.evidence_table()[-1]} if calibration.evidence else {})
 
 
-def evidence_table(calibration: Calibration) -> list[EvidenceAt]:
-    """Return the evidence map of every number of answers; nothing for other methods."""
-    return [
-        {
-            "num_samples": m,
-            "temperature": map_.temperature,
-            "evidence_intercept": map_.intercept,
-            "evidence_slope": map_.slope,
-        }
-        for m, map_ in sorted(calibration.evidence.items())
-    ]
+def data_part(
+    fitted: FullRows, calibration: Calibration, num_rows: int, copies: int, refused: Sequence[StoredRow]
+) -> Part:
+    """Return what it was fitted on.
+
+    rows: in the file; usable: with a reference and two answers or more, one for each question; rows_full:
+    those with `num_samples` answers, on which headline and evidence rest. truncated, empty: shares of all
+    answers. correct_from: who says what is right. claims: of the full rows, where those are calibrated;
+    accuracy is theirs then.
+    """
+    material = fitted.material
+    rows, full = material.rows, len(fitted)
+    if material.groups is not None:
+        # Of each answer one claim stands for the row.
+        rows = [rows[i] for i in np.unique(material.groups, return_index=True)[1]]
+        full = np.unique(material.groups[material.full]).size
+    draws = [draw for row in rows for draw in row.draws]
+    part = {
+        "rows": num_rows,
+        "usable": len(rows),
+        "copies": copies,
+        "rows_full": full,
+        "num_samples": material.num_samples,
+        "drawn_by": "service" if calibration.fingerprint.source == "service" else "caller",
+        "answers": len(draws),
+        "distinct_mean": float(np.mean([len({draw.text for draw in row.draws}) for row in rows])),
+        "truncated": sum(d.truncated for d in draws) / len(draws),
+        "empty": sum(not d.text for d in draws) / len(draws),
+        "references_mean": float(np.mean([len(one.row.references) for one in rows])),
+        "correct_from": fitted.source,
+        "accuracy": float(fitted.right.mean()),
+        "refused": {
+            "count": len(refused),
+            "rows": [{"line": one.row.line, "reason": one.refused or ""} for one in refused[:MAX_REFUSED]],
+        },
+    }
+    return part if material.groups is None else part | {"claims": len(fitted)}
 
 
-def parameters_part(calibration: Calibration) -> list[ParametersAt]:
-    """Return the parameters of every number of answers that need no log-probabilities."""
-    depolarized = calibration.method != "temperature"
-    return [
-        {
-            "num_samples": m,
-            "temperature": p.temperature,
-            "depolarization": p.depolarization if depolarized else None,
-        }
-        for m, p in sorted(calibration.parameters.items())
-    ]
+# The maps.
 
 
-def chosen_fit(fitted: Fitted) -> TemperatureFit | DepolarizedFit | EvidenceFit:
-    """Return the fit of the map that was chosen."""
-    if fitted.method != "evidence":
-        return fitted.maps.fits[fitted.method]
-    assert fitted.maps.evidence is not None
-    return fitted.maps.evidence.fit
+def fit_parts(fitted: FittedMaps) -> dict[str, Part]:
+    """Return every map as fitted on all full rows, by name.
 
-
-def fit_parts(context: EvaluationContext) -> dict[str, FitPart]:
-    """Return every map as fitted, by name, with its intervals and its cross-validated risk."""
-    parts: dict[str, FitPart] = {}
-    fitted, risks = context.fitted, context.fitted.risks
+    cv_risk: mean out-of-fold risk; at_bound: parameters whose optimum sits on a bound; stationarity_gap: a
+    check of convergence (about 0), not of calibration. depolarization: null for "temperature", and for
+    "evidence", which has an intercept and a slope instead: g is each prompt's own.
+    """
+    parts = dict[str, Part]()
     for method, fit in fitted.fits.items():
-        spread, g = fitted.bootstraps[method], None
-        if isinstance(fit.map, DepolarizedMap) and spread.depolarization is not None:
-            g = _estimate(fit.map.depolarization, spread.depolarization)
-        parts[method] = _fit_part(fit, spread.temperature, g, risks[method])
-    if evidence := fitted.evidence:
-        map_, spreads = evidence.fit.map, evidence.bootstrap
-        part = _fit_part(evidence.fit, spreads.temperature, None, risks["evidence"])
-        part["intercept"] = _estimate(map_.intercept, spreads.intercept)
-        part["slope"] = _estimate(map_.slope, spreads.slope)
-        parts["evidence"] = part
+        spread = fitted.bootstraps[method]
+        part: Part = {
+            "temperature": estimate(fit.map.temperature, spread.temperature),
+            "depolarization": None,
+            "risk": fit.risk,
+            "cv_risk": float(fitted.risks[method].mean()),
+            "mean_entropy": fit.mean_entropy,
+            "at_bound": list(fit.at_bound),
+            "stationarity_gap": fit.stationarity_gap,
+        }
+        if isinstance(fit.map, DepolarizedMap) and isinstance(spread, Bootstrap):
+            part["depolarization"] = estimate(fit.map.depolarization, spread.depolarization)
+        if isinstance(fit.map, EvidenceMap) and isinstance(spread, EvidenceBootstrap):
+            part["intercept"] = estimate(fit.map.intercept, spread.intercept)
+            part["slope"] = estimate(fit.map.slope, spread.slope)
+        parts[method] = part
     return parts
 
 
-def _fit_part(
-    fit: TemperatureFit | DepolarizedFit | EvidenceFit,
-    temperature: Interval,
-    depolarization: Estimate | None,
-    held_out: Floats,
-) -> FitPart:
+def figures(context: EvaluationContext) -> Part:
+    """Return the maps as fitted, and every figure of what they serve, on the prompts of the context.
+
+    fits: every map; unfitted: why a map could not be fitted, by name; served: one row per map, raw first;
+    curves: the reliability diagrams by map; answers: figures by number of answers.
+    """
+    size, number = len(context.test), context.resamples.answers
+    why = context.dev.rows.why_no_evidence() or context.test.rows.why_no_evidence()
+    alone = context.no_answers()
+    judged = [] if alone is None else [alone]
+    judged += [context.first_answers(m) for m in sizes(context.test.material.num_samples)]
+    rows, curves = list[Part](), dict[str, Part](projection={}, algorithm1={}, correctness={})
+    for name in context.served:
+        row, diagrams = served_figures(context, name)
+        rows.append(row)
+        for kind, found in diagrams.items():
+            curves[kind][name] = found
     return {
-        "temperature": _estimate(fit.map.temperature, temperature),
-        "depolarization": depolarization,
-        "risk": fit.risk,
-        "cv_risk": float(held_out.mean()),
-        "mean_entropy": fit.mean_entropy,
-        "at_bound": list(fit.at_bound),
-        "stationarity_gap": fit.stationarity_gap,
+        "fits": fit_parts(context.fitted),
+        "unfitted": {"evidence": why} if why else {},
+        "served": rows,
+        "curves": curves,
+        "answers": answers_part(
+            judged, ResampleCounts.of(size, context.rng(Stream.ANSWERS), number, context.groups)
+        ),
     }
 
 
-def _estimate(value: float, spread: Interval) -> Estimate:
-    return estimate(value, spread.low, spread.high)
+def served_figures(context: EvaluationContext, name: str) -> tuple[Part, dict[str, list[Part]]]:
+    """Return the figures of one map on prompts it was not fitted on, and its three reliability diagrams.
+
+    Lower is better but for the AUROCs (right against wrong) and the area under the accuracy-rejection curve.
+    risk: that of "raw" is charged with null eigenvalues of eps, since it gives them 0, which would make it
+    infinite. An ECE is above 0 under calibration, too: it counts by its null alone. projection_null:
+    residuals of like prompts resampled. algorithm1_drawn: references drawn from the served spectrum; distance
+    from it is mostly what no map of eigenvalues can mend. algorithm1_rescaled: real references with squared
+    coordinates rescaled to the served spectrum; distance from it is the map's. cluster_sizes: of the clusters
+    that Algorithm 1 used; singletons: prompts that it ignored.
+    """
+    served, test, worlds = context.served[name], context.test, context.resamples.band
+    scores, right = served.lambda_max, test.rows.right
+    projection = reliability_diagram(scores, test.c1)
+    null = projection_null(scores, test.c1, context.rng(Stream.PROJECTION), num_draws=worlds)
+    clusters, both_nulls = context.algorithm1(served)
+    paper = algorithm1(clusters, test.targets)
+    correctness = reliability_diagram(scores, right)
+    band = label_band(scores, context.rng(Stream.CORRECTNESS), num_draws=worlds)
+    ranked, by_entropy = context.auroc(scores), context.auroc(-served.entropy)
+    row = {
+        "map": name,
+        "risk": float(served.risks.mean()),
+        "projection_ece": projection.ece,
+        "projection_brier": projection_brier(scores, test.c1),
+        "algorithm1_ece": finite(paper.ece),
+        "auroc_lambda_max": estimate(ranked.value, ranked),
+        "auroc_entropy": estimate(by_entropy.value, by_entropy),
+        "rejection_area": finite(accuracy_rejection(scores, right).area),
+        "mean_lambda_max": float(scores.mean()),
+        "mean_entropy": float(served.entropy.mean()),
+        "projection_null": null_part(null),
+        "algorithm1_drawn": null_part(both_nulls.drawn),
+        "algorithm1_rescaled": null_part(both_nulls.rescaled),
+        "cluster_sizes": clusters.cluster_sizes.tolist(),
+        "singletons": clusters.singletons,
+    }
+    return row, {
+        "projection": bins(projection, len(test), null.band),
+        "algorithm1": bins(paper, len(test), both_nulls.drawn.band),
+        "correctness": bins(correctness, len(test), band),
+    }
+
+
+def null_part(null: Null) -> Part:
+    """Return what a figure reads under calibration: mean and 95 % band over `draws` worlds.
+
+    p_value: share of worlds that read as much as was observed, (1 + those) / (1 + draws).
+    """
+    band = null.band
+    return {
+        "mean": finite(band.ece_mean),
+        "low": finite(band.ece_low),
+        "high": finite(band.ece_high),
+        "p_value": finite(null.p_value),
+        "draws": band.num_draws,
+    }
+
+
+def bins(diagram: ReliabilityDiagram, size: int, band: ConsistencyBand) -> list[Part]:
+    """Return the bins of a diagram of `size` prompts that have a target.
+
+    band_low, band_high: where the observed mean lies under calibration (95 %), as the diagram's null has it.
+    """
+    return [
+        {
+            "lower": float(diagram.edges[b]),
+            "upper": float(diagram.edges[b + 1]),
+            "count": round(float(diagram.mass[b]) * size),
+            "predicted": float(diagram.mean_predicted[b]),
+            "observed": float(diagram.mean_target[b]),
+            "band_low": finite(band.low[b]),
+            "band_high": finite(band.high[b]),
+        }
+        for b in np.flatnonzero(np.isfinite(diagram.mean_target))
+    ]
+
+
+# P(correct), and what thresholds on it promise.
 
 
 def correctness_part(
     fitted: Fitted, num_samples: int, seed: int, target: Target, resamples: Resamples = DEFAULT
-) -> CorrectnessPart:
+) -> Part:
     """Return whether answers are right, for a calibration of so many answers. Blocking: a second.
 
-    target: what decisions keep by default, and so one of the promises.
+    diagram, risk_coverage, promises: with `num_samples` answers, rows predicted out of their fold; empty
+    where there is no model for them. target: what decisions keep by default, and so one of the promises.
     """
-    at = fitted.decided
-    full = at[num_samples]
+    full, confidence = fitted.decided[num_samples], target.confidence
     # The same for every number, so that a table can hold them.
     errors = sorted({*targets(1 - float(full.right.mean())), target.error})
-    confidence = target.confidence
+    diagram = list[Part]()
+    if full.selector is not None and full.fit.held_out is not None:
+        predicted = full.fit.held_out
+        band = label_band(predicted, rng(seed, Stream.CORRECTNESS), num_draws=resamples.band)
+        diagram = bins(reliability_diagram(predicted, full.right), full.right.size, band)
     return {
         "num_samples": num_samples,
         "confidence": confidence,
-        "by_num_samples": [_at(m, one, errors, confidence, seed, resamples) for m, one in sorted(at.items())],
-        "diagram": _diagram(full, seed, resamples),
+        "by_num_samples": [
+            {"num_samples": m, **_correctness_at(one, errors, confidence, seed, resamples)}
+            for m, one in sorted(fitted.decided.items())
+        ],
+        "diagram": diagram,
         "risk_coverage": risk_coverage(full.selector.counts, confidence) if full.selector else [],
         "promises": promises_part(full, errors, confidence),
         "meaning": PROMISE_MEANING,
@@ -299,23 +390,22 @@ def targets(base_error: float) -> list[float]:
     return [*TARGETS, *([rounded] if TARGETS[-1] < rounded < 1 else [])]
 
 
-def _at(
-    num_samples: int,
-    one: DecidedAt,
-    errors: list[float],
-    confidence: float,
-    seed: int,
-    resamples: Resamples,
-) -> CorrectnessAt:
+def _correctness_at(
+    one: DecidedAt, errors: list[float], confidence: float, seed: int, resamples: Resamples
+) -> Part:
+    """Return the model of P(correct) with one number of answers, each row judged by one without its fold.
+
+    right, wrong: verdicts. features: those that the model takes; empty where there is none: why_none says
+    why. base_*: of the base rate, which says the same of every row; null where all verdicts are of one kind.
+    promises: for each target error; lowest: for the lowest that can be promised, null where none can.
+    """
     ours, base, auroc = one.fit.scores, one.fit.base_rate, estimate(math.nan)
     if one.fit.held_out is not None:
-        random = rng(seed, Stream.AUROC)
-        ranking = bootstrap_auroc(
-            one.fit.held_out, one.right, random, num_resamples=resamples.auroc, groups=one.groups
-        )
-        auroc = estimate(ranking.value, ranking.low, ranking.high)
+        random, again = rng(seed, Stream.AUROC), resamples.auroc
+        ranked = bootstrap_auroc(one.fit.held_out, one.right, random, num_resamples=again, groups=one.groups)
+        auroc = estimate(ranked.value, ranked)
+    lowest = None if one.selector is None else lowest_error(one.selector.counts, confidence)
     return {
-        "num_samples": num_samples,
         "right": one.fit.num_right,
         "wrong": one.fit.num_wrong,
         "features": list(one.fit.model.features) if one.fit.model else [],
@@ -326,20 +416,11 @@ def _at(
         "auroc": auroc,
         "why_none": one.fit.why_none,
         "promises": promises_part(one, errors, confidence),
-        "lowest": lowest_part(one, confidence),
+        "lowest": None if lowest is None else promises_part(one, [lowest], confidence)[0],
     }
 
 
-def _diagram(one: DecidedAt, seed: int, resamples: Resamples) -> list[Bin]:
-    """Return the reliability diagram of P(correct), each row predicted by the model of the other folds."""
-    predicted = one.fit.held_out
-    if one.selector is None or predicted is None:
-        return []
-    band = label_band(predicted, rng(seed, Stream.CORRECTNESS), num_draws=resamples.band)
-    return bins(reliability_diagram(predicted, one.right), one.right.size, band)
-
-
-def risk_coverage(counts: SelectiveCounts, confidence: float) -> list[RiskAt]:
+def risk_coverage(counts: SelectiveCounts, confidence: float) -> list[Part]:
     """Return the error among the answers let through by threshold, strictest first, with its bound."""
     bounds = simultaneous_bounds(counts, confidence)
     rows = zip(counts.thresholds, counts.answered, counts.wrong, bounds, strict=True)
@@ -354,8 +435,12 @@ def risk_coverage(counts: SelectiveCounts, confidence: float) -> list[RiskAt]:
     ]
 
 
-def promises_part(decided: DecidedAt, target_errors: list[float], confidence: float) -> list[PromiseAt]:
-    """Return what can be promised for each target error, in numbers and in words; nothing without a model."""
+def promises_part(decided: DecidedAt, target_errors: list[float], confidence: float) -> list[Part]:
+    """Return what can be promised for each target error, in numbers and in words; nothing without a model.
+
+    threshold: on P(correct), null where the target cannot be promised; then lowest_error is the lowest that
+    can be, null where none can. answered, wrong, coverage: of the rows counted that it lets through.
+    """
     if decided.selector is None:
         return []
     counts = decided.selector.counts
@@ -373,12 +458,6 @@ def promises_part(decided: DecidedAt, target_errors: list[float], confidence: fl
     ]
 
 
-def lowest_part(decided: DecidedAt, confidence: float) -> PromiseAt | None:
-    """Return what the lowest error lets through that can be promised at all; None where none can."""
-    lowest = None if decided.selector is None else lowest_error(decided.selector.counts, confidence)
-    return None if lowest is None else promises_part(decided, [lowest], confidence)[0]
-
-
 def format_promise(made: Promise, *, of_claims: bool) -> str:
     """Return the promise as a sentence, or that it cannot be made, and which can."""
     sure = f"with {made.confidence:.0%} confidence".replace("%", " %")
@@ -391,141 +470,3 @@ def format_promise(made: Promise, *, of_claims: bool) -> str:
         return f"No error can be promised {sure}: these rows are too few."
     lowest = percent(made.lowest_error)
     return f"An error of at most {target} cannot be promised {sure}; the lowest that can be is {lowest}."
-
-
-def figures(context: EvaluationContext) -> Figures:
-    """Return the maps as fitted, and every figure of what they serve, on the prompts of the context."""
-    size, number = len(context.test), context.resamples.answers
-    why = why_no_evidence(context.dev.material) or why_no_evidence(context.test.material)
-    alone = context.no_answers()
-    judged = [] if alone is None else [alone]
-    judged += [context.first_answers(m) for m in sizes(context.test.material.num_samples)]
-    return {
-        "fits": fit_parts(context),
-        "unfitted": {"evidence": why} if why else {},
-        "served": [_served_row(context, name) for name in context.served],
-        "curves": curves(context),
-        "answers": answers_part(
-            judged, ResampleCounts.of(size, context.rng(Stream.ANSWERS), number, context.groups)
-        ),
-    }
-
-
-def _served_row(context: EvaluationContext, name: str) -> ServedRow:
-    served, diagrams = context.served[name], context.diagnostics[name]
-    return {
-        "map": name,
-        "risk": float(served.risks.mean()),
-        "projection_ece": diagrams.projection.ece,
-        "projection_brier": projection_brier(served.lambda_max, context.test.c1),
-        "algorithm1_ece": finite(diagrams.algorithm1.ece),
-        "auroc_lambda_max": auroc_part(context, served.lambda_max),
-        "auroc_entropy": auroc_part(context, -served.entropy),
-        "rejection_area": finite(accuracy_rejection(served.lambda_max, context.test.labels.right).area),
-        "mean_lambda_max": float(served.lambda_max.mean()),
-        "mean_entropy": float(served.entropy.mean()),
-        "projection_null": null_part(diagrams.projection_null),
-        "algorithm1_drawn": null_part(diagrams.algorithm1_nulls.drawn),
-        "algorithm1_rescaled": null_part(diagrams.algorithm1_nulls.rescaled),
-        "cluster_sizes": diagrams.clusters.cluster_sizes.tolist(),
-        "singletons": diagrams.clusters.singletons,
-    }
-
-
-def auroc_part(context: EvaluationContext, scores: Floats) -> Estimate:
-    """Return the AUROC of scores (n,) with its interval, higher = more certain."""
-    ranking = context.auroc(scores)
-    return estimate(ranking.value, ranking.low, ranking.high)
-
-
-def null_part(null: Null) -> NullPart:
-    """Return the null of an ECE."""
-    band = null.band
-    return {
-        "mean": finite(band.ece_mean),
-        "low": finite(band.ece_low),
-        "high": finite(band.ece_high),
-        "p_value": finite(null.p_value),
-        "draws": band.num_draws,
-    }
-
-
-def curves(context: EvaluationContext) -> Curves:
-    """Return the numbers behind every plot."""
-    size, right, by_map = len(context.test), context.test.labels.right, context.diagnostics
-    return {
-        "temperature": temperature_curve(context),
-        "projection": {name: bins(d.projection, size, d.projection_null.band) for name, d in by_map.items()},
-        "algorithm1": {
-            name: bins(d.algorithm1, size, d.algorithm1_nulls.drawn.band) for name, d in by_map.items()
-        },
-        "correctness": {name: bins(d.correctness, size, d.correctness_band) for name, d in by_map.items()},
-        "rejection": [rejection(name, one.lambda_max, right) for name, one in context.served.items()],
-    }
-
-
-def bins(diagram: ReliabilityDiagram, size: int, band: ConsistencyBand) -> list[Bin]:
-    """Return the bins of a diagram of `size` prompts that have a target."""
-    return [
-        {
-            "lower": float(diagram.edges[b]),
-            "upper": float(diagram.edges[b + 1]),
-            "count": round(float(diagram.mass[b]) * size),
-            "predicted": float(diagram.mean_predicted[b]),
-            "observed": float(diagram.mean_target[b]),
-            "band_low": finite(band.low[b]),
-            "band_high": finite(band.high[b]),
-        }
-        for b in np.flatnonzero(np.isfinite(diagram.mean_target))
-    ]
-
-
-def temperature_curve(context: EvaluationContext) -> TemperatureCurve:
-    """Return risk and entropy of the paper's map on dev, over a log grid of T."""
-    dev, maps = context.dev.dev, [TemperatureMap(float(t)) for t in TEMPERATURES]
-    return {
-        "temperatures": TEMPERATURES.tolist(),
-        "risk": [risk(map_, dev) for map_ in maps],
-        "entropy": [mean_entropy(map_, dev) for map_ in maps],
-        "optimum": context.fitted.fits["temperature"].map.temperature,
-    }
-
-
-def rejection(name: str, scores: Floats, right: NDArray[np.bool_]) -> RejectionCurve:
-    """Return the accuracy-rejection curve of scores (n,), higher = more certain."""
-    curve = accuracy_rejection(scores, right)
-    # Of few prompts several points are one.
-    kept = np.unique(np.linspace(0, curve.rejected.size - 1, CURVE_POINTS).astype(int))
-    return {"map": name, "rejected": curve.rejected[kept].tolist(), "accuracy": curve.accuracy[kept].tolist()}
-
-
-def _data(outcome: FinishedFit, labels: Labels) -> DataPart:
-    material = outcome.material
-    rows, full = material.rows, int(material.full.size)
-    if material.groups is not None:
-        # Of each answer one claim stands for the row.
-        rows = [rows[i] for i in np.unique(material.groups, return_index=True)[1]]
-        full = np.unique(material.groups[material.full]).size
-    draws = [draw for row in rows for draw in row.draws]
-    part: DataPart = {
-        "rows": outcome.num_rows,
-        "usable": len(rows),
-        "copies": outcome.copies,
-        "rows_full": full,
-        "num_samples": material.num_samples,
-        "drawn_by": "service" if outcome.calibration.fingerprint.source == "service" else "caller",
-        "answers": len(draws),
-        "distinct_mean": float(np.mean([len({draw.text for draw in row.draws}) for row in rows])),
-        "truncated": sum(d.truncated for d in draws) / len(draws),
-        "empty": sum(not d.text for d in draws) / len(draws),
-        "references_mean": float(np.mean([len(one.row.references) for one in rows])),
-        "correct_from": labels.source,
-        "accuracy": float(labels.right.mean()),
-        "refused": {
-            "count": len(outcome.refused),
-            "rows": [
-                {"line": one.row.line, "reason": one.refused or ""} for one in outcome.refused[:MAX_REFUSED]
-            ],
-        },
-    }
-    return part if material.groups is None else {**part, "claims": int(material.full.size)}

@@ -7,26 +7,17 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from service.calibration.fitting import AnyFit
 from service.calibration.promotion import Gains
 from service.calibration.rows import FEW_ROWS, Verdict
-from service.report.model import (
-    AnswersPart,
-    CalibrationPart,
-    CorrectnessPart,
-    DataPart,
-    Estimate,
-    NullPart,
-    Opening,
-    PlainWarning,
-    ServedRow,
-)
 from service.scoring.judging import percent
-from service.spectral.evidence import EvidenceFit
-from service.spectral.fit import DepolarizedFit, TemperatureFit
+from service.spectral.correctness import Auroc
+from service.spectral.resampling import Difference, Interval
 from service.spectral.text_scores import too_long
 
 MAX_USELESS = 0.05  # share of truncated or empty answers without a warning
@@ -39,6 +30,8 @@ SHORT_REFERENCES = (
 RESTS = "AUROC, rejection, the correctness diagram and P(correct), if there is one, rest"
 
 Bools = NDArray[np.bool_]
+Part = Mapping[str, Any]  # of a report
+Caution = dict[str, str]
 LEVEL = 0.05  # of the p-value of a null
 MISSING = "—"
 MAPS = {
@@ -68,6 +61,17 @@ WHY_RIGHT = {
 }
 
 
+def finite(value: float) -> float | None:
+    """Return a number, None for NaN and infinities: JSON has neither."""
+    return float(value) if math.isfinite(value) else None
+
+
+def estimate(value: float, spread: Interval | Difference | Auroc | None = None) -> dict[str, float | None]:
+    """Return a figure with its interval, as a report has it."""
+    low, high = (math.nan, math.nan) if spread is None else (spread.low, spread.high)
+    return {"value": finite(value), "low": finite(low), "high": finite(high)}
+
+
 def number(value: float | None, digits: int = 3) -> str:
     """Return a number with a real minus sign and never a negative zero; an em dash for None."""
     if value is None or not math.isfinite(value):
@@ -80,7 +84,7 @@ def share(value: float) -> str:
     return f"{100 * value:.1f} %".replace(".0 %", " %")
 
 
-def between(bounds: Estimate | NullPart) -> str:
+def between(bounds: Part) -> str:
     """Return "low to high", or nothing when there are no bounds."""
     if bounds["low"] is None or bounds["high"] is None:
         return ""
@@ -137,16 +141,13 @@ def judgment(p_value: float | None) -> str:
 # The lines that a report opens with, and its warnings.
 
 
-def opening(
-    calibration: CalibrationPart,
-    data: DataPart,
-    served: list[ServedRow],
-    correctness: CorrectnessPart,
-    answers: AnswersPart,
-    target_error: float,
-) -> Opening:
-    """Return the lines, for an operator who means to keep this error among the answers let through."""
-    rows = correctness["by_num_samples"]
+def opening(report: Part, target_error: float) -> dict[str, str | int | None]:
+    """Return what an operator wants to know first who means to keep this error among answers let through.
+
+    safe: whether it is safe to use, and for what; promise: what it promises; answers: how many answers to
+    draw for that; num_samples: that number, null where none is recommended.
+    """
+    rows, answers = report["correctness"]["by_num_samples"], report["answers"]
     kept = [
         (row["num_samples"], one)
         for row in rows
@@ -154,7 +155,7 @@ def opening(
         if one["target_error"] == target_error and one["threshold"] is not None
     ]
     lowest = [(row["lowest"]["target_error"], row["num_samples"]) for row in rows if row["lowest"]]
-    what = "claims" if calibration["fingerprint"].get("unit") == "claim" else "answers"
+    what = "claims" if report["calibration"]["fingerprint"].get("unit") == "claim" else "answers"
     # How many answers to draw does not hang on an error that nobody asked for.
     num_samples, enough = answers["recommended"], answers["recommendation"]
     if kept:
@@ -169,7 +170,7 @@ def opening(
         )
     else:
         promise = f"Nothing: no number of answers allows a promise, so decisions let no {what} through."
-    safe = _safe(calibration, data, served)
+    safe = _safe(report)
     if not any(row["promises"] for row in rows):
         safe += " It measures how far answers agree, not whether one is right."
     return {"safe": safe, "promise": promise, "answers": enough, "num_samples": num_samples}
@@ -179,9 +180,9 @@ def _drawn(num_samples: int) -> str:
     return count(num_samples, "answer") if num_samples else "0 answers (effort none)"
 
 
-def _safe(calibration: CalibrationPart, data: DataPart, served: list[ServedRow]) -> str:
-    rows = {row["map"]: row for row in served}
-    raw, ours = rows["raw"], rows[calibration["method"]]
+def _safe(report: Part) -> str:
+    rows, data = {row["map"]: row for row in report["served"]}, report["data"]
+    raw, ours = rows["raw"], rows[report["calibration"]["method"]]
     p_value = ours["projection_null"]["p_value"]
     gap = f"{ours['projection_ece']:.2f} off on average"
     like = f"for questions like its {data['rows_full']} rows, asked and answered in the set-up below"
@@ -196,7 +197,7 @@ def _safe(calibration: CalibrationPart, data: DataPart, served: list[ServedRow])
     return f"Not safe to use: on questions held out the confidence is {gap}, no less than raw scores."
 
 
-def in_short(served: Sequence[ServedRow], method: str) -> Iterator[str]:
+def in_short(served: Sequence[Part], method: str) -> Iterator[str]:
     """Yield what changes from raw scores to those of a map, on prompts that it was not fitted on."""
     rows = {row["map"]: row for row in served}
     raw, ours = rows["raw"], rows[method]
@@ -218,12 +219,12 @@ def in_short(served: Sequence[ServedRow], method: str) -> Iterator[str]:
         )
 
 
-def caution(code: str, text: str) -> PlainWarning:
+def caution(code: str, text: str) -> Caution:
     """Return a warning."""
     return {"code": code, "text": text}
 
 
-def few_of_a_kind(right: Bools, of_file: str = "", rests: str = RESTS) -> Iterator[PlainWarning]:
+def few_of_a_kind(right: Bools, of_file: str = "", rests: str = RESTS) -> Iterator[Caution]:
     """Yield a warning for few right answers, and for few wrong ones, of (n,).
 
     None for a kind that is not there at all: then there is no AUROC to warn of. of_file: such as " of the dev
@@ -236,7 +237,7 @@ def few_of_a_kind(right: Bools, of_file: str = "", rests: str = RESTS) -> Iterat
             yield caution(f"few_{kind}", text)
 
 
-def about_data(data: DataPart, right: Bools) -> Iterator[PlainWarning]:
+def about_data(data: Part, right: Bools) -> Iterator[Caution]:
     """Yield warnings of few, short or useless rows, of labels (n,) of one kind, of answers cut or empty."""
     full, usable = data["rows_full"], data["usable"]
     if full < FEW_ROWS:
@@ -268,9 +269,7 @@ def about_data(data: DataPart, right: Bools) -> Iterator[PlainWarning]:
         yield caution("empty", f"{data['empty']:.0%} of the answers are empty; they count as one meaning.")
 
 
-def about_verdicts(
-    verdicts: Sequence[Verdict], references: Sequence[Sequence[str]]
-) -> Iterator[PlainWarning]:
+def about_verdicts(verdicts: Sequence[Verdict], references: Sequence[Sequence[str]]) -> Iterator[Caution]:
     """Yield a warning where most verdicts by words are on answers too long for their references."""
     by_words = [pair for pair in zip(verdicts, references, strict=True) if pair[0].why != "given"]
     long = sum(too_long(verdict.answer, of) for verdict, of in by_words)
@@ -278,7 +277,7 @@ def about_verdicts(
         yield caution("short_references", f"{long} of {len(by_words)} {SHORT_REFERENCES}")
 
 
-def about_fit(fit: TemperatureFit | DepolarizedFit | EvidenceFit) -> Iterator[PlainWarning]:
+def about_fit(fit: AnyFit) -> Iterator[Caution]:
     """Yield warnings of parameters on a bound, or of a search that has not converged."""
     for name in fit.at_bound:
         text = f"The best {name} sits on the bound of the search: the data do not pin it down."
@@ -288,7 +287,7 @@ def about_fit(fit: TemperatureFit | DepolarizedFit | EvidenceFit) -> Iterator[Pl
         yield caution("not_converged", text)
 
 
-def about_gain(gains: Gains) -> Iterator[PlainWarning]:
+def about_gain(gains: Gains) -> Iterator[Caution]:
     """Yield a warning where held-out rows show no gain, or one that may be chance, whatever was asked."""
     if why := gains.shortcomings():
         yield caution("not_better", f"{why[0][0].upper()}{why[0][1:]}.")

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from service.report.diagnostics import EvaluationContext
-from service.report.model import Figures
 from service.report.report import figures
 from tests.golden.test_golden_evaluation import split
 
@@ -28,11 +27,11 @@ def bench(recorded: dict[str, Any]) -> EvaluationContext:
 
 
 @pytest.fixture(scope="module")
-def found(bench: EvaluationContext) -> Figures:
+def found(bench: EvaluationContext) -> dict[str, Any]:
     return figures(bench)
 
 
-def test_the_fit_and_its_risks(found: Figures, told: dict[str, Any]) -> None:
+def test_the_fit_and_its_risks(found: dict[str, Any], told: dict[str, Any]) -> None:
     fit, expected = found["fits"]["evidence"], told["20"]["evidence"]
     for part, letter in ((fit["temperature"], "T"), (fit["intercept"], "a"), (fit["slope"], "b")):
         assert part["value"] == pytest.approx(expected[letter], abs=1e-3)
@@ -42,7 +41,7 @@ def test_the_fit_and_its_risks(found: Figures, told: dict[str, Any]) -> None:
     assert fit["cv_risk"] < found["fits"]["depolarized"]["cv_risk"]
 
 
-def test_what_it_serves(found: Figures, told: dict[str, Any]) -> None:
+def test_what_it_serves(found: dict[str, Any], told: dict[str, Any]) -> None:
     [row], expected = [row for row in found["served"] if row["map"] == "evidence"], told["20"]["evidence"]
     assert row["risk"] == pytest.approx(expected["risk_test"], abs=1e-5)
     assert row["projection_brier"] == pytest.approx(expected["projection_brier"], abs=5e-3)
@@ -53,7 +52,7 @@ def test_what_it_serves(found: Figures, told: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("m", [1, 2, 3, 5, 10, 20])
 @pytest.mark.parametrize("name", ["depolarized", "evidence"])
-def test_by_number_of_answers(found: Figures, told: dict[str, Any], m: int, name: str) -> None:
+def test_by_number_of_answers(found: dict[str, Any], told: dict[str, Any], m: int, name: str) -> None:
     mine = {"num_samples": m, "score": "lambda_max", "map": name}
     rows = [row for row in found["answers"]["rows"] if mine.items() <= row.items()]
     if (m, name) == (1, "depolarized"):

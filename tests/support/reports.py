@@ -20,12 +20,10 @@ from service.calibration.material import Material
 from service.calibration.rows import DevRow, StoredRow
 from service.embedding.port import EmbedderIdentity
 from service.evaluation.experiments import make_results
-from service.evaluation.results import FilePart, Provenance, Results
 from service.jobs.model import JobOptions
 from service.llm.port import Draw, LLMIdentity, Sampling
 from service.report.diagnostics import EvaluationContext
-from service.report.model import Report
-from service.report.report import FinishedFit, make_report
+from service.report.report import make_report
 from service.spectral.dev_set import Answers
 from service.spectral.resampling import Resamples
 from tests.support import decisions, evidence, worlds
@@ -37,33 +35,33 @@ FEW = Resamples(*[20] * 7)  # the least that a band may rest on
 MADE_AT = datetime(2026, 11, 1, 12, 30, tzinfo=UTC)
 
 
-def small_report(*, with_active: bool = False) -> Report:
+def small_report(*, with_active: bool = False) -> dict[str, Any]:
     """Return a report of its own: three maps, and the calibration that was active before, or none."""
     return _stored("report_active" if with_active else "report")
 
 
-def deciding_report() -> Report:
+def deciding_report() -> dict[str, Any]:
     """Return a report of its own, of rows whose verdicts allow a model of being right."""
     return _stored("report_deciding")
 
 
-def evidence_report() -> Report:
+def evidence_report() -> dict[str, Any]:
     """Return a report of its own, of a world where the evidence map is the best."""
     return _stored("report_evidence")
 
 
-def evaluation_results() -> Results:
+def evaluation_results() -> dict[str, Any]:
     """Return results of their own, in which every experiment ran."""
     return _stored("evaluation")
 
 
-def one_class_report(right: bool) -> Report:
+def one_class_report(right: bool) -> dict[str, Any]:
     """Return the small report as it is where all answers are right, or all wrong."""
     report = small_report()
     report["data"]["accuracy"] = float(right)
     for row in report["served"]:
         nothing = {"value": None, "low": None, "high": None}
-        row |= {"rejection_area": None, "auroc_lambda_max": {**nothing}, "auroc_entropy": {**nothing}}  # type: ignore[typeddict-item]
+        row |= {"rejection_area": None, "auroc_lambda_max": {**nothing}, "auroc_entropy": {**nothing}}
     for at in report["correctness"]["by_num_samples"]:
         counts = (60, 0) if right else (0, 60)
         at |= {"why_none": "one_kind", "right": counts[0], "wrong": counts[1], "log_loss": None}
@@ -74,38 +72,41 @@ def _stored(name: str) -> Any:
     return json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
 
 
-def _evidence_report() -> Report:
+def _evidence_report() -> dict[str, Any]:
     material = evidence.material(evidence.drawn())
     fitted = fit_all(material, "auto", resamples=FEW)
     made = _calibration(fitted, evidence.SAMPLES, evidence="token_sums")
-    outcome = FinishedFit(made, JobOptions(), material, fitted, None, evidence.ROWS, TARGET)
-    return make_report(outcome, FEW)
+    return _reported(fitted, made, evidence.ROWS)
 
 
-def _deciding_report() -> Report:
+def _deciding_report() -> dict[str, Any]:
     material = decisions.judged_material(decisions.judged_rows(300))
     fitted = fit_all(material, "auto", resamples=FEW)
     made = _calibration(fitted, 4)
-    return make_report(FinishedFit(made, JobOptions(), material, fitted, None, 300, TARGET), FEW)
+    return _reported(fitted, made, 300)
 
 
-def _small_report(with_active: bool) -> Report:
+def _reported(
+    fitted: Fitted, made: Calibration, rows: int, active: Calibration | None = None
+) -> dict[str, Any]:
+    return make_report(fitted, made, JobOptions(), TARGET, num_rows=rows, active=active, resamples=FEW)
+
+
+def _small_report(with_active: bool) -> dict[str, Any]:
     material = small_material()
     active = _calibration(fit_all(material, "temperature", resamples=FEW)) if with_active else None
     fitted = fit_all(material, "depolarized", active=active, resamples=FEW)
-    options = JobOptions()
-    outcome = FinishedFit(_calibration(fitted), options, material, fitted, active, ROWS + 2, TARGET)
-    return make_report(outcome, FEW)
+    return _reported(fitted, _calibration(fitted), ROWS + 2, active)
 
 
-def _evaluation() -> Results:
+def _evaluation() -> dict[str, Any]:
     dev, test = (worlds.split(worlds.rows(count, seed=seed)) for count, seed in ((40, 1), (45, 2)))
     return make_results(EvaluationContext(dev, test, resamples=FEW), (40, 45), origin())
 
 
-def origin() -> Provenance:
+def origin() -> dict[str, Any]:
     """Return where the stored results come from."""
-    files: dict[str, FilePart] = {
+    files: dict[str, Any] = {
         name: {"name": f"{name}.jsonl", "sha256": digit * 64, "answers_from": "file"}
         for name, digit in (("dev", "0"), ("test", "1"))
     }

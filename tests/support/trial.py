@@ -8,6 +8,7 @@ import numpy as np
 
 from service.calibration.calibration import Calibration, caller_fingerprint
 from service.calibration.fitting import fit_selectors
+from service.calibration.labels import FullRows
 from service.calibration.material import Material, all_texts, assemble
 from service.calibration.rows import StoredRow
 from service.embedding.port import outcome_vectors, texts_to_embed
@@ -24,7 +25,7 @@ LAX = Target(0.98, 0.5)  # whoever may be let through at all, is
 
 def deciding(rows: Sequence[StoredRow], embedder: FakeEmbedder) -> Calibration:
     """A calibration by evidence for answers labelled `mine`, with maps of selectors fitted on rows."""
-    found = fit_selectors(_material(rows, embedder), "evidence", rng=np.random.default_rng(0))
+    found = fit_selectors(FullRows(_material(rows, embedder)), "evidence", rng=np.random.default_rng(0))
     selectors = {m: one.selector for m, one in found.items() if one.selector is not None}
     maps = {m: one.map for m, one in selectors.items() if isinstance(one.map, EvidenceMap)}
     wanted = caller_fingerprint("mine", embedder.identity)

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from service.calibration.labels import FullRows
 from service.calibration.material import all_texts, assemble
 from service.calibration.rows import DevRow, StoredRow
 from service.llm.port import Draw
-from service.report.diagnostics import Split, make_split
+from service.report.diagnostics import Split
 
 CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz", "Brest", "Tours", "Dijon")
 
@@ -69,7 +70,7 @@ def split(made: Sequence[dict], dimension: int = 24, *, tells: bool = True) -> S
     texts = all_texts(kept)
     vectors = np.stack([vector(text, dimension) for text in texts])
     place = {text: i for i, text in enumerate(texts)}
-    return make_split(assemble(kept, len(made[0]["samples"]), vectors, place, dimension))
+    return Split(FullRows(assemble(kept, len(made[0]["samples"]), vectors, place, dimension)))
 
 
 def vector(text: str, dimension: int) -> np.ndarray:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from service.calibration.files import UploadLimits, check_size, read_examples, read_file
 from service.calibration.rows import ClaimIn, DevRow, Verdict, write_row
+from service.calibration.store import encode_row
 from service.errors import BodyTooLarge, InvalidDevData
 from service.llm.port import Message
 from tests.support.devdata import ONE, good, jsonl, refused, rows_of
@@ -324,3 +325,9 @@ class TestExport:
             rows = list(read_file(file).rows())
         assert len(rows) == 400
         assert rows_of(b"".join(map(write_row, rows))) == rows
+
+
+def test_a_row_is_stored_and_hashed_as_far_as_it_is_set() -> None:
+    """Else a field that a release adds would make a re-post under an old key another upload."""
+    stored = encode_row(DevRow(7, None, ("Paris",), prompt="Capital?", samples=("Paris", "Lyon")))
+    assert stored["content"] == {"id": None, "references": ("Paris",), "prompt": "Capital?"}

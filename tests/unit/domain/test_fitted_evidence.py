@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.calibration.fitting import Fitted, fit_all, why_no_evidence
+from service.calibration.fitting import Fitted, fit_all
 from service.calibration.material import assemble
 from service.calibration.rows import DevRow, StoredRow
 from service.calibration.store import SqlCalibrations
@@ -49,7 +49,7 @@ def test_evidence_changes_nothing_for_those_who_ask_for_a_plain_map(asked: str) 
     told, silent = fit(material(), asked), fit(material(drawn(tells=False)), asked)
     assert (told.method, told.parameters) == (silent.method, silent.parameters)
     assert not told.evidence_table
-    assert silent.maps.evidence is None
+    assert "evidence" not in silent.maps.fits
     for name, found in silent.maps.risks.items():
         assert np.array_equal(found, told.maps.risks[name])
 
@@ -78,8 +78,8 @@ def test_auto_falls_back_where_a_prompt_lacks_a_log_probability(spoilt: float | 
     made = material([*stored[:5], replace(stored[5], draws=draws), *stored[6:]])
     found = fit(made, "auto")
     assert found.method in ("depolarized", "temperature")
-    assert found.maps.evidence is None
-    assert str(why_no_evidence(made)).startswith("1 of 80 prompts")
+    assert "evidence" not in found.maps.fits
+    assert str(found.rows.why_no_evidence()).startswith("1 of 80 prompts")
     with pytest.raises(InvalidDevData, match="1 of 80 prompts"):
         fit(made, "evidence")
 
@@ -95,8 +95,8 @@ def test_no_mass_at_all_and_a_mass_of_one_are_fitted() -> None:
     for i, total in ((0, -math.inf), (1, 0.0), (2, 1e-7)):
         stored[i] = replace(stored[i], draws=(replace(stored[i].draws[0], total_logprob=total),) * SAMPLES)
     maps = fit(material(stored), "auto").maps
-    assert maps.evidence is not None
-    assert maps.evidence.missing_mass[:3].tolist() == [1 - 1e-4, 1e-4, 1e-4]
+    assert maps.missing_mass is not None
+    assert maps.missing_mass[:3].tolist() == [1 - 1e-4, 1e-4, 1e-4]
     assert np.isfinite(maps.risks["evidence"]).all()
 
 
@@ -127,8 +127,8 @@ def test_recorded_rows_agree_with_the_numbers_made_independently(
         stored.append(StoredRow(made, draws, complete=True))
     found = fit(assemble(stored, 20, np.stack(vectors), place, 768), "auto")
     assert found.method == "evidence"
-    assert found.maps.evidence is not None
-    head = found.maps.evidence.fit
+    head = found.maps.fits["evidence"]
+    assert isinstance(head.map, EvidenceMap)
     assert (head.map.temperature, head.map.intercept, head.map.slope) == pytest.approx(
         (told["evidence"]["T"], told["evidence"]["a"], told["evidence"]["b"]), abs=1e-3
     )

@@ -115,7 +115,7 @@ def test_ten_rows_are_enough_where_fits_are_drawn_to_the_default(method: Method)
     gains = []
     for seed in range(12):
         found = fit_selectors(
-            judged_material(judged_rows(10, seed=seed)),
+            FullRows(judged_material(judged_rows(10, seed=seed))),
             method,
             rng=np.random.default_rng(0),
             priors=default.prior,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from service.calibration.calibration import features
-from service.calibration.labels import FullRows, label
+from service.calibration.labels import FullRows
 from service.calibration.material import Material, all_texts, assemble
 from service.calibration.rows import DevRow, StoredRow
 from service.embedding.port import distinct, outcome_vectors
@@ -99,7 +99,7 @@ def test_any_number_of_first_answers_is_what_it_would_be_had_no_more_been_drawn(
         assert apart.full.tolist() == list(range(len(whole.full)))
         found, alone = at_once.at(m), FullRows(apart).at(m)
         assert np.array_equal(found.right[same], alone.right[same])
-        assert np.array_equal(alone.right, label(apart).right)
+        assert np.array_equal(alone.right, FullRows(apart).right)
         map_ = EvidenceMap(1.1, 0.1, 0.3)
         for name, values in found.columns(map_).items():
             np.testing.assert_allclose(values, alone.columns(map_)[name], rtol=1e-12, atol=1e-12)
@@ -142,7 +142,7 @@ def test_verdicts_follow_the_dominant_answer_of_so_many_draws() -> None:
     found = FullRows(material([bare, given, told]))
     assert found.at(1).right.tolist() == [True, False, True]
     assert found.at(M).right.tolist() == [False, False, True]
-    assert label(material([bare, given, told])).source == "mixed"
+    assert found.source == "mixed"
 
 
 def test_a_verdict_without_an_answer_is_about_what_all_draws_say() -> None:
@@ -156,13 +156,13 @@ def test_a_verdict_without_an_answer_is_about_what_all_draws_say() -> None:
 def test_one_text_is_judged_alike_however_few_answers_judge_it() -> None:
     """Else a log loss falls only because fewer answers make worse ones: where all are wrong it is 0."""
     whole = material(rows())
-    fixed, moving = FullRows(whole, one_text=True), FullRows(whole)
-    verdicts = moving.at(M).right
-    assert [np.array_equal(fixed.at(m).right, verdicts) for m in range(1, M + 1)] == [True] * M
-    assert any(not np.array_equal(moving.at(m).right, verdicts) for m in range(1, M))
+    found = FullRows(whole)
+    verdicts, numbers = found.at(M).right, range(1, M + 1)
+    assert all(np.array_equal(found.at(m, one_text=True).right, verdicts) for m in numbers)
+    assert any(not np.array_equal(found.at(m).right, verdicts) for m in numbers)
     # A text that the first answers lack is judged as a candidate would be.
     map_ = DepolarizedMap(1.0, 0.5)
-    for name, values in fixed.at(M).columns(map_).items():
-        np.testing.assert_array_equal(values, moving.at(M).columns(map_)[name])
-    logits = np.asarray(fixed.at(1).columns(map_)["logit_probability"])
+    for name, values in found.at(M, one_text=True).columns(map_).items():
+        np.testing.assert_array_equal(values, found.at(M).columns(map_)[name])
+    logits = np.asarray(found.at(1, one_text=True).columns(map_)["logit_probability"])
     assert logits.min() < logits.max() - 1

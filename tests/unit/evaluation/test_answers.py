@@ -9,7 +9,7 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 from service.calibration import fitting
 from service.calibration.fitting import Stream, fit_all
 from service.calibration.labels import FullRows
-from service.report.diagnostics import CrossValidated, EvaluationContext, make_split
+from service.report.diagnostics import CrossValidated, EvaluationContext, Split
 from service.report.first_answers import sizes
 from service.report.report import figures
 from service.spectral.correctness_model import base_rate, fit_correctness, stratified_folds
@@ -47,7 +47,7 @@ def row(experiment, m, score, name):
 
 def cut(part, m):
     """The split that there would be, had no more been drawn."""
-    return make_split(first_answers(part.material, m))
+    return Split(FullRows(first_answers(part.material, m)))
 
 
 @pytest.mark.parametrize("m", [3])
@@ -60,7 +60,7 @@ def test_maps_are_those_of_a_study_with_so_many_answers(bench, found, m, name):
         projection_brier(served.lambda_max, alone.test.c1), abs=1e-9
     )
     assert mine["auroc"]["value"] == pytest.approx(
-        roc_auc_score(alone.test.labels.right, served.lambda_max.round(9))
+        roc_auc_score(alone.test.rows.right, served.lambda_max.round(9))
     )
 
 
@@ -68,25 +68,25 @@ def test_maps_are_those_of_a_study_with_so_many_answers(bench, found, m, name):
 def test_probabilities_are_fitted_on_dev_and_judged_on_test(bench, found, m, name):
     dev, test = cut(bench.dev, m), cut(bench.test, m)
     alone = context(dev, test)
-    map_ = alone.fitted.evidence.fit.map if name == "evidence" else alone.maps[name]
+    map_ = alone.fitted.fits[name].map
     told = [FullRows(part.material).at(m).columns(map_) for part in (dev, test)]
     if name != "evidence":
         told = [{k: one[k] for k in ("logit_probability", "entropy")} for one in told]
-    rng, right = bench.rng(Stream.ANSWERS), test.labels.right
-    fold = stratified_folds(dev.labels.right, 5, rng)
-    model = fit_correctness(told[0], dev.labels.right, fold).model
+    rng, right = bench.rng(Stream.ANSWERS), test.rows.right
+    fold = stratified_folds(dev.rows.right, 5, rng)
+    model = fit_correctness(told[0], dev.rows.right, fold).model
     mine = row(found, m, "probability_correct", name)
-    p = np.full(right.size, base_rate(dev.labels.right)) if model is None else model.predict(told[1])
+    p = np.full(right.size, base_rate(dev.rows.right)) if model is None else model.predict(told[1])
     assert mine["loss"]["value"] == pytest.approx(log_loss(right, p), abs=1e-9)
     assert mine["brier"]["value"] == pytest.approx(brier_score_loss(right, p), abs=1e-9)
 
 
 def test_held_out_figures_are_those_of_a_report_with_so_many_answers():
     whole = split(DEV)
-    mine = answers(CrossValidated(whole, fit_all(whole.material, "auto", resamples=FEW), resamples=FEW))
+    mine = answers(CrossValidated(fit_all(whole.material, "auto", resamples=FEW), resamples=FEW))
     for m in (3, 8):
         material = first_answers(whole.material, m)
-        alone = CrossValidated(make_split(material), fit_all(material, "auto", resamples=FEW), resamples=FEW)
+        alone = CrossValidated(fit_all(material, "auto", resamples=FEW), resamples=FEW)
         for name, served in alone.served.items():
             one = row(mine, m, "lambda_max", name)
             assert one["loss"]["value"] == pytest.approx(served.risks.mean(), abs=1e-9)
@@ -115,7 +115,7 @@ def test_gaps_are_to_all_answers_and_have_intervals(found):
 
 def own_probabilities(part):
     """P(correct) of each row's own text, by its log-probability per word, fitted without a prior."""
-    rows = FullRows(part.material, one_text=True).alone()
+    rows = part.rows.alone()
     fold = stratified_folds(rows.right, 5, fitting.rng(0, Stream.ANSWERS))
     return rows, fit_correctness(rows.columns, rows.right, fold)
 
@@ -132,8 +132,8 @@ def test_a_text_judged_by_itself_is_compared_with_answers_drawn(bench, found):
 @pytest.mark.parametrize("given", [True, False])
 def test_held_out_it_is_recommended_only_where_all_judge_one_text(given):
     """Without answers of the rows' own each first draw is judged by itself, others judge the dominant one."""
-    whole = make_split(judged_material(judged_rows(160) if given else by_first_answers(160)))
-    study = CrossValidated(whole, fit_all(whole.material, "evidence", resamples=FEW), resamples=FEW)
+    whole = Split(FullRows(judged_material(judged_rows(160) if given else by_first_answers(160))))
+    study = CrossValidated(fit_all(whole.material, "evidence", resamples=FEW), resamples=FEW)
     mine = row(answers(study), 0, "probability_correct", "evidence")
     rows, fit = own_probabilities(whole)
     assert rows.judged == ("given" if given else "first")
@@ -170,7 +170,7 @@ def test_rows_with_fewer_answers_are_left_out_at_every_number(bench):
     kept = stored([*TEST[3:], *made])
     texts = all_texts(kept)
     vectors = np.stack([vector(text, 24) for text in texts])
-    short = make_split(assemble(kept, 8, vectors, {text: i for i, text in enumerate(texts)}, 24))
+    short = Split(FullRows(assemble(kept, 8, vectors, {text: i for i, text in enumerate(texts)}, 24)))
     assert len(short) == len(TEST) - 3
     without, whole = (answers(context(bench.dev, part)) for part in (short, split(TEST[3:])))
     assert without == whole
@@ -186,7 +186,7 @@ def test_tokens_are_those_of_the_first_answers(bench):
             )
             for i, one in enumerate(material.rows)
         ]
-        found = answers(context(bench.dev, make_split(replace(material, rows=told))))
+        found = answers(context(bench.dev, Split(FullRows(replace(material, rows=told)))))
         return {r["num_samples"]: r["tokens"] for r in found["rows"]}
 
     assert counted(lambda _, k: k + 1) == {0: 0, 1: 1, 2: 3, 3: 6, 5: 15, 8: 36}

@@ -140,7 +140,7 @@ def test_drawn_answers_give_what_supplied_ones_give(tmp_path):
     (tmp_path / "with").mkdir()
     _, dev, test = files(tmp_path / "with", drop=("logprob",))
     supplied = evaluate(Plan(dev, test, tmp_path / "with" / "out"), parts())
-    for name in ("fits", "served", "curves", "answers", "calibration_error", "baselines"):
+    for name in ("fits", "served", "curves", "answers", "baselines"):
         assert drawn[name] == supplied[name]
 
 

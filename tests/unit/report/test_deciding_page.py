@@ -1,21 +1,21 @@
 """Whether an answer is right, on the page of a report: the table, the promises, why there is none."""
 
 import re
+from typing import Any
 
 import pytest
 
-from service.report.model import Report
 from service.report.pages import render
 from tests.support.pages import words
 from tests.support.reports import deciding_report, one_class_report, small_report
 
 
 @pytest.fixture(scope="module")
-def report() -> Report:
+def report() -> dict[str, Any]:
     return deciding_report()
 
 
-def test_the_page_says_what_the_report_promises(report: Report) -> None:
+def test_the_page_says_what_the_report_promises(report: dict[str, Any]) -> None:
     part = report["correctness"]
     page = render(report)
     text = words(page)
@@ -30,7 +30,7 @@ def test_the_page_says_what_the_report_promises(report: Report) -> None:
     assert "there is no model" not in text
 
 
-def test_targets_of_one_threshold_share_a_point(report: Report) -> None:
+def test_targets_of_one_threshold_share_a_point(report: dict[str, Any]) -> None:
     part = report["correctness"]
     one = next(promise for promise in part["promises"] if promise["threshold"] is not None)
     changed = deciding_report()
@@ -55,7 +55,7 @@ def test_without_a_model_the_page_says_why() -> None:
     assert "all answers are wrong." in words(render(one_class_report(False)))
 
 
-def test_a_model_for_some_numbers_of_answers_only_is_told_by_number(report: Report) -> None:
+def test_a_model_for_some_numbers_of_answers_only_is_told_by_number(report: dict[str, Any]) -> None:
     changed = deciding_report()
     part = changed["correctness"]
     none = {"why_none": "no_better_than_base_rate", "features": [], "promises": [], "lowest": None}
@@ -69,7 +69,9 @@ def test_a_model_for_some_numbers_of_answers_only_is_told_by_number(report: Repo
     assert "probability of the answer" in text
 
 
-def test_what_cannot_be_promised_is_one_sentence_and_the_lowest_that_can_a_row(report: Report) -> None:
+def test_what_cannot_be_promised_is_one_sentence_and_the_lowest_a_row(
+    report: dict[str, Any],
+) -> None:
     part = report["correctness"]
     whole = part["by_num_samples"][-1]
     lowest, text = whole["lowest"], words(render(report))
@@ -84,7 +86,7 @@ def test_what_cannot_be_promised_is_one_sentence_and_the_lowest_that_can_a_row(r
     assert f"the lowest error that can be is {named}." in text
 
 
-def test_a_lowest_promise_is_no_higher_than_any_that_is_kept(report: Report) -> None:
+def test_a_lowest_promise_is_no_higher_than_any_that_is_kept(report: dict[str, Any]) -> None:
     for row in report["correctness"]["by_num_samples"]:
         kept = [one["target_error"] for one in row["promises"] if one["threshold"] is not None]
         lowest = row["lowest"]
@@ -93,7 +95,7 @@ def test_a_lowest_promise_is_no_higher_than_any_that_is_kept(report: Report) -> 
         assert lowest["target_error"] <= min(kept) + 1e-3  # it is named in whole tenths of a percent
 
 
-def test_promises_are_shown_for_every_number_of_answers(report: Report) -> None:
+def test_promises_are_shown_for_every_number_of_answers(report: dict[str, Any]) -> None:
     page = render(report)
     [table] = re.findall(r'aria-label="Promises by number of answers".*?</table>', page, re.DOTALL)
     for row in report["correctness"]["by_num_samples"]:

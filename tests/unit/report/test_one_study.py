@@ -1,12 +1,13 @@
 """A calibration's report and an evaluation are one study: the same figures, on folds or on another file."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from service.calibration.fitting import fit_all
 from service.evaluation.experiments import comparison
-from service.report.diagnostics import CrossValidated, make_split
-from service.report.model import Report
+from service.report.diagnostics import CrossValidated
 from service.spectral.resampling import mean_difference
 from tests.support.reports import FEW, MADE, small_material
 
@@ -15,17 +16,17 @@ from tests.support.reports import FEW, MADE, small_material
 def bench() -> CrossValidated:
     material = small_material()
     fitted = fit_all(material, "depolarized", resamples=FEW)
-    return CrossValidated(make_split(material), fitted, resamples=FEW)
+    return CrossValidated(fitted, resamples=FEW)
 
 
 @pytest.fixture(scope="module")
-def report() -> Report:
-    made: Report = MADE["report"]()
+def report() -> dict[str, Any]:
+    made: dict[str, Any] = MADE["report"]()
     return made
 
 
 def test_the_interval_that_decides_is_the_paired_bootstrap_of_every_comparison(
-    bench: CrossValidated, report: Report
+    bench: CrossValidated, report: dict[str, Any]
 ) -> None:
     risks, random = bench.fitted.risks, np.random.default_rng([0, 3])
     found = mean_difference(risks["depolarized"], risks["raw"], random, resamples=FEW.difference)
@@ -33,7 +34,7 @@ def test_the_interval_that_decides_is_the_paired_bootstrap_of_every_comparison(
     assert (told["value"], told["low"], told["high"]) == (found.value, found.low, found.high)
 
 
-def test_the_decision_rests_on_rows_of_the_comparison(bench: CrossValidated, report: Report) -> None:
+def test_the_decision_rests_on_rows_of_the_comparison(bench: CrossValidated, report: dict[str, Any]) -> None:
     rows = {(row["second"], row["first"], row["figure"]): row["difference"] for row in comparison(bench)}
     assert report["decision"]["difference"] == rows["depolarized", "raw", "cv_risk"]
     assert report["decision"]["brier_difference"] == rows["depolarized", "raw", "projection_brier"]

@@ -1,14 +1,7 @@
 """The three lines that a report opens with: what an operator reads before anything else."""
 
-from service.report.model import Opening, Report
 from service.report.words import opening
 from tests.support.reports import deciding_report, small_report
-
-
-def opened(report: Report, target_error: float) -> Opening:
-    names = ("calibration", "data", "served", "correctness", "answers")
-    calibration, data, served, correctness, answers = (report[name] for name in names)
-    return opening(calibration, data, served, correctness, answers, target_error)
 
 
 def test_the_fewest_answers_that_reach_the_promise_are_recommended() -> None:
@@ -17,7 +10,7 @@ def test_the_fewest_answers_that_reach_the_promise_are_recommended() -> None:
         for promise in row["promises"]:
             if row["num_samples"] < 3 and promise["target_error"] == 0.3:
                 promise["threshold"] = None
-    found = opened(report, 0.3)
+    found = opening(report, 0.3)
     assert found["num_samples"] == 3
     assert found["answers"] == "3 answers: the fewest that reach this promise."
     [row] = [one for one in report["correctness"]["by_num_samples"] if one["num_samples"] == 3]
@@ -28,7 +21,7 @@ def test_the_fewest_answers_that_reach_the_promise_are_recommended() -> None:
 
 def test_a_target_out_of_reach_promises_nothing_and_names_what_can_be() -> None:
     report = deciding_report()
-    found = opened(report, 0.05)
+    found = opening(report, 0.05)
     rows = report["correctness"]["by_num_samples"]
     lowest, number = min((row["lowest"]["target_error"], row["num_samples"]) for row in rows)
     assert found["promise"].startswith("Nothing at 5 %")
@@ -47,8 +40,8 @@ def test_it_says_whether_it_is_safe_to_use() -> None:
     report = deciding_report()
     raw, ours = report["served"][0], report["served"][-1]
     assert ours["map"] == report["calibration"]["method"]
-    assert opened(report, 0.2)["safe"].startswith("Safe to use for questions like its 300 rows")
+    assert opening(report, 0.2)["safe"].startswith("Safe to use for questions like its 300 rows")
     ours["projection_null"]["p_value"] = 0.01
-    assert opened(report, 0.2)["safe"].startswith("To be used with care")
+    assert opening(report, 0.2)["safe"].startswith("To be used with care")
     ours["projection_ece"] = raw["projection_ece"]
-    assert opened(report, 0.2)["safe"].startswith("Not safe to use")
+    assert opening(report, 0.2)["safe"].startswith("Not safe to use")

@@ -8,12 +8,11 @@ import pytest
 from matplotlib.figure import Figure
 
 from service.report import plots
-from service.report.model import Bin, Report
 from tests.support.reports import deciding_report, small_report
 
 
 @pytest.fixture
-def report() -> Report:
+def report() -> dict[str, Any]:
     return small_report()
 
 
@@ -31,14 +30,7 @@ def painted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     return axes_of
 
 
-def test_markers_at_the_ends_of_the_rejection_curves_are_whole(report: Report, painted: Any) -> None:
-    """Fifty rows: the curves end at 0.80, where the axis does."""
-    axes = painted(plots.rejection, report["curves"]["rejection"], 50)
-    assert axes.get_xlim()[1] == pytest.approx(0.8, abs=0.03)
-    assert not any(line.get_clip_on() for line in axes.lines)
-
-
-def bins(*bands: tuple[float | None, float | None]) -> list[Bin]:
+def bins(*bands: tuple[float | None, float | None]) -> list[dict[str, Any]]:
     return [
         {
             "lower": 0.0,
