@@ -9,9 +9,9 @@ from pydantic import ValidationError
 
 from eigencal._base_client import AsyncAPIClient, Call, SyncAPIClient, awaited, without_none
 from eigencal._exceptions import APIConnectionError, UnexpectedResponseError, error_of_problem
-from eigencal._models import Verified
 from eigencal._result import Result
 from eigencal._results import ChatChunk, ChatCompletion, Model
+from eigencal.types import Verified
 
 BROKEN_OFF = 502  # the status that an error inside a stream would have had
 ChatMode = Literal["on", "async", "off"]

@@ -5,8 +5,8 @@ from types import NoneType
 from typing import Literal
 
 from eigencal._base_client import AsyncAPIClient, Call, SyncAPIClient, awaited, format_path, without_none
-from eigencal._models import Health, Key, Ready
 from eigencal._results import NewKey
+from eigencal.types import Health, Key, Ready
 
 
 class Service(SyncAPIClient):
