@@ -231,7 +231,7 @@ dist: $(VENV)/.installed-dev check-secrets
 test-dist: dist $(WEIGHTS)/.small
 	$(PY) -m pytest tests/release -m dist -n $(WORKERS) --dist loadscope $(ARGS)
 
-# Material for MkDocs says at each start when its support ends (docs/decisions/0031); this is its own switch for that.
+# Material for MkDocs is kept until May 2027, and says at each start when its support ends; this is its own switch for that.
 export NO_MKDOCS_2_WARNING := 1
 
 docs: $(VENV)/.installed-dev
