@@ -15,23 +15,7 @@ from eigencal.cli.output import Output, as_json, harmless
 from tests.cli.conftest import ADMIN_KEY, Here
 from tests.cli.scripted import problem, scored, scripted
 from tests.support.command import SOURCES, Command
-from tests.support.in_a_terminal import terminal
 from tests.support.openai_server import Exchange
-
-
-def in_a_terminal(command: Command, *arguments: object, **env: str) -> str:
-    """Return what a command writes where stdout and stderr are a terminal."""
-    with terminal(command, *arguments, **env) as shown:
-        return shown.rest()
-
-
-def test_a_terminal_sees_progress(running: str, command: Command, tmp_path: Path) -> None:
-    file = tmp_path / "q.txt"
-    file.write_text("question 1\nquestion 2\n")
-    env = {"EIGENCAL_URL": running, "EIGENCAL_KEY": ADMIN_KEY}
-    said = in_a_terminal(command, "score", "--file", file, "--out", tmp_path / "a.jsonl", **env)
-    assert "scored: 2, errors: 0, left: 0" in said
-    assert "\r\x1b[Kscored: 2 of 2" in said
 
 
 def test_a_reader_that_goes_is_no_error(running: str, command: Command) -> None:

@@ -1,18 +1,13 @@
 """Uploads and jobs: streamed, made once, and followed over whatever happens to the service."""
 
-import asyncio
 import gzip
 import io
 import json
-import tracemalloc
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from anyio.from_thread import start_blocking_portal
 
 import eigencal
 from tests.client.script import JOB, QUICK, Script, problem
@@ -68,41 +63,6 @@ def test_what_cannot_be_read_is_not_sent(drive: Driver, bad: Any) -> None:
     with drive("http://host", answer=script) as client, pytest.raises(eigencal.InvalidSetupError):
         client.calibrate(bad)
     assert script.seen == []
-
-
-def test_a_large_file_is_never_held(drive: Driver, tmp_path: Path) -> None:
-    size = 16 << 20
-    path = tmp_path / "dev.jsonl"
-    with path.open("wb") as file:
-        file.truncate(size)
-    read = 0
-
-    async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal read
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
-        while read < length:
-            read += len(await reader.read(1 << 16))
-        body = json.dumps(JOB).encode()
-        writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
-        await writer.drain()
-        writer.close()
-
-    async def listening() -> AsyncIterator[int]:
-        async with await asyncio.start_server(swallow, "127.0.0.1") as server:
-            yield server.sockets[0].getsockname()[1]
-
-    with start_blocking_portal() as portal:
-        with portal.wrap_async_context_manager(asynccontextmanager(listening)()) as port:
-            with drive(f"http://127.0.0.1:{port}") as client:
-                tracemalloc.start()
-                try:
-                    assert client.calibrate(path).id == "job_1"
-                    peak = tracemalloc.get_traced_memory()[1]
-                finally:
-                    tracemalloc.stop()
-    assert read > size
-    assert peak < size / 8
 
 
 # Following

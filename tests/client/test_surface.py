@@ -1,8 +1,6 @@
 """What the package shows: exact names, both clients alike, and nothing of the key."""
 
-import ast
 import inspect
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,18 +35,6 @@ def test_both_have_the_same_names_parameters_and_defaults() -> None:
         assert inspect.isasyncgenfunction(other) if yields else inspect.iscoroutinefunction(other), name
 
 
-def test_everything_public_says_what_it_is() -> None:
-    things = [getattr(eigencal, name) for name in eigencal.__all__]
-    classes = [thing for thing in things if inspect.isclass(thing)]
-    methods = [
-        method for kind in classes if kind.__module__.startswith("eigencal")
-        for name, method in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")
-        and method.__module__.startswith("eigencal")
-    ]  # fmt: skip
-    assert len(methods) > 0
-    assert [thing for thing in [*classes, *methods] if not inspect.getdoc(thing)] == []
-
-
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
 def test_the_key_is_nowhere_to_be_seen(kind: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EIGENCAL_KEY", "secret-of-environment")
@@ -75,12 +61,3 @@ def test_where_and_by_which_key_come_from_the_environment(monkeypatch: pytest.Mo
     assert Client().url == "http://127.0.0.1:8000"
     monkeypatch.setenv("EIGENCAL_URL", "https://eigencal.example/base/")
     assert Client().url == "https://eigencal.example/base"
-
-
-def test_it_needs_httpx_pydantic_and_stamina_alone() -> None:
-    files = [path for path in SOURCE.rglob("*.py") if "cli" not in path.relative_to(SOURCE).parts]
-    nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text()))]
-    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
-    found = {name.split(".")[0] for name in names} - sys.stdlib_module_names
-    assert found == {"eigencal", "httpx", "pydantic", "stamina"}

@@ -23,7 +23,7 @@ from collections.abc import (
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType, TracebackType
+from types import NoneType
 from typing import IO, Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast
 from urllib.parse import quote
 
@@ -315,9 +315,7 @@ class SyncAPIClient(BaseClient[httpx.Client]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -371,9 +369,7 @@ class AsyncAPIClient(BaseClient[httpx.AsyncClient]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -382,7 +378,6 @@ class AsyncAPIClient(BaseClient[httpx.AsyncClient]):
             await self._http.aclose()
 
     async def _send(self, call: Call[T], timeout_s: float | None = None) -> T:
-        """Send a call, repeat it where that is safe, and return what its answer says."""
         ends_at = time.monotonic() + self._limit_s(timeout_s)
         with _copied(call.files) as files:
             async for attempt in stamina.retry_context(**self._retry_policy(call, ends_at)):
@@ -409,7 +404,6 @@ class AsyncAPIClient(BaseClient[httpx.AsyncClient]):
             raise error_of_transport(failure, request) from failure
 
     async def _lines(self, call: Call[Any], silence_s: float) -> AsyncGenerator[bytes, None]:
-        """Make one attempt at a call and yield the lines of its answer as they come; empty ones, too."""
         async with self._response(call, min(silence_s, MAX_SOCKET_TIMEOUT_S), {}) as response:
             if not response.is_success:
                 self._parse_response(call, response, await response.aread())

@@ -107,8 +107,7 @@ class Jobs(SyncAPIClient):
     ) -> Job:
         """Upload labelled prompts and start a job that fits a calibration on them.
 
-        The data are copied to a temporary file first, and never held in memory. The call sets an idempotency
-        key itself, so that repeats after a broken connection make one job.
+        The data are copied to a temporary file first, and never held in memory.
 
         Args:
             data: A path (JSONL, JSONL.gz or CSV in UTF-8), an open file of such, or rows as mappings.
@@ -124,7 +123,6 @@ class Jobs(SyncAPIClient):
                 reason. Nothing was stored.
             InvalidSetupError: The file cannot be read.
             ConflictError: The `idempotency_key` was used with other data.
-            APIStatusError: With code `body_too_large`: the file is larger than the service accepts.
         """
         call = _upload_call("/calibrate", {"file": data}, options, idempotency_key)
         return self._send(call, timeout_s)
@@ -145,11 +143,7 @@ class Jobs(SyncAPIClient):
             timeout_s: See `Client`.
             **options: Options of the new calibration; those left out are as they were.
 
-        Returns:
-            The job.
-
         Raises:
-            NotFoundError: There is no such calibration.
             UnprocessableEntityError: A row is not there.
             ConflictError: Its rows were deleted, or drawn under other settings.
         """
@@ -168,19 +162,7 @@ class Jobs(SyncAPIClient):
     ) -> Job:
         """Upload two sets of labelled prompts and start a job that fits on one and judges on the other.
 
-        Args:
-            dev: Rows to fit on, as for `calibrate`.
-            test: Rows to test on.
-            idempotency_key: As for `calibrate`.
-            timeout_s: Seconds that the upload may take in all; None: those of the client.
-            **options: See `EvaluateOptions`.
-
-        Returns:
-            The job, queued; `wait` for it, then read its `report`.
-
-        Raises:
-            UnprocessableEntityError: Rows are bad (code `invalid_dev_data`): `errors` lists file, line, field
-                and reason. Nothing was stored.
+        All else is as for `calibrate`; the `report` of the job has the figures.
         """
         call = _upload_call("/evaluate", {"dev": dev, "test": test}, options, idempotency_key)
         return self._send(call, timeout_s)
@@ -197,7 +179,6 @@ class Jobs(SyncAPIClient):
 
         Raises:
             JobEndedError: The job failed or was cancelled; `code` and `detail` say why.
-            NotFoundError: There is no such job.
             APITimeoutError: `timeout_s` is over.
             APIConnectionError: The service was away for five minutes.
         """
@@ -220,21 +201,11 @@ class Jobs(SyncAPIClient):
         return self._send(_job_call("GET", job_id), timeout_s)
 
     def cancel(self, job_id: str, *, timeout_s: float | None = None) -> Job:
-        """Cancel a job, or give up one that has failed, and forget its rows.
-
-        Raises:
-            ConflictError: The job has succeeded.
-            NotFoundError: There is no such job.
-        """
+        """Cancel a job, or give up one that has failed, and forget its rows. Raises ConflictError."""
         return self._send(_job_call("DELETE", job_id), timeout_s)
 
     def retry(self, job_id: str, *, timeout_s: float | None = None) -> Job:
-        """Queue a job that has failed again; it goes on with the answers it has and draws none twice.
-
-        Raises:
-            ConflictError: It has not failed, or its answers were drawn under other settings.
-            NotFoundError: There is no such job.
-        """
+        """Queue a job that has failed again; it goes on with the answers it has. Raises ConflictError."""
         call = Call("POST", format_path("/jobs/{}/retry", job_id), Job, is_idempotent=False)
         return self._send(call, timeout_s)  # a second one is a conflict
 

@@ -123,23 +123,16 @@ class Scores(SyncAPIClient):
 
         The service draws several answers, or takes your `samples`, and returns the largest eigenvalue
         (`lambda_max`, 0..1, higher = more certain) and the entropy (nats, higher = less certain) of their
-        density matrix. The eigenvalue is how much of their meaning the answers share, not the probability
-        that the answer is right: that is `probability_correct`, where a calibration tells it. With
-        `effort="none"` nothing is drawn: a `candidate` is judged by its `candidate_logprob`, and the values
-        of the spectrum are None.
+        density matrix. The eigenvalue is how much of their meaning the answers share; the probability that
+        the answer is right is `probability_correct`, where a calibration tells it.
 
         Args:
             prompt: A question; or leave it out and give `messages` or `samples`.
             timeout_s: See `Client`.
             **options: Every other field of the request, see `ScoreOptions`.
 
-        Returns:
-            The score.
-
         Raises:
-            InvalidSetupError: There is nothing to score.
             UnprocessableEntityError: The request does not fit; `errors` lists what is wrong.
-            AuthenticationError: The service wants a key, or another.
             ServerError: The service or its LLM has trouble, after all repeats; `code` says which, such as
                 `deadline_exceeded` where `deadline_ms` struck before there was enough to score.
             APIConnectionError: The service is not there, broke off, or took longer than `timeout_s`.
@@ -171,9 +164,6 @@ class Scores(SyncAPIClient):
 
         Yields:
             A line for each item; `index` says which, counted over all.
-
-        Raises:
-            UnprocessableEntityError: A request as a whole was refused; else as for `score`.
         """
         total, report, done = _num_items(items), as_callback(progress), 0
         silence_s = self._limit_s(timeout_s)
@@ -196,12 +186,7 @@ class Scores(SyncAPIClient):
     def get_score(self, score_id: str, *, timeout_s: float | None = None) -> KeptScore:
         """Return a score by its id, as for an answer of the drop-in whose score came later.
 
-        Args:
-            score_id: Id of the score.
-            timeout_s: See `Client`.
-
-        Raises:
-            NotFoundError: No score has this id, it is no longer kept, or it was made under another key.
+        Raises NotFoundError where none has this id, it is no longer kept, or was made under another key.
         """
         return self._send(Call("GET", format_path("/scores/{}", score_id), KeptScore), timeout_s)
 
