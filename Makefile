@@ -161,8 +161,8 @@ test-clients: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CLIENTS_VENV)/.installe
 	$(PY) -m pytest tests/clients tests/docs -m clients -n $(WORKERS) --dist loadscope $(ARGS)
 
 bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed
-	for b in fit_speed rows_needed learning_curves service_load overload start_up \
-	  overhead out_of_distribution calibrate_while_scoring nulls evidence claims selective_worlds dropin client scaling; do echo "== $$b"; $(PY) -m benchmarks.$$b || exit 1; done
+	for b in fit_speed rows_needed learning_curves overload overhead out_of_distribution nulls evidence claims \
+	  selective_worlds dropin scaling; do echo "== $$b"; $(PY) -m benchmarks.$$b || exit 1; done
 
 # UQLM and LM-Polygraph on the recorded answers, in an environment of their own.
 $(RIVALS_VENV)/.installed: benchmarks/rivals-requirements.txt
@@ -231,7 +231,7 @@ dist: $(VENV)/.installed-dev check-secrets
 test-dist: dist $(WEIGHTS)/.small
 	$(PY) -m pytest tests/release -m dist -n $(WORKERS) --dist loadscope $(ARGS)
 
-# Material for MkDocs says at each start when its support ends (docs/decisions/0031); this is its own switch for that.
+# Material for MkDocs is kept until May 2027, and says at each start when its support ends; this is its own switch for that.
 export NO_MKDOCS_2_WARNING := 1
 
 docs: $(VENV)/.installed-dev

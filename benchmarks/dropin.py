@@ -19,11 +19,18 @@ from pathlib import Path
 import httpx
 
 from benchmarks.alternating import Rounds, told
-from benchmarks.overhead import QUESTIONS
 from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
 from service.llm.embedded import converted_model
 from tests.support.vllm import ENVIRONMENT, serve_command
 
+QUESTIONS = [
+    "What is the capital of Spain?", "Who painted the Mona Lisa?", "Which planet is the largest?",
+    "What is the longest river in Africa?", "Who discovered penicillin?", "In which year did Rome fall?",
+    "Which metal is liquid at room temperature?", "Who wrote Don Quixote?", "What is the sign of gold?",
+    "Which country has the most people?", "Who composed The Four Seasons?", "What is the tallest mountain?",
+    "Which ocean is the deepest?", "Who was the first man on the moon?", "What do pandas eat?",
+    "Which language is spoken in Brazil?",
+]  # fmt: skip
 DIRECT, OFF, ON, LITELLM = "direct", "/v1 off", "/v1 on", "LiteLLM proxy"
 KEY = "sk-benchmark"
 TOKENS = 8

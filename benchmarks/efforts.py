@@ -17,8 +17,7 @@ from typing import Any
 import httpx
 
 from benchmarks.alternating import alternate, told
-from benchmarks.dropin import servers
-from benchmarks.overhead import QUESTIONS
+from benchmarks.dropin import QUESTIONS, servers
 
 LENGTHS = (16, 128)  # tokens of an answer
 BARE, UNSCORED = "bare call", "`/v1`, `X-Eigencal: off`"
@@ -28,8 +27,6 @@ WAYS: dict[str, dict[str, Any]] = {
     UNSCORED: {},
     **{f"`{effort}`": {"eigencal": {"effort": effort}} for effort in ("none", "low", "high")},
 }
-
-
 WITHOUT_DRAWS, WITH_DRAWS = list(WAYS)[1:4], list(WAYS)[4:]
 
 

@@ -1,44 +1,29 @@
-"""Prompts unlike a calibration's rows: false alarms, what is detected, and what asking adds to /score.
+"""Prompts unlike a calibration's rows: false alarms, and what is detected.
 
     python -m benchmarks.out_of_distribution
 
 Reference rows are recorded TriviaQA questions with SmolLM2's answers (../shared/data); false alarms are of
-the other rows, over random splits. Then /score by a calibration that compares prompts and by one that does
-not, else equal: in turn, in one process, with an LLM that answers after a second and vectors of real models.
+the other rows, over random splits.
 """
 
-import argparse
 import asyncio
 import json
-import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
-import httpx
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.alternating import Call, alternate, told
 from benchmarks.processes import ROOT
-from service.app import create_app, serving_of
-from service.calibration.calibration import service_fingerprint
 from service.demo.data import RECORDED
 from service.embedding.local import SentenceTransformerEmbedder
-from service.llm.port import Generation, GenerationRequest
 from service.scoring.choice import MAX_OOD_P_VALUE
-from service.settings import Settings
 from service.spectral.conformal import ConformalReference
 from service.spectral.text_scores import words
-from tests.support.calibrations import add, calibration
-from tests.support.fakes import FakeLLM
-from tests.support.sqlite_store import SqliteStore
 
 DATA = ROOT.parent / "shared" / "data"
 EMBEDDERS = ("all-MiniLM-L6-v2", "all-mpnet-base-v2")
 ANSWERS, SPLITS, SIZES = (3, 20), 60, (150, 300, 500)
-LLM_S, REFERENCE, CALLERS = 1.0, 1000, (1, 8)
 LONG = 60  # words of an answer to a request of another kind
 REQUESTS = (
     "Write a Python function that merges two sorted lists without using sort().",
@@ -118,75 +103,9 @@ async def detection(name: str) -> None:
             print(f"  {rows} rows, {m} answers: {shares} (false alarms, 95th split: {most:.1%})", flush=True)
 
 
-class SlowLLM(FakeLLM):
-    """Answers after a while; ten of twenty answers are distinct, and none has come before."""
-
-    _numbers = count()
-
-    async def generate(self, request: GenerationRequest) -> Generation:
-        """Answer."""
-        await asyncio.sleep(LLM_S)
-        texts = [f"The river by the old town, number {next(self._numbers)}" for _ in range(10)]
-        drawn = await super().generate(request)
-        return replace(drawn, draws=tuple(replace(d, text=texts[i % 10]) for i, d in enumerate(drawn.draws)))
-
-
-async def latency(name: str, seconds: float) -> None:
-    """Print what comparing adds to a score with one embedder."""
-    embedder = SentenceTransformerEmbedder(name, cache_dir=ROOT / "data" / "weights", threads=1)
-    llm, store, numbers = SlowLLM(), SqliteStore(), count()
-    with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(data_dir=Path(folder))
-        app = create_app(settings, llm=llm, embedder=embedder, store=store)
-        async with app.router.lifespan_context(app):
-            request = serving_of(settings).request(prompt="?")
-            print_ = service_fingerprint(llm.identity(request), request.sampling, embedder.identity)
-            rng = np.random.default_rng(0)
-            rows = rng.standard_normal((REFERENCE, embedder.identity.dimension)).astype(np.float32)
-            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-            known = ConformalReference(rows, rng.poisson(8, (REFERENCE, 20)).astype(np.int32))
-            plain = calibration()
-            plain = replace(
-                plain,
-                fingerprint=print_,
-                num_samples=20,
-                parameters=dict.fromkeys(range(2, 21), plain.headline()),
-            )
-            comparing = replace(calibration(), **{
-                name: getattr(plain, name) for name in ("fingerprint", "num_samples", "parameters")
-            }, reference=known)  # fmt: skip
-            for one in (plain, comparing):
-                await add(store.calibrations, one, {})
-            transport = httpx.ASGITransport(app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
-
-                def call(calibration_id: str) -> Call:
-                    async def score(_: int) -> None:
-                        prompt = f"Which river runs by the town that has the number {next(numbers)}?"
-                        sent = {"prompt": prompt, "num_samples": 20, "calibration": calibration_id}
-                        found = (await http.post("/score", json=sent)).raise_for_status().json()
-                        assert (found["ood_p_value"] is None) == (calibration_id == plain.id)
-
-                    return score
-
-                for callers in CALLERS:
-                    calls = {"with": call(comparing.id), "without": call(plain.id)}
-                    found = await alternate(calls, callers=callers, seconds=seconds)
-                    print(
-                        f"{name}: {told(found)}; with over without {found.ratio('with', 'without')}, "
-                        f"{found.p50('with'):.0f} against {found.p50('without'):.0f} ms",
-                        flush=True,
-                    )
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=40, help="for each embedder and number of callers")
-    options = parser.parse_args()
     for name in EMBEDDERS:
         asyncio.run(detection(name))
-    for name in EMBEDDERS:
-        asyncio.run(latency(name, options.seconds))
 
 
 if __name__ == "__main__":

@@ -6,24 +6,13 @@ with the same prompt, settings and server, which asks for them. Ratios of median
 
 import argparse
 import asyncio
-from pathlib import Path
 
 import httpx
 
 from benchmarks.alternating import alternate, told
-from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
-from service.llm.embedded import converted_model
+from benchmarks.dropin import QUESTIONS, servers
 from service.llm.prompting import FEW_SHOT
-from tests.support.vllm import ENVIRONMENT, serve_command
 
-QUESTIONS = [
-    "What is the capital of Spain?", "Who painted the Mona Lisa?", "Which planet is the largest?",
-    "What is the longest river in Africa?", "Who discovered penicillin?", "In which year did Rome fall?",
-    "Which metal is liquid at room temperature?", "Who wrote Don Quixote?", "What is the sign of gold?",
-    "Which country has the most people?", "Who composed The Four Seasons?", "What is the tallest mountain?",
-    "Which ocean is the deepest?", "Who was the first man on the moon?", "What do pandas eat?",
-    "Which language is spoken in Brazil?",
-]  # fmt: skip
 SAMPLING = {"temperature": 0.5, "top_p": 1.0, "max_tokens": 32, "stop": ["\n"]}
 # Of the completions API: the log-probability of each token drawn, without alternatives.
 WITH_LOGPROBS = {"logprobs": 0}
@@ -53,28 +42,14 @@ async def compare(llm: str, ours: str, callers: int, seconds: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--embedder", action="append", help="may be given twice; default: all-mpnet-base-v2")
+    parser.add_argument("--embedder", default="all-mpnet-base-v2")
     parser.add_argument("--seconds", type=float, default=70, help="with 1 caller; twice as long with 8")
     options = parser.parse_args()
-    llm_port, log = free_port(), Path("data") / "bench-vllm.log"
-    model = converted_model(ROOT / "data" / "weights")
-    serve = serve_command(model, llm_port)
-    with running(serve, env=ENVIRONMENT, log=log) as vllm:
-        llm = f"http://127.0.0.1:{llm_port}"
-        wait_for(f"{llm}/health", vllm, 300)
-        for embedder in options.embedder or ["all-mpnet-base-v2"]:
-            port = free_port()
-            env = {
-                "EIGENCAL_LLM_BACKEND": "vllm", "EIGENCAL_LLM_URL": f"{llm}/v1",
-                "EIGENCAL_LLM_API": "completions",
-                "EIGENCAL_FEW_SHOT": FEW_SHOT, "EIGENCAL_EMBEDDER": embedder, "EIGENCAL_PORT": str(port),
-                "EIGENCAL_EMBEDDER_CACHE": "0",  # the questions come again and again: no vector may be kept
-            }  # fmt: skip
-            with running([PYTHON, "-m", "service"], env=env, log=Path("data") / "bench-service.log") as ours:
-                wait_for(f"http://127.0.0.1:{port}/readyz", ours, 120)
-                print(f"embedder {embedder}, no vectors kept")
-                for callers, seconds in ((1, options.seconds), (8, 2 * options.seconds)):
-                    asyncio.run(compare(llm, f"http://127.0.0.1:{port}", callers, seconds))
+    settings = {"EIGENCAL_LLM_API": "completions", "EIGENCAL_FEW_SHOT": FEW_SHOT}
+    # The questions come again and again: no vector may be kept.
+    with servers(options.embedder, **settings, EIGENCAL_EMBEDDER_CACHE="0") as (llm, ours, _):
+        for callers, seconds in ((1, options.seconds), (8, 2 * options.seconds)):
+            asyncio.run(compare(llm, ours, callers, seconds))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ from collections import defaultdict
 
 import uvicorn
 
-from benchmarks.load import request
 from benchmarks.processes import PYTHON, free_port, running, wait_for
 from service.app import create_app
 from service.settings import Settings
@@ -62,6 +61,14 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     writer.write(content)
     await writer.drain()
     return True
+
+
+def request(host: str, port: int, path: str, body: bytes) -> bytes:
+    """Return a POST request as bytes."""
+    return (
+        f"POST {path} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    ).encode() + body
 
 
 def header(head: bytes, name: bytes, default: int) -> int:

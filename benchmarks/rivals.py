@@ -6,7 +6,7 @@ That makes .venv-rivals with both packages; benchmarks/rivals_scores.py runs the
 Judged is each row's `answer` in both recorded TriviaQA files, by ROUGE-L, with m = 0, 1, 3, 5, 20 answers
 drawn beside it. Ours "default": fitted on the other file alone, as the packaged default has seen both; "own
 labels": drawn to it and cross-validated (means over `SEEDS` divisions). An answer's own log-probability is
-that of a sample with the same text; rows without one are in the last tables only. Tokens are counted
+that of a sample with the same text; rows without one are left out. Tokens are counted
 with the model's tokenizer. Intervals are bootstraps over rows, differences in pairs. Needs ../shared/data and
 the weights; takes about ten minutes.
 """
@@ -27,7 +27,6 @@ from benchmarks.few_verdicts import Elsewhere, Seen, evidence
 from benchmarks.recorded_evidence import DATA, DEV, ROOT, TEST, WEIGHTS, Recorded
 from service.calibration.default import MODEL_SHARE, PRIOR_WEIGHT
 from service.calibration.labels import Judged
-from service.spectral.born import born_probabilities
 from service.spectral.correctness import auroc, resampled_aurocs
 from service.spectral.correctness_model import Columns, fit_correctness, model_prior, stratified_folds
 from service.spectral.dev_set import served_lambda_max
@@ -79,7 +78,6 @@ def by_answers(rows: Judged, other: Judged) -> Scores:
     return {
         "lambda_max, raw": rows.rows.eigenvalues[:, 0],
         "lambda_max, default": served_lambda_max(over, rows.rows),
-        "p(answer), default": born_probabilities(over, rows.texts),
         "P(correct), default": there.model.model.predict(rows.columns(there.map)),
         BEST: cross_validated(rows.right, columns, there.model),
     }
@@ -236,12 +234,7 @@ def main() -> None:
     scores = theirs(files, right, known)
     for m, found in ours(files).items():
         scores[m] = {OURS: found} | scores[m]
-    test = np.arange(right.size) < len(files[0].rows)
-    every = np.ones(right.size, dtype=bool)
     tables("Both files", scores, right, known)
-    tables("TriviaQA test", scores, right, known & test)
-    tables("TriviaQA dev", scores, right, known & ~test)
-    tables("Both files, all rows", scores, right, every)
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ lambda_max of the first m answers against ROUGE-L. Takes about 30 s in one threa
 import json
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from benchmarks.spectral_worlds import DATA, DEV, DIMENSION, TEST, recorded
 from service.spectral.correctness import auroc
 from service.spectral.dev_set import Answers, DevSet, dev_set, risk, served_lambda_max
 from service.spectral.fit import bootstrap, fit_depolarized
@@ -24,11 +24,8 @@ from service.spectral.reliability import projection_brier, reliability_diagram
 from service.spectral.subsets import fit_by_num_samples
 from service.spectral.text_scores import correct
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
-DEV, TEST = "triviaqa_dev_smollm2_m40", "triviaqa_test_smollm2_m20"
 NUM_SAMPLES = 20
 ANSWERS = (3, 5, 10, 20, 40)
-DIMENSION = 768
 ROWS = (30, 60, 100, 150, 300)
 SUBSETS = 20
 RESAMPLES = 200
@@ -46,13 +43,7 @@ class Found:
 
 
 def questions(name: str, num_samples: int) -> list[Answers]:
-    with np.load(DATA / f"{name}.npz") as arrays:
-        vectors, drawn, references = (arrays[key] for key in ("emb", "S", "Y"))
-    made = []
-    for samples, reference in zip(drawn[:, :num_samples], references, strict=True):
-        distinct, index = np.unique(samples, return_inverse=True)
-        made.append(Answers(vectors[distinct], index, vectors[[reference]]))
-    return made
+    return recorded(None, name, num_samples) or sys.exit("The recorded answers are missing: ../shared/data")
 
 
 def figures(map_: CalibrationMap, test: DevSet) -> tuple[float, float, float]:
@@ -103,8 +94,6 @@ def by_answers() -> None:
 
 
 def main() -> None:
-    if not DATA.is_dir():
-        sys.exit("The recorded answers are not beside this checkout: ../shared/data")
     by_rows()
     print()
     by_answers()

@@ -11,23 +11,16 @@ one thread.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.recorded_evidence import DATA, DEV, TEST, Material, MaterialAlone, Recorded
-from service.spectral.correctness_model import (
-    fit_model,
-    sigmoid,
-    stratified_folds,
-)
+from service.spectral.correctness_model import fit_model, sigmoid, stratified_folds
 from service.spectral.fit import Prior, minimize
 from service.spectral.reliability import rounded_ties
 from service.spectral.selective import (
-    MIN_ANSWERED,
     SelectiveCounts,
-    error_bound,
     promise,
     selective_counts,
     simultaneous_bounds,
@@ -56,19 +49,6 @@ class Rows:
 
     def counts(self) -> SelectiveCounts:
         return selective_counts(self.scores, self.right, self.may)
-
-    def running(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Scores of those that may be answered, highest first; how many, and how many wrong, down to each."""
-        order = np.argsort(-self.scores[self.may], kind="stable")
-        wrong = np.cumsum(~self.right[self.may][order])
-        return self.scores[self.may][order], np.arange(1, order.size + 1), wrong
-
-
-class Population(Protocol):
-    """Where the true error above a threshold is known."""
-
-    def error(self, threshold: float) -> float:
-        """Return it; 0 where nothing is answered."""
 
 
 class World:
@@ -106,19 +86,10 @@ class Known(Rows):
 
 def naive(rows: Rows, target: float) -> float | None:
     """The lowest threshold whose error on the very same rows is at most the target."""
-    scores, answered, wrong = rows.running()
-    kept = np.flatnonzero(wrong <= target * answered)
-    return float(scores[kept[-1]]) if kept.size else None
-
-
-def fixed_sequence(rows: Rows, target: float) -> float | None:
-    """The threshold of one target chosen beforehand: tests from few answered to the first that fails."""
-    scores, answered, wrong = rows.running()
-    least = np.flatnonzero(error_bound(np.zeros_like(answered), answered) <= target)
-    start = max(least[0] if least.size else answered.size, MIN_ANSWERED - 1)
-    failed = np.flatnonzero(error_bound(wrong[start:], answered[start:]) > target)
-    passed = failed[0] if failed.size else answered.size - start
-    return float(scores[start + passed - 1]) if passed > 0 else None
+    order = np.argsort(-rows.scores[rows.may], kind="stable")
+    wrong = np.cumsum(~rows.right[rows.may][order])
+    kept = np.flatnonzero(wrong <= target * np.arange(1, order.size + 1))
+    return float(rows.scores[rows.may][order][kept[-1]]) if kept.size else None
 
 
 @dataclass
@@ -131,7 +102,7 @@ class Tally:
     bounds_shown: int = 0
     bounds_broken: int = 0
 
-    def add(self, counts: SelectiveCounts, population: Population) -> bool:
+    def add(self, counts: SelectiveCounts, population: "World | Known | Exact") -> bool:
         bounds = simultaneous_bounds(counts)
         errors = np.array([population.error(one) for one in counts.thresholds])
         shown = bounds < 1
@@ -311,7 +282,7 @@ def simulated() -> None:
                 print(f"| {name}{told} | {size} | {tally(World(right, steps), WORLDS, size).cells()} |")
     print("\n| error above the target, 200 rows | " + " | ".join(map(str, TARGETS)) + " |")
     print("|---|" + "---:|" * len(TARGETS))
-    rules = {"the bounds": bounded, "fixed sequence": fixed_sequence, "naive": naive}
+    rules = {"the bounds": bounded, "naive": naive}
     for kind, right in KINDS.items():
         for rule, choose in rules.items():
             found = broken_by(choose, World(right), TARGETS, WORLDS, 200)
@@ -336,32 +307,18 @@ def recorded() -> None:
     data, sizes = Recorded(TEST, DEV, embed=False), (0, 1, 3, 5, 20)
     print("\n| recorded rows | answers | splits broken | of those with a promise | of the promises |")
     print("|---|---:|---:|---:|---:|")
-    for name, share_right, target in (("as they are", None, 0.8), ("half right", 0.5, 0.3)):
+    for name, share_right in (("as they are", None), ("half right", 0.5)):
         tallies, any_of_all, any_of_fewest = {m: Tally() for m in sizes}, 0, 0
-        rules = {"the bounds": bounded, "fixed sequence": fixed_sequence}
-        coverage = {rule: np.zeros((len(sizes), SPLITS)) for rule in rules}
-        for split, pairs in enumerate(recorded_splits(data, sizes, SPLITS, share_right=share_right)):
+        for pairs in recorded_splits(data, sizes, SPLITS, share_right=share_right):
             broken = [
                 tallies[m].add(rows.counts(), truth) for m, (rows, truth) in zip(sizes, pairs, strict=True)
             ]
             any_of_all += any(broken)
             any_of_fewest += any(fewest_breaks(pairs, one) for one in REPORTED)
-            for rule, choose in rules.items():
-                for place, (rows, _) in enumerate(pairs):
-                    threshold = choose(rows, target)
-                    if threshold is not None:
-                        answered = rows.may & (rounded_ties(rows.scores) >= rounded_ties(threshold))
-                        coverage[rule][place, split] = answered.mean()
         for m in sizes:
             print(f"| {name} | {m} | {tallies[m].cells()} |")
         print(f"| {name} | any of them | {any_of_all / SPLITS:.3f} | | |")
         print(f"| {name} | the fewest that reach a target | {any_of_fewest / SPLITS:.3f} | | |")
-        for rule, shares in coverage.items():
-            told = ", ".join(
-                f"{m}: {row.mean():.2f} ({(row > 0).mean():.2f})"
-                for m, row in zip(sizes, shares, strict=True)
-            )
-            print(f"\nAnswered (and reached) at {target} by {rule}: {told}\n")
 
 
 def fitted_on_few() -> None:

@@ -7,7 +7,8 @@ import numpy as np
 from service.spectral.dev_set import Answers
 
 DIMENSION = 768
-RECORDED = Path(__file__).parents[2] / "shared" / "data" / "triviaqa_test_smollm2_m20.npz"
+DATA = Path(__file__).parents[2] / "shared" / "data"
+DEV, TEST = "triviaqa_dev_smollm2_m40", "triviaqa_test_smollm2_m20"
 
 
 def prompt(rng: np.random.Generator, num_samples: int, distinct: int) -> Answers:
@@ -28,14 +29,14 @@ def prompts(count: int, num_samples: int, share: float, seed: int = 0) -> list[A
     return [prompt(rng, num_samples, int(max(size, 1))) for size in sizes]
 
 
-def recorded(count: int) -> list[Answers] | None:
-    """The first recorded TriviaQA prompts with 20 answers each, where the data are at hand."""
-    if not RECORDED.exists():
+def recorded(count: int | None = None, name: str = TEST, num_samples: int = 20) -> list[Answers] | None:
+    """The first recorded TriviaQA prompts with so many answers each, where the data are at hand."""
+    if not DATA.is_dir():
         return None
-    with np.load(RECORDED) as arrays:
+    with np.load(DATA / f"{name}.npz") as arrays:
         vectors, drawn, references = (arrays[key] for key in ("emb", "S", "Y"))
     made = []
-    for samples, reference in zip(drawn[:count], references[:count], strict=True):
+    for samples, reference in zip(drawn[:count, :num_samples], references[:count], strict=True):
         distinct, index = np.unique(samples, return_inverse=True)
         made.append(Answers(vectors[distinct], index, vectors[[reference]]))
     return made

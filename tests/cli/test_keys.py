@@ -90,8 +90,3 @@ def test_in_a_terminal_it_asks_before_it_closes_a_scope(run: Here, url: str, com
     assert run("keys", "list", "--json").json == []
     assert typed("y\n") == 0
     assert run("score", "?").code == 4
-
-
-def test_help_says_that_the_first_key_closes_the_scope(run: Here) -> None:
-    said = " ".join(run("keys", "create", "--help").out.split())
-    assert "The first key of a scope closes it for good" in said

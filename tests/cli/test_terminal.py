@@ -15,23 +15,7 @@ from eigencal.cli.output import Output, as_json, harmless
 from tests.cli.conftest import ADMIN_KEY, Here
 from tests.cli.scripted import problem, scored, scripted
 from tests.support.command import SOURCES, Command
-from tests.support.in_a_terminal import terminal
 from tests.support.openai_server import Exchange
-
-
-def in_a_terminal(command: Command, *arguments: object, **env: str) -> str:
-    """Return what a command writes where stdout and stderr are a terminal."""
-    with terminal(command, *arguments, **env) as shown:
-        return shown.rest()
-
-
-def test_a_terminal_sees_progress(running: str, command: Command, tmp_path: Path) -> None:
-    file = tmp_path / "q.txt"
-    file.write_text("question 1\nquestion 2\n")
-    env = {"EIGENCAL_URL": running, "EIGENCAL_KEY": ADMIN_KEY}
-    said = in_a_terminal(command, "score", "--file", file, "--out", tmp_path / "a.jsonl", **env)
-    assert "scored: 2, errors: 0, left: 0" in said
-    assert "\r\x1b[Kscored: 2 of 2" in said
 
 
 def test_a_reader_that_goes_is_no_error(running: str, command: Command) -> None:
@@ -107,16 +91,6 @@ def test_claims_are_told_with_what_speaks_for_them(here: Here) -> None:
     ]
 
 
-@pytest.mark.parametrize(("no_colour", "coloured"), [("", True), ("1", False)])
-def test_doubtful_claims_are_coloured_in_a_terminal(command: Command, no_colour: str, coloured: bool) -> None:
-    with scripted(says_claims) as (url, _):
-        said = in_a_terminal(command, "score", "a", "--url", url, NO_COLOR=no_colour)
-    yellow, red, plain = ("\x1b[33m", "\x1b[31m", "\x1b[0m") if coloured else ("", "", "")
-    assert f"\n{yellow}? It is red.{plain}\r\n" in said
-    assert f"\n{red}? It�[2J is flat.\r\n    Now.{plain}\r\n" in said
-    assert "\n- It is big.\r\n" in said
-
-
 EVIL = "hi\x1b]0;pwn\x07\x9b31m\x7f"
 
 
@@ -159,18 +133,12 @@ def test_version_and_help(here: Here) -> None:
     assert "Commands:" in here("keys").out
 
 
-def test_efforts_complete(command: Command) -> None:
-    words = {"COMP_WORDS": "eigencal score --effort ", "COMP_CWORD": "3"}
-    done = command(_EIGENCAL_COMPLETE="complete_bash", **words)
-    assert done.out.split() == ["none", "low", "medium", "high", "auto"]
-
-
 def test_without_the_extra_it_says_how_to_install_it(tmp_path: Path) -> None:
     venv.create(tmp_path / "bare", with_pip=False)
     python = tmp_path / "bare" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
     # The client's own packages are not there either: the line comes before anything of it is imported.
-    folder = str(SOURCES / "eigencal")
-    code = f"import sys; sys.path.insert(0, {folder!r}); from cli import main; sys.exit(main())"
+    file = str(SOURCES / "eigencal" / "cli" / "__init__.py")
+    code = f"import runpy; runpy.run_path({file!r})['main']()"
     ended = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=300, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
     said = 'eigencal: the command line is an extra: pip install "eigencal[cli]"\n'

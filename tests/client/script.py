@@ -7,7 +7,7 @@ import httpx
 from tests.support.scripted_scores import SCORE
 
 GOOD = httpx.Response(200, json=SCORE)
-QUICK = {"retries": 3, "longest_wait_s": 0.01}
+QUICK = {"retries": 2, "longest_wait_s": 0.01}
 JOB = {
     "id": "job_1", "kind": "calibrate", "state": "queued", "created_at": "2026-01-01T00:00:00Z", "name": "",
     "stage": None, "done": 0, "total": 0, "eta_s": None, "note": "", "error": None, "calibration_id": None,

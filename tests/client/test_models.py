@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 import eigencal
 
@@ -18,7 +17,7 @@ EXAMPLE = json.loads((ROOT / "service" / "api" / "examples.json").read_text())
 
 def test_what_is_generated_is_that_of_the_contract(tmp_path: Path) -> None:
     subprocess.run([sys.executable, GENERATOR, tmp_path], check=True, timeout=300)
-    for name in ("_models.py", "_requests.py"):
+    for name in ("types.py", "_requests.py"):
         assert (tmp_path / name).read_text() == (PACKAGE / name).read_text(), "run: make openapi-models"
 
 
@@ -50,9 +49,3 @@ def test_a_kept_score_has_what_a_score_has() -> None:
     )
     assert eigencal.KeptScore(id="scr_1", status="pending").lambda_max is None
     assert eigencal.KeptScore.model_fields.keys() >= eigencal.Score.model_fields.keys()
-
-
-def test_a_result_cannot_be_changed() -> None:
-    score = eigencal.Score.model_validate(EXAMPLE["prompt"]["response"])
-    with pytest.raises(ValidationError, match="frozen"):
-        score.lambda_max = 1.0  # the plugin of mypy would tell, but tests are not checked by it

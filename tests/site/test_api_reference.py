@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.built_site import ROOT, Site
 from tools.site.contract_pages import ContractPages, problems, tag_of
-from tools.site.schema_words import cell, field_table, fields, type_words
+from tools.site.schema_words import cell, fields
 
 pytestmark = pytest.mark.site
 CONTRACT: dict[str, Any] = json.loads((ROOT / "clients" / "openapi.json").read_text("utf-8"))
@@ -85,30 +85,6 @@ def test_examples_are_shown_whole(pages: dict[str, str]) -> None:
         lines = json.dumps(example["value"], indent=2, ensure_ascii=False).splitlines()
         assert f'??? example "Request: {name}"' in text
         assert "\n".join(f"    {line}" for line in lines) in text
-
-
-@pytest.mark.parametrize(
-    ("schema", "words"),
-    [
-        (
-            {"anyOf": [{"type": "string", "maxLength": 9}, {"type": "null"}]},
-            "string, at most 9 characters or null",
-        ),
-        (
-            {"type": "array", "items": {"$ref": "#/components/schemas/A"}, "minItems": 1},
-            "list of <A>, at least 1 items",
-        ),
-        ({"enum": ["a", "b"]}, '`"a"` or `"b"`'),
-        ({"type": "object", "additionalProperties": {"type": "number"}}, "object of number"),
-        ({}, "any"),
-    ],
-)
-def test_types_in_words(schema: dict[str, Any], words: str) -> None:
-    assert type_words(schema, lambda name: f"<{name}>") == words
-
-
-def test_a_shape_without_fields_has_no_table() -> None:
-    assert field_table({"type": "object"}, str) == ""
 
 
 def section(page: str, heading: str) -> str:

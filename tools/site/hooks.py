@@ -23,6 +23,8 @@ REFERENCE = """# Python client: reference
 ::: eigencal
     options:
       filters: ["!^_", "!^Client$"]
+
+::: eigencal.types
 """
 
 

@@ -1,6 +1,6 @@
 """Writes the models of the client from the contract: `make openapi-models`, or `generate.py FOLDER`.
 
-`_models.py` has the results, `_requests.py` the options of calls; both are changed in the contract alone.
+`types.py` has the results, `_requests.py` the options of calls; both are changed in the contract alone.
 """
 
 import json
@@ -155,7 +155,7 @@ def write(path: Path, schemas: dict[str, Any], options: list[str]) -> None:
 def main(folder: Path) -> None:
     """Write both modules into a folder."""
     schemas = json.loads(CONTRACT.read_text())["components"]["schemas"]
-    models, options = folder / "_models.py", folder / "_requests.py"
+    models, options = folder / "types.py", folder / "_requests.py"
     write(models, results(schemas), [*RESULT, "--strict-nullable"])
     # Results are frozen, and so are the lists in them.
     models.write_text(re.sub(r"\blist\[([^\[\]]+)\]", r"tuple[\1, ...]", models.read_text()))

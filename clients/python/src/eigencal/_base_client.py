@@ -1,6 +1,5 @@
 """Calls, sent and repeated: both clients build requests and parse responses alike, only sending differs."""
 
-import asyncio
 import functools
 import json
 import logging
@@ -24,7 +23,7 @@ from collections.abc import (
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType, TracebackType
+from types import NoneType
 from typing import IO, Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast
 from urllib.parse import quote
 
@@ -62,8 +61,8 @@ logging.getLogger("stamina").addHandler(logging.NullHandler())
 class Call(Generic[T]):
     """One request, and the type that its answer is parsed as. `path` begins with a slash and is quoted.
 
-    `files` go as a multipart body, with `body` as its form fields. `is_idempotent`: its effect is the same
-    however often it is made. A score is such a call: the service stops drawing when its caller is gone.
+    `files` go as a multipart body, with `body` as its form fields. `is_json_lines`: the answer is a tuple,
+    a line each. `is_idempotent`: its effect is the same however often it is made, as that of a score.
     """
 
     method: str
@@ -72,6 +71,7 @@ class Call(Generic[T]):
     body: Mapping[str, Any] | None = None
     files: Mapping[str, Rows] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
+    is_json_lines: bool = False
     is_idempotent: bool = True
 
     def may_repeat(self, error: EigencalError) -> bool:
@@ -199,7 +199,9 @@ class BaseClient(Generic[C]):
         http_client: C | None = None,
     ) -> None:
         # Looked up when a client is made: a program may set them after the import.
+        # The URL that OpenAI's clients are given ends in /v1: it names the same service.
         self._url = (url or os.environ.get("EIGENCAL_URL") or DEFAULT_URL).strip().rstrip("/")
+        self._url = self._url.removesuffix("/v1")
         self._key = SecretStr((key if key is not None else os.environ.get("EIGENCAL_KEY", "")).strip())
         try:
             parsed = httpx.URL(self._url)
@@ -280,6 +282,8 @@ class BaseClient(Generic[C]):
             return cast(T, None)
         if call.kind is str:
             return cast(T, content.decode("utf-8", "replace"))
+        if call.is_json_lines:
+            content = b"[" + b",".join(filter(None, content.split(b"\n"))) + b"]"
         try:
             return cast(T, _adapter(call.kind).validate_json(content))
         except ValidationError as error:
@@ -296,7 +300,7 @@ def _left_s(ends_at: float) -> float:
     return min(max(ends_at - time.monotonic(), 0.001), MAX_SOCKET_TIMEOUT_S)
 
 
-_TRANSPORT_ERRORS = (httpx.RequestError, httpx.StreamError, TimeoutError)
+_TRANSPORT_ERRORS = (httpx.RequestError, httpx.StreamError)
 
 
 class SyncAPIClient(BaseClient[httpx.Client]):
@@ -304,17 +308,14 @@ class SyncAPIClient(BaseClient[httpx.Client]):
 
     def _connect(self) -> httpx.Client:
         http = httpx.Client()
-        weakref.finalize(
-            self, http.close
-        )  # one that nobody closes lets go of its sockets when it is forgotten
+        # One that nobody closes lets go of its sockets when it is forgotten.
+        weakref.finalize(self, http.close)
         return http
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -333,13 +334,7 @@ class SyncAPIClient(BaseClient[httpx.Client]):
 
     def _attempt(self, call: Call[T], ends_at: float, files: Files) -> T:
         with self._response(call, _left_s(ends_at), files) as response:
-            pieces = []
-            for piece in response.iter_bytes():
-                # Sockets count each wait anew, and an answer may drip.
-                if time.monotonic() > ends_at:
-                    raise TimeoutError
-                pieces.append(piece)
-            return self._parse_response(call, response, b"".join(pieces))
+            return self._parse_response(call, response, response.read())
 
     @contextmanager
     def _response(self, call: Call[Any], timeout_s: float, files: Files) -> Iterator[httpx.Response]:
@@ -374,9 +369,7 @@ class AsyncAPIClient(BaseClient[httpx.AsyncClient]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -385,7 +378,6 @@ class AsyncAPIClient(BaseClient[httpx.AsyncClient]):
             await self._http.aclose()
 
     async def _send(self, call: Call[T], timeout_s: float | None = None) -> T:
-        """Send a call, repeat it where that is safe, and return what its answer says."""
         ends_at = time.monotonic() + self._limit_s(timeout_s)
         with _copied(call.files) as files:
             async for attempt in stamina.retry_context(**self._retry_policy(call, ends_at)):
@@ -394,28 +386,24 @@ class AsyncAPIClient(BaseClient[httpx.AsyncClient]):
         raise AssertionError("unreachable")
 
     async def _attempt(self, call: Call[T], ends_at: float, files: Files) -> T:
-        left_s = _left_s(ends_at)
-        async with self._response(call, left_s, files, whole_s=left_s) as response:
+        async with self._response(call, _left_s(ends_at), files) as response:
             return self._parse_response(call, response, await response.aread())
 
     @asynccontextmanager
     async def _response(
-        self, call: Call[Any], timeout_s: float, files: Files, *, whole_s: float | None = None
+        self, call: Call[Any], timeout_s: float, files: Files
     ) -> AsyncIterator[httpx.Response]:
-        """Make one attempt at a call and yield its answer, whose body is to be read, in `whole_s` in all."""
         request = self._build_request(call, timeout_s, files)
         try:
-            async with asyncio.timeout(whole_s):
-                response = await self._http.send(request, stream=True, follow_redirects=False)
-                try:
-                    yield response
-                finally:
-                    await response.aclose()
+            response = await self._http.send(request, stream=True, follow_redirects=False)
+            try:
+                yield response
+            finally:
+                await response.aclose()
         except _TRANSPORT_ERRORS as failure:
             raise error_of_transport(failure, request) from failure
 
     async def _lines(self, call: Call[Any], silence_s: float) -> AsyncGenerator[bytes, None]:
-        """Make one attempt at a call and yield the lines of its answer as they come; empty ones, too."""
         async with self._response(call, min(silence_s, MAX_SOCKET_TIMEOUT_S), {}) as response:
             if not response.is_success:
                 self._parse_response(call, response, await response.aread())

@@ -18,8 +18,8 @@ class Client(Scores, Jobs, Calibrations, Chat, Service):
     Args:
         url: Where the service is; None: `EIGENCAL_URL`, or http://127.0.0.1:8000.
         key: The bearer key; None: `EIGENCAL_KEY`, or none.
-        timeout_s: Seconds that a call may take in all, repeats included, if it has no `timeout_s` of its own:
-            over 0; `math.inf` is no limit.
+        timeout_s: Seconds until the answer of a call begins, repeats included, if it has no `timeout_s` of
+            its own: over 0; `math.inf` is no limit.
         retries: How often a call is repeated at most; 0: never.
         longest_wait_s: Seconds to wait before a repeat at most; a service that asks for more gets none.
         http_client: An `httpx.Client` of your own, for proxies, certificates and the like; you close it.

@@ -25,7 +25,7 @@ import httpx
 
 MAX_QUOTED_CHARS = 200  # of a body that is no problem
 # Without a code of the service these come from another server, and from none that stands before the service.
-_FOREIGN_STATUSES = {404, 405, 501}
+_FOREIGN_STATUSES = {404, 405}
 
 
 class EigencalError(Exception):
@@ -35,7 +35,7 @@ class EigencalError(Exception):
         code: What went wrong, for a program: stable.
         detail: What went wrong, for a person.
         status: HTTP status; None where no answer came.
-        request_id: Id of the request, by which the service's log knows it; None where none is known.
+        request_id: Id of the request, as the service's log has it.
         retryable: Whether the same call may succeed later.
         retry_after_s: Seconds after which to try again, where the service said so.
         problem: The whole body of the error (RFC 9457); empty where it was none.
@@ -44,7 +44,6 @@ class EigencalError(Exception):
     code = "error"
     retryable = False
 
-    # Every attribute but the detail may be left out: so an error is pickled and copied as any other.
     def __init__(
         self,
         detail: str,
@@ -82,8 +81,8 @@ class InvalidSetupError(EigencalError):
 class APIConnectionError(EigencalError):
     """The service did not answer.
 
-    `code` is `connection_failed` where there is no connection: nothing was sent. It is `connection_lost`
-    where it broke off: whether the service acted on the call is not known.
+    `code` is `connection_failed` where nothing was sent, and `connection_lost` where the connection broke
+    off: whether the service acted on the call is not known.
     """
 
     code = "connection_lost"
@@ -106,16 +105,9 @@ class JobEndedError(EigencalError):
     """A job that was waited for ended without a result.
 
     `code` is `job_cancelled`, or the job's own where it failed; `Client.retry` goes on with a failed one.
-
-    Attributes:
-        job_id: Id of the job.
     """
 
     code = "job_failed"
-
-    def __init__(self, detail: str, *, job_id: str = "", code: str | None = None) -> None:
-        super().__init__(detail, code=code)
-        self.job_id = job_id
 
 
 class APIStatusError(EigencalError):
@@ -208,27 +200,18 @@ def error_of_response(response: httpx.Response, content: bytes) -> EigencalError
         problem = json.loads(content)
     except (ValueError, RecursionError):
         problem = None
-    quoted = _quoted(response, content)
+    # What is no problem, such as a proxy's page, is quoted.
+    kind = response.headers.get("content-type", "no media type")
+    page = " ".join(content.decode("utf-8", "replace").split())[:MAX_QUOTED_CHARS]
+    where = f"{response.request.method} {response.request.url.copy_with(query=None, userinfo=b'')}"
+    quoted = f"{where} was answered {response.status_code} with {kind}: {page}"
     members = problem if isinstance(problem, dict) else {}
     error = error_of_problem(response.status_code, members, response.headers, quoted)
-    # A path that the drop-in does not know: so it answers where the URL given ends in /v1.
-    is_below_v1 = "error" in error.problem and error.code == "not_found"
-    if is_below_v1 or (error.code == APIStatusError.code and error.status in _FOREIGN_STATUSES):
-        hint = ". If the URL given ends in /v1, leave out /v1: that is for OpenAI's clients"
+    if error.code == APIStatusError.code and error.status in _FOREIGN_STATUSES:
         return UnexpectedResponseError(
-            f"This is not an Eigencal service: {quoted}{hint if is_below_v1 else ''}",
-            status=error.status,
-            request_id=error.request_id,
+            f"This is not an Eigencal service: {quoted}", status=error.status, request_id=error.request_id
         )
     return error
-
-
-def _quoted(response: httpx.Response, content: bytes) -> str:
-    """Return a line about a body that is no problem, such as a proxy's page."""
-    kind = response.headers.get("content-type", "no media type")
-    quoted = " ".join(content.decode("utf-8", "replace").split())[:MAX_QUOTED_CHARS]
-    where = f"{response.request.method} {response.request.url.copy_with(query=None, userinfo=b'')}"
-    return f"{where} was answered {response.status_code} with {kind}" + (quoted and f": {quoted}")
 
 
 def error_of_transport(failure: Exception, request: httpx.Request) -> EigencalError:

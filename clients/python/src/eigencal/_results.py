@@ -4,10 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from eigencal import _models
-from eigencal._exceptions import APIStatusError, error_of_problem
-from eigencal._models import KeptScore, Problem, Score
+from eigencal import types
+from eigencal._exceptions import error_of_problem
 from eigencal._result import Result
+from eigencal.types import KeptScore, Problem, Score
 
 
 class BatchItem(Result):
@@ -27,14 +27,13 @@ class BatchItem(Result):
 
     def unwrap(self) -> Score:
         """Return the score. Raises an `APIStatusError` where there is none, as `Client.score` would."""
-        if self.result is not None:
-            return self.result
-        if self.error is None:
-            raise APIStatusError("The line has neither a result nor an error.", status=200)
-        raise error_of_problem(self.error.status, self.error.model_dump(mode="json"))
+        if self.error is not None:
+            raise error_of_problem(self.error.status, self.error.model_dump(mode="json"))
+        assert self.result is not None
+        return self.result
 
 
-class Job(_models.Job):
+class Job(types.Job):
     """A job."""
 
     @property
@@ -48,7 +47,7 @@ class Job(_models.Job):
         return self.state == "succeeded"
 
 
-class NewKey(_models.NewKey):
+class NewKey(types.NewKey):
     """A key that was made now: the only result that holds the key itself. `repr` leaves it out."""
 
     # Logs and tracebacks show reprs.

@@ -7,7 +7,6 @@ hash of what was asked, by which a changed question is noticed.
 import asyncio
 import codecs
 import hashlib
-import itertools
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
 import stamina
-from filelock import FileLock, Timeout
 
 from eigencal import (
     AsyncClient,
@@ -34,7 +32,6 @@ from eigencal.resources.scores import item_body
 
 Format = Literal["auto", "lines", "jsonl"]
 JSONL = {".jsonl", ".ndjson"}
-TABLES = {".csv", ".tsv"}  # their heads and columns would be asked as questions
 FIRST_LINE_BYTES = b'{"line": '  # as every line of results begins
 LONGEST_WAIT_S = 10.0
 RETRIES = 4  # of one question that the service answers with errors that may pass
@@ -70,15 +67,9 @@ def read_questions(name: str, data: bytes, options: Mapping[str, Any], form: For
         form: How it is written.
 
     Raises:
-        InvalidSetupError: a line is bad, there is none, or it is a table.
+        InvalidSetupError: a line is bad, or there is none.
     """
-    suffix = Path(name).suffix.lower()
-    if form == "auto" and suffix in TABLES:
-        raise InvalidSetupError(
-            f"{name} is a table, and questions are plain lines or JSON Lines: write them so, or say "
-            "--format lines, to ask every line as it is. Nothing was sent."
-        )
-    is_jsonl = form == "jsonl" or (form == "auto" and suffix in JSONL)
+    is_jsonl = form == "jsonl" or (form == "auto" and Path(name).suffix.lower() in JSONL)
     questions = []
     for number, line in numbered_lines(name, data):
         try:
@@ -123,57 +114,51 @@ class Results:
 
 @contextmanager
 def results_at(path: Path | None, questions: Sequence[Question], *, retry_errors: bool) -> Iterator[Results]:
-    """Yield the results in a file, which this process alone writes until then.
+    """Yield the results in a file: those that are there, and room for more.
 
     A line in which an earlier command was killed is taken out; with `retry_errors`, so are errors.
 
     Raises:
-        InvalidSetupError: it is no file of results, answers other questions, or another command writes it.
+        InvalidSetupError: it is no file of results, or answers other questions.
     """
     if path is None:
         yield Results(None, {})
         return
     path = path.resolve()  # a link stays one
     path.open("ab").close()
-    try:
-        # Two commands on one file would ask every question twice.
-        with FileLock(f"{path}.lock", timeout=0):
-            keep = [*_checked(path, questions, retry_errors=retry_errors)]
-            if None in keep:
-                # A file beside it takes its place in one step: whenever this is killed, one is complete.
-                beside = path.with_name(f"{path.name}.part")
-                with path.open("rb") as file, beside.open("wb") as kept:
-                    kept.writelines(itertools.compress(file, (each is not None for each in keep)))
-                beside.replace(path)
-            with path.open("ab") as file:
-                yield Results(file, dict(filter(None, keep)))
-    except Timeout:
-        raise InvalidSetupError(f"{path} is being written by another command.") from None
+    held = path.read_bytes().splitlines(keepends=True)
+    done = _checked(path, held, questions)
+    kept = [number for number, (_, failed) in enumerate(done) if not (failed and retry_errors)]
+    if len(kept) < len(held):
+        # A file beside it takes its place in one step: whenever this is killed, one is complete.
+        beside = path.with_name(f"{path.name}.part")
+        beside.write_bytes(b"".join(held[number] for number in kept))
+        beside.replace(path)
+    with path.open("ab") as file:
+        yield Results(file, dict(done[number] for number in kept))
 
 
-def _checked(
-    path: Path, questions: Sequence[Question], *, retry_errors: bool
-) -> Iterator[tuple[int, bool] | None]:
-    """Yield the question that each line answers, and whether by an error; None for one to take out."""
+def _checked(path: Path, held: Sequence[bytes], questions: Sequence[Question]) -> list[tuple[int, bool]]:
+    """Return the question that each line answers, and whether by an error; not of a last one that was cut."""
     asked = {question.line: question.hash for question in questions}
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, 1):
-            if not raw.endswith(b"\n") and FIRST_LINE_BYTES.startswith(raw[: len(FIRST_LINE_BYTES)]):
-                yield None  # it was cut
-                return
-            try:
-                fields = json.loads(raw)
-                line, hashed, failed = int(fields["line"]), fields["request"], "error" in fields
-            except (ValueError, KeyError, TypeError):
-                raise InvalidSetupError(
-                    f"{path} is no file of results: line {number} is none. Nothing was changed."
-                ) from None
-            if asked.pop(line, None) != hashed:
-                raise InvalidSetupError(
-                    f"{path} answers line {line}, which is gone, or is another question now, or the same "
-                    "with other options: give another --out, or delete it. Nothing was changed."
-                )
-            yield None if failed and retry_errors else (line, failed)
+    found = []
+    for number, raw in enumerate(held, 1):
+        if not raw.endswith(b"\n") and FIRST_LINE_BYTES.startswith(raw[: len(FIRST_LINE_BYTES)]):
+            break
+        try:
+            fields = json.loads(raw)
+            line, hashed, failed = int(fields["line"]), fields["request"], "error" in fields
+        except (ValueError, KeyError, TypeError):
+            raise InvalidSetupError(
+                f"{path} is no file of results: line {number} is none. Nothing was changed."
+            ) from None
+        if asked.pop(line, None) != hashed:
+            raise InvalidSetupError(
+                f"{path} answers line {line}, which is gone, or is another question now, or the same "
+                "with other options: give another --out, or delete it. Nothing was changed."
+            )
+        found.append((line, failed))
+    return found
 
 
 def is_away(error: EigencalError) -> bool:
@@ -210,7 +195,7 @@ async def ask(
         return is_away(error)
 
     async def outcome(client: AsyncClient, question: Question) -> dict[str, Any]:
-        nonlocal num_scored, is_noted
+        nonlocal num_scored
         scored_before, ends_at = num_scored, time.monotonic() + patience_s
         policy = retry_policy(may_wait, ends_at, attempts=None, longest_wait_s=LONGEST_WAIT_S)
         try:
@@ -224,7 +209,7 @@ async def ask(
             if is_away(error) and num_scored == scored_before:
                 raise
             return {"error": error.problem or {"code": error.code, "detail": error.detail}}
-        num_scored, is_noted = num_scored + 1, False
+        num_scored += 1
         return {"result": score}
 
     async def work(client: AsyncClient) -> None:

@@ -57,8 +57,6 @@ _HINTS = {
     ExitCode.NO_ANSWER: " (--url or EIGENCAL_URL names the service)",
     ExitCode.KEY: " (EIGENCAL_KEY gives the key)",
 }
-
-
 _BY_ERROR = {
     InvalidSetupError: ExitCode.USAGE,
     APIConnectionError: ExitCode.NO_ANSWER,
@@ -158,19 +156,10 @@ def show_error(out: Output, error: EigencalError) -> None:
     code = f"{error.code}: " if isinstance(error, APIStatusError | JobEndedError) else ""
     request = f" (request {error.request_id})" if error.request_id else ""
     out.note(f"eigencal: {code}{error.detail}{_HINTS.get(code_of(error), '')}{request}")
-    bad = [(_place(row), row) for row in error.errors if row.get("line") is not None]
-    for place, row in bad:
-        field = f", {row['field']}" if row.get("field") else ""
-        out.note(f"  {place}{field}: {row.get('msg', '')}")
-    total, listed = error.problem.get("total_bad", 0), len({place for place, _ in bad})
-    if isinstance(total, int) and bad and total > listed:
-        out.note(f"  and {total - listed} more rows")
+    for row in error.errors:
+        if row.get("line") is not None:
+            file = "" if row.get("loc", ["file"])[0] == "file" else f"{row['loc'][0]}, "  # one of two
+            field = f", {row['field']}" if row.get("field") else ""
+            out.note(f"  {file}line {row['line']}{field}: {row.get('msg', '')}")
     if out.verbose and error.problem:
         out.note(f"  {as_json({'status': error.status, **error.problem})}")
-
-
-def _place(row: dict[str, Any]) -> str:
-    """Return where a bad row of dev data is; an evaluation has two files."""
-    loc = row.get("loc")
-    file = loc[0] if isinstance(loc, list) and loc else "file"
-    return f"line {row['line']}" if file == "file" else f"{file}, line {row['line']}"

@@ -1,6 +1,5 @@
 """`eigencal jobs`, `eigencal evaluate`, and how a job is followed."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -66,8 +65,6 @@ def show_job(invocation: Invocation, client: Client, job: Job, *, watch: bool) -
         try:
             job = client.wait(job.id, progress=True)
         except KeyboardInterrupt:
-            if sys.stderr.isatty():
-                invocation.out.note("")
             invocation.out.note(f"the job goes on: eigencal jobs {job.id} --watch")
             raise
     invocation.out.show(job, _lines(job))

@@ -1,13 +1,11 @@
 """What a command writes: JSON or text on stdout, everything else on stderr."""
 
 import json
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
-import typer
 from pydantic import TypeAdapter
 
 # A text of a model may hold sequences that move the cursor, or worse; tabs and line ends are harmless.
@@ -17,15 +15,6 @@ _CONTROL = {
 # JSON leaves these in a string as they are; outside of strings it has none of them.
 _CONTROL_IN_JSON = {code: f"\\u{code:04x}" for code in range(127, 160)}
 _ANY = TypeAdapter[Any](Any)
-Line: TypeAlias = str | tuple[str, str]
-"""A line for a person, or one with the colour that a terminal shows it in."""
-
-
-def prepare() -> None:
-    """Read and write UTF-8, whatever the console's code page."""
-    for stream in (sys.stdin, sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(encoding="utf-8", errors="replace")
 
 
 def harmless(text: str) -> str:
@@ -51,23 +40,20 @@ class Output:
     json: bool
     verbose: bool
 
-    def show(self, value: Any, lines: Iterable[Line]) -> None:
+    def show(self, value: Any, lines: Iterable[str]) -> None:
         """Write a result: as JSON, or as lines for a person."""
         if self.json:
             print(as_json(value, indent=2 if sys.stdout.isatty() else None), flush=True)
         else:
             self.lines(lines)
 
-    def lines(self, lines: Iterable[Line]) -> None:
+    def lines(self, lines: Iterable[str]) -> None:
         """Write lines for a person.
 
         What follows a line end in one of them is indented, so that no text of a model looks like ours.
         """
-        takes_colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         for line in lines:
-            text, colour = (line, None) if isinstance(line, str) else line
-            text = harmless(text).replace("\n", "\n    ")
-            print(typer.style(text, fg=colour) if takes_colour and colour else text)
+            print(harmless(line).replace("\n", "\n    "))
 
     def table(self, rows: Sequence[object], columns: Sequence[str], none: str) -> None:
         """Write results: as JSON, or some of their fields in columns as wide as they must be, or `none`."""

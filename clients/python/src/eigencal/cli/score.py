@@ -4,14 +4,13 @@ import asyncio
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from eigencal import Claim, InvalidSetupError, Score
+from eigencal import Claim, InvalidSetupError, Score, ScoreOptions
 from eigencal.cli.bulk import Format, ask, read_questions, results_at
 from eigencal.cli.command import ExitCode, Invocation
-from eigencal.cli.output import Line
 
 PATIENCE_S = 600.0
 CONCURRENCY = 8
@@ -65,18 +64,18 @@ def score(
     ] = False,
 ) -> int | None:
     """Score how uncertain the LLM is about a question, or about every question of a file."""
-    options: dict[str, Any] = {
-        "effort": effort,
-        "num_samples": num_samples,
-        "candidate": candidate,
-        "candidate_logprob": candidate_logprob,
-        "claims": claims,
-        "target_error": target_error,
-        "confidence": confidence,
-        "calibration": calibration,
-        "model": model,
-        "deadline_ms": deadline_ms,
-    }
+    options = ScoreOptions(
+        effort=effort,
+        num_samples=num_samples,
+        candidate=candidate,
+        candidate_logprob=candidate_logprob,
+        claims=claims,
+        target_error=target_error,
+        confidence=confidence,
+        calibration=calibration,
+        model=model,
+        deadline_ms=deadline_ms,
+    )
     if (prompt is None) == (file is None):
         raise InvalidSetupError("Give a question, or --file with questions: one of the two.")
     if file is None:
@@ -107,7 +106,7 @@ def score(
         return ExitCode.SOME_FAILED if failed else ExitCode.DONE
 
 
-def _lines(score: Score) -> Iterator[Line]:
+def _lines(score: Score) -> Iterator[str]:
     """Yield what a person reads of a score."""
     yield score.answer
     yield ""
@@ -136,12 +135,11 @@ def _lines(score: Score) -> Iterator[Line]:
         yield f"note: {warning.message}"
 
 
-def claim_lines(claims: Sequence[Claim]) -> Iterator[Line]:
-    """Yield each claim and what the answers say of it; doubtful ones are yellow, or red where none agrees."""
+def claim_lines(claims: Sequence[Claim]) -> Iterator[str]:
+    """Yield each claim and what the answers say of it; doubtful ones begin with `?`."""
     for claim in claims:
         said, right = claim.support, claim.probability_correct
-        colour = "yellow" if said is None or said.agree else "red"
-        yield (f"? {claim.text}", colour) if claim.doubtful else f"- {claim.text}"
+        yield f"{'?' if claim.doubtful else '-'} {claim.text}"
         told = [] if right is None else [f"P(right) {right:.3f}"]
         if said is not None:
             instead = "" if said.example is None else f": {said.example}"

@@ -1,33 +1,15 @@
 """Calibrations, their data and reports."""
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, closing
 from types import NoneType
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from eigencal._base_client import AsyncAPIClient, Call, SyncAPIClient, awaited, format_path
-from eigencal._exceptions import UnexpectedResponseError
-from eigencal._models import Activation, Calibration
-
-_ROW = TypeAdapter(dict[str, Any])
+from eigencal.types import Activation, Calibration
 
 
 def _report_path(report_id: str) -> str:
     of = "evaluations" if str(report_id).startswith("job_") else "calibrations"
     return format_path(f"/{of}/{{}}/report", report_id)
-
-
-def _data_call(method: str, calibration_id: str) -> Call[None]:
-    return Call(method, format_path("/calibrations/{}/data", calibration_id), NoneType)
-
-
-def _parse_row(line: bytes) -> dict[str, Any]:
-    try:
-        return _ROW.validate_json(line)
-    except ValidationError:
-        raise UnexpectedResponseError("A row of the data is not as the contract has it.") from None
 
 
 class Calibrations(SyncAPIClient):
@@ -66,24 +48,18 @@ class Calibrations(SyncAPIClient):
             Call("GET", _report_path(report_id), str, headers={"Accept": "text/html"}), timeout_s
         )
 
-    def data(self, calibration_id: str, *, timeout_s: float | None = None) -> Iterator[dict[str, Any]]:
-        """Yield the rows that a calibration was fitted on, with the answers drawn, as `calibrate` takes them.
+    def data(self, calibration_id: str, *, timeout_s: float | None = None) -> tuple[dict[str, Any], ...]:
+        """Return the rows of a calibration with the answers drawn, as `calibrate` takes them.
 
-        Args:
-            calibration_id: Id of the calibration.
-            timeout_s: Seconds without a row after which to give up; None: those of the client.
-
-        Raises:
-            NotFoundError: There is no such calibration, or its rows were deleted.
-            APIConnectionError: The rows broke off; those that came are complete.
-            UnexpectedResponseError: A line is no row.
+        Raises NotFoundError where there is no such calibration, or its rows were deleted.
         """
-        with closing(self._lines(_data_call("GET", calibration_id), self._limit_s(timeout_s))) as lines:
-            yield from map(_parse_row, filter(None, lines))
+        path = format_path("/calibrations/{}/data", calibration_id)
+        return self._send(Call("GET", path, tuple[dict[str, Any], ...], is_json_lines=True), timeout_s)
 
     def delete_data(self, calibration_id: str, *, timeout_s: float | None = None) -> None:
         """Delete the rows of a calibration for good; calibration and report stay. Raises NotFoundError."""
-        return self._send(_data_call("DELETE", calibration_id), timeout_s)
+        path = format_path("/calibrations/{}/data", calibration_id)
+        return self._send(Call("DELETE", path, NoneType), timeout_s)
 
 
 class AsyncCalibrations(AsyncAPIClient):
@@ -96,15 +72,5 @@ class AsyncCalibrations(AsyncAPIClient):
     activate = awaited(Calibrations.activate)
     report = awaited(Calibrations.report)
     report_page = awaited(Calibrations.report_page)
+    data = awaited(Calibrations.data)
     delete_data = awaited(Calibrations.delete_data)
-
-    async def data(
-        self, calibration_id: str, *, timeout_s: float | None = None
-    ) -> AsyncIterator[dict[str, Any]]:
-        """Do as `Client.data` does."""
-        async with aclosing(
-            self._lines(_data_call("GET", calibration_id), self._limit_s(timeout_s))
-        ) as lines:
-            async for line in lines:
-                if line:
-                    yield _parse_row(line)

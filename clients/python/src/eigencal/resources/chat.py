@@ -9,9 +9,9 @@ from pydantic import ValidationError
 
 from eigencal._base_client import AsyncAPIClient, Call, SyncAPIClient, awaited, without_none
 from eigencal._exceptions import APIConnectionError, UnexpectedResponseError, error_of_problem
-from eigencal._models import Verified
 from eigencal._result import Result
 from eigencal._results import ChatChunk, ChatCompletion, Model
+from eigencal.types import Verified
 
 BROKEN_OFF = 502  # the status that an error inside a stream would have had
 ChatMode = Literal["on", "async", "off"]
@@ -113,9 +113,6 @@ class Chat(SyncAPIClient):
 
         Returns:
             The answer, with `content` and `uncertainty`.
-
-        Raises:
-            APIStatusError: The LLM server or the service refused the call.
         """
         return self._send(_chat_call(messages, eigencal, mode, fields), timeout_s)
 
@@ -159,8 +156,8 @@ class Chat(SyncAPIClient):
         """Judge an answer that you have by answers that the LLM draws to its question.
 
         Args:
-            question: The question.
-            answer: The answer to judge.
+            question: What was asked.
+            answer: What is judged.
             threshold: Least probability of being right, 0..1, that is not to be escalated.
             context: What the question is asked about: a system message before it.
             timeout_s: See `Client`.

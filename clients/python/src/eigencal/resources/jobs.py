@@ -4,7 +4,7 @@ import asyncio
 import math
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Unpack
 
 import stamina
@@ -55,40 +55,43 @@ def _is_passing(error: EigencalError) -> bool:
 
 
 class _Following:
-    """How long a job is followed, and how long the service may be away meanwhile."""
+    """A job that is waited for: when it is looked at, and how long the service may be away meanwhile."""
 
-    def __init__(self, job_id: str, timeout_s: float | None, patience_s: float) -> None:
-        self.call, self._patience_s = _job_call("GET", job_id), patience_s
+    def __init__(self, job_id: str, timeout_s: float | None, progress: Progress) -> None:
+        self.call = _job_call("GET", job_id)
         self._ends_at = math.inf if timeout_s is None else time.monotonic() + seconds(timeout_s)
-
-    def policy(self) -> dict[str, Any]:
-        """Return when a service that is away is asked again, from now on."""
-        last_start = min(time.monotonic() + self._patience_s, self._ends_at)
-        return retry_policy(_is_passing, last_start, attempts=None, longest_wait_s=LONGEST_WAIT_S)
-
-    def next_end(self) -> float:
-        """Return when the next answer is late."""
-        return min(time.monotonic() + SILENCE_S, self._ends_at)
+        self._report = as_callback(progress)
+        self._reported: tuple[int, int, str] | None = None
 
     def pauses(self) -> Iterator[float]:
-        """Yield the seconds between two looks at the job: 0.1 at first, then up to 2.
-
-        Raises APITimeoutError where no time is left.
-        """
+        """Yield the seconds between two looks: 0.1 at first, then up to 2. Raises APITimeoutError."""
         pause_s = 0.1
         while (left_s := self._ends_at - time.monotonic()) > 0:
             yield min(pause_s, left_s)
             pause_s = min(1.3 * pause_s, 2.0)
         raise APITimeoutError("The job has not ended in the time given; it goes on.")
 
+    def retry_policy(self) -> dict[str, Any]:
+        """Return when a service that is away is asked again, from now on."""
+        last_start = min(time.monotonic() + PATIENCE_S, self._ends_at)
+        return retry_policy(_is_passing, last_start, attempts=None, longest_wait_s=LONGEST_WAIT_S)
 
-def _check_succeeded(job: Job) -> None:
-    """Raise JobEndedError where a job that has ended has no result."""
-    if job.state == "cancelled":
-        raise JobEndedError(f"The job {job.id} was cancelled.", job_id=job.id, code="job_cancelled")
-    if not job.succeeded:
-        code, detail = (job.error.code, job.error.detail) if job.error else (None, "it does not say why")
-        raise JobEndedError(f"The job {job.id} failed: {detail}", job_id=job.id, code=code)
+    def next_end(self) -> float:
+        """Return when the next answer is late."""
+        return min(time.monotonic() + SILENCE_S, self._ends_at)
+
+    def has_ended(self, job: Job) -> bool:
+        """Tell whether the job has, and report its progress. Raises JobEndedError where it has no result."""
+        stage = (job.done, job.total, job.stage or job.state)
+        if stage != self._reported:
+            self._reported = stage
+            self._report(*stage)
+        if job.state == "cancelled":
+            raise JobEndedError(f"The job {job.id} was cancelled.", code="job_cancelled")
+        if job.state == "failed":
+            code, detail = (job.error.code, job.error.detail) if job.error else (None, "it does not say why")
+            raise JobEndedError(f"The job {job.id} failed: {detail}", code=code)
+        return job.succeeded
 
 
 class Jobs(SyncAPIClient):
@@ -104,8 +107,7 @@ class Jobs(SyncAPIClient):
     ) -> Job:
         """Upload labelled prompts and start a job that fits a calibration on them.
 
-        The data are copied to a temporary file first, and never held in memory. The call sets an idempotency
-        key itself, so that repeats after a broken connection make one job.
+        The data are copied to a temporary file first, and never held in memory.
 
         Args:
             data: A path (JSONL, JSONL.gz or CSV in UTF-8), an open file of such, or rows as mappings.
@@ -121,7 +123,6 @@ class Jobs(SyncAPIClient):
                 reason. Nothing was stored.
             InvalidSetupError: The file cannot be read.
             ConflictError: The `idempotency_key` was used with other data.
-            APIStatusError: With code `body_too_large`: the file is larger than the service accepts.
         """
         call = _upload_call("/calibrate", {"file": data}, options, idempotency_key)
         return self._send(call, timeout_s)
@@ -142,11 +143,7 @@ class Jobs(SyncAPIClient):
             timeout_s: See `Client`.
             **options: Options of the new calibration; those left out are as they were.
 
-        Returns:
-            The job.
-
         Raises:
-            NotFoundError: There is no such calibration.
             UnprocessableEntityError: A row is not there.
             ConflictError: Its rows were deleted, or drawn under other settings.
         """
@@ -165,31 +162,12 @@ class Jobs(SyncAPIClient):
     ) -> Job:
         """Upload two sets of labelled prompts and start a job that fits on one and judges on the other.
 
-        Args:
-            dev: Rows to fit on, as for `calibrate`.
-            test: Rows to test on.
-            idempotency_key: As for `calibrate`.
-            timeout_s: Seconds that the upload may take in all; None: those of the client.
-            **options: See `EvaluateOptions`.
-
-        Returns:
-            The job, queued; `wait` for it, then read its `report`.
-
-        Raises:
-            UnprocessableEntityError: Rows are bad (code `invalid_dev_data`): `errors` lists file, line, field
-                and reason. Nothing was stored.
+        All else is as for `calibrate`; the `report` of the job has the figures.
         """
         call = _upload_call("/evaluate", {"dev": dev, "test": test}, options, idempotency_key)
         return self._send(call, timeout_s)
 
-    def wait(
-        self,
-        job_id: str,
-        *,
-        progress: Progress = False,
-        timeout_s: float | None = None,
-        patience_s: float = PATIENCE_S,
-    ) -> Job:
+    def wait(self, job_id: str, *, progress: Progress = False, timeout_s: float | None = None) -> Job:
         """Wait until a job has ended well, and return it as it is then.
 
         A restart of the service in between does no harm: the job goes on, and so does the waiting.
@@ -198,45 +176,21 @@ class Jobs(SyncAPIClient):
             job_id: Id of the job.
             progress: True: shown on stderr; or a callback (done, total, stage).
             timeout_s: Seconds to wait at most; None: until it ends. The job goes on in either case.
-            patience_s: Seconds that the service may be away in one piece.
 
         Raises:
             JobEndedError: The job failed or was cancelled; `code` and `detail` say why.
-            NotFoundError: There is no such job.
             APITimeoutError: `timeout_s` is over.
-            APIConnectionError: The service was away for longer than `patience_s`.
+            APIConnectionError: The service was away for five minutes.
         """
-        report = as_callback(progress)
-        for job in self.events(job_id, timeout_s=timeout_s, patience_s=patience_s):
-            report(job.done, job.total, job.stage or job.state)
-        _check_succeeded(job)
-        return job
-
-    def events(
-        self, job_id: str, *, timeout_s: float | None = None, patience_s: float = PATIENCE_S
-    ) -> Iterator[Job]:
-        """Yield a job now and whenever it changes, until it has ended; over restarts of the service.
-
-        Args:
-            job_id: Id of the job.
-            timeout_s: Seconds to follow it at most; None: until it ends.
-            patience_s: Seconds that the service may be away in one piece.
-
-        Raises:
-            NotFoundError: There is no such job.
-            APITimeoutError: `timeout_s` is over.
-        """
-        following, last = _Following(job_id, timeout_s, patience_s), None
+        following = _Following(job_id, timeout_s, progress)
         for pause_s in following.pauses():
-            for attempt in stamina.retry_context(**following.policy()):
+            for attempt in stamina.retry_context(**following.retry_policy()):
                 with attempt:
                     job = self._attempt(following.call, following.next_end(), {})
-            if job != last:
-                yield job
-            if job.finished:
-                return
-            last = job
+            if following.has_ended(job):
+                break
             time.sleep(pause_s)
+        return job
 
     def jobs(self, limit: int = 100, *, timeout_s: float | None = None) -> tuple[Job, ...]:
         """Return the latest jobs, latest first; `limit`: how many at most, 1..1000."""
@@ -247,21 +201,11 @@ class Jobs(SyncAPIClient):
         return self._send(_job_call("GET", job_id), timeout_s)
 
     def cancel(self, job_id: str, *, timeout_s: float | None = None) -> Job:
-        """Cancel a job, or give up one that has failed, and forget its rows.
-
-        Raises:
-            ConflictError: The job has succeeded.
-            NotFoundError: There is no such job.
-        """
+        """Cancel a job, or give up one that has failed, and forget its rows. Raises ConflictError."""
         return self._send(_job_call("DELETE", job_id), timeout_s)
 
     def retry(self, job_id: str, *, timeout_s: float | None = None) -> Job:
-        """Queue a job that has failed again; it goes on with the answers it has and draws none twice.
-
-        Raises:
-            ConflictError: It has not failed, or its answers were drawn under other settings.
-            NotFoundError: There is no such job.
-        """
+        """Queue a job that has failed again; it goes on with the answers it has. Raises ConflictError."""
         call = Call("POST", format_path("/jobs/{}/retry", job_id), Job, is_idempotent=False)
         return self._send(call, timeout_s)  # a second one is a conflict
 
@@ -277,33 +221,14 @@ class AsyncJobs(AsyncAPIClient):
     cancel = awaited(Jobs.cancel)
     retry = awaited(Jobs.retry)
 
-    async def wait(
-        self,
-        job_id: str,
-        *,
-        progress: Progress = False,
-        timeout_s: float | None = None,
-        patience_s: float = PATIENCE_S,
-    ) -> Job:
+    async def wait(self, job_id: str, *, progress: Progress = False, timeout_s: float | None = None) -> Job:
         """Do as `Client.wait` does."""
-        report = as_callback(progress)
-        async for job in self.events(job_id, timeout_s=timeout_s, patience_s=patience_s):
-            report(job.done, job.total, job.stage or job.state)
-        _check_succeeded(job)
-        return job
-
-    async def events(
-        self, job_id: str, *, timeout_s: float | None = None, patience_s: float = PATIENCE_S
-    ) -> AsyncIterator[Job]:
-        """Do as `Client.events` does."""
-        following, last = _Following(job_id, timeout_s, patience_s), None
+        following = _Following(job_id, timeout_s, progress)
         for pause_s in following.pauses():
-            async for attempt in stamina.retry_context(**following.policy()):
+            async for attempt in stamina.retry_context(**following.retry_policy()):
                 with attempt:
                     job = await self._attempt(following.call, following.next_end(), {})
-            if job != last:
-                yield job
-            if job.finished:
-                return
-            last = job
+            if following.has_ended(job):
+                break
             await asyncio.sleep(pause_s)
+        return job

@@ -20,10 +20,10 @@ from pydantic import ValidationError
 
 from eigencal._base_client import AsyncAPIClient, Call, SyncAPIClient, awaited, format_path, without_none
 from eigencal._exceptions import APIConnectionError, InvalidSetupError, UnexpectedResponseError
-from eigencal._models import KeptScore, Score
 from eigencal._progress import Progress, as_callback
 from eigencal._requests import ScoreOptions
 from eigencal._results import BatchItem
+from eigencal.types import KeptScore, Score
 
 MAX_ITEMS = 256  # the service takes no more in one request
 # An option for all items is none for an item with one of these: the service would refuse the two together.
@@ -86,7 +86,7 @@ class _Part:
 
 
 async def _parts(
-    items: Iterable[object] | AsyncIterable[object], options: Mapping[str, Any], size: int
+    items: Iterable[object] | AsyncIterable[object], options: Mapping[str, Any]
 ) -> AsyncGenerator[_Part, None]:
     """Cut items into parts, those that come with waits between them, too."""
     some: dict[int, object] = {}
@@ -94,7 +94,7 @@ async def _parts(
     async for item in items if isinstance(items, AsyncIterable) else _each(items):
         some[index] = item_body(item, options)
         index += 1
-        if len(some) == size:
+        if len(some) == MAX_ITEMS:
             yield _Part(some)
             some = {}
     if some:
@@ -106,11 +106,11 @@ async def _each(items: Iterable[object]) -> AsyncIterator[object]:
         yield item
 
 
-def _check(items: object, size: int) -> None:
+def _num_items(items: object) -> int | None:
+    """Return how many items there are, where they can tell. Raises InvalidSetupError for one text."""
     if isinstance(items, str | bytes):
         raise InvalidSetupError("`items` must be several prompts or requests, not one text.")
-    if not 1 <= size <= MAX_ITEMS:
-        raise InvalidSetupError(f"`items_per_request` must be a whole number from 1 to {MAX_ITEMS}.")
+    return len(items) if isinstance(items, Sized) else None
 
 
 class Scores(SyncAPIClient):
@@ -123,23 +123,16 @@ class Scores(SyncAPIClient):
 
         The service draws several answers, or takes your `samples`, and returns the largest eigenvalue
         (`lambda_max`, 0..1, higher = more certain) and the entropy (nats, higher = less certain) of their
-        density matrix. The eigenvalue is how much of their meaning the answers share, not the probability
-        that the answer is right: that is `probability_correct`, where a calibration tells it. With
-        `effort="none"` nothing is drawn: a `candidate` is judged by its `candidate_logprob`, and the values
-        of the spectrum are None.
+        density matrix. The eigenvalue is how much of their meaning the answers share; the probability that
+        the answer is right is `probability_correct`, where a calibration tells it.
 
         Args:
             prompt: A question; or leave it out and give `messages` or `samples`.
             timeout_s: See `Client`.
             **options: Every other field of the request, see `ScoreOptions`.
 
-        Returns:
-            The score.
-
         Raises:
-            InvalidSetupError: There is nothing to score.
             UnprocessableEntityError: The request does not fit; `errors` lists what is wrong.
-            AuthenticationError: The service wants a key, or another.
             ServerError: The service or its LLM has trouble, after all repeats; `code` says which, such as
                 `deadline_exceeded` where `deadline_ms` struck before there was enough to score.
             APIConnectionError: The service is not there, broke off, or took longer than `timeout_s`.
@@ -154,7 +147,6 @@ class Scores(SyncAPIClient):
         items: Iterable[str | Mapping[str, Any]],
         *,
         progress: Progress = False,
-        items_per_request: int = MAX_ITEMS,
         timeout_s: float | None = None,
         **options: Unpack[ScoreOptions],
     ) -> Iterator[BatchItem]:
@@ -167,28 +159,21 @@ class Scores(SyncAPIClient):
         Args:
             items: Prompts, or requests as mappings of the fields of POST /score.
             progress: True: shown on stderr; or a callback (done, total, what).
-            items_per_request: Items of one request, 1..256; fewer come sooner from a slow source.
             timeout_s: Seconds without a line after which to give up; None: those of the client.
             **options: For every item that leaves them open, see `ScoreOptions`.
 
         Yields:
             A line for each item; `index` says which, counted over all.
-
-        Raises:
-            UnprocessableEntityError: A request as a whole was refused; else as for `score`.
         """
-        _check(items, items_per_request)
-        report, done = as_callback(progress), 0
-        total, silence_s = len(items) if isinstance(items, Sized) else None, self._limit_s(timeout_s)
+        total, report, done = _num_items(items), as_callback(progress), 0
+        silence_s = self._limit_s(timeout_s)
         numbered = ((index, item_body(item, options)) for index, item in enumerate(items))
-        while some := dict(islice(numbered, items_per_request)):
+        while some := dict(islice(numbered, MAX_ITEMS)):
             with closing(self._read(_Part(some), silence_s)) as lines:
                 for item in lines:
                     done += 1
                     report(done, total, "scored")
                     yield item
-        if total is None:
-            report(done, done, "scored")  # now it is known
 
     def _read(self, part: _Part, silence_s: float) -> Generator[BatchItem, None, None]:
         """Yield the lines of a part; after a break, of the items that have none yet."""
@@ -201,12 +186,7 @@ class Scores(SyncAPIClient):
     def get_score(self, score_id: str, *, timeout_s: float | None = None) -> KeptScore:
         """Return a score by its id, as for an answer of the drop-in whose score came later.
 
-        Args:
-            score_id: Id of the score.
-            timeout_s: See `Client`.
-
-        Raises:
-            NotFoundError: No score has this id, it is no longer kept, or it was made under another key.
+        Raises NotFoundError where none has this id, it is no longer kept, or was made under another key.
         """
         return self._send(Call("GET", format_path("/scores/{}", score_id), KeptScore), timeout_s)
 
@@ -222,23 +202,19 @@ class AsyncScores(AsyncAPIClient):
         items: Iterable[str | Mapping[str, Any]] | AsyncIterable[str | Mapping[str, Any]],
         *,
         progress: Progress = False,
-        items_per_request: int = MAX_ITEMS,
         timeout_s: float | None = None,
         **options: Unpack[ScoreOptions],
     ) -> AsyncIterator[BatchItem]:
         """Do as `Client.score_batch` does; `items` may also be iterated with `async for`."""
-        _check(items, items_per_request)
-        report, done = as_callback(progress), 0
-        total, silence_s = len(items) if isinstance(items, Sized) else None, self._limit_s(timeout_s)
-        async with aclosing(_parts(items, options, items_per_request)) as parts:
+        total, report, done = _num_items(items), as_callback(progress), 0
+        silence_s = self._limit_s(timeout_s)
+        async with aclosing(_parts(items, options)) as parts:
             async for part in parts:
                 async with aclosing(self._read(part, silence_s)) as lines:
                     async for item in lines:
                         done += 1
                         report(done, total, "scored")
                         yield item
-        if total is None:
-            report(done, done, "scored")  # now it is known
 
     async def _read(self, part: _Part, silence_s: float) -> AsyncGenerator[BatchItem, None]:
         async for attempt in stamina.retry_context(**self._retry_policy(part.call())):

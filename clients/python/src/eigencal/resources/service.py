@@ -5,8 +5,8 @@ from types import NoneType
 from typing import Literal
 
 from eigencal._base_client import AsyncAPIClient, Call, SyncAPIClient, awaited, format_path, without_none
-from eigencal._models import Health, Key, Ready
 from eigencal._results import NewKey
+from eigencal.types import Health, Key, Ready
 
 
 class Service(SyncAPIClient):
@@ -45,7 +45,7 @@ class Service(SyncAPIClient):
             timeout_s: See `Client`.
 
         Returns:
-            The key with its secret (`key`), which the service tells this once.
+            The key with its secret (`key`), which is told this once.
         """
         until = expires_at.isoformat() if isinstance(expires_at, datetime) else expires_at
         body = without_none({"name": name, "scope": scope, "expires_at": until})
