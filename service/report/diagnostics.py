@@ -136,11 +136,11 @@ class EvaluationContext:
             return None
         return judge_alone(test, partial(self.rng, Stream.ANSWERS), dev=dev)
 
-    def algorithm1(self, served: Served) -> tuple[Clustering, Nulls]:
-        """Return the clusters of Algorithm 1, and both of its nulls."""
+    def algorithm1(self, served: Served, num_clusters: int = CLUSTERS) -> tuple[Clustering, Nulls]:
+        """Return the clusters of Algorithm 1, so many a bin, and both of its nulls."""
         test = self.test
         # Of claims no two are alike: their vectors do not compare.
-        number = CLUSTERS if self.groups is None else len(test)
+        number = num_clusters if self.groups is None else len(test)
         clusters = cluster_prompts(test.stack, served.lambda_max, num_bins=BINS, num_clusters=number)
         random, again = self.rng(Stream.ALGORITHM1), self.resamples.nulls
         worlds = test.stack, test.spectra, served.spectra, test.targets

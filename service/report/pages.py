@@ -122,7 +122,9 @@ def figures_context(figures: Part, method: str, recommended: int | None) -> dict
             for name, note in notes.items()
         ]
 
-    drawn = {
+    drawn: dict[str, Any] = {
+        "rejection": plots.rejection(curves["rejection"]),
+        "temperature": plots.temperature(curves["temperature"]),
         "projection": panels("projection", "share of the reference", "projection ECE", "projection_ece"),
         "algorithm1": [],
         "correctness": panels("correctness", "share of right answers", "AUROC", "auroc_lambda_max"),
@@ -135,6 +137,7 @@ def figures_context(figures: Part, method: str, recommended: int | None) -> dict
         "lines": compare(served),
         "recommended": recommended,
         "by_answers": _by_answers(figures["answers"]["rows"]),
+        "min_kept": words.MIN_KEPT,
         "plots": drawn,
     }
 

@@ -101,6 +101,8 @@ def _inline(svg: str, plot: Plot) -> str:
 
 
 ALONG: dict[str, Any] = {"rotation": 45, "rotation_mode": "anchor"}
+T_TICKS = (0.1, 0.25, 0.5, 1, 2, 4, 10, 30)
+HEAD_ROOM = 2.2  # risks beyond this many times the least are a wall that hides the rest
 TICKS = ([0.0, 0.25, 0.5, 0.75, 1.0], ["0", "0.25", "0.5", "0.75", "1"])
 
 
@@ -155,9 +157,59 @@ def _paint_bins(axes: "Axes", map_name: str, bins: Sequence[Part], xlabel: str, 
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.9)
     axes.text(1.0, 0.985, diagonal, color=GREY, fontsize=8.5, ha="right", va="top", **ALONG)
     predicted, observed = [one["predicted"] for one in bins], [one["observed"] for one in bins]
-    look = LOOKS[map_name]
-    # Not clipped, so that markers on the frame are whole.
-    axes.plot(predicted, observed, color=look.color, marker=look.marker, linestyle=look.dashes, clip_on=False)
+    _look_line(axes, LOOKS[map_name], predicted, observed)
+
+
+def _look_line(axes: "Axes", look: Look, x: Sequence[float], y: Sequence[float], **more: Any) -> None:
+    """Paint a line in the look of its map; not clipped, so that markers on the frame are whole."""
+    axes.plot(x, y, color=look.color, marker=look.marker, linestyle=look.dashes, clip_on=False, **more)
+
+
+def rejection(curves: Sequence[Part]) -> str:
+    """Return the accuracy of what is kept against the share rejected, and that of all as a grey line."""
+    halves = "; ".join(f"{MAPS[one['map']]}: {_at_half(one)}" for one in curves)
+    plot = Plot("rejection", "Accuracy of the kept answers against the share rejected", f"At half: {halves}.")
+
+    def paint(figure: "Figure") -> None:
+        axes = figure.add_subplot(ylabel="share right among the kept")
+        for place, one in enumerate(curves):
+            # Curves may lie on one another: wide ones below, markers in turn, and all of them show.
+            style = {"linewidth": 3.2 - 0.6 * place, "markevery": (2 * place, 8), "label": MAPS[one["map"]]}
+            _look_line(axes, LOOKS[one["map"]], one["rejected"], one["accuracy"], **style)
+        axes.axhline(curves[0]["accuracy"][0], color=GREY, linewidth=0.9, zorder=1.5, clip_on=False)
+        top = min(1.02, max(1.35 * axes.get_ylim()[1], 0.1))
+        axes.set(xlim=(0, max(curves[0]["rejected"][-1], 0.1)), ylim=(0, top))
+        axes.set_xlabel("share rejected, least certain first")
+        axes.legend(loc="upper left", frameon=False, handlelength=3.6, fontsize=9.5)
+
+    return draw(plot, paint)
+
+
+def _at_half(curve: Part) -> str:
+    kept = [a for r, a in zip(curve["rejected"], curve["accuracy"], strict=True) if r >= 0.5]
+    return number(kept[0] if kept else None)
+
+
+def temperature(curve: Part) -> str:
+    """Return risk and entropy of the paper's map against T, which meet at the optimum."""
+    best, x = curve["optimum"], curve["temperatures"]
+    words = f"They meet at T = {number(best, 2)}."
+    plot = Plot("temperature", "Risk and entropy against temperature", words)
+
+    def paint(figure: "Figure") -> None:
+        axes = figure.add_subplot(ylabel="nats", xlabel="temperature T (log scale)")
+        axes.plot(x, curve["risk"], color="#D55E00", linestyle="solid", label="risk")
+        axes.plot(x, curve["entropy"], color="#0072B2", linestyle=(0, (5, 1.8)), label="entropy")
+        axes.set(xscale="log", xlim=(x[0], x[-1]), ylim=(0, HEAD_ROOM * max(min(curve["risk"]), 0.1)))
+        axes.set_xticks(T_TICKS, [f"{t:g}" for t in T_TICKS])
+        axes.set_xticks([], minor=True)
+        axes.legend(frameon=False, loc="best")  # the wall of the risk is anywhere, as the fit is
+        circle: dict[str, Any] = {"markerfacecolor": "white", "markeredgecolor": "black"}
+        axes.axvline(best, color=GREY, linewidth=0.9, linestyle=":")
+        axes.plot(best, min(curve["risk"]), marker="o", markersize=9, **circle)
+        axes.set_title(f"fit: T = {number(best, 2)}", fontsize=9.5)
+
+    return draw(plot, paint)
 
 
 def p_correct(part: Part, method: str) -> str:

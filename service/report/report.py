@@ -23,6 +23,7 @@ from service.jobs.model import JobOptions
 from service.report.diagnostics import CrossValidated, EvaluationContext
 from service.report.first_answers import answers_part, sizes
 from service.report.words import (
+    MIN_KEPT,
     about_data,
     about_fit,
     about_gain,
@@ -36,9 +37,10 @@ from service.scoring.score import Target
 from service.spectral.algorithm1 import algorithm1
 from service.spectral.correctness import accuracy_rejection, bootstrap_auroc
 from service.spectral.correctness_model import log_losses
+from service.spectral.dev_set import mean_entropy, risk
 from service.spectral.evidence import EvidenceBootstrap, EvidenceMap
 from service.spectral.fit import Bootstrap
-from service.spectral.maps import DepolarizedMap
+from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.reliability import (
     ConsistencyBand,
     Null,
@@ -60,7 +62,9 @@ from service.spectral.selective import (
 Floats = NDArray[np.float64]
 Part = dict[str, Any]
 
+CURVE_POINTS = 41  # of an accuracy-rejection curve
 MAX_REFUSED = 50  # listed; all are counted
+TEMPERATURES = np.geomspace(0.05, 50.0, 61)  # from bound to bound of the fit
 TARGETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 
 
@@ -246,19 +250,24 @@ def figures(context: EvaluationContext) -> Part:
     """Return the maps as fitted, and every figure of what they serve, on the prompts of the context.
 
     fits: every map; unfitted: why a map could not be fitted, by name; served: one row per map, raw first;
-    curves: the reliability diagrams by map; answers: figures by number of answers.
+    curves: reliability diagrams and accuracy-rejection by map, the paper's map over T; answers: figures by
+    number of answers.
     """
     size, number = len(context.test), context.resamples.answers
     why = context.dev.rows.why_no_evidence() or context.test.rows.why_no_evidence()
     alone = context.no_answers()
     judged = [] if alone is None else [alone]
     judged += [context.first_answers(m) for m in sizes(context.test.material.num_samples)]
-    rows, curves = list[Part](), dict[str, Part](projection={}, algorithm1={}, correctness={})
+    rows = list[Part]()
+    curves: Part = {"projection": {}, "algorithm1": {}, "correctness": {}}
     for name in context.served:
         row, diagrams = served_figures(context, name)
         rows.append(row)
         for kind, found in diagrams.items():
             curves[kind][name] = found
+    right = context.test.rows.right
+    curves["rejection"] = [rejection(name, one.lambda_max, right) for name, one in context.served.items()]
+    curves["temperature"] = temperature_curve(context)
     return {
         "fits": fit_parts(context.fitted),
         "unfitted": {"evidence": why} if why else {},
@@ -311,6 +320,33 @@ def served_figures(context: EvaluationContext, name: str) -> tuple[Part, dict[st
         "projection": bins(projection, len(test), null.band),
         "algorithm1": bins(paper, len(test), both_nulls.drawn.band),
         "correctness": bins(correctness, len(test), band),
+    }
+
+
+def temperature_curve(context: EvaluationContext) -> Part:
+    """Return mean risk and mean entropy (full space, the paper's map) against T; they meet at the optimum."""
+    dev, maps = context.dev.rows.dev, [TemperatureMap(float(t)) for t in TEMPERATURES]
+    return {
+        "temperatures": TEMPERATURES.tolist(),
+        "risk": [risk(map_, dev) for map_ in maps],
+        "entropy": [mean_entropy(map_, dev) for map_ in maps],
+        "optimum": context.fitted.fits["temperature"].map.temperature,
+    }
+
+
+def rejection(name: str, scores: Floats, right: NDArray[np.bool_]) -> Part:
+    """Return the accuracy of the answers kept when a share of the least certain ones is rejected.
+
+    scores: (n,), higher = more certain. It ends where `MIN_KEPT` answers are left.
+    """
+    curve = accuracy_rejection(scores, right)
+    # Of few prompts several points are one.
+    points = np.linspace(0, max(scores.size - MIN_KEPT, 0), CURVE_POINTS)
+    shown = np.unique(points.astype(int))
+    return {
+        "map": name,
+        "rejected": curve.rejected[shown].tolist(),
+        "accuracy": curve.accuracy[shown].tolist(),
     }
 
 

@@ -20,6 +20,7 @@ from service.spectral.correctness import Auroc
 from service.spectral.resampling import Difference, Interval
 from service.spectral.text_scores import too_long
 
+MIN_KEPT = 10  # answers left where an accuracy-rejection curve ends: fewer say nothing
 MAX_USELESS = 0.05  # share of truncated or empty answers without a warning
 CONVERGED = 1e-4  # nats; a fit that has converged is within about 1e-6 (method, section 3)
 FEW_OF_A_KIND = 20  # right or wrong answers: with as many, an AUROC has a standard error of about 0.07

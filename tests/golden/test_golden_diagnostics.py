@@ -6,9 +6,9 @@ from functools import cached_property
 import numpy as np
 import pytest
 
-from service.spectral.algorithm1 import algorithm1, cluster_prompts, nulls
+from service.spectral.algorithm1 import algorithm1, cluster_labels, cluster_prompts, nulls
 from service.spectral.correctness import auroc
-from service.spectral.density import DensityStack
+from service.spectral.density import DensityStack, calibration_error, frobenius_cosines
 from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
 from service.spectral.reliability import (
     bin_index,
@@ -190,3 +190,13 @@ def test_algorithm1_reads_far_from_zero_in_a_calibrated_world(recorded):
     rng = np.random.default_rng(0)
     band = null_band(clustering, recorded.stack, recorded.spectra, served, rng)
     assert 0.10 < band.ece_low < band.ece_mean < band.ece_high < 0.25
+
+
+def test_cal_s_falls_from_raw_to_the_paper_to_ours(recorded):
+    labels = cluster_labels(frobenius_cosines(recorded.stack), 30)
+    errors = []
+    for name in ("raw", "temperature", "depolarized"):
+        map_, _ = recorded.map_and_golden(name)
+        fitted = [map_.fitted(s.eigenvalues, 768) for s in recorded.spectra]
+        errors.append(calibration_error(labels, recorded.stack, recorded.spectra, fitted, recorded.targets))
+    assert errors[0] > errors[1] > errors[2] > 0

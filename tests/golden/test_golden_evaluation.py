@@ -9,10 +9,10 @@ from service.calibration.labels import FullRows
 from service.calibration.material import assemble
 from service.calibration.rows import DevRow, StoredRow
 from service.evaluation.baselines import likelihoods
+from service.evaluation.experiments import naive
 from service.llm.port import Draw
 from service.report.diagnostics import EvaluationContext, Split
 from service.report.report import figures
-from service.spectral.algorithm1 import algorithm1, cluster_prompts
 from service.spectral.text_scores import correct
 
 pytestmark = pytest.mark.shared
@@ -92,9 +92,7 @@ def test_figures_of_what_is_served(
         assert row["projection_ece"] == pytest.approx(figures["projection_ece"], abs=1e-5)
         assert row["projection_brier"] == pytest.approx(figures["projection_brier"], abs=1e-5)
         assert row["algorithm1_ece"] == pytest.approx(figures["algorithm1_ece_B8_C5"], abs=5e-3)
-        naive = cluster_prompts(bench.test.stack, bench.served[row["map"]].lambda_max, num_clusters=1)
-        found_ece = algorithm1(naive, bench.test.targets).ece
-        assert found_ece == pytest.approx(figures["naive_ece_B8"], abs=5e-3)
+        assert naive(bench, row["map"])["ece"] == pytest.approx(figures["naive_ece_B8"], abs=5e-3)
         assert row["auroc_lambda_max"]["value"] == pytest.approx(figures["auroc_lambda_max"], abs=1e-3)
         assert row["auroc_entropy"]["value"] == pytest.approx(figures["auroc_entropy"], abs=1e-3)
 

@@ -33,7 +33,7 @@ def fetch(http: httpx.Client) -> dict[str, Any]:
     report = http.get(f"/calibrations/{calibration['id']}/report").raise_for_status().json()
     decided = report["correctness"]
     at_most = decided["by_num_samples"][-1]
-    curves = {name: report["curves"][name] for name in ("projection", "correctness")}
+    curves = {name: report["curves"][name] for name in ("temperature", "projection", "correctness")}
     rows = {row["id"]: row for row in recorded()}
     found = {
         "from": {name: report["calibration"]["fingerprint"][name] for name in ("model", "embedder")}
@@ -77,6 +77,7 @@ def figures(found: dict[str, Any]) -> dict[str, str]:
         "spectra": spectra(found),
         "projection": reliability(found, "projection", "share of the reference found"),
         "correctness": reliability(found, "correctness", "share of right answers"),
+        "temperature": plots.temperature(found["curves"]["temperature"]),
         "p-correct": plots.p_correct(decided, found["method"]),
         "risk-coverage": plots.risk_coverage(decided),
     }

@@ -7,7 +7,7 @@ import pytest
 
 from service.evaluation import experiments
 from service.evaluation.baselines import Likelihoods, baselines, by_embedding, by_entailment, likelihoods
-from service.evaluation.experiments import make_results
+from service.evaluation.experiments import cal_s, claim, make_results
 from service.report.diagnostics import EvaluationContext
 from service.report.report import figures
 from service.spectral.algorithm1 import algorithm1, cluster_prompts
@@ -49,22 +49,27 @@ def test_equal_seeds_give_equal_results_which_are_json(bench, results):
     assert json.dumps(again, allow_nan=False) == json.dumps(results, allow_nan=False)
 
 
-def test_the_papers_fit_has_converged(results):
-    fit = results["fits"]["temperature"]
+def test_the_papers_fit_is_the_least_of_its_curve(results):
+    fit, curve = results["fits"]["temperature"], results["curves"]["temperature"]
     assert fit["risk"] == pytest.approx(fit["mean_entropy"], abs=1e-6)
     assert fit["temperature"]["low"] <= fit["temperature"]["value"] <= fit["temperature"]["high"]
+    assert min(curve["risk"]) >= fit["risk"] - 1e-9
 
 
-def test_diagrams_are_those_of_the_algorithm(bench, served):
+def test_diagrams_are_those_of_the_algorithm(bench, results, served):
+    naive = {row["map"]: row for row in results["naive"]}
     for name, one in bench.served.items():
-        row, clustered = served[name], cluster_prompts(bench.test.stack, one.lambda_max, num_bins=8)
-        assert row["algorithm1_ece"] == pytest.approx(algorithm1(clustered, bench.test.targets).ece)
+        for clusters, found in ((1, naive[name]["ece"]), (5, served[name]["algorithm1_ece"])):
+            clustered = cluster_prompts(bench.test.stack, one.lambda_max, num_bins=8, num_clusters=clusters)
+            assert found == pytest.approx(algorithm1(clustered, bench.test.targets).ece, abs=1e-6)
+        row = served[name]
         assert sum(row["cluster_sizes"]) + row["singletons"] == len(bench.test)
         assert min(row["cluster_sizes"]) >= 2
 
 
-def test_every_ece_has_its_null(served):
+def test_every_ece_has_its_null(results, served):
     nulls = [row[null] for row in served.values() for null in ("algorithm1_drawn", "algorithm1_rescaled")]
+    nulls += [row[null] for row in results["naive"] for null in ("drawn", "rescaled")]
     for draws, found in ((FEW.nulls, nulls), (FEW.band, [r["projection_null"] for r in served.values()])):
         for null in found:
             assert null["draws"] == draws
@@ -81,6 +86,7 @@ def test_what_no_cluster_can_tell_is_null(bench):
     found = evaluated(context(bench.dev, split(alone)))
     assert {row["algorithm1_ece"] for row in found["served"]} == {None}
     assert not any(found["curves"]["algorithm1"].values())
+    assert "cannot be tested here" in found["calibration_error"]["claim"]
 
 
 def test_one_class_of_answers_has_no_auroc(bench):
@@ -100,6 +106,18 @@ def test_warnings_name_their_file(bench):
     assert "test file" in found[3]["text"]
 
 
+def test_measures_over_temperatures_are_lowest_where_it_says(results):
+    part = results["calibration_error"]
+    for measure, at in part["lowest_at"].items():
+        assert min(part["points"], key=lambda row: row[measure])["temperature"] == at
+    assert part["by_map"].keys() == set(MAPS)
+
+
+def test_too_many_prompts_for_all_pairs_have_no_calibration_error(bench, monkeypatch):
+    monkeypatch.setattr(experiments, "MAX_COSINES", 44)
+    assert cal_s(bench) is None
+
+
 def test_the_verdict_is_of_the_map_of_the_lowest_risk(results):
     risks = {name: fit["cv_risk"] for name, fit in results["fits"].items()}
     assert risks[results["method"]] == min(risks.values())
@@ -107,10 +125,26 @@ def test_the_verdict_is_of_the_map_of_the_lowest_risk(results):
     assert results["verdict"][-1] == results["answers"]["recommendation"]
 
 
+@pytest.mark.parametrize(
+    ("at", "told"),
+    [
+        ((4.0, 4.0, 4.0), "holds on these files: the risk is lowest at T = 4."),
+        ((4.0, 2.0, 4.0), "fails on these files: the risk is lowest at T = 4, the eigenvalue ECE at 2."),
+        ((4.0, 2.0, 5.7), "the eigenvalue ECE at 2, the Cal_S at 5.7."),
+        ((4.0, 4.0, 5.7), "holds for the ECE only on these files"),
+        ((4.0, None, 4.0), "cannot be tested"),
+    ],
+)
+def test_the_claim_is_tested_on_the_data_at_hand(at, told):
+    assert told in claim(*at)
+
+
 def test_figures_are_of_the_served_maps(bench, results, served):
     right = bench.test.rows.right
     for name, one in bench.served.items():
         assert served[name]["auroc_entropy"]["value"] == pytest.approx(auroc(-one.entropy, right))
+    [first] = [curve["accuracy"][0] for curve in results["curves"]["rejection"] if curve["map"] == "raw"]
+    assert first == pytest.approx(right.mean())
     rows = {(row["second"], row["first"], row["figure"]): row for row in results["comparison"]}
     expected = risk(bench.maps["depolarized"], bench.test.rows.dev) - risk(
         bench.maps["raw"], bench.test.rows.dev

@@ -30,6 +30,13 @@ def painted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     return axes_of
 
 
+def test_markers_at_the_ends_of_the_rejection_curves_are_whole(report: dict[str, Any], painted: Any) -> None:
+    """Of 120 rows ten are left where the curves end, and the axis."""
+    axes = painted(plots.rejection, report["curves"]["rejection"])
+    assert axes.get_xlim()[1] == pytest.approx(110 / 120)
+    assert not any(line.get_clip_on() for line in axes.lines)
+
+
 def bins(*bands: tuple[float | None, float | None]) -> list[dict[str, Any]]:
     return [
         {
