@@ -31,7 +31,7 @@ from benchmarks.rivals import VENV
 from service.calibration.default import CLAIM_PRIOR_WEIGHT, packaged_for_claims
 from service.calibration.fitting import fit_all
 from service.calibration.material import Material, claim_material, sentences_of
-from service.calibration.rows import ClaimIn, DevRow, StoredRow
+from service.calibration.rows import ClaimIn, DevRow
 from service.claims.facts import beyond
 from service.claims.segments import Segment, claims
 from service.llm.embedded import EmbeddedLanguageModel, converted_model
@@ -214,7 +214,7 @@ def report(world: World, m: int) -> None:
 
 def labelled(drawn: Sequence[Drawn], vectors: dict[str, Floats], m: int) -> Material:
     """Return the claims that a rule judges as `/calibrate` has them; all of a question are one group."""
-    rows, group = list[StoredRow](), list[int]()
+    rows, group = list[DevRow](), list[int]()
     for number, one in enumerate(drawn):
         for i, answer in enumerate(one.answers):
             found = claims(answer, question=one.question.text)
@@ -232,7 +232,7 @@ def labelled(drawn: Sequence[Drawn], vectors: dict[str, Floats], m: int) -> Mate
             others = tuple(Draw(one.answers[(i + j) % len(one.answers)]) for j in range(1, m + 1))
             row = DevRow(len(rows), None, (), prompt=one.question.text, claims=of_answer)
             if of_answer:
-                rows.append(StoredRow(row, others, complete=True))
+                rows.append(replace(row, draws=others, complete=True))
                 group += [number] * len(of_answer)
     said = [sentences_of(row) for row in rows]
     made = claim_material(rows, said, vectors, m, next(iter(vectors.values())).size)

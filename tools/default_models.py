@@ -17,7 +17,7 @@ from service.calibration.calibration import WITHOUT_EVIDENCE, answer_features
 from service.calibration.default import ALONE
 from service.calibration.labels import FullRows
 from service.calibration.material import all_texts, assemble
-from service.calibration.rows import DevRow, StoredRow
+from service.calibration.rows import DevRow
 from service.llm.port import Draw
 from service.spectral.correctness_model import (
     FEATURES,
@@ -63,7 +63,7 @@ class JudgedRows:
         totals = np.array([one.total_logprob for one in firsts], dtype=np.float64)
         columns = answer_features(totals, [one.text for one in firsts])
         pairs = zip(firsts, self._stored, strict=True)
-        return columns, np.array([correct(one.text, row.row.references) for one, row in pairs])
+        return columns, np.array([correct(one.text, row.references) for one, row in pairs])
 
     def columns(self, map_: EvidenceMap | DepolarizedMap | TemperatureMap, m: int) -> tuple[Columns, Any]:
         """Return the features (n,) of the first m answers under a map, and the verdicts (n,)."""
@@ -71,11 +71,11 @@ class JudgedRows:
         return judged.columns(map_), judged.right
 
 
-def _stored(line: int, row: Mapping[str, Any], num_samples: int) -> StoredRow:
+def _stored(line: int, row: Mapping[str, Any], num_samples: int) -> DevRow:
     pairs = zip(row["samples"][:num_samples], row["logprob"][:num_samples], strict=True)
     draws = tuple(Draw(text, total_logprob=total) for text, total in pairs)
     dev = DevRow(line, None, (row["reference"],), prompt=row["prompt"], answer=row["answer"])
-    return StoredRow(dev, draws, complete=True)
+    return replace(dev, draws=draws, complete=True)
 
 
 def embedded(texts: Sequence[str], weights: Path) -> dict[str, np.ndarray]:

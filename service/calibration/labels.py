@@ -138,10 +138,10 @@ class FullRows:
     def verdicts(self) -> list[Verdict]:
         """The verdict on each row: as given, else on its `answer` or the dominant one by its words."""
         texts = [
-            (self._texts[row][answer] if one.row.answer is None else one.row.answer)
+            self._texts[row][answer] if one.answer is None else one.answer
             for row, (one, answer) in enumerate(zip(self._rows, self._of_all, strict=True))
         ]
-        return [_verdict(one.row, text) for one, text in zip(self._rows, texts, strict=True)]
+        return [_verdict(one, text) for one, text in zip(self._rows, texts, strict=True)]
 
     @cached_property
     def right(self) -> NDArray[np.bool_]:
@@ -220,7 +220,7 @@ class FullRows:
         )
 
     def _claims_alone(self, groups: NDArray[np.int_]) -> JudgedAlone | None:
-        claims = [one.row.claims[0] for one in self._rows]
+        claims = [one.claims[0] for one in self._rows]
         pairs = [(one.logprob_per_word, one.least_logprob) for one in claims]
         known = np.array([None not in pair for pair in pairs])
         if known.mean() < FULL_SHARE:
@@ -231,7 +231,8 @@ class FullRows:
 
     def _alone(self, row: int) -> tuple[str, float | None, bool]:
         """Return the judged text of a row, its log-probability where it is known, and its verdict."""
-        one, draws = self._rows[row].row, self._rows[row].draws
+        one = self._rows[row]
+        draws = one.draws
         if one.answer is None:
             text, totals, index = draws[0].text, [draws[0].total_logprob], int(self._overlaps[row].index[0])
         else:
@@ -252,7 +253,7 @@ class FullRows:
 
     def _right(self, row: int, answer: int) -> bool:
         if (row, answer) not in self._verdicts:
-            one = self._rows[row].row
+            one = self._rows[row]
             # A verdict without an answer is no verdict on what only the first answers say.
             given = one.correct if answer == self._of_all[row] else None
             text = self._texts[row][answer] if one.answer is None else one.answer

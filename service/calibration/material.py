@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import Unit
-from service.calibration.rows import MIN_USABLE_ROWS, ClaimIn, StoredRow
+from service.calibration.rows import MIN_USABLE_ROWS, ClaimIn, DevRow
 from service.claims.facts import beyond, sentence_vectors
 from service.claims.segments import claims
 from service.embedding.port import EmbedderIdentity, EmptyAnswers, distinct, usable
@@ -37,7 +37,7 @@ class Material:
     answer do: drawn, held out and counted whole; None: each row is one.
     """
 
-    rows: Sequence[StoredRow]
+    rows: Sequence[DevRow]
     answers: Sequence[Answers]
     texts: Sequence[Sequence[str]]
     full: NDArray[np.int_]
@@ -65,19 +65,19 @@ def full_number(sizes: Sequence[int], asked: int | None) -> int:
     return descending[int(np.ceil(FULL_SHARE * len(descending))) - 1]
 
 
-def answered(stored: Sequence[StoredRow], empty_answers: EmptyAnswers) -> list[StoredRow]:
+def answered(stored: Sequence[DevRow], empty_answers: EmptyAnswers) -> list[DevRow]:
     """Return the rows with those of their draws that are answers."""
     return [replace(one, draws=usable(one.draws, empty_answers)) for one in stored]
 
 
 def usable_rows(
-    stored: Sequence[StoredRow], asked: int | None, rng: np.random.Generator, unit: Unit = "answer"
-) -> tuple[list[StoredRow], int, int]:
+    stored: Sequence[DevRow], asked: int | None, rng: np.random.Generator, unit: Unit = "answer"
+) -> tuple[list[DevRow], int, int]:
     """Return the usable rows, answers cut to m; m; and how many copies of questions are left out.
 
     One row stands for each question. Raises InvalidDevData when fewer than 10 have m.
     """
-    every = [one for one in stored if one.row.labelled(unit) and len(one.draws) >= 2]
+    every = [one for one in stored if one.labelled(unit) and len(one.draws) >= 2]
     asked_once = _one_for_each_question(every, rng)
     num_samples = full_number([len(one.draws) for one in asked_once], asked) if asked_once else 2
     reach = sum(len(one.draws) >= num_samples for one in asked_once)
@@ -96,27 +96,27 @@ def usable_rows(
     return cut, num_samples, len(every) - len(asked_once)
 
 
-def _one_for_each_question(rows: Sequence[StoredRow], rng: np.random.Generator) -> list[StoredRow]:
+def _one_for_each_question(rows: Sequence[DevRow], rng: np.random.Generator) -> list[DevRow]:
     """Return one row of each question, in order: the one with most answers, of several such a random one.
 
     Folds, bootstrap and bounds take rows for independent: ten copies of one question are no ten questions.
     Where no verdict is given, what any copy calls right is right.
     """
-    asked: dict[Hashable, list[StoredRow]] = {}
+    asked: dict[Hashable, list[DevRow]] = {}
     for one in rows:
-        asked.setdefault(one.row.wording, []).append(one)
+        asked.setdefault(one.wording, []).append(one)
     return [copies[0] if len(copies) == 1 else _of_copies(copies, rng) for copies in asked.values()]
 
 
-def _of_copies(copies: Sequence[StoredRow], rng: np.random.Generator) -> StoredRow:
+def _of_copies(copies: Sequence[DevRow], rng: np.random.Generator) -> DevRow:
     most = max(len(one.draws) for one in copies)
     full = [one for one in copies if len(one.draws) == most]
     # At random: others may judge otherwise.
     chosen = full[rng.integers(len(full))]
-    if chosen.row.correct is not None:
+    if chosen.correct is not None:
         return chosen
-    known = (text for one in copies if one.row.correct is None for text in one.row.references)
-    return replace(chosen, row=replace(chosen.row, references=tuple(dict.fromkeys(known))))
+    known = (text for one in copies if one.correct is None for text in one.references)
+    return replace(chosen, references=tuple(dict.fromkeys(known)))
 
 
 def check_made_by(*identities: EmbedderIdentity | None) -> None:
@@ -128,18 +128,18 @@ def check_made_by(*identities: EmbedderIdentity | None) -> None:
         raise Conflict(f"The embedder changed while texts were embedded ({parts}); run it again.")
 
 
-def all_texts(rows: Sequence[StoredRow]) -> list[str]:
+def all_texts(rows: Sequence[DevRow]) -> list[str]:
     """Return the distinct texts of answers, references and judged answers, in order of appearance."""
     texts: list[str] = []
     for one in rows:
-        texts += [*(draw.text for draw in one.draws), *one.row.references]
-        if one.row.answer is not None:
-            texts.append(one.row.answer.strip())  # as answers drawn are
+        texts += [*(draw.text for draw in one.draws), *one.references]
+        if one.answer is not None:
+            texts.append(one.answer.strip())  # as answers drawn are
     return distinct(texts)[0]
 
 
 def assemble(
-    rows: Sequence[StoredRow],
+    rows: Sequence[DevRow],
     num_samples: int,
     vectors: NDArray[np.float32],
     place: dict[str, int],
@@ -150,10 +150,10 @@ def assemble(
     judged: list[NDArray[np.floating] | None] = []
     for one in rows:
         outcomes, index = distinct([d.text for d in one.draws])
-        references = _rows_at(vectors, [place[text] for text in one.row.references])
+        references = _rows_at(vectors, [place[text] for text in one.references])
         answers.append(Answers(_rows_at(vectors, [place[text] for text in outcomes]), index, references))
         texts.append(outcomes)
-        judged.append(None if one.row.answer is None else vectors[place[one.row.answer.strip()]])
+        judged.append(None if one.answer is None else vectors[place[one.answer.strip()]])
     full = np.flatnonzero([len(one.draws) == num_samples for one in rows])
     return Material(rows, answers, texts, full, num_samples, dimension, judged)
 
@@ -166,7 +166,7 @@ def conformal_reference(material: Material, rng: np.random.Generator) -> Conform
     if chosen.size > MAX_REFERENCE:
         chosen = np.sort(rng.choice(chosen, MAX_REFERENCE, replace=False))
     known = {
-        material.rows[i].row.question: vector
+        material.rows[i].question: vector
         for i in chosen.tolist()
         if material.questions and (vector := material.questions[i]) is not None
     }
@@ -199,36 +199,36 @@ class Sentences:
     references: Sequence[str]
 
 
-def sentences_of(row: StoredRow) -> Sentences:
+def sentences_of(row: DevRow) -> Sentences:
     """Return the sentences of a row that are to be compared with its claims."""
-    question = row.row.question or ""
-    references = [one for text in row.row.references for one in claims(text, question=question)]
+    question = row.question or ""
+    references = [one for text in row.references for one in claims(text, question=question)]
     return Sentences(
         [[one.text for one in claims(draw.text, question=question)] for draw in row.draws],
         list(dict.fromkeys(one.text for one in references)),
     )
 
 
-def claim_texts(rows: Sequence[StoredRow], said: Sequence[Sentences]) -> list[str]:
+def claim_texts(rows: Sequence[DevRow], said: Sequence[Sentences]) -> list[str]:
     """Return the distinct texts of claims, answers and references, and what each says beyond its question."""
     texts = dict[str, None]()
     for row, one in zip(rows, said, strict=True):
-        of_row = [claim.text for claim in row.row.claims]
+        of_row = [claim.text for claim in row.claims]
         of_row += [*chain.from_iterable(one.drawn), *one.references]
         texts |= dict.fromkeys(of_row)
-        texts |= dict.fromkeys(beyond(of_row, row.row.question or ""))
+        texts |= dict.fromkeys(beyond(of_row, row.question or ""))
     return list(texts)
 
 
 def claim_material(
-    rows: Sequence[StoredRow], said: Sequence[Sentences], vectors: Vectors, num_samples: int, dimension: int
+    rows: Sequence[DevRow], said: Sequence[Sentences], vectors: Vectors, num_samples: int, dimension: int
 ) -> Material:
     """Return every claim as a row: its verdict on its text, all claims of a row a group."""
-    made = list[tuple[StoredRow, Answers, Floats]]()
+    made = list[tuple[DevRow, Answers, Floats]]()
     groups = list[int]()
     for group, (row, one) in enumerate(zip(rows, said, strict=True)):
         answers = _answers(row, one, vectors, num_samples)
-        for claim, (matched, judged) in zip(row.row.claims, answers, strict=True):
+        for claim, (matched, judged) in zip(row.claims, answers, strict=True):
             made.append((_row(row, claim), matched, judged))
             groups.append(group)
     full = np.flatnonzero([len(row.draws) == num_samples for row, *_ in made])
@@ -244,21 +244,22 @@ def claim_material(
     )
 
 
-def _row(row: StoredRow, claim: ClaimIn) -> StoredRow:
+def _row(row: DevRow, claim: ClaimIn) -> DevRow:
     """Return the row of a claim. Log-probabilities of whole answers say nothing of it."""
-    mine = replace(row.row, answer=claim.text, answer_logprob=None, correct=claim.correct, claims=(claim,))
-    return replace(row, row=mine, draws=tuple(replace(one, total_logprob=None) for one in row.draws))
+    draws = tuple(replace(one, total_logprob=None) for one in row.draws)
+    mine = replace(row, answer=claim.text, answer_logprob=None, correct=claim.correct, claims=(claim,))
+    return replace(mine, draws=draws)
 
 
 def _answers(
-    row: StoredRow, said: Sentences, vectors: Vectors, num_samples: int
+    row: DevRow, said: Sentences, vectors: Vectors, num_samples: int
 ) -> list[tuple[Answers, Floats]]:
     """Return, of each claim, what the answers say with its reference, and the claim itself (k,)."""
-    texts = [claim.text for claim in row.row.claims]
+    texts = [claim.text for claim in row.claims]
     table = list(dict.fromkeys(text for answer in said.drawn for text in answer))
     place = {text: i for i, text in enumerate(table)}
     every = [*texts, *table, *said.references]
-    read = sentence_vectors(every, vectors, question=row.row.question or "")
+    read = sentence_vectors(every, vectors, question=row.question or "")
     own, last = read.take(range(len(texts))), len(texts) + len(table)
     answers_ = [[place[text] for text in answer] for answer in said.drawn]
     units = MatchedUnits.of(own, read.take(range(len(texts), last)), answers_)
@@ -271,7 +272,7 @@ def _answers(
         for i in np.flatnonzero(spoken):
             targets[i] = read.take([last + int(nearest[i]), int(i)])
     answers = list[tuple[Answers, Floats]]()
-    for claim, one, has in zip(row.row.claims, units.overlaps(targets), spoken, strict=True):
+    for claim, one, has in zip(row.claims, units.overlaps(targets), spoken, strict=True):
         outcomes, along = realised(one, num_samples + 1)
         unsaid = np.eye(1, num_samples + 1, num_samples)
         reference = along[:1] if has or claim.correct else unsaid

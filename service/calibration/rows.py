@@ -105,6 +105,9 @@ class DevRow:
     the whole of it, in nats.
     `claims`: of an answer, with verdicts.
     `verdict`: of a calibration on it; None before, and for a row with fewer answers than the calibration.
+
+    Of a row in the store: `draws`, its answers: those it came with (then `complete`), or those drawn so far;
+    `refused`: what the LLM server said that refused it for good, None unless it did.
     """
 
     line: int
@@ -119,6 +122,9 @@ class DevRow:
     correct: bool | None = None
     verdict: Verdict | None = None
     claims: tuple[ClaimIn, ...] = ()
+    draws: tuple[Draw, ...] = ()
+    complete: bool = False
+    refused: str | None = None
 
     def labelled(self, unit: Unit) -> bool:
         """Tell whether the row says what is right: a reference, or verdicts on claims."""
@@ -153,19 +159,6 @@ def _plain(text: str) -> str:
     # Not NFKC, which takes x² for x2. Again after folding, which may undo the normal form.
     folded = unicodedata.normalize("NFC", " ".join(text.split())).casefold()
     return unicodedata.normalize("NFC", folded)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRow:
-    """A dev row and its answers: those it came with (then `complete`), or those drawn so far.
-
-    `refused`: what the LLM server said that refused it for good; None unless it did.
-    """
-
-    row: DevRow
-    draws: tuple[Draw, ...]
-    complete: bool
-    refused: str | None = None
 
 
 def draws_to_json(draws: Sequence[Draw]) -> list[list[Any]]:

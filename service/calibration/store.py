@@ -23,7 +23,7 @@ from service.calibration.calibration import (
     Method,
     Selector,
 )
-from service.calibration.rows import ROW, DevRow, StoredRow, draws_from_json, draws_to_json
+from service.calibration.rows import ROW, DevRow, draws_from_json, draws_to_json
 from service.embedding.port import supplied_draws, totals
 from service.errors import StoreUnavailable
 from service.lru import LRU
@@ -300,7 +300,8 @@ class SqlCalibrations:
         if record is not None and record.job_id is not None:
             async for stored in read_rows(self._database, record.job_id):
                 texts = tuple(d.text for d in stored.draws)
-                yield replace(stored.row, samples=texts, logprobs=totals(stored.draws))
+                sent = replace(stored, samples=texts, logprobs=totals(stored.draws))
+                yield replace(sent, draws=(), complete=False, refused=None)
 
     async def forget_data(self, calibration_id: str) -> bool:
         """Delete its rows (prompts, references, answers) for good; False if there is no such calibration."""
@@ -318,30 +319,37 @@ def _rank(calibration: Calibration, own_keys: Collection[str]) -> int:
     return 1 if calibration.fingerprint.source == SERVICE else 2
 
 
+# Of a row: what columns of their own hold.
+IN_COLUMNS = {"line", "samples", "logprobs", "verdict", "draws", "complete", "refused"}
+
+
 def encode_row(row: DevRow) -> dict[str, Any]:
     """Return the columns of a new row."""
     supplied = row.samples is not None
     return {
         "line": row.line,
-        "content": ROW.dump_python(
-            row, exclude={"line", "samples", "logprobs", "verdict"}, exclude_defaults=True
-        ),
+        "content": ROW.dump_python(row, exclude=IN_COLUMNS, exclude_defaults=True),
         "draws": draws_to_json(supplied_draws(row.samples or (), row.logprobs)),
         "supplied": supplied,
         "complete": supplied,
     }
 
 
-def decode_row(stored: RowMapping) -> StoredRow:
+def decode_row(stored: RowMapping) -> DevRow:
     """Return a stored row; its `samples` are those it was uploaded with."""
     draws = draws_from_json(stored["draws"])
     content = stored["content"] | {"line": stored["line"], "verdict": stored["verdict"]}
     if stored["supplied"]:
         content |= {"samples": [one.text for one in draws], "logprobs": totals(draws)}
-    return StoredRow(ROW.validate_python(content), draws, bool(stored["complete"]), stored["refused"])
+    return replace(
+        ROW.validate_python(content),
+        draws=draws,
+        complete=bool(stored["complete"]),
+        refused=stored["refused"],
+    )
 
 
-async def read_rows(database: Database, job_id: str) -> AsyncIterator[StoredRow]:
+async def read_rows(database: Database, job_id: str) -> AsyncIterator[DevRow]:
     """Yield the rows in file order; no connection is held between pages."""
     query = (
         sa.select(dev_rows).where(dev_rows.c.job_id == job_id).order_by(dev_rows.c.line).limit(_ROWS_AT_ONCE)

@@ -106,7 +106,7 @@ def by_entailment(
     """
     prompts = []
     for row, texts in zip(split.material.full, split.texts, strict=True):
-        prompt = split.material.rows[int(row)].row.prompt or ""
+        prompt = split.material.rows[int(row)].prompt or ""
         prompts.append(_judged(prompt, texts, model))
         if progress is not None:
             progress()

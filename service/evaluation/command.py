@@ -27,7 +27,7 @@ from service.calibration.material import (
     full_number,
     usable_rows,
 )
-from service.calibration.rows import DevRow, StoredRow, check_row, draws_from_json, draws_to_json
+from service.calibration.rows import DevRow, check_row, draws_from_json, draws_to_json
 from service.embedding.port import Embedder, outcome_vectors, supplied_draws, texts_to_embed
 from service.errors import BodyTooLarge, EigencalError, InvalidDevData
 from service.evaluation.baselines import TransformersEntailment, by_entailment
@@ -50,13 +50,13 @@ CHUNK = 64  # texts between two moves of the bar
 class EvaluationFile:
     """A file of an evaluation. rows: checked, with the answers that they came with; total: rows in it."""
 
-    rows: Sequence[StoredRow]
+    rows: Sequence[DevRow]
     total: int
 
     @property
     def supplied(self) -> bool:
         """Whether the answers came with the file."""
-        return all(one.row.samples is not None for one in self.rows)
+        return all(one.samples is not None for one in self.rows)
 
 
 def read_evaluation_file(path: Path, limit: int | None = None) -> EvaluationFile:
@@ -84,7 +84,7 @@ def _read(file: BinaryIO, limit: int | None) -> EvaluationFile:
         tokens = _counts(raw.get("tokens") if isinstance(raw, dict) else None)
         if len(tokens) == len(draws):
             draws = tuple(replace(one, num_tokens=n) for one, n in zip(draws, tokens, strict=True))
-        rows.append(StoredRow(row, draws, complete=True))
+        rows.append(replace(row, draws=draws, complete=True))
     return EvaluationFile(rows, data.num_rows)
 
 
@@ -175,7 +175,7 @@ class _Run:
 
     async def _drawn(
         self, files: dict[str, EvaluationFile]
-    ) -> tuple[dict[str, list[StoredRow]], dict[str, dict[str, Any]] | None]:
+    ) -> tuple[dict[str, list[DevRow]], dict[str, dict[str, Any]] | None]:
         """Return the rows of the files that lack answers with theirs, and what they were drawn with."""
         lacking = {name: file for name, file in files.items() if not file.supplied}
         if not lacking:
@@ -185,7 +185,7 @@ class _Run:
         await llm.start()
         try:
             requests = {
-                name: [(one.row, row_request(serving, one.row, wanted)) for one in file.rows]
+                name: [(one, row_request(serving, one, wanted)) for one in file.rows]
                 for name, file in lacking.items()
             }
             # A server that was not up at the start has not named its model, which is part of every key.
@@ -207,14 +207,14 @@ class _Run:
 
     async def _draw_all(
         self, name: str, items: Sequence[tuple[DevRow, GenerationRequest, str]], kept: "AnswerFile"
-    ) -> list[StoredRow]:
+    ) -> list[DevRow]:
         """Return every row with its answers, those that are kept not drawn again.
 
         Raises what the model raises once patience ends.
         """
         advance, free = self._stage(f"{name}: answers", len(items)), asyncio.Semaphore(self._parts.slots)
 
-        async def work(row: DevRow, request: GenerationRequest, key: str) -> StoredRow:
+        async def work(row: DevRow, request: GenerationRequest, key: str) -> DevRow:
             async with free:
                 draws = kept.get(key)
                 while len(draws) < request.num_samples:
@@ -223,7 +223,7 @@ class _Run:
                     kept.add(key, drawn.draws)
                     draws = kept.get(key)
             advance(1)
-            return StoredRow(row, tuple(draws[: request.num_samples]), complete=True)
+            return replace(row, draws=tuple(draws[: request.num_samples]), complete=True)
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -233,7 +233,7 @@ class _Run:
             raise errors.exceptions[0] from None
         return [task.result() for task in tasks]
 
-    async def _material(self, name: str, stored: list[StoredRow], num_samples: int) -> Material:
+    async def _material(self, name: str, stored: list[DevRow], num_samples: int) -> Material:
         embedder = self._parts.embedder
         rows = usable_rows(stored, num_samples, rng(self._plan.seed, Stream.COPIES))[0]
         texts = all_texts(rows)

@@ -7,7 +7,7 @@ from typing import Any
 from service.calibration.fitting import Stream, rng
 from service.calibration.labels import FullRows
 from service.calibration.material import answered, check_made_by, full_number, usable_rows
-from service.calibration.rows import StoredRow
+from service.calibration.rows import DevRow
 from service.embedding.port import Embedder
 from service.evaluation.experiments import make_results, provenance
 from service.jobs.calibrator import Embedding, in_thread
@@ -36,8 +36,8 @@ class Evaluator:
         stored = answered([one async for one in self.jobs.rows(job.id)], self.embedder.empty_answers)
         dev_rows, seed = job.options.dev_rows or 0, job.options.seed
         files = {
-            "dev": [one for one in stored if one.row.line <= dev_rows],
-            "test": [one for one in stored if one.row.line > dev_rows],
+            "dev": [one for one in stored if one.line <= dev_rows],
+            "test": [one for one in stored if one.line > dev_rows],
         }
         asked = job.options.num_samples
         # One m for both files: best parameters move with m, so a fit is judged at its own.
@@ -60,8 +60,8 @@ class Evaluator:
         await self.jobs.keep_evaluation(job.id, results)
         logger.info("job %s succeeded: an evaluation", job.id)
 
-    def _provenance(self, job: RunningJob, files: dict[str, list[StoredRow]]) -> dict[str, Any]:
-        supplied = {name: all(one.row.samples is not None for one in rows) for name, rows in files.items()}
+    def _provenance(self, job: RunningJob, files: dict[str, list[DevRow]]) -> dict[str, Any]:
+        supplied = {name: all(one.samples is not None for one in rows) for name, rows in files.items()}
         parts: dict[str, dict[str, Any]] = {
             name: {"name": None, "sha256": None, "answers_from": "file" if known else "model"}
             for name, known in supplied.items()

@@ -37,7 +37,7 @@ from service.calibration.material import (
     sentences_of,
     usable_rows,
 )
-from service.calibration.rows import StoredRow
+from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
 from service.embedding.port import Embedded, Embedder, EmbedderIdentity, outcome_vectors, texts_to_embed
 from service.errors import InvalidDevData, StoreUnavailable
@@ -105,14 +105,14 @@ class Embedding:
         return await embedder_identity(self.embedder, self.patience, notify, ask_anew=True)
 
     async def material(
-        self, job: RunningJob, rows: Sequence[StoredRow], num_samples: int, unit: Unit = "answer"
+        self, job: RunningJob, rows: Sequence[DevRow], num_samples: int, unit: Unit = "answer"
     ) -> Material:
         """Return the rows, or their claims, as vectors, all of one embedder.
 
         Raises EmbedderUnavailable once patience ends, Conflict when the embedder changes, JobEndedError, and
         InvalidDevData for more sentences than are held in memory.
         """
-        asked, said = [one.row.question for one in rows], list[Sentences]()
+        asked, said = [one.question for one in rows], list[Sentences]()
         if unit == "claim":
             said = await asyncio.to_thread(lambda: [sentences_of(one) for one in rows])
         of_rows = claim_texts(rows, said) if unit == "claim" else all_texts(rows)
@@ -121,7 +121,7 @@ class Embedding:
                 f"The rows hold {len(of_rows)} sentences; {MAX_TEXTS} may be held in memory."
             )
         # Of each claim the vectors of m outcomes of m + 1 coordinates, in float64.
-        size = 8 * sum(len(one.row.claims) for one in rows) * num_samples * (num_samples + 1)
+        size = 8 * sum(len(one.claims) for one in rows) * num_samples * (num_samples + 1)
         if unit == "claim" and size > MAX_CLAIMS_BYTES:
             raise InvalidDevData(
                 f"Claims judged by {num_samples} answers each would take {size >> 20} MiB; "
@@ -169,11 +169,11 @@ class Embedding:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    rows: list[StoredRow]
+    rows: list[DevRow]
     num_samples: int
     copies: int
     fingerprint: Fingerprint
-    refused: list[StoredRow]
+    refused: list[DevRow]
 
 
 @dataclass(eq=False)
@@ -223,7 +223,7 @@ class Calibrator:
             calibration = replace(calibration, recommended=recommended)
         # Verdicts on claims are the data's own; there are several on a line.
         judged = [] if job.options.unit == "claim" else fitted.rows.verdicts
-        full = [material.rows[i].row.line for i in material.full[: len(judged)]]
+        full = [material.rows[i].line for i in material.full[: len(judged)]]
         decision = report["decision"]
         await self.jobs.succeed(
             job.id,
@@ -240,7 +240,7 @@ class Calibrator:
         identity = await self.embedding.identity(partial(self.jobs.note, job.id))
         rows = [one async for one in self.jobs.rows(job.id)]
         stored = answered(rows, identity.empty_answers)
-        drawn = any(one.row.samples is None for one in stored)
+        drawn = any(one.samples is None for one in stored)
         asked = job.options.num_samples
         if asked is None and drawn:
             asked = self.drawer.serving.num_samples
@@ -250,15 +250,15 @@ class Calibrator:
         return _Loaded(*usable, fingerprint, refused)
 
     async def _fingerprint(
-        self, job: RunningJob, stored: list[StoredRow], identity: EmbedderIdentity, *, drawn: bool
+        self, job: RunningJob, stored: list[DevRow], identity: EmbedderIdentity, *, drawn: bool
     ) -> Fingerprint:
         """Return what the answers were drawn with: as bound by the first draw, or as the operator vouches."""
         unit = job.options.unit
         if not drawn and job.options.drawn_by == "caller":
             return replace(caller_fingerprint(job.options.source_label, identity), unit=unit)
         if not drawn:
-            await self.drawer.learn_model(stored[0].row, partial(self.jobs.note, job.id))
-        kinds = {one.row.messages is None: one.row for one in stored}
+            await self.drawer.learn_model(stored[0], partial(self.jobs.note, job.id))
+        kinds = {one.messages is None: one for one in stored}
         now = [self.drawer.fingerprint(row, identity) for row in kinds.values()]
         claimed = job.fingerprint if drawn else now[0]
         if claimed is None:

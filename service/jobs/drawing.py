@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from service.calibration.calibration import Fingerprint, service_fingerprint
-from service.calibration.rows import DevRow, StoredRow
+from service.calibration.rows import DevRow
 from service.embedding.port import Embedder, EmbedderIdentity, usable
 from service.errors import Conflict, LLMError
 from service.jobs.store import RunningJob, SqlJobs
@@ -85,23 +85,23 @@ class Drawer:
             return error.full_detail
         return None
 
-    async def _draw(self, job: RunningJob, stored: StoredRow, notify: Notify) -> None:
+    async def _draw(self, job: RunningJob, stored: DevRow, notify: Notify) -> None:
         wanted, bound = job.options.num_samples or self.serving.num_samples, job.fingerprint
         draws = stored.draws[:wanted]
         left = DRAWN_AGAIN * wanted - len(draws)
         complete = stored.complete
         while not complete:
-            request = row_request(self.serving, stored.row, min(wanted - len(draws), left))
+            request = row_request(self.serving, stored, min(wanted - len(draws), left))
             got = await self.patience.keep_trying(partial(self._ask, request), notify)
             embedder = await embedder_identity(self.embedder, self.patience, notify)
-            drawn_with = self.fingerprint(stored.row, embedder, got)
+            drawn_with = self.fingerprint(stored, embedder, got)
             # Bound before the first answer is kept; answers of another set-up are refused after that.
             bound = bound or await self.jobs.bind(job.id, drawn_with)
             check_same(bound, drawn_with)
             draws = (*draws, *usable(got.draws, self.embedder.empty_answers))[:wanted]
             left -= len(got.draws)
             complete = len(draws) == wanted or left <= 0
-            await self.jobs.keep_draws(job.id, stored.row.line, draws, complete=complete)
+            await self.jobs.keep_draws(job.id, stored.line, draws, complete=complete)
 
     async def _ask(self, request: GenerationRequest) -> Generation:
         async with self.live_first.turn():

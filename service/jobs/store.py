@@ -20,7 +20,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.calibration.calibration import Calibration, Fingerprint
-from service.calibration.rows import MIN_USABLE_ROWS, DevRow, StoredRow, Verdict, draws_to_json
+from service.calibration.rows import MIN_USABLE_ROWS, DevRow, Verdict, draws_to_json
 from service.calibration.store import (
     SqlCalibrations,
     decode_row,
@@ -339,11 +339,11 @@ class SqlJobs:
             await connection.execute(unbound.values(fingerprint=asdict(fingerprint)))
         return (await self.running(job_id)).fingerprint or fingerprint
 
-    def rows(self, job_id: str) -> AsyncIterator[StoredRow]:
+    def rows(self, job_id: str) -> AsyncIterator[DevRow]:
         """Yield the rows in file order, a page at a time."""
         return read_rows(self._database, job_id)
 
-    async def row(self, job_id: str, line: int) -> StoredRow:
+    async def row(self, job_id: str, line: int) -> DevRow:
         """Return one row. Raises JobEndedError where there is none: one that is cancelled forgets them."""
         query = sa.select(dev_rows).where(dev_rows.c.job_id == job_id, dev_rows.c.line == line)
         async with self._database.read() as connection:

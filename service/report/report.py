@@ -18,7 +18,7 @@ from service.calibration.calibration import PROMISE_MEANING, Calibration
 from service.calibration.fitting import DecidedAt, Fitted, FittedMaps, Stream, rng
 from service.calibration.labels import FullRows
 from service.calibration.promotion import Gains, decide
-from service.calibration.rows import StoredRow
+from service.calibration.rows import DevRow
 from service.jobs.model import JobOptions
 from service.report.diagnostics import CrossValidated, EvaluationContext
 from service.report.first_answers import answers_part, sizes
@@ -77,7 +77,7 @@ def make_report(
     num_rows: int,
     active: Calibration | None = None,
     copies: int = 0,
-    refused: Sequence[StoredRow] = (),
+    refused: Sequence[DevRow] = (),
     resamples: Resamples = DEFAULT,
 ) -> Part:
     """Return the report of a calibration fitted on the rows. Blocking: seconds.
@@ -123,7 +123,7 @@ def make_report(
     }
     report["opening"] = opening(report, target.error)
     rows = fitted.rows
-    references = [rows.material.rows[i].row.references for i in rows.material.full]
+    references = [rows.material.rows[i].references for i in rows.material.full]
     report["warnings"] = [
         *about_data(report["data"], rows.right),
         *about_verdicts(rows.verdicts, references),
@@ -177,7 +177,7 @@ def calibration_part(calibration: Calibration) -> Part:
 
 
 def data_part(
-    fitted: FullRows, calibration: Calibration, num_rows: int, copies: int, refused: Sequence[StoredRow]
+    fitted: FullRows, calibration: Calibration, num_rows: int, copies: int, refused: Sequence[DevRow]
 ) -> Part:
     """Return what it was fitted on.
 
@@ -204,12 +204,12 @@ def data_part(
         "distinct_mean": float(np.mean([len({draw.text for draw in row.draws}) for row in rows])),
         "truncated": sum(d.truncated for d in draws) / len(draws),
         "empty": sum(not d.text for d in draws) / len(draws),
-        "references_mean": float(np.mean([len(one.row.references) for one in rows])),
+        "references_mean": float(np.mean([len(one.references) for one in rows])),
         "correct_from": fitted.source,
         "accuracy": float(fitted.right.mean()),
         "refused": {
             "count": len(refused),
-            "rows": [{"line": one.row.line, "reason": one.refused or ""} for one in refused[:MAX_REFUSED]],
+            "rows": [{"line": one.line, "reason": one.refused or ""} for one in refused[:MAX_REFUSED]],
         },
     }
     return part if material.groups is None else part | {"claims": len(fitted)}

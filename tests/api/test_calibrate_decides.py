@@ -37,13 +37,13 @@ def sent(count: int, **changed: Any) -> bytes:
     lines = []
     for one in judged_rows(count):
         row = {
-            "prompt": one.row.prompt,
-            "reference": one.row.references[0],
+            "prompt": one.prompt,
+            "reference": one.references[0],
             "samples": [draw.text for draw in one.draws],
             "logprobs": [draw.total_logprob for draw in one.draws],
-            "answer": f" {one.row.answer} ",
-            "answer_logprob": one.row.answer_logprob,
-            "correct": one.row.correct,
+            "answer": f" {one.answer} ",
+            "answer_logprob": one.answer_logprob,
+            "correct": one.correct,
         }
         lines.append(json.dumps(row | changed) + "\n")
     return "".join(lines).encode()
@@ -77,7 +77,7 @@ async def test_verdicts_become_thresholds(http: httpx.AsyncClient, embedder: Rem
     assert (found["method"], found["correctness_sample_counts"]) == ("evidence", [0, 1, 2, 3, 4])
     [listed] = (await http.get("/calibrations")).json()
     assert listed["correctness_sample_counts"] == found["correctness_sample_counts"]
-    assert {one.row.answer for one in judged_rows(ROWS)} <= set(embedder.seen)
+    assert {one.answer for one in judged_rows(ROWS)} <= set(embedder.seen)
 
     report = (await http.get(found["links"]["report"])).json()
     part = report["correctness"]

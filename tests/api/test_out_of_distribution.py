@@ -42,10 +42,10 @@ def rows() -> bytes:
     made = [
         {
             "prompt": f"question {i}",
-            "reference": one.row.references[0],
+            "reference": one.references[0],
             "samples": [draw.text for draw in one.draws],
-            "answer": one.row.answer,
-            "correct": one.row.correct,
+            "answer": one.answer,
+            "correct": one.correct,
         }
         for i, one in enumerate(judged_rows(ROWS))
     ]

@@ -3,7 +3,7 @@
 Of the 400 rows the 363 whose `answer` has a recorded vector; no weights are needed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pytest
 from benchmarks.recorded_evidence import DEV, TEST, D, Recorded, embedded
 from benchmarks.selective_worlds import Tally, naive, recorded_splits
 from service.calibration.calibration import Calibration
-from service.calibration.rows import DevRow, StoredRow
+from service.calibration.rows import DevRow
 from service.embedding.port import supplied_draws
 from service.spectral.born import born_probabilities
 from service.spectral.correctness import auroc
@@ -92,7 +92,7 @@ class Newcomer:
     """A calibration on most of the recorded rows, and 160 that it has not seen."""
 
     calibration: Calibration
-    unseen: list[StoredRow]
+    unseen: list[DevRow]
     vectors: dict[str, np.ndarray]
 
 
@@ -100,7 +100,7 @@ class Newcomer:
 def newcomer() -> Newcomer:
     """All rows whose `answer` has a recorded vector."""
     vectors: dict[str, np.ndarray] = {}
-    rows: list[StoredRow] = []
+    rows: list[DevRow] = []
     for data in (Recorded(TEST, embed=False), Recorded(DEV, embed=False)):
         vectors |= {text.strip(): vector for text, vector in data.answer_vectors.items()}
         kept = [
@@ -116,12 +116,12 @@ def newcomer() -> Newcomer:
     )
 
 
-def stored(number: int, row: dict, right: bool) -> StoredRow:
+def stored(number: int, row: dict, right: bool) -> DevRow:
     prompt = f"{number}: {row['prompt']}"
     made = DevRow(
         number, None, (row["reference"].strip(),), prompt=prompt, answer=row["answer"], correct=right
     )
-    return StoredRow(made, supplied_draws(row["samples"][:20], row["logprob"][:20]), complete=True)
+    return replace(made, draws=supplied_draws(row["samples"][:20], row["logprob"][:20]), complete=True)
 
 
 # Own answers let through, of 160: no target asks for less than this, and yet no text without support passes.

@@ -1,5 +1,6 @@
 """The experiments on the recorded data agree with what was computed independently beforehand."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from service.calibration.labels import FullRows
 from service.calibration.material import assemble
-from service.calibration.rows import DevRow, StoredRow
+from service.calibration.rows import DevRow
 from service.evaluation.baselines import likelihoods
 from service.evaluation.experiments import naive
 from service.llm.port import Draw
@@ -23,7 +24,7 @@ SERVED = {
 }
 
 
-def stored(number: int, row: dict[str, Any], *, tells: bool) -> StoredRow:
+def stored(number: int, row: dict[str, Any], *, tells: bool) -> DevRow:
     """A row with its verdict; an `answer` that is none of the samples has no recorded vector."""
     samples, answer = tuple(row["samples"]), row["answer"]
     made = DevRow(
@@ -37,7 +38,7 @@ def stored(number: int, row: dict[str, Any], *, tells: bool) -> StoredRow:
     )
     told = row["logprob"] if tells else [None] * len(samples)
     draws = tuple(Draw(text, total_logprob=one) for text, one in zip(samples, told, strict=True))
-    return StoredRow(made, draws, complete=True)
+    return replace(made, draws=draws, complete=True)
 
 
 def split(recorded: dict[str, Any], part: slice, *, tells: bool = False) -> Split:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from service.calibration.calibration import JudgedTexts, Selector
 from service.calibration.material import Material, all_texts, assemble
-from service.calibration.rows import DevRow, StoredRow
+from service.calibration.rows import DevRow
 from service.llm.port import Draw
 from service.scoring.score import Target
 from service.spectral.correctness_model import FEATURES_ALONE, CorrectnessModel
@@ -41,7 +41,7 @@ def selector_alone(judged: JudgedTexts = "first") -> Selector:
     return Selector(None, model, COUNTS, judged)
 
 
-def judged_rows(count: int, *, seed: int = 0, num_samples: int = 4, logprobs: bool = True) -> list[StoredRow]:
+def judged_rows(count: int, *, seed: int = 0, num_samples: int = 4, logprobs: bool = True) -> list[DevRow]:
     """Questions whose `answer` is right as often as the LLM is sure of it, which its draws tell.
 
     Question i has one likely answer of probability p, uniform in [0.2, 0.98], and six others.
@@ -66,7 +66,7 @@ def judged_rows(count: int, *, seed: int = 0, num_samples: int = 4, logprobs: bo
             answer_logprob=float(np.log(p)) if logprobs else None,
             correct=right,
         )
-        made.append(StoredRow(row, draws, complete=True))
+        made.append(replace(row, draws=draws, complete=True))
     return made
 
 
@@ -76,24 +76,27 @@ def vectors_of(texts: Sequence[str], dimension: int = 12) -> NDArray[np.float32]
     return np.asarray(made / np.linalg.norm(made, axis=1, keepdims=True), dtype=np.float32)
 
 
-def judged_material(stored: Sequence[StoredRow]) -> Material:
+def judged_material(stored: Sequence[DevRow]) -> Material:
     """The rows as vectors."""
     texts = all_texts(stored)
     place = {text: i for i, text in enumerate(texts)}
     return assemble(stored, max(len(one.draws) for one in stored), vectors_of(texts), place, 12)
 
 
-def by_first_answers(count: int = 160) -> list[StoredRow]:
+def by_first_answers(count: int = 160) -> list[DevRow]:
     """The rows without an answer or verdicts of their own, their texts of one word each."""
 
     def one_word(text: str) -> str:
         return text.replace(" says ", "x")
 
     return [
-        replace(
-            one,
-            row=DevRow(one.row.line, None, tuple(map(one_word, one.row.references)), prompt=one.row.prompt),
+        DevRow(
+            one.line,
+            None,
+            tuple(map(one_word, one.references)),
+            prompt=one.prompt,
             draws=tuple(replace(draw, text=one_word(draw.text)) for draw in one.draws),
+            complete=True,
         )
         for one in judged_rows(count)
     ]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from service.calibration.material import Material, all_texts, assemble
-from service.calibration.rows import DevRow, StoredRow
+from service.calibration.rows import DevRow
 from service.llm.port import Draw, Generation, GenerationRequest
 from service.spectral.evidence import EvidenceMap
 from tests.support.calibrations import calibration
@@ -54,16 +54,16 @@ class TellingLLM(FakeLLM):
         return self.told.get(prompt, math.log(sureness(number)))
 
 
-def drawn(count: int = ROWS, *, tells: bool = True) -> list[StoredRow]:
+def drawn(count: int = ROWS, *, tells: bool = True) -> list[DevRow]:
     """The rows with the answers of `TellingLLM`."""
     found = []
     for i, row in enumerate(rows(count)):
         total = math.log(sureness(i)) if tells else None
-        found.append(StoredRow(row, (Draw(f"answer {i}", total_logprob=total),) * SAMPLES, complete=True))
+        found.append(replace(row, draws=(Draw(f"answer {i}", total_logprob=total),) * SAMPLES, complete=True))
     return found
 
 
-def material(stored: Sequence[StoredRow] | None = None) -> Material:
+def material(stored: Sequence[DevRow] | None = None) -> Material:
     """The rows as vectors: each text a random one."""
     stored = drawn() if stored is None else stored
     texts = all_texts(stored)

@@ -64,7 +64,7 @@ def requests(log: Path) -> list[Request]:
 
 async def kept_prompts(made: Replica, job: Job) -> set[str | None]:
     """Return the prompts whose answers are all kept."""
-    return {one.row.prompt async for one in made.store.rows(job.id) if one.complete}
+    return {one.prompt async for one in made.store.rows(job.id) if one.complete}
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from service.calibration.calibration import Calibration, Fingerprint, service_fingerprint
 from service.calibration.fitting import Fitted, fit_all
 from service.calibration.material import Material
-from service.calibration.rows import DevRow, StoredRow
+from service.calibration.rows import DevRow
 from service.embedding.port import EmbedderIdentity
 from service.evaluation.experiments import make_results
 from service.jobs.model import JobOptions
@@ -151,10 +151,10 @@ def _unit(vectors: Any, rng: np.random.Generator) -> Any:
     return (blurred / np.linalg.norm(blurred, axis=1, keepdims=True)).astype(np.float32)
 
 
-def _row(i: int, said: Any, reference: str, correct: bool) -> StoredRow:
+def _row(i: int, said: Any, reference: str, correct: bool) -> DevRow:
     samples = tuple(f"meaning {k}" for k in said)
     row = DevRow(i + 1, f"r{i}", (reference,), prompt=f"question {i}", samples=samples, correct=correct)
-    return StoredRow(row, tuple(Draw(text) for text in samples), complete=True)
+    return replace(row, draws=tuple(Draw(text) for text in samples), complete=True)
 
 
 def _fingerprint(evidence: str) -> Fingerprint:

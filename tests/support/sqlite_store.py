@@ -8,6 +8,7 @@ import tempfile
 import weakref
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,7 @@ class SqliteStore:
 
     async def rows_of(self, job_id: str) -> list[DevRow]:
         """Return the rows of a job; none once it was cancelled."""
-        return [one.row async for one in self.runs.rows(job_id)]
+        return [replace(one, draws=(), complete=False) async for one in self.runs.rows(job_id)]
 
     async def fitted(
         self, calibration: Calibration, report: dict[str, Any], rows: Iterable[DevRow], num_rows: int = 0

@@ -10,7 +10,7 @@ from service.calibration.calibration import Calibration, caller_fingerprint
 from service.calibration.fitting import fit_selectors
 from service.calibration.labels import FullRows
 from service.calibration.material import Material, all_texts, assemble
-from service.calibration.rows import StoredRow
+from service.calibration.rows import DevRow
 from service.embedding.port import outcome_vectors, texts_to_embed
 from service.scoring.score import Score, ScoreCommand, Target
 from service.scoring.scorer import Scorer
@@ -23,7 +23,7 @@ NONSENSE = ("Qwertyuiop zebra", "")
 LAX = Target(0.98, 0.5)  # whoever may be let through at all, is
 
 
-def deciding(rows: Sequence[StoredRow], embedder: FakeEmbedder) -> Calibration:
+def deciding(rows: Sequence[DevRow], embedder: FakeEmbedder) -> Calibration:
     """A calibration by evidence for answers labelled `mine`, with maps of selectors fitted on rows."""
     found = fit_selectors(FullRows(_material(rows, embedder)), "evidence", rng=np.random.default_rng(0))
     selectors = {m: one.selector for m, one in found.items() if one.selector is not None}
@@ -33,7 +33,7 @@ def deciding(rows: Sequence[StoredRow], embedder: FakeEmbedder) -> Calibration:
     return replace(made, evidence=maps, num_samples=max(maps))
 
 
-def _material(rows: Sequence[StoredRow], embedder: FakeEmbedder) -> Material:
+def _material(rows: Sequence[DevRow], embedder: FakeEmbedder) -> Material:
     texts = all_texts(rows)
     embedded = asyncio.run(embedder.embed(texts_to_embed(texts, "outcome")))
     place = {text: i for i, text in enumerate(texts)}
@@ -42,7 +42,7 @@ def _material(rows: Sequence[StoredRow], embedder: FakeEmbedder) -> Material:
 
 
 def judged(
-    rows: Sequence[StoredRow], m: int, calibration: Calibration, embedder: FakeEmbedder
+    rows: Sequence[DevRow], m: int, calibration: Calibration, embedder: FakeEmbedder
 ) -> list[Mapping[str, Score]]:
     """The scores of each row's first m answers: of its "own" answer, of "another" row's, and of nonsense.
 
@@ -55,14 +55,14 @@ def judged(
         for one, other in zip(rows, [*rows[1:], rows[0]], strict=True):
             said = {draw.text for draw in one.draws[:m]}
             nonsense = {text: text for text in NONSENSE if text not in said}
-            texts = {"own": one.row.answer, "another": other.row.answer} | nonsense
+            texts = {"own": one.answer, "another": other.answer} | nonsense
             found.append({name: await scorer.score(_asked(one, m, text)) for name, text in texts.items()})
         return found
 
     return asyncio.run(all_of())
 
 
-def _asked(one: StoredRow, m: int, candidate: str | None) -> ScoreCommand:
+def _asked(one: DevRow, m: int, candidate: str | None) -> ScoreCommand:
     draws = one.draws[:m]
     logprobs = tuple(draw.total_logprob for draw in draws if draw.total_logprob is not None)
     texts = tuple(draw.text for draw in draws)

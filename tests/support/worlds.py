@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from service.calibration.labels import FullRows
 from service.calibration.material import all_texts, assemble
-from service.calibration.rows import DevRow, StoredRow
+from service.calibration.rows import DevRow
 from service.llm.port import Draw
 from service.report.diagnostics import Split
 
@@ -42,10 +43,10 @@ def write(path: Path, made: Sequence[dict], *, drop: Sequence[str] = ()) -> Path
     return path
 
 
-def stored(made: Sequence[dict], *, tells: bool = True) -> list[StoredRow]:
+def stored(made: Sequence[dict], *, tells: bool = True) -> list[DevRow]:
     """The rows as the domain sees them. tells: whether their log-probabilities are known."""
     return [
-        StoredRow(
+        replace(
             DevRow(
                 i + 1,
                 None,
@@ -54,7 +55,7 @@ def stored(made: Sequence[dict], *, tells: bool = True) -> list[StoredRow]:
                 samples=tuple(row["samples"]),
                 answer=row["answer"],
             ),
-            tuple(
+            draws=tuple(
                 Draw(text, total_logprob=one if tells else None)
                 for text, one in zip(row["samples"], row["logprob"], strict=True)
             ),

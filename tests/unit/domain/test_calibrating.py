@@ -186,7 +186,7 @@ async def test_if_better_compares_with_the_active_one(bench: Bench) -> None:
 
 async def test_a_gain_in_telling_right_from_wrong_activates(bench: Bench) -> None:
     rows = [
-        replace(one.row, samples=tuple(draw.text for draw in one.draws))
+        replace(one, samples=tuple(draw.text for draw in one.draws))
         for one in judged_rows(400, num_samples=6)
     ]
     wrong = [replace(row, correct=False) for row in rows[:60]]

@@ -255,7 +255,7 @@ async def test_a_refused_row_costs_no_other(make: Make) -> None:
         assert {prompt for prompt, count in by_prompt.items() if count == 0} == refused
         assert {count for prompt, count in by_prompt.items() if prompt not in refused} == {5}
         stored = [one async for one in case.store.rows(case.job_id)]
-        reasons = {one.row.prompt: one.refused for one in stored if one.refused or not one.complete}
+        reasons = {one.prompt: one.refused for one in stored if one.refused or not one.complete}
         assert reasons == dict.fromkeys(refused, NO.detail)
         assert job.done == ROWS
         asked = [request.prompt for request in case.llm.requests if request.prompt in refused]

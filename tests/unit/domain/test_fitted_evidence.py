@@ -13,7 +13,7 @@ import pytest
 
 from service.calibration.fitting import Fitted, fit_all
 from service.calibration.material import assemble
-from service.calibration.rows import DevRow, StoredRow
+from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
 from service.embedding.port import log_probabilities
 from service.errors import InvalidDevData
@@ -124,7 +124,7 @@ def test_recorded_rows_agree_with_the_numbers_made_independently(
                 place[text] = len(vectors)
                 vectors.append(recorded["emb"][number])
         made = DevRow(len(stored) + 1, None, (row["reference"],), prompt=row["prompt"])
-        stored.append(StoredRow(made, draws, complete=True))
+        stored.append(replace(made, draws=draws, complete=True))
     found = fit(assemble(stored, 20, np.stack(vectors), place, 768), "auto")
     assert found.method == "evidence"
     head = found.maps.fits["evidence"]
@@ -178,7 +178,7 @@ def supplied(*, tells: bool = True) -> list[DevRow]:
     """The rows with answers and log-probabilities of a caller."""
     return [
         replace(
-            one.row,
+            one,
             samples=tuple(draw.text for draw in one.draws),
             logprobs=tuple(draw.total_logprob or 0.0 for draw in one.draws) if tells else None,
         )

@@ -19,7 +19,7 @@ from service.calibration.fitting import (
     rng,
 )
 from service.calibration.labels import FullRows
-from service.calibration.rows import DevRow, StoredRow
+from service.calibration.rows import DevRow
 from service.llm.port import Draw
 from service.report.report import correctness_part, format_promise, targets
 from service.spectral.correctness_model import FEATURES, FEATURES_ALONE, base_rate, log_loss, stratified_folds
@@ -73,7 +73,7 @@ def test_a_row_has_no_part_in_the_map_that_predicts_it() -> None:
     right = FullRows(judged_material(rows)).at(4).right
     held = stratified_folds(right, FOLDS, rng(0, Stream.SELECTORS)) == 1
     others = [
-        replace(one, row=replace(one.row, references=("else",))) if changed else one
+        replace(one, references=("else",)) if changed else one
         for one, changed in zip(rows, held, strict=True)
     ]
     after = fit(judged_material(others), "evidence")
@@ -100,7 +100,7 @@ def test_progress_goes_up_to_the_whole_whichever_map_is_fitted(method: str) -> N
 
 def test_why_there_is_no_model() -> None:
     rows = judged_rows(80)
-    right = [replace(one, row=replace(one.row, correct=True)) for one in rows]
+    right = [replace(one, correct=True) for one in rows]
     one_kind = fit(judged_material(right), "depolarized")
     assert {one.fit.why_none for one in one_kind.decided.values()} == {"one_kind"}
     assert one_kind.selectors() == {}
@@ -133,27 +133,21 @@ def test_ten_rows_are_enough_where_fits_are_drawn_to_the_default(method: Method)
     assert np.mean(gains) > 0
 
 
-def by_chance(count: int) -> list[StoredRow]:
+def by_chance(count: int) -> list[DevRow]:
     rng = np.random.default_rng(2)
-    return [
-        replace(one, row=replace(one.row, correct=bool(rng.random() < 0.5)))
-        for one in judged_rows(count, logprobs=False)
-    ]
+    return [replace(one, correct=bool(rng.random() < 0.5)) for one in judged_rows(count, logprobs=False)]
 
 
 @pytest.mark.parametrize(("given", "judged"), [(160, "given"), (80, "mixed"), (0, "dominant")])
 def test_a_selector_knows_whose_texts_were_judged(given: int, judged: str) -> None:
-    rows = [
-        one if i < given else replace(one, row=replace(one.row, answer=None))
-        for i, one in enumerate(judged_rows(160))
-    ]
+    rows = [one if i < given else replace(one, answer=None) for i, one in enumerate(judged_rows(160))]
     found = fit(judged_material(rows), "depolarized").selectors()
     assert {one.judged for m, one in found.items() if m} == {judged}
 
 
 @pytest.mark.parametrize(("rows", "judged"), [(judged_rows(160), "given"), (by_first_answers(), "first")])
 def test_texts_with_log_probabilities_of_their_own_take_no_answer_drawn(
-    rows: list[StoredRow], judged: str
+    rows: list[DevRow], judged: str
 ) -> None:
     found = fit(judged_material(rows), "depolarized").selectors()[0]
     assert (found.map, found.judged, found.counts.num_rows) == (None, judged, 160)
@@ -162,11 +156,11 @@ def test_texts_with_log_probabilities_of_their_own_take_no_answer_drawn(
 
 
 def test_what_is_fitted_for_no_answer_moves_nothing_else() -> None:
-    rows = [replace(one, row=replace(one.row, answer_logprob=None)) for one in judged_rows(160)]
-    rows[:30] = [replace(one, row=replace(one.row, answer="undrawn")) for one in rows[:30]]
+    rows = [replace(one, answer_logprob=None) for one in judged_rows(160)]
+    rows[:30] = [replace(one, answer="undrawn") for one in rows[:30]]
     without, all_told = (
         fit(judged_material(some), "depolarized")
-        for some in (rows, [replace(one, row=replace(one.row, answer_logprob=-1.0)) for one in rows])
+        for some in (rows, [replace(one, answer_logprob=-1.0) for one in rows])
     )
     assert sorted(without.decided) == [2, 3, 4] and sorted(all_told.decided) == [0, 2, 3, 4]
     assert without.selectors() == {m: one for m, one in all_told.selectors().items() if m}
@@ -175,20 +169,18 @@ def test_what_is_fitted_for_no_answer_moves_nothing_else() -> None:
 def test_the_first_answer_drawn_is_judged_by_the_references_or_by_a_verdict_on_it() -> None:
     row = DevRow(1, None, ("Paris",), prompt="Where?", correct=False)
     draws = tuple(Draw(text, total_logprob=-1.0) for text in ("Paris", "Nice", "Nice"))
-    first = StoredRow(row, draws, complete=True)
+    first = replace(row, draws=draws, complete=True)
     dominant = replace(first, draws=draws[1:] + draws[:1])  # `correct` is about "Nice"
-    none = replace(first, row=replace(row, correct=None))
+    none = replace(first, correct=None)
     found = FullRows(judged_material([first, dominant, none])).alone()
     assert found.right.tolist() == [True, False, True]
 
 
 def test_answers_that_draws_happen_to_hold_stand_for_the_others_only_where_those_are_few() -> None:
-    rows = [replace(one, row=replace(one.row, answer_logprob=-1.0)) for one in judged_rows(100)]
+    rows = [replace(one, answer_logprob=-1.0) for one in judged_rows(100)]
     for lacking, known in ((10, True), (11, False)):
         some = [
-            replace(one, row=replace(one.row, answer=f"{i} undrawn", answer_logprob=None))
-            if i < lacking
-            else one
+            replace(one, answer=f"{i} undrawn", answer_logprob=None) if i < lacking else one
             for i, one in enumerate(rows)
         ]
         found = FullRows(judged_material(some)).alone()
@@ -234,7 +226,7 @@ def test_of_many_answers_those_numbers_that_maps_are_fitted_for() -> None:
 
 
 @cache
-def worlds() -> tuple[FakeEmbedder, list[StoredRow]]:
+def worlds() -> tuple[FakeEmbedder, list[DevRow]]:
     """Own answers as right as the LLM is sure of them, which no few draws support in some rows."""
     return FakeEmbedder(64, empty_answers="outcome"), judged_rows(360, seed=4)
 

@@ -9,7 +9,7 @@ import pytest
 from service.calibration.calibration import features
 from service.calibration.labels import FullRows
 from service.calibration.material import Material, all_texts, assemble
-from service.calibration.rows import DevRow, StoredRow
+from service.calibration.rows import DevRow
 from service.embedding.port import distinct, outcome_vectors
 from service.llm.port import Draw
 from service.scoring.judging import evidence_of, find_modes
@@ -24,7 +24,7 @@ D, M = 12, 6
 TEXTS = ("Paris", "Lyon", "the city of Nice", "", "Lille")
 
 
-def rows(count: int = 40, *, logprobs: bool = True) -> list[StoredRow]:
+def rows(count: int = 40, *, logprobs: bool = True) -> list[DevRow]:
     """Rows of all kinds: with an answer of their own, also an empty one, with a verdict, without either."""
     rng = np.random.default_rng(5)
     made = []
@@ -34,7 +34,7 @@ def rows(count: int = 40, *, logprobs: bool = True) -> list[StoredRow]:
         draws = tuple(Draw(TEXTS[k], total_logprob=t) for k, t in zip(drawn, totals, strict=True))
         answer = (None, " Metz ", TEXTS[drawn[0]], "")[i % 4]
         row = DevRow(i + 1, None, ("Paris",), prompt=f"q{i}", answer=answer, correct=(None, True)[i % 3 == 1])
-        made.append(StoredRow(row, draws[: M - (i % 7 == 6)], complete=True))
+        made.append(replace(row, draws=draws[: M - (i % 7 == 6)], complete=True))
     return made
 
 
@@ -45,15 +45,15 @@ def vectors_of(texts: Sequence[str]) -> np.ndarray:
     return outcome_vectors(texts, made.astype(np.float32))
 
 
-def material(stored: Sequence[StoredRow]) -> Material:
+def material(stored: Sequence[DevRow]) -> Material:
     texts = all_texts(stored)
     return assemble(stored, M, vectors_of(texts), {text: i for i, text in enumerate(texts)}, D)
 
 
-def scored(one: StoredRow, m: int, map_: EvidenceMap | DepolarizedMap | TemperatureMap) -> dict[str, float]:
+def scored(one: DevRow, m: int, map_: EvidenceMap | DepolarizedMap | TemperatureMap) -> dict[str, float]:
     """What scoring has for the first m answers: one spectrum, the map's eigenvalues, p of one text."""
     texts, index = distinct([draw.text for draw in one.draws[:m]])
-    answer = None if one.row.answer is None else one.row.answer.strip()
+    answer = None if one.answer is None else one.answer.strip()
     every = vectors_of(distinct([*texts, *TEXTS, "Metz"])[0])
     counts, found = np.bincount(index), spectrum(every[: len(texts)], np.bincount(index), dimension=D)
     evidence = evidence_of(one.draws[:m], index)
@@ -92,7 +92,7 @@ def test_any_number_of_first_answers_is_what_it_would_be_had_no_more_been_drawn(
     whole = material(rows())
     at_once = FullRows(whole)
     # A verdict without an answer is about all draws, had they been fewer about those.
-    full = [whole.rows[i].row for i in whole.full]
+    full = [whole.rows[i] for i in whole.full]
     same = np.array([one.correct is None or one.answer is not None for one in full])
     for m in range(1, M + 1):
         apart = first_answers(whole, m)
@@ -128,17 +128,17 @@ def test_the_judged_answer_is_embedded_stripped() -> None:
     made = material(stored)
     vectors = vectors_of(texts)
     for one, judged in zip(made.rows, made.judged, strict=True):
-        if one.row.answer is None:
+        if one.answer is None:
             assert judged is None
         else:
-            assert np.array_equal(judged, vectors[texts.index(one.row.answer.strip())])
+            assert np.array_equal(judged, vectors[texts.index(one.answer.strip())])
 
 
 def test_verdicts_follow_the_dominant_answer_of_so_many_draws() -> None:
     draws = tuple(Draw(text) for text in ("Paris", "Lyon", "Lyon", "Lyon", "Lyon", "Lyon"))
-    bare = StoredRow(DevRow(1, None, ("Paris",), prompt="q"), draws, complete=True)
-    given = replace(bare, row=replace(bare.row, answer="Metz"))
-    told = replace(bare, row=replace(bare.row, correct=True))
+    bare = replace(DevRow(1, None, ("Paris",), prompt="q"), draws=draws, complete=True)
+    given = replace(bare, answer="Metz")
+    told = replace(bare, correct=True)
     found = FullRows(material([bare, given, told]))
     assert found.at(1).right.tolist() == [True, False, True]
     assert found.at(M).right.tolist() == [False, False, True]
@@ -149,7 +149,7 @@ def test_a_verdict_without_an_answer_is_about_what_all_draws_say() -> None:
     draws = tuple(Draw(text) for text in ("Paris", "Lyon", "Lyon", "Lyon", "Lyon", "Lyon"))
     for references, first in ((("Metz",), False), (("Paris",), True)):
         row = DevRow(1, None, references, prompt="q", correct=True)
-        found = FullRows(material([StoredRow(row, draws, complete=True)]))
+        found = FullRows(material([replace(row, draws=draws, complete=True)]))
         assert (found.at(1).right.item(), found.at(M).right.item()) == (first, True)
 
 

@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 
 from service.calibration.material import all_texts, assemble, usable_rows
-from service.calibration.rows import DevRow, StoredRow
+from service.calibration.rows import DevRow
 from service.errors import InvalidDevData
 from service.llm.port import Draw, Message
 from tests.support.decisions import judged_rows
 
 
-def stored(line: int, samples: str, *references: str) -> StoredRow:
-    return StoredRow(
-        DevRow(line, None, references, prompt=f"p{line}"), tuple(Draw(text) for text in samples), True
+def stored(line: int, samples: str, *references: str) -> DevRow:
+    return replace(
+        DevRow(line, None, references, prompt=f"p{line}"),
+        draws=tuple(Draw(text) for text in samples),
+        complete=True,
     )
 
 
@@ -27,7 +29,7 @@ def test_every_text_has_its_own_vector() -> None:
     for row, answers in zip(rows, made.answers, strict=True):
         drawn = answers.vectors[answers.index]
         assert np.array_equal(drawn, [vectors[place[d.text]] for d in row.draws])
-        assert np.array_equal(answers.references, [vectors[place[text]] for text in row.row.references])
+        assert np.array_equal(answers.references, [vectors[place[text]] for text in row.references])
     assert made.full.tolist() == [0]
 
 
@@ -46,13 +48,11 @@ def rng() -> np.random.Generator:
 def test_of_copies_a_random_one_counts() -> None:
     """Each question has a right answer and two wrong ones: a third of those taken at random is right."""
     rows = [
-        replace(one, row=replace(one.row, prompt=one.row.prompt, correct=copy == 0))
-        for one in judged_rows(160)
-        for copy in range(3)
+        replace(one, prompt=one.prompt, correct=copy == 0) for one in judged_rows(160) for copy in range(3)
     ]
     found, _, copies = usable_rows(rows, None, rng())
     assert (len(found), copies) == (160, 320)
-    assert 35 < sum(bool(one.row.correct) for one in found) < 72
+    assert 35 < sum(bool(one.correct) for one in found) < 72
 
 
 def test_a_copy_is_one_whatever_its_case_and_white_space_and_turn_by_turn() -> None:
@@ -62,10 +62,10 @@ def test_a_copy_is_one_whatever_its_case_and_white_space_and_turn_by_turn() -> N
         (Message("user", "Where?"), Message("assistant", "There."), Message("user", "And then?")),
     ]
     rows = [stored(line, "abcd", "r") for line in range(1, 31)]
-    rows += [replace(rows[0], row=replace(rows[0].row, line=31, prompt=" P1\t"))]
-    rows += [replace(rows[0], row=DevRow(32 + i, None, ("r",), messages=one)) for i, one in enumerate(talks)]
+    rows += [replace(rows[0], line=31, prompt=" P1\t")]
+    rows += [replace(rows[0], line=32 + i, prompt=None, messages=one) for i, one in enumerate(talks)]
     # Rows that tell no question are copies of none.
-    rows += [replace(rows[0], row=DevRow(40 + i, None, ("r",))) for i in range(2)]
+    rows += [replace(rows[0], line=40 + i, prompt=None) for i in range(2)]
     found, _, copies = usable_rows(rows, None, rng())
     assert (len(found), copies) == (34, 2)
 
@@ -73,9 +73,9 @@ def test_a_copy_is_one_whatever_its_case_and_white_space_and_turn_by_turn() -> N
 def test_the_copy_with_most_answers_counts_and_takes_the_references_of_those_without_a_verdict() -> None:
     rows = [stored(line, "abcd", "r") for line in range(2, 32)]
     short, whole, judged = (stored(1, drawn, ref) for drawn, ref in (("ab", "x"), ("abcd", "y"), ("ab", "z")))
-    judged = replace(judged, row=replace(judged.row, correct=True))
-    [mine] = [one for one in usable_rows([short, whole, judged, *rows], None, rng())[0] if one.row.line == 1]
-    assert (len(mine.draws), mine.row.references) == (4, ("x", "y"))
+    judged = replace(judged, correct=True)
+    [mine] = [one for one in usable_rows([short, whole, judged, *rows], None, rng())[0] if one.line == 1]
+    assert (len(mine.draws), mine.references) == (4, ("x", "y"))
 
 
 def test_ten_copies_of_few_questions_are_too_few_rows() -> None:

@@ -28,7 +28,7 @@ OPTIONS = JobOptions(dev_rows=32, name="mine")
 def both(*, drawn: bool = False, dev=DEV, test=TEST):
     """The rows of both files under one count."""
     made = [*dev, *test]
-    pairs = zip(made, (one.row for one in stored(made)), strict=True)
+    pairs = zip(made, stored(made), strict=True)
     return [
         replace(row, samples=None) if drawn else replace(row, logprobs=tuple(one["logprob"]))
         for one, row in pairs
