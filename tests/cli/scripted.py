@@ -1,10 +1,11 @@
 """A service from a script: what each question is answered, without an LLM."""
 
+import json
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from tests.support.openai_server import Exchange, OpenAIServer, serving_in_thread
-from tests.support.scripted_scores import SCORE
+from tests.support.scripted_scores import SCORE, line
 
 Behaviour = Callable[[Exchange], Awaitable[None]]
 
@@ -15,8 +16,26 @@ def problem(status: int, code: str, *, retryable: bool = False, detail: str = "S
 
 
 async def scored(exchange: Exchange, **fields: object) -> None:
-    """Answer a question with itself."""
-    await exchange.send(200, SCORE | {"answer": str(exchange.body.get("prompt"))} | fields)
+    """Answer a question, or each of a batch, with itself."""
+    if "items" in exchange.body:
+        lines = [line(i, answer=str(item["prompt"])) for i, item in enumerate(exchange.body["items"])]
+        await exchange.send(200, b"".join(lines))
+    else:
+        await exchange.send(200, SCORE | {"answer": str(exchange.body.get("prompt"))} | fields)
+
+
+def batch(refused: str, status: int, code: str, *, retryable: bool = False) -> Behaviour:
+    """Return what answers each question of a batch with itself, but for one that is refused."""
+
+    async def answer(exchange: Exchange) -> None:
+        lines = b""
+        for index, item in enumerate(exchange.body["items"]):
+            error = {"index": index, "error": problem(status, code, retryable=retryable) | {"type": "t"}}
+            found = json.dumps(error).encode() + b"\n"
+            lines += found if item["prompt"] == refused else line(index, answer=item["prompt"])
+        await exchange.send(200, lines)
+
+    return answer
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """`eigencal score --file`: what goes in, what comes out, and what is noticed before anything is sent."""
 
-import asyncio
 import json
 import os
 from pathlib import Path
@@ -8,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Here
-from tests.cli.scripted import problem, scored, scripted
-from tests.support.openai_server import Exchange, OpenAIServer
+from tests.cli.scripted import batch, scored, scripted
+from tests.support.openai_server import OpenAIServer
 from tests.support.services import asked
 
 
@@ -153,20 +152,14 @@ def test_errors_are_asked_again_when_told_so(here: Here, tmp_path: Path, results
     link.symlink_to(results)
     arguments = ("score", "--file", file, "--out", link, "--url")
 
-    async def refuses(exchange: Exchange) -> None:
-        if exchange.body["prompt"] == "b":
-            await exchange.send(422, problem(422, "invalid_request"))
-        else:
-            await scored(exchange)
-
-    with scripted(refuses) as (url, _):
+    with scripted(batch("b", 422, "invalid_request")) as (url, _):
         assert here(*arguments, url).code == 8
         held = results.read_bytes()
         assert here(*arguments, url).code == 8, "an error stays one"
     assert results.read_bytes() == held
     with scripted(scored) as (url, service):
         done = here(*arguments, url, "--retry-errors")
-    assert (done.code, [body["prompt"] for body in service.bodies]) == (0, ["b"]), done.err
+    assert (done.code, [body["items"] for body in service.bodies]) == (0, [[{"prompt": "b"}]]), done.err
     assert link.is_symlink()
     assert ["result" in row for row in read(results)] == [True, True]
     assert {path.name for path in tmp_path.iterdir()} == {"q.txt", "results.jsonl", "link.jsonl"}
@@ -177,14 +170,7 @@ def test_a_question_that_alone_is_refused_for_now_gets_its_line(
 ) -> None:
     file = written(tmp_path / "q.txt", "".join(f"question {i}\n" for i in range(40)))
 
-    async def poisoned(exchange: Exchange) -> None:
-        if exchange.body["prompt"] == "question 3":
-            await exchange.send(503, problem(503, "llm_unavailable", retryable=True))
-            return
-        await asyncio.sleep(0.02)
-        await scored(exchange)
-
-    with scripted(poisoned) as (url, _):
+    with scripted(batch("question 3", 503, "llm_unavailable", retryable=True)) as (url, _):
         done = here("score", "--file", file, "--out", results, "--url", url, "--patience", 0.05)
     assert done.code == 8, done.err
     assert "scored: 39, errors: 1, left: 0" in done.err

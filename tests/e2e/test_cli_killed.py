@@ -52,7 +52,7 @@ def test_the_service_is_killed_and_comes_back(
     port = free_port()
     command = Command(tmp_path, {"EIGENCAL_URL": f"http://127.0.0.1:{port}"})
     database = f"sqlite:///{tmp_path / 'store.db'}"
-    arguments = ("score", "--file", questions, "--out", results, "--concurrency", CONCURRENCY)
+    arguments = ("score", "--file", questions, "--out", results)
     with service(database, server, tmp_path, port=str(port)) as first:
         with command.started(*arguments) as scoring:
             until(lambda: lines(results) >= KILLED_AFTER or scoring.poll() is not None)
@@ -69,7 +69,7 @@ def test_the_service_is_killed_and_comes_back(
 def test_the_command_is_killed_and_run_again(
     server: OpenAIServer, questions: Path, results: Path, tmp_path: Path
 ) -> None:
-    arguments = ("score", "--file", questions, "--out", results, "--concurrency", CONCURRENCY)
+    arguments = ("score", "--file", questions, "--out", results)
     with service(f"sqlite:///{tmp_path / 'store.db'}", server, tmp_path) as running:
         command = Command(tmp_path, {"EIGENCAL_URL": str(running.http.base_url)})
         with command.started(*arguments) as scoring:

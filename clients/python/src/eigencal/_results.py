@@ -27,9 +27,9 @@ class BatchItem(Result):
 
     def unwrap(self) -> Score:
         """Return the score. Raises an `APIStatusError` where there is none, as `Client.score` would."""
-        if self.error is not None:
-            raise error_of_problem(self.error.status, self.error.model_dump(mode="json"))
-        assert self.result is not None
+        if self.result is None:
+            problem = self.error.model_dump(mode="json") if self.error else {}
+            raise error_of_problem(problem.get("status", 200), problem)
         return self.result
 
 

@@ -4,7 +4,6 @@ A line is `{"line", "id", "request", "result"}`, or has an `error` in place of t
 hash of what was asked, by which a changed question is noticed.
 """
 
-import asyncio
 import codecs
 import hashlib
 import json
@@ -15,26 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
-import stamina
-
-from eigencal import (
-    AsyncClient,
-    AuthenticationError,
-    EigencalError,
-    InvalidSetupError,
-    PermissionDeniedError,
-    UnexpectedResponseError,
-)
-from eigencal._base_client import retry_policy
+from eigencal import APIConnectionError, Client, EigencalError, InvalidSetupError, RateLimitError
+from eigencal._exceptions import error_of_problem
 from eigencal._progress import ProgressLine
 from eigencal.cli.output import as_json
 from eigencal.resources.scores import item_body
+from eigencal.types import Problem
 
 Format = Literal["auto", "lines", "jsonl"]
 JSONL = {".jsonl", ".ndjson"}
 FIRST_LINE_BYTES = b'{"line": '  # as every line of results begins
-LONGEST_WAIT_S = 10.0
-RETRIES = 4  # of one question that the service answers with errors that may pass
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0
 
 
 class Question(NamedTuple):
@@ -162,69 +152,56 @@ def _checked(path: Path, held: Sequence[bytes], questions: Sequence[Question]) -
 
 
 def is_away(error: EigencalError) -> bool:
-    """Tell whether every question fares so for now: nobody listens, no room, a part is down, a proxy."""
-    is_proxy = error.status in (502, 504) and not error.problem
-    is_full = error.status in (429, 503) and error.retryable
-    return is_proxy or is_full or error.code == "connection_failed"
+    """Tell whether every question fares so for now: nobody answers, no room, a part is down."""
+    return isinstance(error, APIConnectionError | RateLimitError) or error.status in (502, 503, 504)
 
 
-async def ask(
+def ask(
     url: str | None,
     questions: Sequence[Question],
     results: Results,
     note: Callable[[str], None],
     *,
-    concurrency: int,
     patience_s: float,
 ) -> None:
-    """Ask the questions without a line, so many at a time; lines are written in the order in which they come.
+    """Ask the questions without a line, and those again that fail in a way that may pass.
 
-    Each waits `patience_s` for a service that is away.
+    Lines are written in the order in which they come.
 
     Raises:
-        EigencalError: the run is over: the service was away for too long, or refuses the key.
+        EigencalError: the run is over: nothing was scored for `patience_s`, or the key is refused.
     """
-    progress, num_scored, is_noted = ProgressLine(), 0, False
-    left = iter([question for question in questions if question.line not in results.done])
-
-    def may_wait(error: EigencalError) -> bool:
-        nonlocal is_noted
-        if is_away(error) and not is_noted:
-            is_noted = True
-            note(f"eigencal: {error.detail.rstrip('. ')}. Waiting for it, {patience_s:g} s at most")
-        return is_away(error)
-
-    async def outcome(client: AsyncClient, question: Question) -> dict[str, Any]:
-        nonlocal num_scored
-        scored_before, ends_at = num_scored, time.monotonic() + patience_s
-        policy = retry_policy(may_wait, ends_at, attempts=None, longest_wait_s=LONGEST_WAIT_S)
-        try:
-            async for attempt in stamina.retry_context(**policy):
-                with attempt:
-                    score = await client.score(**question.request)
-        except (AuthenticationError, PermissionDeniedError, UnexpectedResponseError):
-            raise  # no question can fare otherwise: the key is refused, or this is not the service
-        except EigencalError as error:
-            # Where others were scored meanwhile, it is the question, and not the service.
-            if is_away(error) and num_scored == scored_before:
-                raise
-            return {"error": error.problem or {"code": error.code, "detail": error.detail}}
-        num_scored += 1
-        return {"result": score}
-
-    async def work(client: AsyncClient) -> None:
-        # All workers take from one iterator: between taking and asking nothing is awaited.
-        for question in left:
-            results.add(question, await outcome(client, question))
-            progress(len(results.done), len(questions), "scored")
-
-    longest_wait_s = min(LONGEST_WAIT_S, patience_s)
-    try:
-        async with (
-            AsyncClient(url, retries=RETRIES, longest_wait_s=longest_wait_s) as client,
-            asyncio.TaskGroup() as group,
-        ):
-            for _ in range(concurrency):
-                group.create_task(work(client))
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
+    progress, num_before, is_noted = ProgressLine(), len(results.done), False
+    ends_at, pause_s = time.monotonic() + patience_s, FIRST_PAUSE_S
+    with Client(url, retries=0) as client:
+        while left := [question for question in questions if question.line not in results.done]:
+            num_done, refused, away = len(results.done), dict[int, Problem](), None
+            try:
+                for item in client.score_batch([question.request for question in left]):
+                    question = left[item.index]
+                    if item.error is not None and item.error.retryable and item.error.status in (429, 503):
+                        refused[question.line] = item.error
+                        continue
+                    results.add(question, {"error": item.error} if item.error else {"result": item.result})
+                    progress(len(results.done), len(questions), "scored")
+            except EigencalError as error:
+                if not is_away(error):
+                    raise
+                away = error
+            if not refused and not away:
+                return
+            why = away or error_of_problem(503, next(iter(refused.values())).model_dump(mode="json"))
+            if not is_noted:
+                note(f"eigencal: {why.detail.rstrip('. ')}. Waiting for it, {patience_s:g} s at most")
+                is_noted = True
+            if len(results.done) > num_done:
+                ends_at, pause_s = time.monotonic() + patience_s, FIRST_PAUSE_S
+            elif time.monotonic() >= ends_at:
+                # Where others were scored, it is these questions, and not the service.
+                if away or len(results.done) == num_before:
+                    raise why
+                for question in left:
+                    results.add(question, {"error": refused[question.line]})
+                return
+            time.sleep(min(max(pause_s, why.retry_after_s or 0.0), patience_s))
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)

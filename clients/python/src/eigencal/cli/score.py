@@ -1,6 +1,5 @@
 """`eigencal score`: one question, or a file of them."""
 
-import asyncio
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +12,6 @@ from eigencal.cli.bulk import Format, ask, read_questions, results_at
 from eigencal.cli.command import ExitCode, Invocation
 
 PATIENCE_S = 600.0
-CONCURRENCY = 8
 Effort = Annotated[
     Literal["none", "low", "medium", "high", "auto"] | None, typer.Option(help="How many answers to draw.")
 ]
@@ -52,12 +50,9 @@ def score(
     calibration: Annotated[str | None, typer.Option(help="active, none, or an id.")] = None,
     model: Annotated[str | None, typer.Option(help="Model to ask the LLM server for.")] = None,
     deadline_ms: Annotated[int | None, typer.Option(help="Milliseconds for the answers to come.")] = None,
-    concurrency: Annotated[
-        int, typer.Option(min=1, max=100, help="Of a file: questions under way at a time.")
-    ] = CONCURRENCY,
     patience: Annotated[
         float,
-        typer.Option(min=0, help="Of a file: seconds that a question waits for a service that is away."),
+        typer.Option(min=0, help="Of a file: seconds to wait for a service that is away."),
     ] = PATIENCE_S,
     retry_errors: Annotated[
         bool, typer.Option("--retry-errors", help="Of a file: ask again where the results have errors.")
@@ -95,9 +90,7 @@ def score(
         if results.done:
             note(f"{len(results.done)} of {total} are done already")
         try:
-            asyncio.run(
-                ask(invocation.url, questions, results, note, concurrency=concurrency, patience_s=patience)
-            )
+            ask(invocation.url, questions, results, note, patience_s=patience)
         finally:
             failed, missing = results.num_failed, total - len(results.done)
             where = f" in {out}" if out else ""
