@@ -15,6 +15,7 @@ from eigencal.cli.output import Output, as_json, harmless
 from tests.cli.conftest import ADMIN_KEY, Here
 from tests.cli.scripted import problem, scored, scripted
 from tests.support.command import SOURCES, Command
+from tests.support.in_a_terminal import terminal
 from tests.support.openai_server import Exchange
 
 
@@ -89,6 +90,19 @@ def test_claims_are_told_with_what_speaks_for_them(here: Here) -> None:
         "- It is here.",
         "  P(right) 0.750",
     ]
+
+
+@pytest.mark.parametrize(("no_colour", "coloured"), [("", True), ("1", False)])
+def test_doubtful_claims_are_coloured_in_a_terminal(command: Command, no_colour: str, coloured: bool) -> None:
+    with (
+        scripted(says_claims) as (url, _),
+        terminal(command, "score", "a", "--url", url, NO_COLOR=no_colour) as shown,
+    ):
+        said = shown.rest()
+    yellow, plain = ("\x1b[33m", "\x1b[0m") if coloured else ("", "")
+    assert f"\n{yellow}? It is red.{plain}\r\n" in said
+    assert f"\n{yellow}? It\N{REPLACEMENT CHARACTER}[2J is flat.\r\n    Now.{plain}\r\n" in said
+    assert "\n- It is big.\r\n" in said
 
 
 EVIL = "hi\x1b]0;pwn\x07\x9b31m\x7f"

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
 
-from tests.clients.environments import versions
+from tests.clients.environments import SCORE_KEY, SCRIPTS, versions
 from tests.clients.recipes import PAGES
 
 pytestmark = pytest.mark.clients
@@ -68,3 +69,26 @@ def test_the_table_says_what_is_seen(row: tuple[str, str], told: Both) -> None:
 
 def test_the_table_has_no_other_row() -> None:
     assert table().keys() == ROWS.keys()
+
+
+@pytest.mark.parametrize("client", SCRIPTS)
+def test_every_id_leads_to_its_score(client: str, told: Both, ours: str) -> None:
+    """However little of the uncertainty a client lets through."""
+    found = 0
+    for case, one in told(client)[1].items():
+        for way, uncertainty in one.get("ways", {}).items():
+            score_id = uncertainty and uncertainty.get("x-score-id" if way == "headers" else "id")
+            if not score_id:
+                continue
+            headers = {"Authorization": f"Bearer {SCORE_KEY}"}
+            kept = httpx.get(f"{ours}/scores/{score_id}", headers=headers, timeout=60)
+            assert kept.status_code == 200, kept.text
+            told_there = float(uncertainty.get("x-lambda-max", uncertainty.get("lambda_max", "nan")))
+            if case.endswith("-tools"):
+                assert kept.json()["status"] == "not_scored"
+            else:
+                assert kept.json()["status"] == "scored"
+                if told_there == told_there:  # none where the id is all that is read
+                    assert kept.json()["lambda_max"] == pytest.approx(told_there, abs=1e-6)
+            found += 1
+    assert found >= 4

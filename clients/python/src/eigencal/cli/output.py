@@ -1,11 +1,13 @@
 """What a command writes: JSON or text on stdout, everything else on stderr."""
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import typer
 from pydantic import TypeAdapter
 
 # A text of a model may hold sequences that move the cursor, or worse; tabs and line ends are harmless.
@@ -15,6 +17,12 @@ _CONTROL = {
 # JSON leaves these in a string as they are; outside of strings it has none of them.
 _CONTROL_IN_JSON = {code: f"\\u{code:04x}" for code in range(127, 160)}
 _ANY = TypeAdapter[Any](Any)
+
+
+class Doubtful(str):
+    """A line that a terminal shows in colour."""
+
+    __slots__ = ()
 
 
 def harmless(text: str) -> str:
@@ -52,8 +60,10 @@ class Output:
 
         What follows a line end in one of them is indented, so that no text of a model looks like ours.
         """
+        takes_colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         for line in lines:
-            print(harmless(line).replace("\n", "\n    "))
+            text = harmless(line).replace("\n", "\n    ")
+            print(typer.style(text, fg="yellow") if takes_colour and isinstance(line, Doubtful) else text)
 
     def table(self, rows: Sequence[object], columns: Sequence[str], none: str) -> None:
         """Write results: as JSON, or some of their fields in columns as wide as they must be, or `none`."""

@@ -10,6 +10,7 @@ import typer
 from eigencal import Claim, InvalidSetupError, Score, ScoreOptions
 from eigencal.cli.bulk import Format, ask, read_questions, results_at
 from eigencal.cli.command import ExitCode, Invocation
+from eigencal.cli.output import Doubtful
 
 PATIENCE_S = 600.0
 Effort = Annotated[
@@ -129,10 +130,10 @@ def _lines(score: Score) -> Iterator[str]:
 
 
 def claim_lines(claims: Sequence[Claim]) -> Iterator[str]:
-    """Yield each claim and what the answers say of it; doubtful ones begin with `?`."""
+    """Yield each claim and what the answers say of it; doubtful ones begin with `?`, in colour."""
     for claim in claims:
         said, right = claim.support, claim.probability_correct
-        yield f"{'?' if claim.doubtful else '-'} {claim.text}"
+        yield Doubtful(f"? {claim.text}") if claim.doubtful else f"- {claim.text}"
         told = [] if right is None else [f"P(right) {right:.3f}"]
         if said is not None:
             instead = "" if said.example is None else f": {said.example}"
