@@ -60,15 +60,10 @@ class TestRows:
         [
             ({"prompt": ...}, "prompt", "neither"),
             ({"messages": [{"role": "user", "content": "Q?"}]}, "prompt", "both"),
-            ({"prompt": " "}, "prompt", "empty"),
             ({"reference": ...}, "reference", "missing"),
-            ({"reference": []}, "reference", "at least 1"),
             ({"reference": ["a", ""]}, "reference", "1: must not be empty"),
-            ({"reference": {"a": 1}}, "reference", "valid list"),
             ({"samples": ["a"]}, "samples", "at least 2"),
-            ({"samples": ["a", 1]}, "samples", "1: Input should be a valid string"),
             ({"correct": "true"}, "correct", "boolean"),
-            ({"id": 1.5}, "id", "integer"),
             ({"id": "x" * 201}, "id", "200"),
             ({"prompt": ..., "messages": [{"role": "bot", "content": ""}]}, "messages", "0.role"),
             (
@@ -78,7 +73,6 @@ class TestRows:
             ),
             ({"claims": [{"text": "", "correct": True}]}, "claims", "0.text: must not be empty"),
             ({"samples": ["a", "b"], "logprobs": [-1.0] * 3}, "logprobs", "for each of the 2 samples, not 3"),
-            ({"logprobs": [-1.0] * 2}, "logprobs", "goes with samples"),
             ({"logprobs": [-1.0] * 2, "logprob": [-1.0] * 2}, "logprob", "another name of logprobs"),
             ({"samples": ["a", "b"], "logprob": [-1.0, 0.02]}, "logprob", "less than or equal to 0.01"),
             ({"answer_logprob": -1.0}, "answer_logprob", "goes with answer"),
@@ -250,10 +244,9 @@ class TestFiles:
             rows_of(data, UploadLimits(**limits))
         assert caught.value.extra == extra
 
-    @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-    def test_memory_stays_flat(self, pack):
+    def test_memory_stays_flat(self):
         line = json.dumps({"prompt": "x" * 100_000, "reference": "a"}).encode() + b"\n"
-        file = io.BytesIO(pack(line * 300))
+        file = io.BytesIO(gzip.compress(line * 300))
         tracemalloc.start()
         try:
             assert sum(1 for _ in read_file(file).rows()) == 300
@@ -318,13 +311,6 @@ class TestExport:
     def test_half_a_surrogate_pair_can_be_written(self):
         row = DevRow(1, None, ("a",), "Q?", samples=("\ud83d", "x"))
         assert rows_of(write_row(row))[0].samples == ("?", "x")
-
-    @pytest.mark.shared
-    def test_recorded_data_reads_and_writes_the_same(self, shared_data):
-        with (shared_data / "triviaqa_test_smollm2_m20.jsonl").open("rb") as file:
-            rows = list(read_file(file).rows())
-        assert len(rows) == 400
-        assert rows_of(b"".join(map(write_row, rows))) == rows
 
 
 def test_a_row_is_stored_and_hashed_as_far_as_it_is_set() -> None:

@@ -30,17 +30,6 @@ def test_the_page_says_what_the_report_promises(report: dict[str, Any]) -> None:
     assert "there is no model" not in text
 
 
-def test_targets_of_one_threshold_share_a_point(report: dict[str, Any]) -> None:
-    part = report["correctness"]
-    one = next(promise for promise in part["promises"] if promise["threshold"] is not None)
-    changed = deciding_report()
-    changed["correctness"]["promises"] = [{**one, "target_error": 0.3}, {**one, "target_error": 0.4}]
-    page = render(changed)
-    told = re.search(r'<desc id="risk-coverage-desc">(.*?)</desc>', page)
-    assert told is not None
-    assert told[1].startswith("30 %, 40 %: ")
-
-
 def test_without_a_model_the_page_says_why() -> None:
     report = small_report()
     for row in report["correctness"]["by_num_samples"]:
@@ -84,15 +73,6 @@ def test_what_cannot_be_promised_is_one_sentence_and_the_lowest_a_row(
     named = f"{100 * lowest['target_error']:g} %"
     assert f"{named} the lowest that can be promised {lowest['threshold']:.3f} {lowest['answered']}" in text
     assert f"the lowest error that can be is {named}." in text
-
-
-def test_a_lowest_promise_is_no_higher_than_any_that_is_kept(report: dict[str, Any]) -> None:
-    for row in report["correctness"]["by_num_samples"]:
-        kept = [one["target_error"] for one in row["promises"] if one["threshold"] is not None]
-        lowest = row["lowest"]
-        assert kept
-        assert lowest is not None
-        assert lowest["target_error"] <= min(kept) + 1e-3  # it is named in whole tenths of a percent
 
 
 def test_promises_are_shown_for_every_number_of_answers(report: dict[str, Any]) -> None:
