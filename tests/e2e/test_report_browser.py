@@ -43,6 +43,11 @@ SIZES = """
 [...document.querySelectorAll('svg')].map(s =>
   [s.clientWidth, s.clientHeight, s.querySelectorAll('path, use').length])
 """
+# How each line of the legend is dashed.
+DASHES = """
+[...document.querySelectorAll('#rejection-legend_1 path')]
+  .filter(p => p.style.fill === 'none').map(p => p.style.strokeDasharray)
+"""
 # Letters outside their plot's frame.
 CUT_OFF = """
 [...document.querySelectorAll('svg text')].filter(t => {
@@ -168,6 +173,14 @@ def test_a_name_without_end_and_a_markup_name_do_no_harm(tab: Page, tmp_path: Pa
     assert tab.evaluate("document.querySelector('h1').textContent") == report["calibration"]["name"]
     assert tab.evaluate("document.documentElement.scrollWidth") == 390
     assert tab.evaluate("window.ran === undefined")
+
+
+def test_lines_are_told_apart_without_colour(tab: Page, tmp_path: Path) -> None:
+    path = unfolded(render(small_report(with_active=True)), tmp_path)
+    tab.open(path)
+    dashes = tab.evaluate(DASHES)
+    assert len(dashes) == 4
+    assert len(set(dashes)) == 4
 
 
 def test_a_table_that_scrolls_shows_where_there_is_more(tab: Page, tmp_path: Path) -> None:
