@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 
 from benchmarks.alternating import alternate, told
-from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
+from benchmarks.processes import PYTHON, ROOT, UNCACHED, free_port, running, wait_for
 from service.llm.embedded import converted_model
 from service.llm.prompting import FEW_SHOT
 from tests.support.vllm import ENVIRONMENT, serve_command
@@ -68,9 +68,8 @@ def main() -> None:
                 "EIGENCAL_LLM_BACKEND": "vllm", "EIGENCAL_LLM_URL": f"{llm}/v1",
                 "EIGENCAL_LLM_API": "completions",
                 "EIGENCAL_FEW_SHOT": FEW_SHOT, "EIGENCAL_EMBEDDER": embedder, "EIGENCAL_PORT": str(port),
-                "EIGENCAL_EMBEDDER_CACHE": "0",  # the questions come again and again: no vector may be kept
             }  # fmt: skip
-            with running([PYTHON, "-m", "service"], env=env, log=Path("data") / "bench-service.log") as ours:
+            with running([PYTHON, "-m", UNCACHED], env=env, log=Path("data") / "bench-service.log") as ours:
                 wait_for(f"http://127.0.0.1:{port}/readyz", ours, 120)
                 print(f"embedder {embedder}, no vectors kept")
                 for callers, seconds in ((1, options.seconds), (8, 2 * options.seconds)):

@@ -30,6 +30,7 @@ HTTP_OPTIONS: dict[str, Any] = {
     "ws": "none",
     "server_header": False,
 }
+MAX_CONNECTIONS = 700  # and requests at once; past it: 503
 weights = typer.Typer(help="Packaged model weights.", no_args_is_help=True)
 cli.add_typer(weights, name="weights")
 
@@ -80,7 +81,7 @@ def serve() -> None:
         port=settings.port,
         log_level=settings.log_level,
         access_log=settings.log_level == "debug",
-        limit_concurrency=settings.max_connections,
+        limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=30,
         **HTTP_OPTIONS,
     )

@@ -33,8 +33,7 @@ from service.evaluation.baselines import TransformersEntailment, by_entailment
 from service.evaluation.experiments import make_results
 from service.evaluation.page import render_evaluation
 from service.evaluation.results import FilePart, Provenance, Results, provenance
-from service.jobs.drawing import row_request
-from service.jobs.waiting import Patience
+from service.jobs.calibrator import Patience, row_request
 from service.llm.port import Draw, GenerationRequest, LanguageModel
 from service.llm.weights import sha256_of
 from service.report.diagnostics import EvaluationContext, make_split

@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 import tempfile
 import weakref
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,10 @@ from sqlalchemy.pool import NullPool
 from service.calibration.calibration import Calibration
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
-from service.jobs.drawing import Drawer
-from service.jobs.durable import DurableJobs
+from service.jobs.calibrator import Drawer
 from service.jobs.model import Job, JobOptions
 from service.jobs.store import SqlJobs
-from service.jobs.waiting import Patience
-from service.jobs.workflows import JobSteps
+from service.jobs.workflows import DurableJobs, JobSteps
 from service.llm.port import Sampling
 from service.scoring.score import Serving
 from service.store.database import Database
@@ -82,9 +80,8 @@ class IdleEngine:
     async def stop(self) -> None:
         """Do nothing."""
 
-    async def settle(self, ours: Mapping[str, str]) -> Collection[str]:
+    async def settle(self, ours: Mapping[str, str]) -> None:
         """Run none."""
-        return ()
 
     async def cancel(self, job_id: str) -> None:
         """Do nothing."""
@@ -100,7 +97,7 @@ class SqliteStore:
         self.stored = self.calibrations = SqlCalibrations(self.database, poll_s=60)
         self.runs = SqlJobs(self.database, self.stored)
         drawer = Drawer(FakeLLM(), FakeEmbedder(), self.runs, Serving(10, Sampling(), Sampling()))
-        steps = JobSteps(self.runs, drawer, {}, slots=1, patience=Patience())
+        steps = JobSteps(self.runs, drawer, {}, slots=1)
         self.jobs = DurableJobs(self.runs, steps, IdleEngine(), poll_s=0.01)
         self.kept = MemoryKept()
         self.keys = MemoryKeys()
@@ -128,7 +125,7 @@ class SqliteStore:
 
     async def rows_of(self, job_id: str) -> list[DevRow]:
         """Return the rows of a job; none once it was cancelled."""
-        return [one.row async for one in self.runs.rows(job_id)]
+        return [one.row for one in await self.runs.rows(job_id)]
 
     async def fitted(
         self, calibration: Calibration, report: dict[str, Any], rows: Iterable[DevRow], num_rows: int = 0

@@ -58,9 +58,7 @@ def client(url: str) -> httpx.Client:
 @asynccontextmanager
 async def demo_app(data_dir: Path, num_samples: int = 20, **parts: Any) -> AsyncIterator[str]:
     # Named as a server's: the embedded LLM's rows are drawn one at a time, half a second each.
-    settings = Settings(
-        data_dir=data_dir, num_samples=num_samples, llm_backend="vllm", calibration_max_concurrency=64
-    )
+    settings = Settings(data_dir=data_dir, num_samples=num_samples, llm_backend="vllm", llm_slots=512)
     app = create_app(
         settings, **{"llm": FakeLLM(), "embedder": FakeEmbedder(), "resamples": FEW_RESAMPLES, **parts}
     )
@@ -176,7 +174,7 @@ async def test_a_job_that_came_to_nothing_is_said_and_not_taken_for_the_next(
     async def end(said: io.StringIO, how: JobState) -> None:
         while "Calibrating" not in said.getvalue():  # said once the job was answered, in whatever state
             await asyncio.sleep(0.01)
-        [newest, *_] = await store.jobs.latest()
+        [newest, *_] = await store.jobs.store.latest()
         await store.change(newest.id, state=how, error_code="conflict", error_detail="Answers differ.")
 
     async with demo_app(tmp_path, store=store) as url:
@@ -187,7 +185,7 @@ async def test_a_job_that_came_to_nothing_is_said_and_not_taken_for_the_next(
                 with pytest.raises(DemoError, match=rf"{state}: Answers differ\."):
                     await asyncio.to_thread(calibrate, out, http, RECORDED, "fake")
                 await ending
-    assert len(await store.jobs.latest()) == 2
+    assert len(await store.jobs.store.latest()) == 2
 
 
 async def test_a_refusal_is_in_the_services_words_and_one_by_keys_comes_with_a_remedy(tmp_path: Path) -> None:
