@@ -293,10 +293,6 @@ class Replica:
         """Stop the jobs, which go on at the next start, and close the store; idempotent."""
         await self._started.aclose()
 
-    async def check(self) -> None:
-        """Return when the store can be read and written; raise StoreUnavailable, which says why not."""
-        await self.database.ready()
-
 
 def build_replica(
     database_url: str,
@@ -527,7 +523,7 @@ def create_app(
         calibrations=store.calibrations,
         kept=kept,
         admission=admission,
-        checks={"store": store.check, "embedder": embedder.check, "llm": llm.check},
+        checks={"store": store.database.ready, "embedder": embedder.check, "llm": llm.check},
         metrics=metrics,
         limits=UploadLimits(num_samples=settings.num_samples),
         report_page=render_report,

@@ -93,7 +93,7 @@ class Keys:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         host: str | None = None,
     ) -> None:
-        self._store = store
+        self.store = store
         self._host = host
         self.admin = admin
         self._score = score
@@ -128,10 +128,6 @@ class Keys:
         """Tell whether the routes of a scope need a key, for good: one is set for it, or was ever made."""
         return bool(self.admin if scope == "admin" else self._score) or scope in self._closed
 
-    def any_valid(self, scope: Scope) -> bool:
-        """Tell whether this replica knows of a valid key of this scope."""
-        return any(key.scope == scope and self._opens(key) for key in self._keys.values())
-
     async def scope_of(self, secret: str) -> Scope | None:
         """Return what a key opens; None for one that is not valid.
 
@@ -152,20 +148,16 @@ class Keys:
     async def make(self, name: str, scope: Scope, expires_at: datetime | None) -> tuple[Key, str]:
         """Make a key and return it with the secret. Raises Conflict, StoreUnavailable."""
         made, secret = new_key(name, scope, expires_at, self.now())
-        await self._store.add(made)
+        await self.store.add(made)
         self._keys[made.digest] = made
-        self._close(scope)
+        self._closed.add(scope)
         # Escaped: a name may hold anything, line feeds included.
         log.info("key %s was made: %r, scope %s, expires %s", made.id, name, scope, expires_at or "never")
         return made, secret
 
-    async def list_all(self) -> list[Key]:
-        """Return all keys, latest first. Raises StoreUnavailable."""
-        return await self._store.list_all()
-
     async def revoke(self, key_id: str) -> Key | None:
         """Revoke a key, here at once; None when there is no such key. Raises StoreUnavailable."""
-        key = await self._store.revoke(key_id, self.now())
+        key = await self.store.revoke(key_id, self.now())
         if key is not None:
             # Remembered for good: a reading that began before may end after this, and bring the key again.
             self._revoked.add(key_id)
@@ -201,19 +193,13 @@ class Keys:
         """Take over what the store knows. Raises StoreUnavailable, which was logged."""
         self._began = time.monotonic()
         try:
-            keys = await self._store.read_soon()
+            keys = await self.store.list_all()
         except Exception:
             self._is_failing = True
             raise
         self._is_failing = False
         self._keys = {key.digest: key for key in keys}
-        for key in keys:
-            self._close(key.scope)
-
-    def _close(self, scope: Scope) -> None:
-        if scope not in self._closed:
-            self._closed.add(scope)
-            log.info("a key of scope %s exists: its routes need one from now on", scope)
+        self._closed.update(key.scope for key in keys)
 
     async def _polling(self) -> None:
         while True:

@@ -112,9 +112,6 @@ class SqliteStore:
         await self.stored.stop()
         await self.database.stop()
 
-    async def check(self) -> None:
-        """Find nothing wrong."""
-
     async def change(self, job_id: str, **values: Any) -> Job:
         """Change a job as its run would."""
         async with self.database.write() as connection:

@@ -408,7 +408,7 @@ async def test_the_last_known_are_served_while_the_store_is_gone(tmp_path: Path)
         await store.calibrations.activate(made.id)
         await store.database.stop()
         with pytest.raises(StoreUnavailable) as caught:
-            await store.database.check()
+            await store.jobs.open_jobs()
         assert str(tmp_path) not in caught.value.detail
         await asyncio.sleep(0.05)  # several polls fail meanwhile
         assert store.calibrations.active(made.fingerprint.key()) == made
@@ -438,9 +438,9 @@ async def test_a_lost_server_comes_back(postgres: Cluster) -> None:
     async with opened(postgres.database()) as store:
         await asyncio.to_thread(postgres.down)
         with pytest.raises(StoreUnavailable):
-            await store.database.check()
+            await store.jobs.open_jobs()
         await asyncio.to_thread(postgres.up)
-        await store.database.check()
+        await store.jobs.open_jobs()
 
 
 @pytest.mark.postgres
