@@ -100,7 +100,6 @@ class Keys:
         self.now = clock
         self._keys: dict[str, Key] = {}  # by digest: how long a look-up takes tells nothing of a secret
         self._closed: set[Scope] = set()
-        self._revoked: set[str] = set()
         self._is_failing = False
         self._began = float("-inf")  # the latest reading, by time.monotonic()
         self._reading = asyncio.Lock()
@@ -143,7 +142,7 @@ class Keys:
         if digest not in self._keys and secret.startswith(START) and len(secret) == _LENGTH:
             await self._news()
         key = self._keys.get(digest)
-        return key.scope if key is not None and self._opens(key) else None
+        return key.scope if key is not None and key.state(self.now()) == "valid" else None
 
     async def make(self, name: str, scope: Scope, expires_at: datetime | None) -> tuple[Key, str]:
         """Make a key and return it with the secret. Raises Conflict, StoreUnavailable."""
@@ -159,8 +158,7 @@ class Keys:
         """Revoke a key, here at once; None when there is no such key. Raises StoreUnavailable."""
         key = await self.store.revoke(key_id, self.now())
         if key is not None:
-            # Remembered for good: a reading that began before may end after this, and bring the key again.
-            self._revoked.add(key_id)
+            await self._read()  # after one that may have begun before, and would bring the key again
             log.info("key %s was revoked: %r, scope %s", key.id, key.name, key.scope)
         return key
 
@@ -168,9 +166,6 @@ class Keys:
         """Return how a key that opens something is told to people: never the key itself."""
         made = self._keys.get(digest_of(secret))
         return "settings key" if made is None else f"{made.id} ({made.name})"
-
-    def _opens(self, key: Key) -> bool:
-        return key.state(self.now()) == "valid" and key.id not in self._revoked
 
     async def _news(self) -> None:
         """Return after a reading that began after this call. Raises StoreUnavailable."""

@@ -8,7 +8,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -45,7 +45,6 @@ from service.calibration.material import (
 from service.calibration.rows import DevRow, StoredRow
 from service.calibration.store import SqlCalibrations
 from service.embedding.port import (
-    Embedded,
     Embedder,
     EmbedderIdentity,
     outcome_vectors,
@@ -148,18 +147,16 @@ class LiveFirst:
         self._next = 0.0  # the earliest that a turn may begin beside live work
         self._one = asyncio.Lock()
 
-    @contextlib.asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """Hold a turn; waits for it to begin."""
+    async def turn(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Return what the work returns, once its turn has come."""
         if not self._live.under_way:
-            yield
-            return
+            return await work()
         async with self._one:
             while self._live.under_way and time.monotonic() < self._next:  # noqa: ASYNC110 - nothing tells
                 await asyncio.sleep(POLL_S)
             began = time.monotonic()
             try:
-                yield
+                return await work()
             finally:
                 now = time.monotonic()
                 self._next = now + min(now - began, MAX_PAUSE_S)
@@ -238,7 +235,8 @@ class Drawer:
         complete = stored.complete
         while not complete:
             request = row_request(self.serving, stored.row, min(wanted - len(draws), left))
-            got = await self.patience.keep_trying(partial(self._ask, request), notify)
+            draw = partial(self.live_first.turn, partial(self.llm.generate, request))
+            got = await self.patience.keep_trying(draw, notify)
             embedder = await embedder_identity(self.embedder, self.patience, notify)
             drawn_with = self.fingerprint(stored.row, embedder, got)
             # Bound before the first answer is kept; answers of another set-up are refused after that.
@@ -248,10 +246,6 @@ class Drawer:
             left -= len(got.draws)
             complete = len(draws) == wanted or left <= 0
             await self.jobs.keep_draws(job.id, stored.row.line, draws, complete=complete)
-
-    async def _ask(self, request: GenerationRequest) -> Generation:
-        async with self.live_first.turn():
-            return await self.llm.generate(request)
 
 
 class BrokenOffError(Exception):
@@ -346,17 +340,14 @@ class Embedding:
         vectors = np.empty((len(texts), identity.dimension), dtype=np.float32)
         for begin in range(0, len(texts), EMBEDDED_AT_ONCE):
             chunk = texts[begin : begin + EMBEDDED_AT_ONCE]
-            embedded = await self.patience.keep_trying(partial(self._in_turn, chunk), notify)
+            embed = partial(self.live_first.turn, partial(self.embedder.embed, chunk))
+            embedded = await self.patience.keep_trying(embed, notify)
             check_made_by(identity, embedded.made_by)
             vectors[begin : begin + len(chunk)] = embedded.vectors
             if time.monotonic() - written >= EVERY_S:
                 written = time.monotonic()
                 await self.jobs.progress(job_id, begin + len(chunk))
         return vectors
-
-    async def _in_turn(self, texts: Sequence[str]) -> Embedded:
-        async with self.live_first.turn():
-            return await self.embedder.embed(texts)
 
 
 @dataclass(eq=False)

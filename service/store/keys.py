@@ -21,7 +21,7 @@ class SqlKeys:
         self._database = database
 
     async def add(self, key: Key) -> None:
-        """Store a new key; past `MAX_KEYS` of its scope the oldest that was revoked or has expired makes room.
+        """Store a new key; past `MAX_KEYS` the oldest of its scope that opens nothing any more makes room.
 
         Raises Conflict when there is none. A scope of which a key was ever made keeps at least one.
         """

@@ -29,9 +29,7 @@ class MemoryKeys:
         if len(same) >= stored.MAX_KEYS:
             ended = [one for one in same if one.state(key.created_at) != "valid"]
             if not ended:
-                raise Conflict(
-                    f"There are {stored.MAX_KEYS} keys of this scope: revoke one that is not needed."
-                )
+                raise Conflict("There are too many keys of this scope.")
             del self._keys[ended[0].id]
         self._keys[key.id] = key
 

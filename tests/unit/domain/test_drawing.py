@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -331,8 +332,7 @@ class TestLiveFirst:
         gate._next = float("inf")
 
         async def work() -> None:
-            async with gate.turn():
-                await asyncio.sleep(0.05)
+            await gate.turn(partial(asyncio.sleep, 0.05))
 
         task = asyncio.create_task(work())
         await asyncio.sleep(0.05)
@@ -351,13 +351,12 @@ class TestLiveFirst:
 
         async def work() -> None:
             nonlocal inside, most, turns
-            async with gate.turn():
-                inside += 1
-                most = max(most, inside)
-                await asyncio.sleep(0.005)
-                inside -= 1
-                turns += 1
+            inside += 1
+            most = max(most, inside)
+            await asyncio.sleep(0.005)
+            inside -= 1
+            turns += 1
 
         async with asyncio.timeout(60):
-            await asyncio.gather(*(work() for _ in range(5)))
+            await asyncio.gather(*(gate.turn(work) for _ in range(5)))
         assert (most, turns) == (1, 5)

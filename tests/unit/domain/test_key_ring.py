@@ -93,24 +93,6 @@ async def test_a_reading_under_way_is_not_taken_for_news() -> None:
         assert (await early, await late) == (None, "score")
 
 
-async def test_a_reading_that_began_before_brings_no_revoked_key_back() -> None:
-    store = MemoryKeys()
-    async with ring(store) as keys:
-        made, secret = await keys.make("a", "score", None)
-        store.gate = asyncio.Event()
-        reading = asyncio.create_task(keys.scope_of(wrong()))
-        await until_read(store, 2)
-        await keys.revoke(made.id)
-        assert await asyncio.wait_for(_refused(keys, secret), 60)
-        store.gate.set()
-        await reading
-        assert await keys.scope_of(secret) is None
-
-
-async def _refused(keys: Keys, secret: str) -> bool:
-    return await keys.scope_of(secret) is None
-
-
 async def test_a_revocation_elsewhere_is_followed() -> None:
     store = MemoryKeys()
     async with ring(store) as there, ring(store, poll_s=0.01) as here:
