@@ -135,8 +135,11 @@ _WAITS, _RUNS = "ENQUEUED", "PENDING"  # as DBOS calls them
 
 
 def queue_of(lane: str, of: str = "jobs") -> str:
-    """Return the name of the queue of a lane's jobs, or of their chunks of rows."""
-    return f"eigencal-{of}-{lane}"
+    """Return the name of the queue of a lane's jobs, or of their chunks of rows.
+
+    Of this version: what an earlier one left pending for good counts in its own.
+    """
+    return f"eigencal-{of}-{WORKFLOW_VERSION}-{lane}"
 
 
 class _Current:

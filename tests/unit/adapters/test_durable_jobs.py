@@ -262,6 +262,22 @@ async def test_a_job_broken_off_goes_on_at_the_next_start(
     assert f"job {job.id} goes on" in caplog.messages
 
 
+async def test_a_job_begun_by_an_earlier_version_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its chunks stay pending for good, and must hold no place that those of this version need."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(workflows, "WORKFLOW_VERSION", "0")
+        async with opened(tmp_path / "store.db", dbos) as first:
+            first.llm.gate = asyncio.Event()
+            job, _ = await first.jobs.submit(rows(), JobOptions())
+            async with asyncio.timeout(60):
+                while len(first.llm.requests) < 2:
+                    await asyncio.sleep(0.01)
+    async with opened(tmp_path / "store.db", dbos) as second:
+        assert (await second.ended(job))[-1].state == "succeeded"
+
+
 async def test_one_dbos_in_a_process(tmp_path: Path) -> None:
     async with opened(tmp_path / "one.db", dbos) as queue:
         with pytest.raises(RuntimeError, match="one engine"):
