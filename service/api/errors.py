@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
 from service.errors import EigencalError, InvalidRequest, TooFewSamples
@@ -179,6 +180,15 @@ def invalid_request(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
     return (TooFewSamples if few else InvalidRequest)(f"{where}: {fault}" if where else fault, items)
 
 
+def allowed_methods(app: FastAPI, scope: Scope) -> str:
+    """Return the value of Allow for the path of a request: Starlette's names those of its first route."""
+
+    def answers(method: str) -> bool:
+        return any(route.matches({**scope, "method": method})[0] is Match.FULL for route in app.router.routes)
+
+    return ", ".join(filter(answers, ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")))
+
+
 def install(app: FastAPI) -> None:
     """Let every error of the application answer as problem+json."""
 
@@ -195,7 +205,10 @@ def install(app: FastAPI) -> None:
         code = _CODE_OF_STATUS.get(error.status_code, "bad_request")
         detail = str(error.detail)
         body = problem_body(code, detail, retryable=False, request_id=request_id_of(request))
-        return ProblemResponse(body, error.headers)
+        headers = dict(error.headers or {})
+        if error.status_code == 405:
+            headers["Allow"] = allowed_methods(app, request.scope)
+        return ProblemResponse(body, headers)
 
     app.add_exception_handler(EigencalError, ours)
     app.add_exception_handler(RequestValidationError, invalid)

@@ -86,6 +86,13 @@ class TestKeys:
             problem(await client.get("/jobs", headers=headers), 403, "scope_required")
 
 
+async def test_another_method_is_told_all_that_are_allowed(world: World) -> None:
+    async with world.client() as client:
+        response = await client.put(f"/jobs/{NO_JOB}")
+    problem(response, 405, "method_not_allowed")
+    assert response.headers["allow"] == "DELETE, GET"
+
+
 async def test_the_document_names_every_schema_it_uses(world: World) -> None:
     bodies = [CalibrateRequest, CalibrateForm, EvaluateForm, EvaluateRequest, CorrectionsRequest, Problem]
     made = document(world.app, bodies)
