@@ -127,7 +127,7 @@ def proxy(command: str, llm: str, folder: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def servers(embedder: str, **settings: str) -> Iterator[tuple[str, str, Path]]:
+def servers(embedder: str, module: str = "service", **settings: str) -> Iterator[tuple[str, str, Path]]:
     """Run a vLLM server and the service before it; yield their addresses, and a folder for as long."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -144,7 +144,7 @@ def servers(embedder: str, **settings: str) -> Iterator[tuple[str, str, Path]]:
             "EIGENCAL_DATABASE_URL": f"sqlite:///{folder / 'eigencal.db'}",
             **settings,
         }
-        service = stack.enter_context(running([PYTHON, "-m", "service"], env=env, log=folder / "service.log"))
+        service = stack.enter_context(running([PYTHON, "-m", module], env=env, log=folder / "service.log"))
         wait_for(f"{ours}/readyz", service, 300)
         yield llm, ours, folder
 

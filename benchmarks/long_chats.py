@@ -20,6 +20,7 @@ import httpx
 
 from benchmarks.alternating import alternate, told
 from benchmarks.dropin import has_text, servers
+from benchmarks.processes import UNCACHED
 
 TOKENS = 360  # SmolLM2 writes five words in six tokens
 TOPICS = [
@@ -140,7 +141,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=420)
     options = parser.parse_args()
     print(f"{options.embedder}, {options.draws} draws")
-    with servers(options.embedder, EIGENCAL_EMBEDDER_CACHE="0") as (llm, ours, _):
+    with servers(options.embedder, UNCACHED) as (llm, ours, _):
         asyncio.run(measure(llm, ours, options.draws, options.seconds))
 
 

@@ -11,6 +11,7 @@ import httpx
 
 from benchmarks.alternating import alternate, told
 from benchmarks.dropin import QUESTIONS, servers
+from benchmarks.processes import UNCACHED
 from service.llm.prompting import FEW_SHOT
 
 SAMPLING = {"temperature": 0.5, "top_p": 1.0, "max_tokens": 32, "stop": ["\n"]}
@@ -47,7 +48,7 @@ def main() -> None:
     options = parser.parse_args()
     settings = {"EIGENCAL_LLM_API": "completions", "EIGENCAL_FEW_SHOT": FEW_SHOT}
     # The questions come again and again: no vector may be kept.
-    with servers(options.embedder, **settings, EIGENCAL_EMBEDDER_CACHE="0") as (llm, ours, _):
+    with servers(options.embedder, UNCACHED, **settings) as (llm, ours, _):
         for callers, seconds in ((1, options.seconds), (8, 2 * options.seconds)):
             asyncio.run(compare(llm, ours, callers, seconds))
 

@@ -72,3 +72,4 @@ def running(
 
 
 PYTHON = sys.executable
+UNCACHED = "benchmarks.uncached"  # the service without a cache of vectors

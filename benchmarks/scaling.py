@@ -126,7 +126,7 @@ async def services(number: int, url: str, llm: str, embedder: str) -> AsyncItera
             port = free_port()
             env = {
                 "EIGENCAL_LLM_BACKEND": "vllm", "EIGENCAL_LLM_URL": llm, "EIGENCAL_DATABASE_URL": url,
-                "EIGENCAL_PORT": str(port), "EIGENCAL_REPLICA_ID": f"r{i}", "EIGENCAL_DATA_DIR": folder,
+                "EIGENCAL_PORT": str(port), "EIGENCAL_DATA_DIR": folder,
                 "EIGENCAL_EMBEDDER": embedder, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2",
                 "MALLOC_TRIM_THRESHOLD_": "131072", "EIGENCAL_MAX_TOKENS": "32",
             }  # fmt: skip

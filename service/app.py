@@ -33,9 +33,7 @@ from service.gateways.guardrail import Guardrail, GuardrailCall
 from service.gateways.verify import VerifyRequest
 from service.jobs import evaluations
 from service.jobs import routes as jobs
-from service.jobs.calibrator import Calibrator, Embedding
-from service.jobs.drawing import Drawer
-from service.jobs.durable import DurableJobs
+from service.jobs.calibrator import Calibrator, Drawer, Embedding, LiveFirst, Patience
 from service.jobs.model import (
     CalibrateForm,
     CalibrateRequest,
@@ -45,8 +43,7 @@ from service.jobs.model import (
     Setup,
 )
 from service.jobs.store import RunningJob, SqlJobs
-from service.jobs.waiting import LiveFirst, Patience
-from service.jobs.workflows import DbosEngine, JobSteps
+from service.jobs.workflows import DbosEngine, DurableJobs, JobSteps
 from service.llm.admission import AdmissionQueue
 from service.llm.port import LanguageModel, Message, Sampling, shape_hash
 from service.llm.prompting import FEW_SHOT, PromptShape
@@ -96,6 +93,7 @@ EMBEDDER_PARTS = frozenset(
 )
 # Few beside the slots: who waits as long as an answer takes has often gone before his own is there.
 MIN_LLM_QUEUE = 16
+JOBS_SHARE = 8  # of the slots a calibration has one in so many, on all replicas together
 OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 OTEL_TRACES_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
@@ -143,7 +141,6 @@ def build_embedder(settings: Settings) -> Embedder:
             settings.embedder_url,
             settings.embedder,
             api_key=settings.embedder_api_key.get_secret_value(),
-            cache_size=settings.embedder_cache,
             empty_answers=settings.empty_answers,
             proxies_from_env=settings.proxies_from_env,
         )
@@ -152,7 +149,6 @@ def build_embedder(settings: Settings) -> Embedder:
     return SentenceTransformerEmbedder(
         settings.embedder,
         cache_dir=settings.data_dir / "weights",
-        cache_size=settings.embedder_cache,
         empty_answers=settings.empty_answers,
     )
 
@@ -296,22 +292,16 @@ class Replica:
         """Stop the jobs, which go on at the next start, and close the store; idempotent."""
         await self._started.aclose()
 
-    async def check(self) -> None:
-        """Return when the store can be read and written; raise StoreUnavailable, which says why not."""
-        await self.database.ready()
-
 
 def build_replica(
     database_url: str,
     *,
-    replica_id: str,
     llm: LanguageModel,
     embedder: Embedder,
     serving: Serving,
     setup: Setup,
     slots: int,
     live: LiveLoad,
-    all_slots: int | None = None,
     own_keys: Callable[[], tuple[str, ...]] = lambda: (),
     engine: DbosEngine | None = None,
     patience: Patience | None = None,
@@ -320,8 +310,8 @@ def build_replica(
 ) -> Replica:
     """Return the store and the jobs of one replica, not started.
 
-    Jobs draw with `slots` requests at once, `all_slots` on all replicas together, and give way to the `live`
-    scores. `own_keys` returns the keys of the fingerprints of the present set-up, whose settings are `setup`.
+    Jobs draw with `slots` requests at once, on all replicas together, and give way to the `live` scores.
+    `own_keys` returns the keys of the fingerprints of the present set-up, whose settings are `setup`.
     `engine` None: DBOS, beside the store. Raises ValueError for a URL that is neither SQLite nor Postgres.
     """
     database = Database(database_url)
@@ -347,15 +337,12 @@ def build_replica(
         drawer,
         {"calibrate": calibrator.finish, "evaluate": evaluate},
         slots=slots,
-        all_slots=all_slots,
-        patience=patience,
         wait_s=intervals.beat_s,
     )
     jobs = DurableJobs(
         store,
         steps,
-        engine
-        or DbosEngine(database.url, replica_id=replica_id, lanes=setup.keys(), lease_s=intervals.lease_s),
+        engine or DbosEngine(database.url, lanes=setup.keys(), lease_s=intervals.lease_s),
         beat_s=intervals.beat_s,
         poll_s=intervals.watch_s,
     )
@@ -366,7 +353,7 @@ def build_replica(
 
 def about(settings: Settings, serving: Serving, llm: LanguageModel, embedder: Embedder) -> Iterator[str]:
     """Yield how the service is set up, for the log of its start: no key, no password, no name of a user."""
-    yield f"Eigencal {__version__}, replica {settings.resolved_replica_id()}"
+    yield f"Eigencal {__version__}"
     yield f"store: {shown(store_url(settings.resolved_database_url()))}"
     model = llm.identity(serving.request(prompt="?")).model or "not told yet"
     parts = urlsplit(settings.llm_url)
@@ -445,13 +432,11 @@ def create_app(
         settings.data_dir.mkdir(parents=True, exist_ok=True)
         store = build_replica(
             settings.resolved_database_url(),
-            replica_id=settings.resolved_replica_id(),
             llm=llm,
             embedder=embedder,
             serving=serving,
             setup=job_setup(settings, llm, serving),
-            slots=min(settings.calibration_max_concurrency, llm_slots(settings)),
-            all_slots=settings.calibration_max_concurrency,
+            slots=max(1, llm_slots(settings) // JOBS_SHARE),
             live=live,
             own_keys=partial(own_keys, serving, llm, embedder),
             resamples=resamples,
@@ -537,7 +522,7 @@ def create_app(
         calibrations=store.calibrations,
         kept=kept,
         admission=admission,
-        checks={"store": store.check, "embedder": embedder.check, "llm": llm.check},
+        checks={"store": store.database.ready, "embedder": embedder.check, "llm": llm.check},
         metrics=metrics,
         limits=UploadLimits(num_samples=settings.num_samples),
         report_page=render_report,
@@ -549,7 +534,7 @@ def create_app(
         app.include_router(routes.router)
     install(app)
     # The last one added is the first to see a request: refusals of BodyLimit have ids from RequestContext.
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    app.add_middleware(BodyLimit)
     app.add_middleware(RequestContext, kinds=KINDS, responded=metrics.responded, spans=spans or NO_SPANS)
     app.add_middleware(PlainStart, errors=(EigencalError, WeightsError, OSError))
     return app

@@ -14,7 +14,6 @@ from service.settings import PREFIX, Settings, unknown_variables
 
 # Commands import what they need: `--help` and `weights fetch` wait for no application.
 if TYPE_CHECKING:
-    from service.demo import Target
     from service.evaluation.command import Components
 
 cli = typer.Typer(
@@ -30,6 +29,7 @@ HTTP_OPTIONS: dict[str, Any] = {
     "ws": "none",
     "server_header": False,
 }
+MAX_CONNECTIONS = 700  # and requests at once; past it: 503
 weights = typer.Typer(help="Packaged model weights.", no_args_is_help=True)
 cli.add_typer(weights, name="weights")
 
@@ -80,7 +80,7 @@ def serve() -> None:
         port=settings.port,
         log_level=settings.log_level,
         access_log=settings.log_level == "debug",
-        limit_concurrency=settings.max_connections,
+        limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=30,
         **HTTP_OPTIONS,
     )
@@ -160,12 +160,13 @@ def demo_command(
     from service import demo
 
     settings = load_settings()
+    service = demo.BackgroundService(settings.data_dir, settings.host, settings.port)
     try:
         if stop:
-            was = demo.BackgroundService(settings.data_dir, settings.host, settings.port).stop()
-            typer.echo("Stopped." if was else "No service was running.")
+            typer.echo("Stopped." if service.stop() else "No service was running.")
         else:
-            demo.run(_demo_target(settings))
+            key = settings.admin_key.get_secret_value() or settings.score_key.get_secret_value()
+            demo.run(service, key=key, recorded=_recorded_answers_fit(settings))
     except demo.DemoError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
@@ -174,11 +175,9 @@ def demo_command(
         raise typer.Exit(130) from None
 
 
-def _demo_target(settings: Settings) -> "Target":
-    """Return what the demonstration needs; recorded answers only where this set-up draws such."""
+def _recorded_answers_fit(settings: Settings) -> bool:
     from service.app import build_llm, serving_of
-    from service.demo import Target
-    from service.demo.data import drawn_with, recorded_fit
+    from service.demo.data import recorded_fit
 
     serving = serving_of(settings)
     try:
@@ -186,14 +185,7 @@ def _demo_target(settings: Settings) -> "Target":
     except ValueError as error:
         typer.echo(f"Cannot start: {error}", err=True)
         raise typer.Exit(2) from None
-    return Target(
-        settings.data_dir,
-        settings.host,
-        settings.port,
-        key=settings.admin_key.get_secret_value() or settings.score_key.get_secret_value(),
-        recorded=recorded_fit(identity, serving.sampling, serving.num_samples),
-        setup=f"{drawn_with(identity, serving.sampling)} {serving.num_samples}",
-    )
+    return recorded_fit(identity, serving.sampling, serving.num_samples)
 
 
 @cli.command("evaluate")

@@ -3,8 +3,6 @@
 Each field's description is its documentation: the table in docs/operating.md is made from them and tested.
 """
 
-import socket
-import uuid
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -32,10 +30,6 @@ class Settings(BaseSettings):
     data_dir: Path = Field(Path("data"), description="Folder for weights and the default database.")
     database_url: str = Field(
         "", description="SQLite or Postgres URL; empty: an SQLite file in the data folder."
-    )
-    replica_id: str = Field(
-        "",
-        description="Stable name of this replica, unique among those of one database; empty: host and port.",
     )
     admin_key: SecretStr = Field(
         SecretStr(""), description="Bearer key of the admin routes; empty: they answer on loopback only."
@@ -67,8 +61,8 @@ class Settings(BaseSettings):
     llm_slots: int = Field(
         64,
         ge=1,
-        description="Most requests to the LLM server at once, chats and draws together; a quarter as many "
-        "(16 at least) wait, the rest is refused.",
+        description="Most requests to the LLM server at once, chats and draws together, an eighth of them of "
+        "calibrations (of all replicas together); a quarter as many (16 at least) wait, the rest is refused.",
     )
     llm_priority: bool = Field(
         False,
@@ -182,23 +176,10 @@ class Settings(BaseSettings):
     embedder_api_key: SecretStr = Field(
         SecretStr(""), description="Bearer key sent to the embeddings server."
     )
-    embedder_cache: int = Field(20_000, ge=0, description="Vectors kept in memory (3 kB each at d = 768).")
-
-    max_connections: int = Field(
-        700, ge=1, description="Most connections and requests at once; past it: 503."
-    )
     proxies_from_env: bool = Field(
         False,
         description="Reach the LLM and embeddings servers through the proxies that HTTP_PROXY, HTTPS_PROXY, "
         "ALL_PROXY and NO_PROXY name.",
-    )
-
-    max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Largest request body, uploads excepted.")
-    calibration_max_concurrency: int = Field(
-        8,
-        ge=1,
-        description="Most requests of calibrations to the LLM server at once, of all replicas together; each "
-        "has at most `EIGENCAL_LLM_SLOTS`.",
     )
 
     @field_validator("embedder")
@@ -225,11 +206,6 @@ class Settings(BaseSettings):
     def resolved_database_url(self) -> str:
         """Return the database URL, the default file included."""
         return self.database_url or f"sqlite:///{self.data_dir / 'eigencal.db'}"
-
-    def resolved_replica_id(self) -> str:
-        """Return the name of this replica: as set, or unique to the process where any free port will do."""
-        port = str(self.port or f"0-{uuid.uuid4().hex[:12]}")
-        return self.replica_id or f"{socket.gethostname()}:{port}"
 
     def few_shot_in_force(self) -> bool:
         """Tell whether prompts are put after few-shot text."""

@@ -93,14 +93,13 @@ class Keys:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         host: str | None = None,
     ) -> None:
-        self._store = store
+        self.store = store
         self._host = host
         self.admin = admin
         self._score = score
         self.now = clock
         self._keys: dict[str, Key] = {}  # by digest: how long a look-up takes tells nothing of a secret
         self._closed: set[Scope] = set()
-        self._revoked: set[str] = set()
         self._is_failing = False
         self._began = float("-inf")  # the latest reading, by time.monotonic()
         self._reading = asyncio.Lock()
@@ -128,10 +127,6 @@ class Keys:
         """Tell whether the routes of a scope need a key, for good: one is set for it, or was ever made."""
         return bool(self.admin if scope == "admin" else self._score) or scope in self._closed
 
-    def any_valid(self, scope: Scope) -> bool:
-        """Tell whether this replica knows of a valid key of this scope."""
-        return any(key.scope == scope and self._opens(key) for key in self._keys.values())
-
     async def scope_of(self, secret: str) -> Scope | None:
         """Return what a key opens; None for one that is not valid.
 
@@ -147,28 +142,23 @@ class Keys:
         if digest not in self._keys and secret.startswith(START) and len(secret) == _LENGTH:
             await self._news()
         key = self._keys.get(digest)
-        return key.scope if key is not None and self._opens(key) else None
+        return key.scope if key is not None and key.state(self.now()) == "valid" else None
 
     async def make(self, name: str, scope: Scope, expires_at: datetime | None) -> tuple[Key, str]:
         """Make a key and return it with the secret. Raises Conflict, StoreUnavailable."""
         made, secret = new_key(name, scope, expires_at, self.now())
-        await self._store.add(made)
+        await self.store.add(made)
         self._keys[made.digest] = made
-        self._close(scope)
+        self._closed.add(scope)
         # Escaped: a name may hold anything, line feeds included.
         log.info("key %s was made: %r, scope %s, expires %s", made.id, name, scope, expires_at or "never")
         return made, secret
 
-    async def list_all(self) -> list[Key]:
-        """Return all keys, latest first. Raises StoreUnavailable."""
-        return await self._store.list_all()
-
     async def revoke(self, key_id: str) -> Key | None:
         """Revoke a key, here at once; None when there is no such key. Raises StoreUnavailable."""
-        key = await self._store.revoke(key_id, self.now())
+        key = await self.store.revoke(key_id, self.now())
         if key is not None:
-            # Remembered for good: a reading that began before may end after this, and bring the key again.
-            self._revoked.add(key_id)
+            await self._read()  # after one that may have begun before, and would bring the key again
             log.info("key %s was revoked: %r, scope %s", key.id, key.name, key.scope)
         return key
 
@@ -176,9 +166,6 @@ class Keys:
         """Return how a key that opens something is told to people: never the key itself."""
         made = self._keys.get(digest_of(secret))
         return "settings key" if made is None else f"{made.id} ({made.name})"
-
-    def _opens(self, key: Key) -> bool:
-        return key.state(self.now()) == "valid" and key.id not in self._revoked
 
     async def _news(self) -> None:
         """Return after a reading that began after this call. Raises StoreUnavailable."""
@@ -201,19 +188,13 @@ class Keys:
         """Take over what the store knows. Raises StoreUnavailable, which was logged."""
         self._began = time.monotonic()
         try:
-            keys = await self._store.read_soon()
+            keys = await self.store.list_all()
         except Exception:
             self._is_failing = True
             raise
         self._is_failing = False
         self._keys = {key.digest: key for key in keys}
-        for key in keys:
-            self._close(key.scope)
-
-    def _close(self, scope: Scope) -> None:
-        if scope not in self._closed:
-            self._closed.add(scope)
-            log.info("a key of scope %s exists: its routes need one from now on", scope)
+        self._closed.update(key.scope for key in keys)
 
     async def _polling(self) -> None:
         while True:

@@ -29,8 +29,8 @@ from service.calibration.calibration import Calibration, Fingerprint
 from service.calibration.files import UploadLimits
 from service.calibration.store import SqlCalibrations
 from service.errors import EigencalError, NotFound, Overloaded
-from service.jobs.durable import DurableJobs
 from service.jobs.model import JobState
+from service.jobs.workflows import DurableJobs
 from service.scoring.score import Score, Serving
 from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import Scorer
@@ -257,29 +257,8 @@ VARY = {"Vary": "Accept"}
 
 
 def prefers_html(accept: str) -> bool:
-    """Tell whether HTML is accepted more than JSON (RFC 9110, section 12.5.1)."""
-    return quality(accept, "text/html") > quality(accept, "application/json")
-
-
-def quality(accept: str, media_type: str) -> float:
-    """Return how much a media type is accepted, 0..1: by the most specific range that covers it."""
-    ranges = {media_type: 2, media_type.partition("/")[0] + "/*": 1, "*/*": 0}
-    best, weight = -1, 0.0
-    for part in accept.split(","):
-        name, *parameters = (piece.strip().lower() for piece in part.split(";"))
-        if ranges.get(name, -1) > best:
-            best, weight = ranges[name], _q(parameters)
-    return weight
-
-
-def _q(parameters: list[str]) -> float:
-    for parameter in parameters:
-        if parameter.startswith("q="):
-            try:
-                return min(max(float(parameter[2:]), 0.0), 1.0)
-            except ValueError:
-                return 0.0
-    return 1.0
+    """Tell whether a page is asked for, as browsers do: by name, and JSON is not."""
+    return "text/html" in accept.lower() and "application/json" not in accept.lower()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -52,7 +51,6 @@ STATUS: dict[str, int] = {
 _CODE_OF_STATUS = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}
 DEFAULT_RETRY_AFTER_S = 2.0
 NOT_EMPTY = r"\S"  # the pattern by which the contract says so
-LONGEST_RETRY_AFTER_S = 3600.0  # whatever another server asked for
 
 
 def log_problem(body: Mapping[str, Any], where: str, failure: BaseException | None = None) -> None:
@@ -133,15 +131,11 @@ class ProblemResponse(Response):
 
 def error_response(error: EigencalError, request_id: str | None) -> Response:
     """Return an error of ours as a response; 503 always says when to come back."""
-    headers = {}
-    retry_after = error.retry_after_s
-    # The number may come from another server's header.
-    if retry_after is not None and not math.isfinite(retry_after):
-        retry_after = None
+    headers, retry_after = {}, error.retry_after_s
     if STATUS[error.code] == 503 and retry_after is None:
         retry_after = DEFAULT_RETRY_AFTER_S
     if retry_after is not None:
-        headers["Retry-After"] = str(round(min(max(retry_after, 1.0), LONGEST_RETRY_AFTER_S)))
+        headers["Retry-After"] = str(round(max(retry_after, 1.0)))
     if STATUS[error.code] == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return ProblemResponse(error_body(error, request_id), headers)
@@ -186,18 +180,13 @@ def invalid_request(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
     return (TooFewSamples if few else InvalidRequest)(f"{where}: {fault}" if where else fault, items)
 
 
-# Starlette's 405 names the methods of the first route alone.
-METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
-
-
 def allowed_methods(app: FastAPI, scope: Scope) -> str:
-    """Return the value of Allow for the path of a request."""
+    """Return the value of Allow for the path of a request: Starlette's names those of its first route."""
 
     def answers(method: str) -> bool:
-        asked = {**scope, "method": method}
-        return any(route.matches(asked)[0] is Match.FULL for route in app.router.routes)
+        return any(route.matches({**scope, "method": method})[0] is Match.FULL for route in app.router.routes)
 
-    return ", ".join(filter(answers, METHODS))
+    return ", ".join(filter(answers, ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")))
 
 
 def install(app: FastAPI) -> None:

@@ -114,7 +114,7 @@ KeysDep = Annotated[Keys, Depends(keys_of)]
 )
 async def get_keys(keys: KeysDep) -> list[KeyOut]:
     """Return keys, latest first, revoked and expired ones, too; never a key itself."""
-    return [KeyOut(**key_view(key, keys.now())) for key in await keys.list_all()]
+    return [KeyOut(**key_view(key, keys.now())) for key in await keys.store.list_all()]
 
 
 @router.post(
@@ -161,8 +161,6 @@ async def delete_key(keys: KeysDep, key_id: Annotated[str, Path(description="Id 
     revoked = await keys.revoke(key_id) if _ID.match(key_id) else None
     if revoked is None:
         raise NotFound("No key has this id.")
-    if not keys.admin and keys.closed("admin") and not keys.any_valid("admin"):
-        log.warning("no admin key is valid now: nobody can make one unless EIGENCAL_ADMIN_KEY is set")
 
 
 def _closing(scope: Scope) -> KeyWarning:

@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 # A caller's id goes into logs and headers: printable, short, no spaces.
 SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}\Z")
 STOPPING = "The service stops, and the answer was not there in the time that this leaves."
+MAX_BODY_BYTES = 8 << 20
 UPLOAD_PATHS = ("/calibrate", "/evaluate")  # with larger bounds of their own, see `uploads`
 Header = tuple[bytes, bytes]
 
@@ -135,9 +136,8 @@ class PlainStart:
 class BodyLimit:
     """Refuses bodies over a size, measured by Content-Length or while they come; uploads have their own."""
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._max_bytes = max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -146,8 +146,8 @@ class BodyLimit:
             return
         declared = _header(scope, b"content-length")
         # Longer numbers are not parsed: the time that takes grows with the square of their length.
-        if declared.isdigit() and (len(declared) > 18 or int(declared) > self._max_bytes):
-            response = error_response(self._too_large(), scope.get("eigencal.request_id"))
+        if declared.isdigit() and (len(declared) > 18 or int(declared) > MAX_BODY_BYTES):
+            response = error_response(_body_too_large(), scope.get("eigencal.request_id"))
             await response(scope, receive, send)
             return
         num_bytes = 0
@@ -156,14 +156,15 @@ class BodyLimit:
             nonlocal num_bytes
             message = await receive()
             num_bytes += len(message.get("body", b""))
-            if num_bytes > self._max_bytes:
-                raise self._too_large()
+            if num_bytes > MAX_BODY_BYTES:
+                raise _body_too_large()
             return message
 
         await self._app(scope, counted, send)
 
-    def _too_large(self) -> BodyTooLarge:
-        return BodyTooLarge(f"The body is larger than {self._max_bytes} bytes.")
+
+def _body_too_large() -> BodyTooLarge:
+    return BodyTooLarge(f"The body is larger than {MAX_BODY_BYTES} bytes.")
 
 
 def _header(scope: Scope, wanted: bytes) -> bytes:

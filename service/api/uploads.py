@@ -3,8 +3,8 @@
 A multipart body is spooled to disk; either kind is bounded while it comes.
 """
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 
@@ -27,7 +27,7 @@ MULTIPART_OVERHEAD = 1 << 20  # boundaries, part headers and option fields
 MAX_FIELDS = 32
 MAX_FIELD_BYTES = 64 << 10
 UPLOAD_THREADS = 2
-MAX_UPLOADS = 8  # that are read, or wait for a thread
+MAX_UPLOADS = 8  # that are read and stored, or wait for that
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +128,20 @@ class UploadThreads:
         self._limiter = CapacityLimiter(UPLOAD_THREADS)
         self._num_uploads = 0
 
-    async def run(self, work: Callable[[], T]) -> T:
-        """Return what `work` returns; raises Overloaded when too many are read or wait."""
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Count an upload until it is stored; raises Overloaded when there are too many."""
         if self._num_uploads >= MAX_UPLOADS:
             raise Overloaded("Too many uploads are being read.")
         self._num_uploads += 1
         try:
-            return await to_thread.run_sync(work, limiter=self._limiter)
+            yield
         finally:
             self._num_uploads -= 1
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns."""
+        return await to_thread.run_sync(work, limiter=self._limiter)
 
 
 @asynccontextmanager
@@ -154,14 +159,16 @@ async def received(
         raise UnsupportedMediaType("Send the body without Content-Encoding; the file itself may be gzip.")
     if kind == "application/json":
         body = await _bounded(request, min(limits.max_bytes, MAX_JSON_BYTES)).body()
-        yield await threads.run(lambda: from_json(body, shape))
+        with threads.place():
+            yield await threads.run(lambda: from_json(body, shape))
         return
     bounded = _bounded(request, len(shape.files) * limits.max_bytes + MULTIPART_OVERHEAD)
     # More files than any route takes, so that one too many is named instead of counted.
     reading = bounded.form(max_files=MAX_FIELDS, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
     try:
         async with reading as form:
-            yield from_form(form, shape)
+            with threads.place():
+                yield from_form(form, shape)
     except HTTPException as error:
         raise InvalidRequest(f"The multipart body cannot be read: {error.detail}") from None
 

@@ -1,5 +1,5 @@
 """`make run`: what it starts, does and shows."""
 
-from service.demo.tour import BackgroundService, DemoError, Target, run
+from service.demo.tour import BackgroundService, DemoError, run
 
-__all__ = ["BackgroundService", "DemoError", "Target", "run"]
+__all__ = ["BackgroundService", "DemoError", "run"]

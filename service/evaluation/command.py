@@ -33,8 +33,7 @@ from service.errors import BodyTooLarge, EigencalError, InvalidDevData
 from service.evaluation.baselines import TransformersEntailment, by_entailment
 from service.evaluation.experiments import make_results, provenance
 from service.evaluation.page import render_evaluation
-from service.jobs.drawing import row_request
-from service.jobs.waiting import Patience
+from service.jobs.calibrator import Patience, row_request
 from service.llm.port import Draw, GenerationRequest, LanguageModel
 from service.llm.weights import sha256_of
 from service.report.diagnostics import EvaluationContext, Split

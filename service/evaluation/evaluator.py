@@ -33,7 +33,7 @@ class Evaluator:
 
     async def finish(self, job: RunningJob) -> None:
         """Embed, run the experiments, store the results, end the job. Raises as `Calibrator.finish` does."""
-        stored = answered([one async for one in self.jobs.rows(job.id)], self.embedder.empty_answers)
+        stored = answered(await self.jobs.rows(job.id), self.embedder.empty_answers)
         dev_rows, seed = job.options.dev_rows or 0, job.options.seed
         files = {
             "dev": [one for one in stored if one.line <= dev_rows],

@@ -1,11 +1,14 @@
-"""The second half of a calibration's job: embed its answers, fit, report, store; and its progress."""
+"""What a calibration's job does: draw the answers that rows lack, embed them, fit, report, store.
+
+It waits for servers that are down, and gives way to live scores.
+"""
 
 import asyncio
 import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -20,6 +23,7 @@ from service.calibration.calibration import (
     Fingerprint,
     Unit,
     caller_fingerprint,
+    service_fingerprint,
     with_embedder,
 )
 from service.calibration.default import CLAIM_PRIOR_WEIGHT, PRIOR_WEIGHT, packaged, packaged_for_claims
@@ -39,23 +43,207 @@ from service.calibration.material import (
 )
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
-from service.embedding.port import Embedded, Embedder, EmbedderIdentity, outcome_vectors, texts_to_embed
-from service.errors import InvalidDevData, StoreUnavailable
+from service.embedding.port import (
+    Embedder,
+    EmbedderIdentity,
+    outcome_vectors,
+    texts_to_embed,
+    usable,
+)
+from service.errors import (
+    Conflict,
+    DeadlineExceeded,
+    EigencalError,
+    EmbedderUnavailable,
+    InvalidDevData,
+    LLMError,
+    LLMUnavailable,
+    Overloaded,
+    StoreUnavailable,
+)
 from service.ids import new_id
-from service.jobs.drawing import Drawer, check_same
 from service.jobs.model import JobStage
 from service.jobs.store import RunningJob, SqlJobs
-from service.jobs.waiting import LiveFirst, Notify, Patience, embedder_identity
+from service.llm.port import Generation, GenerationRequest, LanguageModel, Priority
 from service.report.report import make_report
+from service.scoring.score import Serving
+from service.scoring.scorer import LiveLoad
 from service.spectral.resampling import DEFAULT, Resamples
 from service.spectral.subsets import OnDone
 
 T = TypeVar("T")
+Notify = Callable[[str], Awaitable[None]]
 logger = logging.getLogger(__name__)
 EVERY_S = 0.5  # between two writes of how far a stage is
 MAX_TEXTS = 250_000  # of the claims of a job, as of uploads
 MAX_CLAIMS_BYTES = 1 << 30
 EMBEDDED_AT_ONCE = 16  # texts: live scoring gets its turn in between
+DRAWN_AGAIN = 2  # times the answers asked for: so many are drawn at most where some hold no text
+POLL_S = 0.02
+MAX_PAUSE_S = 3.0
+REFUSALS = frozenset({400, 413, 422})  # statuses by which a server refuses a single request
+_PASSING = (LLMUnavailable, EmbedderUnavailable, Overloaded, DeadlineExceeded, LLMError)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to try. Waits double from `first_wait_s` to `max_wait_s`.
+
+    `give_up_s`: of failing in a row in ways that may pass. A server that answers with 500, with nonsense or
+    not in time is treated like one that is down: it may be on its way up, or its proxy may speak for it.
+    """
+
+    first_wait_s: float = 0.5
+    max_wait_s: float = 15.0
+    give_up_s: float = 6 * 3600.0
+
+    async def keep_trying(self, attempt: Callable[[], Awaitable[T]], notify: Notify) -> T:
+        """Return what `attempt` returns, however often it fails before in a way that may pass.
+
+        `notify` is given what is waited for. Raises the last error when it will not pass.
+        """
+        began, wait = time.monotonic(), self.first_wait_s
+        while True:
+            try:
+                return await attempt()
+            except _PASSING as error:
+                status = error.extra.get("llm_status")
+                failed = error.retryable or (isinstance(status, int) and status >= 500)
+                if not failed or time.monotonic() - began > self.give_up_s:
+                    raise
+                reason: EigencalError = error
+            await notify(f"Waiting to try again: {for_owner(reason)}")
+            await asyncio.sleep(max(wait, min(reason.retry_after_s or 0.0, self.max_wait_s)))
+            wait = min(2 * wait, self.max_wait_s)
+
+
+def for_owner(error: EigencalError) -> str:
+    """Return what a job's owner, and nobody else, is told of an error."""
+    return error.full_detail if isinstance(error, LLMError) else error.detail
+
+
+async def embedder_identity(embedder: Embedder, patience: Patience, notify: Notify) -> EmbedderIdentity:
+    """Return what decides the vectors now, once the embedder is there to tell."""
+
+    async def ask() -> EmbedderIdentity:
+        await embedder.check()
+        return embedder.identity
+
+    return await patience.keep_trying(ask, notify)
+
+
+class LiveFirst:
+    """Turns for work that may wait.
+
+    While nothing live is under way, every turn begins at once. While something is, one turn at a time, each
+    after a quiet moment or a pause as long as the turn before it, and `MAX_PAUSE_S` at most: a calibration is
+    slowed, but gets on however busy the service is. `live` counts the live scores under way.
+    """
+
+    def __init__(self, live: LiveLoad | None = None) -> None:
+        self._live = live or LiveLoad()
+        self._next = 0.0  # the earliest that a turn may begin beside live work
+        self._one = asyncio.Lock()
+
+    async def turn(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Return what the work returns, once its turn has come."""
+        if not self._live.under_way:
+            return await work()
+        async with self._one:
+            while self._live.under_way and time.monotonic() < self._next:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(POLL_S)
+            began = time.monotonic()
+            try:
+                return await work()
+            finally:
+                now = time.monotonic()
+                self._next = now + min(now - began, MAX_PAUSE_S)
+
+
+def row_request(serving: Serving, row: DevRow, num_samples: int) -> GenerationRequest:
+    """Return the request for so many answers to a row; live scoring goes before it."""
+    prompt = (row.prompt or "") if row.messages is None else None
+    return serving.request(
+        prompt=prompt, messages=row.messages, num_samples=num_samples, priority=Priority.JOB
+    )
+
+
+def check_same(bound: Fingerprint, now: Fingerprint) -> None:
+    """Raise Conflict when answers would come from another set-up than those already drawn."""
+    differs = bound.differs(now)
+    if "model" in differs:
+        raise Conflict(
+            "Answers of one calibration must all come from one model, but these come from two: first "
+            f"{bound.model!r} answered, then {now.model!r}."
+        )
+    if differs:
+        raise Conflict(
+            "Answers of one calibration must all be drawn alike, but these parts differ between its rows, or "
+            f"have changed since it began: {', '.join(differs)}."
+        )
+
+
+@dataclass(eq=False)
+class Drawer:
+    """Draws answers for one row after another; live scoring goes first."""
+
+    llm: LanguageModel
+    embedder: Embedder
+    jobs: SqlJobs
+    serving: Serving
+    live_first: LiveFirst = field(default_factory=LiveFirst)
+    patience: Patience = field(default_factory=Patience)
+
+    def fingerprint(
+        self, row: DevRow, embedder: EmbedderIdentity, drawn: Generation | None = None
+    ) -> Fingerprint:
+        """Return what answers to this row were drawn with; without them, what they would be now."""
+        request = row_request(self.serving, row, 1)
+        identity = self.llm.identity(request)
+        return service_fingerprint(identity.of(drawn) if drawn else identity, request.sampling, embedder)
+
+    def generation_key(self, row: DevRow) -> Hashable:
+        """Return the same value for rows that are drawn alike; it is known before the model is."""
+        request = row_request(self.serving, row, 1)
+        return replace(self.llm.identity(request), model=""), request.sampling
+
+    async def learn_model(self, row: DevRow, notify: Notify) -> None:
+        """Make the model that answers known, which takes one answer where none has been drawn yet."""
+        request = row_request(self.serving, row, 1)
+        if not self.llm.identity(request).answered:
+            await self.patience.keep_trying(lambda: self.llm.generate(request), notify)
+
+    async def draw(self, job_id: str, line: int) -> None:
+        """Draw what a row lacks, and keep it, or that the LLM server refuses the row.
+
+        Raises JobEndedError, and the EigencalError that the job fails with.
+        """
+        job, stored = await self.jobs.running(job_id), await self.jobs.row(job_id, line)
+        try:
+            await self._draw(job, stored, partial(self.jobs.note, job_id))
+        except LLMError as error:
+            if error.extra.get("llm_status") not in REFUSALS:
+                raise
+            await self.jobs.refuse(job_id, line, error.full_detail)
+
+    async def _draw(self, job: RunningJob, stored: DevRow, notify: Notify) -> None:
+        wanted, bound = job.options.num_samples or self.serving.num_samples, job.fingerprint
+        draws = stored.draws[:wanted]
+        left = DRAWN_AGAIN * wanted - len(draws)
+        complete = stored.complete
+        while not complete:
+            request = row_request(self.serving, stored, min(wanted - len(draws), left))
+            draw = partial(self.live_first.turn, partial(self.llm.generate, request))
+            got = await self.patience.keep_trying(draw, notify)
+            embedder = await embedder_identity(self.embedder, self.patience, notify)
+            drawn_with = self.fingerprint(stored, embedder, got)
+            # Bound before the first answer is kept; answers of another set-up are refused after that.
+            bound = bound or await self.jobs.bind(job.id, drawn_with)
+            check_same(bound, drawn_with)
+            draws = (*draws, *usable(got.draws, self.embedder.empty_answers))[:wanted]
+            left -= len(got.draws)
+            complete = len(draws) == wanted or left <= 0
+            await self.jobs.keep_draws(job.id, stored.line, draws, complete=complete)
 
 
 class BrokenOffError(Exception):
@@ -100,10 +288,6 @@ class Embedding:
     live_first: LiveFirst = field(default_factory=LiveFirst)
     patience: Patience = field(default_factory=Patience)
 
-    async def identity(self, notify: Notify) -> EmbedderIdentity:
-        """Return what decides the vectors, once the embedder is there to tell."""
-        return await embedder_identity(self.embedder, self.patience, notify, ask_anew=True)
-
     async def material(
         self, job: RunningJob, rows: Sequence[DevRow], num_samples: int, unit: Unit = "answer"
     ) -> Material:
@@ -132,7 +316,7 @@ class Embedding:
         notify = partial(self.jobs.note, job.id)
         await self.jobs.stage(job.id, "embedding", len(texts))
         embedded = texts_to_embed(texts, self.embedder.empty_answers)
-        identity = await self.identity(notify)
+        identity = await embedder_identity(self.embedder, self.patience, notify)
         vectors = outcome_vectors(texts, await self._embed(embedded, identity, job.id))
         place = {text: i for i, text in enumerate(texts)}
         questions = [vectors[place[text], : identity.dimension] if text else None for text in asked]
@@ -154,26 +338,14 @@ class Embedding:
         vectors = np.empty((len(texts), identity.dimension), dtype=np.float32)
         for begin in range(0, len(texts), EMBEDDED_AT_ONCE):
             chunk = texts[begin : begin + EMBEDDED_AT_ONCE]
-            embedded = await self.patience.keep_trying(partial(self._in_turn, chunk), notify)
+            embed = partial(self.live_first.turn, partial(self.embedder.embed, chunk))
+            embedded = await self.patience.keep_trying(embed, notify)
             check_made_by(identity, embedded.made_by)
             vectors[begin : begin + len(chunk)] = embedded.vectors
             if time.monotonic() - written >= EVERY_S:
                 written = time.monotonic()
                 await self.jobs.progress(job_id, begin + len(chunk))
         return vectors
-
-    async def _in_turn(self, texts: Sequence[str]) -> Embedded:
-        async with self.live_first.turn():
-            return await self.embedder.embed(texts)
-
-
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    rows: list[DevRow]
-    num_samples: int
-    copies: int
-    fingerprint: Fingerprint
-    refused: list[DevRow]
 
 
 @dataclass(eq=False)
@@ -194,25 +366,50 @@ class Calibrator:
 
         Raises JobEndedError, or the EigencalError that the job fails with.
         """
-        loaded = await self._load(job)
-        material = await self.embedding.material(job, loaded.rows, loaded.num_samples, job.options.unit)
+        options, embedding = job.options, self.embedding
+        notify = partial(self.jobs.note, job.id)
+        identity = await embedder_identity(embedding.embedder, embedding.patience, notify)
+        stored = answered(await self.jobs.rows(job.id), identity.empty_answers)
+        drawn = any(one.samples is None for one in stored)
+        asked = self.drawer.serving.num_samples if drawn else None
+        rows, num_samples, copies = usable_rows(
+            stored, options.num_samples or asked, rng(options.seed, Stream.COPIES), options.unit
+        )
+        fingerprint = await self._fingerprint(job, stored, identity, drawn=drawn)
+        material = await embedding.material(job, rows, num_samples, options.unit)
         if material.made_by is not None:  # another, when it has changed meanwhile
-            check_same(loaded.fingerprint, with_embedder(loaded.fingerprint, material.made_by))
-        active = self.calibrations.active(loaded.fingerprint.key())
+            check_same(fingerprint, with_embedder(fingerprint, material.made_by))
+        active = self.calibrations.active(fingerprint.key())
         fitted = await self._fit(job, material, active)
-        calibration = self._calibration(job, loaded, material, fitted)
+        if fitted.method == "evidence":
+            supplied = fingerprint.source == CALLER
+            fingerprint = replace(fingerprint, evidence="supplied" if supplied else "token_sums")
+        calibration = Calibration(
+            id=new_id("cal"),
+            method=fitted.method,
+            fingerprint=fingerprint,
+            num_samples=num_samples,
+            parameters=fitted.parameters,
+            created_at=datetime.now(UTC),
+            name=options.name,
+            evidence=fitted.evidence_table,
+            selectors=fitted.selectors(),
+            reference=conformal_reference(material, rng(options.seed, Stream.REFERENCE)),
+        )
+        refused = [one for one in stored if one.refused is not None]
         target = self.drawer.serving.target()
 
+        # Of a job that is cancelled it runs on in its thread for seconds: nothing in it could be broken off.
         def work(_: OnDone) -> dict[str, Any]:
             return make_report(
                 fitted,
                 calibration,
-                job.options,
+                options,
                 target,
                 num_rows=job.num_rows,
                 active=active,
-                copies=loaded.copies,
-                refused=loaded.refused,
+                copies=copies,
+                refused=refused,
                 resamples=self.resamples,
             )
 
@@ -222,32 +419,19 @@ class Calibrator:
         if recommended in calibration.selectors:  # it can serve so many, and decide by them
             calibration = replace(calibration, recommended=recommended)
         # Verdicts on claims are the data's own; there are several on a line.
-        judged = [] if job.options.unit == "claim" else fitted.rows.verdicts
+        judged = [] if options.unit == "claim" else fitted.rows.verdicts
         full = [material.rows[i].line for i in material.full[: len(judged)]]
         decision = report["decision"]
         await self.jobs.succeed(
             job.id,
             calibration,
             report,
-            len(loaded.rows),
+            len(rows),
             activate=decision["activated"],
             compared_with=None if active is None else active.id,
             verdicts=dict(zip(full, judged, strict=True)),
         )
         logger.info("job %s succeeded: calibration %s. %s", job.id, calibration.id, decision["reason"])
-
-    async def _load(self, job: RunningJob) -> _Loaded:
-        identity = await self.embedding.identity(partial(self.jobs.note, job.id))
-        rows = [one async for one in self.jobs.rows(job.id)]
-        stored = answered(rows, identity.empty_answers)
-        drawn = any(one.samples is None for one in stored)
-        asked = job.options.num_samples
-        if asked is None and drawn:
-            asked = self.drawer.serving.num_samples
-        usable = usable_rows(stored, asked, rng(job.options.seed, Stream.COPIES), job.options.unit)
-        fingerprint = await self._fingerprint(job, stored, identity, drawn=drawn)
-        refused = [one for one in stored if one.refused is not None]
-        return _Loaded(*usable, fingerprint, refused)
 
     async def _fingerprint(
         self, job: RunningJob, stored: list[DevRow], identity: EmbedderIdentity, *, drawn: bool
@@ -288,23 +472,3 @@ class Calibrator:
             )
 
         return await in_thread(work, self.jobs, job.id, "fitting")
-
-    def _calibration(
-        self, job: RunningJob, loaded: _Loaded, material: Material, fitted: Fitted
-    ) -> Calibration:
-        fingerprint = loaded.fingerprint
-        if fitted.method == "evidence":
-            supplied = fingerprint.source == CALLER
-            fingerprint = replace(fingerprint, evidence="supplied" if supplied else "token_sums")
-        return Calibration(
-            id=new_id("cal"),
-            method=fitted.method,
-            fingerprint=fingerprint,
-            num_samples=loaded.num_samples,
-            parameters=fitted.parameters,
-            created_at=datetime.now(UTC),
-            name=job.options.name,
-            evidence=fitted.evidence_table,
-            selectors=fitted.selectors(),
-            reference=conformal_reference(material, rng(job.options.seed, Stream.REFERENCE)),
-        )

@@ -102,7 +102,7 @@ async def get_jobs(
     app: ServicesDep, limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 100
 ) -> list[Job]:
     """Return jobs, latest first."""
-    return await app.jobs.latest(limit=limit)
+    return await app.jobs.store.latest(limit)
 
 
 @router.get(
@@ -113,7 +113,7 @@ async def get_jobs(
 )
 async def get_job(app: ServicesDep, job_id: JobId) -> Job:
     """Return the state of a job, how far it is, and what came of it."""
-    return _existing(await app.jobs.get(job_id))
+    return _existing(await app.jobs.store.get(job_id))
 
 
 @router.delete(
@@ -163,7 +163,7 @@ async def post_retry(app: ServicesDep, job_id: JobId) -> Response:
 )
 async def get_events(app: ServicesDep, job_id: JobId) -> EventSourceResponse:
     """Send the job now and whenever it changes, as server-sent events, until it ends."""
-    _existing(await app.jobs.get(job_id))
+    _existing(await app.jobs.store.get(job_id))
     return EventSourceResponse(_events(app, job_id), ping=PING_S)
 
 

@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -71,15 +71,6 @@ class RunningJob:
     options: JobOptions
     num_rows: int
     fingerprint: Fingerprint | None
-
-
-@dataclass(frozen=True, slots=True)
-class OpenJob:
-    """A job that has not finished, and the settings that it was posted under, with their key."""
-
-    id: str
-    setup: Mapping[str, Any]
-    setup_key: str
 
 
 class SqlJobs:
@@ -147,7 +138,7 @@ class SqlJobs:
                 pass
             if intake.digest() != earlier["content_hash"]:
                 raise Conflict("This Idempotency-Key was used for another file or other options.") from None
-            return _job(earlier), False
+            return self._shown(earlier), False
         job = await self.get(job_id)
         assert job is not None
         return job, True
@@ -162,13 +153,34 @@ class SqlJobs:
         if stored is not None and stored["activated"]:
             # Whoever hears that its calibration is in force is served by it here, too.
             await self._calibrations.refresh()
-        return None if stored is None else _job(stored)
+        return None if stored is None else self._shown(stored)
 
     async def latest(self, limit: int = 100) -> list[Job]:
         """Return the latest jobs, latest first."""
         query = sa.select(jobs).order_by(jobs.c.id.desc()).limit(limit)
         async with self._database.read() as connection:
-            return [_job(one) for one in (await connection.execute(query)).mappings()]
+            return [self._shown(one) for one in (await connection.execute(query)).mappings()]
+
+    def _shown(self, stored: RowMapping) -> Job:
+        note, error = stored["note"], None
+        posted_under = stored["setup"]
+        ours = self.setup.keys()
+        if stored["state"] in ("queued", "running") and stored["setup_key"] not in ours:
+            differs = differing(posted_under, self.setup.parts(draws=posted_under["draws"]))
+            note = (
+                "Waits for a service with the settings that it was posted under, or is run by one; in this "
+                f"one these differ: {', '.join(differs)}."
+            )
+        if stored["error_code"]:
+            error = JobError(code=stored["error_code"], detail=stored["error_detail"])
+        path, made = f"/jobs/{stored['id']}", f"/calibrations/{stored['calibration_id']}"
+        links = {"self": path, "events": f"{path}/events"}
+        if stored["state"] == "succeeded" and stored["kind"] == "evaluate":
+            links["report"] = f"/evaluations/{stored['id']}/report"
+        elif stored["state"] == "succeeded":
+            links |= {"calibration": made, "report": f"{made}/report"}
+        told = {name: stored[name] for name in Job.model_fields if name in stored} | {"note": note}
+        return Job(**told, name=stored["options"]["name"], error=error, eta_s=_eta_s(stored), links=links)
 
     async def by_state(self) -> dict[JobState, int]:
         """Return how many jobs there are of each state, those of all replicas and settings."""
@@ -272,11 +284,12 @@ class SqlJobs:
             )
         return {"setup": setup, "setup_key": shape_hash(**setup)}
 
-    async def open_jobs(self) -> list[OpenJob]:
-        """Return the jobs that have not finished, oldest first."""
-        query = sa.select(jobs.c.id, jobs.c.setup, jobs.c.setup_key).where(OPEN).order_by(jobs.c.id)
+    async def open_jobs(self) -> dict[str, str]:
+        """Return the unfinished jobs of this service's settings, oldest first, and the key of these."""
+        ours = jobs.c.setup_key.in_(self.setup.keys())
+        query = sa.select(jobs.c.id, jobs.c.setup_key).where(OPEN, ours).order_by(jobs.c.id)
         async with self._database.read() as connection:
-            return [OpenJob(*row) for row in await connection.execute(query)]
+            return {row.id: row.setup_key for row in await connection.execute(query)}
 
     async def evaluation(self, job_id: str) -> dict[str, Any] | None:
         """Return the results of an evaluation."""
@@ -339,9 +352,9 @@ class SqlJobs:
             await connection.execute(unbound.values(fingerprint=asdict(fingerprint)))
         return (await self.running(job_id)).fingerprint or fingerprint
 
-    def rows(self, job_id: str) -> AsyncIterator[DevRow]:
-        """Yield the rows in file order, a page at a time."""
-        return read_rows(self._database, job_id)
+    async def rows(self, job_id: str) -> list[DevRow]:
+        """Return the rows in file order."""
+        return [row async for row in read_rows(self._database, job_id)]
 
     async def row(self, job_id: str, line: int) -> DevRow:
         """Return one row. Raises JobEndedError where there is none: one that is cancelled forgets them."""
@@ -469,20 +482,6 @@ async def _correct(connection: AsyncConnection, job_id: str, corrections: Sequen
     row = (dev_rows.c.job_id == job_id, dev_rows.c.line == sa.bindparam("at"))
     change = sa.update(dev_rows).where(*row).values(content=sa.bindparam("corrected"))
     await connection.execute(change, [{"at": at, "corrected": one} for at, one in changed.items()])
-
-
-def _job(stored: RowMapping) -> Job:
-    error = None
-    if stored["error_code"]:
-        error = JobError(code=stored["error_code"], detail=stored["error_detail"])
-    path, made = f"/jobs/{stored['id']}", f"/calibrations/{stored['calibration_id']}"
-    links = {"self": path, "events": f"{path}/events"}
-    if stored["state"] == "succeeded" and stored["kind"] == "evaluate":
-        links["report"] = f"/evaluations/{stored['id']}/report"
-    elif stored["state"] == "succeeded":
-        links |= {"calibration": made, "report": f"{made}/report"}
-    same = {name: stored[name] for name in Job.model_fields if name in stored}
-    return Job(**same, name=stored["options"]["name"], error=error, eta_s=_eta_s(stored), links=links)
 
 
 def _eta_s(stored: RowMapping) -> float | None:

@@ -1,6 +1,6 @@
-"""A job as workflows of DBOS: its drawing in chunks of rows on all replicas, then embedding, fit and report.
+"""Jobs, taken in and run as workflows of DBOS: drawn in chunks of rows on all replicas, then finished.
 
-The job's own workflow waits in the queue of its settings, of which a replica takes one at a time. It puts the
+A job's own workflow waits in the queue of its settings, of which a replica takes one at a time. It puts the
 rows that lack answers, in chunks, into a second queue, from which every replica of these settings takes. A
 row is a step: DBOS refuses the step of a replica whose workflow was taken over, and so ends a run that was
 frozen and wakes. What a step has done is in our own tables; DBOS keeps but how far it is.
@@ -9,30 +9,34 @@ frozen and wakes. What a step has done is in our own tables; DBOS keeps but how 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+import secrets
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy.engine import URL
 
+from service.calibration.rows import DevRow
 from service.errors import SERVER_MESSAGE, EigencalError, StoreUnavailable
-from service.jobs.drawing import Drawer
-from service.jobs.model import JobError, JobKind
+from service.jobs.calibrator import Drawer, for_owner
+from service.jobs.model import Correction, Job, JobError, JobKind, JobOptions
 from service.jobs.store import JobEndedError, RunningJob, SqlJobs
-from service.jobs.waiting import Patience, for_owner
 from service.store.database import IDLE_S, sync_url, translated
 
 if TYPE_CHECKING:
     from service.jobs.presence import Presence
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 INTERNAL = JobError(code="internal", detail="The service failed at this job; its log tells more.")
 # So many chunks for each request at once: the last ones of a job keep all busy, few as they are.
 CHUNKS_PER_SLOT = 4
 MAX_CHUNK = 32  # rows
+CANCEL_S = 5.0  # that a caller who cancels waits for the engine
 
 
 # Does the rest of a kind of job with its answers and ends it; may be run again from its start after a crash.
@@ -43,44 +47,44 @@ Finish = Callable[[RunningJob], Awaitable[None]]
 class JobSteps:
     """The steps of jobs, run in the application's event loop; each may be run again after a crash.
 
-    `slots`: requests that a replica has under way at once; `all_slots`: all replicas together, None for any
-    number. A store that fails is asked again every `wait_s`.
+    `slots`: requests that all replicas together have under way at once. A store that fails is asked again
+    every `wait_s`.
     """
 
     jobs: SqlJobs
     drawer: Drawer
     finishers: Mapping[JobKind, Finish]
     slots: int
-    patience: Patience
-    all_slots: int | None = None
     wait_s: float = 1.0
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)  # one job at a time has its vectors in memory
 
     async def run(self, name: str, job_id: str, *args: Any) -> dict[str, Any]:
-        """Return the `value` of a step, or that the job has `ended`; an error ends it.
+        """Return the `value` of a step, or that the job has `ended`; an error ends it."""
+        step = self.drawer.draw if name == "draw" else getattr(self, name)
+        try:
+            return {"value": await self._once_stored(partial(step, job_id, *args))}
+        except JobEndedError:
+            return {"ended": True}
+        except EigencalError as error:
+            # Some details hold what the LLM server said of a row, which may repeat the prompt.
+            logger.warning(
+                "job %s failed: %s: %s", job_id, error.code, error.detail.partition(SERVER_MESSAGE)[0]
+            )
+            why = JobError(code=error.code, detail=for_owner(error))
+        except Exception:
+            logger.exception("job %s failed", job_id)
+            why = INTERNAL
+        with contextlib.suppress(JobEndedError):
+            await self._once_stored(partial(self.jobs.fail, job_id, why))
+        return {"ended": True}
 
-        While the store is what fails, the step is run again: a store that is down fails no job.
-        """
-        step = partial(getattr(self, name), job_id, *args)
+    async def _once_stored(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Return what a step does, run again while the store is what fails: that fails no job."""
         while True:
             try:
-                return {"value": await step()}
+                return await step()
             except StoreUnavailable:
                 await asyncio.sleep(self.wait_s)
-            except JobEndedError:
-                return {"ended": True}
-            except EigencalError as error:
-                # Some details hold what the LLM server said of a row, which may repeat the prompt.
-                detail = error.detail.partition(SERVER_MESSAGE)[0]
-                logger.warning("job %s failed: %s: %s", job_id, error.code, detail)
-                step = partial(self._fail, job_id, JobError(code=error.code, detail=for_owner(error)))
-            except Exception:
-                logger.exception("job %s failed", job_id)
-                step = partial(self._fail, job_id, INTERNAL)
-
-    async def _fail(self, job_id: str, error: JobError) -> NoReturn:
-        await self.jobs.fail(job_id, error)
-        raise JobEndedError(job_id)
 
     async def begin(self, job_id: str) -> None:
         """Set the job running."""
@@ -94,16 +98,8 @@ class JobSteps:
         """Return the lines of the rows that lack answers, in chunks."""
         await self.jobs.running(job_id)
         lines = await self.jobs.missing_lines(job_id)
-        size = min(MAX_CHUNK, -(-len(lines) // (CHUNKS_PER_SLOT * (self.all_slots or self.slots))) or 1)
+        size = min(MAX_CHUNK, -(-len(lines) // (CHUNKS_PER_SLOT * self.slots)) or 1)
         return [lines[begin : begin + size] for begin in range(0, len(lines), size)]
-
-    async def draw(self, job_id: str, line: int, final: bool) -> str | None:
-        """Draw the answers of a row."""
-        return await self.drawer.draw(job_id, line, final=final)
-
-    async def note(self, job_id: str, text: str) -> None:
-        """Say what the job waits for."""
-        await self.jobs.note(job_id, text)
 
     async def finish(self, job_id: str) -> None:
         """Do the rest of the job."""
@@ -112,45 +108,26 @@ class JobSteps:
             await self.finishers[job.options.kind](job)
 
 
-async def run_job(job_id: str, engine: "DbosEngine", patience: Patience) -> None:
+async def run_job(job_id: str, engine: "DbosEngine") -> None:
     """Run a job to its end."""
     with contextlib.suppress(JobEndedError):
         await engine.step("begin", job_id)
-        await _draw_all(job_id, engine, patience)
+        await engine.draw(job_id, await engine.step("missing", job_id))
         await engine.step("finish", job_id)
 
 
-async def _draw_all(job_id: str, engine: "DbosEngine", patience: Patience) -> None:
-    """Draw until every row has all of its answers, or was refused as often as it is asked again.
-
-    No refusal (of a row too long, say) is final at once: the server may refuse all of them for a while.
-    """
-    for wait_s in (*patience.ask_again_s, None):
-        chunks = await engine.step("missing", job_id)
-        refusals = await engine.draw(job_id, chunks, final=wait_s is None)
-        if not refusals or wait_s is None:
-            return
-        text = f"Waiting to ask again for rows that the LLM server refused, {len(refusals)}: {refusals[-1]}"
-        await engine.step("note", job_id, text)
-        await engine.sleep(wait_s)
-
-
-async def draw_chunk(job_id: str, lines: Sequence[int], final: bool, engine: "DbosEngine") -> list[str]:
-    """Draw rows one after the other; return why any were refused."""
-    refusals = list[str]()
+async def draw_chunk(job_id: str, lines: Sequence[int], engine: "DbosEngine") -> None:
+    """Draw rows one after the other."""
     with contextlib.suppress(JobEndedError):
         for line in lines:
-            refusal = await engine.step("draw", job_id, line, final)
-            if refusal is not None:
-                refusals.append(refusal)
-    return refusals
+            await engine.step("draw", job_id, line)
 
 
 # DBOS runs workflows in a thread of its own; the steps run in the application's event loop, where the LLM and
 # the embedder live.
 
 # Raised when workflows of the old shape could not go on with the new code: `settle` begins them anew.
-WORKFLOW_VERSION = "4"
+WORKFLOW_VERSION = "5"
 SCHEMA = "eigencal_jobs"
 _POLL_S = 0.5
 OWNED = "The SQLite file is another process's: several replicas need PostgreSQL (EIGENCAL_DATABASE_URL)."
@@ -158,8 +135,11 @@ _WAITS, _RUNS = "ENQUEUED", "PENDING"  # as DBOS calls them
 
 
 def queue_of(lane: str, of: str = "jobs") -> str:
-    """Return the name of the queue of a lane's jobs, or of their chunks of rows."""
-    return f"eigencal-{of}-{lane}"
+    """Return the name of the queue of a lane's jobs, or of their chunks of rows.
+
+    Of this version: what an earlier one left pending for good counts in its own.
+    """
+    return f"eigencal-{of}-{WORKFLOW_VERSION}-{lane}"
 
 
 class _Current:
@@ -171,20 +151,20 @@ class _Current:
 
 
 async def _run_job(job_id: str) -> None:
-    await _ending_quietly(lambda engine: run_job(job_id, engine, engine.steps.patience))
+    await _ending_quietly(partial(run_job, job_id))
 
 
-async def _run_chunk(job_id: str, lines: list[int], final: bool) -> Any:
-    return await _ending_quietly(lambda engine: draw_chunk(job_id, lines, final, engine))
+async def _run_chunk(job_id: str, lines: list[int]) -> None:
+    await _ending_quietly(partial(draw_chunk, job_id, lines))
 
 
-async def _ending_quietly(work: Callable[["DbosEngine"], Awaitable[Any]]) -> Any:
+async def _ending_quietly(work: Callable[["DbosEngine"], Awaitable[None]]) -> None:
     from dbos import error
 
     if _Current.engine is None:
         raise asyncio.CancelledError  # stopping: the workflow stays pending
     try:
-        return await work(_Current.engine)
+        await work(_Current.engine)
     except (error.DBOSWorkflowCancelledError, error.DBOSWorkflowConflictIDError):
         # Cancelled, or a peer's by now. DBOS would wait for its outcome and log a traceback.
         raise asyncio.CancelledError from None
@@ -194,26 +174,23 @@ class DbosEngine:
     """Runs jobs in the event loop that called `start`, and remembers which of their steps were done.
 
     `lanes`: of those the jobs are run here, one job of each at a time. `url`: of the database where DBOS
-    keeps its tables. `replica_id`: unique among the replicas of one Postgres. A replica is dead, and its
-    peers take its workflows over, when its session with Postgres has ended, or was silent for `lease_s`.
+    keeps its tables. A replica is dead, and its peers take its workflows over, when its session with Postgres
+    has ended, or was silent for `lease_s`.
     """
 
-    def __init__(self, url: URL, *, replica_id: str, lanes: Sequence[str], lease_s: float = 10.0) -> None:
+    def __init__(self, url: URL, *, lanes: Sequence[str], lease_s: float = 10.0) -> None:
         self._url = sync_url(url)
-        self._replica_id = replica_id
         self._presence: Presence | None = None
-        if url.get_backend_name() == "postgresql":  # a SQLite file has one process: no 7 MiB of psycopg
-            from service.jobs import presence
+        # A SQLite file has one process, which goes on with its jobs whenever it comes back.
+        self.executor_id = "only"
+        if url.get_backend_name() == "postgresql":
+            from service.jobs import presence  # with 7 MiB of psycopg
 
-            self._presence = presence.Presence(self._url, replica_id, lease_s=lease_s)
+            self.executor_id = f"{socket.gethostname()}-{secrets.token_hex(4)}"
+            self._presence = presence.Presence(self._url, self.executor_id, lease_s=lease_s)
         self._ownership: IO[str] | None = None
         self._lanes = lanes
         self._tasks: set[asyncio.Task[Any]] = set()
-
-    @property
-    def _executor_id(self) -> str:
-        # One process alone has a SQLite file: under whatever name it comes back, it goes on with its jobs.
-        return "only" if self._presence is None else self._replica_id
 
     async def start(self, steps: JobSteps) -> None:
         """Launch DBOS, which takes up what this executor left.
@@ -232,13 +209,13 @@ class DbosEngine:
             else:
                 self._ownership = _own(Path(str(self._url.database)))
             with translated():
-                await asyncio.to_thread(self._launch, steps.slots, steps.all_slots)
+                await asyncio.to_thread(self._launch, steps.slots)
         except BaseException:
             # What DBOS has begun goes: it would refuse the next launch, when there may be room again.
             await self.stop()
             raise
 
-    def _launch(self, slots: int, all_slots: int | None) -> None:
+    def _launch(self, slots: int) -> None:
         from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
         if _Current.job is None:
@@ -251,7 +228,7 @@ class DbosEngine:
             "dbos_system_schema": SCHEMA,
             # Else a hash of DBOS's version and of the code: a release would orphan the workflows of the last.
             "application_version": WORKFLOW_VERSION,
-            "executor_id": self._executor_id,
+            "executor_id": self.executor_id,
             "serializer": DBOSPortableJSONSerializer(),  # not pickle, which runs code when it is read
             "sys_db_idle_transaction_timeout_sec": IDLE_S,  # as in our own tables
             "enable_otlp": False,
@@ -265,7 +242,7 @@ class DbosEngine:
         register = partial(DBOS.register_queue, polling_interval_sec=_POLL_S, on_conflict="always_update")
         for queue in jobs:
             register(queue, worker_concurrency=1)
-        register(chunks, worker_concurrency=slots, global_concurrency=all_slots)
+        register(chunks, global_concurrency=slots)
 
     async def stop(self) -> None:
         """Break off what runs and stop DBOS; the workflows stay pending. Idempotent."""
@@ -312,37 +289,29 @@ class DbosEngine:
         task.add_done_callback(self._tasks.discard)
         return await task
 
-    async def draw(self, job_id: str, chunks: list[list[int]], final: bool) -> list[str]:
-        """Have all replicas draw the chunks; return all refusals."""
+    async def draw(self, job_id: str, chunks: list[list[int]]) -> None:
+        """Have all replicas draw the chunks; return when all are drawn."""
         from dbos import DBOS
 
         queue = queue_of(self._lanes[0], "rows")
         handles = [
-            await DBOS.enqueue_workflow_async(queue, _Current.chunk, job_id, chunk, final) for chunk in chunks
+            await DBOS.enqueue_workflow_async(queue, _Current.chunk, job_id, chunk) for chunk in chunks
         ]
-        results = [await handle.get_result(polling_interval_sec=_POLL_S) for handle in handles]
-        return [refusal for refusals in results for refusal in refusals]
+        for handle in handles:
+            await handle.get_result(polling_interval_sec=_POLL_S)
 
-    async def sleep(self, seconds: float) -> None:
-        """Wait, over a restart, too."""
-        from dbos import DBOS
-
-        await DBOS.sleep_async(seconds)
-
-    async def settle(self, ours: Mapping[str, str]) -> Collection[str]:
-        """See that each of these open jobs, its lane by its id, waits or is run; return all that are run.
+    async def settle(self, ours: Mapping[str, str]) -> None:
+        """See that each of these open jobs, its lane by its id, waits or is run.
 
         What dead replicas ran is taken over.
         """
         if self._presence is not None:
             running = await asyncio.to_thread(_listed, status=[_RUNS])
-            for executor_id in {one.executor_id for one in running} - {self._executor_id}:
+            for executor_id in {one.executor_id for one in running} - {self.executor_id}:
                 await self._take_over(executor_id, self._presence)
         unfinished = await asyncio.to_thread(_listed, status=[_WAITS, _RUNS], name="job")
-        status_of = {_job_of(one): one.status for one in unfinished}
-        for job_id in ours.keys() - status_of.keys():
+        for job_id in ours.keys() - {_job_of(one) for one in unfinished}:
             await asyncio.to_thread(_enqueue, job_id, queue_of(ours[job_id]))
-        return {job_id for job_id, status in status_of.items() if status == _RUNS}
 
     async def _take_over(self, executor_id: str, presence: "Presence") -> None:
         from dbos import DBOS
@@ -410,3 +379,118 @@ def jobs_url(url: URL) -> str:
         url = url.set(database=f"{url.database}.jobs")
     # str() of a URL has asterisks in place of the password.
     return url.render_as_string(hide_password=False)
+
+
+class DurableJobs:
+    """Durable jobs. Every method raises StoreUnavailable when the store cannot be reached.
+
+    The store tells which jobs are open; every `beat_s`, and when there is something new, the engine is told,
+    which sees that each waits or is run. Callers see how far one is every `poll_s`.
+
+    Jobs are bound to the settings that they were posted under: those of other settings are left to a service
+    that has them.
+    """
+
+    def __init__(
+        self,
+        store: SqlJobs,
+        steps: JobSteps,
+        engine: DbosEngine,
+        *,
+        beat_s: float = 1.0,
+        poll_s: float = 0.3,
+    ) -> None:
+        self.store = store
+        self._steps = steps
+        self._engine = engine
+        self._beat_s = beat_s
+        self._poll_s = poll_s
+        self._settler: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
+
+    async def start(self) -> None:
+        """Begin to run jobs: those left by this replica at once, those of dead peers after a while."""
+        await self._engine.start(self._steps)
+        self._settler = asyncio.create_task(self._settling(), name="job-settler")
+
+    async def stop(self) -> None:
+        """Break off what runs; it goes on at the next start, or on a peer. Idempotent."""
+        settler, self._settler = self._settler, None
+        if settler is not None:
+            settler.cancel()
+            await asyncio.wait({settler})
+        await self._engine.stop()
+
+    async def submit(
+        self, rows: Iterable[DevRow], options: JobOptions, *, idempotency_key: str | None = None
+    ) -> tuple[Job, bool]:
+        """Store the rows and a job for them, start it; return it and whether it is new: `SqlJobs.submit`."""
+        job, created = await self.store.submit(
+            rows, options, idempotency_key, self._steps.drawer.generation_key
+        )
+        if created:
+            logger.info("job %s accepted: %s", job.id, job.kind)
+            self._news.set()
+        return job, created
+
+    async def retry(self, job_id: str) -> Job | None:
+        """Have a job go on with the answers it has, and return it, or its successor: `SqlJobs.retry`."""
+        return await self._queued(await self.store.retry(job_id))
+
+    async def correct(
+        self, job_id: str, corrections: Sequence[Correction], options: Mapping[str, Any]
+    ) -> Job | None:
+        """Start a job on the rows of one that succeeded, with corrected verdicts: `SqlJobs.correct`."""
+        return await self._queued(await self.store.correct(job_id, corrections, options))
+
+    async def _queued(self, job_id: str | None) -> Job | None:
+        if job_id is None:
+            return None
+        self._news.set()
+        return await self.store.get(job_id)
+
+    async def cancel(self, job_id: str) -> Job | None:
+        """Cancel a job, forget its rows and return it; None if there is none such.
+
+        A job that has failed can be given up like this, too. What runs of it, here or on a peer, stops within
+        a second or two. Raises Conflict when it has succeeded; cancelling twice is no error.
+        """
+        job = await self.store.cancel(job_id)
+        if job is not None:
+            logger.info("job %s cancelled", job_id)
+            try:
+                async with asyncio.timeout(CANCEL_S):
+                    await self._engine.cancel(job_id)
+            except Exception as error:  # cancelled it is already: its run can write no more
+                logger.warning("the job engine failed: %s", type(error).__name__)
+        return job
+
+    async def events(self, job_id: str) -> AsyncGenerator[Job]:
+        """Yield the job now and whenever it has changed, ending with its final state; nothing if unknown.
+
+        While the store cannot be reached there is nothing to tell.
+        """
+        last: Job | None = None
+        while True:
+            with contextlib.suppress(StoreUnavailable):
+                job = await self.store.get(job_id)
+                if job is not None and job != last:
+                    yield job
+                if job is None or job.finished:
+                    return
+                last = job
+            await asyncio.sleep(self._poll_s)
+
+    async def _settling(self) -> None:
+        while True:
+            self._news.clear()  # before looking: what comes meanwhile is looked at again
+            try:
+                await self._engine.settle(await self.store.open_jobs())
+            except StoreUnavailable:
+                pass  # it was logged; the engine is told once the store is back
+            except Exception as error:
+                logger.warning("the jobs could not be looked at: %s", type(error).__name__)
+            # Not `wait_for`: Python 3.11's swallows a cancellation that comes together with the news.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._beat_s):
+                    await self._news.wait()

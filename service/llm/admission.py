@@ -2,7 +2,7 @@
 
 A request is admitted with all of its calls, which are served one by one and wait by priority. Draws beside an
 answer are refused as soon as an answer waits: under load they are what is given up first. Jobs are few (see
-`calibration_max_concurrency`) and never refused; while others wait, they get one permit in `JOBS_EVERY` that
+`JOBS_SHARE` in `app`) and never refused; while others wait, they get one permit in `JOBS_EVERY` that
 falls free, so that neither starves the other.
 """
 

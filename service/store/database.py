@@ -116,14 +116,6 @@ class Database:
         if engine is not None:
             await engine.dispose()
 
-    async def check(self) -> None:
-        """Return when the database answers; raise StoreUnavailable when not."""
-        await self.soon(self._check())
-
-    async def _check(self) -> None:
-        async with self.read() as connection:
-            await connection.execute(sa.text("SELECT 1"))
-
     async def _ready(self) -> None:
         if self.url.get_backend_name() == "sqlite":
             await asyncio.to_thread(_probe, Path(str(self.url.database)), ANSWER_S / 2)

@@ -15,17 +15,13 @@ _LOCK = 0x65696767  # the number after the lock of activations
 
 
 class SqlKeys:
-    """Keys that outlive the process, shared by all replicas; all methods raise StoreUnavailable.
+    """Keys that outlive the process, shared by all replicas; all methods raise StoreUnavailable."""
 
-    `most`: keys of one scope.
-    """
-
-    def __init__(self, database: Database, *, most: int = MAX_KEYS) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._most = most
 
     async def add(self, key: Key) -> None:
-        """Store a new key; past `most` the oldest that was revoked or has expired makes room.
+        """Store a new key; past `MAX_KEYS` the oldest of its scope that opens nothing any more makes room.
 
         Raises Conflict when there is none. A scope of which a key was ever made keeps at least one.
         """
@@ -37,16 +33,19 @@ class SqlKeys:
     async def _make_room(self, connection: AsyncConnection, key: Key) -> None:
         same = keys.c.scope == key.scope
         number = sa.select(sa.func.count()).select_from(keys).where(same)
-        if (await connection.execute(number)).scalar_one() <= self._most:
+        if (await connection.execute(number)).scalar_one() <= MAX_KEYS:
             return
         ended = sa.or_(keys.c.revoked_at.is_not(None), keys.c.expires_at <= key.created_at)
         oldest = sa.select(keys.c.id).where(same, ended, keys.c.id != key.id)
         first = oldest.order_by(keys.c.created_at, keys.c.id).limit(1).scalar_subquery()
         if not (await connection.execute(sa.delete(keys).where(keys.c.id == first))).rowcount:
-            raise Conflict(f"There are {self._most} keys of this scope: revoke one that is not needed.")
+            raise Conflict(f"There are {MAX_KEYS} keys of this scope: revoke one that is not needed.")
 
     async def list_all(self) -> list[Key]:
-        """Return all keys, latest first: revoked and expired ones, too."""
+        """Return all keys, latest first, revoked and expired ones, too; waits for no store that is slow."""
+        return await self._database.soon(self._list_all())
+
+    async def _list_all(self) -> list[Key]:
         query = sa.select(keys).order_by(keys.c.created_at.desc(), keys.c.id.desc())
         async with self._database.read() as connection:
             return [Key(**row) for row in (await connection.execute(query)).mappings()]
@@ -62,10 +61,6 @@ class SqlKeys:
             await connection.execute(change)
             row = (await connection.execute(sa.select(keys).where(this))).mappings().first()
         return None if row is None else Key(**row)
-
-    async def read_soon(self) -> list[Key]:
-        """Return all keys; raise StoreUnavailable when that takes more than seconds."""
-        return await self._database.soon(self.list_all())
 
 
 async def _one_at_a_time(connection: AsyncConnection) -> None:

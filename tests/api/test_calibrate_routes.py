@@ -59,7 +59,7 @@ class TestRefusing:
         assert [(e["line"], e["field"]) for e in body["errors"]] == [(31, "reference"), (32, "reference")]
         assert all(e["loc"] and e["msg"] == e["reason"] for e in body["errors"])
         assert "secret" not in json.dumps(body)
-        assert await world.jobs.latest() == []
+        assert await world.jobs.store.latest() == []
 
     async def test_bad_examples_are_listed(self, world: World) -> None:
         async with world.client() as client:
@@ -85,7 +85,7 @@ class TestRefusing:
         async with world.client() as client:
             body = problem(await client.post("/calibrate", files=upload(data)), 422, "invalid_dev_data")
         assert said in body["detail"]
-        assert await world.jobs.latest() == []
+        assert await world.jobs.store.latest() == []
 
     async def test_mixed_rows_need_the_operators_word(self, world: World) -> None:
         data = jsonl([*examples(), {"prompt": "Q?", "reference": "a", "samples": ["a", "b"]}])

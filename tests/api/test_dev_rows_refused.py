@@ -9,14 +9,14 @@ from typing import Any
 import httpx
 import pytest
 
-from service.jobs.waiting import Patience
+from service.jobs.calibrator import Patience
 from service.llm.openai_server import HttpLanguageModel
 from tests.support.fakes import FakeEmbedder
 from tests.support.openai_server import Exchange, OpenAIServer, answers, status
 from tests.support.operator_world import problem
 from tests.support.replica_apps import replica_app
 
-QUICK = Patience(first_wait_s=0.001, max_wait_s=0.002, ask_again_s=(0.001, 0.001))
+QUICK = Patience(first_wait_s=0.001, max_wait_s=0.002)
 SAID = "This model's maximum context length is 8 tokens."
 CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz")
 
@@ -70,15 +70,6 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
             num_samples=5,
         ) as made.http:
             yield made
-
-
-async def test_a_passing_refusal_costs_no_row(world: World) -> None:
-    """Seen: 28 of 70 rows lost to a passing 400, and the calibration was activated."""
-    world.refused = lambda number, _: 20 < number <= 48
-    job = await world.calibrate(70)
-    assert (job["state"], job["refused_rows"]) == ("succeeded", 0)
-    data = (await world.report(job))["data"]
-    assert (data["rows_full"], data["refused"]) == (70, {"count": 0, "rows": []})
 
 
 async def test_rows_refused_for_good_are_listed_and_nothing_is_activated(world: World) -> None:

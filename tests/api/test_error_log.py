@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from service.api import errors as error_log
+from service.api import middleware
 from service.errors import LLMError, LLMUnavailable, Overloaded
 from tests.api.conftest import Client
 from tests.support.fakes import FakeLLM
@@ -57,8 +58,11 @@ async def test_an_unforeseen_error_has_its_traceback_once(
     assert PROMPT not in caplog.text
 
 
-async def test_a_mistake_of_the_caller_is_told_by_its_code_alone(client: Client, told: Told) -> None:
-    async with client(max_body_bytes=2000) as http:
+async def test_a_mistake_of_the_caller_is_told_by_its_code_alone(
+    client: Client, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(middleware, "MAX_BODY_BYTES", 2000)
+    async with client() as http:
         await http.post("/score", json={PROMPT: 1, "prompt": PROMPT}, headers=MINE)
         await http.post("/score", json={"prompt": PROMPT * 100}, headers=MINE)
         await http.get("/none%0AERROR forged?key=secret", headers=MINE)

@@ -61,7 +61,7 @@ async def test_what_does_not_fit_stores_nothing(world: World, change: dict[str, 
         response = await client.post("/evaluate", json={k: v for k, v in body.items() if v is not None})
     assert response.status_code == 422
     assert response.json()["code"] == code
-    assert await world.jobs.latest() == []
+    assert await world.jobs.store.latest() == []
 
 
 async def test_it_is_said_which_of_the_two_is_bad(world: World) -> None:

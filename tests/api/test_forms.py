@@ -28,7 +28,7 @@ async def test_a_body_with_its_end_is_taken(world: World, client: httpx.AsyncCli
     body = FILE + jsonl(examples()) + ACTIVATE + CLOSING + epilogue
     taken = await client.post("/calibrate", content=body, headers=HEADERS)
     assert taken.status_code == 202, taken.text
-    assert [job.id for job in await world.jobs.latest()] == [taken.json()["id"]]
+    assert [job.id for job in await world.jobs.store.latest()] == [taken.json()["id"]]
 
 
 async def test_an_option_sent_as_a_file_is_named(world: World, client: httpx.AsyncClient) -> None:

@@ -128,17 +128,6 @@ class TestWhatIsClosed:
             assert (await http.get("/jobs", headers=bearer(made["key"]))).status_code == 200
             assert await scored(http) == (200, "")
 
-    async def test_who_revoked_every_admin_key_is_warned_and_locked_out(
-        self, client: Client, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        async with client() as http:
-            made = await make(http, "admin")
-            key = bearer(made["key"])
-            assert (await http.delete(f"/keys/{made['id']}", headers=key)).status_code == 204
-            assert "EIGENCAL_ADMIN_KEY" in caplog.text
-            assert (await http.get("/keys", headers=key)).json()["code"] == "bad_key"
-            assert (await http.get("/keys")).json()["code"] == "missing_key"
-
     async def test_the_keys_of_the_settings_go_on(self, client: Client) -> None:
         async with client(admin_key="of-admins", score_key="of-scores") as http:
             made = await make(http, by="of-admins")

@@ -1,7 +1,5 @@
 """The header that sends a caller away for a while."""
 
-import math
-
 import pytest
 
 from service.errors import LLMUnavailable
@@ -13,10 +11,8 @@ from tests.support.fakes import FakeLLM
     ("asked", "told"),
     [
         (None, "2"),
-        (math.inf, "2"),
         (-5.0, "1"),
         (7.4, "7"),
-        (1e300, "3600"),
     ],
 )
 async def test_it_is_a_sane_number_of_seconds(

@@ -81,7 +81,7 @@ class TestSize:
         problem(response, 413, "body_too_large")
         assert peak < 4 << 20
         assert [(file.rolled, file.closed) for file in spooled] == [(True, True)]
-        assert await world.jobs.latest() == []
+        assert await world.jobs.store.latest() == []
 
     async def test_json_over_the_limit(self) -> None:
         async with World(max_bytes=1000).client() as client:
@@ -107,7 +107,7 @@ class TestSize:
             async with asyncio.timeout(60):
                 while not (spooled and spooled[0].closed):
                     await asyncio.sleep(0.005)
-        assert await world.jobs.latest() == []
+        assert await world.jobs.store.latest() == []
         assert [(file.rolled, file.closed) for file in spooled] == [(True, True)]
 
     async def test_the_spooled_file_is_closed_afterwards(self, world: World, spooled: list[Any]) -> None:

@@ -33,7 +33,7 @@ def running(llm: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iter
         "llm_backend": "vllm",
         "llm_url": llm.url,
         "num_samples": NUM_SAMPLES,
-        "calibration_max_concurrency": 64,
+        "llm_slots": 512,
     }
     folder = tmp_path_factory.mktemp("service")
     with serving_app(folder, llm=None, embedder=FakeEmbedder(16), **server, **keys) as url:

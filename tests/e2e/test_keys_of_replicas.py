@@ -33,11 +33,10 @@ def url(postgres: Cluster) -> str:
 @asynccontextmanager
 async def replica(url: str, name: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
     """Serve one replica on a socket of its own; yield a client of it."""
-    asked = Settings(data_dir=folder, database_url=url, replica_id=name)
+    asked = Settings(data_dir=folder, database_url=url)
     llm, embedder = FakeLLM(), FakeEmbedder()
     store = build_replica(
         url,
-        replica_id=name,
         llm=llm,
         embedder=embedder,
         serving=serving_of(asked),

@@ -34,7 +34,7 @@ def url(postgres: Cluster) -> str:
 
 
 async def test_activation_reaches_the_other(url: str) -> None:
-    async with idle_replica(url, "a") as one, idle_replica(url, "b") as other:
+    async with idle_replica(url) as one, idle_replica(url) as other:
         for made in (calibration(), calibration(temperature=3.0)):
             await add(one.calibrations, made, {})
             await one.calibrations.activate(made.id)
@@ -46,19 +46,17 @@ async def test_activation_reaches_the_other(url: str) -> None:
 
 
 async def test_requests_are_bounded_on_all_replicas_together(url: str, tmp_path: Path) -> None:
-    log, most = tmp_path / "log", 2 * SLOTS - 1
+    log = tmp_path / "log"
     async with (
         idle_replica(url) as outside,
-        worker(url, log, name="a", all_slots=most) as a,
-        worker(url, log, name="b", all_slots=most) as b,
+        worker(url, log),
+        worker(url, log),
     ):
         hold(log, after=0)
         job, _ = await outside.jobs.submit(dev_rows(ROWS), JobOptions())
-        await until_asked(log, most)
+        await until_asked(log, SLOTS)
         await asyncio.sleep(2.0)  # each looks for more several times meanwhile
-        asked = requests(log)
-        assert len(asked) == most
-        assert {one.pid for one in asked} == {a.pid, b.pid}
+        assert len(requests(log)) == SLOTS
         go_on(log)
         await final(outside, job)
 
@@ -67,8 +65,8 @@ async def test_a_killed_owner_is_followed(url: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with (
         idle_replica(url) as outside,
-        worker(url, log, name="a", slow_s=0.05) as a,
-        worker(url, log, name="b", slow_s=0.05) as b,
+        worker(url, log, slow_s=0.05) as a,
+        worker(url, log, slow_s=0.05) as b,
     ):
         hold(log, after=ROWS // 2)
         job, _ = await outside.jobs.submit(dev_rows(ROWS), JobOptions())
@@ -89,12 +87,12 @@ async def test_a_frozen_owner_that_wakes_does_no_harm(url: str, tmp_path: Path) 
     log = tmp_path / "log"
     async with (
         idle_replica(url) as outside,
-        worker(url, log, name="a", slow_s=0.05) as a,
-        worker(url, log, name="b", slow_s=0.05) as b,
+        worker(url, log, slow_s=0.05) as a,
+        worker(url, log, slow_s=0.05) as b,
     ):
         hold(log, after=ROWS // 4)
         job, _ = await outside.jobs.submit(dev_rows(ROWS), JobOptions())
-        await until_asked(log, ROWS // 4 + 2 * SLOTS)  # each holds what it asked last
+        await until_asked(log, ROWS // 4 + SLOTS)
         await until_kept(outside, job, ROWS // 4)
         frozen, peer = (a, b) if requests(log)[0].pid == a.pid else (b, a)
         frozen.send_signal(signal.SIGSTOP)

@@ -40,7 +40,6 @@ class Service:
             **environment,
             "EIGENCAL_PORT": str(self.port),
             "EIGENCAL_DATA_DIR": str(folder),
-            "EIGENCAL_REPLICA_ID": "one",
         }
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from service.api import middleware
 from service.app import create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -26,8 +27,7 @@ ENDLESS = {
 
 @asynccontextmanager
 async def service(**options: Any) -> AsyncIterator[int]:
-    settings = Settings(max_body_bytes=1 << 16)
-    app = create_app(settings, llm=FakeLLM(), embedder=FakeEmbedder(), store=SqliteStore())
+    app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(), store=SqliteStore())
     async with asyncio.timeout(300), served(app, **options) as port:
         yield port
 
@@ -65,7 +65,10 @@ async def calling(port: int) -> AsyncIterator[Caller]:
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-async def test_what_has_no_end_is_refused_and_others_are_served(name: str) -> None:
+async def test_what_has_no_end_is_refused_and_others_are_served(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(middleware, "MAX_BODY_BYTES", 1 << 16)
     begin, piece = ENDLESS[name]
     async with service() as port, calling(port) as caller:
         taken, sent = await caller.send(begin), 0

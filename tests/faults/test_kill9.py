@@ -46,7 +46,7 @@ async def test_killed_three_times(tmp_path: Path, options: JobOptions) -> None:
                 await until_kept(outside, job, 14 * life)
                 await kill(process)
             kept, before = await kept_prompts(outside, job), len(requests(log))
-            running = await outside.jobs.get(job.id)
+            running = await outside.store.get(job.id)
             assert running is not None
             assert running.state == "running"
             hold(log, after=before + 3)

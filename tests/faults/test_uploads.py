@@ -11,6 +11,7 @@ import pytest
 
 from service.api import uploads
 from service.app import create_app
+from service.jobs.store import SqlJobs
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served
@@ -59,3 +60,26 @@ async def test_uploads_have_threads_of_their_own_and_a_bound(
         go_on.set()
         assert sorted([(await one).status_code for one in sent]) == [202, 202, 202, 503, 503]
         assert (await http.post("/calibrate", files={"file": FILE})).status_code == 202
+
+
+async def test_an_upload_has_its_place_until_its_job_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "MAX_UPLOADS", 1)
+    storing, go_on, submit = asyncio.Event(), asyncio.Event(), SqlJobs.submit
+
+    async def slowly(*args: Any, **options: Any) -> Any:
+        storing.set()
+        await go_on.wait()
+        return await submit(*args, **options)
+
+    monkeypatch.setattr(SqlJobs, "submit", slowly)
+    app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(), store=SqliteStore())
+    async with (
+        served(app) as port,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as http,
+    ):
+        first = asyncio.ensure_future(http.post("/calibrate", files={"file": FILE}))
+        async with asyncio.timeout(60):
+            await storing.wait()
+        assert (await http.post("/calibrate", files={"file": FILE})).status_code == 503
+        go_on.set()
+        assert (await first).status_code == 202

@@ -1,6 +1,6 @@
 """A replica in miniature, run as a process of its own so that it can be killed or frozen.
 
-    python -m tests.support.job_worker URL NAME LOG [--slow SECONDS] [--all-slots NUMBER]
+    python -m tests.support.job_worker URL LOG [--slow SECONDS]
 
 It starts the store and the jobs with a fake LLM that writes every request to LOG, prints "ready", and runs
 until it is killed. A file beside LOG holds it up where a test wants it: see `hold`.
@@ -18,8 +18,8 @@ from pathlib import Path
 from service.app import Intervals, Replica, build_replica
 from service.calibration.rows import DevRow
 from service.embedding.port import Embedded, Embedder
+from service.jobs.calibrator import Patience
 from service.jobs.model import Setup
-from service.jobs.waiting import Patience
 from service.jobs.workflows import DbosEngine
 from service.llm.port import Draw, Generation, GenerationRequest, LanguageModel, Sampling
 from service.scoring.score import Serving
@@ -106,25 +106,21 @@ def dev_rows(count: int, samples: Sequence[str] | None = None) -> list[DevRow]:
 @asynccontextmanager
 async def replica(
     url: str,
-    name: str,
     llm: LanguageModel,
     *,
     embedder: Embedder | None = None,
     engine: DbosEngine | None = None,
     slots: int = 2,
-    all_slots: int | None = None,
     setup: Setup | None = None,
     patience: Patience | None = None,
 ) -> AsyncIterator[Replica]:
     made = build_replica(
         url,
-        replica_id=name,
         llm=llm,
         embedder=embedder or FakeEmbedder(DIMENSION),
         serving=Serving(NUM_SAMPLES, Sampling(), Sampling()),
         setup=setup or Setup(),
         slots=slots,
-        all_slots=all_slots,
         live=LiveLoad(),
         engine=engine,
         patience=patience,
@@ -141,13 +137,11 @@ async def replica(
 async def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
-    parser.add_argument("name")
     parser.add_argument("log", type=Path)
     parser.add_argument("--slow", type=float, default=0.05)
-    parser.add_argument("--all-slots", type=int)
     given = parser.parse_args()
     llm, embedder = LoggingLLM(given.log, given.slow), HeldEmbedder(given.log)
-    async with replica(given.url, given.name, llm, embedder=embedder, all_slots=given.all_slots):
+    async with replica(given.url, llm, embedder=embedder):
         print("ready", flush=True)
         await asyncio.Event().wait()
 

@@ -4,39 +4,43 @@ import asyncio
 from dataclasses import replace
 from datetime import datetime
 
-from service.api.auth import MAX_KEYS, Key
+from service.api.auth import Key
 from service.errors import Conflict, StoreUnavailable
+from service.store import keys as stored
 
 
 class MemoryKeys:
     """Stands in for `SqlKeys`.
 
-    `available` false: every call raises. `readings` counts the calls of `read_soon`; each takes what there
+    `available` false: every call raises. `readings` counts the calls of `list_all`; each takes what there
     is, then waits for `gate`, where there is one.
     """
 
-    def __init__(self, most: int = MAX_KEYS) -> None:
+    def __init__(self) -> None:
         self.available = True
         self.readings = 0
         self.gate: asyncio.Event | None = None
-        self._most = most
         self._keys: dict[str, Key] = {}
 
     async def add(self, key: Key) -> None:
         """Store a key."""
         self._check()
         same = [one for one in self._keys.values() if one.scope == key.scope]
-        if len(same) >= self._most:
+        if len(same) >= stored.MAX_KEYS:
             ended = [one for one in same if one.state(key.created_at) != "valid"]
             if not ended:
-                raise Conflict(f"There are {self._most} keys of this scope: revoke one that is not needed.")
+                raise Conflict("There are too many keys of this scope.")
             del self._keys[ended[0].id]
         self._keys[key.id] = key
 
     async def list_all(self) -> list[Key]:
         """Return all keys, latest first."""
+        self.readings += 1
         self._check()
-        return sorted(self._keys.values(), key=lambda key: (key.created_at, key.id), reverse=True)
+        every = sorted(self._keys.values(), key=lambda key: (key.created_at, key.id), reverse=True)
+        if self.gate is not None:
+            await self.gate.wait()
+        return every
 
     async def revoke(self, key_id: str, at: datetime) -> Key | None:
         """Revoke a key."""
@@ -45,15 +49,6 @@ class MemoryKeys:
         if found is not None and found.revoked_at is None:
             found = self._keys[key_id] = replace(found, revoked_at=at)
         return found
-
-    async def read_soon(self) -> list[Key]:
-        """Return all keys, in the order in which they were made."""
-        self.readings += 1
-        self._check()
-        every = list(self._keys.values())
-        if self.gate is not None:
-            await self.gate.wait()
-        return every
 
     def _check(self) -> None:
         if not self.available:

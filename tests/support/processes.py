@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,13 +22,10 @@ Finding: TypeAlias = Callable[[Replica, Job], Awaitable[Found]]
 
 
 @asynccontextmanager
-async def worker(
-    url: str, log: Path, *, name: str = "only", slow_s: float = 0.0, all_slots: int | None = None
-) -> AsyncIterator[asyncio.subprocess.Process]:
+async def worker(url: str, log: Path, *, slow_s: float = 0.0) -> AsyncIterator[asyncio.subprocess.Process]:
     """Start a replica in a process of its own; it is killed with -9 on the way out."""
     module = "tests.support.job_worker"
-    command = [sys.executable, "-m", module, url, name, str(log), "--slow", str(slow_s)]
-    command += [] if all_slots is None else ["--all-slots", str(all_slots)]
+    command = [sys.executable, "-m", module, url, str(log), "--slow", str(slow_s)]
     process = await asyncio.create_subprocess_exec(
         *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": "1"}
     )
@@ -64,7 +61,7 @@ def requests(log: Path) -> list[Request]:
 
 async def kept_prompts(made: Replica, job: Job) -> set[str | None]:
     """Return the prompts whose answers are all kept."""
-    return {one.prompt async for one in made.store.rows(job.id) if one.complete}
+    return {one.prompt for one in await made.store.rows(job.id) if one.complete}
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -93,14 +90,14 @@ async def until_asked(log: Path, number: int) -> None:
 
 
 @asynccontextmanager
-async def idle_replica(url: str, name: str = "idle") -> AsyncIterator[Replica]:
+async def idle_replica(url: str) -> AsyncIterator[Replica]:
     """A replica in this process that takes jobs in but runs none."""
 
     class Idle(TaskEngine):
-        async def settle(self, ours: Mapping[str, str]) -> Collection[str]:
-            return ()
+        async def settle(self, ours: Mapping[str, str]) -> None:
+            pass
 
-    async with replica(url, name, LoggingLLM(), engine=Idle()) as made:
+    async with replica(url, LoggingLLM(), engine=Idle()) as made:
         yield made
 
 
@@ -138,6 +135,6 @@ async def undisturbed(folder: Path, rows: int) -> Calibration:
 async def calm(folder: Path, rows: int, options: JobOptions, finding: Finding[Found]) -> Found:
     """Return what comes of the same rows when nothing happens."""
     url = f"sqlite:///{folder / 'calm.db'}"
-    async with replica(url, "calm", LoggingLLM(), engine=TaskEngine()) as made:
+    async with replica(url, LoggingLLM(), engine=TaskEngine()) as made:
         job, _ = await made.jobs.submit(dev_rows(rows), options)
         return await finding(made, job)

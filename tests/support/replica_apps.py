@@ -10,8 +10,8 @@ import httpx
 
 from service.app import Intervals, build_replica, create_app, own_keys, serving_of
 from service.calibration.calibration import Calibration, service_fingerprint
+from service.jobs.calibrator import Patience
 from service.jobs.model import Setup
-from service.jobs.waiting import Patience
 from service.llm.port import LanguageModel, Message
 from service.scoring.score import Serving
 from service.scoring.scorer import LiveLoad
@@ -49,7 +49,7 @@ def deciding(serving: Serving, llm: LanguageModel, embedder: FakeEmbedder) -> li
 @asynccontextmanager
 async def replica_app(
     folder: Path,
-    name: str,
+    name: str = "one",
     *,
     llm: LanguageModel | None = None,
     embedder: FakeEmbedder | None = None,
@@ -65,11 +65,10 @@ async def replica_app(
     Its jobs run without DBOS, of which there can be one in a process. `decides`: calibrations are active that
     tell P(correct) for 2 to 5 answers to prompts and to conversations (see `deciding`).
     """
-    asked = Settings(data_dir=folder, replica_id=name, **settings)
+    asked = Settings(data_dir=folder, **settings)
     llm, embedder = llm or FakeLLM(), embedder or FakeEmbedder()
     store = build_replica(
         asked.resolved_database_url(),
-        replica_id=name,
         llm=llm,
         embedder=embedder,
         serving=serving_of(asked),

@@ -137,8 +137,7 @@ def service(url: str, server: OpenAIServer, folder: Path, **settings: str) -> It
         "llm_backend": "vllm",
         "llm_url": server.url,
         "embedder_url": server.url,
-        "llm_slots": "8",
-        "calibration_max_concurrency": "2",
+        "llm_slots": "16",  # two of them for calibrations
         "num_samples": str(NUM_SAMPLES),
         **settings,
     }

@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 import tempfile
 import weakref
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +19,10 @@ from sqlalchemy.pool import NullPool
 from service.calibration.calibration import Calibration
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
-from service.jobs.drawing import Drawer
-from service.jobs.durable import DurableJobs
+from service.jobs.calibrator import Drawer
 from service.jobs.model import Job, JobOptions
 from service.jobs.store import SqlJobs
-from service.jobs.waiting import Patience
-from service.jobs.workflows import JobSteps
+from service.jobs.workflows import DurableJobs, JobSteps
 from service.llm.port import Sampling
 from service.scoring.score import Serving
 from service.store.database import Database
@@ -83,9 +81,8 @@ class IdleEngine:
     async def stop(self) -> None:
         """Do nothing."""
 
-    async def settle(self, ours: Mapping[str, str]) -> Collection[str]:
+    async def settle(self, ours: Mapping[str, str]) -> None:
         """Run none."""
-        return ()
 
     async def cancel(self, job_id: str) -> None:
         """Do nothing."""
@@ -101,7 +98,7 @@ class SqliteStore:
         self.stored = self.calibrations = SqlCalibrations(self.database, poll_s=60)
         self.runs = SqlJobs(self.database, self.stored)
         drawer = Drawer(FakeLLM(), FakeEmbedder(), self.runs, Serving(10, Sampling(), Sampling()))
-        steps = JobSteps(self.runs, drawer, {}, slots=1, patience=Patience())
+        steps = JobSteps(self.runs, drawer, {}, slots=1)
         self.jobs = DurableJobs(self.runs, steps, IdleEngine(), poll_s=0.01)
         self.kept = MemoryKept()
         self.keys = MemoryKeys()
@@ -116,9 +113,6 @@ class SqliteStore:
         await self.stored.stop()
         await self.database.stop()
 
-    async def check(self) -> None:
-        """Find nothing wrong."""
-
     async def change(self, job_id: str, **values: Any) -> Job:
         """Change a job as its run would."""
         async with self.database.write() as connection:
@@ -129,7 +123,7 @@ class SqliteStore:
 
     async def rows_of(self, job_id: str) -> list[DevRow]:
         """Return the rows of a job; none once it was cancelled."""
-        return [replace(one, draws=(), complete=False) async for one in self.runs.rows(job_id)]
+        return [replace(one, draws=(), complete=False) for one in await self.runs.rows(job_id)]
 
     async def fitted(
         self, calibration: Calibration, report: dict[str, Any], rows: Iterable[DevRow], num_rows: int = 0

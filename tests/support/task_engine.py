@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from service.jobs.store import JobEndedError
@@ -28,13 +28,12 @@ class TaskEngine:
         for job_id in list(self._tasks):
             await self.cancel(job_id)
 
-    async def settle(self, ours: Mapping[str, str]) -> Collection[str]:
+    async def settle(self, ours: Mapping[str, str]) -> None:
         """Run the jobs that are not being run."""
         for job_id, lane in ours.items():
             task = self._tasks.get(job_id)
             if task is None or task.done():
                 self._tasks[job_id] = asyncio.create_task(self._work(job_id, lane))
-        return self._tasks.keys()
 
     async def cancel(self, job_id: str) -> None:
         """Break a job off."""
@@ -47,7 +46,7 @@ class TaskEngine:
     async def _work(self, job_id: str, lane: str) -> None:
         assert self.steps is not None
         async with self._lanes[lane]:
-            await run_job(job_id, self, self.steps.patience)
+            await run_job(job_id, self)
 
     async def step(self, name: str, job_id: str, *args: Any) -> Any:
         """Run a step."""
@@ -57,17 +56,11 @@ class TaskEngine:
             raise JobEndedError(job_id)
         return result["value"]
 
-    async def draw(self, job_id: str, chunks: list[list[int]], final: bool) -> list[str]:
+    async def draw(self, job_id: str, chunks: list[list[int]]) -> None:
         """Draw as many chunks at once as there are slots."""
 
-        async def one(chunk: list[int]) -> list[str]:
+        async def one(chunk: list[int]) -> None:
             async with self._slots:
-                return await draw_chunk(job_id, chunk, final, self)
+                await draw_chunk(job_id, chunk, self)
 
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(chunk)) for chunk in chunks]
-        return [refusal for task in tasks for refusal in task.result()]
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-        await asyncio.sleep(seconds)
+        await asyncio.gather(*map(one, chunks))

@@ -6,30 +6,18 @@ import json
 import os
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from rich.console import Console
 
 from service.app import build_llm, create_app, serving_of
 from service.calibration.files import read_file
 from service.calibration.rows import DevRow
-from service.demo import Target
 from service.demo.data import QUESTIONS, RECORDED, recorded_fit
-from service.demo.tour import (
-    CERTAIN,
-    FEW,
-    UNKNOWABLE,
-    BackgroundService,
-    DemoError,
-    calibrate,
-    call,
-    walk,
-)
-from service.jobs.model import JobState
+from service.demo.tour import PROMPTS, BackgroundService, DemoError, calibrate, call, walk
 from service.llm.prompting import FEW_SHOT
 from service.settings import Settings
 from service.spectral.text_scores import correct
@@ -46,21 +34,10 @@ def rows(path: Path) -> list[DevRow]:
         return list(read_file(file).rows())  # refuses bad rows and ids given twice
 
 
-def console(width: int = 80) -> tuple[Console, io.StringIO]:
-    said = io.StringIO()
-    return Console(file=said, width=width, highlight=False), said
-
-
-def client(url: str) -> httpx.Client:
-    return httpx.Client(base_url=url, trust_env=False, timeout=60)
-
-
 @asynccontextmanager
 async def demo_app(data_dir: Path, num_samples: int = 20, **parts: Any) -> AsyncIterator[str]:
     # Named as a server's: the embedded LLM's rows are drawn one at a time, half a second each.
-    settings = Settings(
-        data_dir=data_dir, num_samples=num_samples, llm_backend="vllm", calibration_max_concurrency=64
-    )
+    settings = Settings(data_dir=data_dir, num_samples=num_samples, llm_backend="vllm", llm_slots=512)
     app = create_app(
         settings, **{"llm": FakeLLM(), "embedder": FakeEmbedder(), "resamples": FEW_RESAMPLES, **parts}
     )
@@ -78,7 +55,7 @@ def test_every_question_has_answers_and_an_id_of_its_own() -> None:
 def test_no_question_is_among_the_examples_or_the_prompts_shown() -> None:
     for row in rows(QUESTIONS):
         assert f"Q: {row.prompt}\n" not in FEW_SHOT
-        assert row.prompt not in (CERTAIN, UNKNOWABLE)
+        assert row.prompt not in PROMPTS
 
 
 def test_the_recorded_set_is_the_questions_with_twenty_answers_each() -> None:
@@ -125,78 +102,51 @@ def test_recorded_answers_are_used_only_where_the_service_would_draw_such(
     assert recorded_fit(identity, serving.sampling, serving.num_samples) is fits
 
 
-async def test_the_walk_calibrates_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_walk_calibrates_once(tmp_path: Path) -> None:
     recorded = tmp_path / "recorded.jsonl"
     with recorded.open("w") as file:
         for line in RECORDED.read_text().splitlines()[:60]:
             row = json.loads(line)
             row |= {name: row[name][:5] for name in ("samples", "logprobs")}
             file.write(json.dumps(row) + "\n")
-    monkeypatch.setattr("service.demo.tour.RECORDED", recorded)
     async with demo_app(tmp_path, num_samples=5) as url:
-        first, second = console(), console()
-        for out, _ in (first, second):
-            await asyncio.to_thread(walk, out, url, Target(tmp_path, "127.0.0.1", 0))
-        async with httpx.AsyncClient(base_url=url, timeout=60) as http:
-            made = (await http.get("/calibrations")).json()
-    said = first[1].getvalue()
-    assert [one["rows"] for one in made] == [60, FEW]  # newest first
-    assert made[0]["active"]
-    assert f"{url}/calibrations/{made[0]['id']}/report" in said.splitlines()
-    stages = ("by the default calibration", "Calibrating on 10 labelled", "by your own labels")
-    assert [said.index(stage) for stage in stages] == sorted(said.index(stage) for stage in stages)
-    assert "projection ECE" in said
-    assert "P(correct)" in said
-    assert "(effort: low)" in said
-    assert "Already calibrated" in second[1].getvalue()
-    assert max(len(line) for line in said.splitlines()) <= 80
-
-
-async def test_without_recorded_answers_the_service_draws_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    questions = tmp_path / "questions.jsonl"
-    questions.write_bytes(b"".join(QUESTIONS.read_bytes().splitlines(keepends=True)[:20]))
-    monkeypatch.setattr("service.demo.tour.QUESTIONS", questions)
-    target = Target(tmp_path, "127.0.0.1", 0, recorded=False, setup="another")
-    async with demo_app(tmp_path, num_samples=3) as url:
-        async with httpx.AsyncClient(base_url=url, timeout=60) as http:
-            await asyncio.to_thread(walk, console()[0], url, target)
-            newest, _ = (await http.get("/calibrations")).json()
-            kept = (await http.get(f"/calibrations/{newest['id']}/data")).text
-    assert '"samples": ["Paris", "Paris", "Lyon"' in kept
-
-
-@pytest.mark.parametrize("state", ["failed", "cancelled"])
-async def test_a_job_that_came_to_nothing_is_said_and_not_taken_for_the_next(
-    tmp_path: Path, state: JobState
-) -> None:
-    store = SqliteStore()
-
-    async def end(said: io.StringIO, how: JobState) -> None:
-        while "Calibrating" not in said.getvalue():  # said once the job was answered, in whatever state
-            await asyncio.sleep(0.01)
-        [newest, *_] = await store.jobs.latest()
-        await store.change(newest.id, state=how, error_code="conflict", error_detail="Answers differ.")
-
-    async with demo_app(tmp_path, store=store) as url:
-        with client(url) as http:
+        # Not `capsys`: the log of DBOS would go on to write to what it had for stderr.
+        with redirect_stdout(io.StringIO()) as out:
             for _ in range(2):
-                out, said = console()
-                ending = asyncio.create_task(end(said, state))
-                with pytest.raises(DemoError, match=rf"{state}: Answers differ\."):
-                    await asyncio.to_thread(calibrate, out, http, RECORDED, "fake")
-                await ending
-    assert len(await store.jobs.latest()) == 2
+                await asyncio.to_thread(walk, url, recorded)
+        async with httpx.AsyncClient(base_url=url, timeout=60) as http:
+            [made] = (await http.get("/calibrations")).json()
+    said = out.getvalue()
+    assert (made["rows"], made["active"]) == (60, True)
+    assert f"{url}/calibrations/{made['id']}/report" in said.splitlines()
+    for stage in (
+        "Calibrating on",
+        "P(correct)",
+        "Projection ECE",
+        "To use it: ",
+        "Calibrated by an earlier run",
+    ):
+        assert stage in said
+
+
+async def test_a_job_that_came_to_nothing_is_said(tmp_path: Path) -> None:
+    store = SqliteStore()
+    async with demo_app(tmp_path, store=store) as url:
+        with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
+            calibrating = asyncio.create_task(asyncio.to_thread(calibrate, http, RECORDED))
+            async with asyncio.timeout(60):
+                while not (jobs := await store.runs.latest()):
+                    await asyncio.sleep(0.01)
+            await store.change(jobs[0].id, state="failed", error_code="conflict", error_detail="Differ.")
+            with pytest.raises(DemoError, match=r"failed: Differ\."):
+                await calibrating
 
 
 async def test_a_refusal_is_in_the_services_words_and_one_by_keys_comes_with_a_remedy(tmp_path: Path) -> None:
     async with demo_app(tmp_path, store=SqliteStore()) as url:
-        with client(url) as http:
-            with pytest.raises(DemoError, match="answered 404: No job has this id"):
-                await asyncio.to_thread(call, http, "GET", "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE")
+        with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
             await asyncio.to_thread(call, http, "POST", "/keys", json={"name": "first", "scope": "score"})
-            with pytest.raises(DemoError, match=r"answered 401: .*: set EIGENCAL_ADMIN_KEY"):
+            with pytest.raises(DemoError, match=r"answered 401: .* Set EIGENCAL_ADMIN_KEY"):
                 await asyncio.to_thread(call, http, "POST", "/score", json={"prompt": "?"})
 
 

@@ -120,10 +120,3 @@ def test_serving_warns_of_a_mistyped_setting_and_goes_on(
         "EIGENCAL_NUM_SAMPELS is no setting and is not read (did you mean EIGENCAL_NUM_SAMPLES?).",
         "EIGENCAL_OTHERWISE is no setting and is not read.",
     ]
-
-
-def test_two_processes_of_a_host_are_two_replicas() -> None:
-    names = [Settings(port=port).resolved_replica_id() for port in (8000, 8001, 0, 0)]
-    assert len(set(names)) == 4
-    assert names[0] == Settings(port=8000).resolved_replica_id(), "the same after a restart"
-    assert Settings(replica_id="a").resolved_replica_id() == "a"

@@ -21,11 +21,9 @@ from service.cli import cli
 from service.embedding import http as http_embedder
 from service.embedding import local
 from service.gateways.guardrail import Guardrail
-from service.jobs.calibrator import Calibrator
-from service.jobs.drawing import Drawer
-from service.jobs.durable import DurableJobs
+from service.jobs.calibrator import Calibrator, Drawer
 from service.jobs.store import SqlJobs
-from service.jobs.workflows import DbosEngine, JobSteps
+from service.jobs.workflows import DbosEngine, DurableJobs, JobSteps
 from service.llm import embedded as embedded_llm
 from service.llm import openai_server as llm_http
 from service.llm.admission import AdmissionQueue
@@ -45,7 +43,6 @@ OTHER = {
     "port": "8123",
     "data_dir": "elsewhere",
     "database_url": "sqlite:///other.db",
-    "replica_id": "another-replica",
     "admin_key": "an-admin-key",
     "score_key": "a-score-key",
     "allow_open": "true",
@@ -83,11 +80,7 @@ OTHER = {
     "empty_answers": "embedded",
     "embedder_url": "http://127.0.0.1:9002/v1",
     "embedder_api_key": "an-embedder-key",
-    "embedder_cache": "123",
     "proxies_from_env": "true",
-    "max_connections": "99",
-    "max_body_bytes": "4096",
-    "calibration_max_concurrency": "5",
 }
 BASES = {
     "in process": {"llm_backend": "embedded"},
@@ -191,7 +184,6 @@ def test_every_setting_changes_what_is_built(
 ) -> None:
     for name in Settings.model_fields:  # nothing of the machine's own
         monkeypatch.delenv(f"{PREFIX}{name.upper()}", raising=False)
-    monkeypatch.setenv(f"{PREFIX}REPLICA_ID", "a-replica")
     unchanged = served_with(monkeypatch, tmp_path, BASES[base])
     assert served_with(monkeypatch, tmp_path, BASES[base]) == unchanged
     idle = SERVERS_ONLY if base == "in process" else IN_NO_SERVERS

@@ -10,6 +10,7 @@ from service.errors import StoreUnavailable
 from service.scoring.score import ScoreCommand
 from service.scoring.scorer import Scorer
 from service.store.database import Database
+from service.store.keys import SqlKeys
 from tests.support.calibrations import add, calibration
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.postgres import Cluster
@@ -53,7 +54,7 @@ async def test_a_score_that_names_a_calibration_does_not_wait_for_a_frozen_serve
                     with pytest.raises(StoreUnavailable, match="does not answer"):
                         await scorer.score(named[1])
                 with pytest.raises(StoreUnavailable, match="does not answer"):
-                    await database.check()
+                    await SqlKeys(database).list_all()
         async with asyncio.timeout(60):
             while True:
                 try:

@@ -10,7 +10,6 @@ from service.calibration.store import SqlCalibrations
 from service.errors import LLMError
 from service.jobs.model import JobOptions
 from service.jobs.store import SqlJobs
-from service.jobs.waiting import Patience
 from tests.support.fakes import FakeLLM
 from tests.support.job_worker import Replica, dev_rows, replica
 from tests.support.sqlite_store import CopiedDatabase
@@ -41,8 +40,8 @@ async def test_a_failure_is_told_without_what_the_llm_said(
 ) -> None:
     detail = f"The LLM server answered with status {status}."
     llm = FakeLLM(fail_with=[LLMError(detail, llm_status=status, llm_message="no\nkey")] * 100)
-    url, patience = f"sqlite:///{tmp_path / 'store.db'}", Patience(ask_again_s=())
-    async with replica(url, "one", llm, engine=TaskEngine(), patience=patience) as made:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    async with replica(url, llm, engine=TaskEngine()) as made:
         job_id = await submitted(made)
         await until(caplog, f"job {job_id} failed: llm_error: {detail}")
         assert "key" not in caplog.text, "what the LLM server says may quote prompts"
@@ -51,7 +50,7 @@ async def test_a_failure_is_told_without_what_the_llm_said(
 async def test_waiting_and_cancelling_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     llm = FakeLLM()
     llm.available = False
-    async with replica(f"sqlite:///{tmp_path / 'store.db'}", "one", llm, engine=TaskEngine()) as made:
+    async with replica(f"sqlite:///{tmp_path / 'store.db'}", llm, engine=TaskEngine()) as made:
         job_id = await submitted(made)
         await until(caplog, f"job {job_id}: Waiting to try again: The LLM is not available.")
         await made.jobs.cancel(job_id)

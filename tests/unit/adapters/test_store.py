@@ -71,7 +71,7 @@ class TestStore:
             job, created = await store.jobs.submit(sent, OPTIONS)
             assert created
             assert (job.state, job.name, job.total, job.kind) == ("queued", NASTY, 230, "calibrate")
-            got = [stored async for stored in store.jobs.rows(job.id)]
+            got = await store.jobs.rows(job.id)
         assert [replace(one, draws=(), complete=False) for one in got] == sent
         assert all(stored.complete and stored.draws[1] == Draw("", total_logprob=0.005) for stored in got)
 
@@ -106,7 +106,7 @@ class TestStore:
             await store.jobs.keep_draws(job.id, 1, [Draw("late")], complete=True)
             await store.jobs.refuse(job.id, 1, "late")
             await store.jobs.refuse(job.id, 3, "late")
-            kept = [one async for one in store.jobs.rows(job.id)]
+            kept = await store.jobs.rows(job.id)
             state = await store.jobs.get(job.id)
             assert await store.jobs.missing_lines(job.id) == [2, *range(4, 41)]
             assert await store.jobs.row(job.id, 2) == kept[1]
@@ -174,8 +174,12 @@ class TestStore:
             assert await store.jobs.retry(bare) == bare
             store.jobs.setup = before
             assert await store.jobs.retry(drawn) == drawn
-            keys = {one.id: one.setup_key for one in await store.jobs.open_jobs()}
-            assert keys == {drawn: before.keys()[0], bare: now.keys()[0]}
+            assert await store.jobs.open_jobs() == {drawn: before.keys()[0]}
+            store.jobs.setup = now
+            assert await store.jobs.open_jobs() == {bare: now.keys()[0]}
+            waiting = await store.jobs.get(drawn)
+            assert waiting is not None
+            assert "differ: model" in waiting.note
             await store.jobs.begin(drawn)
             assert (await store.jobs.running(drawn)).fingerprint == fingerprint()
 
@@ -198,7 +202,7 @@ class TestStore:
             assert failed is not None
             assert failed.error == JobError(code="model_not_found", detail="No such model.")
             assert [j.id for j in await store.jobs.latest()] == [job.id]
-            kept = [one.draws async for one in store.jobs.rows(job.id)]
+            kept = [one.draws for one in await store.jobs.rows(job.id)]
             assert (kept[0], len(kept)) == ((Draw("drawn"),), 40)
             given_up = await store.jobs.cancel(job.id)
             assert given_up is not None
@@ -329,7 +333,7 @@ class TestStore:
     async def test_two_start_at_once(self, url: str) -> None:
         async def start() -> None:
             async with opened(url) as store:
-                assert await store.jobs.open_jobs() == []
+                assert await store.jobs.open_jobs() == {}
 
         await asyncio.gather(start(), start(), start())
 
@@ -404,7 +408,7 @@ async def test_the_last_known_are_served_while_the_store_is_gone(tmp_path: Path)
         await store.calibrations.activate(made.id)
         await store.database.stop()
         with pytest.raises(StoreUnavailable) as caught:
-            await store.database.check()
+            await store.jobs.open_jobs()
         assert str(tmp_path) not in caught.value.detail
         await asyncio.sleep(0.05)  # several polls fail meanwhile
         assert store.calibrations.active(made.fingerprint.key()) == made
@@ -434,9 +438,9 @@ async def test_a_lost_server_comes_back(postgres: Cluster) -> None:
     async with opened(postgres.database()) as store:
         await asyncio.to_thread(postgres.down)
         with pytest.raises(StoreUnavailable):
-            await store.database.check()
+            await store.jobs.open_jobs()
         await asyncio.to_thread(postgres.up)
-        await store.database.check()
+        await store.jobs.open_jobs()
 
 
 @pytest.mark.postgres

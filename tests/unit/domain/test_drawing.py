@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,10 @@ from service.errors import (
     ModelNotFound,
     StoreUnavailable,
 )
-from service.jobs import waiting
-from service.jobs.drawing import Drawer
+from service.jobs import calibrator
+from service.jobs.calibrator import Drawer, LiveFirst, Patience
 from service.jobs.model import Job, JobOptions
 from service.jobs.store import RunningJob, SqlJobs
-from service.jobs.waiting import LiveFirst, Patience
 from service.jobs.workflows import JobSteps, run_job
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import GenerationRequest, LLMIdentity, Priority, Sampling
@@ -37,7 +37,7 @@ ROWS = 30
 SERVING = Serving(5, Sampling(max_tokens=7), Sampling(max_tokens=7))
 EMBEDDER = FakeEmbedder(8)
 IDENTITY = EMBEDDER.identity
-QUICK = Patience(first_wait_s=0.001, max_wait_s=0.002, give_up_s=30, ask_again_s=(0.001, 0.001))
+QUICK = Patience(first_wait_s=0.001, max_wait_s=0.002, give_up_s=30)
 
 
 def prompts(count: int = ROWS) -> list[DevRow]:
@@ -67,7 +67,7 @@ class Case:
     async def draw(self) -> Job:
         engine = TaskEngine()
         await engine.start(self.steps)
-        await run_job(self.job_id, engine, self.steps.patience)
+        await run_job(self.job_id, engine)
         return await self.job()
 
     async def job(self) -> Job:
@@ -88,7 +88,7 @@ class Case:
         return await self.draw()
 
     async def answers(self) -> list[list[str]]:
-        return [[d.text for d in one.draws] async for one in self.store.rows(self.job_id)]
+        return [[d.text for d in one.draws] for one in await self.store.rows(self.job_id)]
 
     async def bound(self) -> Fingerprint | None:
         return (await self.store.running(self.job_id)).fingerprint
@@ -113,7 +113,7 @@ def make(store: SqlJobs) -> Make:
         job, _ = await store.submit(rows or prompts(), JobOptions(**asked))
         drawer = Drawer(llm, EMBEDDER, store, serving, patience=patience)
         finishers: Any = {"calibrate": NoFinish().finish}
-        steps = JobSteps(store, drawer, finishers, slots=slots, patience=patience, wait_s=0.001)
+        steps = JobSteps(store, drawer, finishers, slots=slots, wait_s=0.001)
         yield Case(store, llm, job.id, steps, drawer)
 
     return making
@@ -158,12 +158,6 @@ class Refusing(FakeLLM):
         self._on_request = lambda request: (
             self.fail_with.append(NO) if refused(len(self.requests), request) else None
         )
-
-
-async def test_a_burst_of_refusals_costs_no_row(make: Make) -> None:
-    async with make(Refusing(lambda number, _: 12 < number <= 40), slots=4) as case:
-        await case.draw()
-        assert {len(row) for row in await case.answers()} == {5}
 
 
 async def test_answers_without_text_are_drawn_again_up_to_a_bound(make: Make) -> None:
@@ -247,19 +241,19 @@ async def test_what_does_not_pass_ends_the_job(make: Make, fatal: Any) -> None:
 
 
 async def test_a_refused_row_costs_no_other(make: Make) -> None:
-    """A row too long for the model is asked again, then left with the reason; the rest is drawn."""
+    """A row too long for the model is left with the reason; the rest is drawn."""
     refused = {"p3", "p17"}
     async with make(Refusing(lambda _, request: request.prompt in refused)) as case:
         job = await case.draw()
         by_prompt = {f"p{i}": len(row) for i, row in enumerate(await case.answers())}
         assert {prompt for prompt, count in by_prompt.items() if count == 0} == refused
         assert {count for prompt, count in by_prompt.items() if prompt not in refused} == {5}
-        stored = [one async for one in case.store.rows(case.job_id)]
+        stored = await case.store.rows(case.job_id)
         reasons = {one.prompt: one.refused for one in stored if one.refused or not one.complete}
         assert reasons == dict.fromkeys(refused, NO.detail)
         assert job.done == ROWS
         asked = [request.prompt for request in case.llm.requests if request.prompt in refused]
-        assert sorted(asked) == sorted([*refused] * (1 + len(QUICK.ask_again_s)))
+        assert sorted(asked) == sorted(refused)
         before = len(case.llm.requests)
         await case.again()
         assert len(case.llm.requests) == before, "a row that was refused for good is not asked for again"
@@ -338,8 +332,7 @@ class TestLiveFirst:
         gate._next = float("inf")
 
         async def work() -> None:
-            async with gate.turn():
-                await asyncio.sleep(0.05)
+            await gate.turn(partial(asyncio.sleep, 0.05))
 
         task = asyncio.create_task(work())
         await asyncio.sleep(0.05)
@@ -348,25 +341,9 @@ class TestLiveFirst:
         async with asyncio.timeout(60):
             await task
             load.under_way, gate._next = 1, 0.0
-            monkeypatch.setattr(waiting, "MAX_PAUSE_S", 0.01)
+            monkeypatch.setattr(calibrator, "MAX_PAUSE_S", 0.01)
             await work()
             await work()  # after the pause
-
-    async def test_all_that_waited_go_on_when_it_becomes_quiet(self) -> None:
-        load = busy()
-        gate = LiveFirst(load)
-        gate._next = float("inf")
-        together = asyncio.Barrier(5)
-
-        async def work() -> None:
-            async with gate.turn():
-                await together.wait()
-
-        tasks = [asyncio.create_task(work()) for _ in range(5)]
-        await asyncio.sleep(0.05)
-        load.under_way = 0
-        async with asyncio.timeout(60):
-            await asyncio.gather(*tasks)
 
     async def test_under_load_one_at_a_time_but_never_starved(self) -> None:
         gate = LiveFirst(busy())
@@ -374,13 +351,12 @@ class TestLiveFirst:
 
         async def work() -> None:
             nonlocal inside, most, turns
-            async with gate.turn():
-                inside += 1
-                most = max(most, inside)
-                await asyncio.sleep(0.005)
-                inside -= 1
-                turns += 1
+            inside += 1
+            most = max(most, inside)
+            await asyncio.sleep(0.005)
+            inside -= 1
+            turns += 1
 
         async with asyncio.timeout(60):
-            await asyncio.gather(*(work() for _ in range(5)))
+            await asyncio.gather(*(gate.turn(work) for _ in range(5)))
         assert (most, turns) == (1, 5)

@@ -79,7 +79,7 @@ async def test_a_job_evaluates_and_keeps_what_it_found(bench):
     assert results["fits"].keys() == {"temperature", "depolarized", "evidence"}
     assert results["baselines"]["log_probabilities"] == "per word"
     assert 'id="baselines"' in await asyncio.to_thread(render, results)
-    assert [one async for one in bench.jobs.rows(job_id)] == []  # forgotten: prompts and answers
+    assert await bench.jobs.rows(job_id) == []  # forgotten: prompts and answers
 
 
 async def test_missing_answers_are_drawn(bench):
@@ -100,7 +100,7 @@ async def test_blank_space_counts_the_same_in_the_job_and_in_the_command(bench):
     texts = ("  ", "", " Paris\n", "Paris", "Nice", "\t")
     found = [replace(row, samples=texts) for row in both()]
     job, _ = await bench.jobs.submit(found, OPTIONS)
-    kept = [one.draws async for one in bench.jobs.rows(job.id)]
+    kept = [one.draws for one in await bench.jobs.rows(job.id)]
     assert kept == [supplied_draws(one.samples, one.logprobs) for one in found]
     assert [draw.text for draw in kept[0]] == ["", "", "Paris", "Paris", "Nice", ""]
 
