@@ -106,7 +106,7 @@ class AdmissionQueue:
         self.free += 1
 
     def _most_s(self) -> float:
-        """Return what 49 in 50 of the latest draws took at most; far slower ones count twice 9 in 10."""
+        """Return what 49 in 50 of the latest draws took, and at most twice what 9 in 10 took."""
         took, last = sorted(self.took_s), len(self.took_s) - 1
         return min(took[int(0.98 * last)], 2 * took[int(0.9 * last)]) if took else 0.0
 
