@@ -158,9 +158,11 @@ class Keys:
         """Revoke a key, here at once; None when there is no such key. Raises StoreUnavailable."""
         key = await self.store.revoke(key_id, self.now())
         if key is not None:
-            self._keys.pop(key.digest, None)
-            await self._read()  # after one that may have begun before, and would bring the key again
             log.info("key %s was revoked: %r, scope %s", key.id, key.name, key.scope)
+            try:
+                await self._read()
+            finally:  # also where a reading that began before brings it again, and this one fails
+                self._keys.pop(key.digest, None)
         return key
 
     def name_of(self, secret: str) -> str:

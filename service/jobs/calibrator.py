@@ -122,10 +122,15 @@ def for_owner(error: EigencalError) -> str:
     return error.full_detail if isinstance(error, LLMError) else error.detail
 
 
-async def embedder_identity(embedder: Embedder, patience: Patience, notify: Notify) -> EmbedderIdentity:
-    """Return what decides the vectors now, once the embedder is there to tell."""
+async def embedder_identity(
+    embedder: Embedder, patience: Patience, notify: Notify, *, ask_anew: bool = False
+) -> EmbedderIdentity:
+    """Return what decides the vectors, once the embedder has told. ask_anew: it may have changed."""
 
     async def ask() -> EmbedderIdentity:
+        with contextlib.suppress(EmbedderUnavailable):
+            if not ask_anew:
+                return embedder.identity
         await embedder.check()
         return embedder.identity
 
@@ -152,12 +157,14 @@ class LiveFirst:
         async with self._one:
             while self._live.under_way and time.monotonic() < self._next:  # noqa: ASYNC110 - nothing tells
                 await asyncio.sleep(POLL_S)
-            began = time.monotonic()
-            try:
-                return await work()
-            finally:
-                now = time.monotonic()
-                self._next = now + min(now - began, MAX_PAUSE_S)
+            if self._live.under_way:
+                began = time.monotonic()
+                try:
+                    return await work()
+                finally:
+                    now = time.monotonic()
+                    self._next = now + min(now - began, MAX_PAUSE_S)
+        return await work()  # it has become quiet: all that waited go on at once
 
 
 def row_request(serving: Serving, row: DevRow, num_samples: int) -> GenerationRequest:
@@ -316,7 +323,7 @@ class Embedding:
         notify = partial(self.jobs.note, job.id)
         await self.jobs.stage(job.id, "embedding", len(texts))
         embedded = texts_to_embed(texts, self.embedder.empty_answers)
-        identity = await embedder_identity(self.embedder, self.patience, notify)
+        identity = await embedder_identity(self.embedder, self.patience, notify, ask_anew=True)
         vectors = outcome_vectors(texts, await self._embed(embedded, identity, job.id))
         place = {text: i for i, text in enumerate(texts)}
         questions = [vectors[place[text], : identity.dimension] if text else None for text in asked]
@@ -368,7 +375,7 @@ class Calibrator:
         """
         options, embedding = job.options, self.embedding
         notify = partial(self.jobs.note, job.id)
-        identity = await embedder_identity(embedding.embedder, embedding.patience, notify)
+        identity = await embedder_identity(embedding.embedder, embedding.patience, notify, ask_anew=True)
         stored = answered(await self.jobs.rows(job.id), identity.empty_answers)
         drawn = any(one.samples is None for one in stored)
         asked = self.drawer.serving.num_samples if drawn else None

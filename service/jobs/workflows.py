@@ -75,7 +75,10 @@ class JobSteps:
             logger.exception("job %s failed", job_id)
             why = INTERNAL
         with contextlib.suppress(JobEndedError):
-            await self._once_stored(partial(self.jobs.fail, job_id, why))
+            try:
+                await self._once_stored(partial(self.jobs.fail, job_id, why))
+            except Exception:  # of a detail that the store cannot take
+                await self._once_stored(partial(self.jobs.fail, job_id, INTERNAL))
         return {"ended": True}
 
     async def _once_stored(self, step: Callable[[], Awaitable[T]]) -> T:
@@ -188,6 +191,7 @@ class DbosEngine:
 
             self.executor_id = f"{socket.gethostname()}-{secrets.token_hex(4)}"
             self._presence = presence.Presence(self._url, self.executor_id, lease_s=lease_s)
+            logger.info("this is replica %s", self.executor_id)
         self._ownership: IO[str] | None = None
         self._lanes = lanes
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -308,7 +312,10 @@ class DbosEngine:
         if self._presence is not None:
             running = await asyncio.to_thread(_listed, status=[_RUNS])
             for executor_id in {one.executor_id for one in running} - {self.executor_id}:
-                await self._take_over(executor_id, self._presence)
+                try:
+                    await self._take_over(executor_id, self._presence)
+                except Exception as error:  # whether it is dead cannot be told now: our own jobs go on
+                    logger.warning("replica %s cannot be asked for: %s", executor_id, type(error).__name__)
         unfinished = await asyncio.to_thread(_listed, status=[_WAITS, _RUNS], name="job")
         for job_id in ours.keys() - {_job_of(one) for one in unfinished}:
             await asyncio.to_thread(_enqueue, job_id, queue_of(ours[job_id]))

@@ -147,6 +147,12 @@ def test_version_and_help(here: Here) -> None:
     assert "Commands:" in here("keys").out
 
 
+def test_a_daemon_has_no_stdin() -> None:
+    env = os.environ | {"PYTHONPATH": str(SOURCES)}
+    command = ["sh", "-c", '"$0" -m eigencal.cli --version <&-', sys.executable]
+    assert subprocess.run(command, env=env, capture_output=True, timeout=300, check=False).returncode == 0
+
+
 def test_without_the_extra_it_says_how_to_install_it(tmp_path: Path) -> None:
     venv.create(tmp_path / "bare", with_pip=False)
     python = tmp_path / "bare" / ("Scripts" if sys.platform == "win32" else "bin") / "python"

@@ -48,6 +48,22 @@ def test_any_number_of_items_of_any_kind_each_with_its_line(drive: Driver, url: 
     assert len(llm.requests) == 297
 
 
+def test_long_items_go_in_requests_that_the_service_takes(
+    drive: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eigencal.resources.scores.MAX_PART_CHARS", 100)
+    sizes, items = list[int](), [f"{i} " + "x" * 50 for i in range(5)]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sizes.append(len(json.loads(request.content)["items"]))
+        return whole(request)
+
+    with drive("http://host", answer=answer) as client:
+        found = {item.index: item.unwrap().answer for item in client.score_batch(items)}
+    assert [found[i] for i in range(5)] == items
+    assert sizes == [2, 2, 1]
+
+
 def test_an_item_goes_before_what_is_said_for_all(drive: Driver, url: str) -> None:
     items = ["first", {"prompt": "second", "num_samples": 4, "return_": ["samples"]}]
     with drive(url) as client:

@@ -131,6 +131,16 @@ async def test_each_row_gets_its_answers(make: Make) -> None:
         assert (bound.model, bound.sampling["max_tokens"]) == ("fake-llm", 7)
 
 
+async def test_drawing_goes_on_while_the_embedder_is_away(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EMBEDDER, "available", False)
+    async with make(FakeLLM()) as case:
+        async with asyncio.timeout(60):
+            await case.draw()
+        assert len(await case.answers()) == ROWS
+
+
 async def test_no_more_requests_at_once_than_slots(make: Make) -> None:
     most = 0
     llm = FakeLLM(gate=asyncio.Event())
@@ -344,6 +354,17 @@ class TestLiveFirst:
             monkeypatch.setattr(calibrator, "MAX_PAUSE_S", 0.01)
             await work()
             await work()  # after the pause
+
+    async def test_all_that_waited_go_on_when_it_becomes_quiet(self) -> None:
+        load = busy()
+        gate = LiveFirst(load)
+        gate._next = float("inf")
+        together = asyncio.Barrier(5)
+        tasks = [asyncio.create_task(gate.turn(together.wait)) for _ in range(5)]
+        await asyncio.sleep(0.05)
+        load.under_way = 0
+        async with asyncio.timeout(60):
+            await asyncio.gather(*tasks)
 
     async def test_under_load_one_at_a_time_but_never_starved(self) -> None:
         gate = LiveFirst(busy())

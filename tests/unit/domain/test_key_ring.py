@@ -93,6 +93,24 @@ async def test_a_reading_under_way_is_not_taken_for_news() -> None:
         assert (await early, await late) == (None, "score")
 
 
+async def test_a_revoked_key_stays_so_though_an_older_reading_ends_and_the_store_goes() -> None:
+    store = MemoryKeys()
+    async with ring(store) as here:
+        made, secret = await here.make("a", "score", None)
+        store.gate = asyncio.Event()
+        early = asyncio.create_task(here.scope_of(wrong()))
+        await until_read(store, 2)
+        revoking = asyncio.create_task(here.revoke(made.id))
+        await asyncio.sleep(0)
+        store.available = False
+        store.gate.set()
+        assert await early is None
+        with pytest.raises(StoreUnavailable):
+            await revoking
+        with pytest.raises(StoreUnavailable):
+            await here.scope_of(secret)
+
+
 async def test_a_revocation_elsewhere_is_followed() -> None:
     store = MemoryKeys()
     async with ring(store) as there, ring(store, poll_s=0.01) as here:

@@ -26,15 +26,28 @@ from eigencal._exceptions import (
     UnexpectedResponseError,
     UnprocessableEntityError,
 )
+from eigencal._progress import Progress, ProgressCallback
 from eigencal._requests import (
     CalibrateOptions,
+    CandidateToken,
     ChatMessage,
     Correction,
     CorrectOptions,
     EvaluateOptions,
+    SamplingOptions,
     ScoreOptions,
 )
-from eigencal._results import BatchItem, ChatChunk, ChatCompletion, Job, Model, NewKey
+from eigencal._results import (
+    BatchItem,
+    ChatChunk,
+    ChatCompletion,
+    Choice,
+    ChunkChoice,
+    Job,
+    Message,
+    Model,
+    NewKey,
+)
 from eigencal._version import __version__
 from eigencal.resources.chat import ChatOptions
 from eigencal.types import Calibration, Claim, KeptScore, Score
@@ -49,10 +62,13 @@ __all__ = [
     "BatchItem",
     "CalibrateOptions",
     "Calibration",
+    "CandidateToken",
     "ChatChunk",
     "ChatCompletion",
     "ChatMessage",
     "ChatOptions",
+    "Choice",
+    "ChunkChoice",
     "Claim",
     "Client",
     "ConflictError",
@@ -64,12 +80,16 @@ __all__ = [
     "Job",
     "JobEndedError",
     "KeptScore",
+    "Message",
     "Model",
     "NewKey",
     "NotFoundError",
     "PermissionDeniedError",
+    "Progress",
+    "ProgressCallback",
     "RateLimitError",
     "Rows",
+    "SamplingOptions",
     "Score",
     "ScoreOptions",
     "ServerError",

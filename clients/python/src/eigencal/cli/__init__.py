@@ -12,5 +12,6 @@ def main() -> None:
     from eigencal.cli.app import app
 
     for stream in (sys.stdin, sys.stdout, sys.stderr):  # UTF-8, whatever the console's code page
-        stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+        if hasattr(stream, "reconfigure"):  # of a daemon it may be closed
+            stream.reconfigure(encoding="utf-8", errors="replace")
     app(prog_name="eigencal")

@@ -158,7 +158,8 @@ def show_error(out: Output, error: EigencalError) -> None:
     out.note(f"eigencal: {code}{error.detail}{_HINTS.get(code_of(error), '')}{request}")
     for row in error.errors:
         if row.get("line") is not None:
-            file = "" if row.get("loc", ["file"])[0] == "file" else f"{row['loc'][0]}, "  # one of two
+            place = (row.get("loc") or ["file"])[0]
+            file = "" if place == "file" else f"{place}, "  # one of two
             field = f", {row['field']}" if row.get("field") else ""
             out.note(f"  {file}line {row['line']}{field}: {row.get('msg', '')}")
     if out.verbose and error.problem:

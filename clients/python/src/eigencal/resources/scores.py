@@ -1,5 +1,6 @@
 """Scoring: a prompt, or any number of them in requests of at most 256."""
 
+import json
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -11,7 +12,6 @@ from collections.abc import (
     Sized,
 )
 from contextlib import aclosing, closing
-from itertools import islice
 from types import NoneType
 from typing import Any, Unpack
 
@@ -25,7 +25,8 @@ from eigencal._requests import ScoreOptions
 from eigencal._results import BatchItem
 from eigencal.types import KeptScore, Score
 
-MAX_ITEMS = 256  # the service takes no more in one request
+# The service takes no more in one request, nor twice as much text.
+MAX_ITEMS, MAX_PART_CHARS = 256, 4 << 20
 # An option for all items is none for an item with one of these: the service would refuse the two together.
 _EXCLUDED_BY = {
     "num_samples": {"samples", "effort"},
@@ -85,20 +86,47 @@ class _Part:
             raise APIConnectionError("The answer ended before its last line.")
 
 
-async def _parts(
-    items: Iterable[object] | AsyncIterable[object], options: Mapping[str, Any]
+class _Cutter:
+    """Cuts items into parts that the service takes."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = options
+        self._index = self._num_chars = 0
+        self._some: dict[int, object] = {}
+
+    def add(self, item: object) -> Iterator[_Part]:
+        """Take the next item; yield the part that is full with it, if one is."""
+        body = item_body(item, self._options)
+        self._some[self._index] = body
+        self._index += 1
+        self._num_chars += len(json.dumps(body, default=repr))
+        if len(self._some) == MAX_ITEMS or self._num_chars >= MAX_PART_CHARS:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[_Part]:
+        """Yield what is left."""
+        if self._some:
+            yield _Part(self._some)
+            self._some, self._num_chars = {}, 0
+
+
+def _parts(items: Iterable[object], options: Mapping[str, Any]) -> Iterator[_Part]:
+    cutter = _Cutter(options)
+    for item in items:
+        yield from cutter.add(item)
+    yield from cutter.rest()
+
+
+async def _parts_of_stream(
+    items: AsyncIterable[object], options: Mapping[str, Any]
 ) -> AsyncGenerator[_Part, None]:
-    """Cut items into parts, those that come with waits between them, too."""
-    some: dict[int, object] = {}
-    index = 0
-    async for item in items if isinstance(items, AsyncIterable) else _each(items):
-        some[index] = item_body(item, options)
-        index += 1
-        if len(some) == MAX_ITEMS:
-            yield _Part(some)
-            some = {}
-    if some:
-        yield _Part(some)
+    """Cut items that come with waits between them."""
+    cutter = _Cutter(options)
+    async for item in items:
+        for part in cutter.add(item):
+            yield part
+    for part in cutter.rest():
+        yield part
 
 
 async def _each(items: Iterable[object]) -> AsyncIterator[object]:
@@ -167,9 +195,8 @@ class Scores(SyncAPIClient):
         """
         total, report, done = _num_items(items), as_callback(progress), 0
         silence_s = self._limit_s(timeout_s)
-        numbered = ((index, item_body(item, options)) for index, item in enumerate(items))
-        while some := dict(islice(numbered, MAX_ITEMS)):
-            with closing(self._read(_Part(some), silence_s)) as lines:
+        for part in _parts(items, options):
+            with closing(self._read(part, silence_s)) as lines:
                 for item in lines:
                     done += 1
                     report(done, total, "scored")
@@ -208,7 +235,8 @@ class AsyncScores(AsyncAPIClient):
         """Do as `Client.score_batch` does; `items` may also be iterated with `async for`."""
         total, report, done = _num_items(items), as_callback(progress), 0
         silence_s = self._limit_s(timeout_s)
-        async with aclosing(_parts(items, options)) as parts:
+        stream = items if isinstance(items, AsyncIterable) else _each(items)
+        async with aclosing(_parts_of_stream(stream, options)) as parts:
             async for part in parts:
                 async with aclosing(self._read(part, silence_s)) as lines:
                     async for item in lines:
