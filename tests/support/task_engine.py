@@ -63,4 +63,6 @@ class TaskEngine:
             async with self._slots:
                 await draw_chunk(job_id, chunk, self)
 
-        await asyncio.gather(*map(one, chunks))
+        async with asyncio.TaskGroup() as group:  # a gather that is cancelled waits for the first task alone
+            for chunk in chunks:
+                group.create_task(one(chunk))
