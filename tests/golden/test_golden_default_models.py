@@ -1,6 +1,7 @@
 """The default's models of P(correct) against the independent ones of the recorded data."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def test_what_it_says_hangs_little_on_the_number_of_dimensions(
     """The served spectrum's noise spreads over all of them, and so its entropy rises with their number."""
     losses = []
     for d in (DIMENSION, dimension):
-        monkeypatch.setattr(every.rows, "_dimension", d)
+        monkeypatch.setattr(every.rows, "material", replace(every.rows.material, dimension=d))
         rows = every.rows.at(3)
         default = packaged().under(MPNET)
         columns = rows.columns(default.evidence[3] if method == "evidence" else default.map_for(3))
