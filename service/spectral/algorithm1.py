@@ -163,14 +163,14 @@ def draw_reference(
     vectors: (k, d) the answers that made the spectrum. Source: method, section 4 (ours).
     """
     basis = spectrum.combination.T @ vectors
+    # Of length 1 but for rounding, which the division by small eigenvalues magnifies.
+    basis /= np.linalg.norm(basis, axis=1, keepdims=True)
     # Times the total, which is 1 up to rounding. Past the last eigenvalue lie the null directions.
     drawn = np.searchsorted(np.cumsum(served.eigenvalues), rng.random(count) * served.total, side="right")
     if served.null_value == 0 or served.null_count == 0:  # rounding at the very end of the last interval
         drawn = np.minimum(drawn, len(basis) - 1)
     outside = drawn == len(basis)
     directions = basis[np.where(outside, 0, drawn)]
-    # Of length 1 but for rounding, which the division by small eigenvalues magnifies.
-    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     if outside.any():
         directions[outside] = null_directions(basis, rng, int(outside.sum()))
     return np.asarray(directions)
@@ -195,10 +195,10 @@ def drawn_blocks(
     """Yield `num_draws` worlds in blocks, one drawn reference per prompt; see `draw_reference`."""
     size = len(stack)
     for worlds in _block_sizes(num_draws, size * stack.dimension):
-        vectors = np.empty((worlds, size, stack.dimension))
+        vectors = np.empty((size, worlds, stack.dimension))
         for i, (one, values) in enumerate(zip(spectra, served, strict=True)):
-            vectors[:, i] = draw_reference(_answers(stack, i), one, values, rng, worlds)
-        yield ReferenceBlock(vectors, np.ones(size), np.arange(size + 1))
+            vectors[i] = draw_reference(_answers(stack, i), one, values, rng, worlds)
+        yield ReferenceBlock(vectors.swapaxes(0, 1), np.ones(size), np.arange(size + 1))
 
 
 def _outside(
@@ -261,20 +261,21 @@ def rescaled_blocks(
     """
     owner = np.repeat(np.arange(len(targets)), np.diff(targets.bounds)).tolist()
     real = targets.vectors.astype(np.float64)
-    parts, shares = np.empty((3, *real.shape)), np.empty((len(owner), 3))
+    parts, shares = np.empty((len(owner), 3, stack.dimension)), np.empty((len(owner), 3))
     for row, i in enumerate(owner):
         basis = spectra[i].combination.T @ _answers(stack, i)
         along = basis @ real[row]
         signed = np.where(along < 0, -1.0, 1.0)[:, None] * basis
-        parts[0, row], parts[1, row] = signed[0], _unit(np.sqrt(served[i].eigenvalues[1:]) @ signed[1:])
-        parts[2, row] = _outside(basis, served[i], (real[row], real[rng.integers(len(owner))]), rng)
+        parts[row, 0], parts[row, 1] = signed[0], _unit(np.sqrt(served[i].eigenvalues[1:]) @ signed[1:])
+        parts[row, 2] = _outside(basis, served[i], (real[row], real[rng.integers(len(owner))]), rng)
         shares[row] = _in_three(np.square(along))
     expected = np.stack([_in_three(served[i].eigenvalues / served[i].total) for i in owner])
     near = neighbourhoods(expected[:, 0], rng)
     lengths = np.sqrt(rescaled_shares(shares[near], expected))
     for worlds in _block_sizes(num_draws, real.size):
         picked = lengths[np.arange(len(owner)), rng.integers(0, near.shape[1], (worlds, len(owner)))]
-        vectors = sum(picked[:, :, g, None] * parts[g] for g in range(3))
+        # Prompt by prompt a small product: many times faster than sums of whole worlds.
+        vectors = (picked.swapaxes(0, 1) @ parts).swapaxes(0, 1)
         yield ReferenceBlock(vectors, targets.weights, targets.bounds)
 
 

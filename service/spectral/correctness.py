@@ -66,17 +66,6 @@ def _tie_groups(values: Floats) -> Ints:
     return np.unique(values, return_inverse=True)[1]
 
 
-def _auroc_of_groups(groups: Ints, right: Floats, num_groups: int) -> float:
-    """Return the share of (right, wrong) pairs in order, ties counting half: Mann-Whitney's U, scaled."""
-    positives = np.bincount(groups, weights=right, minlength=num_groups)
-    negatives = np.bincount(groups, minlength=num_groups) - positives
-    pairs = positives.sum() * negatives.sum()
-    if pairs == 0:
-        return float("nan")
-    below = np.cumsum(negatives) - negatives
-    return float(positives @ (below + negatives / 2) / pairs)
-
-
 def auroc(scores: ArrayLike, labels: ArrayLike) -> float:
     """Return the AUROC of scores (n,) for labels (n,) in {0, 1}; in [0, 1], NaN when one class is missing.
 
@@ -86,8 +75,7 @@ def auroc(scores: ArrayLike, labels: ArrayLike) -> float:
     1.0
     """
     values, right = _checked(scores, labels)
-    groups = _tie_groups(values)
-    return _auroc_of_groups(groups, right, int(groups.max()) + 1)
+    return float(resampled_aurocs(ResampleCounts.once(values.size), values, right)[0])
 
 
 def bootstrap_auroc(
@@ -106,14 +94,12 @@ def bootstrap_auroc(
     seeds give equal resamples, so two scores on the same labels can be compared in pairs.
     """
     values, right = _checked(scores, labels)
-    ties = _tie_groups(values)
-    size, num_ties = values.size, int(ties.max()) + 1
-    value = _auroc_of_groups(ties, right, num_ties)
+    value = auroc(values, right)
     if math.isnan(value):
         return Auroc(value, value, value, value, 0)
-    # One at a time: all of them at once would be n numbers a thousand times.
-    picks = (resampled(size, rng, groups) for _ in range(num_resamples))
-    drawn = np.array([_auroc_of_groups(ties[pick], right[pick], num_ties) for pick in picks])
+    picks = (resampled(values.size, rng, groups) for _ in range(num_resamples))
+    counts = np.array([np.bincount(pick, minlength=values.size) for pick in picks], dtype=np.float64)
+    drawn = resampled_aurocs(ResampleCounts(counts), values, right)
     drawn = drawn[~np.isnan(drawn)]
     if drawn.size < 2:  # a standard deviation needs two
         return Auroc(value, math.nan, math.nan, math.nan, drawn.size)
@@ -167,8 +153,7 @@ def half_error(scores: ArrayLike, labels: ArrayLike) -> float:
     >>> half_error([0.9, 0.8, 0.3, 0.2], [1, 0, 0, 0])
     0.5
     """
-    once = ResampleCounts(np.ones((1, np.size(labels))))
-    return float(resampled_half_errors(once, scores, labels)[0])
+    return float(resampled_half_errors(ResampleCounts.once(np.size(labels)), scores, labels)[0])
 
 
 def accuracy_rejection(scores: ArrayLike, labels: ArrayLike) -> RejectionCurve:

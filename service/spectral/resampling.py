@@ -169,6 +169,11 @@ class ResampleCounts:
             raise ValueError("nothing to resample")
         return cls(resample_counts(grouped(groups, size), number, rng).astype(np.float64))
 
+    @classmethod
+    def once(cls, size: int) -> Self:
+        """Return the prompts as they are, each once."""
+        return cls(np.ones((1, size)))
+
     def means(self, values: ArrayLike) -> Floats:
         """Return the mean of values (n,) in each resample, (B,)."""
         column = np.asarray(values, dtype=np.float64)
