@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.report.diagnostics import EvaluationContext, Split
-from service.report.words import estimate, finite
+from service.report.words import finite
 from service.spectral.correctness import accuracy_rejection
 from service.spectral.dev_set import overlaps
 from service.spectral.semantic_entropy import HEAT_TIME, kernel_language_entropy, semantic_entropy
@@ -181,11 +181,10 @@ def baselines(context: EvaluationContext, meanings: Meanings) -> dict[str, Any]:
             {
                 "score": name,
                 "note": note,
-                "auroc": estimate(ranked.value, ranked),
+                "auroc": context.auroc(values),
                 "rejection_area": finite(accuracy_rejection(values, right).area),
             }
             for name, note, values in scores
-            for ranked in [context.auroc(values)]
         ],
     }
 

@@ -16,7 +16,7 @@ from service.calibration.fitting import Stream
 from service.calibration.rows import FEW_ROWS
 from service.embedding.port import Embedder
 from service.evaluation.baselines import Meanings, baselines, by_embedding
-from service.report.diagnostics import EvaluationContext, Split, served
+from service.report.diagnostics import EvaluationContext, Split
 from service.report.report import figures, null_part
 from service.report.words import Caution, about_fit, caution, estimate, few_of_a_kind, finite, in_short
 from service.spectral.algorithm1 import algorithm1, cluster_labels, cluster_prompts
@@ -138,7 +138,7 @@ def cal_s(context: EvaluationContext) -> dict[str, Any] | None:
     for temperature in TEMPERATURES.tolist():
         map_ = TemperatureMap(temperature)
         same = [map_] * len(test)
-        largest = served(same, test.spectra, np.empty(0)).lambda_max
+        largest = context.serve(same, np.empty(0)).lambda_max
         clusters = cluster_prompts(test.stack, largest, cosines=cosines)
         points.append(
             {

@@ -1,28 +1,64 @@
-"""What diagnostics share: prompts as arrays, maps fitted for them, what those serve."""
+"""What is served on prompts, and how good it is: the figures of a report and of an evaluation, as arrays.
 
-from collections.abc import Iterable, Mapping, Sequence
+Maps are fitted on dev and judged on test, or on one file, each prompt by the fits without its fold. The first
+m' answers of each prompt, too, as many as a request for m' would have drawn, and cost: how many are enough
+(decisions/0025). They judge one text of a prompt, however few they are: its `answer`, or the dominant one of
+all answers (`FullRows`).
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration import fitting
-from service.calibration.calibration import Calibration
-from service.calibration.fitting import Fitted, FittedMaps, Stream, fit_maps
-from service.calibration.labels import FullRows
-from service.report.first_answers import AtSize, judge, judge_alone, judge_held_out, mean_tokens
+from service.calibration.calibration import WITHOUT_EVIDENCE, Calibration
+from service.calibration.fitting import METHODS, Fitted, FittedMaps, Stream, fit_maps
+from service.calibration.labels import FullRows, Judged, JudgedAlone
+from service.report.words import estimate
 from service.spectral.algorithm1 import Clustering, Nulls, cluster_prompts, nulls
-from service.spectral.correctness import Auroc, bootstrap_auroc
+from service.spectral.correctness import auroc, half_error, resampled_half_errors
+from service.spectral.correctness_model import (
+    Columns,
+    ModelPriorSource,
+    base_rate,
+    fit_correctness,
+    held_out_predictions,
+    log_losses,
+    no_model_prior,
+    stratified_folds,
+)
 from service.spectral.density import DensityStack
-from service.spectral.dev_set import risks
-from service.spectral.evidence import EvidenceMap
+from service.spectral.dev_set import risks, served_lambda_max
+from service.spectral.evidence import EvidenceMap, EvidenceSet, fit_evidence
+from service.spectral.fit import PriorSource, fit, no_prior
 from service.spectral.maps import CalibrationMap, Identity, ServedSpectrum
-from service.spectral.resampling import DEFAULT, Difference, Resamples, mean_difference
-from service.spectral.spectrum import Spectrum, spectrum
+from service.spectral.reliability import rounded_ties
+from service.spectral.resampling import (
+    DEFAULT,
+    Difference,
+    ResampleCounts,
+    Resamples,
+    mean_difference,
+    percentile_interval,
+    resampled,
+)
+from service.spectral.spectrum import spectrum
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int_]
+Bools = NDArray[np.bool_]
+AnyMap = CalibrationMap | EvidenceMap
+Estimate = dict[str, float | None]
+
 BINS, CLUSTERS = 8, 5  # of Algorithm 1, as the paper has them
+SIZES = (1, 2, 3, 5, 8, 10, 20, 40, 80, 160)
+# The map whose p(y) and entropy are features of P(correct), with the log-probabilities and without.
+CORRECT_BY = ("evidence", "depolarized")
+AUROC_BLOCK = 50  # resamples that an AUROC is computed of at once: their sums stay in the cache
 
 
 class Split:
@@ -47,10 +83,17 @@ class Split:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def mean_tokens(self, num_samples: int) -> float | None:
+        """Return the mean number of tokens of the first answers of a prompt; None where one is not known."""
+        rows = [self.material.rows[int(i)] for i in self.material.full]
+        drawn = [draw.num_tokens for row in rows for draw in row.draws[:num_samples]]
+        known = [count for count in drawn if count is not None]
+        return sum(known) / len(self) if len(known) == len(drawn) else None
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Served:
-    """The n prompts of a split as a map serves them. lambda_max, entropy (nats), risks (nats): (n,)."""
+    """n prompts as a map serves them. lambda_max, entropy (nats), risks on the references (nats): (n,)."""
 
     spectra: Sequence[ServedSpectrum]
     lambda_max: Floats
@@ -58,36 +101,107 @@ class Served:
     risks: Floats
 
 
-def served(maps: Iterable[CalibrationMap], prompts: Sequence[Spectrum], risks: Floats) -> Served:
-    """Return what the maps serve of n prompts, one each, and what that costs on the references (n,)."""
-    pairs = zip(maps, prompts, strict=True)
-    spectra = [map_.serve(one.eigenvalues, one.dimension) for map_, one in pairs]
-    # Above 1 by rounding only, which a diagram refuses.
-    largest = np.clip([one.lambda_max for one in spectra], 0.0, 1.0)
-    return Served(spectra, largest, np.array([one.entropy for one in spectra]), risks)
+@dataclass(frozen=True, slots=True, eq=False)
+class Scored:
+    """One score of a map with so many answers, (n,) each: losses in nats, squared errors, and its values."""
+
+    score: Literal["probability_correct", "lambda_max"]
+    map: str
+    losses: Floats
+    squares: Floats
+    values: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AtSize:
+    """n prompts judged by so many of their answers.
+
+    right: (n,) verdicts on the text judged. scored: P(correct) by `CORRECT_BY`, the base rate where no model
+    beats it; then lambda_max of each map, evidence alone for one answer. base: (n,) losses of the base rate
+    of the verdicts fitted on. why_none: why there is no P(correct) at all, else "". tokens: completion tokens
+    per question, None where a draw does not tell. same_text: whether the text judged is the one that other
+    numbers of answers judge: losses of different texts do not compare. groups: as `Material.full_groups`.
+    """
+
+    num_samples: int
+    right: Bools
+    scored: Sequence[Scored]
+    base: Floats
+    why_none: str
+    tokens: float | None
+    same_text: bool = True
+    groups: Ints | None = None
+
+
+def sizes(num_samples: int) -> list[int]:
+    """Return the numbers of answers that are compared, up to m, which is always the last.
+
+    >>> sizes(12)
+    [1, 2, 3, 5, 8, 10, 12]
+    """
+    return [*(m for m in SIZES if m < num_samples), num_samples]
+
+
+class Aurocs:
+    """AUROCs of n prompts with percentile intervals, all on the same resamples of the prompts.
+
+    counts: (n, B), how often each of B resamples holds each prompt.
+    """
+
+    def __init__(self, counts: NDArray[np.uint16]) -> None:
+        self._counts = counts
+
+    @classmethod
+    def drawn(cls, size: int, groups: Ints | None, rng: np.random.Generator, number: int) -> Self:
+        """Return those of so many resamples. groups: (n,), prompts drawn whole; None: each is one."""
+        counts = np.empty((size, number), np.uint16)
+        for one in range(number):
+            counts[:, one] = np.bincount(resampled(size, rng, groups), minlength=size)
+        return cls(counts)
+
+    def of(self, scores: Floats, right: Bools) -> Estimate:
+        """Return the AUROC of scores (n,), higher = more certain, for verdicts (n,), with its interval.
+
+        Mann-Whitney's U, ties counting half; a resample with one kind only has none, and is left out.
+        """
+        values = rounded_ties(scores)
+        rights, wrongs = np.flatnonzero(right), np.flatnonzero(~right)
+        wrongs = wrongs[np.argsort(values[wrongs])]
+        least, most = (np.searchsorted(values[wrongs], values[rights], side) for side in ("left", "right"))
+        found = []
+        for start in range(0, self._counts.shape[1], AUROC_BLOCK):
+            counts = self._counts[:, start : start + AUROC_BLOCK]
+            below = np.zeros((wrongs.size + 1, counts.shape[1]), np.int64)
+            np.cumsum(counts[wrongs], axis=0, out=below[1:])
+            held = counts[rights].astype(np.int64)
+            ordered = np.einsum("ij,ij->j", held, below[least] + below[most]) / 2
+            with np.errstate(invalid="ignore"):
+                found.append(ordered / (held.sum(axis=0) * below[-1]))
+        return estimate(auroc(scores, right), percentile_interval(np.concatenate(found)))
 
 
 class EvaluationContext:
     """Maps fitted on `dev` and judged on `test`; each derived figure is computed once, when asked for."""
 
-    def __init__(
-        self,
-        dev: Split,
-        test: Split,
-        *,
-        seed: int = 0,
-        resamples: Resamples = DEFAULT,
-    ) -> None:
+    def __init__(self, dev: Split, test: Split, *, seed: int = 0, resamples: Resamples = DEFAULT) -> None:
         self.dev, self.test, self.seed, self.resamples = dev, test, seed, resamples
+        self.priors: PriorSource = no_prior
+        self.model_priors: ModelPriorSource = no_model_prior
+        self._first_answers: dict[int, AtSize] = {}
 
     def rng(self, stream: Stream) -> np.random.Generator:
         """Return the random numbers of one experiment, the same whichever others run."""
         return fitting.rng(self.seed, stream)
 
     @property
-    def groups(self) -> NDArray[np.int_] | None:
+    def groups(self) -> Ints | None:
         """The groups of the test prompts, as `Material.full_groups`."""
         return self.test.rows.groups
+
+    @property
+    def fold(self) -> Ints | None:
+        """Which fold held each prompt out (n,); None where all are held out: maps are fitted on dev."""
+        return None
 
     @cached_property
     def fitted(self) -> FittedMaps:
@@ -97,44 +211,42 @@ class EvaluationContext:
         return fit_maps(self.dev.rows.dev, missing, m, seed=self.seed, resamples=again)
 
     @cached_property
-    def maps(self) -> Mapping[str, CalibrationMap]:
-        """Every map of all test prompts at once, by name, raw first; that of evidence has a g for each."""
-        maps: dict[str, CalibrationMap] = {"raw": Identity()}
-        for name, one in self.fitted.fits.items():
-            if isinstance(one.map, EvidenceMap):
-                assert self.test.rows.missing_mass is not None, "fitted only where all prompts have it"
-                maps[name] = one.map.over(self.test.rows.missing_mass)
+    def maps(self) -> Mapping[str, AnyMap]:
+        """The maps by name, raw first."""
+        return {"raw": Identity(), **{name: one.map for name, one in self.fitted.fits.items()}}
+
+    @cached_property
+    def risks(self) -> Mapping[str, Floats]:
+        """What each map costs on the references of the test prompts (n,), in nats, by name, raw first."""
+        found, test = dict[str, Floats](), self.test.rows
+        for name, map_ in self.maps.items():
+            if isinstance(map_, EvidenceMap):
+                assert test.missing_mass is not None, "fitted only where all prompts have it"
+                found[name] = risks(map_.over(test.missing_mass), test.dev)
             else:
-                maps[name] = one.map
-        return maps
+                found[name] = risks(map_, test.dev)
+        return found
 
     def maps_of(self, name: str) -> Sequence[CalibrationMap]:
         """Return the map that serves each of the n test prompts, one for each."""
-        fit, masses = self.fitted.fits.get(name), self.test.rows.missing_mass
-        if fit is not None and isinstance(fit.map, EvidenceMap) and masses is not None:
-            return [fit.map.at(u) for u in masses]
-        return [self.maps[name]] * len(self.test)
+        map_, masses = self.maps[name], self.test.rows.missing_mass
+        if isinstance(map_, EvidenceMap):
+            assert masses is not None, "fitted only where all prompts have it"
+            return [map_.at(u) for u in masses]
+        return [map_] * len(self.test)
 
     @cached_property
     def served(self) -> Mapping[str, Served]:
         """What each map serves on test, by name, raw first."""
-        spectra, dev = self.test.spectra, self.test.rows.dev
-        return {
-            name: served(self.maps_of(name), spectra, risks(map_, dev)) for name, map_ in self.maps.items()
-        }
+        return {name: self.serve(self.maps_of(name), one) for name, one in self.risks.items()}
 
-    def first_answers(self, num_samples: int) -> AtSize:
-        """Return what is fitted on dev with the first answers of each prompt, as judged on test."""
-        tokens = mean_tokens(self.test.material, num_samples)
-        dev, test = (one.rows.at(num_samples, one_text=True) for one in (self.dev, self.test))
-        return judge(dev, test, num_samples, tokens, partial(self.rng, Stream.ANSWERS))
-
-    def no_answers(self) -> AtSize | None:
-        """Return the same for no answer drawn; None unless every judged text has a log-probability."""
-        dev, test = (one.rows.alone() for one in (self.dev, self.test))
-        if dev is None or test is None or not (dev.known.all() and test.known.all()):
-            return None
-        return judge_alone(test, partial(self.rng, Stream.ANSWERS), dev=dev)
+    def serve(self, maps: Sequence[CalibrationMap], risks: Floats) -> Served:
+        """Return what n maps serve of the test prompts, one each, and what that costs (n,)."""
+        pairs = zip(maps, self.test.spectra, strict=True)
+        spectra = [map_.serve(one.eigenvalues, one.dimension) for map_, one in pairs]
+        # Above 1 by rounding only, which a diagram refuses.
+        largest = np.clip([one.lambda_max for one in spectra], 0.0, 1.0)
+        return Served(spectra, largest, np.array([one.entropy for one in spectra]), risks)
 
     def algorithm1(self, served: Served, num_clusters: int = CLUSTERS) -> tuple[Clustering, Nulls]:
         """Return the clusters of Algorithm 1, so many a bin, and both of its nulls."""
@@ -155,54 +267,146 @@ class EvaluationContext:
         """Return (lambda_max - u_1^T Y u_1)^2 (n,) of a map on test: their mean is its projection Brier."""
         return np.square(self.served[name].lambda_max - self.test.c1)
 
-    def auroc(self, scores: Floats) -> Auroc:
+    @cached_property
+    def aurocs(self) -> Aurocs:
+        """The resamples of all AUROCs on test."""
+        return Aurocs.drawn(len(self.test), self.groups, self.rng(Stream.AUROC), self.resamples.auroc)
+
+    def auroc(self, scores: Floats) -> Estimate:
         """Return the AUROC of scores (n,), higher = more certain; the same resamples for every score."""
-        right, random, again = self.test.rows.right, self.rng(Stream.AUROC), self.resamples.auroc
-        return bootstrap_auroc(scores, right, random, num_resamples=again, groups=self.groups)
+        return self.aurocs.of(scores, self.test.rows.right)
+
+    def first_answers(self, num_samples: int) -> AtSize:
+        """Return what the first answers of each prompt are worth."""
+        if num_samples not in self._first_answers:
+            self._first_answers[num_samples] = self._judge(num_samples)
+        return self._first_answers[num_samples]
+
+    def _judge(self, num_samples: int) -> AtSize:
+        judged, fold, fitted_on = self.test.rows.at(num_samples, one_text=True), self.fold, None
+        if fold is None:
+            dev = self.dev.rows.at(num_samples, one_text=True)
+            maps, held = self._fit(dev, num_samples), [np.arange(len(judged))]
+            if judged.missing_mass is None:
+                maps.pop("evidence", None)
+            fitted_on = {n: _columns(dev, maps[n], n) for n in CORRECT_BY if n in maps}, dev.right
+            parts = [(maps, judged)]
+        else:
+            held = [np.flatnonzero(fold == number) for number in range(int(fold.max()) + 1)]
+            parts = [
+                (self._fit(judged.take(fold != k), num_samples), judged.take(rows))
+                for k, rows in enumerate(held)
+            ]
+        order, names = np.argsort(np.concatenate(held)), list(parts[0][0])
+        scored = list[Scored]()
+        for name in names:
+            losses, squares, values = zip(
+                *(_lambda_max(maps[name], rows) for maps, rows in parts), strict=True
+            )
+            figures = [np.concatenate(one)[order] for one in (losses, squares, values)]
+            scored.append(Scored("lambda_max", name, *figures))
+        columns = {}
+        for name in [one for one in CORRECT_BY if one in names]:
+            features = [_columns(rows, maps[name], name) for maps, rows in parts]
+            columns[name] = {
+                key: np.concatenate([np.asarray(one[key]) for one in features])[order] for key in features[0]
+            }
+        tokens = self.test.mean_tokens(num_samples)
+        return self._by_p_correct(judged, num_samples, columns, fitted_on, scored, tokens)
+
+    def no_answers(self) -> AtSize | None:
+        """Return what the log-probabilities of the judged texts are worth by themselves: no answer is drawn.
+
+        None unless every judged text has one.
+        """
+        rows = self.test.rows.alone()
+        dev = rows if self.fold is not None else self.dev.rows.alone()
+        if rows is None or dev is None or not (dev.known.all() and rows.known.all()):
+            return None
+        # Log-probabilities are all that is known.
+        fitted_on = ({"evidence": dev.columns}, dev.right) if self.fold is None else None
+        return self._by_p_correct(rows, 0, {"evidence": rows.columns}, fitted_on, [], 0.0)
+
+    def _fit(self, rows: Judged, num_samples: int) -> dict[str, AnyMap]:
+        """Return every map fitted on the rows; the spectrum of one answer is 1: only evidence can map it."""
+        maps: dict[str, AnyMap] = {}
+        if num_samples > 1:
+            maps["raw"] = Identity()
+            for method in METHODS:
+                maps[method] = fit(rows.rows, method, prior=self.priors(method, num_samples)).map
+        if rows.missing_mass is not None:
+            prior = self.priors("evidence", num_samples)
+            maps["evidence"] = fit_evidence(EvidenceSet(rows.rows, rows.missing_mass), prior).map
+        return maps
+
+    def _by_p_correct(
+        self,
+        rows: Judged | JudgedAlone,
+        num_samples: int,
+        columns: Mapping[str, Columns],
+        fitted_on: tuple[Mapping[str, Columns], Bools] | None,
+        scored: Sequence[Scored],
+        tokens: float | None,
+    ) -> AtSize:
+        """Return the rows as judged by P(correct), too.
+
+        fitted_on: columns and verdicts of dev; None: the rows, each judged by a model without its fold.
+        """
+        known, right = fitted_on or (columns, rows.right)
+        groups, what = (rows.groups, "answers") if fitted_on is None else (None, "answers of the dev file")
+        # Each fit is judged on the same folds, whatever others there are.
+        fold = stratified_folds(right, 5, self.rng(Stream.ANSWERS), groups)
+        if fitted_on is None:
+            base = np.asarray(held_out_predictions({}, right, (), fold))
+        else:
+            base = np.full(len(rows), base_rate(right))
+        by_correct, why_none = list[Scored](), ""
+        for name, one in known.items():
+            prior = self.model_priors(name, num_samples, one)
+            found = fit_correctness(one, right, fold, prior=prior, groups=groups)
+            if found.why_none == "one_kind" and num_samples:
+                why_none = f"all {right.size} {what} are {'right' if found.num_right else 'wrong'}"
+            if found.held_out is None:
+                continue
+            p = base
+            # Base rates of folds order by the lack of right answers in each: below 0.5, and nobody's score.
+            values = np.zeros_like(base)
+            if found.model is not None:
+                p = values = found.held_out if fitted_on is None else found.model.predict(columns[name])
+            losses, squares = log_losses(p, rows.right), np.square(p - rows.right)
+            by_correct.append(Scored("probability_correct", name, losses, squares, values))
+        return AtSize(
+            num_samples,
+            rows.right,
+            [*by_correct, *scored],
+            log_losses(base, rows.right),
+            why_none,
+            tokens,
+            same_text=isinstance(rows, Judged) or rows.judged == "given",
+            groups=groups,
+        )
 
 
 class CrossValidated(EvaluationContext):
     """One file alone: each of its prompts is judged as served by the map of the fold that held it out.
 
-    fitted: on the full rows of the file. Its maps are those of `FittedMaps.risks`.
+    fitted: on the full rows of the file. Its maps are those of `FittedMaps.risks`, "active" last.
     """
 
-    def __init__(
-        self,
-        fitted: Fitted,
-        *,
-        seed: int = 0,
-        resamples: Resamples = DEFAULT,
-    ) -> None:
+    def __init__(self, fitted: Fitted, *, seed: int = 0, resamples: Resamples = DEFAULT) -> None:
         rows = Split(fitted.rows)
         super().__init__(rows, rows, seed=seed, resamples=resamples)
-        self._drawn_to = fitted.priors, fitted.model_priors
-        self._first_answers: dict[int, AtSize] = {}
-        self.fitted = fitted.maps  # not fitted anew
+        self.priors, self.model_priors = fitted.priors, fitted.model_priors
+        self.fitted, self.risks = fitted.maps, fitted.maps.risks  # not fitted anew
 
-    @cached_property
-    def served(self) -> Mapping[str, Served]:
-        """What serves each prompt: the map fitted without its fold; "active" last."""
-        spectra, fitted = self.test.spectra, self.fitted
-        return {name: served(fitted.maps_of(name), spectra, risks) for name, risks in fitted.risks.items()}
+    @property
+    def fold(self) -> Ints:
+        """Which fold held each prompt out (n,)."""
+        return self.fitted.fold
 
-    def first_answers(self, num_samples: int) -> AtSize:
-        """Return what the first answers of each prompt are worth, each judged by fits without its fold."""
-        if num_samples not in self._first_answers:
-            tokens, fold = mean_tokens(self.test.material, num_samples), self.fitted.fold
-            rows = self.test.rows.at(num_samples, one_text=True)
-            rng = partial(self.rng, Stream.ANSWERS)
-            self._first_answers[num_samples] = judge_held_out(
-                rows, fold, num_samples, tokens, rng, *self._drawn_to
-            )
-        return self._first_answers[num_samples]
-
-    def no_answers(self) -> AtSize | None:
-        """Return the same for no answer drawn; None unless every judged text has a log-probability."""
-        rows = self.test.rows.alone()
-        if rows is None or not rows.known.all():
-            return None
-        return judge_alone(rows, partial(self.rng, Stream.ANSWERS), model_priors=self._drawn_to[1])
+    def maps_of(self, name: str) -> Sequence[CalibrationMap]:
+        """Return the map that serves each of the n prompts: that fitted without its fold."""
+        return self.fitted.maps_of(name)
 
     def correct_by(self, calibration: Calibration) -> Floats | None:
         """Return P(correct) (n,) by the model of a calibration fitted elsewhere, of the texts judged here.
@@ -218,3 +422,156 @@ class CrossValidated(EvaluationContext):
             return None
         columns = rows.columns(selector.map)
         return selector.model.predict(columns) if columns.keys() >= set(selector.model.features) else None
+
+
+def _lambda_max(map_: AnyMap, rows: Judged) -> tuple[Floats, Floats, Floats]:
+    """Return risks in nats, squared gaps to u_1^T Y u_1, and lambda_max of the prompts, (n,) each."""
+    over = rows.over(map_)
+    largest = served_lambda_max(over, rows.rows)
+    gaps = largest - np.clip(rows.rows.alignment[:, 0], 0.0, 1.0)
+    return risks(over, rows.rows), np.square(gaps), largest
+
+
+def _columns(rows: Judged, map_: AnyMap, name: str) -> Columns:
+    columns = rows.columns(map_)
+    # Without evidence means what a server without log-probabilities would leave.
+    return columns if name == "evidence" else {k: v for k, v in columns.items() if k in WITHOUT_EVIDENCE}
+
+
+# How many answers to draw.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """One way to serve: losses (n,) in nats by prompt with so many answers, and what they cost.
+
+    map: "evidence" uses log-probabilities, others do not. tokens: per question, None where not known.
+    """
+
+    num_samples: int
+    map: str
+    losses: Floats
+    tokens: float | None = None
+
+    @property
+    def loss(self) -> float:
+        """The mean loss in nats; lower = better."""
+        return float(self.losses.mean())
+
+    @property
+    def words(self) -> str:
+        """Number and map in words."""
+        if not self.num_samples:
+            return "0 answers, using the log-probability of the answer itself"
+        answers = "1 answer" if self.num_samples == 1 else f"{self.num_samples} answers"
+        return f"{answers}, {'using' if self.map == 'evidence' else 'without'} log-probabilities"
+
+    def gap_of(self, losses: Floats) -> tuple[float, float]:
+        """Return the mean of losses - its own (n,) in nats, paired by prompt, and its standard error."""
+        gaps = losses - self.losses
+        return float(gaps.mean()), float(gaps.std(ddof=1) / np.sqrt(gaps.size))
+
+
+def recommend(candidates: Sequence[Candidate], base: Floats) -> tuple[str, Candidate | None]:
+    """Return the fewest answers whose mean loss is within one standard error of the least, paired by prompt.
+
+    As a sentence, and the candidate that it names; None where nothing can be recommended. Losses: of
+    P(correct). Among candidates with equally few answers, the one of the lower loss. base: losses (n,) of
+    what needs no answers at all; where they are within one standard error, too, these prompts cannot tell
+    numbers of answers apart.
+    """
+    if len({one.num_samples for one in candidates}) < 2:
+        return _nothing("there are not two numbers of answers to compare")
+    best = min(candidates, key=lambda one: (one.loss, one.num_samples))
+    gap = "difference {:+.4f}, standard error {:.4f}"
+    value, error = best.gap_of(base)
+    if value <= error:
+        return _nothing(
+            f"the log loss of P(correct) of the best, {best.words} ({best.loss:.3f}), is within one standard "
+            f"error of that of the mere share of right answers ({gap.format(value, error)})"
+        )
+    gaps = [(one, *best.gap_of(one.losses)) for one in candidates]
+    close = [(one, value, error) for one, value, error in gaps if value <= error]
+    chosen, value, error = min(close, key=lambda found: (found[0].num_samples, found[0].loss))
+    beside = f"; best: {best.words}, {best.loss:.3f}, {gap.format(value, error)}"
+    full = max(candidates, key=lambda one: one.num_samples)
+    cost = f"{chosen.tokens:.0f} tokens per question" if chosen.tokens is not None else "tokens are not known"
+    if chosen.tokens is not None and full.tokens is not None and chosen.num_samples != full.num_samples:
+        cost += f" instead of {full.tokens:.0f}"
+    loss = f"log loss of P(correct) {chosen.loss:.3f}{'' if chosen is best else beside}"
+    return f"Recommended: {chosen.words} ({loss}); {cost}.", chosen
+
+
+def _nothing(reason: str) -> tuple[str, None]:
+    return f"No number of answers can be recommended: {reason}.", None
+
+
+def recommended(sizes: Sequence[AtSize]) -> tuple[str, Candidate | None]:
+    """Return how many answers to ask for, by the log loss of P(correct); where there is none, why not.
+
+    Never by risk, which falls with every answer (they span more of what a reference may be): that would name
+    all of them, whatever they are worth.
+    """
+    if why := next((one.why_none for one in sizes if one.why_none), ""):
+        return _nothing(f"{why}. They are compared by P(correct), which takes right ones and wrong ones")
+
+    def by_group(at: AtSize, losses: Floats) -> Floats:
+        if at.groups is None:
+            return losses
+        of_row = np.unique(at.groups, return_inverse=True)[1]
+        return np.asarray(np.bincount(of_row, weights=losses) / np.bincount(of_row))
+
+    candidates = [
+        Candidate(at.num_samples, one.map, by_group(at, one.losses), at.tokens)
+        for at in sizes
+        for one in at.scored
+        if at.same_text and one.score == "probability_correct"
+    ]
+    return recommend(candidates, by_group(sizes[-1], sizes[-1].base))
+
+
+def answers_part(context: EvaluationContext) -> dict[str, Any]:
+    """Return a row per number of answers and score, and the fewest answers that are enough.
+
+    Scores: lambda_max of every map (loss: matrix log risk; Brier: the projection's), and P(correct) with
+    evidence and without (log loss and Brier of the verdicts). loss_gap: to the loss with all answers, on the
+    same resamples of the prompts: fits stay as they are; null for all answers themselves, and where another
+    text is judged. half_error: share of wrong ones in the half of highest score. tokens: per question.
+    recommended: with `recommended_map`, null where nothing can be; recommendation: a sentence.
+    """
+    alone = context.no_answers()
+    judged = [] if alone is None else [alone]
+    judged += [context.first_answers(m) for m in sizes(context.test.material.num_samples)]
+    random, number = context.rng(Stream.ANSWERS), context.resamples.answers
+    resamples = ResampleCounts.of(len(context.test), random, number, context.groups)
+    rankings = Aurocs(resamples.counts.T.astype(np.uint16))
+
+    def mean(values: Floats) -> Estimate:
+        return estimate(float(values.mean()), percentile_interval(resamples.means(values)))
+
+    sentence, chosen = recommended(judged)
+    full = {(one.score, one.map): one.losses for one in judged[-1].scored}
+    rows = []
+    for at in judged:
+        for one in at.scored:
+            compared = full.get((one.score, one.map)) if at.same_text and at is not judged[-1] else None
+            halves = percentile_interval(resampled_half_errors(resamples, one.values, at.right))
+            rows.append(
+                {
+                    "num_samples": at.num_samples,
+                    "score": one.score,
+                    "map": one.map,
+                    "tokens": at.tokens,
+                    "loss": mean(one.losses),
+                    "loss_gap": None if compared is None else mean(one.losses - compared),
+                    "brier": mean(one.squares),
+                    "auroc": rankings.of(one.values, at.right),
+                    "half_error": estimate(half_error(one.values, at.right), halves),
+                }
+            )
+    return {
+        "recommendation": sentence,
+        "recommended": chosen.num_samples if chosen else None,
+        "recommended_map": chosen.map if chosen else None,
+        "rows": rows,
+    }

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.report import plots, words
-from service.report.first_answers import sizes
+from service.report.diagnostics import sizes
 from service.report.words import MISSING, Part, between, in_short, number
 from service.scoring.judging import percent
 

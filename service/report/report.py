@@ -20,8 +20,7 @@ from service.calibration.labels import FullRows
 from service.calibration.promotion import Gains, decide
 from service.calibration.rows import DevRow
 from service.jobs.model import JobOptions
-from service.report.diagnostics import CrossValidated, EvaluationContext
-from service.report.first_answers import answers_part, sizes
+from service.report.diagnostics import Aurocs, CrossValidated, EvaluationContext, answers_part
 from service.report.words import (
     MIN_KEPT,
     about_data,
@@ -35,7 +34,7 @@ from service.report.words import (
 from service.scoring.judging import percent
 from service.scoring.score import Target
 from service.spectral.algorithm1 import algorithm1
-from service.spectral.correctness import accuracy_rejection, bootstrap_auroc
+from service.spectral.correctness import accuracy_rejection
 from service.spectral.correctness_model import log_losses
 from service.spectral.dev_set import mean_entropy, risk
 from service.spectral.evidence import EvidenceBootstrap, EvidenceMap
@@ -50,7 +49,7 @@ from service.spectral.reliability import (
     projection_null,
     reliability_diagram,
 )
-from service.spectral.resampling import DEFAULT, ResampleCounts, Resamples
+from service.spectral.resampling import DEFAULT, Resamples
 from service.spectral.selective import (
     Promise,
     SelectiveCounts,
@@ -143,15 +142,16 @@ def gains_of(calibration: Calibration, active: Calibration | None, context: Cros
     """
     method, rival = calibration.method, "active" if active else "raw"
     known = context.first_answers(calibration.num_samples)
-    ours = known.correct.get("evidence" if method == "evidence" else "depolarized", known.base)
+    by = "evidence" if method == "evidence" else "depolarized"
+    ours = [one.losses for one in known.scored if (one.score, one.map) == ("probability_correct", by)]
     of_active = None if active is None else context.correct_by(active)
-    losses = [log_losses(one, known.right) for one in (ours, known.base if of_active is None else of_active)]
-    risks = context.fitted.risks
+    theirs = known.base if of_active is None else log_losses(of_active, known.right)
+    risks = context.risks
     return Gains(
         active.id if active else None,
         context.difference(risks[method], risks[rival]),
         context.difference(context.squared_gaps(method), context.squared_gaps(rival)),
-        context.difference(losses[0], losses[1]),
+        context.difference(ours[0] if ours else known.base, theirs),
     )
 
 
@@ -253,11 +253,7 @@ def figures(context: EvaluationContext) -> Part:
     curves: reliability diagrams and accuracy-rejection by map, the paper's map over T; answers: figures by
     number of answers.
     """
-    size, number = len(context.test), context.resamples.answers
     why = context.dev.rows.why_no_evidence() or context.test.rows.why_no_evidence()
-    alone = context.no_answers()
-    judged = [] if alone is None else [alone]
-    judged += [context.first_answers(m) for m in sizes(context.test.material.num_samples)]
     rows = list[Part]()
     curves: Part = {"projection": {}, "algorithm1": {}, "correctness": {}}
     for name in context.served:
@@ -273,9 +269,7 @@ def figures(context: EvaluationContext) -> Part:
         "unfitted": {"evidence": why} if why else {},
         "served": rows,
         "curves": curves,
-        "answers": answers_part(
-            judged, ResampleCounts.of(size, context.rng(Stream.ANSWERS), number, context.groups)
-        ),
+        "answers": answers_part(context),
     }
 
 
@@ -298,15 +292,14 @@ def served_figures(context: EvaluationContext, name: str) -> tuple[Part, dict[st
     paper = algorithm1(clusters, test.targets)
     correctness = reliability_diagram(scores, right)
     band = label_band(scores, context.rng(Stream.CORRECTNESS), num_draws=worlds)
-    ranked, by_entropy = context.auroc(scores), context.auroc(-served.entropy)
     row = {
         "map": name,
         "risk": float(served.risks.mean()),
         "projection_ece": projection.ece,
         "projection_brier": projection_brier(scores, test.c1),
         "algorithm1_ece": finite(paper.ece),
-        "auroc_lambda_max": estimate(ranked.value, ranked),
-        "auroc_entropy": estimate(by_entropy.value, by_entropy),
+        "auroc_lambda_max": context.auroc(scores),
+        "auroc_entropy": context.auroc(-served.entropy),
         "rejection_area": finite(accuracy_rejection(scores, right).area),
         "mean_lambda_max": float(scores.mean()),
         "mean_entropy": float(served.entropy.mean()),
@@ -398,6 +391,11 @@ def correctness_part(
     full, confidence = fitted.decided[num_samples], target.confidence
     # The same for every number, so that a table can hold them.
     errors = sorted({*targets(1 - float(full.right.mean())), target.error})
+    # Without an answer drawn there may be fewer rows.
+    aurocs = {
+        one.right.size: Aurocs.drawn(one.right.size, one.groups, rng(seed, Stream.AUROC), resamples.auroc)
+        for one in fitted.decided.values()
+    }
     diagram = list[Part]()
     if full.selector is not None and full.fit.held_out is not None:
         predicted = full.fit.held_out
@@ -407,7 +405,7 @@ def correctness_part(
         "num_samples": num_samples,
         "confidence": confidence,
         "by_num_samples": [
-            {"num_samples": m, **_correctness_at(one, errors, confidence, seed, resamples)}
+            {"num_samples": m, **_correctness_at(one, errors, confidence, aurocs[one.right.size])}
             for m, one in sorted(fitted.decided.items())
         ],
         "diagram": diagram,
@@ -426,20 +424,14 @@ def targets(base_error: float) -> list[float]:
     return [*TARGETS, *([rounded] if TARGETS[-1] < rounded < 1 else [])]
 
 
-def _correctness_at(
-    one: DecidedAt, errors: list[float], confidence: float, seed: int, resamples: Resamples
-) -> Part:
+def _correctness_at(one: DecidedAt, errors: list[float], confidence: float, aurocs: Aurocs) -> Part:
     """Return the model of P(correct) with one number of answers, each row judged by one without its fold.
 
     right, wrong: verdicts. features: those that the model takes; empty where there is none: why_none says
     why. base_*: of the base rate, which says the same of every row; null where all verdicts are of one kind.
     promises: for each target error; lowest: for the lowest that can be promised, null where none can.
     """
-    ours, base, auroc = one.fit.scores, one.fit.base_rate, estimate(math.nan)
-    if one.fit.held_out is not None:
-        random, again = rng(seed, Stream.AUROC), resamples.auroc
-        ranked = bootstrap_auroc(one.fit.held_out, one.right, random, num_resamples=again, groups=one.groups)
-        auroc = estimate(ranked.value, ranked)
+    ours, base = one.fit.scores, one.fit.base_rate
     lowest = None if one.selector is None else lowest_error(one.selector.counts, confidence)
     return {
         "right": one.fit.num_right,
@@ -449,7 +441,7 @@ def _correctness_at(
         "base_log_loss": base.log_loss if base else None,
         "brier": ours.brier if ours else None,
         "base_brier": base.brier if base else None,
-        "auroc": auroc,
+        "auroc": estimate(math.nan) if one.fit.held_out is None else aurocs.of(one.fit.held_out, one.right),
         "why_none": one.fit.why_none,
         "promises": promises_part(one, errors, confidence),
         "lowest": None if lowest is None else promises_part(one, [lowest], confidence)[0],

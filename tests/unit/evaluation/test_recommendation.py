@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from service.report.first_answers import Candidate, recommend
+from service.report import diagnostics
+from service.report.diagnostics import Candidate
 
 PROMPTS = 200
 RNG = np.random.default_rng(4)
@@ -19,6 +20,10 @@ def world(gaps: dict[int, float], name: str = "evidence", tokens: bool = True) -
         Candidate(m, name, COMMON + (0.1 * NOISE + k * ERROR if k else 0.0), 7.0 * m if tokens else None)
         for m, k in gaps.items()
     ]
+
+
+def recommend(candidates: list[Candidate], base: np.ndarray = COMMON + 1.0) -> tuple[str, Candidate | None]:
+    return diagnostics.recommend(candidates, base)
 
 
 @pytest.mark.parametrize(
