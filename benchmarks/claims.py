@@ -25,20 +25,18 @@ from threadpoolctl import threadpool_limits
 from benchmarks.recorded_evidence import DATA, DEV, TEST, Recorded, embedded
 from service.calibration.labels import Judged
 from service.claims.facts import beyond, sentence_vectors
-from service.spectral.born import born_probabilities
 from service.spectral.claims import SPEAKS, MatchedUnits, SentenceVectors
-from service.spectral.correctness import auroc, resampled_aurocs
 from service.spectral.correctness_model import (
     fit_correctness,
     held_out_predictions,
     log_losses,
     stratified_folds,
 )
-from service.spectral.dev_set import Overlaps, risks, served_lambda_max, solve, weighted
+from service.spectral.dev_set import Overlaps, born_probabilities, risks, served_lambda_max, solve, weighted
 from service.spectral.fit import fit_depolarized
-from service.spectral.maps import CalibrationMap, Identity
-from service.spectral.reliability import reliability_diagram
+from service.spectral.reliability import auroc, reliability_diagram, resampled_aurocs
 from service.spectral.resampling import ResampleCounts, percentile_interval
+from service.spectral.spectrum import CalibrationMap, Identity
 from tools.default_claims import WORDINGS
 
 CLAIMS, SIZES, DIVISIONS, RESAMPLES, SHUFFLES = 3, (3, 5, 10, 20), 5, 1000, 6

@@ -18,7 +18,6 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.recorded_evidence import DATA, DEV, TEST, WEIGHTS, Recorded
 from service.calibration.calibration import answer_features
-from service.spectral.correctness import auroc
 from service.spectral.correctness_model import (
     brier,
     fit_correctness,
@@ -31,9 +30,9 @@ from service.spectral.correctness_model import (
 from service.spectral.dev_set import DevSet, risk, served_lambda_max
 from service.spectral.evidence import fit_evidence
 from service.spectral.fit import fit_depolarized, fit_temperature
-from service.spectral.maps import CalibrationMap, Identity, TemperatureMap
-from service.spectral.reliability import projection_brier
+from service.spectral.reliability import auroc, projection_brier
 from service.spectral.resampling import Difference, figure_difference, mean_difference
+from service.spectral.spectrum import CalibrationMap, Identity, TemperatureMap
 from service.spectral.text_scores import correct
 
 FURTHER = (1, 3, 5, 19)

@@ -20,7 +20,6 @@ from threadpoolctl import threadpool_limits
 from benchmarks.recorded_evidence import DATA, DEV, TEST, WEIGHTS
 from service.calibration.default import MODEL_SHARE, PRIOR_WEIGHT
 from service.calibration.labels import Judged
-from service.spectral.correctness import auroc
 from service.spectral.correctness_model import (
     FEATURES,
     FEATURES_ALONE,
@@ -36,6 +35,7 @@ from service.spectral.correctness_model import (
 )
 from service.spectral.evidence import EvidenceMap, EvidenceRisk, EvidenceSet, fit_evidence
 from service.spectral.fit import Prior, terms
+from service.spectral.reliability import auroc
 from service.spectral.resampling import Difference, figure_difference, mean_difference
 from tools.default_models import JudgedRows
 

@@ -39,13 +39,11 @@ from service.llm.port import Draw, GenerationRequest, Message, Sampling
 from service.report.diagnostics import CrossValidated
 from service.report.report import served_figures
 from service.scoring.claims import outcomes_of, spoken_logprobs
-from service.spectral.born import born_probability
 from service.spectral.claims import MatchedUnits, SentenceVectors
-from service.spectral.correctness import auroc, resampled_aurocs
 from service.spectral.dev_set import weighted
-from service.spectral.maps import Identity
+from service.spectral.reliability import auroc, resampled_aurocs
 from service.spectral.resampling import ResampleCounts, Resamples
-from service.spectral.spectrum import Spectrum, spectrum, spectrum_from_gram
+from service.spectral.spectrum import Identity, Spectrum, born_probability, spectrum, spectrum_from_gram
 from tests.support.vllm import ENVIRONMENT, serve_command
 
 TEMPERATURE, MAX_TOKENS, SIZES, RESAMPLES = 0.7, 160, (3, 5, 10), 1000

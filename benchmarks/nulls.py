@@ -15,14 +15,20 @@ import numpy as np
 from benchmarks.spectral_worlds import prompts, recorded
 from service.spectral.dev_set import Answers, dev_set
 from service.spectral.fit import fit
-from service.spectral.maps import CalibrationMap, DepolarizedMap, Identity, TemperatureMap
 from service.spectral.reliability import (
     bin_index,
     equal_mass_bins,
     neighbourhoods,
     projection_null,
 )
-from service.spectral.spectrum import Spectrum, spectrum
+from service.spectral.spectrum import (
+    CalibrationMap,
+    DepolarizedMap,
+    Identity,
+    Spectrum,
+    TemperatureMap,
+    spectrum,
+)
 
 FITTED, DRAWS, OFF = 150, 1000, 1.5
 SIZES = (30, 100, 250)

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from service.calibration.calibration import answer_features
-from service.spectral.born import born_probabilities, supported
 from service.spectral.correctness_model import FEATURES, FEATURES_ALONE, Columns, logit_probability
-from service.spectral.dev_set import Answers, DevSet, dev_set, served_entropies
+from service.spectral.dev_set import Answers, DevSet, born_probabilities, dev_set, served_entropies, supported
 from service.spectral.evidence import (
     EvidenceSet,
     fit_evidence,
@@ -21,7 +20,7 @@ from service.spectral.evidence import (
     missing_mass,
 )
 from service.spectral.fit import assign_folds, fit_depolarized
-from service.spectral.maps import CalibrationMap
+from service.spectral.spectrum import CalibrationMap
 from service.spectral.text_scores import correct, per_word
 
 ROOT = Path(__file__).parents[1]

@@ -27,10 +27,10 @@ from benchmarks.few_verdicts import Elsewhere, Seen, evidence
 from benchmarks.recorded_evidence import DATA, DEV, ROOT, TEST, WEIGHTS, Recorded
 from service.calibration.default import MODEL_SHARE, PRIOR_WEIGHT
 from service.calibration.labels import Judged
-from service.spectral.correctness import auroc, resampled_aurocs
 from service.spectral.correctness_model import Columns, fit_correctness, model_prior, stratified_folds
 from service.spectral.dev_set import served_lambda_max
 from service.spectral.evidence import fit_evidence
+from service.spectral.reliability import auroc, resampled_aurocs
 from service.spectral.resampling import ResampleCounts, percentile_interval
 from service.spectral.text_scores import num_words
 from tools.default_models import JudgedRows

@@ -16,11 +16,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.spectral_worlds import DATA, DEV, DIMENSION, TEST, recorded
-from service.spectral.correctness import auroc
 from service.spectral.dev_set import Answers, DevSet, dev_set, risk, served_lambda_max
 from service.spectral.fit import bootstrap, fit_depolarized
-from service.spectral.maps import CalibrationMap, DepolarizedMap, Identity
-from service.spectral.reliability import projection_brier, reliability_diagram
+from service.spectral.reliability import auroc, projection_brier, reliability_diagram
+from service.spectral.spectrum import CalibrationMap, DepolarizedMap, Identity
 from service.spectral.subsets import fit_by_num_samples
 from service.spectral.text_scores import correct
 

@@ -18,7 +18,7 @@ from service.calibration.default import DEFAULT_ID, DIMENSION, FIGURES, ROWS
 from service.spectral.dev_set import Answers, Overlaps, overlaps
 from service.spectral.evidence import EvidenceRisk, checked_log_probabilities, fit_evidence
 from service.spectral.fit import DepolarizedRisk, TemperatureRisk, fit_depolarized, fit_temperature, terms
-from service.spectral.maps import DEFAULT_EPS
+from service.spectral.spectrum import DEFAULT_EPS
 from service.spectral.subsets import evidence_subset
 from service.spectral.text_scores import words
 from tools.default_claims import Composed, claims

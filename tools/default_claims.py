@@ -18,12 +18,11 @@ import numpy as np
 from service.calibration.calibration import features
 from service.calibration.fitting import METHODS
 from service.claims.facts import beyond, sentence_vectors
-from service.spectral.born import born_probabilities
 from service.spectral.claims import MatchedUnits
 from service.spectral.correctness_model import ModelPrior, model_prior
-from service.spectral.dev_set import DevSet, Overlaps, served_entropies, solve, weighted
+from service.spectral.dev_set import DevSet, Overlaps, born_probabilities, served_entropies, solve, weighted
 from service.spectral.fit import DepolarizedRisk, TemperatureRisk, fit, terms
-from service.spectral.maps import DEFAULT_EPS, DepolarizedMap, TemperatureMap
+from service.spectral.spectrum import DEFAULT_EPS, DepolarizedMap, TemperatureMap
 from service.spectral.text_scores import correct
 from tools.default_models import WITHOUT_EVIDENCE_FEATURES, embedded, model_table
 

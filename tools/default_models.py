@@ -29,7 +29,7 @@ from service.spectral.correctness_model import (
     sigmoid,
 )
 from service.spectral.evidence import EvidenceMap
-from service.spectral.maps import DepolarizedMap, TemperatureMap
+from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 from service.spectral.text_scores import correct
 
 WITHOUT_EVIDENCE_FEATURES = tuple(name for name in FEATURES if name in WITHOUT_EVIDENCE)

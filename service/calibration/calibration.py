@@ -16,8 +16,8 @@ from service.llm.port import LLMIdentity, Sampling
 from service.spectral.conformal import ConformalReference
 from service.spectral.correctness_model import CorrectnessModel, logit_probability
 from service.spectral.evidence import EvidenceMap, checked_log_probabilities, logit_missing_mass
-from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.selective import SelectiveCounts
+from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 from service.spectral.text_scores import per_word
 
 Unit = Literal["answer", "claim"]

@@ -22,7 +22,7 @@ from service.spectral.conformal import ConformalReference
 from service.spectral.correctness_model import Columns, CorrectnessModel, ModelPrior, sigmoid
 from service.spectral.evidence import EvidenceMap
 from service.spectral.fit import Prior
-from service.spectral.maps import DepolarizedMap
+from service.spectral.spectrum import DepolarizedMap
 
 Floats = NDArray[np.float64]
 DEFAULT_ID = "default-1"

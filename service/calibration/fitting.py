@@ -46,9 +46,9 @@ from service.spectral.fit import (
     no_prior,
 )
 from service.spectral.fit import Method as PlainMethod
-from service.spectral.maps import CalibrationMap, DepolarizedMap, Identity, TemperatureMap
 from service.spectral.resampling import DEFAULT, Resamples, one_of_each
 from service.spectral.selective import selective_counts
+from service.spectral.spectrum import CalibrationMap, DepolarizedMap, Identity, TemperatureMap
 from service.spectral.subsets import OnDone, fit_by_num_samples, fit_evidence_by_num_samples, fitted_sizes
 
 Floats = NDArray[np.float64]

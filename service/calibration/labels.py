@@ -16,20 +16,21 @@ from service.calibration.calibration import JudgedTexts, answer_features, claim_
 from service.calibration.material import FULL_SHARE, Material
 from service.calibration.rows import DevRow, Verdict
 from service.embedding.port import log_probabilities
-from service.spectral.born import born_probabilities, supported
 from service.spectral.dev_set import (
     NO_OVERLAP,
     Answers,
     DevSet,
     Weighted,
+    born_probabilities,
     dominant,
     overlaps,
     served_entropies,
     solve,
+    supported,
     weighted,
 )
 from service.spectral.evidence import POSITIVE_ROUNDING, EvidenceMap, missing_mass
-from service.spectral.maps import CalibrationMap
+from service.spectral.spectrum import CalibrationMap
 from service.spectral.text_scores import correct, num_words, rouge_l, why_correct
 
 Floats = NDArray[np.float64]

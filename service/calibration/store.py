@@ -29,7 +29,7 @@ from service.errors import StoreUnavailable
 from service.lru import LRU
 from service.spectral.conformal import ConformalReference
 from service.spectral.evidence import EvidenceMap
-from service.spectral.maps import DepolarizedMap
+from service.spectral.spectrum import DepolarizedMap
 from service.store.database import Database
 from service.store.tables import activations, calibrations, conformal_references, dev_rows, reports
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from service.report.diagnostics import EvaluationContext, Split
 from service.report.words import finite
-from service.spectral.correctness import accuracy_rejection
 from service.spectral.dev_set import overlaps
+from service.spectral.reliability import accuracy_rejection
 from service.spectral.semantic_entropy import HEAT_TIME, kernel_language_entropy, semantic_entropy
 from service.spectral.text_scores import lexical_similarity, per_word
 

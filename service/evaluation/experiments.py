@@ -20,12 +20,11 @@ from service.report.diagnostics import EvaluationContext, Split
 from service.report.report import figures, null_part
 from service.report.words import Caution, about_fit, caution, estimate, few_of_a_kind, finite, in_short
 from service.spectral.algorithm1 import algorithm1, cluster_labels, cluster_prompts
-from service.spectral.correctness import auroc
 from service.spectral.density import calibration_error, frobenius_cosines
 from service.spectral.dev_set import risk
-from service.spectral.maps import DEFAULT_EPS, CalibrationMap, TemperatureMap
-from service.spectral.reliability import reliability_diagram
+from service.spectral.reliability import auroc, reliability_diagram
 from service.spectral.resampling import Difference, figure_difference
+from service.spectral.spectrum import DEFAULT_EPS, CalibrationMap, TemperatureMap
 
 Ints = NDArray[np.intp]
 

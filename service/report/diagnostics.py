@@ -20,7 +20,6 @@ from service.calibration.fitting import METHODS, Fitted, FittedMaps, Stream, fit
 from service.calibration.labels import FullRows, Judged, JudgedAlone
 from service.report.words import estimate
 from service.spectral.algorithm1 import Clustering, Nulls, cluster_prompts, nulls
-from service.spectral.correctness import auroc, half_error, resampled_half_errors
 from service.spectral.correctness_model import (
     Columns,
     ModelPriorSource,
@@ -35,8 +34,7 @@ from service.spectral.density import DensityStack
 from service.spectral.dev_set import risks, served_lambda_max
 from service.spectral.evidence import EvidenceMap, EvidenceSet, fit_evidence
 from service.spectral.fit import PriorSource, fit, no_prior
-from service.spectral.maps import CalibrationMap, Identity, ServedSpectrum
-from service.spectral.reliability import rounded_ties
+from service.spectral.reliability import auroc, half_error, resampled_half_errors, rounded_ties
 from service.spectral.resampling import (
     DEFAULT,
     Difference,
@@ -46,7 +44,7 @@ from service.spectral.resampling import (
     percentile_interval,
     resampled,
 )
-from service.spectral.spectrum import spectrum
+from service.spectral.spectrum import CalibrationMap, Identity, ServedSpectrum, spectrum
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]

@@ -34,16 +34,15 @@ from service.report.words import (
 from service.scoring.judging import percent
 from service.scoring.score import Target
 from service.spectral.algorithm1 import algorithm1
-from service.spectral.correctness import accuracy_rejection
 from service.spectral.correctness_model import log_losses
 from service.spectral.dev_set import mean_entropy, risk
 from service.spectral.evidence import EvidenceBootstrap, EvidenceMap
 from service.spectral.fit import Bootstrap
-from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.reliability import (
     ConsistencyBand,
     Null,
     ReliabilityDiagram,
+    accuracy_rejection,
     label_band,
     projection_brier,
     projection_null,
@@ -57,6 +56,7 @@ from service.spectral.selective import (
     promise,
     simultaneous_bounds,
 )
+from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 
 Floats = NDArray[np.float64]
 Part = dict[str, Any]

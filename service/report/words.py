@@ -16,7 +16,7 @@ from service.calibration.fitting import AnyFit
 from service.calibration.promotion import Gains
 from service.calibration.rows import FEW_ROWS, Verdict
 from service.scoring.judging import percent
-from service.spectral.correctness import Auroc
+from service.spectral.reliability import Auroc
 from service.spectral.resampling import Difference, Interval
 from service.spectral.text_scores import too_long
 

@@ -21,7 +21,7 @@ from service.errors import EmbedderUnavailable, NotFound
 from service.llm.port import Draw, Generation, LanguageModel
 from service.scoring.score import CalibrationUsed, Evidence, ScoreCommand, ScoreWarning, warning
 from service.spectral.evidence import EvidenceMap
-from service.spectral.maps import DepolarizedMap, TemperatureMap
+from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 from service.spectral.text_scores import words
 
 NO_CALIBRATION = warning(

@@ -33,18 +33,20 @@ from service.scoring.score import (
     Target,
     warning,
 )
-from service.spectral.born import BornProbability, born_probability
 from service.spectral.claims import MatchedUnits, Support
 from service.spectral.correctness_model import Columns
-from service.spectral.maps import (
+from service.spectral.reliability import rounded_ties
+from service.spectral.spectrum import (
+    BornProbability,
     CalibrationMap,
     DepolarizedMap,
     Identity,
     ServedSpectrum,
+    Spectrum,
     TemperatureMap,
+    born_probability,
+    spectrum_from_gram,
 )
-from service.spectral.reliability import rounded_ties
-from service.spectral.spectrum import Spectrum, spectrum_from_gram
 from service.spectral.text_scores import per_word
 
 # Of all answers to a prompt: reading 150 characters takes up to a millisecond, embedding a sentence several.

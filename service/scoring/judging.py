@@ -25,12 +25,10 @@ from service.scoring.score import (
     Target,
     warning,
 )
-from service.spectral.born import BornProbability, born_probability_of
 from service.spectral.evidence import mean_log_probability, missing_mass
-from service.spectral.maps import Identity, ServedSpectrum
 from service.spectral.reliability import rounded_ties
 from service.spectral.selective import Promise, SelectiveCounts, promise
-from service.spectral.spectrum import Spectrum
+from service.spectral.spectrum import BornProbability, Identity, ServedSpectrum, Spectrum, born_probability_of
 from service.spectral.text_scores import per_word
 
 MAX_MODES = 5

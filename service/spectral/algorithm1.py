@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from service.spectral.density import DensityStack, frobenius_cosines
-from service.spectral.maps import ServedSpectrum
 from service.spectral.reliability import (
     NUM_BINS,
     ROUNDING,
@@ -31,7 +30,7 @@ from service.spectral.reliability import (
     upper_p_value,
 )
 from service.spectral.resampling import DEFAULT
-from service.spectral.spectrum import Spectrum
+from service.spectral.spectrum import ServedSpectrum, Spectrum
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]

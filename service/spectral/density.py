@@ -14,8 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.spectral.maps import ServedSpectrum
-from service.spectral.spectrum import Spectrum
+from service.spectral.spectrum import ServedSpectrum, Spectrum
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from service.spectral.maps import CalibrationMap
-from service.spectral.spectrum import RANK_TOLERANCE
+from service.spectral.spectrum import RANK_TOLERANCE, CalibrationMap, bounded, is_supported
 
 Floats = NDArray[np.float64]
 
@@ -272,3 +271,31 @@ def served_lambda_max(map_: CalibrationMap, dev: DevSet) -> Floats:
     """Return the largest served eigenvalue per prompt, (n,), in (0, 1]. Higher = more certain."""
     log_p, _ = map_.log_served(dev.log_eigenvalues, dev.rank, dev.dimension)
     return np.asarray(np.exp(log_p[:, 0]))
+
+
+def born_probabilities(map_: CalibrationMap, candidates: DevSet) -> Floats:
+    """Return p(y) (n,) in [0, lambda_max] for one text per prompt, under the served spectra.
+
+    candidates: a dev set whose "references" are the texts: `dev_set` with the embedding of the text in
+    their place. p is linear in the target, so several texts give their mean.
+    """
+    log_p, log_q = map_.log_served(candidates.log_eigenvalues, candidates.rank, candidates.dimension)
+    inside, outside = _parts(candidates)
+    mean = (inside * np.exp(log_p)).sum(axis=1) + outside * np.exp(log_q)
+    # As in `born_probability`: a mean of eigenvalues, above the largest by rounding only.
+    return np.asarray(np.minimum(mean, np.exp(log_p[:, 0])))
+
+
+def supported(candidates: DevSet) -> NDArray[np.bool_]:
+    """Return whether each of one text per prompt (n,) has a mode: whether an answer drawn supports it.
+
+    candidates: as for `born_probabilities`. No map matters: they keep the eigenvectors.
+    """
+    inside, outside = _parts(candidates)
+    return is_supported(inside.max(axis=1), outside)
+
+
+def _parts(candidates: DevSet) -> tuple[Floats, Floats]:
+    """Return squared lengths on the eigenvectors (n, R), and outside the answers' span (n,)."""
+    inside = bounded(candidates.alignment)
+    return inside, np.asarray(np.maximum(1.0 - inside.sum(axis=1), 0.0))

@@ -30,8 +30,8 @@ from service.spectral.fit import (
     per_row,
     terms,
 )
-from service.spectral.maps import DepolarizedMap, ServedAsFitted, log_softmax
 from service.spectral.resampling import DEFAULT, Interval, percentile_interval
+from service.spectral.spectrum import DepolarizedMap, ServedAsFitted, log_softmax
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]

@@ -16,8 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from service.spectral.dev_set import DevSet, mean_entropy, risk, risks
-from service.spectral.maps import DEFAULT_EPS, CalibrationMap, DepolarizedMap, TemperatureMap, log_null_count
 from service.spectral.resampling import DEFAULT, Interval, grouped, percentile_interval, resample_counts
+from service.spectral.spectrum import (
+    DEFAULT_EPS,
+    CalibrationMap,
+    DepolarizedMap,
+    TemperatureMap,
+    log_null_count,
+)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]

@@ -20,7 +20,7 @@ from service.spectral.evidence import (
     missing_mass,
 )
 from service.spectral.fit import Method, Prior, fit
-from service.spectral.maps import DEFAULT_EPS, DepolarizedMap, TemperatureMap
+from service.spectral.spectrum import DEFAULT_EPS, DepolarizedMap, TemperatureMap
 
 Floats = NDArray[np.float64]
 FittedMap = TemperatureMap | DepolarizedMap

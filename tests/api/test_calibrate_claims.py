@@ -18,8 +18,8 @@ from service.scoring.claims import ClaimScorer, Said, spoken_logprobs
 from service.scoring.score import ScoreCommand
 from service.settings import Settings
 from service.spectral.correctness_model import CorrectnessModel
-from service.spectral.maps import DepolarizedMap
 from service.spectral.selective import SelectiveCounts
+from service.spectral.spectrum import DepolarizedMap
 from tests.api.test_calibrate_decides import calibrated
 from tests.support.calibrations import calibration
 from tests.support.fakes import FakeEmbedder, FakeLLM

@@ -8,7 +8,7 @@ import pytest
 
 from service.calibration.default import DEFAULT_ID, packaged
 from service.errors import EmbedderUnavailable
-from service.spectral.maps import DepolarizedMap
+from service.spectral.spectrum import DepolarizedMap
 from tests.api.conftest import Client
 from tests.api.test_score import calibration
 from tests.support.calibrations import Active

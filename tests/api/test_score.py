@@ -15,7 +15,7 @@ from service.app import create_app
 from service.calibration.calibration import Calibration, caller_fingerprint, service_fingerprint
 from service.errors import EmbedderUnavailable, LLMError, LLMUnavailable, ModelNotFound, Overloaded
 from service.settings import Settings
-from service.spectral.maps import DepolarizedMap
+from service.spectral.spectrum import DepolarizedMap
 from tests.api.conftest import Client
 from tests.support.calibrations import Active
 from tests.support.fakes import FakeEmbedder, FakeLLM

@@ -15,10 +15,9 @@ from service.calibration.labels import Judged
 from service.claims.facts import beyond
 from service.claims.segments import claims
 from service.scoring.claims import outcomes_of
-from service.spectral.born import born_probabilities, born_probability
-from service.spectral.correctness import auroc
-from service.spectral.dev_set import served_lambda_max
-from service.spectral.maps import Identity
+from service.spectral.dev_set import born_probabilities, served_lambda_max
+from service.spectral.reliability import auroc
+from service.spectral.spectrum import Identity, born_probability
 
 pytestmark = [pytest.mark.shared, pytest.mark.weights]
 MINILM, ANSWERS = "all-MiniLM-L6-v2", 60

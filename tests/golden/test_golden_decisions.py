@@ -15,12 +15,11 @@ from benchmarks.selective_worlds import Tally, naive, recorded_splits
 from service.calibration.calibration import Calibration
 from service.calibration.rows import DevRow
 from service.embedding.port import supplied_draws
-from service.spectral.born import born_probabilities
-from service.spectral.correctness import auroc
 from service.spectral.correctness_model import FEATURES, fit_correctness, fit_model, stratified_folds
-from service.spectral.dev_set import served_lambda_max
-from service.spectral.maps import Identity
+from service.spectral.dev_set import born_probabilities, served_lambda_max
+from service.spectral.reliability import auroc
 from service.spectral.selective import promise
+from service.spectral.spectrum import Identity
 from tests.support.fakes import FakeEmbedder
 from tests.support.trial import NONSENSE, check, deciding, judged
 

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from service.spectral.algorithm1 import algorithm1, cluster_labels, cluster_prompts, nulls
-from service.spectral.correctness import auroc
 from service.spectral.density import DensityStack, calibration_error, frobenius_cosines
-from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
 from service.spectral.reliability import (
+    auroc,
     bin_index,
     equal_mass_bins,
     label_band,
@@ -19,7 +18,7 @@ from service.spectral.reliability import (
     projection_null,
     reliability_diagram,
 )
-from service.spectral.spectrum import reference_alignment, spectrum
+from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, reference_alignment, spectrum
 from service.spectral.text_scores import correct
 from tests.unit.spectral.worlds import null_band
 

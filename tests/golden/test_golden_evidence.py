@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.spectral.correctness import auroc
 from service.spectral.dev_set import Answers, dev_set, risk, served_lambda_max
 from service.spectral.evidence import (
     EvidenceFit,
@@ -18,8 +17,8 @@ from service.spectral.evidence import (
     missing_mass,
 )
 from service.spectral.fit import DepolarizedFit, cross_validated_risks, fit_depolarized
-from service.spectral.maps import CalibrationMap
-from service.spectral.reliability import projection_brier, reliability_diagram
+from service.spectral.reliability import auroc, projection_brier, reliability_diagram
+from service.spectral.spectrum import CalibrationMap
 from service.spectral.subsets import fit_evidence_by_num_samples
 from service.spectral.text_scores import correct
 

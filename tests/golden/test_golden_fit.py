@@ -9,8 +9,7 @@ import pytest
 
 from service.spectral.dev_set import Answers, DevSet, dev_set, mean_entropy, risk, served_lambda_max
 from service.spectral.fit import fit_depolarized, fit_temperature
-from service.spectral.maps import Identity
-from service.spectral.spectrum import reference_alignment, spectrum
+from service.spectral.spectrum import Identity, reference_alignment, spectrum
 from service.spectral.subsets import fit_by_num_samples
 
 pytestmark = pytest.mark.shared

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.spectral.maps import DepolarizedMap
+from service.spectral.spectrum import DepolarizedMap
 from service.spectral.text_scores import correct
 from tests.support.built_site import ROOT
 from tools.site.figures import FOLDER, NUMBERS, figures, recorded

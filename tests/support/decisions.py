@@ -13,8 +13,8 @@ from service.llm.port import Draw
 from service.scoring.score import Target
 from service.spectral.correctness_model import FEATURES_ALONE, CorrectnessModel
 from service.spectral.evidence import EvidenceMap
-from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.selective import SelectiveCounts
+from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 
 # At 90 % confidence, thresholds 0.8, 0.5 and 0.0 can promise errors of 0.108, 0.178 and 0.362.
 COUNTS = SelectiveCounts(thresholds=(0.8, 0.5, 0.0), answered=(30, 60, 100), wrong=(0, 5, 27))

@@ -17,7 +17,7 @@ from service.demo.data import RECORDED
 from service.report import plots
 from service.report.plots import GREY, LOOKS, Plot, draw, paint_reliability
 from service.report.words import number
-from service.spectral.maps import DepolarizedMap
+from service.spectral.spectrum import DepolarizedMap
 
 FOLDER = Path(__file__).parents[2] / "docs" / "figures"
 NUMBERS = FOLDER / "report.json"

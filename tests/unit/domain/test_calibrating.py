@@ -17,8 +17,8 @@ from service.errors import Conflict, EmbedderUnavailable, InvalidDevData
 from service.jobs.model import JobOptions
 from service.jobs.store import SqlJobs
 from service.llm.openai_server import HttpLanguageModel
-from service.spectral.maps import DepolarizedMap
 from service.spectral.resampling import Difference
+from service.spectral.spectrum import DepolarizedMap
 from tests.support.decisions import judged_rows
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.openai_server import OpenAIServer, answers

@@ -24,8 +24,8 @@ from service.llm.port import Draw
 from service.report.report import correctness_part, format_promise, targets
 from service.spectral.correctness_model import FEATURES, FEATURES_ALONE, base_rate, log_loss, stratified_folds
 from service.spectral.evidence import EvidenceMap
-from service.spectral.maps import DepolarizedMap, TemperatureMap
 from service.spectral.selective import Promise
+from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 from tests.support.decisions import TARGET, by_first_answers, judged_material, judged_rows
 from tests.support.fakes import FakeEmbedder
 from tests.support.reports import FEW

@@ -13,11 +13,9 @@ from service.calibration.rows import DevRow
 from service.embedding.port import distinct, outcome_vectors
 from service.llm.port import Draw
 from service.scoring.judging import evidence_of, find_modes
-from service.spectral.born import born_probability_of
 from service.spectral.correctness_model import FEATURES
 from service.spectral.evidence import EvidenceMap
-from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
-from service.spectral.spectrum import spectrum
+from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, born_probability_of, spectrum
 from tests.support.first_answers import first_answers
 
 D, M = 12, 6

@@ -21,8 +21,8 @@ from service.scoring.score import Score, ScoreCommand, Target
 from service.scoring.scorer import Scorer
 from service.spectral.correctness_model import FEATURES
 from service.spectral.evidence import EvidenceMap
-from service.spectral.maps import DepolarizedMap
 from service.spectral.selective import SelectiveCounts, selective_counts
+from service.spectral.spectrum import DepolarizedMap
 from service.spectral.text_scores import num_words
 from tests.support.calibrations import Active, calibration
 from tests.support.decisions import selector

@@ -17,8 +17,7 @@ from service.scoring.judging import find_modes, num_indistinct
 from service.scoring.score import ScoreCommand
 from service.scoring.scorer import LiveLoad, Scorer
 from service.spectral.conformal import ConformalReference
-from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
-from service.spectral.spectrum import Spectrum, spectrum
+from service.spectral.spectrum import DepolarizedMap, Identity, Spectrum, TemperatureMap, spectrum
 from tests.support.calibrations import Active, calibration, fingerprint
 from tests.support.fakes import FakeEmbedder, FakeLLM
 

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 from service.calibration.calibration import Selector, features
 from service.spectral.correctness_model import CorrectnessModel
 from service.spectral.evidence import EvidenceMap
-from service.spectral.maps import DepolarizedMap, TemperatureMap
+from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 from tests.support.decisions import selector
 
 MAPS = [DepolarizedMap(0.9, 0.5), TemperatureMap(1.2, 1e-8), EvidenceMap(0.9, -0.5, 0.4)]

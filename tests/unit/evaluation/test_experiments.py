@@ -11,8 +11,8 @@ from service.evaluation.experiments import cal_s, claim, make_results
 from service.report.diagnostics import EvaluationContext
 from service.report.report import figures
 from service.spectral.algorithm1 import algorithm1, cluster_prompts
-from service.spectral.correctness import auroc
 from service.spectral.dev_set import risk
+from service.spectral.reliability import auroc
 from service.spectral.text_scores import lexical_similarity
 from tests.support.reports import FEW, origin
 from tests.support.worlds import rows, split

@@ -16,8 +16,7 @@ from service.spectral.algorithm1 import (
     nulls,
 )
 from service.spectral.density import DensityStack, frobenius_cosines
-from service.spectral.maps import DepolarizedMap, Identity
-from service.spectral.spectrum import spectrum
+from service.spectral.spectrum import DepolarizedMap, Identity, spectrum
 from tests.unit.spectral.worlds import null_band
 
 D = 24

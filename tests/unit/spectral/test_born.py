@@ -3,11 +3,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.spectral.born import born_probabilities, born_probability, born_probability_of, supported
-from service.spectral.dev_set import Answers, dev_set
+from service.spectral.dev_set import Answers, born_probabilities, dev_set, supported
 from service.spectral.evidence import EvidenceMap
-from service.spectral.maps import CalibrationMap, DepolarizedMap, Identity, TemperatureMap
-from service.spectral.spectrum import spectrum
+from service.spectral.spectrum import (
+    CalibrationMap,
+    DepolarizedMap,
+    Identity,
+    TemperatureMap,
+    born_probability,
+    born_probability_of,
+    spectrum,
+)
 from tests.unit.spectral.worlds import answers, seeds, unit
 
 MAPS: list[CalibrationMap] = [

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from service.spectral.density import DensityStack, calibration_error, cluster_error
-from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
-from service.spectral.spectrum import reference_alignment, spectrum
+from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, reference_alignment, spectrum
 from tests.unit.spectral.worlds import draw_references
 
 

@@ -7,11 +7,9 @@ import pytest
 from hypothesis import given, settings
 from numpy.typing import ArrayLike
 
-from service.spectral.born import born_probability
 from service.spectral.claims import AGREES, SPEAKS, MatchedUnits, SentenceVectors, Support
 from service.spectral.dev_set import dev_set, solve, weighted
-from service.spectral.maps import DepolarizedMap, Identity
-from service.spectral.spectrum import Spectrum
+from service.spectral.spectrum import DepolarizedMap, Identity, Spectrum, born_probability
 from tests.unit.spectral.worlds import answers as short_answers
 from tests.unit.spectral.worlds import seeds, unit
 

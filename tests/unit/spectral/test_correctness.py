@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from service.spectral.correctness import accuracy_rejection, auroc, bootstrap_auroc, half_error
+from service.spectral.reliability import accuracy_rejection, auroc, bootstrap_auroc, half_error
 
 few_scores = st.integers(-3, 3).map(lambda x: x / 4)  # few values: many ties
 rows = st.lists(

@@ -8,7 +8,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from service.spectral.correctness import auroc
 from service.spectral.correctness_model import (
     FEATURES,
     Columns,
@@ -26,6 +25,7 @@ from service.spectral.correctness_model import (
     sigmoid,
     stratified_folds,
 )
+from service.spectral.reliability import auroc
 from tests.unit.spectral.worlds import seeds
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from service.spectral.dev_set import mean_entropy, risks, served_lambda_max
 from service.spectral.evidence import EvidenceMap, EvidenceSet
-from service.spectral.maps import DepolarizedMap
+from service.spectral.spectrum import DepolarizedMap
 from tests.unit.spectral.worlds import random_dev_set, seeds, spectra
 
 temperatures = st.floats(0.05, 50.0)

@@ -19,7 +19,7 @@ from service.spectral.fit import (
     fit_temperature,
     terms,
 )
-from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
+from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap
 from tests.unit.spectral.worlds import calibrated_world, random_dev_set, seeds, spectra
 
 METHODS: list[Method] = ["temperature", "depolarized"]

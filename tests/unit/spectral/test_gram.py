@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.spectral.maps import Identity
 from service.spectral.spectrum import (
     RANK_TOLERANCE,
+    Identity,
     alignment,
     gram,
     reference_alignment,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from service.spectral.maps import CalibrationMap, DepolarizedMap, Identity, TemperatureMap
+from service.spectral.spectrum import CalibrationMap, DepolarizedMap, Identity, TemperatureMap
 from tests.unit.spectral.worlds import depolarizations, seeds, spectra, temperatures
 
 D = 40

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from service.spectral.dev_set import dev_set, overlaps, risks
 from service.spectral.evidence import EvidenceMap, EvidenceSet, bootstrap_evidence, fit_evidence
 from service.spectral.fit import Prior, cross_validated_risks, fit, fit_depolarized
-from service.spectral.maps import DepolarizedMap
+from service.spectral.spectrum import DepolarizedMap
 from service.spectral.subsets import draw_subsets, fit_by_num_samples, subset_dev_set
 from tests.unit.spectral.test_evidence_fit import calibrated_rows, random_rows
 from tests.unit.spectral.test_subsets import prompts

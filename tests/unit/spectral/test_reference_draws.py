@@ -12,8 +12,7 @@ from service.spectral.algorithm1 import (
     rescaled_shares,
 )
 from service.spectral.density import DensityStack
-from service.spectral.maps import DepolarizedMap, Identity
-from service.spectral.spectrum import spectrum
+from service.spectral.spectrum import DepolarizedMap, Identity, spectrum
 from tests.unit.spectral.worlds import draw_references
 
 

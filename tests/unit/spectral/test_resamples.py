@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from service.spectral.correctness import auroc, half_error, resampled_aurocs, resampled_half_errors
+from service.spectral.reliability import auroc, half_error, resampled_aurocs, resampled_half_errors
 from service.spectral.resampling import ResampleCounts, percentile_interval
 
 SIZE = 30

@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given, settings
 
 from service.spectral.dev_set import DevSet, mean_entropy, risk, risks, served_lambda_max
-from service.spectral.maps import DepolarizedMap, Identity, TemperatureMap
-from service.spectral.spectrum import reference_alignment, spectrum
+from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, reference_alignment, spectrum
 from tests.unit.spectral.worlds import depolarizations, pack, random_dev_set, seeds, temperatures, unit
 
 

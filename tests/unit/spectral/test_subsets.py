@@ -7,7 +7,7 @@ import pytest
 from service.spectral import subsets
 from service.spectral.dev_set import dev_set, overlaps
 from service.spectral.fit import fit
-from service.spectral.maps import DepolarizedMap, TemperatureMap
+from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 from service.spectral.subsets import draw_subsets, fit_by_num_samples, fitted_sizes
 from tests.unit.spectral.worlds import answers
 

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from service.spectral.algorithm1 import Clustering, block_targets, drawn_blocks, null_of
 from service.spectral.density import DensityStack
 from service.spectral.dev_set import Answers, DevSet
-from service.spectral.maps import CalibrationMap, ServedSpectrum
 from service.spectral.reliability import ConsistencyBand
-from service.spectral.spectrum import Spectrum
+from service.spectral.spectrum import CalibrationMap, ServedSpectrum, Spectrum
 
 seeds = st.integers(0, 2**32 - 1)
 temperatures = st.floats(0.05, 50.0)
