@@ -9,7 +9,7 @@ all answers (`FullRows`).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from service.spectral.density import DensityStack
 from service.spectral.dev_set import risks, served_lambda_max
 from service.spectral.evidence import EvidenceMap, EvidenceSet, fit_evidence
 from service.spectral.fit import PriorSource, fit, no_prior
-from service.spectral.reliability import auroc, half_error, resampled_half_errors, rounded_ties
+from service.spectral.reliability import auroc, half_error, resampled_aurocs, resampled_half_errors
 from service.spectral.resampling import (
     DEFAULT,
     Difference,
@@ -42,7 +42,6 @@ from service.spectral.resampling import (
     Resamples,
     mean_difference,
     percentile_interval,
-    resampled,
 )
 from service.spectral.spectrum import CalibrationMap, Identity, ServedSpectrum, spectrum
 
@@ -56,7 +55,6 @@ BINS, CLUSTERS = 8, 5  # of Algorithm 1, as the paper has them
 SIZES = (1, 2, 3, 5, 8, 10, 20, 40, 80, 160)
 # The map whose p(y) and entropy are features of P(correct), with the log-probabilities and without.
 CORRECT_BY = ("evidence", "depolarized")
-AUROC_BLOCK = 50  # resamples that an AUROC is computed of at once: their sums stay in the cache
 
 
 class Split:
@@ -140,42 +138,9 @@ def sizes(num_samples: int) -> list[int]:
     return [*(m for m in SIZES if m < num_samples), num_samples]
 
 
-class Aurocs:
-    """AUROCs of n prompts with percentile intervals, all on the same resamples of the prompts.
-
-    counts: (n, B), how often each of B resamples holds each prompt.
-    """
-
-    def __init__(self, counts: NDArray[np.uint16]) -> None:
-        self._counts = counts
-
-    @classmethod
-    def drawn(cls, size: int, groups: Ints | None, rng: np.random.Generator, number: int) -> Self:
-        """Return those of so many resamples. groups: (n,), prompts drawn whole; None: each is one."""
-        counts = np.empty((size, number), np.uint16)
-        for one in range(number):
-            counts[:, one] = np.bincount(resampled(size, rng, groups), minlength=size)
-        return cls(counts)
-
-    def of(self, scores: Floats, right: Bools) -> Estimate:
-        """Return the AUROC of scores (n,), higher = more certain, for verdicts (n,), with its interval.
-
-        Mann-Whitney's U, ties counting half; a resample with one kind only has none, and is left out.
-        """
-        values = rounded_ties(scores)
-        rights, wrongs = np.flatnonzero(right), np.flatnonzero(~right)
-        wrongs = wrongs[np.argsort(values[wrongs])]
-        least, most = (np.searchsorted(values[wrongs], values[rights], side) for side in ("left", "right"))
-        found = []
-        for start in range(0, self._counts.shape[1], AUROC_BLOCK):
-            counts = self._counts[:, start : start + AUROC_BLOCK]
-            below = np.zeros((wrongs.size + 1, counts.shape[1]), np.int64)
-            np.cumsum(counts[wrongs], axis=0, out=below[1:])
-            held = counts[rights].astype(np.int64)
-            ordered = np.einsum("ij,ij->j", held, below[least] + below[most]) / 2
-            with np.errstate(invalid="ignore"):
-                found.append(ordered / (held.sum(axis=0) * below[-1]))
-        return estimate(auroc(scores, right), percentile_interval(np.concatenate(found)))
+def ranking(resamples: ResampleCounts, scores: Floats, right: Bools) -> Estimate:
+    """Return the AUROC of scores (n,), higher = more certain, for verdicts (n,), with its interval."""
+    return estimate(auroc(scores, right), percentile_interval(resampled_aurocs(resamples, scores, right)))
 
 
 class EvaluationContext:
@@ -266,13 +231,14 @@ class EvaluationContext:
         return np.square(self.served[name].lambda_max - self.test.c1)
 
     @cached_property
-    def aurocs(self) -> Aurocs:
+    def picks(self) -> ResampleCounts:
         """The resamples of all AUROCs on test."""
-        return Aurocs.drawn(len(self.test), self.groups, self.rng(Stream.AUROC), self.resamples.auroc)
+        number = self.resamples.auroc
+        return ResampleCounts.picked(len(self.test), self.rng(Stream.AUROC), number, self.groups)
 
     def auroc(self, scores: Floats) -> Estimate:
         """Return the AUROC of scores (n,), higher = more certain; the same resamples for every score."""
-        return self.aurocs.of(scores, self.test.rows.right)
+        return ranking(self.picks, scores, self.test.rows.right)
 
     def first_answers(self, num_samples: int) -> AtSize:
         """Return what the first answers of each prompt are worth."""
@@ -542,7 +508,6 @@ def answers_part(context: EvaluationContext) -> dict[str, Any]:
     judged += [context.first_answers(m) for m in sizes(context.test.material.num_samples)]
     random, number = context.rng(Stream.ANSWERS), context.resamples.answers
     resamples = ResampleCounts.of(len(context.test), random, number, context.groups)
-    rankings = Aurocs(resamples.counts.T.astype(np.uint16))
 
     def mean(values: Floats) -> Estimate:
         return estimate(float(values.mean()), percentile_interval(resamples.means(values)))
@@ -563,7 +528,7 @@ def answers_part(context: EvaluationContext) -> dict[str, Any]:
                     "loss": mean(one.losses),
                     "loss_gap": None if compared is None else mean(one.losses - compared),
                     "brier": mean(one.squares),
-                    "auroc": rankings.of(one.values, at.right),
+                    "auroc": ranking(resamples, one.values, at.right),
                     "half_error": estimate(half_error(one.values, at.right), halves),
                 }
             )

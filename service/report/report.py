@@ -20,7 +20,7 @@ from service.calibration.labels import FullRows
 from service.calibration.promotion import Gains, decide
 from service.calibration.rows import DevRow
 from service.jobs.model import JobOptions
-from service.report.diagnostics import Aurocs, CrossValidated, EvaluationContext, answers_part
+from service.report.diagnostics import CrossValidated, EvaluationContext, answers_part, ranking
 from service.report.words import (
     MIN_KEPT,
     about_data,
@@ -48,7 +48,7 @@ from service.spectral.reliability import (
     projection_null,
     reliability_diagram,
 )
-from service.spectral.resampling import DEFAULT, Resamples
+from service.spectral.resampling import DEFAULT, ResampleCounts, Resamples
 from service.spectral.selective import (
     Promise,
     SelectiveCounts,
@@ -392,8 +392,10 @@ def correctness_part(
     # The same for every number, so that a table can hold them.
     errors = sorted({*targets(1 - float(full.right.mean())), target.error})
     # Without an answer drawn there may be fewer rows.
-    aurocs = {
-        one.right.size: Aurocs.drawn(one.right.size, one.groups, rng(seed, Stream.AUROC), resamples.auroc)
+    picks = {
+        one.right.size: ResampleCounts.picked(
+            one.right.size, rng(seed, Stream.AUROC), resamples.auroc, one.groups
+        )
         for one in fitted.decided.values()
     }
     diagram = list[Part]()
@@ -405,7 +407,7 @@ def correctness_part(
         "num_samples": num_samples,
         "confidence": confidence,
         "by_num_samples": [
-            {"num_samples": m, **_correctness_at(one, errors, confidence, aurocs[one.right.size])}
+            {"num_samples": m, **_correctness_at(one, errors, confidence, picks[one.right.size])}
             for m, one in sorted(fitted.decided.items())
         ],
         "diagram": diagram,
@@ -424,14 +426,14 @@ def targets(base_error: float) -> list[float]:
     return [*TARGETS, *([rounded] if TARGETS[-1] < rounded < 1 else [])]
 
 
-def _correctness_at(one: DecidedAt, errors: list[float], confidence: float, aurocs: Aurocs) -> Part:
+def _correctness_at(one: DecidedAt, errors: list[float], confidence: float, picks: ResampleCounts) -> Part:
     """Return the model of P(correct) with one number of answers, each row judged by one without its fold.
 
     right, wrong: verdicts. features: those that the model takes; empty where there is none: why_none says
     why. base_*: of the base rate, which says the same of every row; null where all verdicts are of one kind.
     promises: for each target error; lowest: for the lowest that can be promised, null where none can.
     """
-    ours, base = one.fit.scores, one.fit.base_rate
+    ours, base, held_out = one.fit.scores, one.fit.base_rate, one.fit.held_out
     lowest = None if one.selector is None else lowest_error(one.selector.counts, confidence)
     return {
         "right": one.fit.num_right,
@@ -441,7 +443,7 @@ def _correctness_at(one: DecidedAt, errors: list[float], confidence: float, auro
         "base_log_loss": base.log_loss if base else None,
         "brier": ours.brier if ours else None,
         "base_brier": base.brier if base else None,
-        "auroc": estimate(math.nan) if one.fit.held_out is None else aurocs.of(one.fit.held_out, one.right),
+        "auroc": estimate(math.nan) if held_out is None else ranking(picks, held_out, one.right),
         "why_none": one.fit.why_none,
         "promises": promises_part(one, errors, confidence),
         "lowest": None if lowest is None else promises_part(one, [lowest], confidence)[0],

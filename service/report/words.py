@@ -16,7 +16,6 @@ from service.calibration.fitting import AnyFit
 from service.calibration.promotion import Gains
 from service.calibration.rows import FEW_ROWS, Verdict
 from service.scoring.judging import percent
-from service.spectral.reliability import Auroc
 from service.spectral.resampling import Difference, Interval
 from service.spectral.text_scores import too_long
 
@@ -67,7 +66,7 @@ def finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def estimate(value: float, spread: Interval | Difference | Auroc | None = None) -> dict[str, float | None]:
+def estimate(value: float, spread: Interval | Difference | None = None) -> dict[str, float | None]:
     """Return a figure with its interval, as a report has it."""
     low, high = (math.nan, math.nan) if spread is None else (spread.low, spread.high)
     return {"value": finite(value), "low": finite(low), "high": finite(high)}

@@ -170,6 +170,20 @@ class ResampleCounts:
         return cls(resample_counts(grouped(groups, size), number, rng).astype(np.float64))
 
     @classmethod
+    def picked(
+        cls,
+        size: int,
+        rng: np.random.Generator,
+        number: int = DEFAULT.auroc,
+        groups: Ints | None = None,
+    ) -> Self:
+        """Return as `of`, but drawn one by one as `resampled` does: AUROCs of reports rest on this stream."""
+        counts = np.empty((number, size))
+        for row in counts:
+            row[:] = np.bincount(resampled(size, rng, groups), minlength=size)
+        return cls(counts)
+
+    @classmethod
     def once(cls, size: int) -> Self:
         """Return the prompts as they are, each once."""
         return cls(np.ones((1, size)))

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from service.spectral.reliability import accuracy_rejection, auroc, bootstrap_auroc, half_error
+from service.spectral.reliability import accuracy_rejection, auroc, half_error, resampled_aurocs
+from service.spectral.resampling import ResampleCounts, percentile_interval
 
 few_scores = st.integers(-3, 3).map(lambda x: x / 4)  # few values: many ties
 rows = st.lists(
@@ -36,10 +37,9 @@ def test_of_an_odd_number_half_of_the_middle_one_counts():
 @pytest.mark.parametrize("label", [0, 1])
 def test_one_class_has_no_auroc_and_says_so(label):
     assert math.isnan(auroc([0.1, 0.2], [label] * 2))
-    found = bootstrap_auroc([0.1, 0.2], [label] * 2, np.random.default_rng(0))
-    assert math.isnan(found.value)
-    assert math.isnan(found.low)
-    assert found.num_resamples == 0
+    drawn = bootstrapped([0.1, 0.2], [label] * 2, np.random.default_rng(0))
+    assert np.isnan(drawn).all()
+    assert math.isnan(percentile_interval(drawn).low)
 
 
 def test_noise_in_the_last_bits_is_a_tie():
@@ -61,6 +61,10 @@ def test_unusable_input_is_refused(scores, labels, message):
             function(scores, labels)
 
 
+def bootstrapped(scores, labels, rng, number=1000):
+    return resampled_aurocs(ResampleCounts.picked(len(scores), rng, number), scores, labels)
+
+
 def noisy(rng, size):
     labels = (rng.random(size) < 0.3).astype(float)
     return labels + rng.normal(0, 1.0, size), labels
@@ -69,33 +73,40 @@ def noisy(rng, size):
 def test_the_interval_holds_the_truth_about_as_often_as_it_says():
     rng = np.random.default_rng(0)
     truth = 0.5 * (1 + math.erf(1 / 2))  # two normals of variance 1, one apart
-    found = [bootstrap_auroc(*noisy(rng, 200), rng, num_resamples=200) for _ in range(100)]
-    assert sum(f.low <= truth <= f.high for f in found) >= 86
-    assert np.mean([f.standard_error for f in found]) == pytest.approx(
-        np.std([f.value for f in found]), rel=0.25
+    worlds = [noisy(rng, 200) for _ in range(100)]
+    found = [bootstrapped(*world, rng, 200) for world in worlds]
+    intervals = [percentile_interval(drawn) for drawn in found]
+    assert sum(one.low <= truth <= one.high for one in intervals) >= 86
+    assert np.mean([drawn.std(ddof=1) for drawn in found]) == pytest.approx(
+        np.std([auroc(*world) for world in worlds]), rel=0.25
     )
 
 
 def test_a_seed_gives_the_same_interval_and_more_resamples_no_smaller_error():
     scores, labels = noisy(np.random.default_rng(0), 150)
-    few, again = (bootstrap_auroc(scores, labels, np.random.default_rng(1)) for _ in range(2))
-    many = bootstrap_auroc(scores, labels, np.random.default_rng(1), num_resamples=4000)
-    assert few == again
-    assert many.standard_error == pytest.approx(few.standard_error, rel=0.1)
-    assert few.low < few.value < few.high
+    few, again = (bootstrapped(scores, labels, np.random.default_rng(1)) for _ in range(2))
+    many = bootstrapped(scores, labels, np.random.default_rng(1), 4000)
+    assert (few == again).all()
+    assert many.std(ddof=1) == pytest.approx(few.std(ddof=1), rel=0.1)
+    interval = percentile_interval(few)
+    assert interval.low < auroc(scores, labels) < interval.high
 
 
 def test_two_resamples_are_the_fewest_that_have_a_spread():
     scores, labels = noisy(np.random.default_rng(0), 150)
-    one, two = (bootstrap_auroc(scores, labels, np.random.default_rng(1), num_resamples=n) for n in (1, 2))
-    assert np.isnan(one.standard_error)
-    assert two.standard_error > 0
+    one, two = (
+        percentile_interval(bootstrapped(scores, labels, np.random.default_rng(1), n)) for n in (1, 2)
+    )
+    assert np.isnan(one.low)
+    assert two.low < two.high
 
 
 def test_resamples_of_one_class_are_left_out():
-    found = bootstrap_auroc([0.1, 0.2, 0.3], [0, 0, 1], np.random.default_rng(0), num_resamples=300)
-    assert 0 < found.num_resamples < 300
-    assert found.value == 1
+    scores, labels = [0.1, 0.2, 0.3], [0, 0, 1]
+    drawn = bootstrapped(scores, labels, np.random.default_rng(0), 300)
+    assert 0 < np.isfinite(drawn).sum() < 300
+    assert auroc(scores, labels) == 1
+    assert percentile_interval(drawn).low == 1
 
 
 def test_a_curve_by_hand():
