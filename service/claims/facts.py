@@ -29,6 +29,7 @@ _WORD = re.compile(
     r"|[^\W\d_]+"
 )
 _GROUPS = re.compile(rf"[{_SPACES}]|[.,](?=\d{{3}}(?!\d))")
+_QUESTION = re.compile(r"[^?\uff1f]+([?\uff1f]?)")
 # Of a number, by the beginning of the word behind it.
 _POWERS_OF_TEN = {"thousand": 3, "tausend": 3, "million": 6, "milliard": 9, "billion": 9, "trillion": 12}
 
@@ -86,16 +87,36 @@ def sentence_vectors(
 
     vectors: (d,) of each, and of what it says beyond the question.
     """
-    whole, left = ([vectors[text] for text in some] for some in (sentences, beyond(sentences, question)))
-    of_question = {*_spoken(question)}
-    if of_question:
-        of_question |= {word.plain for word in _words(question)}
+    left = beyond(sentences, question)
     known = facts(sentences, question=question)
-    asked = [
-        frozenset(of_question & {*map(_bare, text.split()), *mine})
-        for text, mine in zip(sentences, known, strict=True)
-    ]
-    return SentenceVectors.of(whole, left, known, asked)
+    asked, names = list[frozenset[str]](), list[frozenset[str] | None]()
+    for sentence, beyond_it, mine in zip(sentences, left, known, strict=True):
+        own = _own_question(sentence, question)
+        of_question = {*_spoken(own)}
+        if of_question:
+            of_question |= {word.plain for word in _words(own)}
+        asked.append(frozenset(of_question & {*map(_bare, sentence.split()), *mine}))
+        names.append(_names_alone(sentence, beyond_it, mine))
+    whole, rest = ([vectors[text] for text in some] for some in (sentences, left))
+    return SentenceVectors.of(whole, rest, known, asked, names)
+
+
+def _names_alone(sentence: str, left: str, known: Mapping[str, float]) -> frozenset[str] | None:
+    """Return the names of a sentence that says hardly more beyond the question; None of one that does."""
+    words = _words(left)
+    if left == sentence or 2 * sum(word.plain in known for word in words) < len(words):
+        return None
+    return frozenset(known.keys() - {word.plain for word in _words(sentence) if word.is_number})
+
+
+def _own_question(sentence: str, question: str) -> str:
+    """Return which of several questions a sentence answers: those that share most words with it."""
+    asked = [*_QUESTION.finditer(question)]
+    if sum(bool(one[1]) for one in asked) < 2 or not _spoken(question):
+        return question
+    said = {*map(_bare, sentence.split())}
+    shared = [len(said & {*_spoken(one[0])}) for one in asked]
+    return " ".join(one[0] for one, count in zip(asked, shared, strict=True) if count == max(shared))
 
 
 def _spoken(question: str) -> list[str]:

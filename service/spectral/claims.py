@@ -12,7 +12,7 @@ that size is built: cosines of tensor products are products of cosines, and thos
 (Schur, 1911).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Self
@@ -57,13 +57,15 @@ class SentenceVectors:
     """n sentences. Build it by `of`.
 
     vectors, beyond: (n, d), unit rows, of the sentence and of what it says beyond the question. asked: the
-    words of the question that it holds, facts among them.
+    words of the question that it holds, facts among them. names: of a sentence that says hardly more beyond
+    the question, as a short answer does, its names; None of one that does.
     """
 
     vectors: Floats
     beyond: Floats
     facts: Sequence[Facts]
     asked: Sequence[frozenset[str]]
+    names: Sequence[frozenset[str] | None]
 
     @classmethod
     def of(
@@ -72,11 +74,12 @@ class SentenceVectors:
         beyond: ArrayLike | None = None,
         facts: Sequence[Facts] | None = None,
         asked: Sequence[frozenset[str]] | None = None,
+        names: Sequence[frozenset[str] | None] | None = None,
     ) -> Self:
         """Return sentences by rows that need not be of length 1.
 
-        beyond: None for what the sentences say themselves. facts, asked: None where nobody knows any. Raises
-        ValueError for no rows, and for some that are zero or not finite.
+        beyond: None for what the sentences say themselves. facts, asked, names: None where nobody knows any.
+        Raises ValueError for no rows, and for some that are zero or not finite.
         """
         whole = unit_rows(vectors)
         return cls(
@@ -84,13 +87,15 @@ class SentenceVectors:
             whole if beyond is None else unit_rows(beyond),
             [{}] * len(whole) if facts is None else facts,
             [frozenset()] * len(whole) if asked is None else asked,
+            [None] * len(whole) if names is None else names,
         )
 
     def take(self, rows: Sequence[int]) -> "SentenceVectors":
         """Return some of the sentences, or none."""
         which = np.asarray(rows, dtype=np.intp)
         known, asked = ([of[i] for i in which] for of in (self.facts, self.asked))
-        return SentenceVectors(self.vectors[which], self.beyond[which], known, asked)
+        names = [self.names[i] for i in which]
+        return SentenceVectors(self.vectors[which], self.beyond[which], known, asked, names)
 
 
 def compared(*some: SentenceVectors) -> list[tuple[Floats, list[Facts]]]:
@@ -108,12 +113,16 @@ def compared(*some: SentenceVectors) -> list[tuple[Floats, list[Facts]]]:
         (
             each.vectors if in_dispute else each.beyond,
             [
-                facts if are_facts else {fact: facts[fact] for fact in facts.keys() - one}
+                facts if are_facts else _less(facts, one)
                 for one, facts in zip(each.asked, each.facts, strict=True)
             ],
         )
         for each in some
     ]
+
+
+def _less(facts: Facts, some: Set[str]) -> Facts:
+    return {fact: facts[fact] for fact in facts.keys() - some}
 
 
 def _disagree(sets: Sequence[frozenset[str]]) -> bool:
@@ -202,7 +211,12 @@ class MatchedUnits:
         silent = int((~speak).sum())
         index = np.empty(nearest.size, dtype=np.intp)
         index[speak], index[~speak] = which, spoken.size + np.arange(silent)
-        (vectors, said), (own, facts), _ = compared(self.sentences.take(spoken.tolist()), targets, claim)
+        every = (self.sentences.take(spoken.tolist()), targets, claim)
+        (vectors, said), (own, facts), _ = compared(*every)
+        names = [one for each in every for one in each.names]
+        told_apart = {one for each in names if each is not None for one in each}
+        if None not in names:  # short answers, but for the question: an embedder tells names alone apart
+            said, facts = ([_less(one, told_apart) for one in some] for some in (said, facts))
         # A direction of its own for each silent answer: no cosine with anything but itself.
         cosines = np.eye(spoken.size + silent)
         cosines[: spoken.size, : spoken.size] = vectors @ vectors.T * fact_cosines(said, said)

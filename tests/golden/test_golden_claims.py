@@ -41,7 +41,7 @@ def figures(rows: Judged) -> tuple[float, float, float]:
 def test_figures_of_the_recorded_answers(world: World) -> None:
     assert (world.right.size, world.right.sum()) == (180, 25)
     assert figures(world.short()) == pytest.approx((0.588, 0.606, 0.660), abs=0.005)
-    assert figures(world.matched()) == pytest.approx((0.603, 0.598, 0.545), abs=0.005)
+    assert figures(world.matched()) == pytest.approx((0.597, 0.598, 0.618), abs=0.005)
     assert auroc(world.best_cosines(), world.right) == pytest.approx(0.623, abs=0.005)
 
 

@@ -79,3 +79,29 @@ def test_what_sentences_hold_of_the_question() -> None:
     vectors = dict.fromkeys([*texts, *beyond(texts, WINNER)], np.ones(2, dtype=np.float32))
     read = sentence_vectors(texts, vectors, question=WINNER)
     assert [set(one) for one in read.asked] == [{"germany", "won", "the"}, {"won"}]
+
+
+def test_of_several_questions_a_sentence_is_read_by_its_own() -> None:
+    question = "Who won the final? Where was the party?"
+    texts = ["Brazil won the final.", "The party was there."]
+    vectors = dict.fromkeys([*texts, *beyond(texts, question)], np.ones(2, dtype=np.float32))
+    read = sentence_vectors(texts, vectors, question=question)
+    assert [set(one) for one in read.asked] == [{"won", "the", "final"}, {"the", "party", "was"}]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("The capital of France is Paris.", {"paris", "france"}),
+        ("The capital of France was Paris in 1789.", {"paris", "france"}),
+        ("Paris is the capital, as many people know.", None),
+        ("Paris.", None),  # it restates nothing
+    ],
+)
+def test_names_of_a_sentence_that_says_hardly_more_than_the_question(
+    sentence: str, expected: set[str] | None
+) -> None:
+    question = "What is the capital of France?"
+    vectors = dict.fromkeys([sentence, *beyond([sentence], question)], np.ones(2, dtype=np.float32))
+    [found] = sentence_vectors([sentence], vectors, question=question).names
+    assert found == expected

@@ -133,6 +133,20 @@ def test_a_fact_that_differs_parts_sentences_that_lie_together() -> None:
     assert units.support() == [Support(2, 1, 0)]
 
 
+def test_names_alone_are_told_apart_by_their_embedding() -> None:
+    """As long as no sentence says more; a number counts all the same."""
+    cosine = 0.6
+    rows = np.array([[1.0, 0.0], [cosine, np.sqrt(1 - cosine**2)]])
+    known = [{"paris": 1.0, "1789": 4.0}, {"lyon": 1.0, "1789": 4.0}]
+    names = [frozenset({"paris"}), frozenset({"lyon"})]
+    alone = SentenceVectors.of(rows, facts=known, names=names)
+    [made] = MatchedUnits.of(alone.take([0]), alone, [[0], [1]]).overlaps()
+    assert made.cosines[0, 1] == pytest.approx(cosine)
+    more = SentenceVectors.of(rows, facts=known, names=[names[0], None])
+    [made] = MatchedUnits.of(more.take([0]), more, [[0], [1]]).overlaps()
+    assert made.cosines[0, 1] == pytest.approx(cosine * 4.3 / 5.3)
+
+
 @settings(deadline=None)
 @given(seeds)
 def test_facts_make_no_matrix_that_is_none(seed: int) -> None:
