@@ -33,7 +33,7 @@ async def drawing(http: httpx.AsyncClient, url: str, vllm: VllmServer) -> asynci
     """Return a score under way whose answers the server has begun to write."""
     call = asyncio.create_task(http.post(f"{url}/score", json=LONG, timeout=600))
     begun = await until(lambda: call.done() or vllm.metric("vllm:num_requests_running") > 0, 120)
-    assert not call.done(), call.result().text
+    assert not call.done(), call.result().text + vllm.log_end()
     assert begun, vllm.log_end()
     return call
 
@@ -93,6 +93,17 @@ def test_a_deadline_serves_what_has_come(service_url: str) -> None:
         assert bool(partial) == (score["num_samples"] < 20)
 
 
+async def test_a_caller_that_hangs_up_frees_the_server(service_url: str, vllm: VllmServer) -> None:
+    async with httpx.AsyncClient(timeout=60) as http:
+        call = await drawing(http, service_url, vllm)
+        before = vllm.metric("vllm:generation_tokens_total")
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+    assert await until(lambda: vllm.metric("vllm:num_requests_running") == 0, 120)
+    # Twenty stories of 1500 tokens would be 30,000.
+    assert vllm.metric("vllm:generation_tokens_total") - before < 5000
+
+
 async def test_a_killed_server_is_said_and_its_return_noticed(service_url: str, vllm: VllmServer) -> None:
     async with httpx.AsyncClient(timeout=60) as http:
         call = await drawing(http, service_url, vllm)
@@ -108,14 +119,3 @@ async def test_a_killed_server_is_said_and_its_return_noticed(service_url: str, 
         again = await http.post(f"{service_url}/score", json={"prompt": "Who wrote Hamlet?"}, timeout=300)
     assert again.status_code == 200, again.text
     assert again.json()["num_samples"] == 20
-
-
-async def test_a_caller_that_hangs_up_frees_the_server(service_url: str, vllm: VllmServer) -> None:
-    async with httpx.AsyncClient(timeout=60) as http:
-        call = await drawing(http, service_url, vllm)
-        before = vllm.metric("vllm:generation_tokens_total")
-        call.cancel()
-        await asyncio.gather(call, return_exceptions=True)
-    assert await until(lambda: vllm.metric("vllm:num_requests_running") == 0, 120)
-    # Twenty stories of 1500 tokens would be 30,000.
-    assert vllm.metric("vllm:generation_tokens_total") - before < 5000
