@@ -85,20 +85,18 @@ def sentence_vectors(
 ) -> SentenceVectors:
     """Return sentences that are compared with one another; there is one at least.
 
-    vectors: (d,) of each, and of what it says beyond the question.
+    vectors: (d,) of each, and of what it says beyond the question. Of several questions in a prompt each
+    sentence's own counts, that which shares most words with it.
     """
-    left = beyond(sentences, question)
-    known = facts(sentences, question=question)
-    asked, names = list[frozenset[str]](), list[frozenset[str] | None]()
-    for sentence, beyond_it, mine in zip(sentences, left, known, strict=True):
-        own = _own_question(sentence, question)
-        of_question = {*_spoken(own)}
-        if of_question:
-            of_question |= {word.plain for word in _words(own)}
-        asked.append(frozenset(of_question & {*map(_bare, sentence.split()), *mine}))
-        names.append(_names_alone(sentence, beyond_it, mine))
-    whole, rest = ([vectors[text] for text in some] for some in (sentences, left))
-    return SentenceVectors.of(whole, rest, known, asked, names)
+    left, known = beyond(sentences, question), facts(sentences, question=question)
+    questions, asked, names = _questions(question), list[frozenset[str]](), list[frozenset[str] | None]()
+    for sentence, rest, mine in zip(sentences, left, known, strict=True):
+        found = [one & {*map(_bare, sentence.split()), *mine} for one in questions]
+        most = max(map(len, found), default=0)
+        asked.append(frozenset().union(*(one for one in found if len(one) == most)))
+        names.append(_names_alone(sentence, rest, mine))
+    whole, beyond_it = ([vectors[text] for text in some] for some in (sentences, left))
+    return SentenceVectors.of(whole, beyond_it, known, asked, names)
 
 
 def _names_alone(sentence: str, left: str, known: Mapping[str, float]) -> frozenset[str] | None:
@@ -109,14 +107,14 @@ def _names_alone(sentence: str, left: str, known: Mapping[str, float]) -> frozen
     return frozenset(known.keys() - {word.plain for word in _words(sentence) if word.is_number})
 
 
-def _own_question(sentence: str, question: str) -> str:
-    """Return which of several questions a sentence answers: those that share most words with it."""
-    asked = [*_QUESTION.finditer(question)]
-    if sum(bool(one[1]) for one in asked) < 2 or not _spoken(question):
-        return question
-    said = {*map(_bare, sentence.split())}
-    shared = [len(said & {*_spoken(one[0])}) for one in asked]
-    return " ".join(one[0] for one, count in zip(asked, shared, strict=True) if count == max(shared))
+def _questions(prompt: str) -> list[set[str]]:
+    """Return the words of each question of a prompt, and its facts; none of material."""
+    if not _spoken(prompt):
+        return []
+    parts = [*_QUESTION.finditer(prompt)]
+    several = sum(bool(part[1]) for part in parts) > 1
+    texts = [part[0] for part in parts] if several else [prompt]
+    return [{*_spoken(text), *(word.plain for word in _words(text))} for text in texts]
 
 
 def _spoken(question: str) -> list[str]:
