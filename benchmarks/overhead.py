@@ -12,7 +12,7 @@ import httpx
 from benchmarks.alternating import alternate, told
 from benchmarks.dropin import QUESTIONS, servers
 from benchmarks.processes import UNCACHED
-from service.llm.prompting import FEW_SHOT
+from service.llm.port import FEW_SHOT
 
 SAMPLING = {"temperature": 0.5, "top_p": 1.0, "max_tokens": 32, "stop": ["\n"]}
 # Of the completions API: the log-probability of each token drawn, without alternatives.

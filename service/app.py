@@ -45,8 +45,7 @@ from service.jobs.model import (
 from service.jobs.store import RunningJob, SqlJobs
 from service.jobs.workflows import DbosEngine, DurableJobs, JobSteps
 from service.llm.admission import AdmissionQueue
-from service.llm.port import LanguageModel, Message, Sampling, shape_hash
-from service.llm.prompting import FEW_SHOT, PromptShape
+from service.llm.port import FEW_SHOT, LanguageModel, Message, PromptShape, Sampling, shape_hash
 from service.llm.weights import WeightsError
 from service.proxy import routes as openai
 from service.proxy.chat_score import ChatScorer
@@ -57,14 +56,13 @@ from service.scoring import routes as score
 from service.scoring.claims import ClaimScorer
 from service.scoring.routes import BatchRequest, ScoreRequest
 from service.scoring.score import Serving
-from service.scoring.score_cache import MAX_SCORES, ScoreCache
+from service.scoring.score_cache import MAX_SCORES, ScoreCache, SqlKept
 from service.scoring.scorer import LiveLoad, Scorer
 from service.scoring.telemetry import NO_SPANS, OtelEvents, OtelSpans
 from service.settings import Settings
 from service.spectral.resampling import DEFAULT as DEFAULT_RESAMPLES
 from service.spectral.resampling import Resamples
 from service.store.database import Database, shown, store_url
-from service.store.documents import SqlKept
 from service.store.keys import SqlKeys
 
 

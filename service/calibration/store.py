@@ -30,8 +30,14 @@ from service.lru import LRU
 from service.spectral.conformal import ConformalReference
 from service.spectral.evidence import EvidenceMap
 from service.spectral.spectrum import DepolarizedMap
-from service.store.database import Database
-from service.store.tables import activations, calibrations, conformal_references, dev_rows, reports
+from service.store.database import (
+    Database,
+    activations,
+    calibrations,
+    conformal_references,
+    dev_rows,
+    reports,
+)
 
 logger = logging.getLogger(__name__)
 ASKED = "Activated as asked."

@@ -10,8 +10,16 @@ import httpx
 import numpy as np
 from numpy.typing import NDArray
 
-from service.embedding.cache import VectorCache, Vectors, unit_rows
-from service.embedding.port import EMBEDDED, FAILED, Embedded, EmbedderIdentity, EmptyAnswers
+from service.embedding.port import (
+    EMBEDDED,
+    FAILED,
+    Embedded,
+    EmbedderIdentity,
+    EmptyAnswers,
+    VectorCache,
+    Vectors,
+    unit_rows,
+)
 from service.errors import EmbedderUnavailable
 from service.remote import (
     KEEPALIVE_S,

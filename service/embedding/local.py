@@ -11,8 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from service.embedding.cache import VectorCache, Vectors, unit_rows
-from service.embedding.port import FAILED, Embedded, EmbedderIdentity, EmptyAnswers
+from service.embedding.port import (
+    FAILED,
+    Embedded,
+    EmbedderIdentity,
+    EmptyAnswers,
+    VectorCache,
+    Vectors,
+    unit_rows,
+)
 from service.errors import EmbedderUnavailable
 from service.llm.weights import MINILM, MPNET, WeightsError, find, packaged, sha256_of
 

@@ -43,8 +43,7 @@ from service.jobs.model import (
     differing,
 )
 from service.llm.port import Draw, shape_hash
-from service.store.database import Database
-from service.store.tables import dev_rows, evaluations, jobs
+from service.store.database import Database, dev_rows, evaluations, jobs
 
 logger = logging.getLogger(__name__)
 

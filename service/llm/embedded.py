@@ -21,8 +21,17 @@ from typing import Any
 from filelock import FileLock
 
 from service.errors import DeadlineExceeded, LLMError, LLMUnavailable, ModelNotFound, Overloaded
-from service.llm.port import Draw, Generation, GenerationRequest, LLMIdentity, Priority, Sampling, Usage
-from service.llm.prompting import FEW_SHOT, PromptShape
+from service.llm.port import (
+    FEW_SHOT,
+    Draw,
+    Generation,
+    GenerationRequest,
+    LLMIdentity,
+    Priority,
+    PromptShape,
+    Sampling,
+    Usage,
+)
 from service.llm.weights import SMOLLM2, TABLE, WeightsError, find
 from service.llm.wire import spread_seed
 

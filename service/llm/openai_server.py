@@ -13,8 +13,7 @@ import httpx
 
 from service.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable, ModelNotFound
 from service.llm.admission import AdmissionQueue
-from service.llm.port import Api, Generation, GenerationRequest, LLMIdentity, Priority, Usage
-from service.llm.prompting import PromptShape
+from service.llm.port import Api, Generation, GenerationRequest, LLMIdentity, Priority, PromptShape, Usage
 from service.llm.wire import (
     OPTIONAL,
     REFUSAL_BYTES,

@@ -12,8 +12,7 @@ from typing import Any
 import httpx
 
 from service.errors import EigencalError, LLMBadResponse, LLMError, LLMUnavailable, ModelNotFound
-from service.llm.port import Api, Draw, GenerationRequest, Usage
-from service.llm.prompting import PromptShape
+from service.llm.port import Api, Draw, GenerationRequest, PromptShape, Usage
 from service.remote import TRY_AGAIN
 from service.spectral.evidence import POSITIVE_ROUNDING
 

@@ -12,8 +12,16 @@ from typing import Any, Literal, TypeVar
 from service.embedding.port import FAILED
 from service.errors import EigencalError, NoUsableAnswers, Unscorable
 from service.ids import new_id
-from service.llm.port import Api, Draw, GenerationRequest, Priority, Sampling, WirePrompt, is_blank
-from service.llm.prompting import PromptShape
+from service.llm.port import (
+    Api,
+    Draw,
+    GenerationRequest,
+    Priority,
+    PromptShape,
+    Sampling,
+    WirePrompt,
+    is_blank,
+)
 from service.llm.wire import FAILED as GIVEN_UP
 from service.llm.wire import NONSENSE, Choice, whole_choice
 from service.scoring.score import Score, ScoreCommand, ScoreWarning, Serving, mark, warning

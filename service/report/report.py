@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import PROMISE_MEANING, Calibration
+from service.calibration.calibration import PROMISE_MEANING, Calibration, Gains, decide_activation
 from service.calibration.fitting import DecidedAt, Fitted, FittedMaps, Stream, rng
 from service.calibration.labels import FullRows
-from service.calibration.promotion import Gains, decide
 from service.calibration.rows import DevRow
 from service.jobs.model import JobOptions
 from service.report.diagnostics import CrossValidated, EvaluationContext, answers_part, ranking
@@ -86,7 +85,7 @@ def make_report(
     """
     context = CrossValidated(fitted, seed=options.seed, resamples=resamples)
     gains = gains_of(calibration, active, context)
-    activated, reason = decide(
+    activated, reason = decide_activation(
         calibration,
         active,
         options.activate,

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from service.calibration.calibration import Gains
 from service.calibration.fitting import AnyFit
-from service.calibration.promotion import Gains
 from service.calibration.rows import FEW_ROWS, Verdict
 from service.scoring.judging import percent
 from service.spectral.resampling import Difference, Interval

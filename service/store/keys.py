@@ -8,8 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.api.auth import MAX_KEYS, Key
 from service.errors import Conflict
-from service.store.database import Database
-from service.store.tables import keys
+from service.store.database import Database, keys
 
 _LOCK = 0x65696767  # the number after the lock of activations
 

@@ -18,7 +18,7 @@ import pytest
 
 from benchmarks.processes import ROOT
 from service.demo.data import RECORDED
-from service.llm.prompting import FEW_SHOT
+from service.llm.port import FEW_SHOT
 from tests.docker.composition import KILL, PROJECT, SCORE, Composition, documented, run, until
 from tests.e2e.conftest import VllmServer
 

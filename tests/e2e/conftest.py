@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
 from service.llm.embedded import converted_model
-from service.llm.prompting import FEW_SHOT
+from service.llm.port import FEW_SHOT
 from tests.support.services import PATIENCE_S, address
 from tests.support.vllm import ENVIRONMENT, VLLM_PYTHON, serve_command
 

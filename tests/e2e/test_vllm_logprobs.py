@@ -11,8 +11,7 @@ import pytest
 
 from service.llm.embedded import EmbeddedLanguageModel
 from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import Draw, GenerationRequest, Sampling
-from service.llm.prompting import FEW_SHOT, PromptShape
+from service.llm.port import FEW_SHOT, Draw, GenerationRequest, PromptShape, Sampling
 from tests.e2e.conftest import WEIGHTS, VllmServer
 
 pytestmark = pytest.mark.vllm

@@ -3,11 +3,11 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from service.errors import StoreUnavailable
-from service.store.documents import Document
+from service.scoring.score_cache import Document
 
 
 class MemoryKept:
@@ -21,14 +21,12 @@ class MemoryKept:
         self,
         max_documents: int = 10_000,
         *,
-        clock: Callable[[], float] = time.monotonic,
         gate: asyncio.Event | None = None,
     ) -> None:
         self.available = True
         self.batches: list[int] = []
         self.gate = gate
         self._max_documents = max_documents
-        self._clock = clock
         self._kept: dict[tuple[str, str], tuple[float, str]] = {}
 
     async def put_all(self, documents: Sequence[Document]) -> None:
@@ -39,15 +37,16 @@ class MemoryKept:
         self.batches.append(len(documents))
         for one in documents:
             self._kept.pop((one.owner, one.id), None)  # the one that takes its place is the youngest
-            self._kept[one.owner, one.id] = (self._clock() + one.ttl_s, one.text)
+            if one.text is not None:
+                self._kept[one.owner, one.id] = (one.until, one.text)
         for names in list(self._kept)[: -self._max_documents]:
             del self._kept[names]
 
     async def get(self, id_: str, owner: str) -> dict[str, Any] | None:
         """Return a document."""
         self._check()
-        expires, text = self._kept.get((owner, id_), (float("-inf"), ""))
-        return json.loads(text) if expires > self._clock() else None
+        until, text = self._kept.get((owner, id_), (float("-inf"), ""))
+        return json.loads(text) if until > time.monotonic() else None
 
     def _check(self) -> None:
         if not self.available:

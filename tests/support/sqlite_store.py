@@ -25,9 +25,8 @@ from service.jobs.store import SqlJobs
 from service.jobs.workflows import DurableJobs, JobSteps
 from service.llm.port import Sampling
 from service.scoring.score import Serving
-from service.store.database import Database
+from service.store.database import Database, jobs
 from service.store.migrations import migrate
-from service.store.tables import jobs
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.kept import MemoryKept
 from tests.support.keys import MemoryKeys

@@ -18,7 +18,7 @@ from service.calibration.files import read_file
 from service.calibration.rows import DevRow
 from service.demo.data import QUESTIONS, RECORDED, recorded_fit
 from service.demo.tour import PROMPTS, BackgroundService, DemoError, calibrate, call, walk
-from service.llm.prompting import FEW_SHOT
+from service.llm.port import FEW_SHOT
 from service.settings import Settings
 from service.spectral.text_scores import correct
 from tests.support.evidence import TellingLLM

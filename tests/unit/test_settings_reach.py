@@ -31,11 +31,10 @@ from service.proxy.routes import Chat
 from service.proxy.upstream import HttpUpstream
 from service.scoring.claims import ClaimScorer
 from service.scoring.score import Serving
-from service.scoring.score_cache import ScoreCache
+from service.scoring.score_cache import ScoreCache, SqlKept
 from service.scoring.scorer import Scorer
 from service.settings import PREFIX, Settings
 from service.store.database import Database
-from service.store.documents import SqlKept
 
 # A value that is not the default, as in the environment.
 OTHER = {

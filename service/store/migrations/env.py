@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from service.store.tables import metadata
+from service.store.database import metadata
 
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 with context.begin_transaction():

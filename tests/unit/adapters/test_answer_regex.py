@@ -8,8 +8,7 @@ import pytest
 from service.errors import LLMBadResponse
 from service.llm import prompting
 from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import Draw, GenerationRequest, Sampling
-from service.llm.prompting import PromptShape
+from service.llm.port import Draw, GenerationRequest, PromptShape, Sampling
 from tests.support.openai_server import OpenAIServer, answers
 
 PATTERNS = [r"Answer: (\w+)", r"(?m)^([A-D])\)", r"(?P<name>[^\W\d_]+)\s+(?P=name)", r"(a)|b", "ß"]

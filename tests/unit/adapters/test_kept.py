@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,9 +12,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from service.store.database import Database
-from service.store.documents import Document, SqlKept
-from service.store.tables import kept
+from service.scoring.score_cache import Document, SqlKept
+from service.store.database import Database, kept
 from tests.support.calibrations import NASTY
 from tests.support.kept import MemoryKept
 
@@ -60,11 +60,11 @@ def opened(place: str | None) -> Opened:
 
 
 async def put(made: SqlKept, id_: str, owner: str, document: dict[str, Any], *, ttl_s: float) -> None:
-    await made.put_all([Document(id_, owner, json.dumps(document), ttl_s)])
+    await made.put_all([Document(id_, owner, json.dumps(document), time.monotonic() + ttl_s)])
 
 
 def documents(*ids: str) -> list[Document]:
-    return [Document(id_, "me", json.dumps({"is": id_}), 60) for id_ in ids]
+    return [Document(id_, "me", json.dumps({"is": id_}), time.monotonic() + 60) for id_ in ids]
 
 
 class TestKeptDocuments:
@@ -88,6 +88,15 @@ class TestKeptDocuments:
             for state in ("pending", "scored"):
                 await put(found, "a", "me", {"status": state}, ttl_s=60)
             assert await found.get("a", "me") == {"status": "scored"}
+
+    async def test_one_without_text_takes_its_place_with_nothing(self, opened: Opened) -> None:
+        async with opened() as found:
+            await put(found, "a", "me", {"status": "pending"}, ttl_s=60)
+            await found.put_all([Document("a", "me", None, time.monotonic() + 60), *documents("b")])
+            assert await found.get("a", "me") is None
+            assert await found.get("b", "me") == {"is": "b"}
+            await found.put_all([Document("b", "me", None, time.monotonic() + 60)])
+            assert await found.get("b", "me") is None
 
     async def test_its_time_runs_out(self, opened: Opened) -> None:
         async with opened() as found:

@@ -20,8 +20,7 @@ from service.errors import (
 from service.llm import openai_server, wire
 from service.llm.admission import AdmissionQueue
 from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import Generation, GenerationRequest, Message, Sampling
-from service.llm.prompting import PromptShape
+from service.llm.port import Generation, GenerationRequest, Message, PromptShape, Sampling
 from tests.support.openai_server import (
     MODEL,
     Behaviour,

@@ -8,8 +8,7 @@ import pytest
 
 from service.llm import openai_server
 from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import Draw, GenerationRequest, Message, Sampling
-from service.llm.prompting import PromptShape
+from service.llm.port import Draw, GenerationRequest, Message, PromptShape, Sampling
 from tests.support.openai_server import (
     MODEL,
     Behaviour,

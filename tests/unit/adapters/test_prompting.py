@@ -2,8 +2,7 @@
 
 import pytest
 
-from service.llm.port import Draw, GenerationRequest, Message, Sampling
-from service.llm.prompting import FEW_SHOT, PromptShape
+from service.llm.port import FEW_SHOT, Draw, GenerationRequest, Message, PromptShape, Sampling
 
 USER = {"role": "user", "content": "Why?"}
 

@@ -23,8 +23,16 @@ from service.jobs.store import JobEndedError, SqlJobs
 from service.llm.port import Draw
 from service.spectral.conformal import ConformalReference
 from service.spectral.evidence import EvidenceMap
-from service.store.database import Database, store_url, sync_url
-from service.store.tables import activations, calibrations, dev_rows, jobs, metadata
+from service.store.database import (
+    Database,
+    activations,
+    calibrations,
+    dev_rows,
+    jobs,
+    metadata,
+    store_url,
+    sync_url,
+)
 from tests.support.calibrations import NASTY, add, calibration, fingerprint, rows
 from tests.support.decisions import selector
 from tests.support.evidence import by_evidence

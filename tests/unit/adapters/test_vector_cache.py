@@ -7,7 +7,7 @@ import weakref
 import numpy as np
 import pytest
 
-from service.embedding.cache import VectorCache, unit_rows
+from service.embedding.port import VectorCache, unit_rows
 from service.errors import EmbedderUnavailable, Overloaded
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.calibration.calibration import Gains
 from service.calibration.material import full_number
-from service.calibration.promotion import Gains
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
 from service.errors import Conflict, EmbedderUnavailable, InvalidDevData

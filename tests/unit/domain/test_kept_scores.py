@@ -11,8 +11,7 @@ import pytest
 
 from service.errors import StoreUnavailable
 from service.scoring import score_cache
-from service.scoring.score_cache import ScoreCache
-from service.store.documents import Document
+from service.scoring.score_cache import Document, ScoreCache
 from tests.support.kept import MemoryKept
 
 
@@ -32,7 +31,7 @@ async def started(documents: MemoryKept, keep_s: float = 60.0) -> AsyncIterator[
         await made.stop()
 
 
-async def until_stored(documents: MemoryKept, id_: str, document: dict[str, Any]) -> None:
+async def until_stored(documents: MemoryKept, id_: str, document: dict[str, Any] | None) -> None:
     async with asyncio.timeout(60):
         while await documents.get(id_, "me") != document:
             await asyncio.sleep(0.005)
@@ -156,6 +155,35 @@ async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(score_cache, "MAX_SCORES", 3)
     scores.keep("last", "me", {})
     assert len(scores._unwritten) == 3
+
+
+async def test_of_one_too_large_the_store_forgets_what_was_known_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(score_cache, "MAX_SCORE_CHARACTERS", 300)
+    documents = MemoryKept()
+    async with started(documents) as scores:
+        scores.keep("a", "me", {"status": "pending"})
+        await until_stored(documents, "a", {"status": "pending"})
+        scores.keep("a", "me", {"n": "x" * 300})
+        assert await scores.find("a", "me") is None
+        await until_stored(documents, "a", None)
+        assert await scores.find("a", "me") is None
+
+
+async def test_its_time_runs_out_while_the_store_is_away() -> None:
+    documents = MemoryKept(gate=asyncio.Event())
+    async with started(documents, keep_s=0.05) as scores:
+        scores.keep("a", "me", {"n": 1})
+        assert await scores.find("a", "me") == {"n": 1}
+        async with asyncio.timeout(60):
+            while await scores.find("a", "me") is not None:
+                await asyncio.sleep(0.01)
+        documents.gate.set()
+        async with asyncio.timeout(60):
+            while not documents.batches:
+                await asyncio.sleep(0.01)
+        assert await scores.find("a", "me") is None
 
 
 async def test_nothing_is_kept_when_told_so() -> None:

@@ -1,4 +1,4 @@
-"""All tables, as of 0.3.0. Keys and indexes are named by the convention of `service.store.tables`."""
+"""All tables, as of 0.3.0. Keys and indexes are named by the convention of `service.store.database`."""
 
 import sqlalchemy as sa
 from alembic import op
