@@ -143,7 +143,7 @@ def test_progress_is_told(drive: Driver) -> None:
     with drive("http://host", answer=whole) as client:
         for items in (["a", "b"], iter("a")):
             list(client.score_batch(items, progress=lambda *at: told.append(at)))
-    assert told == [(1, 2, "scored"), (2, 2, "scored"), (1, None, "scored")]
+    assert told == [(1, 2, "scored"), (2, 2, "scored"), (1, None, "scored"), (1, 1, "scored")]
 
 
 def test_items_may_be_awaited(fours: None) -> None:

@@ -201,6 +201,8 @@ class Scores(SyncAPIClient):
                     done += 1
                     report(done, total, "scored")
                     yield item
+        if total is None:  # now it is known
+            report(done, done, "scored")
 
     def _read(self, part: _Part, silence_s: float) -> Generator[BatchItem, None, None]:
         """Yield the lines of a part; after a break, of the items that have none yet."""
@@ -243,6 +245,8 @@ class AsyncScores(AsyncAPIClient):
                         done += 1
                         report(done, total, "scored")
                         yield item
+        if total is None:
+            report(done, done, "scored")
 
     async def _read(self, part: _Part, silence_s: float) -> AsyncGenerator[BatchItem, None]:
         async for attempt in stamina.retry_context(**self._retry_policy(part.call())):
