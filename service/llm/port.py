@@ -370,7 +370,8 @@ class PromptShape:
         text = text.strip()
         if self.answer_regex:
             text = self._search(text, search_s).strip()
-        return replace(output, text=text, total_logprob=total)
+        is_as_drawn = text == output.text and total == output.total_logprob
+        return output if is_as_drawn else replace(output, text=text, total_logprob=total)
 
     def _search(self, text: str, search_s: float) -> str:
         pattern = self._pattern()
