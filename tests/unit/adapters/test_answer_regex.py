@@ -6,7 +6,7 @@ import re
 import pytest
 
 from service.errors import LLMBadResponse
-from service.llm import prompting
+from service.llm import port
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Draw, GenerationRequest, PromptShape, Sampling
 from tests.support.openai_server import OpenAIServer, answers
@@ -27,7 +27,7 @@ def test_ordinary_patterns_find_what_pythons_own_finds(pattern: str) -> None:
 def test_answers_that_make_a_pattern_backtrack_do_not_hold_the_event_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(prompting, "MAX_SEARCH_S", 0.3)
+    monkeypatch.setattr(port, "MAX_SEARCH_S", 0.3)
 
     async def scenario() -> int:
         beats = 0  # of the loop while the call was under way
@@ -54,7 +54,7 @@ def test_answers_that_make_a_pattern_backtrack_do_not_hold_the_event_loop(
 
 
 def test_the_answers_of_a_request_share_one_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompting, "MAX_SEARCH_S", 0.2)
+    monkeypatch.setattr(port, "MAX_SEARCH_S", 0.2)
     shape = PromptShape(answer_regex="(a+)+$")
     outputs = [Draw("a" * 8000 + "!")] * 256  # at a bound for each, minutes
     with pytest.raises(LLMBadResponse, match="in all"):
