@@ -8,7 +8,7 @@ import string
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from itertools import zip_longest
 
 import numpy as np
@@ -22,6 +22,7 @@ NUMBER_COUNTS, NAME_COUNTS = 4.0, 1.0
 RESTATES = 1 / 3
 # A prompt of more words brings material to answer from: what is in it may be the answer.
 MAX_ASKED = 100
+MAX_QUESTIONS = 20  # of a prompt of more, as without spaces, none is told from the others
 
 _SPACES = " \u00a0\u2009\u202f"
 _WORD = re.compile(
@@ -89,22 +90,17 @@ def sentence_vectors(
     sentence's own counts, that which shares most words with it.
     """
     left, known = beyond(sentences, question), facts(sentences, question=question)
-    questions, asked, names = _questions(question), list[frozenset[str]](), list[frozenset[str] | None]()
+    questions, asked, brief = _questions(question), list[frozenset[str]](), list[bool]()
     for sentence, rest, mine in zip(sentences, left, known, strict=True):
-        found = [one & {*map(_bare, sentence.split()), *mine} for one in questions]
+        holds = {*map(_bare, sentence.split()), *mine}
+        found = [one & holds for one in questions]
         most = max(map(len, found), default=0)
         asked.append(frozenset().union(*(one for one in found if len(one) == most)))
-        names.append(_names_alone(sentence, rest, mine))
+        words = _words(rest)
+        brief.append(rest != sentence and 2 * sum(word.plain in mine for word in words) >= len(words))
     whole, beyond_it = ([vectors[text] for text in some] for some in (sentences, left))
-    return SentenceVectors.of(whole, beyond_it, known, asked, names)
-
-
-def _names_alone(sentence: str, left: str, known: Mapping[str, float]) -> frozenset[str] | None:
-    """Return the names of a sentence that says hardly more beyond the question; None of one that does."""
-    words = _words(left)
-    if left == sentence or 2 * sum(word.plain in known for word in words) < len(words):
-        return None
-    return frozenset(known.keys() - {word.plain for word in _words(sentence) if word.is_number})
+    names = [frozenset(fact for fact, counts in one.items() if counts == NAME_COUNTS) for one in known]
+    return SentenceVectors.of(whole, beyond_it, known, asked, names, brief)
 
 
 def _questions(prompt: str) -> list[set[str]]:
@@ -112,7 +108,7 @@ def _questions(prompt: str) -> list[set[str]]:
     if not _spoken(prompt):
         return []
     parts = [*_QUESTION.finditer(prompt)]
-    several = sum(bool(part[1]) for part in parts) > 1
+    several = 1 < sum(bool(part[1]) for part in parts) <= MAX_QUESTIONS
     texts = [part[0] for part in parts] if several else [prompt]
     return [{*_spoken(text), *(word.plain for word in _words(text))} for text in texts]
 
@@ -146,9 +142,10 @@ def _number(text: str, after: str) -> str:
     Of "3.141" nothing tells whether it is 3141: it is taken for that.
     """
     bare = _GROUPS.sub("", text).replace(",", ".").replace("\u2212", "-")
+    exact = Context(prec=len(bare) + max(_POWERS_OF_TEN.values()))
     power = next((power for word, power in _POWERS_OF_TEN.items() if after.startswith(word)), 0)
     try:
-        return f"{Decimal(bare).scaleb(power).normalize():f}"
+        return f"{Decimal(bare).scaleb(power, exact).normalize(exact):f}"
     except InvalidOperation:
         return bare
 

@@ -3,9 +3,8 @@
 import json
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from http import HTTPStatus
 from typing import Annotated, Any, Literal, cast, get_args
 
 from fastapi import APIRouter, Depends, Request
@@ -28,7 +27,6 @@ from service.calibration.calibration import Calibration
 from service.errors import EigencalError, EmbedderUnavailable, InvalidRequest, Overloaded, Unscorable
 from service.heavy_json import MAX_VALUES
 from service.llm.admission import Permit
-from service.llm.openai_server import ServerQuirks
 from service.llm.port import Api, Priority
 from service.llm.wire import LOGPROBS, PATHS
 from service.proxy.abstention import HeldStream, abstaining, is_abstained, is_judged, let_through
@@ -153,7 +151,6 @@ class Chat:
     `deadline_s`: how long a complete answer waits for its score. `effort`: None for the normal number of
     answers. `abstain`: whether answers are withheld by their decision whatever callers ask, `abstain_text` in
     their stead, streams held until then; `abstain_fail_open`: but those that cannot be judged go out.
-    `quirks`: the log-probabilities that the server was seen to refuse, by API and model.
     """
 
     upstream: Upstream
@@ -168,7 +165,6 @@ class Chat:
     abstain: bool = False
     abstain_text: str = ""
     abstain_fail_open: bool = False
-    quirks: ServerQuirks = field(default_factory=ServerQuirks)
 
     async def open(self, sent: Call) -> Reply:
         """Return the server's answer, the call to it traced; see `Upstream`."""
@@ -413,23 +409,16 @@ async def _score(chat: Chat, sent: Call, api: Api, call: ChatCall, running: Runn
 async def _open(chat: Chat, sent: Call, api: Api, asked: ChatCall | None) -> tuple[Reply, bool]:
     """Return the answer, and whether it has log-probabilities that its caller did not ask for.
 
-    asked: the call to which they are added, or None. What the server refuses is asked again without, and
-    remembered for a while: nobody is to lose an answer by what we add.
+    asked: the call to which they are added, or None. What the server refuses is asked again without: nobody
+    is to lose an answer by what we add.
     """
-    if asked is None or asked.payload is None:
-        return await chat.open(sent), False
-    asked_of = f"{api} {asked.payload.get('model')}"
-    if chat.quirks.get(asked_of, "logprobs") is not None:
-        return await chat.open(sent), False
-    reply = await chat.open(replace(sent, body=encoded({**asked.payload, "logprobs": LOGPROBS[api]})))
-    if reply.status not in REFUSING:
-        return reply, True
-    await reply.close()
-    may_pass = reply.status == HTTPStatus.INTERNAL_SERVER_ERROR
-    reply = await chat.open(sent)
-    if reply.status in GOOD and not may_pass:
-        chat.quirks.record(asked_of, "logprobs")
-    return reply, False
+    if asked is not None and asked.payload is not None:
+        body = encoded({**asked.payload, "logprobs": LOGPROBS[api]})
+        reply = await chat.open(replace(sent, body=body))
+        if reply.status not in REFUSING:
+            return reply, True
+        await reply.close()
+    return await chat.open(sent), False
 
 
 async def _judged_stream(

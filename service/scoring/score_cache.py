@@ -78,7 +78,7 @@ class SqlKept:
         values = [
             {"id": one.id, "owner": one.owner, "content": one.text, "ttl_s": one.until - now}
             for one in documents
-            if one.text is not None
+            if one.text is not None and one.until > now
         ]
         newest_first = sa.select(kept.c.number).order_by(kept.c.number.desc())
         last = newest_first.offset(self._max_documents).limit(1).scalar_subquery()

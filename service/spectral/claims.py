@@ -32,9 +32,9 @@ Facts = Mapping[str, float]  # of a sentence: how much each counts, > 0; the sam
 COMMON = 0.3
 # Sentences on other questions have cosines of up to .55, 99 of 100 on the same one have more than .6.
 SPEAKS = 0.55
-# Sentences say the same where half of their facts, or nearly all of their words, are the same: of real
-# answers two in three that do, and one in twelve of the others (`benchmarks.long_answers`).
-AGREES_FACTS = 0.5
+# A sentence says what a claim says where they share half of the facts of the one that has fewer, and a
+# quarter of the claim's; where neither has any, nearly all of their words (`benchmarks.long_answers`).
+AGREES_HALF, AGREES_OWN = 0.5, 0.25
 AGREES = 0.92
 
 
@@ -57,15 +57,16 @@ class SentenceVectors:
     """n sentences. Build it by `of`.
 
     vectors, beyond: (n, d), unit rows, of the sentence and of what it says beyond the question. asked: the
-    words of the question that it holds, facts among them. names: of a sentence that says hardly more beyond
-    the question, as a short answer does, its names; None of one that does.
+    words of the question that it holds, facts among them. names: those of its facts that are no numbers.
+    brief: whether it says hardly more than names beyond the question, as a short answer does.
     """
 
     vectors: Floats
     beyond: Floats
     facts: Sequence[Facts]
     asked: Sequence[frozenset[str]]
-    names: Sequence[frozenset[str] | None]
+    names: Sequence[frozenset[str]]
+    brief: Sequence[bool]
 
     @classmethod
     def of(
@@ -74,51 +75,48 @@ class SentenceVectors:
         beyond: ArrayLike | None = None,
         facts: Sequence[Facts] | None = None,
         asked: Sequence[frozenset[str]] | None = None,
-        names: Sequence[frozenset[str] | None] | None = None,
+        names: Sequence[frozenset[str]] | None = None,
+        brief: Sequence[bool] | None = None,
     ) -> Self:
         """Return sentences by rows that need not be of length 1.
 
-        beyond: None for what the sentences say themselves. facts, asked, names: None where nobody knows any.
-        Raises ValueError for no rows, and for some that are zero or not finite.
+        beyond: None for what the sentences say themselves. facts, asked, names: None where nobody knows any;
+        brief: None where none is. Raises ValueError for no rows, and for some that are zero or not finite.
         """
         whole = unit_rows(vectors)
+        none = [frozenset[str]()] * len(whole)
         return cls(
             whole,
             whole if beyond is None else unit_rows(beyond),
             [{}] * len(whole) if facts is None else facts,
-            [frozenset()] * len(whole) if asked is None else asked,
-            [None] * len(whole) if names is None else names,
+            none if asked is None else asked,
+            none if names is None else names,
+            [False] * len(whole) if brief is None else brief,
         )
 
     def take(self, rows: Sequence[int]) -> "SentenceVectors":
         """Return some of the sentences, or none."""
         which = np.asarray(rows, dtype=np.intp)
-        known, asked = ([of[i] for i in which] for of in (self.facts, self.asked))
-        names = [self.names[i] for i in which]
-        return SentenceVectors(self.vectors[which], self.beyond[which], known, asked, names)
+        known, brief = [self.facts[i] for i in which], [self.brief[i] for i in which]
+        asked, names = ([of[i] for i in which] for of in (self.asked, self.names))
+        return SentenceVectors(self.vectors[which], self.beyond[which], known, asked, names, brief)
 
 
-def compared(*some: SentenceVectors) -> list[tuple[Floats, list[Facts]]]:
-    """Return the vectors and the facts by which sentences are compared with one another.
+def disputed(*some: SentenceVectors) -> tuple[bool, bool]:
+    """Tell whether some sentences name different things of the question, and whether facts of it.
 
-    What they restate of the question is left out, unless some of them name different things of it, as to
-    "steel or aluminium?": a pronoun for one of them is no difference.
+    As to "steel or aluminium?". A pronoun for one of them is no difference.
     """
     asked = [one for each in some for one in each.asked]
     named = [
         one.intersection(facts) for each in some for one, facts in zip(each.asked, each.facts, strict=True)
     ]
-    in_dispute, are_facts = _disagree(asked), _disagree(named)
-    return [
-        (
-            each.vectors if in_dispute else each.beyond,
-            [
-                facts if are_facts else _less(facts, one)
-                for one, facts in zip(each.asked, each.facts, strict=True)
-            ],
-        )
-        for each in some
-    ]
+    return _disagree(asked), _disagree(named)
+
+
+def beyond_question(some: SentenceVectors) -> list[Facts]:
+    """Return the facts of each sentence that are not the question's."""
+    return [_less(facts, one) for one, facts in zip(some.asked, some.facts, strict=True)]
 
 
 def _less(facts: Facts, some: Set[str]) -> Facts:
@@ -170,10 +168,17 @@ class MatchedUnits:
         """Return whether each answer says what each claim says, (c, m)."""
         agree = self.speak()
         for i, j in np.argwhere(agree).tolist():
-            claim, sentence = self.claims.take([i]), self.sentences.take([self.nearest[i, j]])
-            (_, [own]), (_, [said]) = compared(claim, sentence)
-            shared = fact_cosines([own], [said]).item()
-            agree[i, j] = shared >= AGREES_FACTS and (bool(own) or self.cosines[i, j] >= AGREES)
+            pair = self.claims.take([i]), self.sentences.take([self.nearest[i, j]])
+            _, of_question = disputed(*pair)
+            [own], [said] = (one.facts if of_question else beyond_question(one) for one in pair)
+            if own:
+                shared = sum(own[fact] for fact in own.keys() & said.keys())
+                fewer = min(sum(own.values()), sum(said.values()))
+                agree[i, j] = shared > 0 and shared >= max(
+                    AGREES_HALF * fewer, AGREES_OWN * sum(own.values())
+                )
+            else:
+                agree[i, j] = not said and self.cosines[i, j] >= AGREES
         return agree
 
     def support(self) -> list[Support]:
@@ -211,12 +216,15 @@ class MatchedUnits:
         silent = int((~speak).sum())
         index = np.empty(nearest.size, dtype=np.intp)
         index[speak], index[~speak] = which, spoken.size + np.arange(silent)
-        every = (self.sentences.take(spoken.tolist()), targets, claim)
-        (vectors, said), (own, facts), _ = compared(*every)
-        names = [one for each in every for one in each.names]
-        told_apart = {one for each in names if each is not None for one in each}
-        if None not in names:  # short answers, but for the question: an embedder tells names alone apart
-            said, facts = ([_less(one, told_apart) for one in some] for some in (said, facts))
+        sentences = self.sentences.take(spoken.tolist())
+        # References decide nothing: a claim that is served has none.
+        in_dispute, of_question = disputed(sentences, claim)
+        vectors, own = (one.vectors if in_dispute else one.beyond for one in (sentences, targets))
+        said, facts = (one.facts if of_question else beyond_question(one) for one in (sentences, targets))
+        if not in_dispute and all([*sentences.brief, *claim.brief]):
+            # Short answers, but for the question: an embedder tells names alone apart.
+            names = {name for one in (sentences, targets) for each in one.names for name in each}
+            said, facts = ([_less(one, names) for one in some] for some in (said, facts))
         # A direction of its own for each silent answer: no cosine with anything but itself.
         cosines = np.eye(spoken.size + silent)
         cosines[: spoken.size, : spoken.size] = vectors @ vectors.T * fact_cosines(said, said)

@@ -37,7 +37,7 @@ class MemoryKept:
         self.batches.append(len(documents))
         for one in documents:
             self._kept.pop((one.owner, one.id), None)  # the one that takes its place is the youngest
-            if one.text is not None:
+            if one.text is not None and one.until > time.monotonic():
                 self._kept[one.owner, one.id] = (one.until, one.text)
         for names in list(self._kept)[: -self._max_documents]:
             del self._kept[names]

@@ -107,6 +107,13 @@ class TestKeptDocuments:
                 while await found.get("a", "me") is not None:
                     await asyncio.sleep(0.02)
 
+    async def test_one_that_comes_too_late_takes_no_room(self, opened: Opened) -> None:
+        async with opened() as found:
+            await found.put_all(documents(*"abcde"))
+            for id_ in "fgh":
+                await put(found, id_, "me", {}, ttl_s=-1)
+            assert all([await found.get(id_, "me") for id_ in "abcde"])
+
     async def test_the_oldest_go_first(self, opened: Opened) -> None:
         async with opened() as found:
             for id_ in "abcde":
@@ -139,7 +146,8 @@ class TestSqlKept:
     async def test_what_is_over_its_time_is_deleted(self, url: str) -> None:
         async with sql(url, sweep_s=0.02) as (made, database):
             await put(made, "stays", "me", {}, ttl_s=600)
-            await made.put_all([Document(id_, "me", "{}", 0) for id_ in "ab"])
+            await made.put_all([Document(id_, "me", "{}", time.monotonic() + 2) for id_ in "ab"])
+            assert await rows(database) == 3
             async with asyncio.timeout(60):
                 while await rows(database) != 1:
                     await asyncio.sleep(0.01)
@@ -148,8 +156,11 @@ class TestSqlKept:
     async def test_a_deleted_text_is_gone_from_the_disk(self, tmp_path: Path) -> None:
         secret = "the prompt that nobody may find"
         async with sql(f"sqlite:///{tmp_path / 'store.db'}") as (made, _):
-            await put(made, "a", "me", {"prompt": secret}, ttl_s=0)
+            await put(made, "a", "me", {"prompt": secret}, ttl_s=1)
             assert any(secret.encode() in path.read_bytes() for path in tmp_path.glob("store.db*"))
+            async with asyncio.timeout(60):
+                while await made.get("a", "me") is not None:
+                    await asyncio.sleep(0.02)
             await made.sweep()
             assert not any(secret.encode() in path.read_bytes() for path in tmp_path.glob("store.db*"))
 

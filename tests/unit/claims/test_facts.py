@@ -90,18 +90,29 @@ def test_of_several_questions_a_sentence_is_read_by_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sentence", "expected"),
+    ("sentence", "names", "brief"),
     [
-        ("The capital of France is Paris.", {"paris", "france"}),
-        ("The capital of France was Paris in 1789.", {"paris", "france"}),
-        ("Paris is the capital, as many people know.", None),
-        ("Paris.", None),  # it restates nothing
+        ("The capital of France is Paris.", {"paris", "france"}, True),
+        ("The capital of France was Paris in 1789.", {"paris", "france"}, True),
+        ("Paris is the capital, as many people know.", {"paris"}, False),
+        ("Paris.", set(), False),  # it restates nothing
     ],
 )
-def test_names_of_a_sentence_that_says_hardly_more_than_the_question(
-    sentence: str, expected: set[str] | None
+def test_a_sentence_that_says_hardly_more_than_names_beyond_the_question(
+    sentence: str, names: set[str], brief: bool
 ) -> None:
     question = "What is the capital of France?"
     vectors = dict.fromkeys([sentence, *beyond([sentence], question)], np.ones(2, dtype=np.float32))
-    [found] = sentence_vectors([sentence], vectors, question=question).names
-    assert found == expected
+    read = sentence_vectors([sentence], vectors, question=question)
+    assert (read.names, read.brief) == ([names], [brief])
+
+
+def test_of_more_questions_than_anyone_asks_none_is_told_from_the_others() -> None:
+    texts = ["b is it", "a is it"]
+    read = sentence_vectors(texts, dict.fromkeys(texts, np.ones(2, np.float32)), question="a?" * 1000 + "b?")
+    assert read.asked == [{"b"}, {"a"}]
+
+
+def test_long_numbers_are_compared_to_the_last_digit() -> None:
+    first, second = facts(["It is 123456789012345678901234567890.", "It is 123456789012345678901234567899."])
+    assert first.keys() != second.keys()

@@ -134,17 +134,52 @@ def test_a_fact_that_differs_parts_sentences_that_lie_together() -> None:
 
 
 def test_names_alone_are_told_apart_by_their_embedding() -> None:
-    """As long as no sentence says more; a number counts all the same."""
+    """As long as no answer says more, however long a reference is. A number counts all the same."""
     cosine = 0.6
     rows = np.array([[1.0, 0.0], [cosine, np.sqrt(1 - cosine**2)]])
     known = [{"paris": 1.0, "1789": 4.0}, {"lyon": 1.0, "1789": 4.0}]
     names = [frozenset({"paris"}), frozenset({"lyon"})]
-    alone = SentenceVectors.of(rows, facts=known, names=names)
-    [made] = MatchedUnits.of(alone.take([0]), alone, [[0], [1]]).overlaps()
-    assert made.cosines[0, 1] == pytest.approx(cosine)
-    more = SentenceVectors.of(rows, facts=known, names=[names[0], None])
+    alone = SentenceVectors.of(rows, facts=known, names=names, brief=[True, True])
+    units = MatchedUnits.of(alone.take([0]), alone, [[0], [1]])
+    for brief in (True, False):
+        reference = SentenceVectors.of(rows[:1], facts=known[:1], names=names[:1], brief=[brief])
+        [made] = units.overlaps([reference])
+        assert made.cosines[0, 1] == pytest.approx(cosine)
+        assert made.targets == pytest.approx(np.array([[1.0, cosine]]))
+    more = SentenceVectors.of(rows, facts=known, names=names, brief=[True, False])
     [made] = MatchedUnits.of(more.take([0]), more, [[0], [1]]).overlaps()
     assert made.cosines[0, 1] == pytest.approx(cosine * 4.3 / 5.3)
+
+
+def test_names_count_where_whole_sentences_are_compared() -> None:
+    """What is alike in them, the question's own words, would cover what differs."""
+    rows = np.array([[1.0, 0.0], [0.9, np.sqrt(1 - 0.9**2)]])
+    known = [{"madrid": 1.0}, {"rome": 1.0}]
+    names = [frozenset(one) for one in known]
+    asked = [frozenset({"spain"}), frozenset({"italy"})]
+    said = SentenceVectors.of(rows, facts=known, asked=asked, names=names, brief=[True, True])
+    [made] = MatchedUnits.of(said.take([0]), said, [[0], [1]]).overlaps()
+    assert made.cosines[0, 1] == pytest.approx(0.9 * 0.3 / 1.3)
+
+
+@pytest.mark.parametrize(
+    ("claim", "sentence", "agrees"),
+    [
+        ({"sydney": 1.0}, {"sydney": 1.0, "5000000": 4.0}, True),  # it says more
+        ({"1867": 4.0}, {"7": 4.0, "1867": 4.0, "november": 1.0}, True),
+        ({"1921": 4.0, "nobel": 1.0, "prize": 1.0}, {"1911": 4.0, "nobel": 1.0, "prize": 1.0}, False),
+        ({"1921": 4.0, "boston": 1.0}, {"boston": 1.0}, False),  # a fifth of the claim
+        ({"paris": 1.0}, {}, False),
+        ({}, {"paris": 1.0}, False),
+        ({}, {}, True),
+    ],
+)
+def test_a_sentence_agrees_that_shares_half_of_the_fewer_facts(
+    claim: dict[str, float], sentence: dict[str, float], agrees: bool
+) -> None:
+    said = SentenceVectors.of(np.eye(2)[[0, 0]], facts=[claim, sentence])
+    units = MatchedUnits.of(said.take([0]), said.take([1]), [[0]])
+    assert units.support() == [Support(int(agrees), int(not agrees), 0)]
 
 
 @settings(deadline=None)
