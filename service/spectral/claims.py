@@ -173,10 +173,8 @@ class MatchedUnits:
             [own], [said] = (one.facts if of_question else beyond_question(one) for one in pair)
             if own:
                 shared = sum(own[fact] for fact in own.keys() & said.keys())
-                fewer = min(sum(own.values()), sum(said.values()))
-                agree[i, j] = shared > 0 and shared >= max(
-                    AGREES_HALF * fewer, AGREES_OWN * sum(own.values())
-                )
+                ours, theirs = sum(own.values()), sum(said.values())
+                agree[i, j] = shared >= max(AGREES_HALF * min(ours, theirs), AGREES_OWN * ours)
             else:
                 agree[i, j] = not said and self.cosines[i, j] >= AGREES
         return agree
@@ -217,12 +215,12 @@ class MatchedUnits:
         index = np.empty(nearest.size, dtype=np.intp)
         index[speak], index[~speak] = which, spoken.size + np.arange(silent)
         sentences = self.sentences.take(spoken.tolist())
-        # References decide nothing: a claim that is served has none.
-        in_dispute, of_question = disputed(sentences, claim)
+        in_dispute, of_question = disputed(sentences, targets, claim)
         vectors, own = (one.vectors if in_dispute else one.beyond for one in (sentences, targets))
         said, facts = (one.facts if of_question else beyond_question(one) for one in (sentences, targets))
         if not in_dispute and all([*sentences.brief, *claim.brief]):
-            # Short answers, but for the question: an embedder tells names alone apart.
+            # Short answers, but for the question: an embedder tells names alone apart. How long a reference
+            # is decides nothing: a claim that is served has none.
             names = {name for one in (sentences, targets) for each in one.names for name in each}
             said, facts = ([_less(one, names) for one in some] for some in (said, facts))
         # A direction of its own for each silent answer: no cosine with anything but itself.

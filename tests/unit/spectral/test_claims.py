@@ -162,6 +162,14 @@ def test_names_count_where_whole_sentences_are_compared() -> None:
     assert made.cosines[0, 1] == pytest.approx(0.9 * 0.3 / 1.3)
 
 
+def test_a_reference_that_names_another_thing_of_the_question_lies_apart() -> None:
+    whole, beyond = np.array([[1.0, 0.0], [0.6, 0.8]]), np.eye(2)[[0, 0]]
+    asked = [frozenset({"spain"}), frozenset({"italy"})]
+    said = SentenceVectors.of(whole, beyond, asked=asked)
+    [made] = MatchedUnits.of(said.take([0]), said.take([0]), [[0]]).overlaps([said.take([1])])
+    assert made.targets == pytest.approx(np.array([[0.6]]))
+
+
 @pytest.mark.parametrize(
     ("claim", "sentence", "agrees"),
     [
