@@ -33,8 +33,8 @@ from service.spectral.correctness_model import (
     model_prior,
     stratified_folds,
 )
-from service.spectral.evidence import EvidenceMap, EvidenceRisk, EvidenceSet, fit_evidence
-from service.spectral.fit import Prior, terms
+from service.spectral.evidence import EvidenceMap, EvidenceSet, evidence_risk, fit_evidence
+from service.spectral.fit import Prior
 from service.spectral.reliability import auroc
 from service.spectral.resampling import Difference, figure_difference, mean_difference
 from tools.default_models import JudgedRows
@@ -76,7 +76,7 @@ class Seen:
         told = evidence(self.rows)
         map_ = fit_evidence(told).map
         center = np.array([np.log(map_.temperature), map_.intercept, map_.slope])
-        return Prior(center, EvidenceRisk(terms(told.dev), told.missing_mass)(center)[2], PRIOR_WEIGHT)
+        return Prior(center, evidence_risk(told)(center)[2], PRIOR_WEIGHT)
 
 
 @dataclass(frozen=True)

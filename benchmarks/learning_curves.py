@@ -20,8 +20,8 @@ from threadpoolctl import threadpool_limits
 from benchmarks import few_verdicts
 from benchmarks.recorded_evidence import DATA, DEV, TEST, WEIGHTS, Recorded
 from service.spectral.dev_set import risks, served_lambda_max
-from service.spectral.evidence import EvidenceMap, EvidenceRisk, EvidenceSet, fit_evidence
-from service.spectral.fit import Prior, terms
+from service.spectral.evidence import EvidenceMap, EvidenceSet, evidence_risk, fit_evidence
+from service.spectral.fit import Prior
 from service.spectral.reliability import reliability_diagram
 from tools.default_models import JudgedRows
 
@@ -45,7 +45,7 @@ class Curve:
 def default_of(rows: EvidenceSet) -> tuple[EvidenceMap, Prior]:
     map_ = fit_evidence(rows).map
     theta = np.array([np.log(map_.temperature), map_.intercept, map_.slope])
-    return map_, Prior(theta, EvidenceRisk(terms(rows.dev), rows.missing_mass)(theta)[2], WEIGHT)
+    return map_, Prior(theta, evidence_risk(rows)(theta)[2], WEIGHT)
 
 
 def judged(map_: EvidenceMap, rows: EvidenceSet) -> tuple[float, float]:

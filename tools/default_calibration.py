@@ -16,7 +16,7 @@ import numpy as np
 
 from service.calibration.default import DEFAULT_ID, DIMENSION, FIGURES, ROWS
 from service.spectral.dev_set import Answers, Overlaps, overlaps
-from service.spectral.evidence import EvidenceRisk, checked_log_probabilities, fit_evidence
+from service.spectral.evidence import checked_log_probabilities, evidence_risk, fit_evidence
 from service.spectral.fit import DepolarizedRisk, TemperatureRisk, fit_depolarized, fit_temperature, terms
 from service.spectral.spectrum import DEFAULT_EPS
 from service.spectral.subsets import evidence_subset
@@ -57,7 +57,7 @@ class Recorded:
         rows = evidence_subset(self.totals, [(one, np.arange(m)) for one in self.overlaps], DIMENSION)
         map_ = fit_evidence(rows).map
         theta = np.array([np.log(map_.temperature), map_.intercept, map_.slope])
-        made = {"evidence": (theta, EvidenceRisk(terms(rows.dev), rows.missing_mass)(theta)[2])}
+        made = {"evidence": (theta, evidence_risk(rows)(theta)[2])}
         if m > 1:  # a spectrum of a single 1 has no shape
             g = fit_depolarized(rows.dev).map
             theta = np.array([np.log(g.temperature), np.log(g.depolarization) - np.log1p(-g.depolarization)])

@@ -26,7 +26,6 @@ from service.spectral.correctness_model import (
 )
 from service.spectral.dev_set import DevSet, risks
 from service.spectral.evidence import (
-    EvidenceBootstrap,
     EvidenceFit,
     EvidenceMap,
     EvidenceSet,
@@ -93,7 +92,7 @@ class FittedMaps:
     """
 
     fits: Mapping[str, AnyFit]
-    bootstraps: Mapping[str, Bootstrap | EvidenceBootstrap]
+    bootstraps: Mapping[str, Bootstrap]
     missing_mass: Floats | None
     fold: NDArray[np.int_]
     risks: Mapping[str, Floats]
@@ -256,7 +255,7 @@ def fit_maps(
     found = cross_validated_risks(dev, candidates, rng=rng(seed, Stream.FOLDS), priors=plain, groups=groups)
     risks_by, maps_by = dict(found.risks), dict[str, Sequence[CalibrationMap | EvidenceMap]](found.maps)
     fits: dict[str, AnyFit] = {m: fit(dev, m, prior=plain[m]) for m in METHODS}
-    spreads: dict[str, Bootstrap | EvidenceBootstrap] = {
+    spreads: dict[str, Bootstrap] = {
         m: bootstrap(
             dev, m, rng=rng(seed, Stream.BOOTSTRAP), resamples=resamples, prior=plain[m], groups=groups
         )

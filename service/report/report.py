@@ -35,8 +35,6 @@ from service.scoring.score import Target
 from service.spectral.algorithm1 import algorithm1
 from service.spectral.correctness_model import log_losses
 from service.spectral.dev_set import mean_entropy, risk
-from service.spectral.evidence import EvidenceBootstrap, EvidenceMap
-from service.spectral.fit import Bootstrap
 from service.spectral.reliability import (
     ConsistencyBand,
     Null,
@@ -55,7 +53,7 @@ from service.spectral.selective import (
     promise,
     simultaneous_bounds,
 )
-from service.spectral.spectrum import DepolarizedMap, TemperatureMap
+from service.spectral.spectrum import TemperatureMap
 
 Floats = NDArray[np.float64]
 Part = dict[str, Any]
@@ -226,22 +224,16 @@ def fit_parts(fitted: FittedMaps) -> dict[str, Part]:
     """
     parts = dict[str, Part]()
     for method, fit in fitted.fits.items():
-        spread = fitted.bootstraps[method]
-        part: Part = {
-            "temperature": estimate(fit.map.temperature, spread.temperature),
+        spread = fitted.bootstraps[method].intervals
+        parts[method] = {
             "depolarization": None,
+            **{name: estimate(getattr(fit.map, name), one) for name, one in spread.items()},
             "risk": fit.risk,
             "cv_risk": float(fitted.risks[method].mean()),
             "mean_entropy": fit.mean_entropy,
             "at_bound": list(fit.at_bound),
             "stationarity_gap": fit.stationarity_gap,
         }
-        if isinstance(fit.map, DepolarizedMap) and isinstance(spread, Bootstrap):
-            part["depolarization"] = estimate(fit.map.depolarization, spread.depolarization)
-        if isinstance(fit.map, EvidenceMap) and isinstance(spread, EvidenceBootstrap):
-            part["intercept"] = estimate(fit.map.intercept, spread.intercept)
-            part["slope"] = estimate(fit.map.slope, spread.slope)
-        parts[method] = part
     return parts
 
 

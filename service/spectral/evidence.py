@@ -19,18 +19,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from service.spectral.dev_set import DevSet, mean_entropy, risk, risks
 from service.spectral.fit import (
+    LOGIT_BOUND,
     TEMPERATURE_BOUNDS,
+    Bootstrap,
+    DepolarizedRisk,
     Fit,
     Minimum,
     Prior,
-    Terms,
     drawn_to,
     fit_depolarized,
     minimize,
     per_row,
+    refitted,
     terms,
 )
-from service.spectral.resampling import DEFAULT, Interval, percentile_interval
+from service.spectral.resampling import DEFAULT
 from service.spectral.spectrum import DepolarizedMap, ServedAsFitted, log_softmax
 
 Floats = NDArray[np.float64]
@@ -45,8 +48,6 @@ MIN_LOG_PROBABILITY = -700.0  # its exp, 1e-304, is near the smallest that float
 INTERCEPT_BOUNDS = (-12.0, 12.0)
 # Not below 0: more missing mass never means more confidence.
 SLOPE_BOUNDS = (0.0, 5.0)
-# |logit g| stays within this: g in [1e-6, 1 - 1e-6], so that no reference has an infinite risk.
-LOGIT_BOUND = math.log1p(-1e-6) - math.log(1e-6)
 PARAMETERS = ("temperature", "intercept", "slope")
 SLOPE_START = 0.4  # near what recorded answers give; the other start is b = 0, the depolarized optimum
 
@@ -190,75 +191,15 @@ class EvidenceSet:
         return EvidenceSet(self.dev.take(rows), self.missing_mass[rows])
 
 
-class EvidenceRisk:
-    """R(x, a, b) of `EvidenceMap` with its gradient and Hessian; notation as in `fit`.
-
-    As `fit.DepolarizedRisk` with z_n = a + b logit u_n of each prompt's own, so the derivatives by a
-    and b are those by z_n, summed with weights 1 and logit u_n. Where z_n is clipped they are 0.
-    """
-
-    def __init__(self, parts: Terms, missing: Floats) -> None:
-        self._parts = parts
-        logits = logit_missing_mass(missing)
-        self._design = np.stack([np.ones_like(logits), logits])
-        # Relative to the largest eigenvalue: no temperature makes the exponentials overflow.
-        self._below = parts.logs - parts.logs[parts.first][parts.prompt]
-        self._dimension = np.maximum(parts.dev.dimension, parts.dev.rank).astype(np.float64)
-        self._mass = parts.sums(parts.alignment) + parts.outside
-        self._spread = float(self._mass @ np.log(self._dimension))
-
-    def __call__(self, point: Floats) -> tuple[float, Floats, Floats]:
-        """Return R (nats), its gradient (3,) and Hessian (3, 3) at (log T, a, b)."""
-        inverse, parts = float(np.exp(-point[0])), self._parts
-        asked = point[1:] @ self._design
-        z = np.clip(asked, -LOGIT_BOUND, LOGIT_BOUND)
-        e = np.exp(inverse * self._below)
-        total = parts.sums(e)
-        ratio = e * (self._dimension * np.exp(-z) / total)[parts.prompt]
-        value = float(self._mass @ np.logaddexp(0, -z)) - float(parts.alignment @ np.log1p(ratio))
-        signal = parts.alignment * (ratio / (1 + ratio))
-        mixed = signal / (1 + ratio)
-        delta = self._below - (parts.sums(e * self._below) / total)[parts.prompt]
-        by_x = self._by_log_temperature(inverse, signal, mixed, delta, parts.sums(e * delta * delta) / total)
-        r_z, r_zz, r_az = self._by_logit(z, signal, mixed, delta) * (z == asked)
-        return self._spread + value, *self._assembled(by_x, r_z, r_zz, -inverse * r_az)
-
-    def _by_log_temperature(
-        self, inverse: float, signal: Floats, mixed: Floats, delta: Floats, variance: Floats
-    ) -> tuple[float, float]:
-        r_a = -float(signal @ delta)
-        r_aa = float(variance @ self._parts.sums(signal)) - float((mixed * delta) @ delta)
-        return -inverse * r_a, inverse * inverse * r_aa + inverse * r_a
-
-    def _by_logit(self, z: Floats, signal: Floats, mixed: Floats, delta: Floats) -> Floats:
-        """Return dR/dz_n, d2R/dz_n^2 and d2R/(d(1/T) dz_n), (3, n)."""
-        g, sums = 1 / (1 + np.exp(-z)), self._parts.sums
-        r_z = sums(signal) - (1 - g) * self._mass
-        return np.stack([r_z, g * (1 - g) * self._mass - sums(mixed), sums(mixed * delta)])
-
-    def _assembled(
-        self, by_x: tuple[float, float], r_z: Floats, r_zz: Floats, r_xz: Floats
-    ) -> tuple[Floats, Floats]:
-        hessian = np.empty((3, 3))
-        hessian[0, 0] = by_x[1]
-        hessian[0, 1:] = hessian[1:, 0] = self._design @ r_xz
-        hessian[1:, 1:] = (self._design * r_zz) @ self._design.T
-        return np.append(by_x[0], self._design @ r_z), hessian
+def evidence_risk(rows: EvidenceSet, weights: Floats | None = None) -> DepolarizedRisk:
+    """Return the risk of `EvidenceMap` at (log T, a, b), prompts of these weights (n,), equal for None."""
+    logits = logit_missing_mass(rows.missing_mass)
+    return DepolarizedRisk(terms(rows.dev, weights), np.stack([np.ones_like(logits), logits]))
 
 
 # "slope" on its bound, at 0, says that the evidence gave the fit nothing. A temperature that was not fitted
 # (one answer a prompt) is on none.
 EvidenceFit = Fit[EvidenceMap]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class EvidenceBootstrap:
-    """Refits on resampled prompts: parameters (B, 3) of T, a and b, and their percentile intervals."""
-
-    parameters: Floats
-    temperature: Interval
-    intercept: Interval
-    slope: Interval
 
 
 def _box(rows: EvidenceSet) -> tuple[Floats, Floats]:
@@ -272,7 +213,7 @@ def _search(
     rows: EvidenceSet, starts: list[Floats], prior: Prior | None, weights: Floats | None = None
 ) -> Minimum:
     """Return the best end of the starts: the risk is not convex in all three parameters."""
-    objective = drawn_to(EvidenceRisk(terms(rows.dev, weights), rows.missing_mass), prior)
+    objective = drawn_to(evidence_risk(rows, weights), prior)
     return min((minimize(objective, start, *_box(rows)) for start in starts), key=lambda end: end.value)
 
 
@@ -313,26 +254,19 @@ def bootstrap_evidence(
     *,
     rng: np.random.Generator,
     resamples: int = DEFAULT.bootstrap,
-    level: float = 0.95,
     prior: Prior | None = None,
-) -> EvidenceBootstrap:
-    """Return refits on `resamples` resamples of the prompts, each started from the optimum of all of them.
-
-    The intervals are percentiles at `level`. An equally seeded rng draws the resamples of `fit.bootstrap`.
-    """
+) -> Bootstrap:
+    """Return refits on the resamples of `fit.bootstrap`, each started from the optimum of all prompts."""
     size, best = len(rows), fit_evidence(rows, prior).map
     start = np.array([np.log(best.temperature), best.intercept, best.slope])
-    counts = rng.multinomial(size, np.full(size, 1 / size), size=resamples)
     share = per_row(prior, size)
-    points = np.stack([_refit(rows, row / size, start, share) for row in counts])
+
+    def refit(drawn: Ints, weights: Floats) -> Floats:
+        return _search(rows.take(drawn), [start], share, weights).point
+
+    points = refitted(refit, np.arange(size), resamples, rng)
     points[:, 0] = np.exp(points[:, 0])
-    return EvidenceBootstrap(points, *(percentile_interval(column, level) for column in points.T))
-
-
-def _refit(rows: EvidenceSet, weights: Floats, start: Floats, share: Prior | None) -> Floats:
-    """Return the optimum for one resample; prompts that were not drawn cost nothing."""
-    drawn = np.flatnonzero(weights)
-    return _search(rows.take(drawn), [start], share, weights[drawn]).point
+    return Bootstrap(dict(zip(PARAMETERS, points.T, strict=True)))
 
 
 def held_out_evidence(

@@ -7,6 +7,7 @@ bootstrap resample). The eigenvalues of all prompts lie end to end in one vector
 and padding would be most of a matrix.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
@@ -35,6 +36,7 @@ FittedMap = TypeVar("FittedMap")
 TEMPERATURE_BOUNDS = (0.05, 50.0)
 # g = 0 would give a reference outside the span an infinite risk, so the fit stops just short of it.
 DEPOLARIZATION_BOUNDS = (1e-6, 1 - 1e-6)
+LOGIT_BOUND = math.log1p(-1e-6) - math.log(1e-6)  # of |logit g| there
 # (log T, logit g): the risk is not convex in both, so the search begins at the best of these.
 _GRID = [np.array(start) for start in product(np.log([0.3, 0.7, 1.5, 4.0]), (-3.0, -0.5, 1.5))]
 
@@ -163,49 +165,62 @@ class TemperatureRisk:
 
 
 class DepolarizedRisk:
-    """R(x, z) of `DepolarizedMap`.
+    """R(x, b) of maps that depolarize each prompt by a g of its own: logit g_n = z_n = b . d_n.
 
-    With s = softmax(a l), delta_i = l_i - E_s[l], V = Var_s[l] and rho_i = (1 - g) s_i / p_i, the part of p_i
-    that is not noise: R_a = -sum c rho delta, R_z = g - c_out - sum c (1 - rho),
+    design: d (p, n); None: one row of ones, the same g for all, as in `DepolarizedMap`. With s =
+    softmax(a l), delta_i = l_i - E_s[l], V = Var_s[l] and rho_i = (1 - g) s_i / p_i, the part of p_i that is
+    not noise: R_a = -sum c rho delta, R_z = g - c_out - sum c (1 - rho),
     R_aa = V sum c rho - sum c rho (1 - rho) delta^2, R_az = sum c rho (1 - rho) delta,
-    R_zz = g (1 - g) - sum c rho (1 - rho).
+    R_zz = g (1 - g) - sum c rho (1 - rho). Where z_n is clipped its derivatives are 0.
     """
 
-    def __init__(self, parts: Terms) -> None:
+    def __init__(self, parts: Terms, design: Floats | None = None) -> None:
         self._parts = parts
+        self._design = np.ones((1, len(parts.dev))) if design is None else design
+        self._design_of = self._design[:, parts.prompt]  # of each eigenvalue: products with it are quick
+        # Relative to the largest eigenvalue: no temperature makes the exponentials overflow.
         self._below = parts.logs - parts.logs[parts.first][parts.prompt]
         self._dimension = np.maximum(parts.dev.dimension, parts.dev.rank).astype(np.float64)
-        mass = parts.sums(parts.alignment) + parts.outside
-        self._mass = float(mass.sum())
-        self._spread = float(mass @ np.log(self._dimension))
+        self._mass = parts.sums(parts.alignment) + parts.outside
+        self._spread = float(self._mass @ np.log(self._dimension))
 
     def __call__(self, point: Floats) -> tuple[float, Floats, Floats]:
-        """Return R (nats), its gradient (2,) and Hessian (2, 2) at (log T, logit g)."""
-        a, z, parts = float(np.exp(-point[0])), float(point[1]), self._parts
-        g, log_g = 1 / (1 + np.exp(-z)), -np.logaddexp(0, -z)
+        """Return R (nats), its gradient (1 + p,) and Hessian (1 + p, 1 + p) at (log T, b)."""
+        a, parts, asked = float(np.exp(-point[0])), self._parts, point[1:] @ self._design
+        z = np.clip(asked, -LOGIT_BOUND, LOGIT_BOUND)
         e = np.exp(a * self._below)
         total = parts.sums(e)
         # log p = log(g/d) + log(1 + ratio); the ratio of signal to noise is rho / (1 - rho)
         ratio = e * (self._dimension * np.exp(-z) / total)[parts.prompt]
-        value = self._spread - log_g * self._mass - float(parts.alignment @ np.log1p(ratio))
-        mean = parts.sums(e * self._below) / total
-        delta = self._below - mean[parts.prompt]
+        value = float(self._mass @ np.logaddexp(0, -z)) - float(parts.alignment @ np.log1p(ratio))
+        delta = self._below - (parts.sums(e * self._below) / total)[parts.prompt]
         variance = parts.sums(e * delta * delta) / total
-        return value, *self._derivatives(a, g, delta, variance, ratio)
+        design, of = self._design, self._design_of
+        if not (inside := z == asked).all():
+            design, of = design * inside, of * inside[parts.prompt]
+        return self._spread + value, *self._derivatives(a, z, (design, of), delta, variance, ratio)
 
     def _derivatives(
-        self, a: float, g: float, delta: Floats, variance: Floats, ratio: Floats
+        self,
+        a: float,
+        z: Floats,
+        designs: tuple[Floats, Floats],
+        delta: Floats,
+        variance: Floats,
+        ratio: Floats,
     ) -> tuple[Floats, Floats]:
-        noise = 1 / (1 + ratio)
+        g, noise, (design, of) = 1 / (1 + np.exp(-z)), 1 / (1 + ratio), designs
         signal = self._parts.alignment * (ratio * noise)
         mixed = signal * noise
-        tilted = mixed * delta
+        tilted, signals = mixed * delta, self._parts.sums(signal)
         r_a = -float(signal @ delta)
-        r_aa = float(variance @ self._parts.sums(signal)) - float(tilted @ delta)
-        r_az = float(tilted.sum())
-        r_z = g - self._mass + float(signal.sum())
-        r_zz = g * (1 - g) - float(mixed.sum())
-        return np.array([-a * r_a, r_z]), np.array([[a * a * r_aa + a * r_a, -a * r_az], [-a * r_az, r_zz]])
+        r_aa = float(variance @ signals) - float(tilted @ delta)
+        hessian = np.empty((1 + len(design), 1 + len(design)))
+        # By the chain rule for a = exp(-x), as above.
+        hessian[0, 0] = a * a * r_aa + a * r_a
+        hessian[0, 1:] = hessian[1:, 0] = -a * (of @ tilted)
+        hessian[1:, 1:] = (design * (g * (1 - g) * self._mass)) @ design.T - (of * mixed) @ of.T
+        return np.append(-a * r_a, design @ (signals - (1 - g) * self._mass)), hessian
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -289,12 +304,14 @@ DepolarizedFit = Fit[DepolarizedMap]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bootstrap:
-    """Refits on resampled prompts: temperatures (B,), depolarizations (B,) or None, and their intervals."""
+    """Refits on resampled prompts: B values of each parameter, by its name in the map."""
 
-    temperatures: Floats
-    depolarizations: Floats | None
-    temperature: Interval
-    depolarization: Interval | None
+    parameters: Mapping[str, Floats]
+
+    @property
+    def intervals(self) -> dict[str, Interval]:
+        """The percentile interval (95 %) of each parameter."""
+        return {name: percentile_interval(values) for name, values in self.parameters.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -406,29 +423,35 @@ def bootstrap(
     groups: (n,), those that are drawn whole; None: each prompt is one.
     """
     best = fit(dev, method, eps=eps, prior=prior).map
-    start = np.array([np.log(best.temperature)])
+    start, share = np.array([np.log(best.temperature)]), per_row(prior, len(dev))
     if isinstance(best, DepolarizedMap):
         start = np.append(start, _logit(best.depolarization))
-    # A resample as counts, which are weights: no rows are copied.
-    counts = resample_counts(grouped(groups, len(dev)), resamples, rng)
-    share = per_row(prior, len(dev))
-    points = np.stack([_refit(dev, row / row.sum(), method, eps, start, share) for row in counts])
-    temperatures = np.exp(points[:, 0])
-    if method == "temperature":
-        return Bootstrap(temperatures, None, percentile_interval(temperatures), None)
-    g = 1 / (1 + np.exp(-points[:, 1]))
-    return Bootstrap(temperatures, g, percentile_interval(temperatures), percentile_interval(g))
+
+    def refit(drawn: Ints, weights: Floats) -> Floats:
+        parts = terms(dev.take(drawn), weights)
+        if method == "temperature":
+            return _search_temperature(parts, eps, start, share).point
+        return _search_depolarized(parts, [start], share).point
+
+    points = refitted(refit, grouped(groups, len(dev)), resamples, rng)
+    found = {"temperature": np.exp(points[:, 0])}
+    if method == "depolarized":
+        found["depolarization"] = 1 / (1 + np.exp(-points[:, 1]))
+    return Bootstrap(found)
 
 
-def _refit(
-    dev: DevSet, weights: Floats, method: Method, eps: float, start: Floats, share: Prior | None
+def refitted(
+    refit: Callable[[Ints, Floats], Floats], groups: Ints, resamples: int, rng: np.random.Generator
 ) -> Floats:
-    """Return the optimum for one resample; prompts that were not drawn cost nothing."""
-    drawn = np.flatnonzero(weights)
-    parts = terms(dev.take(drawn), weights[drawn])
-    if method == "temperature":
-        return _search_temperature(parts, eps, start, share).point
-    return _search_depolarized(parts, [start], share).point
+    """Return the optima (B, p) on `resamples` resamples of the prompts, or of their groups (n,).
+
+    refit: from the prompts drawn and their weights; the others cost nothing.
+    """
+    # A resample as counts, which are weights: no rows are copied.
+    counts = resample_counts(groups, resamples, rng)
+    drawn = [np.flatnonzero(row) for row in counts]
+    pairs = zip(drawn, counts, strict=True)
+    return np.stack([refit(rows, row[rows] / row.sum()) for rows, row in pairs])
 
 
 def assign_folds(

@@ -123,10 +123,11 @@ def test_nothing_sits_on_a_bound_and_the_fit_is_stationary(case: Case) -> None:
 def test_the_slope_is_above_zero_whichever_prompts_are_drawn(case: Case) -> None:
     found = bootstrap_evidence(case.fit, rng=np.random.default_rng(0), resamples=100)
     map_ = case.evidence.map
-    assert 0.1 < found.slope.low < map_.slope < found.slope.high < 1.0
-    assert found.intercept.low < map_.intercept < found.intercept.high
-    assert found.temperature.low <= map_.temperature <= found.temperature.high
-    assert (found.temperature.low == found.temperature.high) == (case.m == "1")
+    temperature, intercept, slope = found.intervals.values()
+    assert 0.1 < slope.low < map_.slope < slope.high < 1.0
+    assert intercept.low < map_.intercept < intercept.high
+    assert temperature.low <= map_.temperature <= temperature.high
+    assert (temperature.low == temperature.high) == (case.m == "1")
 
 
 @pytest.mark.parametrize("name", ["triviaqa_test_smollm2_m20", "triviaqa_dev_smollm2_m40"])

@@ -9,15 +9,21 @@ from service.spectral.dev_set import DevSet, risk, risks
 from service.spectral.evidence import (
     SLOPE_START,
     EvidenceMap,
-    EvidenceRisk,
     EvidenceSet,
     bootstrap_evidence,
+    evidence_risk,
     fit_evidence,
     held_out_evidence,
     logit_missing_mass,
     missing_mass,
 )
-from service.spectral.fit import bootstrap, cross_validated_risks, fit_depolarized, minimize, terms
+from service.spectral.fit import (
+    DepolarizedRisk,
+    bootstrap,
+    cross_validated_risks,
+    fit_depolarized,
+    minimize,
+)
 from service.spectral.subsets import (
     draw_subsets,
     evidence_subset,
@@ -41,7 +47,7 @@ def calibrated_rows(map_: EvidenceMap, prompts: int, seed: int, width: int = 6) 
     return EvidenceSet(calibrated_world(map_.over(missing), spectra(rng, prompts, width), 40), missing)
 
 
-def differences(objective: EvidenceRisk, point: np.ndarray, part: int) -> np.ndarray:
+def differences(objective: DepolarizedRisk, point: np.ndarray, part: int) -> np.ndarray:
     step = 1e-5 * np.eye(3)
     return np.array([(objective(point + h)[part] - objective(point - h)[part]) / 2e-5 for h in step])
 
@@ -52,7 +58,7 @@ def test_gradient_and_hessian_are_the_derivatives_of_the_risk(
     seed: int, x: float, a: float, b: float
 ) -> None:
     rows, point = random_rows(seed), np.array([x, a, b])
-    objective = EvidenceRisk(terms(rows.dev), rows.missing_mass)
+    objective = evidence_risk(rows)
     value, gradient, hessian = objective(point)
     assert gradient == pytest.approx(differences(objective, point, 0), rel=1e-5, abs=1e-6)
     assert hessian == pytest.approx(differences(objective, point, 1), rel=1e-5, abs=1e-6)
@@ -63,7 +69,7 @@ def test_gradient_and_hessian_are_the_derivatives_of_the_risk(
 def test_a_prompt_whose_g_is_clipped_does_not_move_the_fit() -> None:
     rows = random_rows(1)
     clipped = EvidenceSet(rows.dev, np.full(len(rows), 1.0))
-    value, gradient, hessian = EvidenceRisk(terms(rows.dev), clipped.missing_mass)(np.array([0.0, 12.0, 5.0]))
+    value, gradient, hessian = evidence_risk(clipped)(np.array([0.0, 12.0, 5.0]))
     assert value == pytest.approx(risk(EvidenceMap(1.0, 12.0, 5.0).over(clipped.missing_mass), rows.dev))
     assert gradient[1:].tolist() == [0.0, 0.0]
     assert not hessian[1:].any()
@@ -98,7 +104,7 @@ def test_each_start_is_needed(seed: int) -> None:
     size = int(rng.choice([5, 8, 12, 30]))
     dev = random_dev_set(seed, size, dimension=int(rng.choice([8, 24, 768])))
     rows = EvidenceSet(dev, rng.beta(0.3, 0.3, size))
-    objective = EvidenceRisk(terms(rows.dev), rows.missing_mass)
+    objective = evidence_risk(rows)
     low, high = np.array([np.log(0.05), -12.0, 0.0]), np.array([np.log(50.0), 12.0, 5.0])
     flat = fit_depolarized(rows.dev).map
     z = np.log(flat.depolarization / (1 - flat.depolarization))
@@ -153,20 +159,21 @@ def test_one_answer_a_prompt_has_no_temperature_to_fit() -> None:
 def test_the_bootstrap_holds_the_truth_and_resamples_as_that_of_the_other_maps() -> None:
     rows = calibrated_rows(EvidenceMap(1.3, -0.4, 0.5), 120, 3)
     found = bootstrap_evidence(rows, rng=np.random.default_rng(7), resamples=40)
-    assert found.parameters.shape == (40, 3)
-    for interval, truth in ((found.temperature, 1.3), (found.intercept, -0.4), (found.slope, 0.5)):
+    assert [values.shape for values in found.parameters.values()] == [(40,)] * 3
+    truths = {"temperature": 1.3, "intercept": -0.4, "slope": 0.5}
+    for interval, truth in ((found.intervals[name], truth) for name, truth in truths.items()):
         assert interval.low - 1e-4 <= truth <= interval.high + 1e-4
     noisy = random_rows(5)
     again = bootstrap_evidence(noisy, rng=np.random.default_rng(7), resamples=4)
     counts = np.random.default_rng(7).multinomial(30, np.full(30, 1 / 30), size=4)
-    for parameters, row in zip(again.parameters, counts, strict=True):
+    for parameters, row in zip(np.transpose(list(again.parameters.values())), counts, strict=True):
         refit = fit_evidence(noisy.take(np.repeat(np.arange(30), row))).map
         told = (refit.temperature, refit.intercept, refit.slope)
         assert parameters == pytest.approx(told, rel=1e-4, abs=1e-5)
     flat = EvidenceSet(noisy.dev, np.full(30, 0.5))  # logit 0 everywhere: only T and a matter
     plain = bootstrap(noisy.dev, "depolarized", rng=np.random.default_rng(7), resamples=4)
     same = bootstrap_evidence(flat, rng=np.random.default_rng(7), resamples=4)
-    assert same.parameters[:, 0] == pytest.approx(plain.temperatures, rel=1e-4)
+    assert same.parameters["temperature"] == pytest.approx(plain.parameters["temperature"], rel=1e-4)
 
 
 def test_held_out_risks_are_on_the_folds_of_the_other_maps() -> None:

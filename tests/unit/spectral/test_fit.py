@@ -133,10 +133,10 @@ def sampled_world(t: float, prompts: int, seed: int) -> DevSet:
 
 def test_temperature_two_is_inside_its_interval() -> None:
     found = bootstrap(sampled_world(2.0, 300, 0), "temperature", rng=np.random.default_rng(0), eps=1e-6)
-    assert found.temperature.low < 2.0 < found.temperature.high
-    assert found.temperature.high - found.temperature.low < 0.6
-    assert found.depolarization is None
-    assert found.depolarizations is None
+    [(name, interval)] = found.intervals.items()
+    assert name == "temperature"
+    assert interval.low < 2.0 < interval.high
+    assert interval.high - interval.low < 0.6
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -144,7 +144,7 @@ def test_each_refit_is_the_fit_of_the_resampled_prompts(method: Method) -> None:
     dev = random_dev_set(5)
     found = bootstrap(dev, method, rng=np.random.default_rng(7), resamples=4)
     counts = np.random.default_rng(7).multinomial(len(dev), np.full(len(dev), 1 / len(dev)), size=4)
-    for temperature, row in zip(found.temperatures, counts, strict=True):
+    for temperature, row in zip(found.parameters["temperature"], counts, strict=True):
         again = fit(dev.take(np.repeat(np.arange(len(dev)), row)), method).map
         assert temperature == pytest.approx(again.temperature, rel=1e-5)
 
@@ -152,11 +152,10 @@ def test_each_refit_is_the_fit_of_the_resampled_prompts(method: Method) -> None:
 def test_the_bootstrap_has_an_interval_for_each_parameter() -> None:
     dev = calibrated_world(DepolarizedMap(0.9, 0.2), spectra(np.random.default_rng(0), 80, 6), 40)
     found = bootstrap(dev, "depolarized", rng=np.random.default_rng(0), resamples=50)
-    assert found.depolarizations is not None
-    assert found.depolarizations.shape == found.temperatures.shape == (50,)
-    assert found.depolarization is not None
-    assert 0.1 < found.depolarization.low <= 0.2 + 1e-4
-    assert 0.3 > found.depolarization.high >= 0.2 - 1e-4
+    assert [values.shape for values in found.parameters.values()] == [(50,), (50,)]
+    interval = found.intervals["depolarization"]
+    assert 0.1 < interval.low <= 0.2 + 1e-4
+    assert 0.3 > interval.high >= 0.2 - 1e-4
 
 
 def test_folds_are_of_equal_size_and_cover_everything() -> None:

@@ -43,7 +43,7 @@ def test_rows_of_their_own_are_drawn_as_without_groups() -> None:
         bootstrap(dev, "depolarized", rng=np.random.default_rng(0), resamples=3, groups=one)
         for one in (None, np.arange(30))
     )
-    assert plain.temperatures.tolist() == each.temperatures.tolist()
+    assert plain.parameters["temperature"].tolist() == each.parameters["temperature"].tolist()
     one, other = (ResampleCounts.of(30, np.random.default_rng(0), 9, by) for by in (None, own))
     assert one.counts.tolist() == other.counts[:, ::-1].tolist()
 
@@ -61,7 +61,7 @@ def test_copies_of_rows_make_no_interval_narrower() -> None:
     dev, rows = random_dev_set(2), np.repeat(np.arange(30), 4)
     once = bootstrap(dev, "depolarized", rng=np.random.default_rng(0), resamples=5)
     copied = bootstrap(dev.take(rows), "depolarized", rng=np.random.default_rng(0), resamples=5, groups=rows)
-    assert copied.temperatures == pytest.approx(once.temperatures, rel=1e-6)
+    assert copied.parameters["temperature"] == pytest.approx(once.parameters["temperature"], rel=1e-6)
 
 
 def test_a_group_is_predicted_by_maps_that_saw_none_of_it() -> None:
