@@ -14,7 +14,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PREFIX = "EIGENCAL_"
 FOR_TESTS = f"{PREFIX}TEST_"
-# Most tokens of an answer by default (docs/decisions/0015): a few sentences, and an answer on one line.
+# Most tokens of an answer by default: a few sentences, and an answer on one line. 64 cut chats short, and
+# twenty answers of 512 take two cores longer than the default timeout.
 CHAT_TOKENS, SHORT_TOKENS = 256, 64
 
 
