@@ -53,9 +53,7 @@ def figures(map_: CalibrationMap, test: DevSet) -> tuple[float, float, float]:
 
 def one(dev: DevSet, test: DevSet, rng: np.random.Generator) -> Found:
     spread = bootstrap(dev, "depolarized", rng=rng, resamples=RESAMPLES)
-    g = spread.depolarization
-    assert g is not None
-    widths = (spread.temperature.high - spread.temperature.low, g.high - g.low)
+    widths = [one.high - one.low for one in spread.intervals.values()]
     return Found(*widths, *figures(fit_depolarized(dev).map, test))
 
 

@@ -55,7 +55,7 @@ def test_with_two_built_in_the_raw_spectrum_lies_outside_and_the_fit_finds_two()
         dev = world.dev()
         c1, raw = np.clip(dev.alignment[:, 0], 0, 1), world.largest(Identity())
         assert reliability_diagram(raw, c1).ece > label_band(raw, world.rng).ece_high
-        interval = bootstrap(dev, "temperature", rng=world.rng, resamples=100).temperature
+        interval = bootstrap(dev, "temperature", rng=world.rng, resamples=100).intervals["temperature"]
         found += interval.low <= 2.0 <= interval.high
         assert fit_temperature(dev).map.temperature == pytest.approx(2.0, rel=0.25)
     assert found >= 4

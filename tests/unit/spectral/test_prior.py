@@ -65,7 +65,7 @@ def test_resamples_weigh_the_prior_as_the_rows_do() -> None:
     some, prior = random_rows(2, 12), Prior(CENTER, HESSIAN, 30.0)
     found = bootstrap_evidence(some, rng=np.random.default_rng(0), resamples=5, prior=prior)
     counts = np.random.default_rng(0).multinomial(12, np.full(12, 1 / 12), size=5)
-    for row, parameters in zip(counts, found.parameters, strict=True):
+    for row, parameters in zip(counts, np.transpose(list(found.parameters.values())), strict=True):
         refit = fit_evidence(some.take(np.repeat(np.arange(12), row)), prior).map
         assert parameters == pytest.approx([refit.temperature, refit.intercept, refit.slope], abs=1e-6)
 
