@@ -1,8 +1,11 @@
 """Scoring end to end: a real vLLM server, real HTTP, the real embedder. `make test-vllm`."""
 
-import asyncio
+import json
 import math
 import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
 
 import httpx
 import pytest
@@ -19,23 +22,23 @@ def post(url: str, body: dict, timeout: float = 300) -> httpx.Response:
     return httpx.post(f"{url}/score", json=body, timeout=timeout)
 
 
-async def until(condition, timeout_s: float) -> bool:
+def until(condition: Callable[[], bool], timeout_s: float) -> bool:
     """Tell whether a condition holds before the time is over."""
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
-        if await asyncio.to_thread(condition):
+        if condition():
             return True
-        await asyncio.sleep(0.1)
+        time.sleep(0.1)
     return False
 
 
-async def drawing(http: httpx.AsyncClient, url: str, vllm: VllmServer) -> asyncio.Task[httpx.Response]:
-    """Return a score under way whose answers the server has begun to write."""
-    call = asyncio.create_task(http.post(f"{url}/score", json=LONG, timeout=600))
-    begun = await until(lambda: call.done() or vllm.metric("vllm:num_requests_running") > 0, 120)
-    assert not call.done(), call.result().text + vllm.log_end()
-    assert begun, vllm.log_end()
-    return call
+@contextmanager
+def drawing(url: str, vllm: VllmServer) -> Iterator[HTTPConnection]:
+    """A score under way whose answers the server has begun to write; it hangs up at the end."""
+    with closing(HTTPConnection(url.removeprefix("http://"), timeout=600)) as call:
+        call.request("POST", "/score", json.dumps(LONG), {"content-type": "application/json"})
+        assert until(lambda: vllm.metric("vllm:num_requests_running") > 0, 110), vllm.log_end()
+        yield call
 
 
 def test_scores_a_prompt(service_url: str) -> None:
@@ -93,29 +96,26 @@ def test_a_deadline_serves_what_has_come(service_url: str) -> None:
         assert bool(partial) == (score["num_samples"] < 20)
 
 
-async def test_a_caller_that_hangs_up_frees_the_server(service_url: str, vllm: VllmServer) -> None:
-    async with httpx.AsyncClient(timeout=60) as http:
-        call = await drawing(http, service_url, vllm)
+def test_a_caller_that_hangs_up_frees_the_server(service_url: str, vllm: VllmServer) -> None:
+    with drawing(service_url, vllm):
         before = vllm.metric("vllm:generation_tokens_total")
-        call.cancel()
-        await asyncio.gather(call, return_exceptions=True)
-    assert await until(lambda: vllm.metric("vllm:num_requests_running") == 0, 120)
+    assert until(lambda: vllm.metric("vllm:num_requests_running") == 0, 120)
     # Twenty stories of 1500 tokens would be 30,000.
     assert vllm.metric("vllm:generation_tokens_total") - before < 5000
 
 
-async def test_a_killed_server_is_said_and_its_return_noticed(service_url: str, vllm: VllmServer) -> None:
-    async with httpx.AsyncClient(timeout=60) as http:
-        call = await drawing(http, service_url, vllm)
-        await asyncio.to_thread(vllm.kill)
-        response = await call
-        assert (response.status_code, response.json()["code"]) == (503, "llm_unavailable")
-        assert response.json()["retryable"] and response.headers["retry-after"]
-        # What the check found is kept for a second.
-        assert await until(lambda: httpx.get(f"{service_url}/readyz", timeout=30).status_code == 503, 120)
-        assert (await http.get(f"{service_url}/readyz", timeout=30)).json()["code"] == "llm_unavailable"
-        assert (await http.get(f"{service_url}/healthz")).status_code == 200
-        await asyncio.to_thread(vllm.start)
-        again = await http.post(f"{service_url}/score", json={"prompt": "Who wrote Hamlet?"}, timeout=300)
+def test_a_killed_server_is_said_and_its_return_noticed(service_url: str, vllm: VllmServer) -> None:
+    with drawing(service_url, vllm) as call:
+        vllm.kill()
+        response = call.getresponse()
+        problem = json.load(response)
+    assert (response.status, problem["code"]) == (503, "llm_unavailable"), problem
+    assert problem["retryable"] and response.getheader("retry-after")
+    # What the check found is kept for a second.
+    assert until(lambda: httpx.get(f"{service_url}/readyz", timeout=30).status_code == 503, 120)
+    assert httpx.get(f"{service_url}/readyz", timeout=30).json()["code"] == "llm_unavailable"
+    assert httpx.get(f"{service_url}/healthz", timeout=30).status_code == 200
+    vllm.start()
+    again = post(service_url, {"prompt": "Who wrote Hamlet?"})
     assert again.status_code == 200, again.text
     assert again.json()["num_samples"] == 20
