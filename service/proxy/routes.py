@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, Literal, cast, get_args
 
@@ -27,6 +27,7 @@ from service.calibration.calibration import Calibration
 from service.errors import EigencalError, EmbedderUnavailable, InvalidRequest, Overloaded, Unscorable
 from service.heavy_json import MAX_VALUES
 from service.llm.admission import Permit
+from service.llm.openai_server import ServerQuirks
 from service.llm.port import Api, Priority
 from service.llm.wire import LOGPROBS, PATHS
 from service.proxy.abstention import HeldStream, abstaining, is_abstained, is_judged, let_through
@@ -165,6 +166,7 @@ class Chat:
     abstain: bool = False
     abstain_text: str = ""
     abstain_fail_open: bool = False
+    quirks: ServerQuirks = field(default_factory=ServerQuirks)
 
     async def open(self, sent: Call) -> Reply:
         """Return the server's answer, the call to it traced; see `Upstream`."""
@@ -410,15 +412,22 @@ async def _open(chat: Chat, sent: Call, api: Api, asked: ChatCall | None) -> tup
     """Return the answer, and whether it has log-probabilities that its caller did not ask for.
 
     asked: the call to which they are added, or None. What the server refuses is asked again without: nobody
-    is to lose an answer by what we add.
+    is to lose an answer by what we add. Which model refuses them is remembered for a while.
     """
-    if asked is not None and asked.payload is not None:
-        body = encoded({**asked.payload, "logprobs": LOGPROBS[api]})
-        reply = await chat.open(replace(sent, body=body))
-        if reply.status not in REFUSING:
-            return reply, True
-        await reply.close()
-    return await chat.open(sent), False
+    if asked is None or asked.payload is None:
+        return await chat.open(sent), False
+    on_api = f"{api} {asked.payload.get('model')}"
+    if chat.quirks.get(on_api, "logprobs") is not None:
+        return await chat.open(sent), False
+    with_them = await chat.open(replace(sent, body=encoded({**asked.payload, "logprobs": LOGPROBS[api]})))
+    if with_them.status not in REFUSING:
+        return with_them, True
+    await with_them.close()
+    reply = await chat.open(sent)
+    # A 500 may have had any cause.
+    if reply.status in GOOD and with_them.status != 500:
+        chat.quirks.record(on_api, "logprobs")
+    return reply, False
 
 
 async def _judged_stream(

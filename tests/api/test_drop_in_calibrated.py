@@ -54,11 +54,11 @@ def said(exchange: Exchange, text: str, index: int) -> dict[str, Any]:
     return {"index": index, streamed: {"content": text}, "logprobs": told, "finish_reason": "stop"}
 
 
-def telling(own: str = "Paris", drawn: str = "Paris", refuses: bool = False) -> Any:
+def telling(own: str = "Paris", drawn: str = "Paris", refuses: int = 0) -> Any:
     async def behave(exchange: Exchange) -> None:
         number = exchange.body.get("n", 1)
         if refuses and number == 1 and "logprobs" in exchange.body:
-            await exchange.send(400, {"error": {"message": "logprobs are not for you"}})
+            await exchange.send(refuses, {"error": {"message": "logprobs are not for you"}})
             return
         choices = [said(exchange, own if number == 1 else drawn, i) for i in range(number)]
         payload = {"model": MODEL, "choices": choices, "usage": {"prompt_tokens": 3}}
@@ -192,10 +192,13 @@ async def test_evidence_takes_the_own_log_probability_and_hides_it(stream: bool)
     assert told["uncertainty"]["evidence"]["mean_logprob"] == pytest.approx(-0.25)
 
 
-async def test_a_server_that_refuses_them_costs_no_answer() -> None:
-    async with before(telling(refuses=True), evident()) as made:
+@pytest.mark.parametrize(("status", "next_calls"), [(400, 2), (500, 3)])  # a 500 may pass: asked for again
+async def test_a_server_that_refuses_them_costs_no_answer(status: int, next_calls: int) -> None:
+    async with before(telling(refuses=status), evident()) as made:
         response = await made.ask(**LIKE_OURS)
         assert len(made.server.bodies) == 3
+        await made.ask(**LIKE_OURS)
+        assert len(made.server.bodies) == 3 + next_calls
     found = response.json()["uncertainty"]
     # Without its log-probability the answer would cost all others theirs.
     assert (response.status_code, found["num_samples"]) == (200, 4)
