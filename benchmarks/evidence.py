@@ -27,12 +27,11 @@ from service.spectral.correctness_model import (
     logit_probability,
     stratified_folds,
 )
-from service.spectral.dev_set import DevSet, risk, served_lambda_max
-from service.spectral.evidence import fit_evidence
-from service.spectral.fit import fit_depolarized, fit_temperature
+from service.spectral.dev_set import AnyMap, DevSet, risk, served_lambda_max
+from service.spectral.fit import fit_depolarized, fit_evidence, fit_temperature
 from service.spectral.reliability import auroc, projection_brier
 from service.spectral.resampling import Difference, figure_difference, mean_difference
-from service.spectral.spectrum import CalibrationMap, Identity, TemperatureMap
+from service.spectral.spectrum import Identity, TemperatureMap
 from service.spectral.text_scores import correct
 
 FURTHER = (1, 3, 5, 19)
@@ -40,7 +39,7 @@ FIT, HELD = np.arange(150), np.arange(150, 400)
 DRAWN = ((1, True), (2, True), (3, True), (3, False), (5, True), (10, True), (20, True), (20, False))
 
 
-def map_row(name: str, map_: CalibrationMap, dev: DevSet, right: np.ndarray, numbers: str) -> str:
+def map_row(name: str, map_: AnyMap, dev: DevSet, right: np.ndarray, numbers: str) -> str:
     predicted, c1 = np.clip(served_lambda_max(map_, dev), 0, 1), np.clip(dev.alignment[:, 0], 0, 1)
     varies = predicted.std() > 1e-9
     correlation = f"{np.corrcoef(predicted, c1)[0, 1]:.3f}" if varies else "none"
@@ -56,23 +55,23 @@ def by_answers(data: Recorded) -> None:
     for m in (1, 2, 3, 5, 10, 20):
         rows = data.evidence(m)
         fit, held = rows.take(FIT), rows.take(HELD)
-        paper, flat, ours = fit_temperature(fit.dev).map, fit_depolarized(fit.dev).map, fit_evidence(fit).map
+        paper, flat, ours = fit_temperature(fit).map, fit_depolarized(fit).map, fit_evidence(fit).map
         g = flat.depolarization
         temperature = flat.temperature if m > 1 else 1.0
-        lines: list[tuple[str, CalibrationMap, str]] = [
+        lines: list[tuple[str, AnyMap, str]] = [
             ("raw", Identity(), "| |"),
             ("temperature", paper, f"{paper.temperature:.3f} | |" if m > 1 else "| |"),
             ("depolarized", flat, f"{temperature:.3f} | {np.log(g / (1 - g)):.3f} | 0"),
             (
                 "evidence",
-                ours.over(held.missing_mass),
+                ours,
                 f"{ours.temperature:.3f} | {ours.intercept:.3f} | {ours.slope:.3f}",
             ),
         ]
         for name, map_, numbers in lines:
             if m == 1 and isinstance(map_, TemperatureMap):
                 continue  # a spectrum that is a single 1 has no shape
-            print(f"| {m} " + map_row(name, map_, held.dev, data.right[HELD], numbers))
+            print(f"| {m} " + map_row(name, map_, held, data.right[HELD], numbers))
 
 
 def tokens(data: Recorded, m: int) -> str:

@@ -33,8 +33,8 @@ from service.spectral.correctness_model import (
     model_prior,
     stratified_folds,
 )
-from service.spectral.evidence import EvidenceMap, EvidenceSet, evidence_risk, fit_evidence
-from service.spectral.fit import Prior
+from service.spectral.evidence import EvidenceMap
+from service.spectral.fit import Prior, fit_evidence, objective, point_of
 from service.spectral.reliability import auroc
 from service.spectral.resampling import Difference, figure_difference, mean_difference
 from tools.default_models import JudgedRows
@@ -45,11 +45,6 @@ MIN_LEFT = 10  # right rows to be judged on
 SEEDS = 10  # of folds, whose predictions' losses are averaged
 SIZES = (1, 3, 5, 20)
 SETS = (TEST, DEV)
-
-
-def evidence(rows: Judged) -> EvidenceSet:
-    assert rows.missing_mass is not None
-    return EvidenceSet(rows.rows, rows.missing_mass)
 
 
 @dataclass(frozen=True)
@@ -69,14 +64,13 @@ class Seen:
 
     def map(self, known: np.ndarray | None = None, prior: Prior | None = None) -> EvidenceMap | None:
         """Return the map fitted on the rows that are known, drawn to the prior; None: all of them."""
-        return fit_evidence(evidence(self.rows if known is None else self.rows.take(known)), prior).map
+        rows = self.rows.rows
+        return fit_evidence(rows if known is None else rows.take(known), prior=prior).map
 
     def prior(self) -> Prior | None:
         """Return the map of all rows as what others are drawn to."""
-        told = evidence(self.rows)
-        map_ = fit_evidence(told).map
-        center = np.array([np.log(map_.temperature), map_.intercept, map_.slope])
-        return Prior(center, evidence_risk(told)(center)[2], PRIOR_WEIGHT)
+        center = point_of(fit_evidence(self.rows.rows).map)
+        return Prior(center, objective(self.rows.rows, "evidence")(center)[2], PRIOR_WEIGHT)
 
 
 @dataclass(frozen=True)
@@ -195,7 +189,7 @@ def cross_validated(rows: Judged, features: tuple[str, ...], seed: int) -> np.nd
     predicted = np.empty(len(rows))
     for number in range(5):
         held = fold == number
-        columns = rows.columns(fit_evidence(evidence(rows.take(~held))).map)
+        columns = rows.columns(fit_evidence(rows.rows.take(~held)).map)
         predicted[held] = held_out_predictions(columns, rows.right, features, held.astype(int))[held]
     return predicted
 

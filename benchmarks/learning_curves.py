@@ -19,9 +19,9 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks import few_verdicts
 from benchmarks.recorded_evidence import DATA, DEV, TEST, WEIGHTS, Recorded
-from service.spectral.dev_set import risks, served_lambda_max
-from service.spectral.evidence import EvidenceMap, EvidenceSet, evidence_risk, fit_evidence
-from service.spectral.fit import Prior
+from service.spectral.dev_set import DevSet, risks, served_lambda_max
+from service.spectral.evidence import EvidenceMap
+from service.spectral.fit import Prior, fit_evidence, objective, point_of
 from service.spectral.reliability import reliability_diagram
 from tools.default_models import JudgedRows
 
@@ -42,17 +42,16 @@ class Curve:
     raw: float
 
 
-def default_of(rows: EvidenceSet) -> tuple[EvidenceMap, Prior]:
+def default_of(rows: DevSet) -> tuple[EvidenceMap, Prior]:
     map_ = fit_evidence(rows).map
-    theta = np.array([np.log(map_.temperature), map_.intercept, map_.slope])
-    return map_, Prior(theta, evidence_risk(rows)(theta)[2], WEIGHT)
+    theta = point_of(map_)
+    return map_, Prior(theta, objective(rows, "evidence")(theta)[2], WEIGHT)
 
 
-def judged(map_: EvidenceMap, rows: EvidenceSet) -> tuple[float, float]:
-    over = map_.over(rows.missing_mass)
-    served = np.clip(served_lambda_max(over, rows.dev), 0, 1)
-    c1 = np.clip(rows.dev.alignment[:, 0], 0, 1)
-    return float(risks(over, rows.dev).mean()), reliability_diagram(served, c1).ece
+def judged(map_: EvidenceMap, rows: DevSet) -> tuple[float, float]:
+    served = np.clip(served_lambda_max(map_, rows), 0, 1)
+    c1 = np.clip(rows.alignment[:, 0], 0, 1)
+    return float(risks(map_, rows).mean()), reliability_diagram(served, c1).ece
 
 
 def half_right(rows: np.ndarray, right: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
@@ -61,10 +60,10 @@ def half_right(rows: np.ndarray, right: np.ndarray, size: int, rng: np.random.Ge
     return np.concatenate([rng.choice(kind, size // 2 + (size % 2) * k) for k, kind in enumerate(kinds)])
 
 
-def curve(name: str, rows: EvidenceSet, right: np.ndarray, default: tuple[EvidenceMap, Prior]) -> Curve:
+def curve(name: str, rows: DevSet, right: np.ndarray, default: tuple[EvidenceMap, Prior]) -> Curve:
     """Return the figures over random subsets of the rows; right: verdicts to halve by, or none."""
-    raw_c1 = np.clip(rows.dev.alignment[:, 0], 0, 1)
-    raw = reliability_diagram(np.clip(rows.dev.eigenvalues[:, 0], 0, 1), raw_c1).ece
+    raw_c1 = np.clip(rows.alignment[:, 0], 0, 1)
+    raw = reliability_diagram(np.clip(rows.eigenvalues[:, 0], 0, 1), raw_c1).ece
     found = np.empty((2, len(KINDS), len(LABELS), SUBSETS))
     for at, labels in enumerate(LABELS):
         for subset in range(SUBSETS):
@@ -77,7 +76,7 @@ def curve(name: str, rows: EvidenceSet, right: np.ndarray, default: tuple[Eviden
             else:
                 chosen = fit[:labels]
             held = rows.take(test)
-            maps = [fit_evidence(rows.take(chosen)).map, fit_evidence(rows.take(chosen), default[1]).map]
+            maps = [fit_evidence(rows.take(chosen), prior=prior).map for prior in (None, default[1])]
             for kind, map_ in enumerate([*maps, default[0]]):
                 found[:, kind, at, subset] = judged(map_, held)
     return Curve(name, found[0], found[1], raw)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,8 @@ import numpy as np
 from service.calibration.calibration import answer_features
 from service.spectral.correctness_model import FEATURES, FEATURES_ALONE, Columns, logit_probability
 from service.spectral.dev_set import Answers, DevSet, born_probabilities, dev_set, served_entropies, supported
-from service.spectral.evidence import (
-    EvidenceSet,
-    fit_evidence,
-    logit_missing_mass,
-    mean_log_probability,
-    missing_mass,
-)
-from service.spectral.fit import assign_folds, fit_depolarized
-from service.spectral.spectrum import CalibrationMap
+from service.spectral.evidence import logit_missing_mass, mean_log_probability, missing_mass
+from service.spectral.fit import assign_folds, fit_depolarized, fit_evidence
 from service.spectral.text_scores import correct, per_word
 
 ROOT = Path(__file__).parents[1]
@@ -90,10 +83,10 @@ class Recorded:
     def sums(self, m: int) -> list[np.ndarray]:
         return [np.array(row["logprob"][:m]) for row in self.rows]
 
-    def evidence(self, m: int) -> EvidenceSet:
+    def evidence(self, m: int) -> DevSet:
         made = self.answers(m)
         missing = [missing_mass(one, row.index) for one, row in zip(self.sums(m), made, strict=True)]
-        return EvidenceSet(dev_set(made, D), np.array(missing))
+        return replace(dev_set(made, D), missing_mass=np.array(missing))
 
     def alone(self) -> "MaterialAlone":
         """What P(correct) of the first answers rests on, each judged by itself."""
@@ -123,7 +116,7 @@ class Recorded:
 class Material:
     """Judged rows: spectra with u, the same with the judged text as target, means of log p, verdicts."""
 
-    rows: EvidenceSet
+    rows: DevSet
     candidates: DevSet
     mean_log_probability: np.ndarray
     log_probability_per_word: np.ndarray
@@ -137,11 +130,9 @@ class Material:
     def columns(self, fitted: np.ndarray, held: np.ndarray, *, evidence: bool) -> dict[str, np.ndarray]:
         """Features of the held rows under the map fitted on others (masks)."""
         fit, rows = self.rows.take(fitted), self.rows.take(held)
-        over: CalibrationMap = fit_depolarized(fit.dev).map
-        if evidence:
-            over = fit_evidence(fit).map.over(rows.missing_mass)
-        p = born_probabilities(over, self.candidates.take(held))
-        found = {"logit_probability": logit_probability(p), "entropy": served_entropies(over, rows.dev)}
+        map_ = fit_evidence(fit).map if evidence else fit_depolarized(fit).map
+        p = born_probabilities(rows.mapped_by(map_), self.candidates.take(held))
+        found = {"logit_probability": logit_probability(p), "entropy": served_entropies(map_, rows)}
         if evidence:
             found["logit_missing_mass"] = logit_missing_mass(rows.missing_mass)
             found["mean_log_probability"] = self.mean_log_probability[held]

@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.few_verdicts import Elsewhere, Seen, evidence
+from benchmarks.few_verdicts import Elsewhere, Seen
 from benchmarks.recorded_evidence import DATA, DEV, ROOT, TEST, WEIGHTS, Recorded
 from service.calibration.default import MODEL_SHARE, PRIOR_WEIGHT
 from service.calibration.labels import Judged
 from service.spectral.correctness_model import Columns, fit_correctness, model_prior, stratified_folds
 from service.spectral.dev_set import served_lambda_max
-from service.spectral.evidence import fit_evidence
+from service.spectral.fit import fit_evidence
 from service.spectral.reliability import auroc, resampled_aurocs
 from service.spectral.resampling import ResampleCounts, percentile_interval
 from service.spectral.text_scores import num_words
@@ -72,12 +72,11 @@ def by_answers(rows: Judged, other: Judged) -> Scores:
     assert there.map is not None
 
     def columns(seen: np.ndarray) -> Columns:
-        return rows.columns(fit_evidence(evidence(rows.take(seen)), there.prior).map)
+        return rows.columns(fit_evidence(rows.rows.take(seen), prior=there.prior).map)
 
-    over = rows.over(there.map)
     return {
         "lambda_max, raw": rows.rows.eigenvalues[:, 0],
-        "lambda_max, default": served_lambda_max(over, rows.rows),
+        "lambda_max, default": served_lambda_max(there.map, rows.rows),
         "P(correct), default": there.model.model.predict(rows.columns(there.map)),
         BEST: cross_validated(rows.right, columns, there.model),
     }

@@ -16,10 +16,9 @@ import numpy as np
 
 from service.calibration.default import DEFAULT_ID, DIMENSION, FIGURES, ROWS
 from service.spectral.dev_set import Answers, Overlaps, overlaps
-from service.spectral.evidence import checked_log_probabilities, evidence_risk, fit_evidence
-from service.spectral.fit import DepolarizedRisk, TemperatureRisk, fit_depolarized, fit_temperature, terms
-from service.spectral.spectrum import DEFAULT_EPS
-from service.spectral.subsets import evidence_subset
+from service.spectral.evidence import checked_log_probabilities
+from service.spectral.fit import Method, fit, objective, point_of
+from service.spectral.subsets import subset_dev_set
 from service.spectral.text_scores import words
 from tools.default_claims import Composed, claims
 from tools.default_models import JudgedRows, models
@@ -54,17 +53,11 @@ class Recorded:
 
     def maps(self, m: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Return the parameters, as they are fitted, and the Hessian of the mean risk there, by method."""
-        rows = evidence_subset(self.totals, [(one, np.arange(m)) for one in self.overlaps], DIMENSION)
-        map_ = fit_evidence(rows).map
-        theta = np.array([np.log(map_.temperature), map_.intercept, map_.slope])
-        made = {"evidence": (theta, evidence_risk(rows)(theta)[2])}
-        if m > 1:  # a spectrum of a single 1 has no shape
-            g = fit_depolarized(rows.dev).map
-            theta = np.array([np.log(g.temperature), np.log(g.depolarization) - np.log1p(-g.depolarization)])
-            made["depolarized"] = theta, DepolarizedRisk(terms(rows.dev))(theta)[2]
-            theta = np.array([np.log(fit_temperature(rows.dev).map.temperature)])
-            made["temperature"] = theta, TemperatureRisk(terms(rows.dev), DEFAULT_EPS)(theta)[2]
-        return made
+        rows = subset_dev_set([(one, np.arange(m)) for one in self.overlaps], DIMENSION, self.totals)
+        # A spectrum of a single 1 has no shape.
+        methods: tuple[Method, ...] = ("evidence", "depolarized", "temperature") if m > 1 else ("evidence",)
+        points = {method: point_of(fit(rows, method).map) for method in methods}
+        return {method: (point, objective(rows, method)(point)[2]) for method, point in points.items()}
 
 
 def figures(every: Recorded, first: Recorded) -> dict[str, Any]:

@@ -21,8 +21,7 @@ from service.claims.facts import beyond, sentence_vectors
 from service.spectral.claims import MatchedUnits
 from service.spectral.correctness_model import ModelPrior, model_prior
 from service.spectral.dev_set import DevSet, Overlaps, born_probabilities, served_entropies, solve, weighted
-from service.spectral.fit import DepolarizedRisk, TemperatureRisk, fit, terms
-from service.spectral.spectrum import DEFAULT_EPS, DepolarizedMap, TemperatureMap
+from service.spectral.fit import fit, objective, point_of
 from service.spectral.text_scores import correct
 from tools.default_models import WITHOUT_EVIDENCE_FEATURES, embedded, model_table
 
@@ -104,9 +103,9 @@ def claims(composed: Composed, sizes: Sequence[int]) -> dict[str, Any]:
         for m in sizes:
             dev = composed.at(composed.to_reference, m)
             map_ = fit(dev, method).map
-            theta, hessian = _curved(map_, dev)
+            theta = point_of(map_)
             parameters.append(theta.tolist())
-            hessians.append(hessian.tolist())
+            hessians.append(objective(dev, method)(theta)[2].tolist())
             judged = composed.at(composed.to_claim, m)
             columns = features(born_probabilities(map_, judged), served_entropies(map_, judged))
             rows = float(composed.right.size)
@@ -114,13 +113,3 @@ def claims(composed: Composed, sizes: Sequence[int]) -> dict[str, Any]:
         maps[method] = {"sizes": list(sizes), "parameters": parameters, "hessians": hessians}
         correctness[method] = [model_table(WITHOUT_EVIDENCE_FEATURES, list(sizes), models)]
     return {"maps": maps, "correctness": correctness}
-
-
-def _curved(map_: DepolarizedMap | TemperatureMap, dev: DevSet) -> tuple[np.ndarray, np.ndarray]:
-    """Return the parameters as they are fitted, and the Hessian of the mean risk there."""
-    if isinstance(map_, TemperatureMap):
-        theta = np.array([np.log(map_.temperature)])
-        return theta, TemperatureRisk(terms(dev), DEFAULT_EPS)(theta)[2]
-    g = map_.depolarization
-    theta = np.array([np.log(map_.temperature), np.log(g) - np.log1p(-g)])
-    return theta, DepolarizedRisk(terms(dev))(theta)[2]

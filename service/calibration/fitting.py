@@ -1,6 +1,6 @@
 """Fitting a calibration on labelled rows: maps, evidence, P(correct) and thresholds (method, section 8)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import partial
@@ -24,37 +24,25 @@ from service.spectral.correctness_model import (
     no_model_prior,
     stratified_folds,
 )
-from service.spectral.dev_set import DevSet, risks
-from service.spectral.evidence import (
-    EvidenceFit,
-    EvidenceMap,
-    EvidenceSet,
-    bootstrap_evidence,
-    fit_evidence,
-    held_out_evidence,
-)
+from service.spectral.dev_set import Answers, AnyMap, DevSet
+from service.spectral.evidence import EvidenceMap
 from service.spectral.fit import (
+    AnyFit,
     Bootstrap,
-    DepolarizedFit,
-    Prior,
     PriorSource,
-    TemperatureFit,
     bootstrap,
     cross_validated_risks,
     fit,
     no_prior,
 )
-from service.spectral.fit import Method as PlainMethod
 from service.spectral.resampling import DEFAULT, Resamples, one_of_each
 from service.spectral.selective import selective_counts
-from service.spectral.spectrum import CalibrationMap, DepolarizedMap, Identity, TemperatureMap
-from service.spectral.subsets import OnDone, fit_by_num_samples, fit_evidence_by_num_samples, fitted_sizes
+from service.spectral.spectrum import CalibrationMap, DepolarizedMap, Identity
+from service.spectral.subsets import FittedMap, OnDone, fit_by_num_samples, fitted_sizes
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-METHODS: tuple[PlainMethod, ...] = ("temperature", "depolarized")
-FittedMap = DepolarizedMap | TemperatureMap | EvidenceMap
-AnyFit = TemperatureFit | DepolarizedFit | EvidenceFit
+METHODS: tuple[Method, ...] = ("temperature", "depolarized")  # that need no log-probabilities
 WHOLE = 1000  # of the progress of a fit
 FOLDS = 5  # of the rows, where each is predicted by a map and a model of the others
 
@@ -96,7 +84,7 @@ class FittedMaps:
     missing_mass: Floats | None
     fold: NDArray[np.int_]
     risks: Mapping[str, Floats]
-    maps: Mapping[str, Sequence[CalibrationMap | EvidenceMap]]
+    maps: Mapping[str, Sequence[AnyMap]]
 
     def maps_of(self, name: str) -> list[CalibrationMap]:
         """Return the map that serves each of the n prompts, fitted without its fold."""
@@ -164,7 +152,6 @@ def fit_all(
         raise InvalidDevData(why)
     maps = fit_maps(
         rows.dev,
-        rows.missing_mass,
         material.num_samples,
         groups=rows.groups,
         active=active,
@@ -210,26 +197,49 @@ def _parameters(
     progress: OnDone | None,
 ) -> dict[int, DepolarizedMap]:
     """Return the parameters of every number of answers from 2 to m, without log-probabilities."""
-    plain: PlainMethod = "temperature" if method == "temperature" else "depolarized"
+    plain: Method = "temperature" if method == "temperature" else "depolarized"
+    maps = _table(material, plain, material.answers, None, seed, priors, progress)
+    return {
+        m: map_ if isinstance(map_, DepolarizedMap) else DepolarizedMap(map_.temperature, 0.0)
+        for m, map_ in maps.items()
+    }
+
+
+def _evidence_table(
+    material: Material, seed: int, priors: PriorSource, progress: OnDone | None
+) -> dict[int, EvidenceMap]:
+    """Return the map of every number of answers from 1 to m, fitted on the rows with log-probabilities."""
+    pairs = zip(material.answers, (log_probabilities(one.draws) for one in material.rows), strict=True)
+    known = [(answers, totals) for answers, totals in pairs if totals is not None]
+    totals = [one for _, one in known]
+    maps = _table(material, "evidence", [one for one, _ in known], totals, seed, priors, progress)
+    return {m: map_ for m, map_ in maps.items() if isinstance(map_, EvidenceMap)}
+
+
+def _table(
+    material: Material,
+    method: Method,
+    answers: Iterable[Answers],
+    totals: Iterable[Floats] | None,
+    seed: int,
+    priors: PriorSource,
+    progress: OnDone | None,
+) -> dict[int, FittedMap]:
     maps = fit_by_num_samples(
-        material.answers,
-        plain,
+        answers,
+        method,
+        log_probabilities=totals,
         dimension=material.dimension,
         seed=seed,
         min_prompts=MIN_USABLE_ROWS,
-        priors=partial(priors, plain),
+        priors=partial(priors, method),
         progress=progress,
     )
-    return {
-        m: DepolarizedMap(map_.temperature, 0.0) if isinstance(map_, TemperatureMap) else map_
-        for m, map_ in maps.items()
-        if m <= material.num_samples
-    }
+    return {m: map_ for m, map_ in maps.items() if m <= material.num_samples}
 
 
 def fit_maps(
     dev: DevSet,
-    missing_mass: Floats | None,
     num_samples: int,
     *,
     active: Calibration | None = None,
@@ -240,57 +250,27 @@ def fit_maps(
 ) -> FittedMaps:
     """Return every map fitted on n prompts of so many answers each, and what serves those held out.
 
-    missing_mass: (n,), None: no evidence map. active: the calibration to compare with. groups: (n,), as
+    That by evidence where dev has missing masses. active: the calibration to compare with. groups: (n,), as
     `Material.full_groups`. All maps have the same folds and resamples of the prompts. Blocking: seconds.
     """
-    plain = {method: priors(method, num_samples) for method in METHODS}
-    candidates: dict[str, PlainMethod | CalibrationMap] = {
-        "raw": Identity(),
-        **{m: m for m in METHODS},
-    }
+    by_evidence = dev.missing_mass is not None
+    methods: tuple[Method, ...] = (*METHODS, "evidence") if by_evidence else METHODS
+    prior = {method: priors(method, num_samples) for method in methods}
+    candidates: dict[str, Method | AnyMap] = {"raw": Identity(), **{m: m for m in methods}}
     if active is not None:
         # Its headline for more answers than it knows.
         known = min(num_samples, active.num_samples)
-        candidates["active"] = active.map_for(known)
-    found = cross_validated_risks(dev, candidates, rng=rng(seed, Stream.FOLDS), priors=plain, groups=groups)
-    risks_by, maps_by = dict(found.risks), dict[str, Sequence[CalibrationMap | EvidenceMap]](found.maps)
-    fits: dict[str, AnyFit] = {m: fit(dev, m, prior=plain[m]) for m in METHODS}
+        own = by_evidence and active.evidence
+        candidates["active"] = active.evidence[known] if own else active.map_for(known)
+    found = cross_validated_risks(dev, candidates, rng=rng(seed, Stream.FOLDS), priors=prior, groups=groups)
+    fits: dict[str, AnyFit] = {m: fit(dev, m, prior=prior[m]) for m in methods}
     spreads: dict[str, Bootstrap] = {
         m: bootstrap(
-            dev, m, rng=rng(seed, Stream.BOOTSTRAP), resamples=resamples, prior=plain[m], groups=groups
+            dev, m, rng=rng(seed, Stream.BOOTSTRAP), resamples=resamples, prior=prior[m], groups=groups
         )
-        for m in METHODS
+        for m in methods
     }
-    if missing_mass is not None:
-        rows, prior = EvidenceSet(dev, missing_mass), priors("evidence", num_samples)
-        risks_by["evidence"], maps_by["evidence"] = held_out_evidence(rows, found.fold, prior)
-        if active is not None and active.evidence:
-            rival = active.evidence[known]
-            risks_by["active"] = risks(rival.over(missing_mass), dev)
-            maps_by["active"] = (rival,) * (int(found.fold.max()) + 1)
-        fits["evidence"], random = fit_evidence(rows, prior), rng(seed, Stream.BOOTSTRAP)
-        spreads["evidence"] = bootstrap_evidence(rows, rng=random, resamples=resamples, prior=prior)
-    if active is not None:
-        risks_by["active"] = risks_by.pop("active")  # last
-    return FittedMaps(fits, spreads, missing_mass, found.fold, risks_by, maps_by)
-
-
-def _evidence_table(
-    material: Material, seed: int, priors: PriorSource, progress: OnDone | None
-) -> dict[int, EvidenceMap]:
-    """Return the map of every number of answers from 1 to m, fitted on the rows with log-probabilities."""
-    pairs = zip(material.answers, (log_probabilities(one.draws) for one in material.rows), strict=True)
-    known = [(answers, totals) for answers, totals in pairs if totals is not None]
-    maps = fit_evidence_by_num_samples(
-        (answers for answers, _ in known),
-        (totals for _, totals in known),
-        dimension=material.dimension,
-        seed=seed,
-        min_prompts=MIN_USABLE_ROWS,
-        priors=partial(priors, "evidence"),
-        progress=progress,
-    )
-    return {m: map_ for m, map_ in maps.items() if m <= material.num_samples}
+    return FittedMaps(fits, spreads, dev.missing_mass, found.fold, found.risks, found.maps)
 
 
 def fit_selectors(
@@ -320,7 +300,7 @@ def fit_selectors(
         tokens = {name: np.asarray(column) for name, column in alone.columns.items()}
     for done, size in enumerate(sizes, start=1):
         seen = full if size == most else rows.at(size)
-        fit_map = partial(_map, method=method, prior=priors(method, size))
+        fit_map = partial(fit, method=method, prior=priors(method, size))
         found = _decided(seen, fold, rows.judged, fit_map, partial(model_priors, method, size), counted)
         if tokens is not None:
             # Nothing is known of these features to which a model could be drawn.
@@ -342,15 +322,15 @@ def _decided(
     rows: Judged,
     fold: NDArray[np.int_],
     judged: JudgedTexts,
-    fit_map: Callable[[Judged], FittedMap],
+    fit_map: Callable[[DevSet], AnyFit],
     model_prior: Callable[[Columns], ModelPrior | None],
     counted: NDArray[np.int_] | None,
 ) -> DecidedAt:
     """Return what the verdicts allow; counted: of rows that go together one each, which bounds rest on."""
-    map_ = fit_map(rows)
+    map_ = fit_map(rows.rows).map
     columns = rows.columns(map_)
     # What predicts a row has seen nothing of it, in map and model: the promise rests on that.
-    by_fold = [rows.columns(fit_map(rows.take(fold != number))) for number in range(FOLDS)]
+    by_fold = [rows.columns(fit_map(rows.rows.take(fold != k)).map) for k in range(FOLDS)]
     fit = fit_correctness(
         columns, rows.right, fold, prior=model_prior(columns), by_fold=by_fold, groups=rows.groups
     )
@@ -394,10 +374,3 @@ def _all_correct(
     columns = answer_columns(held_out, of_claim)
     whole = np.bincount(of_claim, weights=~right) == 0
     return fit_correctness(columns, whole, fold[first]).model
-
-
-def _map(rows: Judged, method: Method, prior: Prior | None) -> FittedMap:
-    if method != "evidence":
-        return fit(rows.rows, method, prior=prior).map
-    assert rows.missing_mass is not None, "chosen only where all rows have log-probabilities"
-    return fit_evidence(EvidenceSet(rows.rows, rows.missing_mass), prior).map

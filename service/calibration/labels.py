@@ -19,6 +19,7 @@ from service.embedding.port import log_probabilities
 from service.spectral.dev_set import (
     NO_OVERLAP,
     Answers,
+    AnyMap,
     DevSet,
     Weighted,
     born_probabilities,
@@ -29,8 +30,7 @@ from service.spectral.dev_set import (
     supported,
     weighted,
 )
-from service.spectral.evidence import POSITIVE_ROUNDING, EvidenceMap, missing_mass
-from service.spectral.spectrum import CalibrationMap
+from service.spectral.evidence import POSITIVE_ROUNDING, missing_mass
 from service.spectral.text_scores import correct, num_words, rouge_l, why_correct
 
 Floats = NDArray[np.float64]
@@ -54,11 +54,6 @@ class Judged:
     groups: NDArray[np.int_] | None = None
     tokens: Mapping[str, Floats] = field(default_factory=dict)
 
-    @property
-    def missing_mass(self) -> Floats | None:
-        """Return u (n,) of the answers; None where one has no log-probability."""
-        return self.evidence[0] if self.evidence else None
-
     def __len__(self) -> int:
         return self.right.size
 
@@ -73,14 +68,6 @@ class Judged:
             {name: column[rows] for name, column in self.tokens.items()},
         )
 
-    def over(self, map_: CalibrationMap | EvidenceMap) -> CalibrationMap:
-        """Return the map of these prompts' eigenvalues. Raises ValueError where it needs what they lack."""
-        if not isinstance(map_, EvidenceMap):
-            return map_
-        if self.missing_mass is None:
-            raise ValueError("the map needs a log-probability of every answer")
-        return map_.over(self.missing_mass)
-
     @property
     def supported(self) -> NDArray[np.bool_]:
         """Whether an answer drawn supports the judged text, or speaks of the claim, (n,).
@@ -89,10 +76,12 @@ class Judged:
         """
         return supported(self.texts) if self.groups is None else self.texts.outside < 1 - NO_OVERLAP
 
-    def columns(self, map_: CalibrationMap | EvidenceMap) -> dict[str, ArrayLike]:
-        """Return the features (n,) of the judged texts under a map, as one score has them."""
-        served = self.over(map_)
-        p, entropy = born_probabilities(served, self.texts), served_entropies(served, self.rows)
+    def columns(self, map_: AnyMap) -> dict[str, ArrayLike]:
+        """Return the features (n,) of the judged texts under a map, as one score has them.
+
+        Raises ValueError where the map needs missing masses that the rows lack.
+        """
+        p, entropy = born_probabilities(map_, self.texts), served_entropies(map_, self.rows)
         return {**features(p, entropy, *self.evidence), **self.tokens}
 
 
@@ -127,7 +116,7 @@ class FullRows:
         self._totals = [log_probabilities(one.draws) for one in self._rows]
         self._lengths = [num_words([draw.text for draw in one.draws]) for one in self._rows]
         problems = [weighted(one) for one in self._overlaps]
-        self.dev = solve(problems, material.dimension)
+        self.dev = self._solved(problems, self._evidence(material.num_samples))
         self._of_all = self._dominant(problems)
         # ROUGE-L takes longer than the rest; most answers stay dominant as others join them.
         self._verdicts: dict[tuple[int, int], bool] = {}
@@ -154,12 +143,6 @@ class FullRows:
         """Return who says what is right: the data, or the words of the answers."""
         given = {one.why == "given" for one in self.verdicts}
         return "mixed" if len(given) == 2 else "data" if given == {True} else "rouge_l"
-
-    @property
-    def missing_mass(self) -> Floats | None:
-        """Return u (n,) of all answers; None where one of them lacks a log-probability."""
-        evidence = self._evidence(self.material.num_samples)
-        return evidence[0] if evidence else None
 
     def why_no_evidence(self) -> str | None:
         """Return why no evidence map can be fitted, as a sentence; None where it can."""
@@ -191,11 +174,12 @@ class FullRows:
             replace(problem, overlaps=replace(one, targets=one.cosines[[answer]] if own is None else own))
             for problem, one, own, answer in zip(problems, self._overlaps, self._own, answers, strict=True)
         ]
+        evidence = self._evidence(num_samples)
         return Judged(
-            solve(problems, self.material.dimension),
-            solve(texts, self.material.dimension),
+            self._solved(problems, evidence),
+            self._solved(texts, evidence),
             np.array([self._right(row, answer) for row, answer in enumerate(answers)]),
-            self._evidence(num_samples),
+            evidence,
             self.groups,
         )
 
@@ -243,6 +227,11 @@ class FullRows:
         # NaN is none.
         known = [total for total in totals if total is not None and total <= POSITIVE_ROUNDING]
         return text, max(known, default=None), self._right(row, index)
+
+    def _solved(self, problems: Sequence[Weighted], evidence: tuple[Floats, ...]) -> DevSet:
+        """Return the dev set of the problems, with their missing masses where there is evidence."""
+        found = solve(problems, self.material.dimension)
+        return replace(found, missing_mass=evidence[0]) if evidence else found
 
     def _dominant(self, problems: Sequence[Weighted]) -> list[int]:
         """Return which distinct answer of each row is dominant; -1 where the row gives a text of its own."""

@@ -7,7 +7,7 @@ all answers (`FullRows`).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -31,8 +31,8 @@ from service.spectral.correctness_model import (
     stratified_folds,
 )
 from service.spectral.density import DensityStack
-from service.spectral.dev_set import risks, served_lambda_max
-from service.spectral.evidence import EvidenceMap, EvidenceSet, fit_evidence
+from service.spectral.dev_set import AnyMap, risks, served_lambda_max
+from service.spectral.evidence import EvidenceMap
 from service.spectral.fit import PriorSource, fit, no_prior
 from service.spectral.reliability import auroc, half_error, resampled_aurocs, resampled_half_errors
 from service.spectral.resampling import (
@@ -48,7 +48,6 @@ from service.spectral.spectrum import CalibrationMap, Identity, ServedSpectrum, 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]
 Bools = NDArray[np.bool_]
-AnyMap = CalibrationMap | EvidenceMap
 Estimate = dict[str, float | None]
 
 BINS, CLUSTERS = 8, 5  # of Algorithm 1, as the paper has them
@@ -169,9 +168,10 @@ class EvaluationContext:
     @cached_property
     def fitted(self) -> FittedMaps:
         """The maps, fitted on dev; that of evidence where every prompt of both has log-probabilities."""
-        missing = None if self.test.rows.missing_mass is None else self.dev.rows.missing_mass
-        again, m = self.resamples.bootstrap, self.dev.material.num_samples
-        return fit_maps(self.dev.rows.dev, missing, m, seed=self.seed, resamples=again)
+        dev, again = self.dev.rows.dev, self.resamples.bootstrap
+        if self.test.rows.dev.missing_mass is None:
+            dev = replace(dev, missing_mass=None)
+        return fit_maps(dev, self.dev.material.num_samples, seed=self.seed, resamples=again)
 
     @cached_property
     def maps(self) -> Mapping[str, AnyMap]:
@@ -181,18 +181,11 @@ class EvaluationContext:
     @cached_property
     def risks(self) -> Mapping[str, Floats]:
         """What each map costs on the references of the test prompts (n,), in nats, by name, raw first."""
-        found, test = dict[str, Floats](), self.test.rows
-        for name, map_ in self.maps.items():
-            if isinstance(map_, EvidenceMap):
-                assert test.missing_mass is not None, "fitted only where all prompts have it"
-                found[name] = risks(map_.over(test.missing_mass), test.dev)
-            else:
-                found[name] = risks(map_, test.dev)
-        return found
+        return {name: risks(map_, self.test.rows.dev) for name, map_ in self.maps.items()}
 
     def maps_of(self, name: str) -> Sequence[CalibrationMap]:
         """Return the map that serves each of the n test prompts, one for each."""
-        map_, masses = self.maps[name], self.test.rows.missing_mass
+        map_, masses = self.maps[name], self.test.rows.dev.missing_mass
         if isinstance(map_, EvidenceMap):
             assert masses is not None, "fitted only where all prompts have it"
             return [map_.at(u) for u in masses]
@@ -251,7 +244,7 @@ class EvaluationContext:
         if fold is None:
             dev = self.dev.rows.at(num_samples, one_text=True)
             maps, held = self._fit(dev, num_samples), [np.arange(len(judged))]
-            if judged.missing_mass is None:
+            if judged.rows.missing_mass is None:
                 maps.pop("evidence", None)
             fitted_on = {n: _columns(dev, maps[n], n) for n in CORRECT_BY if n in maps}, dev.right
             parts = [(maps, judged)]
@@ -296,11 +289,11 @@ class EvaluationContext:
         maps: dict[str, AnyMap] = {}
         if num_samples > 1:
             maps["raw"] = Identity()
-            for method in METHODS:
-                maps[method] = fit(rows.rows, method, prior=self.priors(method, num_samples)).map
-        if rows.missing_mass is not None:
-            prior = self.priors("evidence", num_samples)
-            maps["evidence"] = fit_evidence(EvidenceSet(rows.rows, rows.missing_mass), prior).map
+        methods = METHODS if num_samples > 1 else ()
+        if rows.rows.missing_mass is not None:
+            methods = (*methods, "evidence")
+        for method in methods:
+            maps[method] = fit(rows.rows, method, prior=self.priors(method, num_samples)).map
         return maps
 
     def _by_p_correct(
@@ -382,7 +375,7 @@ class CrossValidated(EvaluationContext):
         selector, rows = calibration.selectors.get(size), self.test.rows.at(size, one_text=True)
         if selector is None or selector.map is None:
             return None
-        if isinstance(selector.map, EvidenceMap) and rows.missing_mass is None:
+        if isinstance(selector.map, EvidenceMap) and rows.rows.missing_mass is None:
             return None
         columns = rows.columns(selector.map)
         return selector.model.predict(columns) if columns.keys() >= set(selector.model.features) else None
@@ -390,10 +383,9 @@ class CrossValidated(EvaluationContext):
 
 def _lambda_max(map_: AnyMap, rows: Judged) -> tuple[Floats, Floats, Floats]:
     """Return risks in nats, squared gaps to u_1^T Y u_1, and lambda_max of the prompts, (n,) each."""
-    over = rows.over(map_)
-    largest = served_lambda_max(over, rows.rows)
+    largest = served_lambda_max(map_, rows.rows)
     gaps = largest - np.clip(rows.rows.alignment[:, 0], 0.0, 1.0)
-    return risks(over, rows.rows), np.square(gaps), largest
+    return risks(map_, rows.rows), np.square(gaps), largest
 
 
 def _columns(rows: Judged, map_: AnyMap, name: str) -> Columns:

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import Gains
-from service.calibration.fitting import AnyFit
 from service.calibration.rows import FEW_ROWS, Verdict
 from service.scoring.judging import percent
+from service.spectral.fit import AnyFit
 from service.spectral.resampling import Difference, Interval
 from service.spectral.text_scores import too_long
 

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from service.spectral.evidence import EvidenceMap
 from service.spectral.spectrum import RANK_TOLERANCE, CalibrationMap, bounded, is_supported
 
 Floats = NDArray[np.float64]
+AnyMap = CalibrationMap | EvidenceMap  # one map of all prompts; that by evidence, of each by its missing mass
 
 # 1 - sum c of a reference inside the span is rounding, not mass: it must not meet log 0 where g = 0.
 NO_OVERLAP = 1e-12
@@ -31,7 +33,9 @@ class DevSet:
     outside: (n,), 1 - sum_i c_i in [0, 1].
     rank: (n,), number of non-zero eigenvalues.
     dimension: d of the embedding space.
+    missing_mass: (n,), u of the answers; None where one has no log-probability.
     log_eigenvalues: (n, R), -inf where padded; derived.
+    Raises ValueError for missing masses of another number of prompts.
     """
 
     eigenvalues: Floats
@@ -39,9 +43,12 @@ class DevSet:
     outside: Floats
     rank: NDArray[np.int_]
     dimension: int
+    missing_mass: Floats | None = None
     log_eigenvalues: Floats = field(init=False)
 
     def __post_init__(self) -> None:
+        if self.missing_mass is not None and self.missing_mass.shape != self.rank.shape:
+            raise ValueError("every prompt of the dev set needs a missing mass")
         with np.errstate(divide="ignore"):
             object.__setattr__(self, "log_eigenvalues", np.log(self.eigenvalues))
 
@@ -51,7 +58,23 @@ class DevSet:
     def take(self, rows: NDArray[np.int_] | NDArray[np.bool_]) -> "DevSet":
         """Return the prompts selected by an index or mask."""
         kept = self.eigenvalues[rows], self.alignment[rows], self.outside[rows], self.rank[rows]
-        return DevSet(*kept, self.dimension)
+        return DevSet(*kept, self.dimension, None if self.missing_mass is None else self.missing_mass[rows])
+
+    def mapped_by(self, map_: AnyMap) -> CalibrationMap:
+        """Return the map of these prompts' eigenvalues. Raises ValueError where it needs what they lack."""
+        if not isinstance(map_, EvidenceMap):
+            return map_
+        if self.missing_mass is None:
+            raise ValueError("the map needs a log-probability of every answer")
+        return map_.over(self.missing_mass)
+
+    def log_served(self, map_: AnyMap) -> tuple[Floats, Floats]:
+        """Return log p (n, R) and log q (n,) of the served spectra; see `CalibrationMap`."""
+        return self.mapped_by(map_).log_served(self.log_eigenvalues, self.rank, self.dimension)
+
+    def log_fitted(self, map_: AnyMap) -> tuple[Floats, Floats]:
+        """Return log p (n, R) and log q (n,) of the fitted operators; see `CalibrationMap`."""
+        return self.mapped_by(map_).log_fitted(self.log_eigenvalues, self.rank, self.dimension)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,29 +257,29 @@ def _charge(mass: Floats, log_probability: Floats, least: float = 0.0) -> Floats
         return np.where(mass > least, -mass * log_probability, 0.0)
 
 
-def risks(map_: CalibrationMap, dev: DevSet) -> Floats:
+def risks(map_: AnyMap, dev: DevSet) -> Floats:
     """Return the matrix log risk of the fitted operator per prompt, (n,), in nats. Lower = better.
 
     -sum_i c_i log p_i - c_out log q (method, section 3). Infinite where a reference lies outside the span and
     the map gives nothing to null directions.
     """
-    log_p, log_q = map_.log_fitted(dev.log_eigenvalues, dev.rank, dev.dimension)
+    log_p, log_q = dev.log_fitted(map_)
     return np.asarray(_charge(dev.alignment, log_p).sum(axis=1) + _charge(dev.outside, log_q, NO_OVERLAP))
 
 
-def risk(map_: CalibrationMap, dev: DevSet) -> float:
+def risk(map_: AnyMap, dev: DevSet) -> float:
     """Return the mean matrix log risk in nats. Lower = better."""
     return float(risks(map_, dev).mean())
 
 
-def mean_entropy(map_: CalibrationMap, dev: DevSet) -> float:
+def mean_entropy(map_: AnyMap, dev: DevSet) -> float:
     """Return the mean von Neumann entropy of the fitted operators on the full space, in nats."""
-    return float(_entropies(*map_.log_fitted(dev.log_eigenvalues, dev.rank, dev.dimension), dev).mean())
+    return float(_entropies(*dev.log_fitted(map_), dev).mean())
 
 
-def served_entropies(map_: CalibrationMap, dev: DevSet) -> Floats:
+def served_entropies(map_: AnyMap, dev: DevSet) -> Floats:
     """Return the von Neumann entropy of each served spectrum, (n,), in nats. Higher = less certain."""
-    return _entropies(*map_.log_served(dev.log_eigenvalues, dev.rank, dev.dimension), dev)
+    return _entropies(*dev.log_served(map_), dev)
 
 
 def _entropies(log_p: Floats, log_q: Floats, dev: DevSet) -> Floats:
@@ -267,19 +290,19 @@ def _entropies(log_p: Floats, log_q: Floats, dev: DevSet) -> Floats:
     return np.asarray(_charge(p, log_p).sum(axis=1) + _charge(null, log_q))
 
 
-def served_lambda_max(map_: CalibrationMap, dev: DevSet) -> Floats:
+def served_lambda_max(map_: AnyMap, dev: DevSet) -> Floats:
     """Return the largest served eigenvalue per prompt, (n,), in (0, 1]. Higher = more certain."""
-    log_p, _ = map_.log_served(dev.log_eigenvalues, dev.rank, dev.dimension)
+    log_p, _ = dev.log_served(map_)
     return np.asarray(np.exp(log_p[:, 0]))
 
 
-def born_probabilities(map_: CalibrationMap, candidates: DevSet) -> Floats:
+def born_probabilities(map_: AnyMap, candidates: DevSet) -> Floats:
     """Return p(y) (n,) in [0, lambda_max] for one text per prompt, under the served spectra.
 
     candidates: a dev set whose "references" are the texts: `dev_set` with the embedding of the text in
     their place. p is linear in the target, so several texts give their mean.
     """
-    log_p, log_q = map_.log_served(candidates.log_eigenvalues, candidates.rank, candidates.dimension)
+    log_p, log_q = candidates.log_served(map_)
     inside, outside = _parts(candidates)
     mean = (inside * np.exp(log_p)).sum(axis=1) + outside * np.exp(log_q)
     # As in `born_probability`: a mean of eigenvalues, above the largest by rounding only.

@@ -7,7 +7,6 @@ bootstrap resample). The eigenvalues of all prompts lie end to end in one vector
 and padding would be most of a matrix.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
@@ -16,11 +15,13 @@ from typing import Generic, Literal, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.spectral.dev_set import DevSet, mean_entropy, risk, risks
+from service.spectral.dev_set import AnyMap, DevSet, mean_entropy, risk, risks
+from service.spectral.evidence import INTERCEPT_BOUNDS, SLOPE_BOUNDS, EvidenceMap, logit_missing_mass
 from service.spectral.resampling import DEFAULT, Interval, grouped, percentile_interval, resample_counts
 from service.spectral.spectrum import (
     DEFAULT_EPS,
-    CalibrationMap,
+    DEPOLARIZATION_BOUNDS,
+    LOGIT_BOUND,
     DepolarizedMap,
     TemperatureMap,
     log_null_count,
@@ -29,14 +30,24 @@ from service.spectral.spectrum import (
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]
 Objective = Callable[[Floats], tuple[float, Floats, Floats]]  # value, gradient (p,), Hessian (p, p)
-Method = Literal["temperature", "depolarized"]
-FittedMap = TypeVar("FittedMap")
+Method = Literal["temperature", "depolarized", "evidence"]
+FittedMap = TypeVar("FittedMap", TemperatureMap, DepolarizedMap, EvidenceMap)
 
 # An optimum on a bound is told (`at_bound`): the data do not pin it down.
 TEMPERATURE_BOUNDS = (0.05, 50.0)
-# g = 0 would give a reference outside the span an infinite risk, so the fit stops just short of it.
-DEPOLARIZATION_BOUNDS = (1e-6, 1 - 1e-6)
-LOGIT_BOUND = math.log1p(-1e-6) - math.log(1e-6)  # of |logit g| there
+PARAMETERS: Mapping[Method, tuple[str, ...]] = {
+    "temperature": ("temperature",),
+    "depolarized": ("temperature", "depolarization"),
+    "evidence": ("temperature", "intercept", "slope"),
+}
+# As they are searched for: log T, logit g, a, b.
+_BOUNDS = {
+    "temperature": tuple(np.log(TEMPERATURE_BOUNDS)),
+    "depolarization": (-LOGIT_BOUND, LOGIT_BOUND),
+    "intercept": INTERCEPT_BOUNDS,
+    "slope": SLOPE_BOUNDS,
+}
+SLOPE_START = 0.4  # near what recorded answers give; the other start is b = 0, the depolarized optimum
 # (log T, logit g): the risk is not convex in both, so the search begins at the best of these.
 _GRID = [np.array(start) for start in product(np.log([0.3, 0.7, 1.5, 4.0]), (-3.0, -0.5, 1.5))]
 
@@ -223,6 +234,39 @@ class DepolarizedRisk:
         return np.append(-a * r_a, design @ (signals - (1 - g) * self._mass)), hessian
 
 
+def objective(
+    dev: DevSet, method: Method, *, eps: float = DEFAULT_EPS, weights: Floats | None = None
+) -> Objective:
+    """Return the mean risk of a method's maps in nats, as it is minimised.
+
+    At (log T,), (log T, logit g) or (log T, a, b). weights: (n,) of the prompts, equal for None. Raises
+    ValueError for "evidence" without missing masses.
+    """
+    parts = terms(dev, weights)
+    if method == "temperature":
+        return TemperatureRisk(parts, eps)
+    if method == "depolarized":
+        return DepolarizedRisk(parts)
+    logits = logit_missing_mass(_masses(dev))
+    return DepolarizedRisk(parts, np.stack([np.ones_like(logits), logits]))
+
+
+def point_of(map_: TemperatureMap | DepolarizedMap | EvidenceMap) -> Floats:
+    """Return where a map stands in its `objective`."""
+    x = np.log(map_.temperature)
+    if isinstance(map_, EvidenceMap):
+        return np.array([x, map_.intercept, map_.slope])
+    if isinstance(map_, TemperatureMap):
+        return np.array([x])
+    return np.array([x, np.log(map_.depolarization) - np.log1p(-map_.depolarization)])
+
+
+def _masses(dev: DevSet) -> Floats:
+    if dev.missing_mass is None:
+        raise ValueError("a fit by evidence needs the missing mass of every prompt")
+    return dev.missing_mass
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Minimum:
     """Where the search ended: point (p,), value, gradient (p,), and which coordinates sit on a bound (p,)."""
@@ -300,6 +344,8 @@ class Fit(Generic[FittedMap]):
 
 TemperatureFit = Fit[TemperatureMap]
 DepolarizedFit = Fit[DepolarizedMap]
+EvidenceFit = Fit[EvidenceMap]
+AnyFit = TemperatureFit | DepolarizedFit | EvidenceFit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -324,33 +370,40 @@ class CrossValidation:
 
     fold: NDArray[np.int_]
     risks: Mapping[str, Floats]
-    maps: Mapping[str, tuple[CalibrationMap, ...]]
+    maps: Mapping[str, tuple[AnyMap, ...]]
 
 
-def _logit(g: float) -> float:
-    return float(np.log(g) - np.log1p(-g))
-
-
-# (log T, logit g); a temperature alone takes the first.
-_LOW, _HIGH = (
-    np.array([np.log(t), _logit(g)]) for t, g in zip(TEMPERATURE_BOUNDS, DEPOLARIZATION_BOUNDS, strict=True)
-)
-
-
-def _search_temperature(parts: Terms, eps: float, start: Floats, prior: Prior | None) -> Minimum:
-    return minimize(drawn_to(TemperatureRisk(parts, eps), prior), start, _LOW[:1], _HIGH[:1])
-
-
-def _search_depolarized(parts: Terms, starts: list[Floats], prior: Prior | None) -> Minimum:
-    """Return the best end of the starts: the risk is not convex in both parameters."""
-    objective = drawn_to(DepolarizedRisk(parts), prior)
-    return min((minimize(objective, start, _LOW, _HIGH) for start in starts), key=lambda end: end.value)
+def _search(
+    dev: DevSet,
+    method: Method,
+    starts: list[Floats],
+    prior: Prior | None,
+    *,
+    eps: float = DEFAULT_EPS,
+    weights: Floats | None = None,
+) -> Minimum:
+    """Return the best end of the starts: but for a temperature alone, the risk is not convex."""
+    sides = np.array([_BOUNDS[name] for name in PARAMETERS[method]])
+    if method == "evidence" and dev.rank.max() == 1:
+        sides[0] = 0.0  # spectra that are all a single 1 have no shape: T is fixed at 1
+    found = drawn_to(objective(dev, method, eps=eps, weights=weights), prior)
+    return min((minimize(found, start, *sides.T) for start in starts), key=lambda end: end.value)
 
 
 def _starts(dev: DevSet) -> list[Floats]:
     """Return the two best points of a coarse grid, by the risk of about a hundred of the prompts."""
-    objective = DepolarizedRisk(terms(dev.take(np.arange(0, len(dev), max(len(dev) // 100, 1)))))
-    return sorted(_GRID, key=lambda start: objective(start)[0])[:2]
+    some = objective(dev.take(np.arange(0, len(dev), max(len(dev) // 100, 1))), "depolarized")
+    return sorted(_GRID, key=lambda start: some(start)[0])[:2]
+
+
+def _evidence_starts(dev: DevSet) -> list[Floats]:
+    """Return the depolarized optimum, and that turned about the mean evidence.
+
+    From the first the fit is no worse than it.
+    """
+    x, z = point_of(fit_depolarized(dev).map)
+    turned = z - SLOPE_START * logit_missing_mass(_masses(dev)).mean()
+    return [np.array([x, z, 0.0]), np.array([x, turned, SLOPE_START])]
 
 
 def _temperature(point: Floats) -> float:
@@ -361,11 +414,9 @@ def _depolarization(point: Floats) -> float:
     return float(np.clip(1 / (1 + np.exp(-point[1])), *DEPOLARIZATION_BOUNDS))
 
 
-def _on_bound(end: Minimum) -> tuple[str, ...]:
-    # A temperature alone has one coordinate, where zip stops.
-    return tuple(
-        name for name, bound in zip(("temperature", "depolarization"), end.bound, strict=False) if bound
-    )
+def _fit(map_: FittedMap, method: Method, dev: DevSet, end: Minimum) -> Fit[FittedMap]:
+    on_bound = tuple(name for name, hit in zip(PARAMETERS[method], end.bound, strict=True) if hit)
+    return Fit(map_, risk(map_, dev), mean_entropy(map_, dev), on_bound, end.slope)
 
 
 def fit_temperature(dev: DevSet, *, eps: float = DEFAULT_EPS, prior: Prior | None = None) -> TemperatureFit:
@@ -373,13 +424,12 @@ def fit_temperature(dev: DevSet, *, eps: float = DEFAULT_EPS, prior: Prior | Non
 
     The risk is convex in 1/T, so there is one optimum. prior: of log T. Raises ValueError for a bad eps.
     """
-    map_ = TemperatureMap(1.0, eps)
+    TemperatureMap(1.0, eps)  # which refuses a bad eps
     # From T = 1; any start leads there.
-    end = _search_temperature(terms(dev), eps, np.zeros(1), per_row(prior, len(dev)))
-    map_ = TemperatureMap(_temperature(end.point), eps)
-    value, entropy = risk(map_, dev), mean_entropy(map_, dev)
-    gap = abs(entropy - value) if prior is None else end.slope
-    return TemperatureFit(map_, value, entropy, _on_bound(end), gap)
+    end = _search(dev, "temperature", [np.zeros(1)], per_row(prior, len(dev)), eps=eps)
+    found = _fit(TemperatureMap(_temperature(end.point), eps), "temperature", dev, end)
+    gap = found.stationarity_gap if prior is not None else abs(found.mean_entropy - found.risk)
+    return replace(found, stationarity_gap=gap)
 
 
 def fit_depolarized(dev: DevSet, *, prior: Prior | None = None) -> DepolarizedFit:
@@ -388,14 +438,25 @@ def fit_depolarized(dev: DevSet, *, prior: Prior | None = None) -> DepolarizedFi
     prior: of (log T, logit g).
     """
     starts = _starts(dev) + ([] if prior is None else [prior.center])
-    end = _search_depolarized(terms(dev), starts, per_row(prior, len(dev)))
-    map_ = DepolarizedMap(_temperature(end.point), _depolarization(end.point))
-    return DepolarizedFit(map_, risk(map_, dev), mean_entropy(map_, dev), _on_bound(end), end.slope)
+    end = _search(dev, "depolarized", starts, per_row(prior, len(dev)))
+    return _fit(DepolarizedMap(_temperature(end.point), _depolarization(end.point)), "depolarized", dev, end)
 
 
-def fit(
-    dev: DevSet, method: Method, *, eps: float = DEFAULT_EPS, prior: Prior | None = None
-) -> TemperatureFit | DepolarizedFit:
+def fit_evidence(dev: DevSet, *, prior: Prior | None = None) -> EvidenceFit:
+    """Return T, a and b of least mean risk over the dev set (method, section 6).
+
+    prior: of (log T, a, b). Without one, the risk is no higher than that of the depolarized fit, which is the
+    case b = 0 (up to 1e-5 nats where that one has g below 6e-6 or above 1 - 6e-6, outside the bounds of a).
+    "slope" on its bound, at 0, says that the evidence gave the fit nothing. A temperature that was not fitted
+    (one answer a prompt) is on none. Raises ValueError for a dev set without missing masses.
+    """
+    starts = _evidence_starts(dev) + ([] if prior is None else [prior.center])
+    end = _search(dev, "evidence", starts, per_row(prior, len(dev)))
+    _, a, b = end.point
+    return _fit(EvidenceMap(_temperature(end.point), float(a), float(b)), "evidence", dev, end)
+
+
+def fit(dev: DevSet, method: Method, *, eps: float = DEFAULT_EPS, prior: Prior | None = None) -> AnyFit:
     """Return the fit of the named method, drawn to a prior; `eps` matters to "temperature" only.
 
     Raises ValueError for another name.
@@ -404,6 +465,8 @@ def fit(
         return fit_temperature(dev, eps=eps, prior=prior)
     if method == "depolarized":
         return fit_depolarized(dev, prior=prior)
+    if method == "evidence":
+        return fit_evidence(dev, prior=prior)
     raise ValueError(f"unknown method: {method!r}")
 
 
@@ -422,36 +485,19 @@ def bootstrap(
     Uncertainty from the choice of prompts, not from sampling answers.
     groups: (n,), those that are drawn whole; None: each prompt is one.
     """
-    best = fit(dev, method, eps=eps, prior=prior).map
-    start, share = np.array([np.log(best.temperature)]), per_row(prior, len(dev))
-    if isinstance(best, DepolarizedMap):
-        start = np.append(start, _logit(best.depolarization))
-
-    def refit(drawn: Ints, weights: Floats) -> Floats:
-        parts = terms(dev.take(drawn), weights)
-        if method == "temperature":
-            return _search_temperature(parts, eps, start, share).point
-        return _search_depolarized(parts, [start], share).point
-
-    points = refitted(refit, grouped(groups, len(dev)), resamples, rng)
-    found = {"temperature": np.exp(points[:, 0])}
+    start = point_of(fit(dev, method, eps=eps, prior=prior).map)
+    share = per_row(prior, len(dev))
+    # A resample as counts, which are weights: no rows are copied, and those not drawn cost nothing.
+    counts = resample_counts(grouped(groups, len(dev)), resamples, rng)
+    points = np.empty((resamples, start.size))
+    for point, row in zip(points, counts, strict=True):
+        drawn = np.flatnonzero(row)
+        weights = row[drawn] / row.sum()
+        point[:] = _search(dev.take(drawn), method, [start], share, eps=eps, weights=weights).point
+    points[:, 0] = np.exp(points[:, 0])
     if method == "depolarized":
-        found["depolarization"] = 1 / (1 + np.exp(-points[:, 1]))
-    return Bootstrap(found)
-
-
-def refitted(
-    refit: Callable[[Ints, Floats], Floats], groups: Ints, resamples: int, rng: np.random.Generator
-) -> Floats:
-    """Return the optima (B, p) on `resamples` resamples of the prompts, or of their groups (n,).
-
-    refit: from the prompts drawn and their weights; the others cost nothing.
-    """
-    # A resample as counts, which are weights: no rows are copied.
-    counts = resample_counts(groups, resamples, rng)
-    drawn = [np.flatnonzero(row) for row in counts]
-    pairs = zip(drawn, counts, strict=True)
-    return np.stack([refit(rows, row[rows] / row.sum()) for rows, row in pairs])
+        points[:, 1] = 1 / (1 + np.exp(-points[:, 1]))
+    return Bootstrap(dict(zip(PARAMETERS[method], points.T, strict=True)))
 
 
 def assign_folds(
@@ -471,7 +517,7 @@ def assign_folds(
 
 def cross_validated_risks(
     dev: DevSet,
-    candidates: Mapping[str, Method | CalibrationMap],
+    candidates: Mapping[str, Method | AnyMap],
     *,
     rng: np.random.Generator,
     folds: int = 5,
@@ -499,10 +545,10 @@ def cross_validated_risks(
 def _fold_maps(
     dev: DevSet,
     fold: NDArray[np.int_],
-    candidate: Method | CalibrationMap,
+    candidate: Method | AnyMap,
     eps: float,
     priors: Mapping[Method, Prior | None],
-) -> tuple[CalibrationMap, ...]:
+) -> tuple[AnyMap, ...]:
     numbers = range(int(fold.max()) + 1)
     if isinstance(candidate, str):
         prior = priors.get(candidate)

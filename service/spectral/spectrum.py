@@ -166,6 +166,9 @@ def reference_alignment(
 
 # Stored with a calibration: the fitted temperature hangs on it (method, section 2).
 DEFAULT_EPS = 1e-10
+# g = 0 would give a reference outside the span an infinite risk, so fits stop just short of it.
+DEPOLARIZATION_BOUNDS = (1e-6, 1 - 1e-6)
+LOGIT_BOUND = math.log1p(-1e-6) - math.log(1e-6)  # of |logit g| there
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,25 +6,17 @@ m'. So each m' has its own, fitted on random subsets of the answers drawn.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, replace
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from service.spectral.dev_set import Answers, DevSet, Overlaps, overlaps, solve, weighted
-from service.spectral.evidence import (
-    EvidenceMap,
-    EvidenceSet,
-    checked_log_probabilities,
-    fit_evidence,
-    missing_mass,
-)
+from service.spectral.evidence import EvidenceMap, checked_log_probabilities, missing_mass
 from service.spectral.fit import Method, Prior, fit
 from service.spectral.spectrum import DEFAULT_EPS, DepolarizedMap, TemperatureMap
 
 Floats = NDArray[np.float64]
-FittedMap = TemperatureMap | DepolarizedMap
-AnyMap = TypeVar("AnyMap", TemperatureMap | DepolarizedMap, EvidenceMap)
+FittedMap = TemperatureMap | DepolarizedMap | EvidenceMap
 OnDone = Callable[[int, int], None]  # m' done, m' to do
 Totals = dict[Overlaps, Floats]
 Priors = Callable[[int], Prior | None]  # of m'
@@ -59,18 +51,17 @@ def draw_subsets(prompts: Iterable[Overlaps], num_samples: int, seed: int) -> li
     return taken
 
 
-def subset_dev_set(subsets: Sequence[Subset], dimension: int) -> DevSet:
-    """Return the dev set of subsets. Raises ValueError for none."""
-    return solve([weighted(prompt, draws) for prompt, draws in subsets], dimension)
+def subset_dev_set(subsets: Sequence[Subset], dimension: int, totals: Totals | None = None) -> DevSet:
+    """Return the dev set of subsets, with the missing mass of each one's own answers: fewer cover less.
 
-
-def evidence_subset(totals: Totals, subsets: Sequence[Subset], dimension: int) -> EvidenceSet:
-    """Return the dev set of subsets with the missing mass of each one's own answers: fewer cover less.
-
-    totals: prompt -> log-probability of each of its draws (m,), in nats. Raises ValueError for no subsets.
+    totals: prompt -> log-probability of each of its draws (m,), in nats; None: no missing masses. Raises
+    ValueError for no subsets.
     """
+    found = solve([weighted(prompt, draws) for prompt, draws in subsets], dimension)
+    if totals is None:
+        return found
     missing = [missing_mass(totals[prompt][draws], prompt.index[draws]) for prompt, draws in subsets]
-    return EvidenceSet(subset_dev_set(subsets, dimension), np.array(missing))
+    return replace(found, missing_mass=np.array(missing))
 
 
 def with_totals(answers: Iterable[Answers], log_probabilities: Iterable[ArrayLike]) -> Totals:
@@ -92,6 +83,7 @@ def fit_by_num_samples(
     answers: Iterable[Answers],
     method: Method,
     *,
+    log_probabilities: Iterable[ArrayLike] | None = None,
     dimension: int,
     eps: float = DEFAULT_EPS,
     seed: int = 0,
@@ -101,50 +93,27 @@ def fit_by_num_samples(
 ) -> dict[int, FittedMap]:
     """Return the fitted map for every number of answers m', from 2 to the largest that enough prompts have.
 
+    "evidence" has one for m' = 1, too, of temperature 1.
     answers: one entry per prompt; an iterator is read once and its vectors are forgotten.
+    log_probabilities: which "evidence" needs; one entry per prompt, (m,) in nats, of whole answers.
     min_prompts: how many prompts must have m' answers for m' to be in the table.
     priors: what the fit for m' is drawn to.
     The last entry is fitted on whole prompts (those with that many answers), each once: where all have the
-    same number it is the headline fit itself. Raises ValueError when too few prompts have two answers.
+    same number it is the headline fit itself. Raises ValueError when too few prompts have as many answers as
+    the least m'.
     """
-    prompts = [overlaps(one) for one in answers]
+    totals = None if log_probabilities is None else with_totals(answers, log_probabilities)
+    prompts = [overlaps(one) for one in answers] if totals is None else list(totals)
     largest = _largest(prompts, min_prompts)
-    if largest < 2:
+    if largest < 2 and method != "evidence":
         raise ValueError("too few prompts have two answers")
 
     def fit_size(size: int) -> FittedMap:
         subsets = draw_subsets(prompts, size, seed)
         prior = _of_subsets(priors(size), subsets)
-        return fit(subset_dev_set(subsets, dimension), method, eps=eps, prior=prior).map
+        return fit(subset_dev_set(subsets, dimension, totals), method, eps=eps, prior=prior).map
 
-    return _table(fitted_sizes(largest), fit_size, progress)
-
-
-def fit_evidence_by_num_samples(
-    answers: Iterable[Answers],
-    log_probabilities: Iterable[ArrayLike],
-    *,
-    dimension: int,
-    seed: int = 0,
-    min_prompts: int = 1,
-    priors: Priors = lambda _: None,
-    progress: OnDone | None = None,
-) -> dict[int, EvidenceMap]:
-    """Return the evidence map for every m', from 1 to the largest that enough prompts have.
-
-    answers, log_probabilities: one entry per prompt, read once; the latter (m,) in nats, of whole answers.
-    Fitted on the subsets of `fit_by_num_samples`; the temperature of m' = 1 is 1. Raises ValueError when
-    there are fewer prompts than `min_prompts`.
-    """
-    totals = with_totals(answers, log_probabilities)
-
-    def fit_size(size: int) -> EvidenceMap:
-        subsets = draw_subsets(totals, size, seed)
-        return fit_evidence(
-            evidence_subset(totals, subsets, dimension), _of_subsets(priors(size), subsets)
-        ).map
-
-    return _table([1, *fitted_sizes(_largest(totals, min_prompts))], fit_size, progress)
+    return _table([1] * (method == "evidence") + fitted_sizes(largest), fit_size, progress)
 
 
 def _of_subsets(prior: Prior | None, subsets: Sequence[Subset]) -> Prior | None:
@@ -163,10 +132,10 @@ def _largest(prompts: Iterable[Overlaps], min_prompts: int) -> int:
 
 
 def _table(
-    sizes: Sequence[int], fit_size: Callable[[int], AnyMap], progress: OnDone | None
-) -> dict[int, AnyMap]:
+    sizes: Sequence[int], fit_size: Callable[[int], FittedMap], progress: OnDone | None
+) -> dict[int, FittedMap]:
     """Return the maps of these m' and of all between: log T and the rest interpolated linearly in log m'."""
-    fitted: dict[int, AnyMap] = {}
+    fitted: dict[int, FittedMap] = {}
     for done, size in enumerate(sizes, start=1):
         fitted[size] = fit_size(size)
         if progress is not None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection
+from select import select
 
 import httpx
 import pytest
@@ -37,7 +38,13 @@ def drawing(url: str, vllm: VllmServer) -> Iterator[HTTPConnection]:
     """A score under way whose answers the server has begun to write; it hangs up at the end."""
     with closing(HTTPConnection(url.removeprefix("http://"), timeout=600)) as call:
         call.request("POST", "/score", json.dumps(LONG), {"content-type": "application/json"})
-        assert until(lambda: vllm.metric("vllm:num_requests_running") > 0, 110), vllm.log_end()
+
+        def is_answered() -> bool:
+            return bool(select([call.sock], [], [], 0)[0])
+
+        begun = until(lambda: is_answered() or vllm.metric("vllm:num_requests_running") > 0, 110)
+        assert not is_answered(), call.getresponse().read()
+        assert begun, vllm.log_end()
         yield call
 
 

@@ -1,25 +1,25 @@
 """Numbers of the `evidence` map, computed independently from recorded answers and log-probabilities."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from service.spectral.dev_set import Answers, dev_set, risk, served_lambda_max
-from service.spectral.evidence import (
+from service.spectral.dev_set import Answers, AnyMap, DevSet, dev_set, risk, served_lambda_max
+from service.spectral.evidence import missing_mass
+from service.spectral.fit import (
+    DepolarizedFit,
     EvidenceFit,
-    EvidenceSet,
-    bootstrap_evidence,
+    bootstrap,
+    cross_validated_risks,
+    fit_depolarized,
     fit_evidence,
-    held_out_evidence,
-    missing_mass,
 )
-from service.spectral.fit import DepolarizedFit, cross_validated_risks, fit_depolarized
 from service.spectral.reliability import auroc, projection_brier, reliability_diagram
-from service.spectral.spectrum import CalibrationMap
-from service.spectral.subsets import fit_evidence_by_num_samples
+from service.spectral.subsets import fit_by_num_samples
 from service.spectral.text_scores import correct
 
 pytestmark = pytest.mark.shared
@@ -41,10 +41,10 @@ def prompts(recorded: dict[str, Any], m: int) -> tuple[list[Answers], list[list[
     return made, [row["logprob"][:m] for row in recorded["rows"]]
 
 
-def rows(recorded: dict[str, Any], m: int) -> EvidenceSet:
+def rows(recorded: dict[str, Any], m: int) -> DevSet:
     made, sums = prompts(recorded, m)
     missing = [missing_mass(one, row.index) for one, row in zip(sums, made, strict=True)]
-    return EvidenceSet(dev_set(made, D), np.array(missing))
+    return replace(dev_set(made, D), missing_mass=np.array(missing))
 
 
 class Case:
@@ -57,7 +57,7 @@ class Case:
         self.fit, self.test = parts
         labels = [correct(row["answer"], [row["reference"]], containment=False) for row in recorded["rows"]]
         self.right = labels[slice(*told["test_rows"])]
-        self.flat: DepolarizedFit = fit_depolarized(self.fit.dev)
+        self.flat: DepolarizedFit = fit_depolarized(self.fit)
         self.evidence: EvidenceFit = fit_evidence(self.fit)
 
 
@@ -66,15 +66,15 @@ def case(request: pytest.FixtureRequest, recorded: dict[str, Any], told: dict[st
     return Case(recorded, told, request.param)
 
 
-def entropies(map_: CalibrationMap, case: Case) -> np.ndarray:
-    log_p, log_q = map_.log_served(case.test.dev.log_eigenvalues, case.test.dev.rank, D)
+def entropies(map_: AnyMap, case: Case) -> np.ndarray:
+    log_p, log_q = case.test.log_served(map_)
     p = np.exp(log_p)
     inside = np.where(p > 0, p * np.where(p > 0, log_p, 0.0), 0.0).sum(axis=1)
-    return -inside - (D - case.test.dev.rank) * np.exp(log_q) * log_q
+    return -inside - (D - case.test.rank) * np.exp(log_q) * log_q
 
 
-def served_figures_agree(map_: CalibrationMap, case: Case, told: dict[str, Any]) -> None:
-    predicted, c1 = served_lambda_max(map_, case.test.dev), np.clip(case.test.dev.alignment[:, 0], 0, 1)
+def served_figures_agree(map_: AnyMap, case: Case, told: dict[str, Any]) -> None:
+    predicted, c1 = served_lambda_max(map_, case.test), np.clip(case.test.alignment[:, 0], 0, 1)
     assert projection_brier(predicted, c1) == pytest.approx(told["projection_brier"], abs=1e-6)
     assert auroc(predicted, case.right) == pytest.approx(told["auroc_lambda_max"], abs=1e-6)
     # The recorded figure breaks ties of equal spectra by their last bits; here they count half.
@@ -98,7 +98,7 @@ def test_the_depolarized_map(case: Case) -> None:
         assert map_.temperature == pytest.approx(told["T"], abs=1e-6)
     assert np.log(g / (1 - g)) == pytest.approx(told["a"], abs=1e-5)
     assert case.flat.risk == pytest.approx(told["risk_fit"], abs=1e-9)
-    assert risk(map_, case.test.dev) == pytest.approx(told["risk_test"], abs=1e-6)
+    assert risk(map_, case.test) == pytest.approx(told["risk_test"], abs=1e-6)
     served_figures_agree(map_, case, told)
 
 
@@ -107,11 +107,10 @@ def test_the_evidence_map(case: Case) -> None:
     assert map_.temperature == pytest.approx(told["T"], abs=1e-5)
     assert (map_.intercept, map_.slope) == pytest.approx((told["a"], told["b"]), abs=1e-5)
     assert case.evidence.risk == pytest.approx(told["risk_fit"], abs=1e-9)
-    over = map_.over(case.test.missing_mass)
-    assert risk(over, case.test.dev) == pytest.approx(told["risk_test"], abs=1e-6)
+    assert risk(map_, case.test) == pytest.approx(told["risk_test"], abs=1e-6)
     g = map_.depolarizations(case.fit.missing_mass).mean()
     assert g == pytest.approx(told["g_mean"], abs=1e-6)
-    served_figures_agree(over, case, told)
+    served_figures_agree(map_, case, told)
 
 
 def test_nothing_sits_on_a_bound_and_the_fit_is_stationary(case: Case) -> None:
@@ -121,7 +120,7 @@ def test_nothing_sits_on_a_bound_and_the_fit_is_stationary(case: Case) -> None:
 
 
 def test_the_slope_is_above_zero_whichever_prompts_are_drawn(case: Case) -> None:
-    found = bootstrap_evidence(case.fit, rng=np.random.default_rng(0), resamples=100)
+    found = bootstrap(case.fit, "evidence", rng=np.random.default_rng(0), resamples=100)
     map_ = case.evidence.map
     temperature, intercept, slope = found.intervals.values()
     assert 0.1 < slope.low < map_.slope < slope.high < 1.0
@@ -136,15 +135,15 @@ def test_held_out_risk_falls_on_both_files(shared_data: Path, name: str, m: int)
     lines = (shared_data / f"{name}.jsonl").read_text().splitlines()
     with np.load(shared_data / f"{name}.npz") as arrays:
         whole = rows({"rows": [json.loads(line) for line in lines], **arrays}, m)
-    others = cross_validated_risks(whole.dev, {"d": "depolarized"}, rng=np.random.default_rng(0))
-    found, _ = held_out_evidence(whole, others.fold)
-    assert found.mean() < others.risks["d"].mean() - 0.01
+    both = {"d": "depolarized", "e": "evidence"}
+    found = cross_validated_risks(whole, both, rng=np.random.default_rng(0)).risks
+    assert found["e"].mean() < found["d"].mean() - 0.01
 
 
 def test_parameters_of_every_number_of_answers(recorded: dict[str, Any]) -> None:
     """The mean depolarization falls with m as the plain one does; the last entry is the fit of whole rows."""
     made, sums = prompts(recorded, 20)
-    table = fit_evidence_by_num_samples(made[:150], sums[:150], dimension=D)
+    table = fit_by_num_samples(made[:150], "evidence", log_probabilities=sums[:150], dimension=D)
     assert list(table) == list(range(1, 21))
     whole = rows(recorded, 20).take(np.arange(150))
     assert table[20] == fit_evidence(whole).map

@@ -108,10 +108,10 @@ def test_first_answers_have_log_probabilities_though_a_later_one_has_none() -> N
     last = replace(stored[0].draws[-1], total_logprob=None)
     stored[0] = replace(stored[0], draws=(*stored[0].draws[:-1], last))
     whole = FullRows(material(stored))
-    assert whole.at(M).missing_mass is None
+    assert whole.at(M).rows.missing_mass is None
     with pytest.raises(ValueError, match="log-probability"):
         whole.at(M).columns(EvidenceMap(1.0, 0.0, 1.0))
-    assert whole.at(M - 1).missing_mass is not None
+    assert whole.at(M - 1).rows.missing_mass is not None
     assert set(FullRows(material(rows(logprobs=False))).at(M).columns(Identity())) == {
         "logit_probability",
         "entropy",

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.spectral.dev_set import mean_entropy, risks, served_lambda_max
-from service.spectral.evidence import EvidenceMap, EvidenceSet
+from service.spectral.evidence import EvidenceMap
 from service.spectral.spectrum import DepolarizedMap
 from tests.unit.spectral.worlds import random_dev_set, seeds, spectra
 
@@ -59,12 +60,11 @@ def test_a_score_is_finite_and_a_spectrum_whatever_the_mass(
 def test_many_prompts_at_once_are_each_served_as_alone(map_: EvidenceMap, seed: int) -> None:
     dev = random_dev_set(seed)
     missing = np.random.default_rng(seed).random(len(dev))
-    over = map_.over(missing)
     alone = [map_.at(u) for u in missing]
     each = [dev.take(np.array([i])) for i in range(len(dev))]
     for reads in (risks, served_lambda_max, mean_entropy):
         found = [np.atleast_1d(reads(one, row))[0] for one, row in zip(alone, each, strict=True)]
-        whole = reads(over, dev)
+        whole = reads(map_, replace(dev, missing_mass=missing))
         assert whole == pytest.approx(np.mean(found) if reads is mean_entropy else found, rel=1e-9)
 
 
@@ -84,6 +84,8 @@ def test_the_map_of_one_prompt_serves_it_and_that_of_several_does_not() -> None:
         map_.over([0.2, 0.3]).serve([0.7, 0.3], 10)
     with pytest.raises(ValueError, match="another number"):
         risks(map_.over([0.2, 0.3]), random_dev_set(0))
+    with pytest.raises(ValueError, match="needs a log-probability"):
+        risks(map_, random_dev_set(0))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,7 @@ def test_parameters_out_of_their_bounds_are_refused(parameters: tuple[float, flo
 def test_a_set_needs_a_mass_for_every_prompt() -> None:
     dev = random_dev_set(0)
     with pytest.raises(ValueError, match="missing mass"):
-        EvidenceSet(dev, np.zeros(3))
-    half = EvidenceSet(dev, np.linspace(0, 1, len(dev))).take(np.arange(10))
+        replace(dev, missing_mass=np.zeros(3))
+    half = replace(dev, missing_mass=np.linspace(0, 1, len(dev))).take(np.arange(10))
     assert len(half) == 10
     assert half.missing_mass[-1] == pytest.approx(9 / 29)

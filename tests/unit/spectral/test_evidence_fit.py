@@ -1,4 +1,7 @@
+from collections.abc import Iterable
+from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -6,50 +9,46 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.spectral.dev_set import DevSet, risk, risks
-from service.spectral.evidence import (
-    SLOPE_START,
-    EvidenceMap,
-    EvidenceSet,
-    bootstrap_evidence,
-    evidence_risk,
-    fit_evidence,
-    held_out_evidence,
-    logit_missing_mass,
-    missing_mass,
-)
+from service.spectral.evidence import EvidenceMap, logit_missing_mass, missing_mass
 from service.spectral.fit import (
-    DepolarizedRisk,
+    SLOPE_START,
+    Objective,
     bootstrap,
     cross_validated_risks,
     fit_depolarized,
+    fit_evidence,
     minimize,
+    objective,
 )
 from service.spectral.subsets import (
+    FittedMap,
     draw_subsets,
-    evidence_subset,
-    fit_evidence_by_num_samples,
+    fit_by_num_samples,
     fitted_sizes,
     subset_dev_set,
     with_totals,
 )
 from tests.unit.spectral.worlds import answers, calibrated_world, random_dev_set, seeds, spectra
 
+BOTH = {"d": "depolarized", "e": "evidence"}
 
-def random_rows(seed: int, prompts: int = 30) -> EvidenceSet:
+
+def random_rows(seed: int, prompts: int = 30) -> DevSet:
     rng = np.random.default_rng(seed)
-    return EvidenceSet(random_dev_set(seed, prompts), rng.beta(0.5, 0.5, prompts))
+    return replace(random_dev_set(seed, prompts), missing_mass=rng.beta(0.5, 0.5, prompts))
 
 
-def calibrated_rows(map_: EvidenceMap, prompts: int, seed: int, width: int = 6) -> EvidenceSet:
+def calibrated_rows(map_: EvidenceMap, prompts: int, seed: int, width: int = 6) -> DevSet:
     """Rows whose references lie where `map_` says: no other parameters have a lower risk."""
     rng = np.random.default_rng(seed)
     missing = rng.beta(0.7, 0.7, prompts)
-    return EvidenceSet(calibrated_world(map_.over(missing), spectra(rng, prompts, width), 40), missing)
+    world = calibrated_world(map_.over(missing), spectra(rng, prompts, width), 40)
+    return replace(world, missing_mass=missing)
 
 
-def differences(objective: DepolarizedRisk, point: np.ndarray, part: int) -> np.ndarray:
+def differences(risk_of: Objective, point: np.ndarray, part: int) -> np.ndarray:
     step = 1e-5 * np.eye(3)
-    return np.array([(objective(point + h)[part] - objective(point - h)[part]) / 2e-5 for h in step])
+    return np.array([(risk_of(point + h)[part] - risk_of(point - h)[part]) / 2e-5 for h in step])
 
 
 @settings(deadline=None, max_examples=40)
@@ -58,19 +57,18 @@ def test_gradient_and_hessian_are_the_derivatives_of_the_risk(
     seed: int, x: float, a: float, b: float
 ) -> None:
     rows, point = random_rows(seed), np.array([x, a, b])
-    objective = evidence_risk(rows)
-    value, gradient, hessian = objective(point)
-    assert gradient == pytest.approx(differences(objective, point, 0), rel=1e-5, abs=1e-6)
-    assert hessian == pytest.approx(differences(objective, point, 1), rel=1e-5, abs=1e-6)
-    over = EvidenceMap(float(np.exp(x)), a, b).over(rows.missing_mass)
-    assert value == pytest.approx(risk(over, rows.dev), abs=1e-9)
+    risk_of = objective(rows, "evidence")
+    value, gradient, hessian = risk_of(point)
+    assert gradient == pytest.approx(differences(risk_of, point, 0), rel=1e-5, abs=1e-6)
+    assert hessian == pytest.approx(differences(risk_of, point, 1), rel=1e-5, abs=1e-6)
+    assert value == pytest.approx(risk(EvidenceMap(float(np.exp(x)), a, b), rows), abs=1e-9)
 
 
 def test_a_prompt_whose_g_is_clipped_does_not_move_the_fit() -> None:
     rows = random_rows(1)
-    clipped = EvidenceSet(rows.dev, np.full(len(rows), 1.0))
-    value, gradient, hessian = evidence_risk(clipped)(np.array([0.0, 12.0, 5.0]))
-    assert value == pytest.approx(risk(EvidenceMap(1.0, 12.0, 5.0).over(clipped.missing_mass), rows.dev))
+    clipped = replace(rows, missing_mass=np.full(len(rows), 1.0))
+    value, gradient, hessian = objective(clipped, "evidence")(np.array([0.0, 12.0, 5.0]))
+    assert value == pytest.approx(risk(EvidenceMap(1.0, 12.0, 5.0), clipped))
     assert gradient[1:].tolist() == [0.0, 0.0]
     assert not hessian[1:].any()
 
@@ -89,7 +87,7 @@ def test_parameters_built_into_a_world_are_found(seed: int, t: float, a: float, 
 @given(seeds)
 def test_a_fit_is_no_worse_than_the_depolarized_one(seed: int) -> None:
     rows = random_rows(seed)
-    found, flat = fit_evidence(rows), fit_depolarized(rows.dev)
+    found, flat = fit_evidence(rows), fit_depolarized(rows)
     assert found.risk <= flat.risk + 1e-12
     assert found.stationarity_gap < 1e-6
     if found.map.slope == 0:
@@ -103,14 +101,14 @@ def test_each_start_is_needed(seed: int) -> None:
     rng = np.random.default_rng(seed)
     size = int(rng.choice([5, 8, 12, 30]))
     dev = random_dev_set(seed, size, dimension=int(rng.choice([8, 24, 768])))
-    rows = EvidenceSet(dev, rng.beta(0.3, 0.3, size))
-    objective = evidence_risk(rows)
+    rows = replace(dev, missing_mass=rng.beta(0.3, 0.3, size))
+    risk_of = objective(rows, "evidence")
     low, high = np.array([np.log(0.05), -12.0, 0.0]), np.array([np.log(50.0), 12.0, 5.0])
-    flat = fit_depolarized(rows.dev).map
+    flat = fit_depolarized(rows).map
     z = np.log(flat.depolarization / (1 - flat.depolarization))
     mean = logit_missing_mass(rows.missing_mass).mean()
     ends = [
-        minimize(objective, np.array([np.log(flat.temperature), z - b * mean, b]), low, high).value
+        minimize(risk_of, np.array([np.log(flat.temperature), z - b * mean, b]), low, high).value
         for b in (0.0, SLOPE_START)
     ]
     assert abs(ends[0] - ends[1]) > 0.01
@@ -124,22 +122,22 @@ def test_no_point_of_a_fine_grid_beats_the_fit(seed: int) -> None:
     best = fit_evidence(rows).risk
     grid = product(np.geomspace(0.05, 50, 12), np.linspace(-6, 6, 13), (0, 0.1, 0.3, 0.6, 1, 2, 5))
     for t, a, b in grid:
-        assert best <= risk(EvidenceMap(float(t), float(a), b).over(rows.missing_mass), rows.dev) + 1e-9
+        assert best <= risk(EvidenceMap(float(t), float(a), b), rows) + 1e-9
 
 
 def test_evidence_that_points_the_wrong_way_is_left_out_and_the_bound_said() -> None:
     """References lie outside where the answers cover all: a positive slope can only do harm."""
     rows = calibrated_rows(EvidenceMap(1.2, 0.3, 1.0), 80, 0)
-    found = fit_evidence(EvidenceSet(rows.dev, 1 - rows.missing_mass))
+    found = fit_evidence(replace(rows, missing_mass=1 - rows.missing_mass))
     assert found.map.slope == 0.0
     assert found.at_bound == ("slope",)
 
 
-def two_kinds(sharp: float, blunt: float) -> EvidenceSet:
+def two_kinds(sharp: float, blunt: float) -> DevSet:
     """40 prompts that say 1e-4 and have c_1 = sharp, 40 that say 1 - 1e-4 and have c_1 = blunt."""
     c = np.repeat([sharp, blunt], 40)[:, None]
     dev = DevSet(np.ones((80, 1)), c, 1 - c[:, 0], np.ones(80, dtype=int), 40)
-    return EvidenceSet(dev, np.repeat([1e-4, 1 - 1e-4], 40))
+    return replace(dev, missing_mass=np.repeat([1e-4, 1 - 1e-4], 40))
 
 
 def test_intercept_on_its_bound_is_said() -> None:
@@ -158,44 +156,44 @@ def test_one_answer_a_prompt_has_no_temperature_to_fit() -> None:
 
 def test_the_bootstrap_holds_the_truth_and_resamples_as_that_of_the_other_maps() -> None:
     rows = calibrated_rows(EvidenceMap(1.3, -0.4, 0.5), 120, 3)
-    found = bootstrap_evidence(rows, rng=np.random.default_rng(7), resamples=40)
+    found = bootstrap(rows, "evidence", rng=np.random.default_rng(7), resamples=40)
     assert [values.shape for values in found.parameters.values()] == [(40,)] * 3
     truths = {"temperature": 1.3, "intercept": -0.4, "slope": 0.5}
     for interval, truth in ((found.intervals[name], truth) for name, truth in truths.items()):
         assert interval.low - 1e-4 <= truth <= interval.high + 1e-4
     noisy = random_rows(5)
-    again = bootstrap_evidence(noisy, rng=np.random.default_rng(7), resamples=4)
+    again = bootstrap(noisy, "evidence", rng=np.random.default_rng(7), resamples=4)
     counts = np.random.default_rng(7).multinomial(30, np.full(30, 1 / 30), size=4)
     for parameters, row in zip(np.transpose(list(again.parameters.values())), counts, strict=True):
         refit = fit_evidence(noisy.take(np.repeat(np.arange(30), row))).map
         told = (refit.temperature, refit.intercept, refit.slope)
         assert parameters == pytest.approx(told, rel=1e-4, abs=1e-5)
-    flat = EvidenceSet(noisy.dev, np.full(30, 0.5))  # logit 0 everywhere: only T and a matter
-    plain = bootstrap(noisy.dev, "depolarized", rng=np.random.default_rng(7), resamples=4)
-    same = bootstrap_evidence(flat, rng=np.random.default_rng(7), resamples=4)
+    flat = replace(noisy, missing_mass=np.full(30, 0.5))  # logit 0 everywhere: only T and a matter
+    plain = bootstrap(noisy, "depolarized", rng=np.random.default_rng(7), resamples=4)
+    same = bootstrap(flat, "evidence", rng=np.random.default_rng(7), resamples=4)
     assert same.parameters["temperature"] == pytest.approx(plain.parameters["temperature"], rel=1e-4)
 
 
 def test_held_out_risks_are_on_the_folds_of_the_other_maps() -> None:
     rows = random_rows(3, prompts=40)
-    others = cross_validated_risks(rows.dev, {"d": "depolarized"}, rng=np.random.default_rng(1))
-    found, maps = held_out_evidence(rows, others.fold)
+    found = cross_validated_risks(rows, BOTH, rng=np.random.default_rng(1))
+    fold, maps = found.fold, found.maps["e"]
+    others = cross_validated_risks(rows, {"d": "depolarized"}, rng=np.random.default_rng(1))
+    assert fold.tolist() == others.fold.tolist()
     for number in range(5):
-        held = rows.take(others.fold == number)
-        assert maps[number] == fit_evidence(rows.take(others.fold != number)).map
-        expected = risks(maps[number].over(held.missing_mass), held.dev)
-        assert found[others.fold == number] == pytest.approx(expected)
-    with pytest.raises(ValueError, match="fold"):
-        held_out_evidence(rows, others.fold[:-1])
+        assert maps[number] == fit_evidence(rows.take(fold != number)).map
+        expected = risks(maps[number], rows.take(fold == number))
+        assert found.risks["e"][fold == number] == pytest.approx(expected)
 
 
 def test_evidence_wins_held_out_where_it_tells_something_and_only_there() -> None:
     rows = calibrated_rows(EvidenceMap(1.0, -0.3, 0.6), 100, 0)
-    noise = EvidenceSet(rows.dev, np.random.default_rng(1).permutation(rows.missing_mass))
-    others = cross_validated_risks(rows.dev, {"d": "depolarized"}, rng=np.random.default_rng(2))
-    flat = others.risks["d"].mean()
-    assert held_out_evidence(rows, others.fold)[0].mean() < flat - 0.05
-    assert held_out_evidence(noise, others.fold)[0].mean() > flat - 0.01
+    noise = replace(rows, missing_mass=np.random.default_rng(1).permutation(rows.missing_mass))
+    told, untold = (
+        cross_validated_risks(one, BOTH, rng=np.random.default_rng(2)).risks for one in (rows, noise)
+    )
+    assert told["e"].mean() < told["d"].mean() - 0.05
+    assert untold["e"].mean() > untold["d"].mean() - 0.01
 
 
 def recorded(size: int = 25, draws: int = 8, seed: int = 0) -> tuple[list, list[np.ndarray]]:
@@ -206,18 +204,22 @@ def recorded(size: int = 25, draws: int = 8, seed: int = 0) -> tuple[list, list[
     return made, [of[one.index] for one, of in zip(made, texts, strict=True)]
 
 
+def by_num_samples(made: Iterable, sums: Iterable, **options: Any) -> dict[int, FittedMap]:
+    return fit_by_num_samples(made, "evidence", log_probabilities=sums, dimension=16, **options)
+
+
 def test_every_number_of_answers_from_one_has_its_parameters() -> None:
     made, sums = recorded()
     seen: list[tuple[int, int]] = []
-    table = fit_evidence_by_num_samples(
-        iter(made), iter(sums), dimension=16, progress=lambda *p: seen.append(p)
-    )
+    table = by_num_samples(iter(made), iter(sums), progress=lambda *p: seen.append(p))
     assert list(table) == [1, 2, 3, 4, 5, 6, 7, 8]
     assert seen[-1] == (8, 8)
     assert table[1].temperature == 1.0
     assert len({entry.temperature for entry in table.values()}) == 8
     whole = [missing_mass(lp, one.index) for one, lp in zip(made, sums, strict=True)]
-    headline = EvidenceSet(subset_dev_set(draw_subsets(with_totals(made, sums), 8, 0), 16), np.array(whole))
+    headline = replace(
+        subset_dev_set(draw_subsets(with_totals(made, sums), 8, 0), 16), missing_mass=np.array(whole)
+    )
     assert table[8] == fit_evidence(headline).map
 
 
@@ -225,8 +227,8 @@ def test_subsets_are_those_of_the_other_maps_with_the_mass_of_their_own_answers(
     made, sums = recorded()
     totals = with_totals(made, sums)
     subsets = draw_subsets(totals, 3, 4)
-    rows, same = evidence_subset(totals, subsets, 16), subset_dev_set(subsets, 16)
-    assert rows.dev.eigenvalues.tolist() == same.eigenvalues.tolist()
+    rows, same = subset_dev_set(subsets, 16, totals), subset_dev_set(subsets, 16)
+    assert rows.eigenvalues.tolist() == same.eigenvalues.tolist()
     whole = np.repeat([missing_mass(lp, one.index) for one, lp in zip(made, sums, strict=True)], 4)
     assert (rows.missing_mass >= whole - 1e-12).all()
     assert rows.missing_mass.mean() > whole.mean() + 0.05
@@ -234,14 +236,14 @@ def test_subsets_are_those_of_the_other_maps_with_the_mass_of_their_own_answers(
 
 def test_the_seed_decides_and_short_prompts_serve_small_numbers_only() -> None:
     made, sums = recorded()
-    tables = [fit_evidence_by_num_samples(made, sums, dimension=16, seed=seed) for seed in (1, 1, 2)]
+    tables = [by_num_samples(made, sums, seed=seed) for seed in (1, 1, 2)]
     assert tables[0] == tables[1]
     assert tables[0][3] != tables[2][3]
     short, short_sums = recorded(4, draws=12, seed=1)
-    both = fit_evidence_by_num_samples([*made, *short], [*sums, *short_sums], dimension=16, min_prompts=5)
+    both = by_num_samples([*made, *short], [*sums, *short_sums], min_prompts=5)
     assert max(both) == 8
     with pytest.raises(ValueError, match="too few prompts"):
-        fit_evidence_by_num_samples(made, sums, dimension=16, min_prompts=26)
+        by_num_samples(made, sums, min_prompts=26)
 
 
 def test_log_probabilities_must_fit_the_answers() -> None:
@@ -256,7 +258,7 @@ def test_log_probabilities_must_fit_the_answers() -> None:
 
 def test_numbers_between_those_fitted_are_interpolated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.spectral.subsets.MAX_FITTED", 4)
-    table = fit_evidence_by_num_samples(*recorded(), dimension=16)
+    table = by_num_samples(*recorded())
     assert list(table) == list(range(1, 9))
     for m in set(table) - {1, *fitted_sizes(8)}:
         low, high = sorted([table[m - 1].slope, table[m + 1].slope])

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from service.spectral.dev_set import dev_set, overlaps, risks
-from service.spectral.evidence import EvidenceMap, EvidenceSet, bootstrap_evidence, fit_evidence
-from service.spectral.fit import Prior, cross_validated_risks, fit, fit_depolarized
+from service.spectral.dev_set import DevSet, dev_set, overlaps, risks
+from service.spectral.evidence import EvidenceMap
+from service.spectral.fit import Prior, bootstrap, cross_validated_risks, fit, fit_depolarized, fit_evidence
 from service.spectral.spectrum import DepolarizedMap
 from service.spectral.subsets import draw_subsets, fit_by_num_samples, subset_dev_set
 from tests.unit.spectral.test_evidence_fit import calibrated_rows, random_rows
@@ -18,7 +18,7 @@ HESSIAN = np.array([[0.3, 0.02, 0.1], [0.02, 0.15, 0.4], [0.1, 0.4, 2.0]])
 CENTER = np.array([np.log(0.65), -0.1, 0.3])
 
 
-def rows(count: int = 12) -> EvidenceSet:
+def rows(count: int = 12) -> DevSet:
     return calibrated_rows(EvidenceMap(1.4, 0.5, 0.8), count, 3)
 
 
@@ -34,9 +34,9 @@ def test_it_is_the_minimum_of_risk_and_penalty(count: int) -> None:
     def total(point: np.ndarray) -> float:
         map_ = EvidenceMap(float(np.exp(point[0])), float(point[1]), max(float(point[2]), 0.0))
         away = point - CENTER
-        return float(risks(map_.over(some.missing_mass), some.dev).sum() + 15 * away @ HESSIAN @ away)
+        return float(risks(map_, some).sum() + 15 * away @ HESSIAN @ away)
 
-    found = fit_evidence(some, Prior(CENTER, HESSIAN, 30.0))
+    found = fit_evidence(some, prior=Prior(CENTER, HESSIAN, 30.0))
     other = minimize(total, CENTER, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12})
     np.testing.assert_allclose(theta(found.map), other.x, atol=1e-5)
     assert found.stationarity_gap < 1e-8
@@ -44,7 +44,7 @@ def test_it_is_the_minimum_of_risk_and_penalty(count: int) -> None:
 
 @pytest.mark.parametrize("method", ["temperature", "depolarized"])
 def test_plain_maps_are_drawn_alike(method: str) -> None:
-    dev = rows().dev
+    dev = rows()
     center = np.array([np.log(3.0), 1.0])[: 1 if method == "temperature" else 2]
     hessian = np.eye(center.size)
     own, pulled, held = (
@@ -56,24 +56,24 @@ def test_plain_maps_are_drawn_alike(method: str) -> None:
 
 
 def test_no_weight_is_no_prior() -> None:
-    alone, none = fit_evidence(rows()), fit_evidence(rows(), Prior(CENTER, HESSIAN, 0.0))
+    alone, none = fit_evidence(rows()), fit_evidence(rows(), prior=Prior(CENTER, HESSIAN, 0.0))
     np.testing.assert_allclose(theta(none.map), theta(alone.map), atol=1e-6)
 
 
 def test_resamples_weigh_the_prior_as_the_rows_do() -> None:
     """A resample holds as many rows as the file, some of them twice: the prior is no heavier for it."""
     some, prior = random_rows(2, 12), Prior(CENTER, HESSIAN, 30.0)
-    found = bootstrap_evidence(some, rng=np.random.default_rng(0), resamples=5, prior=prior)
+    found = bootstrap(some, "evidence", rng=np.random.default_rng(0), resamples=5, prior=prior)
     counts = np.random.default_rng(0).multinomial(12, np.full(12, 1 / 12), size=5)
     for row, parameters in zip(counts, np.transpose(list(found.parameters.values())), strict=True):
-        refit = fit_evidence(some.take(np.repeat(np.arange(12), row)), prior).map
+        refit = fit_evidence(some.take(np.repeat(np.arange(12), row)), prior=prior).map
         assert parameters == pytest.approx([refit.temperature, refit.intercept, refit.slope], abs=1e-6)
 
 
 def test_folds_are_drawn_too() -> None:
     prior = Prior(np.array([np.log(2.0), 0.0]), np.eye(2), 1e9)
     found = cross_validated_risks(
-        rows().dev, {"ours": "depolarized"}, rng=np.random.default_rng(0), priors={"depolarized": prior}
+        rows(), {"ours": "depolarized"}, rng=np.random.default_rng(0), priors={"depolarized": prior}
     )
     for map_ in found.maps["ours"]:
         assert isinstance(map_, DepolarizedMap)
