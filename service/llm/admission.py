@@ -16,6 +16,7 @@ from service.llm.port import Priority
 
 JOBS_EVERY = 8
 RECENT = 64
+NO_ANSWER_IN_TIME = "No answer came in time: too many requests wait for the LLM."
 NO_ROOM_BESIDE = "Answers wait for the LLM: none are drawn beside one to score it."
 
 
@@ -87,6 +88,9 @@ class AdmissionQueue:
         """
         has_waited = await self._turn(priority, ends)
         left_s = ends - get_running_loop().time()
+        if has_waited and left_s < 0:  # a busy loop learns of its turn and of its end at once
+            self.pass_on()
+            raise DeadlineExceeded(NO_ANSWER_IN_TIME)
         # Late, nobody would read its answer, which others have the time for.
         if has_waited and priority != Priority.JOB and left_s < self._most_s():
             self.pass_on()
@@ -134,7 +138,6 @@ class AdmissionQueue:
             elif not waiting.cancelled() and waiting.exception() is None:
                 self.pass_on()  # the permit came as the caller went
             if isinstance(error, TimeoutError):
-                reason = "No answer came in time: too many requests wait for the LLM."
-                raise DeadlineExceeded(reason) from None
+                raise DeadlineExceeded(NO_ANSWER_IN_TIME) from None
             raise
         return True

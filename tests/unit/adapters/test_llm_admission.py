@@ -1,6 +1,7 @@
 """Who gets a permit, who waits and who is refused."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -57,6 +58,18 @@ async def test_a_turn_that_comes_too_late_for_an_answer_is_passed_on() -> None:
     with pytest.raises(Overloaded, match="deadline"):
         await late
     (await soon).release()
+    assert queue.free == 1
+
+
+async def test_a_turn_after_the_end_is_no_answer_in_time_and_passed_on() -> None:
+    queue = AdmissionQueue(1, 9)
+    held = await taken(queue)
+    late = await waiter(queue, left_s=0.02)
+    # A loop that is busy: the turn comes before anybody learns of the end.
+    time.sleep(0.05)  # noqa: ASYNC251
+    held.release()
+    with pytest.raises(DeadlineExceeded):
+        await late
     assert queue.free == 1
 
 
