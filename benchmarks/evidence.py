@@ -105,7 +105,7 @@ def loss_difference(ours: np.ndarray, others: np.ndarray, right: np.ndarray) -> 
 def by_verdicts(name: str, data: Recorded) -> None:
     """P(correct) by number of answers beside lambda_max of 20 (its log loss: a logistic regression on it)."""
     right, fold_rng = data.right[data.judged], np.random.default_rng(1)
-    many = data.material(20).rows.dev.eigenvalues[:, 0]
+    many = data.material(20).rows.eigenvalues[:, 0]
     fold = stratified_folds(right, 5, fold_rng)
     alone = held_out_predictions({"lambda_max": logit_probability(many)}, right, ("lambda_max",), fold)
     base = held_out_predictions({}, right, (), fold)

@@ -412,12 +412,15 @@ async def _open(chat: Chat, sent: Call, api: Api, asked: ChatCall | None) -> tup
     """Return the answer, and whether it has log-probabilities that its caller did not ask for.
 
     asked: the call to which they are added, or None. What the server refuses is asked again without: nobody
-    is to lose an answer by what we add. Which model refuses them is remembered for a while.
+    is to lose an answer by what we add. Which model refuses them of which kind of call is
+    remembered for a while.
     """
     if asked is None or asked.payload is None:
         return await chat.open(sent), False
-    on_api = f"{api} {asked.payload.get('model')}"
-    if chat.quirks.get(on_api, "logprobs") is not None:
+    # Some servers refuse them only of a stream with tools.
+    has_tools = bool(asked.payload.get("tools"))
+    kind = f"{api} {asked.payload.get('model')}, stream {asked.streams}, tools {has_tools}"
+    if chat.quirks.get(kind, "logprobs") is not None:
         return await chat.open(sent), False
     with_them = await chat.open(replace(sent, body=encoded({**asked.payload, "logprobs": LOGPROBS[api]})))
     if with_them.status not in REFUSING:
@@ -426,7 +429,7 @@ async def _open(chat: Chat, sent: Call, api: Api, asked: ChatCall | None) -> tup
     reply = await chat.open(sent)
     # A 500 may have had any cause.
     if reply.status in GOOD and with_them.status != 500:
-        chat.quirks.record(on_api, "logprobs")
+        chat.quirks.record(kind, "logprobs")
     return reply, False
 
 

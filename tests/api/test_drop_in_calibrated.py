@@ -199,6 +199,9 @@ async def test_a_server_that_refuses_them_costs_no_answer(status: int, next_call
         assert len(made.server.bodies) == 3
         await made.ask(**LIKE_OURS)
         assert len(made.server.bodies) == 3 + next_calls
+        # Nor does one kind of call tell of another.
+        await made.ask(**LIKE_OURS, tools=[{"type": "function", "function": {"name": "f"}}])
+        assert len(made.server.bodies) == 6 + next_calls
     found = response.json()["uncertainty"]
     # Without its log-probability the answer would cost all others theirs.
     assert (response.status_code, found["num_samples"]) == (200, 4)

@@ -65,7 +65,7 @@ def test_the_probability_of_the_answer_tells_more_than_lambda_max_of_three(
     assert (shared_data / f"{name}.jsonl").exists()
     material = Recorded(name, embed=True).material(3)
     p = born_probabilities(Identity(), material.candidates)
-    top = served_lambda_max(Identity(), material.rows.dev)
+    top = served_lambda_max(Identity(), material.rows)
     assert (p <= top).all()
     assert auroc(p, material.right) == pytest.approx(probability, abs=5e-3)
     assert auroc(top, material.right) == pytest.approx(lambda_max, abs=1e-3)
