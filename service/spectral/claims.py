@@ -58,7 +58,8 @@ class SentenceVectors:
 
     vectors, beyond: (n, d), unit rows, of the sentence and of what it says beyond the question. asked: the
     words of the question that it holds, facts among them. names: those of its facts that are no numbers.
-    brief: whether it says hardly more than names beyond the question, as a short answer does.
+    brief: whether it says hardly more than names beyond the question, as a short answer does. questions: of
+    those in the prompt the places of the ones that it may answer.
     """
 
     vectors: Floats
@@ -67,6 +68,7 @@ class SentenceVectors:
     asked: Sequence[frozenset[str]]
     names: Sequence[frozenset[str]]
     brief: Sequence[bool]
+    questions: Sequence[frozenset[int]]
 
     @classmethod
     def of(
@@ -77,11 +79,13 @@ class SentenceVectors:
         asked: Sequence[frozenset[str]] | None = None,
         names: Sequence[frozenset[str]] | None = None,
         brief: Sequence[bool] | None = None,
+        questions: Sequence[frozenset[int]] | None = None,
     ) -> Self:
         """Return sentences by rows that need not be of length 1.
 
         beyond: None for what the sentences say themselves. facts, asked, names: None where nobody knows any;
-        brief: None where none is. Raises ValueError for no rows, and for some that are zero or not finite.
+        brief: None where none is; questions: None where there is but one. Raises ValueError for no rows, and
+        for some that are zero or not finite.
         """
         whole = unit_rows(vectors)
         none = [frozenset[str]()] * len(whole)
@@ -92,6 +96,7 @@ class SentenceVectors:
             none if asked is None else asked,
             none if names is None else names,
             [False] * len(whole) if brief is None else brief,
+            [frozenset({0})] * len(whole) if questions is None else questions,
         )
 
     def take(self, rows: Sequence[int]) -> "SentenceVectors":
@@ -99,7 +104,13 @@ class SentenceVectors:
         which = np.asarray(rows, dtype=np.intp)
         known, brief = [self.facts[i] for i in which], [self.brief[i] for i in which]
         asked, names = ([of[i] for i in which] for of in (self.asked, self.names))
-        return SentenceVectors(self.vectors[which], self.beyond[which], known, asked, names, brief)
+        questions = [self.questions[i] for i in which]
+        return SentenceVectors(self.vectors[which], self.beyond[which], known, asked, names, brief, questions)
+
+    def same_question(self, others: "SentenceVectors") -> Bools:
+        """Return whether each sentence may answer a question that each of l others may, (n, l)."""
+        rows = [[not one.isdisjoint(other) for other in others.questions] for one in self.questions]
+        return np.array(rows, dtype=bool).reshape(len(self.questions), len(others.questions))
 
 
 def disputed(*some: SentenceVectors) -> tuple[bool, bool]:
@@ -143,7 +154,7 @@ class MatchedUnits:
 
     @classmethod
     def of(cls, claims: SentenceVectors, sentences: SentenceVectors, answers: Sequence[ArrayLike]) -> Self:
-        """Return the nearest sentences.
+        """Return the nearest sentences: of those near enough first the ones on the claim's own question.
 
         sentences: a table of k distinct ones; answers: m vectors (s_j,) of rows in the table, empty for an
         answer without a sentence. Raises ValueError where there is no answer.
@@ -152,11 +163,16 @@ class MatchedUnits:
             raise ValueError("a claim needs at least one answer drawn")
         count = len(claims.vectors)
         cosines = claims.vectors @ sentences.vectors.T
+        # "Italy: Rome" is nearer to "France: Rome" than "France: Paris" is.
+        own = claims.same_question(sentences) & (cosines >= SPEAKS)
         nearest = np.full((count, len(answers)), -1, dtype=np.intp)
         best = np.full(nearest.shape, -np.inf)
         for j, rows in enumerate(np.asarray(one, dtype=np.intp) for one in answers):
             if rows.size:
-                nearest[:, j] = rows[cosines[:, rows].argmax(axis=1)]
+                asked = own[:, rows]
+                passed_over = asked.any(axis=1, keepdims=True) & ~asked
+                order = np.where(passed_over, -np.inf, cosines[:, rows])
+                nearest[:, j] = rows[order.argmax(axis=1)]
                 best[:, j] = cosines[np.arange(count), nearest[:, j]]
         return cls(nearest, best, claims, sentences)
 

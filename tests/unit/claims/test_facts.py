@@ -83,10 +83,11 @@ def test_what_sentences_hold_of_the_question() -> None:
 
 def test_of_several_questions_a_sentence_is_read_by_its_own() -> None:
     question = "Who won the final? Where was the party?"
-    texts = ["Brazil won the final.", "The party was there."]
+    texts = ["Brazil won the final.", "The party was there.", "Brazil."]
     vectors = dict.fromkeys([*texts, *beyond(texts, question)], np.ones(2, dtype=np.float32))
     read = sentence_vectors(texts, vectors, question=question)
-    assert [set(one) for one in read.asked] == [{"won", "the", "final"}, {"the", "party", "was"}]
+    assert [set(one) for one in read.asked] == [{"won", "the", "final"}, {"the", "party", "was"}, set()]
+    assert read.questions == [{0}, {1}, {0, 1}]
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,20 @@ def test_what_the_question_names_counts_where_sentences_name_different_things_of
     assert raw(units)[0][1] == pytest.approx(1.0 if agree else (0.95 * 0.3 / 4.3) ** 2)
 
 
+def test_a_sentence_on_the_claims_own_question_goes_before_a_nearer_one() -> None:
+    """'France: Rome', of answers that tell "France: Paris" and "Italy: Rome", or but one of them."""
+    names = ("rome", "paris", "rome")
+    whole, facts = np.eye(3)[[0, 1, 2]] + 1, [{name: 1.0} for name in names]
+    whole[2] += 0.2 * whole[0]
+    questions = [frozenset({0}), frozenset({0, 1}), frozenset({1})]
+    said = SentenceVectors.of(whole, np.eye(2)[[0, 1, 0]], facts, questions=questions)
+    units = MatchedUnits.of(said.take([0]), said.take([1, 2]), [[0, 1], [1], [0]])
+    assert units.nearest.tolist() == [[0, 1, 0]]
+    assert units.support() == [Support(1, 2, 0)]
+    far = SentenceVectors.of(np.eye(3)[[0, 1, 0]], questions=questions)  # on its own question, but not near
+    assert MatchedUnits.of(far.take([0]), far.take([1, 2]), [[0, 1]]).nearest.tolist() == [[1]]
+
+
 @pytest.mark.parametrize(
     ("cosine", "expected"),
     [
