@@ -1,22 +1,28 @@
 """What the clients of LLM and embedding servers share: connections, certificates, retries, health checks."""
 
 import asyncio
+import io
 import itertools
 import math
+import os
 import random
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from copy import copy
 from functools import cache
 from http import HTTPStatus
+from types import SimpleNamespace
 from typing import TypeVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
-import httpx
+import aiohttp
+import certifi
 
 from service.errors import EigencalError
 
 T = TypeVar("T")
+CONNECT_TIMEOUT_S = 5.0
 KEEPALIVE_S = 3.0  # below the 5 s after which uvicorn closes: an idle connection is never taken as it dies
 # What may pass by itself. Not 400, which comes again; not 500, which may have been caused by the request.
 TRY_AGAIN = frozenset(
@@ -31,15 +37,17 @@ MAX_RETRY_AFTER_S = 60.0  # a server may ask for more, but may be well again lon
 BACKOFF_S = 0.2  # before the second attempt, and twice as long before each further one
 MAX_WAIT_S = 5.0
 CHECK_KEPT_S = 1.0
+LONG_BYTES = 1 << 20
 
 
 @cache
 def tls() -> ssl.SSLContext:
-    """Return what httpx checks certificates with, SSL_CERT_FILE or SSL_CERT_DIR heeded; made once."""
-    return httpx.create_ssl_context(trust_env=True)
+    """Return what certificates are checked with, SSL_CERT_FILE or SSL_CERT_DIR heeded; made once."""
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    return ssl.create_default_context(cafile=file or (None if folder else certifi.where()), capath=folder)
 
 
-def retry_after_s(response: httpx.Response) -> float | None:
+def retry_after_s(response: aiohttp.ClientResponse) -> float | None:
     """Return Retry-After in seconds, from 0 to a minute; None where it is missing, or a date (rare)."""
     try:
         seconds = float(response.headers["retry-after"])
@@ -105,64 +113,101 @@ class SharedCheck:
 
 
 class Connections:
-    """Lends clients made by `make`, one for each call; after a whole answer a client is kept for another.
+    """Kept connections to servers, for calls that end with their callers.
 
-    No common pool, which cannot be trusted once calls are cancelled: one that is cancelled while it waits for
-    a connection, or just as one has been made, leaves a connection behind that counts as taken for ever
-    (httpcore #1093). Here all that a client holds is closed if its call does not end well.
+    `silence_s`: how long a server may neither read nor say anything; None: as long as its caller waits.
+    `proxies_from_env`: go through the proxies that HTTP_PROXY and the like name.
     """
 
-    def __init__(self, make: Callable[[], httpx.AsyncClient]) -> None:
-        self._make = make
-        self._idle: list[tuple[float, httpx.AsyncClient]] = []  # longest first, on the loop's clock
-        self._closing: set[asyncio.Task[None]] = set()
+    def __init__(
+        self, *, api_key: str = "", silence_s: float | None = None, proxies_from_env: bool = False
+    ) -> None:
+        # Not packed: events are to be read, and passed on, as they come.
+        self._headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        # The request bounds a call as a whole: a model may be silent for long before its first byte.
+        self._timeout = aiohttp.ClientTimeout(None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_s)
+        self._proxies_from_env = proxies_from_env
+        self._session: aiohttp.ClientSession | None = None
 
-    def take(self) -> tuple[httpx.AsyncClient, bool]:
-        """Return a client for one call, to be given back, and whether it has served one before."""
-        self._drop_idle(asyncio.get_running_loop().time() - KEEPALIVE_S)
-        return (self._idle.pop()[1], True) if self._idle else (self._make(), False)
+    async def request(
+        self,
+        method: str,
+        url: str,
+        content: bytes | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        used: dict[str, bool] | None = None,
+    ) -> aiohttp.ClientResponse:
+        """Send JSON, or nothing; return the answer, to be closed, once its head is there.
 
-    async def give_back(self, client: httpx.AsyncClient, *, reusable: bool) -> None:
-        """Keep the client for another call, or close it: half an answer in a connection serves no other."""
-        now = asyncio.get_running_loop().time()
-        self._drop_idle(now - KEEPALIVE_S)
-        if reusable:
-            self._idle.append((now, client))
-        else:  # a caller that is cancelled a second time must not break off the closing
-            await asyncio.shield(self._close(client))
+        `used`: gets "kept" where the call went over a connection that another was made over. Raises
+        aiohttp.ClientError, and RuntimeError once closed.
+        """
+        if self._session is None:
+            self._session = self._opened()
+        # In pieces, a long one: it would hold the event loop up.
+        in_pieces = content is not None and len(content) > LONG_BYTES
+        return await self._session.request(
+            method,
+            url,
+            data=io.BytesIO(content or b"") if in_pieces else content,
+            headers=headers,
+            allow_redirects=False,
+            proxy=_proxy_of(url) if self._proxies_from_env else None,
+            trace_request_ctx=used,
+        )
 
-    @asynccontextmanager
-    async def one(self) -> AsyncIterator[httpx.AsyncClient]:
-        """Lend a client for one call; it is closed if the block raises or is cancelled."""
-        (client, _), reusable = self.take(), False
-        try:
-            yield client
-            reusable = True
-        finally:
-            await self.give_back(client, reusable=reusable)
+    def _opened(self) -> aiohttp.ClientSession:
+        trace = aiohttp.TraceConfig()
+        trace.on_connection_reuseconn.append(_note_kept)
+        return aiohttp.ClientSession(
+            # What is bounded is the calls: a bound of its own would have them wait unseen.
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S, ssl=tls()),
+            cookie_jar=aiohttp.DummyCookieJar(),  # one serves many callers, and one's cookie is no other's
+            headers=self._headers,
+            timeout=self._timeout,
+            auto_decompress=False,
+            trace_configs=[trace],
+        )
 
     async def close(self) -> None:
-        """Close those that are not lent."""
-        self._drop_idle(float("inf"))
-        await asyncio.gather(*self._closing)
+        """Close all connections; calls under way fail. Idempotent."""
+        if self._session is not None:
+            await self._session.close()
 
-    def _drop_idle(self, before: float) -> None:
-        while self._idle and self._idle[0][0] <= before:
-            self._close(self._idle.pop(0)[1])
 
-    def _close(self, client: httpx.AsyncClient) -> asyncio.Task[None]:
-        closing = asyncio.create_task(client.aclose())
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
-        return closing
+async def pieces(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Yield the body as it comes. Raises aiohttp.ClientError where it breaks off."""
+    try:
+        async for piece in response.content.iter_any():
+            yield piece
+    except aiohttp.ClientError:
+        # aiohttp keeps to itself what came together with the break.
+        if left := response.content._read_nowait(-1):
+            yield left
+        raise
+
+
+async def _note_kept(_: object, context: SimpleNamespace, __: object) -> None:
+    if context.trace_request_ctx is not None:
+        context.trace_request_ctx["kept"] = True
+
+
+def _proxy_of(url: str) -> str | None:
+    parsed, proxies = urlsplit(url), getproxies()
+    if proxy_bypass(parsed.netloc.rpartition("@")[2]):
+        return None
+    return proxies.get(parsed.scheme) or proxies.get("all")
 
 
 def api_base(url: str) -> str:
     """Return the URL without trailing slash, with /v1 when it names a bare host; raises ValueError."""
     try:
-        parsed, url = httpx.URL(url), url.rstrip("/")
-    except httpx.InvalidURL as error:
+        parsed, url = urlsplit(url), url.rstrip("/")
+    except ValueError as error:
         raise ValueError(f"The LLM server's URL cannot be read: {error}.") from None
-    if parsed.scheme not in ("http", "https") or not parsed.host:
+    if parsed.scheme not in ("http", "https") or not parsed.hostname:
         raise ValueError("The LLM server's URL must start with http:// or https://.")
     return url if parsed.path.strip("/") else f"{url}/v1"

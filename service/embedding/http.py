@@ -4,9 +4,10 @@ import asyncio
 import json
 import logging
 from collections.abc import Sequence
+from contextlib import closing
 from functools import partial
 
-import httpx
+import aiohttp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,12 +23,11 @@ from service.embedding.port import (
 )
 from service.errors import EmbedderUnavailable
 from service.remote import (
-    KEEPALIVE_S,
     TRY_AGAIN,
+    Connections,
     PassingError,
     SharedCheck,
     retry_after_s,
-    tls,
     with_retries,
 )
 
@@ -61,7 +61,6 @@ class HttpEmbedder:
         cache_size: int = 20_000,
         empty_answers: EmptyAnswers = FAILED,
         proxies_from_env: bool = False,
-        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         if not base_url.startswith(("http://", "https://")):
             raise ValueError("The embedding server's URL must start with http:// or https://.")
@@ -74,15 +73,7 @@ class HttpEmbedder:
         # Where empty answers are embedded, a server that refuses them is not ready.
         check_texts = [CHECK_TEXT, ""] if empty_answers == EMBEDDED else [CHECK_TEXT]
         self._check = SharedCheck(lambda: self._ask(check_texts))
-        self._http = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
-            timeout=httpx.Timeout(TIMEOUT_S, pool=None),
-            # No bound of the pool's own: calls cancelled while they connect would use it up for ever.
-            limits=httpx.Limits(max_connections=None, keepalive_expiry=KEEPALIVE_S),
-            transport=transport,
-            trust_env=proxies_from_env,
-            verify=tls(),
-        )
+        self._connections = Connections(api_key=api_key, proxies_from_env=proxies_from_env)
 
     @property
     def identity(self) -> EmbedderIdentity:
@@ -108,7 +99,7 @@ class HttpEmbedder:
 
     async def stop(self) -> None:
         """Close the connections; idempotent."""
-        await self._http.aclose()
+        await self._connections.close()
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
         """Return unit rows, shape (len(texts), dimension). Raises EmbedderUnavailable, Overloaded."""
@@ -144,39 +135,33 @@ class HttpEmbedder:
     async def _post(self, texts: list[str]) -> bytes:
         ends = asyncio.get_running_loop().time() + TIMEOUT_S
         try:
-            async with asyncio.timeout_at(ends):  # httpx's own is for the next byte
+            async with asyncio.timeout_at(ends):
                 return await with_retries(partial(self._attempt, texts), max_retries=MAX_RETRIES, ends=ends)
-        except (httpx.TimeoutException, TimeoutError) as error:
+        except TimeoutError as error:
             raise EmbedderUnavailable("The embedding server did not answer in time.") from error
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise EmbedderUnavailable("The embedding server cannot be reached.") from error
-        except RuntimeError as error:  # httpx says so once the client is closed
+        except RuntimeError as error:  # aiohttp says so once the session is closed
             raise EmbedderUnavailable("The embedder has been stopped.") from error
 
     async def _attempt(self, texts: list[str]) -> bytes:
         """Return the body of an answer. Raises PassingError for what another attempt may cure."""
         body = {"model": self._model, "input": texts, "encoding_format": "float"}
+        content = json.dumps(body).encode()
         try:
-            response = await self._http.post(self._url, json=body)
-        # An idle connection that the server has closed shows as the last two; embedding twice does no harm.
-        except (
-            httpx.ConnectError,
-            httpx.ConnectTimeout,
-            httpx.RemoteProtocolError,
-            httpx.ReadError,
-        ) as error:
+            with closing(await self._connections.request("POST", self._url, content)) as response:
+                if response.status != 200:
+                    raise _refusal(response)
+                return await response.read()
+        # An idle connection that the server has closed is among them; embedding twice does no harm.
+        except aiohttp.ClientError as error:
             raise PassingError(EmbedderUnavailable("The embedding server cannot be reached.")) from error
-        if response.status_code != 200:
-            raise _refusal(response)
-        return response.content
 
 
 def _model_changed() -> EmbedderUnavailable:
     return EmbedderUnavailable("The embedding server has changed its model; ask again.")
 
 
-def _refusal(response: httpx.Response) -> Exception:
-    status = response.status_code
+def _refusal(response: aiohttp.ClientResponse) -> Exception:
+    status = response.status
     if status in TRY_AGAIN:
         detail = f"The embedding server refuses work for now (status {status})."
         return PassingError(EmbedderUnavailable(detail, retry_after_s=retry_after_s(response)))

@@ -5,11 +5,12 @@ import itertools
 import json
 import time
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import httpx
+import aiohttp
 
 from service.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable, ModelNotFound
 from service.llm.admission import AdmissionQueue
@@ -35,11 +36,9 @@ from service.remote import (
     SharedCheck,
     api_base,
     retry_after_s,
-    tls,
     with_retries,
 )
 
-CONNECT_TIMEOUT_S = 5.0
 GREEDY_BELOW = 1e-5  # vLLM draws greedily below this, and refuses n > 1 there
 CHECK_TIMEOUT_S = 5.0
 MAX_RETRIES = 3
@@ -108,15 +107,7 @@ class HttpLanguageModel:
         # Model and parameters omitted, by the model asked for and whether a top_k was.
         self._answered_by: LRU[tuple[str, bool], tuple[str, tuple[str, ...]]] = LRU(MAX_QUIRKS)
         self._check = SharedCheck(self._ask_health)
-        make = partial(
-            httpx.AsyncClient,
-            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
-            # The request bounds a call as a whole: a model may be silent for long before its first byte.
-            timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S),
-            verify=tls(),
-            trust_env=proxies_from_env,
-        )
-        self._connections = Connections(make)
+        self._connections = Connections(api_key=api_key, proxies_from_env=proxies_from_env)
 
     async def start(self) -> None:
         """Ask for the model's name when none is configured; a server that is not up yet is asked later."""
@@ -200,19 +191,17 @@ class HttpLanguageModel:
     async def _get(self, url: str) -> tuple[int, Any]:
         """Return status and JSON (None when it is none), without a permit. Raises LLMUnavailable."""
         try:
-            async with (
-                asyncio.timeout(CHECK_TIMEOUT_S),
-                self._connections.one() as http,
-                http.stream("GET", url) as response,
-            ):
-                content = await read(response)
-            return response.status_code, json.loads(content)
-        except (ValueError, RecursionError):
-            return response.status_code, None
-        except (httpx.HTTPError, TimeoutError):
+            async with asyncio.timeout(CHECK_TIMEOUT_S):
+                with closing(await self._connections.request("GET", url)) as response:
+                    content = await read(response)
+        except (aiohttp.ClientError, TimeoutError):
             raise LLMUnavailable("The LLM server cannot be reached.") from None
         except LLMBadResponse as error:
             raise LLMUnavailable(error.detail) from None
+        try:
+            return response.status, json.loads(content)
+        except (ValueError, RecursionError):
+            return response.status, None
 
     # From a request to calls
 
@@ -293,7 +282,7 @@ class HttpLanguageModel:
                 self._queue.took_s.append(clock() - asked_at - queued_s)
         except TimeoutError:
             failure = DeadlineExceeded("No answer came in time.")
-        except httpx.RequestError:
+        except aiohttp.ClientError:
             failure = LLMUnavailable("The LLM server broke off its answer.")
         except EigencalError as error:
             failure = error
@@ -310,10 +299,10 @@ class HttpLanguageModel:
 
     async def _attempt(self, path: str, body: dict[str, Any], reader: ReplyReader) -> None:
         """Send a call and read its answer. Raises PassingError for what another attempt may cure."""
-        url = self._base_url + path
+        url, content = self._base_url + path, json.dumps(body).encode()
         try:
-            async with self._connections.one() as http, http.stream("POST", url, json=body) as response:
-                if response.status_code != 200:
+            with closing(await self._connections.request("POST", url, content)) as response:
+                if response.status != 200:
                     raise await self._refusal(response)
                 if response.headers.get("content-type", "").startswith("text/event-stream"):
                     async for line in lines(response, max_bytes_of(body)):
@@ -322,14 +311,14 @@ class HttpLanguageModel:
                         raise LLMUnavailable("The LLM server broke off its answer.")
                 else:
                     reader.feed_whole(await read(response, max_bytes_of(body)))
-        except (httpx.ConnectError, httpx.ConnectTimeout):
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
             raise PassingError(LLMUnavailable("The LLM server cannot be reached.")) from None
 
-    async def _refusal(self, response: httpx.Response) -> Exception:
+    async def _refusal(self, response: aiohttp.ClientResponse) -> Exception:
         try:
             content = await read(response, REFUSAL_BYTES)
         except LLMBadResponse:
             content = b""  # too long to be read to its end
-        status, wait_s = response.status_code, retry_after_s(response)
+        status, wait_s = response.status, retry_after_s(response)
         error = error_of(status, content, self._api_key, retry_after_s=wait_s)
         return PassingError(error) if status in TRY_AGAIN else error

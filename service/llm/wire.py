@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-import httpx
+import aiohttp
 
 from service.errors import EigencalError, LLMBadResponse, LLMError, LLMUnavailable, ModelNotFound
 from service.llm.port import Api, Draw, GenerationRequest, PromptShape, Usage
-from service.remote import TRY_AGAIN
+from service.remote import TRY_AGAIN, pieces
 from service.spectral.evidence import POSITIVE_ROUNDING
 
 PATHS: dict[Api, str] = {"chat": "/chat/completions", "completions": "/completions"}
@@ -102,13 +102,13 @@ def max_bytes_of(body: Mapping[str, Any]) -> int:
     return max(MAX_ANSWER_BYTES, int(body["n"]) * int(body["max_tokens"]) * MAX_TOKEN_BYTES)
 
 
-async def read(response: httpx.Response, max_bytes: int = MAX_ANSWER_BYTES) -> bytes:
-    """Return a complete body. Raises LLMBadResponse when it is longer or cannot be unpacked."""
+async def read(response: aiohttp.ClientResponse, max_bytes: int = MAX_ANSWER_BYTES) -> bytes:
+    """Return a complete body. Raises LLMBadResponse when it is longer."""
     return b"".join([piece async for piece in _pieces(response, max_bytes)])
 
 
-async def lines(response: httpx.Response, max_bytes: int = MAX_ANSWER_BYTES) -> AsyncIterator[str]:
-    """Yield lines cut at newlines alone: httpx cuts at U+2028 and its like too, which JSON may hold as is.
+async def lines(response: aiohttp.ClientResponse, max_bytes: int = MAX_ANSWER_BYTES) -> AsyncIterator[str]:
+    """Yield lines cut at newlines alone: JSON may hold U+2028 and its like as they are.
 
     Raises as `read`. Takes linear time however long a line is.
     """
@@ -122,15 +122,12 @@ async def lines(response: httpx.Response, max_bytes: int = MAX_ANSWER_BYTES) -> 
     yield b"".join(begun).decode("utf-8", "replace")
 
 
-async def _pieces(response: httpx.Response, max_bytes: int) -> AsyncIterator[bytes]:
-    try:
-        async for piece in response.aiter_bytes():
-            max_bytes -= len(piece)
-            if max_bytes < 0:
-                raise LLMBadResponse("The LLM server's answer is longer than the service takes.")
-            yield piece
-    except httpx.DecodingError:
-        raise LLMBadResponse("The LLM server's answer cannot be decoded.") from None
+async def _pieces(response: aiohttp.ClientResponse, max_bytes: int) -> AsyncIterator[bytes]:
+    async for piece in pieces(response):
+        max_bytes -= len(piece)
+        if max_bytes < 0:
+            raise LLMBadResponse("The LLM server's answer is longer than the service takes.")
+        yield piece
 
 
 @dataclass(frozen=True, slots=True)

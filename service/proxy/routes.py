@@ -348,7 +348,9 @@ async def _complete(request: Request, chat: Chat, api: Api) -> Response:
 
 
 def _headers(request: Request) -> dict[str, str]:
-    passed = {name: request.headers[name] for name in REQUEST_HEADERS_PASSED if name in request.headers}
+    given = {name: request.headers.get(name, "") for name in REQUEST_HEADERS_PASSED}
+    # Each of them is ASCII by its own standard.
+    passed = {name: value for name, value in given.items() if value and value.isascii()}
     return {**passed, "X-Request-ID": request_id_of(request) or ""}
 
 

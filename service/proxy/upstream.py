@@ -7,14 +7,12 @@ something comes: a call fares as it would without us.
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Protocol
 
-import httpx
+import aiohttp
 
 from service.errors import DeadlineExceeded, LLMBadResponse, LLMUnavailable
-from service.remote import Connections, api_base, tls
+from service.remote import Connections, api_base, pieces
 
 # Of the server's headers what a caller needs: what the answer is, and when to come back. Others tell of the
 # connection, of our account, or of what else the server is.
@@ -30,15 +28,12 @@ _PASSED_ON = frozenset(
         "x-should-retry",
     }
 )
-# What is unpacked here, though it was not asked for; anything else goes on as it is packed.
-_UNPACKED = frozenset({"", "identity", "gzip", "x-gzip", "deflate"})
 MAX_STATUS = 599
 # As long as clients of OpenAI's API wait by default. A call that nobody ends would keep its permit for ever.
 SILENCE_S = 600.0
 MAX_LAST_BYTES = 4096  # of a stream: its last events
 MAX_ANSWER_BYTES = 8 << 20  # of one that is read whole
 _ENDED = re.compile(rb'\[DONE\]|"finish_reason"\s*:\s*"')
-CONNECT_TIMEOUT_S = 5.0
 BROKEN_OFF = "The LLM server broke off its answer."
 MIN_SECRET_CHARS = 12  # a shorter one is a placeholder, such as "none" or "token", that stands in other words
 
@@ -64,7 +59,7 @@ class Reply(Protocol):
     is_stream: bool
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body as it comes, unpacked. Raises LLMUnavailable when it breaks off."""
+        """Yield the body as it comes. Raises LLMUnavailable when it breaks off."""
 
     async def close(self) -> None:
         """Let go of the connection; a body that has not been read to its end is cut off. Idempotent."""
@@ -85,7 +80,7 @@ class Upstream(Protocol):
 
 
 class HttpUpstream:
-    """An `Upstream` over HTTP; each call has a connection of its own (see `Connections`).
+    """An `Upstream` over HTTP.
 
     A server that neither reads nor says anything for `silence_s` has hung: DeadlineExceeded before the head
     of its answer, else the answer is broken off.
@@ -100,19 +95,10 @@ class HttpUpstream:
         proxies_from_env: bool = False,
     ) -> None:
         self._base_url = api_base(base_url)
-        # Not packed: events are to be read, and passed on, as they come.
-        headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
-        make = partial(
-            httpx.AsyncClient,
-            headers=headers | ({"Authorization": f"Bearer {api_key}"} if api_key else {}),
-            timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S, read=silence_s, write=silence_s),
-            verify=tls(),
-            # A client serves many callers, and one's cookie is no other's.
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-            trust_env=proxies_from_env,
-        )
         self._secret = api_key.encode() if len(api_key) >= MIN_SECRET_CHARS else b""
-        self._connections = Connections(make)
+        self._connections = Connections(
+            api_key=api_key, silence_s=silence_s, proxies_from_env=proxies_from_env
+        )
 
     async def stop(self) -> None:
         """Close all connections."""
@@ -120,77 +106,58 @@ class HttpUpstream:
 
     async def open(self, call: Call) -> "HttpReply":
         """Send the call; see the port."""
+        method, url = "GET" if call.body is None else "POST", self._base_url + call.path
         while True:
-            client, was_used = self._connections.take()
+            used = dict[str, bool]()
             try:
-                response = await self._send(client, call)
+                response = await self._connections.request(
+                    method, url, call.body, headers=call.headers, used=used
+                )
                 break
-            except (httpx.ReadTimeout, httpx.WriteTimeout):
-                raise DeadlineExceeded("The LLM server says nothing.") from None
-            except httpx.HTTPError as error:
-                # A server closes idle connections at its own time, and may as this call is written to one.
-                broken = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
-                if not (was_used and isinstance(error, broken)):
+            except aiohttp.ServerTimeoutError as error:
+                if isinstance(error, aiohttp.ConnectionTimeoutError):
                     raise LLMUnavailable("The LLM server cannot be reached.") from None
-        reply = HttpReply(response, client, self._connections, self._secret)
+                raise DeadlineExceeded("The LLM server says nothing.") from None
+            except aiohttp.ClientError as error:
+                # A server closes idle connections at its own time, and may as this call is written to one.
+                if not (used and isinstance(error, aiohttp.ClientConnectionError)):
+                    raise LLMUnavailable("The LLM server cannot be reached.") from None
+        reply = HttpReply(response, self._secret)
         if reply.status > MAX_STATUS:
             await reply.close()
             raise LLMBadResponse("The LLM server answered with a status that HTTP does not have.")
         return reply
 
-    async def _send(self, client: httpx.AsyncClient, call: Call) -> httpx.Response:
-        try:
-            headers = [(name.encode(), value.encode("latin-1")) for name, value in call.headers.items()]
-            method, url = "GET" if call.body is None else "POST", self._base_url + call.path
-            request = client.build_request(method, url, content=call.body, headers=headers)
-            return await client.send(request, stream=True)
-        except BaseException:
-            await self._connections.give_back(client, reusable=False)
-            raise
-
 
 class HttpReply:
     """A `Reply` over HTTP. `secret`: not to be passed on, should the server quote it."""
 
-    def __init__(
-        self, response: httpx.Response, client: httpx.AsyncClient, lent_by: Connections, secret: bytes
-    ) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, secret: bytes) -> None:
         self._response = response
-        self._client, self._lent_by = client, lent_by
         self._secret = secret
-        self._is_complete = self._is_closed = False
-        self.status = response.status_code
+        self.status = response.status
         self.is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-        self._unpacks = response.headers.get("content-encoding", "").strip().lower() in _UNPACKED
-        passed_on = _PASSED_ON - ({"content-encoding"} if self._unpacks else set())
-        # Byte for byte: as HTTP has it, not as httpx guesses the encoding.
-        raw = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in response.headers.raw}
-        self.headers: Mapping[str, str] = {k: v for k, v in raw.items() if k in passed_on}
+        # Byte for byte, as HTTP has it.
+        raw = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in response.raw_headers}
+        self.headers: Mapping[str, str] = {k: v for k, v in raw.items() if k in _PASSED_ON}
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Yield the body. A stream that ends with its connection is whole only if its answer has ended."""
-        body = self._response.aiter_bytes() if self._unpacks else self._response.aiter_raw()
-        headers, tail = self._response.headers, b""
+        body, headers, tail = pieces(self._response), self._response.headers, b""
         try:
             async for piece in without(self._secret, body) if self._secret else body:
                 tail = (tail + piece[-MAX_LAST_BYTES:])[-MAX_LAST_BYTES:]
                 yield piece
-        except httpx.HTTPError:
+        except aiohttp.ClientError:
             raise LLMUnavailable(BROKEN_OFF) from None
         is_delimited = "content-length" in headers or "transfer-encoding" in headers
         is_good = 200 <= self.status < 300
         if is_good and self.is_stream and not is_delimited and not _ENDED.search(tail):
             raise LLMUnavailable(BROKEN_OFF)
-        self._is_complete = True
 
     async def close(self) -> None:
-        """Give the connection back for another call; with half an answer in it, it is closed."""
-        if not self._is_closed:
-            self._is_closed = True
-            try:
-                await self._response.aclose()
-            finally:
-                await self._lent_by.give_back(self._client, reusable=self._is_complete)
+        """Let go of the connection; with half an answer in it, it is closed."""
+        self._response.close()
 
 
 async def without(secret: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -232,6 +232,10 @@ class OpenAIServer:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
 
+    def play(self, *script: Behaviour) -> None:
+        """Have the next requests answered by these behaviours."""
+        self._left = deque(script)
+
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/v1"

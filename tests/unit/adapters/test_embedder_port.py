@@ -1,13 +1,10 @@
 """Every embedder keeps the port's word."""
 
 import asyncio
-import hashlib
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pytest
 
@@ -15,6 +12,7 @@ from service.embedding.http import HttpEmbedder
 from service.embedding.local import SentenceTransformerEmbedder
 from service.embedding.port import Embedder
 from service.llm.weights import MINILM, find
+from tests.support.embeddings_server import EmbeddingsServer
 from tests.support.fakes import FakeEmbedder
 
 WEIGHTS = Path(
@@ -22,19 +20,24 @@ WEIGHTS = Path(
 )
 
 
-def hashed_embeddings(request: httpx.Request) -> httpx.Response:
-    texts = json.loads(request.content)["input"]
-    vectors = [[byte - 127.5 for byte in hashlib.sha256(text.encode()).digest()] for text in texts]
-    data = [{"index": i, "embedding": vector} for i, vector in enumerate(vectors)]
-    return httpx.Response(200, json={"model": "hashed", "data": data})
-
-
 def fake() -> Embedder:
     return FakeEmbedder()
 
 
-def http() -> Embedder:
-    return HttpEmbedder("http://embed.test", "hashed", transport=httpx.MockTransport(hashed_embeddings))
+class Served(HttpEmbedder):
+    """An HTTP embedder with its server."""
+
+    def __init__(self) -> None:
+        self.server = EmbeddingsServer()
+
+    async def start(self) -> None:
+        await self.server.__aenter__()
+        super().__init__(self.server.url, "hashed")
+        await super().start()
+
+    async def stop(self) -> None:
+        await super().stop()
+        await self.server.__aexit__()
 
 
 def minilm() -> Embedder:
@@ -49,7 +52,7 @@ def runner() -> Iterator[asyncio.Runner]:
         yield runner
 
 
-@pytest.fixture(scope="module", params=[fake, http, pytest.param(minilm, marks=pytest.mark.weights)])
+@pytest.fixture(scope="module", params=[fake, Served, pytest.param(minilm, marks=pytest.mark.weights)])
 def embedder(request: pytest.FixtureRequest, runner: asyncio.Runner) -> Iterator[Embedder]:
     embedder = request.param()
     runner.run(embedder.start())

@@ -1,16 +1,15 @@
 """An OpenAI-style embedding server: order, batches, retries, errors, and what is learned from it."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 
-import httpx
 import numpy as np
 import pytest
 
 from service.embedding.http import HttpEmbedder
 from service.errors import EmbedderUnavailable
 from service.remote import CHECK_KEPT_S
+from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, drop, hang, raw, status
 
 SECRET_TEXT = "a text that no error may show"
 
@@ -20,67 +19,52 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.remote.BACKOFF_S", 0.0)
 
 
-class Server:
-    """Answers with (length, 1) per text, last text first; `script` holds answers given before that."""
+class Server(OpenAIServer):
+    """Answers with (length, 1) per text, last text first."""
 
-    def __init__(self, *script: httpx.Response | Exception) -> None:
-        self.script = list(script)
+    def __init__(self, *script: Behaviour) -> None:
+        super().__init__(script=script, default=self._embed)
         self.model = "served-model"
-        self.requests: list[httpx.Request] = []
 
-    def __call__(self, request: httpx.Request) -> httpx.Response:
-        self.requests.append(request)
-        if not self.script:
-            return httpx.Response(200, json=self.embeddings(json.loads(request.content)["input"]))
-        answer = self.script.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def embeddings(self, texts: list[str]) -> dict:
-        data = [{"index": i, "embedding": [len(text), 1]} for i, text in enumerate(texts)]
-        return {"object": "list", "model": self.model, "data": data[::-1]}
+    async def _embed(self, exchange: Exchange) -> None:
+        data = [{"index": i, "embedding": [len(text), 1]} for i, text in enumerate(exchange.body["input"])]
+        await exchange.send(200, {"object": "list", "model": self.model, "data": data[::-1]})
 
     def inputs(self) -> list[list[str]]:
-        return [json.loads(request.content)["input"] for request in self.requests]
+        return [body["input"] for body in self.bodies]
 
 
-def of_one(embedding: str) -> httpx.Response:
-    """Return an answer to one text, with this embedding."""
-    return httpx.Response(200, text=f'{{"data": [{{"index": 0, "embedding": {embedding}}}]}}')
+def of_one(embedding: str) -> Behaviour:
+    """Answer one text with this embedding."""
+    return raw(f'{{"data": [{{"index": 0, "embedding": {embedding}}}]}}'.encode())
 
 
 def with_embedder(
-    server: Server, scenario: Callable[[HttpEmbedder], Awaitable[None]], **options: object
+    server: Server, scenario: Callable[[HttpEmbedder], Awaitable[None]], *, end: str = "", **options: object
 ) -> None:
     async def main() -> None:
-        base_url = str(options.pop("base_url", "http://embed.test"))
-        embedder = HttpEmbedder(base_url, "asked-model", transport=httpx.MockTransport(server), **options)
-        await embedder.start()
-        try:
-            await scenario(embedder)
-        finally:
-            await embedder.stop()
+        async with server:
+            embedder = HttpEmbedder(server.url.removesuffix("/v1") + end, "asked-model", **options)
+            await embedder.start()
+            try:
+                await scenario(embedder)
+            finally:
+                await embedder.stop()
 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("base_url", ["http://embed.test", "http://embed.test/v1", "http://embed.test/v1/"])
-def test_what_is_sent(base_url: str) -> None:
+@pytest.mark.parametrize("end", ["", "/v1", "/v1/"])
+def test_what_is_sent(end: str) -> None:
     server = Server()
 
     async def scenario(embedder: HttpEmbedder) -> None:
         await embedder.embed(["a"])
 
-    with_embedder(server, scenario, base_url=base_url, api_key="secret")
+    with_embedder(server, scenario, end=end, api_key="secret")
     sent = server.requests[-1]
-    assert str(sent.url) == "http://embed.test/v1/embeddings"
-    assert sent.headers["authorization"] == "Bearer secret"
-    assert json.loads(sent.content) == {
-        "model": "asked-model",
-        "input": ["a"],
-        "encoding_format": "float",
-    }
+    assert (sent.path, sent.headers["authorization"]) == ("/v1/embeddings", "Bearer secret")
+    assert sent.body == {"model": "asked-model", "input": ["a"], "encoding_format": "float"}
 
 
 def test_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +87,7 @@ def test_identity_is_learned_from_the_server() -> None:
 
 
 def test_server_that_comes_up_later() -> None:
-    server = Server(*[httpx.ConnectError("refused")] * 4)
+    server = Server(*[drop] * 4)
 
     async def scenario(embedder: HttpEmbedder) -> None:
         with pytest.raises(EmbedderUnavailable, match="not answered yet"):
@@ -133,16 +117,16 @@ def test_change_of_model_is_followed_and_old_vectors_are_forgotten() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "trouble",
     [
-        httpx.ConnectError("refused"),
-        httpx.Response(429, headers={"retry-after": "0"}),
-        httpx.Response(502),
-        httpx.Response(503, headers={"retry-after": "soon"}),
+        drop,
+        status(429, {}, {"retry-after": "0"}),
+        status(502, {}),
+        status(503, {}, {"retry-after": "soon"}),
     ],
 )
-def test_passing_trouble_is_tried_again(answer: httpx.Response | Exception) -> None:
-    server = Server(answer)
+def test_passing_trouble_is_tried_again(trouble: Behaviour) -> None:
+    server = Server(trouble)
 
     async def scenario(embedder: HttpEmbedder) -> None:
         assert embedder.identity.dimension == 2
@@ -152,31 +136,34 @@ def test_passing_trouble_is_tried_again(answer: httpx.Response | Exception) -> N
 
 
 @pytest.mark.parametrize(
-    ("answer", "says", "calls"),
+    ("trouble", "says", "calls"),
     [
-        (httpx.ReadTimeout("slow"), "in time", 1),
-        (httpx.Response(400, json={"error": {"message": SECRET_TEXT}}), "refused the texts", 1),
-        (httpx.Response(401, json={"error": "Unauthorized"}), "refused the service's key", 1),
-        (httpx.Response(500, text=SECRET_TEXT), "status 500", 1),
-        (httpx.Response(503, text=SECRET_TEXT), "refuses work for now", 4),
-        (httpx.ConnectError(SECRET_TEXT), "cannot be reached", 4),
-        (httpx.Response(200, text="<html>"), "no embedding", 1),
-        (httpx.Response(200, text="[" * 100_000 + "]" * 100_000), "no embedding", 1),
-        (httpx.Response(200, json={"data": []}), "no embedding", 1),
-        (httpx.Response(200, json={"data": [{"index": 1, "embedding": [1]}]}), "no embedding", 1),
+        (hang, "in time", 1),
+        (status(400, {"error": {"message": SECRET_TEXT}}), "refused the texts", 1),
+        (status(401, {"error": "Unauthorized"}), "refused the service's key", 1),
+        (status(500, SECRET_TEXT.encode()), "status 500", 1),
+        (status(503, SECRET_TEXT.encode()), "refuses work for now", 4),
+        (drop, "cannot be reached", 4),
+        (raw(b"<html>"), "no embedding", 1),
+        (raw(b"[" * 100_000 + b"]" * 100_000), "no embedding", 1),
+        (status(200, {"data": []}), "no embedding", 1),
+        (status(200, {"data": [{"index": 1, "embedding": [1]}]}), "no embedding", 1),
         (of_one("[NaN, 1]"), "not finite", 1),
     ],
 )
 def test_trouble_is_named_without_the_servers_words(
-    answer: httpx.Response | Exception, says: str, calls: int
+    monkeypatch: pytest.MonkeyPatch, trouble: Behaviour, says: str, calls: int
 ) -> None:
     server = Server()
 
     async def scenario(embedder: HttpEmbedder) -> None:
         server.requests.clear()
-        server.script = [answer] * calls
-        with pytest.raises(EmbedderUnavailable, match=says) as raised:
-            await embedder.embed([SECRET_TEXT])
+        server.play(*[trouble] * calls)
+        with monkeypatch.context() as patched:
+            if trouble is hang:
+                patched.setattr("service.embedding.http.TIMEOUT_S", 0.2)
+            with pytest.raises(EmbedderUnavailable, match=says) as raised:
+                await embedder.embed([SECRET_TEXT])
         assert SECRET_TEXT not in raised.value.detail
         assert len(server.requests) == calls
         assert (await embedder.embed([SECRET_TEXT])).vectors.shape == (1, 2)
@@ -188,7 +175,7 @@ def test_retry_after_reaches_the_caller() -> None:
     server = Server()
 
     async def scenario(embedder: HttpEmbedder) -> None:
-        server.script = [httpx.Response(429, headers={"retry-after": "30"})] * 4
+        server.play(*[status(429, {}, {"retry-after": "30"})] * 4)
         with pytest.raises(EmbedderUnavailable) as raised:
             await embedder.embed(["a"])
         assert raised.value.retry_after_s == 30
@@ -198,9 +185,9 @@ def test_retry_after_reaches_the_caller() -> None:
 
 def test_a_server_that_refuses_the_empty_text_is_not_ready_where_that_is_embedded() -> None:
     class Refuses(Server):
-        def __call__(self, request: httpx.Request) -> httpx.Response:
-            answer = super().__call__(request)
-            return httpx.Response(400) if "" in json.loads(request.content)["input"] else answer
+        async def _embed(self, exchange: Exchange) -> None:
+            refused = "" in exchange.body["input"]
+            await (status(400, {})(exchange) if refused else super()._embed(exchange))
 
     async def scenario(embedder: HttpEmbedder) -> None:
         with pytest.raises(EmbedderUnavailable, match="refused the texts"):

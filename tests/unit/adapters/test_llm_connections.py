@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import closing
 
-import httpx
 import pytest
 
 from service import remote
 from service.errors import LLMUnavailable
-from service.remote import Connections, SharedCheck
-from tests.support.openai_server import OpenAIServer
+from service.remote import LONG_BYTES, Connections, SharedCheck, pieces
+from tests.support.openai_server import OpenAIServer, hang
+from tests.support.openai_server import pieces as begun
 
 
 @pytest.fixture(autouse=True)
@@ -18,58 +19,36 @@ async def bounded() -> AsyncIterator[None]:
         yield
 
 
-async def test_a_second_cancellation_does_not_break_off_the_closing() -> None:
-    closing, go_on, clients = asyncio.Event(), asyncio.Event(), list[httpx.AsyncClient]()
-
-    class Slow(httpx.AsyncClient):
-        async def aclose(self) -> None:
-            clients.append(self)
-            closing.set()
-            await go_on.wait()
-            await super().aclose()
-
-    connections = Connections(Slow)
-
-    async def call() -> None:
-        async with connections.one():
-            await asyncio.sleep(60)
-
-    caller = asyncio.create_task(call())
-    await asyncio.sleep(0)
-    caller.cancel()
-    await closing.wait()
-    caller.cancel()
-    await asyncio.wait({caller})
-    assert not clients[0].is_closed
-    go_on.set()
-    await connections.close()
-    assert clients[0].is_closed
-
-
 async def test_a_whole_answer_keeps_its_connection_for_a_while_and_no_other_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with OpenAIServer() as server:
-        lent = Connections(httpx.AsyncClient)
+    async with OpenAIServer(default=begun(b"half", then=hang)) as server:
+        lent = Connections()
 
-        async def get(then: Exception | None = None) -> httpx.AsyncClient:
-            async with lent.one() as http:
-                await http.get(f"{server.url}/models")
-                if then:
-                    raise then
-            return http
+        async def call(method: str) -> bool:
+            """Return whether it went over a kept connection; the answer to a POST is not read to its end."""
+            used = dict[str, bool]()
+            with closing(await lent.request(method, f"{server.url}/models", used=used)) as response:
+                if method == "GET":
+                    assert [piece async for piece in pieces(response)]
+            return "kept" in used
 
-        kept = await get()
-        assert await get() is kept and len(server._connections) == 1
-        with pytest.raises(KeyError):
-            await get(KeyError())
-        assert kept.is_closed
-        kept = await get()
-        monkeypatch.setattr(remote, "KEEPALIVE_S", -1.0)
-        other = await get()
-        assert other is not kept
+        assert [await call(one) for one in ("GET", "GET", "POST", "GET")] == [False, True, True, False]
         await lent.close()
-        assert kept.is_closed and other.is_closed
+        await lent.close()
+        monkeypatch.setattr(remote, "KEEPALIVE_S", 0.0)
+        lent = Connections()
+        assert [await call("GET"), await call("GET")] == [False, False]
+        await lent.close()
+
+
+async def test_a_long_body_goes_whole() -> None:
+    async with OpenAIServer() as server:
+        lent, content = Connections(), b'{"a": "%b"}' % (b"a" * LONG_BYTES)
+        for _ in range(2):
+            (await lent.request("POST", server.url, content)).close()
+        await lent.close()
+    assert [sent.data for sent in server.requests] == [content, content]
 
 
 async def test_a_check_is_one_at_a_time_and_nobodys_leaving_harms_another(

@@ -70,21 +70,14 @@ async def test_an_answer_that_is_not_read_to_its_end_is_cut_off() -> None:
             await server.disconnected.wait()
 
 
-async def test_a_server_that_packs_all_the_same_is_unpacked() -> None:
-    async with upstream(status(200, gzip.compress(b"{}"), {"content-encoding": "gzip"})) as (made, server):
+async def test_what_a_server_packs_unasked_goes_on_as_it_is() -> None:
+    packed = gzip.compress(b"{}")
+    async with upstream(status(200, packed, {"content-encoding": "gzip"})) as (made, server):
         reply = await made.open(CALL)
-        assert [piece async for piece in reply.pieces()] == [b"{}"]
-        assert "content-encoding" not in reply.headers
+        assert b"".join([piece async for piece in reply.pieces()]) == packed
+        assert reply.headers["content-encoding"] == "gzip"
         await reply.close()
     assert server.requests[0].headers["accept-encoding"] == "identity"
-
-
-async def test_packed_in_another_way_it_goes_on_as_it_is() -> None:
-    async with upstream(status(200, b"\x0b\x02\x80{}\x03", {"content-encoding": "br"})) as (made, _):
-        reply = await made.open(CALL)
-        assert [piece async for piece in reply.pieces()] == [b"\x0b\x02\x80{}\x03"]
-        assert reply.headers["content-encoding"] == "br"
-        await reply.close()
 
 
 async def test_a_cookie_of_one_answer_goes_with_no_other_call() -> None:
