@@ -126,7 +126,7 @@ class Connections:
         self._headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
-        # The request bounds a call as a whole: a model may be silent for long before its first byte.
+        self._silence_s = silence_s
         self._timeout = aiohttp.ClientTimeout(None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_s)
         self._proxies_from_env = proxies_from_env
         self._session: aiohttp.ClientSession | None = None
@@ -143,21 +143,22 @@ class Connections:
         """Send JSON, or nothing; return the answer, to be closed, once its head is there.
 
         `used`: gets "kept" where the call went over a connection that another was made over. Raises
-        aiohttp.ClientError, and RuntimeError once closed.
+        aiohttp.ClientError, TimeoutError after `silence_s`, and RuntimeError once closed.
         """
         if self._session is None:
             self._session = self._opened()
         # In pieces, a long one: it would hold the event loop up.
         in_pieces = content is not None and len(content) > LONG_BYTES
-        return await self._session.request(
-            method,
-            url,
-            data=io.BytesIO(content or b"") if in_pieces else content,
-            headers=headers,
-            allow_redirects=False,
-            proxy=_proxy_of(url) if self._proxies_from_env else None,
-            trace_request_ctx=used,
-        )
+        async with asyncio.timeout(self._silence_s):  # aiohttp's own begins when the server has read the call
+            return await self._session.request(
+                method,
+                url,
+                data=io.BytesIO(content or b"") if in_pieces else content,
+                headers=headers,
+                allow_redirects=False,
+                proxy=_proxy_of(url) if self._proxies_from_env else None,
+                trace_request_ctx=used,
+            )
 
     def _opened(self) -> aiohttp.ClientSession:
         trace = aiohttp.TraceConfig()
@@ -173,7 +174,7 @@ class Connections:
         )
 
     async def close(self) -> None:
-        """Close all connections; calls under way fail. Idempotent."""
+        """Close all connections; idempotent."""
         if self._session is not None:
             await self._session.close()
 

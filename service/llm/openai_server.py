@@ -117,7 +117,7 @@ class HttpLanguageModel:
             return
 
     async def stop(self) -> None:
-        """Close all connections; calls under way fail."""
+        """Close all connections."""
         await self._connections.close()
 
     def identity(self, request: GenerationRequest) -> LLMIdentity:

@@ -114,11 +114,9 @@ class HttpUpstream:
                     method, url, call.body, headers=call.headers, used=used
                 )
                 break
-            except aiohttp.ServerTimeoutError as error:
-                if isinstance(error, aiohttp.ConnectionTimeoutError):
-                    raise LLMUnavailable("The LLM server cannot be reached.") from None
-                raise DeadlineExceeded("The LLM server says nothing.") from None
-            except aiohttp.ClientError as error:
+            except (aiohttp.ClientError, TimeoutError) as error:
+                if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
+                    raise DeadlineExceeded("The LLM server says nothing.") from None
                 # A server closes idle connections at its own time, and may as this call is written to one.
                 if not (used and isinstance(error, aiohttp.ClientConnectionError)):
                     raise LLMUnavailable("The LLM server cannot be reached.") from None

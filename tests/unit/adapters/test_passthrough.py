@@ -58,6 +58,18 @@ async def test_a_server_that_says_nothing_is_not_waited_for_without_end() -> Non
         await made.stop()
 
 
+async def test_a_server_that_does_not_read_is_not_waited_for_without_end() -> None:
+    callers = list[asyncio.StreamWriter]()
+    async with await asyncio.start_server(lambda _, writer: callers.append(writer), "127.0.0.1") as server:
+        made = HttpUpstream(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", silence_s=0.2)
+        with pytest.raises(DeadlineExceeded):
+            await made.open(Call("/chat/completions", bytes(32 << 20)))  # more than the sockets hold
+        await made.stop()
+        for one in callers:
+            one.transport.abort()
+        await asyncio.sleep(0)
+
+
 async def test_an_answer_that_is_not_read_to_its_end_is_cut_off() -> None:
     async with upstream(pieces(b"data: 1\n\n", then=hang)) as (made, server):
         reply = await made.open(CALL)
