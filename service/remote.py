@@ -113,18 +113,25 @@ class SharedCheck:
 
 
 class Connections:
-    """Kept connections to servers, for calls that end with their callers.
+    """Kept connections to the server of a URL, for calls that end with their callers.
 
-    `silence_s`: how long a server may neither read nor say anything; None: as long as its caller waits.
+    User and password of the URL go before `api_key`. `silence_s`: how long the server may neither read nor
+    say anything; None: as long as its caller waits.
     `proxies_from_env`: go through the proxies that HTTP_PROXY and the like name.
     """
 
     def __init__(
-        self, *, api_key: str = "", silence_s: float | None = None, proxies_from_env: bool = False
+        self,
+        url: str,
+        *,
+        api_key: str = "",
+        silence_s: float | None = None,
+        proxies_from_env: bool = False,
     ) -> None:
+        self._url = url
         # Not packed: events are to be read, and passed on, as they come.
         self._headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
-        if api_key:
+        if api_key and not urlsplit(url).username:
             self._headers["Authorization"] = f"Bearer {api_key}"
         self._silence_s = silence_s
         self._timeout = aiohttp.ClientTimeout(None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_s)
@@ -156,7 +163,6 @@ class Connections:
                 data=io.BytesIO(content or b"") if in_pieces else content,
                 headers=headers,
                 allow_redirects=False,
-                proxy=_proxy_of(url) if self._proxies_from_env else None,
                 trace_request_ctx=used,
             )
 
@@ -170,6 +176,7 @@ class Connections:
             headers=self._headers,
             timeout=self._timeout,
             auto_decompress=False,
+            proxy=_proxy_of(self._url) if self._proxies_from_env else None,
             trace_configs=[trace],
         )
 

@@ -73,7 +73,7 @@ class HttpEmbedder:
         # Where empty answers are embedded, a server that refuses them is not ready.
         check_texts = [CHECK_TEXT, ""] if empty_answers == EMBEDDED else [CHECK_TEXT]
         self._check = SharedCheck(lambda: self._ask(check_texts))
-        self._connections = Connections(api_key=api_key, proxies_from_env=proxies_from_env)
+        self._connections = Connections(self._url, api_key=api_key, proxies_from_env=proxies_from_env)
 
     @property
     def identity(self) -> EmbedderIdentity:

@@ -107,7 +107,7 @@ class HttpLanguageModel:
         # Model and parameters omitted, by the model asked for and whether a top_k was.
         self._answered_by: LRU[tuple[str, bool], tuple[str, tuple[str, ...]]] = LRU(MAX_QUIRKS)
         self._check = SharedCheck(self._ask_health)
-        self._connections = Connections(api_key=api_key, proxies_from_env=proxies_from_env)
+        self._connections = Connections(self._base_url, api_key=api_key, proxies_from_env=proxies_from_env)
 
     async def start(self) -> None:
         """Ask for the model's name when none is configured; a server that is not up yet is asked later."""

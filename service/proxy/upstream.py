@@ -97,7 +97,7 @@ class HttpUpstream:
         self._base_url = api_base(base_url)
         self._secret = api_key.encode() if len(api_key) >= MIN_SECRET_CHARS else b""
         self._connections = Connections(
-            api_key=api_key, silence_s=silence_s, proxies_from_env=proxies_from_env
+            self._base_url, api_key=api_key, silence_s=silence_s, proxies_from_env=proxies_from_env
         )
 
     async def stop(self) -> None:

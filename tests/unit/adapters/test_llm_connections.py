@@ -23,7 +23,7 @@ async def test_a_whole_answer_keeps_its_connection_for_a_while_and_no_other_does
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with OpenAIServer(default=begun(b"half", then=hang)) as server:
-        lent = Connections()
+        lent = Connections(server.url)
 
         async def call(method: str) -> bool:
             """Return whether it went over a kept connection; the answer to a POST is not read to its end."""
@@ -37,14 +37,26 @@ async def test_a_whole_answer_keeps_its_connection_for_a_while_and_no_other_does
         await lent.close()
         await lent.close()
         monkeypatch.setattr(remote, "KEEPALIVE_S", 0.0)
-        lent = Connections()
+        lent = Connections(server.url)
         assert [await call("GET"), await call("GET")] == [False, False]
         await lent.close()
 
 
+async def test_the_urls_own_credentials_go_before_the_key() -> None:
+    async with OpenAIServer() as server:
+        for url, expected in (
+            (server.url, "Bearer sk"),
+            (f"http://me:pw@{server.url[7:]}", "Basic bWU6cHc="),
+        ):
+            lent = Connections(url, api_key="sk")
+            (await lent.request("POST", f"{url}/x", b"{}")).close()
+            await lent.close()
+            assert server.requests[-1].headers["authorization"] == expected
+
+
 async def test_a_long_body_goes_whole() -> None:
     async with OpenAIServer() as server:
-        lent, content = Connections(), b'{"a": "%b"}' % (b"a" * LONG_BYTES)
+        lent, content = Connections(server.url), b'{"a": "%b"}' % (b"a" * LONG_BYTES)
         for _ in range(2):
             (await lent.request("POST", server.url, content)).close()
         await lent.close()
