@@ -121,7 +121,7 @@ class HttpUpstream:
                 if not (used and isinstance(error, aiohttp.ClientConnectionError)):
                     raise LLMUnavailable("The LLM server cannot be reached.") from None
         reply = HttpReply(response, self._secret)
-        if reply.status > MAX_STATUS:
+        if not 200 <= reply.status <= MAX_STATUS:
             await reply.close()
             raise LLMBadResponse("The LLM server answered with a status that HTTP does not have.")
         return reply
