@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.errors import DeadlineExceeded, LLMUnavailable
+from service.errors import DeadlineExceeded, LLMBadResponse, LLMUnavailable
 from service.proxy.upstream import Call, HttpUpstream, without
 from tests.support.openai_server import Behaviour, OpenAIServer, answers, hang, pieces, status
 
@@ -90,6 +90,13 @@ async def test_what_a_server_packs_unasked_goes_on_as_it_is() -> None:
         assert reply.headers["content-encoding"] == "gzip"
         await reply.close()
     assert server.requests[0].headers["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize("code", [101, 999])
+async def test_a_status_that_ends_no_call_is_no_answer(code: int) -> None:
+    async with upstream(status(code, {})) as (made, _):
+        with pytest.raises(LLMBadResponse):
+            await made.open(CALL)
 
 
 async def test_a_cookie_of_one_answer_goes_with_no_other_call() -> None:
