@@ -38,6 +38,7 @@ BACKOFF_S = 0.2  # before the second attempt, and twice as long before each furt
 MAX_WAIT_S = 5.0
 CHECK_KEPT_S = 1.0
 LONG_BYTES = 1 << 20
+MAX_HEADER_BYTES = 1 << 16
 
 
 @cache
@@ -133,8 +134,7 @@ class Connections:
         self._headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
         if api_key and not urlsplit(url).username:
             self._headers["Authorization"] = f"Bearer {api_key}"
-        self._silence_s = silence_s
-        self._timeout = aiohttp.ClientTimeout(None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_s)
+        self.silence_s = silence_s
         self._proxies_from_env = proxies_from_env
         self._session: aiohttp.ClientSession | None = None
 
@@ -143,28 +143,37 @@ class Connections:
         method: str,
         url: str,
         content: bytes | None = None,
-        *,
         headers: Mapping[str, str] | None = None,
-        used: dict[str, bool] | None = None,
     ) -> aiohttp.ClientResponse:
         """Send JSON, or nothing; return the answer, to be closed, once its head is there.
 
-        `used`: gets "kept" where the call went over a connection that another was made over. Raises
-        aiohttp.ClientError, TimeoutError after `silence_s`, and RuntimeError once closed.
+        A call whose kept connection the server had closed is made once more. Raises aiohttp.ClientError, and
+        TimeoutError after `silence_s`.
         """
         if self._session is None:
             self._session = self._opened()
+        if self._session.closed:
+            raise aiohttp.ClientConnectionError("stopped")
         # In pieces, a long one: it would hold the event loop up.
         in_pieces = content is not None and len(content) > LONG_BYTES
-        async with asyncio.timeout(self._silence_s):  # aiohttp's own begins when the server has read the call
-            return await self._session.request(
-                method,
-                url,
-                data=io.BytesIO(content or b"") if in_pieces else content,
-                headers=headers,
-                allow_redirects=False,
-                trace_request_ctx=used,
-            )
+        while True:
+            used = dict[str, bool]()
+            try:
+                async with asyncio.timeout(self.silence_s):
+                    return await self._session.request(
+                        method,
+                        url,
+                        data=io.BytesIO(content or b"") if in_pieces else content,
+                        headers=headers,
+                        allow_redirects=False,
+                        trace_request_ctx=used,
+                    )
+            except aiohttp.ClientConnectionError:
+                # A server closes idle connections at its own time, and may as this call is written to one.
+                if not used:
+                    raise
+            except UnicodeError:  # of a host that no name can be
+                raise aiohttp.InvalidURL(url) from None
 
     def _opened(self) -> aiohttp.ClientSession:
         trace = aiohttp.TraceConfig()
@@ -174,8 +183,10 @@ class Connections:
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S, ssl=tls()),
             cookie_jar=aiohttp.DummyCookieJar(),  # one serves many callers, and one's cookie is no other's
             headers=self._headers,
-            timeout=self._timeout,
+            # The request bounds a call as a whole: a model may be silent for long before its first byte.
+            timeout=aiohttp.ClientTimeout(None, sock_connect=CONNECT_TIMEOUT_S),
             auto_decompress=False,
+            max_field_size=MAX_HEADER_BYTES,
             proxy=_proxy_of(self._url) if self._proxies_from_env else None,
             trace_configs=[trace],
         )
@@ -186,28 +197,36 @@ class Connections:
             await self._session.close()
 
 
-async def pieces(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """Yield the body as it comes. Raises aiohttp.ClientError where it breaks off."""
+async def pieces(response: aiohttp.ClientResponse, silence_s: float | None = None) -> AsyncIterator[bytes]:
+    """Yield the body as it comes.
+
+    Raises aiohttp.ClientError where it breaks off, TimeoutError where nothing comes for `silence_s`.
+    """
+    content = response.content
     try:
-        async for piece in response.content.iter_any():
+        while True:
+            async with asyncio.timeout(silence_s):
+                piece = await content.readany()
+            if not piece:
+                return
             yield piece
     except aiohttp.ClientError:
         # aiohttp keeps to itself what came together with the break.
-        if left := response.content._read_nowait(-1):
+        if left := content._read_nowait(-1):
             yield left
         raise
 
 
 async def _note_kept(_: object, context: SimpleNamespace, __: object) -> None:
-    if context.trace_request_ctx is not None:
-        context.trace_request_ctx["kept"] = True
+    context.trace_request_ctx["kept"] = True
 
 
 def _proxy_of(url: str) -> str | None:
     parsed, proxies = urlsplit(url), getproxies()
     if proxy_bypass(parsed.netloc.rpartition("@")[2]):
         return None
-    return proxies.get(parsed.scheme) or proxies.get("all")
+    proxy = proxies.get(parsed.scheme) or proxies.get("all")
+    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
 def api_base(url: str) -> str:

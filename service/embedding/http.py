@@ -139,8 +139,6 @@ class HttpEmbedder:
                 return await with_retries(partial(self._attempt, texts), max_retries=MAX_RETRIES, ends=ends)
         except TimeoutError as error:
             raise EmbedderUnavailable("The embedding server did not answer in time.") from error
-        except RuntimeError as error:  # aiohttp says so once the session is closed
-            raise EmbedderUnavailable("The embedder has been stopped.") from error
 
     async def _attempt(self, texts: list[str]) -> bytes:
         """Return the body of an answer. Raises PassingError for what another attempt may cure."""

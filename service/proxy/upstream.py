@@ -107,20 +107,13 @@ class HttpUpstream:
     async def open(self, call: Call) -> "HttpReply":
         """Send the call; see the port."""
         method, url = "GET" if call.body is None else "POST", self._base_url + call.path
-        while True:
-            used = dict[str, bool]()
-            try:
-                response = await self._connections.request(
-                    method, url, call.body, headers=call.headers, used=used
-                )
-                break
-            except (aiohttp.ClientError, TimeoutError) as error:
-                if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
-                    raise DeadlineExceeded("The LLM server says nothing.") from None
-                # A server closes idle connections at its own time, and may as this call is written to one.
-                if not (used and isinstance(error, aiohttp.ClientConnectionError)):
-                    raise LLMUnavailable("The LLM server cannot be reached.") from None
-        reply = HttpReply(response, self._secret)
+        try:
+            response = await self._connections.request(method, url, call.body, call.headers)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
+                raise DeadlineExceeded("The LLM server says nothing.") from None
+            raise LLMUnavailable("The LLM server cannot be reached.") from None
+        reply = HttpReply(response, self._secret, self._connections.silence_s)
         if not 200 <= reply.status <= MAX_STATUS:
             await reply.close()
             raise LLMBadResponse("The LLM server answered with a status that HTTP does not have.")
@@ -130,9 +123,10 @@ class HttpUpstream:
 class HttpReply:
     """A `Reply` over HTTP. `secret`: not to be passed on, should the server quote it."""
 
-    def __init__(self, response: aiohttp.ClientResponse, secret: bytes) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, secret: bytes, silence_s: float | None) -> None:
         self._response = response
         self._secret = secret
+        self._silence_s = silence_s
         self.status = response.status
         self.is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         # Byte for byte, as HTTP has it.
@@ -141,12 +135,12 @@ class HttpReply:
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Yield the body. A stream that ends with its connection is whole only if its answer has ended."""
-        body, headers, tail = pieces(self._response), self._response.headers, b""
+        body, headers, tail = pieces(self._response, self._silence_s), self._response.headers, b""
         try:
             async for piece in without(self._secret, body) if self._secret else body:
                 tail = (tail + piece[-MAX_LAST_BYTES:])[-MAX_LAST_BYTES:]
                 yield piece
-        except aiohttp.ClientError:
+        except (aiohttp.ClientError, TimeoutError):
             raise LLMUnavailable(BROKEN_OFF) from None
         is_delimited = "content-length" in headers or "transfer-encoding" in headers
         is_good = 200 <= self.status < 300

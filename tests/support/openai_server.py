@@ -210,6 +210,7 @@ class OpenAIServer:
     sent: int = 0  # bytes of endless bodies
     active: int = 0
     most_active: int = 0
+    accepted: int = 0  # connections
     port: int = 0
     host: str = "127.0.0.1"
 
@@ -249,6 +250,7 @@ class OpenAIServer:
             self._connections.discard(task)
             writer.close()  # a task that is cancelled before its first step runs no `finally`
 
+        self.accepted += 1
         task = asyncio.create_task(self._serve(reader, writer))
         self._connections.add(task)
         task.add_done_callback(end)

@@ -315,6 +315,18 @@ def test_a_refusal_without_end_is_told_without_its_words() -> None:
     assert isinstance(error, LLMError) and error.extra["llm_status"] == 400
 
 
+def test_a_host_that_no_name_can_be_is_not_reached() -> None:
+    async def scenario() -> None:
+        llm = HttpLanguageModel("http://a..b", model="m")
+        with pytest.raises(LLMUnavailable):
+            await llm.generate(ask())
+        await llm.stop()
+        with pytest.raises(LLMUnavailable):
+            await llm.generate(ask())  # nor after the stop
+
+    asyncio.run(scenario())
+
+
 def test_an_answer_packed_unasked_is_none() -> None:
     said = b'{"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": "Paris"}}]}'
     packed = status(200, gzip.compress(said), {"content-encoding": "gzip"})

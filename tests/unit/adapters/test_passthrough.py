@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from service.errors import DeadlineExceeded, LLMBadResponse, LLMUnavailable
 from service.proxy.upstream import Call, HttpUpstream, without
-from tests.support.openai_server import Behaviour, OpenAIServer, answers, hang, pieces, status
+from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, answers, hang, pieces, status
 
 CALL = Call("/chat/completions", b'{"messages": []}', {"X-Request-ID": "r1"})
 
@@ -68,6 +68,31 @@ async def test_a_server_that_does_not_read_is_not_waited_for_without_end() -> No
         for one in callers:
             one.transport.abort()
         await asyncio.sleep(0)
+
+
+async def test_an_answer_in_chunks_that_are_none_is_broken_off() -> None:
+    async def mad(exchange: Exchange) -> None:
+        await exchange.start(200, {"content-type": "text/event-stream", "transfer-encoding": "chunked"})
+        for part in (b"2\r\n: \r\n", b"2\r\n: \r\nzz\r\n"):
+            exchange.writer.write(part)
+            await asyncio.sleep(0.05)
+        await hang(exchange)
+
+    async with OpenAIServer(default=mad) as server:
+        made = HttpUpstream(server.url, silence_s=0.3)
+        reply = await made.open(CALL)
+        with pytest.raises(LLMUnavailable):
+            async for _ in reply.pieces():
+                pass
+        await reply.close()
+        await made.stop()
+
+
+async def test_a_long_header_is_read() -> None:
+    async with upstream(status(200, {}, {"content-language": "a" * 20_000})) as (made, _):
+        reply = await made.open(CALL)
+        assert len(reply.headers["content-language"]) == 20_000
+        await reply.close()
 
 
 async def test_an_answer_that_is_not_read_to_its_end_is_cut_off() -> None:

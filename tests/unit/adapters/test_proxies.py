@@ -36,18 +36,19 @@ CASES = [(of_embedder, EmbeddingsServer), (of_llm, OpenAIServer)]
 
 
 @pytest.mark.parametrize(("call", "kind"), CASES, ids=["embedder", "llm"])
-@pytest.mark.parametrize("proxies_from_env", [False, True])
+@pytest.mark.parametrize(("proxies_from_env", "scheme"), [(False, "http://"), (True, "http://"), (True, "")])
 def test_the_environments_proxy_is_used_only_when_asked_for(
     monkeypatch: pytest.MonkeyPatch,
     call: Callable[..., Awaitable[None]],
     kind: type[OpenAIServer],
     proxies_from_env: bool,
+    scheme: str,
 ) -> None:
     async def scenario() -> None:
         # The proxy is a server that answers for the other: a request to it names the whole URL.
         async with kind() as server, kind() as proxy:
             for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
-                monkeypatch.setenv(name, proxy.url.removesuffix("/v1"))
+                monkeypatch.setenv(name, f"{scheme}127.0.0.1:{proxy.port}")
             for name in ("NO_PROXY", "no_proxy"):
                 monkeypatch.setenv(name, "")
             await call(server.url, proxies_from_env=proxies_from_env)
