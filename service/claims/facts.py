@@ -91,18 +91,18 @@ def sentence_vectors(
     """
     left, known = beyond(sentences, question), facts(sentences, question=question)
     questions, asked, brief = _questions(question), list[frozenset[str]](), list[bool]()
-    of = list[frozenset[int]]()
+    places = list[frozenset[int]]()
     for sentence, rest, mine in zip(sentences, left, known, strict=True):
         holds = {*map(_bare, sentence.split()), *mine}
         found = [one & holds for one in questions] or [set[str]()]
         most = max(map(len, found))
-        of.append(frozenset(i for i, one in enumerate(found) if len(one) == most))
-        asked.append(frozenset().union(*(found[i] for i in of[-1])))
+        places.append(frozenset(i for i, one in enumerate(found) if len(one) == most))
+        asked.append(frozenset().union(*(found[i] for i in places[-1])))
         words = _words(rest)
         brief.append(rest != sentence and 2 * sum(word.plain in mine for word in words) >= len(words))
     whole, beyond_it = ([vectors[text] for text in some] for some in (sentences, left))
     names = [frozenset(fact for fact, counts in one.items() if counts == NAME_COUNTS) for one in known]
-    return SentenceVectors.of(whole, beyond_it, known, asked, names, brief, of)
+    return SentenceVectors.of(whole, beyond_it, known, asked, names, brief, places)
 
 
 def _questions(prompt: str) -> list[set[str]]:
