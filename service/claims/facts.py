@@ -96,8 +96,10 @@ def sentence_vectors(
         holds = {*map(_bare, sentence.split()), *mine}
         found = [one & holds for one in questions] or [set[str]()]
         most = max(map(len, found))
-        places.append(frozenset(i for i, one in enumerate(found) if len(one) == most))
-        asked.append(frozenset().union(*(found[i] for i in places[-1])))
+        asked.append(frozenset().union(*(one for one in found if len(one) == most)))
+        # By names and numbers alone: "she", "was" and "the" stand in the words of any question.
+        named = [len(one & mine.keys()) for one in found]
+        places.append(frozenset(i for i, count in enumerate(named) if count == max(named)))
         words = _words(rest)
         brief.append(rest != sentence and 2 * sum(word.plain in mine for word in words) >= len(words))
     whole, beyond_it = ([vectors[text] for text in some] for some in (sentences, left))

@@ -87,7 +87,14 @@ def test_of_several_questions_a_sentence_is_read_by_its_own() -> None:
     vectors = dict.fromkeys([*texts, *beyond(texts, question)], np.ones(2, dtype=np.float32))
     read = sentence_vectors(texts, vectors, question=question)
     assert [set(one) for one in read.asked] == [{"won", "the", "final"}, {"the", "party", "was"}, set()]
-    assert read.questions == [{0}, {1}, {0, 1}]
+    assert read.questions == [{0, 1}, {0, 1}, {0, 1}]  # no name or number tells
+
+
+def test_names_and_numbers_tell_which_question_a_sentence_may_answer() -> None:
+    question = "Where was Ada Lovelace born? When was she born, and was it before 1820?"
+    texts = ["Ada Lovelace was born in London.", "She was born in London.", "Before 1820, yes."]
+    vectors = dict.fromkeys([*texts, *beyond(texts, question)], np.ones(2, dtype=np.float32))
+    assert sentence_vectors(texts, vectors, question=question).questions == [{0}, {0, 1}, {1}]
 
 
 @pytest.mark.parametrize(
