@@ -9,7 +9,7 @@ import random
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from copy import copy
-from functools import cache
+from functools import cache, partial
 from http import HTTPStatus
 from types import SimpleNamespace
 from typing import TypeVar
@@ -18,6 +18,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import certifi
+from aiohttp.client_proto import ResponseHandler
 
 from service.errors import EigencalError
 
@@ -113,6 +114,23 @@ class SharedCheck:
         return None
 
 
+class _Protocol(ResponseHandler):
+    """aiohttp's, but for two ways in which a call would wait for a server that has gone mad."""
+
+    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        """Tell whoever reads a body, too, that what came is no HTTP."""
+        if self._payload is not None and not self._payload.is_eof():
+            self._payload.set_exception(aiohttp.ClientPayloadError(str(exc)))
+        super().set_exception(exc, *cause)
+
+    def close(self) -> None:
+        """Close the connection, at once where the server does not read the call."""
+        if self.transport is not None and self.transport.get_write_buffer_size():
+            self.abort()
+        else:
+            super().close()
+
+
 class Connections:
     """Kept connections to the server of a URL, for calls that end with their callers.
 
@@ -178,9 +196,12 @@ class Connections:
     def _opened(self) -> aiohttp.ClientSession:
         trace = aiohttp.TraceConfig()
         trace.on_connection_reuseconn.append(_note_kept)
+        # What is bounded is the calls: a bound of its own would have them wait unseen.
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S, ssl=tls())
+        protocol: type[ResponseHandler] = _Protocol
+        connector._factory = partial(protocol, asyncio.get_running_loop())
         return aiohttp.ClientSession(
-            # What is bounded is the calls: a bound of its own would have them wait unseen.
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S, ssl=tls()),
+            connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),  # one serves many callers, and one's cookie is no other's
             headers=self._headers,
             # The request bounds a call as a whole: a model may be silent for long before its first byte.

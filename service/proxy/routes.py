@@ -349,8 +349,8 @@ async def _complete(request: Request, chat: Chat, api: Api) -> Response:
 
 def _headers(request: Request) -> dict[str, str]:
     given = {name: request.headers.get(name, "") for name in REQUEST_HEADERS_PASSED}
-    # Each of them is ASCII by its own standard.
-    passed = {name: value for name, value in given.items() if value and value.isascii()}
+    # Each of them is printable ASCII by its own standard.
+    passed = {k: v for k, v in given.items() if v and v.isascii() and v.replace("\t", " ").isprintable()}
     return {**passed, "X-Request-ID": request_id_of(request) or ""}
 
 

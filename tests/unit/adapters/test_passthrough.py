@@ -64,7 +64,12 @@ async def test_a_server_that_does_not_read_is_not_waited_for_without_end() -> No
         made = HttpUpstream(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", silence_s=0.2)
         with pytest.raises(DeadlineExceeded):
             await made.open(Call("/chat/completions", bytes(32 << 20)))  # more than the sockets hold
-        await made.stop()
+        under_way = asyncio.create_task(made.open(Call("/chat/completions", bytes(32 << 20))))
+        await asyncio.sleep(0.05)
+        async with asyncio.timeout(30):
+            await made.stop()
+            with pytest.raises((LLMUnavailable, DeadlineExceeded)):
+                await under_way
         for one in callers:
             one.transport.abort()
         await asyncio.sleep(0)
@@ -79,11 +84,13 @@ async def test_an_answer_in_chunks_that_are_none_is_broken_off() -> None:
         await hang(exchange)
 
     async with OpenAIServer(default=mad) as server:
-        made = HttpUpstream(server.url, silence_s=0.3)
-        reply = await made.open(CALL)
+        made = HttpUpstream(server.url)
+        reply, came = await made.open(CALL), b""
         with pytest.raises(LLMUnavailable):
-            async for _ in reply.pieces():
-                pass
+            async with asyncio.timeout(30):  # far below the time that a server may be silent
+                async for piece in reply.pieces():
+                    came += piece
+        assert came == b": : "
         await reply.close()
         await made.stop()
 
