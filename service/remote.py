@@ -136,7 +136,7 @@ class Connections:
 
     User and password of the URL go before `api_key`. `silence_s`: how long the server may neither read nor
     say anything; None: as long as its caller waits.
-    `proxies_from_env`: go through the proxies that HTTP_PROXY and the like name.
+    `proxies_from_env`: go through the proxies that HTTP_PROXY and the like name. Raises ValueError for SOCKS.
     """
 
     def __init__(
@@ -147,13 +147,12 @@ class Connections:
         silence_s: float | None = None,
         proxies_from_env: bool = False,
     ) -> None:
-        self._url = url
         # Not packed: events are to be read, and passed on, as they come.
         self._headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
         if api_key and not urlsplit(url).username:
             self._headers["Authorization"] = f"Bearer {api_key}"
         self.silence_s = silence_s
-        self._proxies_from_env = proxies_from_env
+        self._proxy = _proxy_of(url) if proxies_from_env else None
         self._session: aiohttp.ClientSession | None = None
 
     async def request(
@@ -205,10 +204,10 @@ class Connections:
             cookie_jar=aiohttp.DummyCookieJar(),  # one serves many callers, and one's cookie is no other's
             headers=self._headers,
             # The request bounds a call as a whole: a model may be silent for long before its first byte.
-            timeout=aiohttp.ClientTimeout(None, sock_connect=CONNECT_TIMEOUT_S),
+            timeout=aiohttp.ClientTimeout(None, connect=CONNECT_TIMEOUT_S),
             auto_decompress=False,
             max_field_size=MAX_HEADER_BYTES,
-            proxy=_proxy_of(self._url) if self._proxies_from_env else None,
+            proxy=self._proxy,
             trace_configs=[trace],
         )
 
@@ -247,7 +246,12 @@ def _proxy_of(url: str) -> str | None:
     if proxy_bypass(parsed.netloc.rpartition("@")[2]):
         return None
     proxy = proxies.get(parsed.scheme) or proxies.get("all")
-    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
+    if not proxy:
+        return None
+    kind, told, _ = proxy.rpartition("://")
+    if kind not in ("", "http", "https"):
+        raise ValueError(f"A proxy of {kind} cannot be used (EIGENCAL_PROXIES_FROM_ENV): one of HTTP can.")
+    return proxy if told else f"http://{proxy}"
 
 
 def api_base(url: str) -> str:

@@ -25,6 +25,7 @@ from service.llm.port import Draw, Generation, GenerationRequest, LanguageModel,
 from service.scoring.score import Serving
 from service.scoring.scorer import LiveLoad
 from tests.support.fakes import FakeEmbedder, FakeLLM, last_user_text
+from tests.support.reports import FEW
 
 NUM_SAMPLES, DIMENSION = 6, 32
 ANSWERS = ("Paris", "Lyon", "Paris", "Nice", "Paris", "Lille")
@@ -126,6 +127,7 @@ async def replica(
         patience=patience,
         # A lease that a busy machine keeps: a process may get no turn for a second or two.
         intervals=Intervals(active_poll_s=0.1, beat_s=0.2, lease_s=4.0, watch_s=0.05),
+        resamples=FEW,
     )
     try:
         await made.start()

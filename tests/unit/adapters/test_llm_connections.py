@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import closing
 
+import aiohttp
 import pytest
 
 from service import remote
@@ -52,6 +53,18 @@ async def test_the_urls_own_credentials_go_before_the_key() -> None:
             (await lent.request("POST", f"{url}/x", b"{}")).close()
             await lent.close()
             assert server.requests[-1].headers["authorization"] == expected
+
+
+async def test_a_name_that_nothing_resolves_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def forever(*_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(remote, "CONNECT_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", forever)
+    lent = Connections("http://model.internal")
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await lent.request("GET", "http://model.internal/models")
+    await lent.close()
 
 
 async def test_a_long_body_goes_whole() -> None:

@@ -318,7 +318,7 @@ def test_a_refusal_without_end_is_told_without_its_words() -> None:
 def test_a_host_that_no_name_can_be_is_not_reached() -> None:
     async def scenario() -> None:
         llm = HttpLanguageModel("http://a..b", model="m")
-        with pytest.raises(LLMUnavailable):
+        with pytest.raises(LLMUnavailable, match="cannot be reached"):
             await llm.generate(ask())
         await llm.stop()
         with pytest.raises(LLMUnavailable):

@@ -60,6 +60,15 @@ def test_the_environments_proxy_is_used_only_when_asked_for(
     asyncio.run(scenario())
 
 
+def test_a_proxy_that_cannot_be_used_is_told_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
+    for name in ("HTTP_PROXY", "http_proxy", "all_proxy", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match="proxy of socks5 cannot be used"):
+        HttpLanguageModel("http://model.internal", model="m", proxies_from_env=True)
+    HttpLanguageModel("http://model.internal", model="m")
+
+
 def test_certificates_of_the_environment_are_trusted_all_the_same(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
