@@ -68,8 +68,9 @@ stop:
 test: $(VENV)/.installed-dev $(WEIGHTS)/.small
 	$(PY) -m pytest $(QUICK) -p no:schemathesis -m "not (weights or $(HEAVY))" -n $(WORKERS) --dist loadscope $(ARGS)
 
+# The slow ones first, so that none is left over at the end.
 test-all: $(VENV)/.installed-dev $(WEIGHTS)/.small
-	$(PY) -m pytest $(QUICK) $(SLOW) -m "not ($(HEAVY))" -n $(WORKERS) --dist loadscope $(ARGS)
+	$(PY) -m pytest $(SLOW) $(QUICK) -m "not ($(HEAVY))" -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
 
 check: $(VENV)/.installed-dev
 	$(PY) -m ruff check .

@@ -8,7 +8,7 @@ import stamina
 
 from tests.cli.conftest import ADMIN_KEY, Here
 from tests.cli.scripted import scripted
-from tests.support.openai_server import OpenAIServer, status
+from tests.support.openai_server import OpenAIServer, hang, status
 from tests.support.services import asked
 
 
@@ -110,6 +110,9 @@ def test_a_url_at_which_something_else_answers_is_said(
     assert here("score", "question 1", "--url", f"{running}/v1").code == 0, "as OpenAI's clients are told"
 
 
-def test_a_service_in_trouble_is_another_code_than_one_that_is_gone(here: Here, llm: OpenAIServer) -> None:
-    done = here("score", "question 1", "--model", "no number", "--deadline-ms", "1")
+def test_a_service_in_trouble_is_another_code_than_one_that_is_gone(
+    here: Here, llm: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llm, "default", hang)
+    done = here("score", "question 1", "--deadline-ms", "50")
     assert done.code == 7, done.err

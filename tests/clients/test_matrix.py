@@ -1,17 +1,47 @@
-"""Real client packages: behind our service they get what the LLM server gives them, and the uncertainty."""
+"""Real client packages: behind our service they get what the LLM server gives them, and the uncertainty.
+
+By which ways they get it, the table of docs/recipes says, for the versions that are installed.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
 
-from tests.clients.environments import LLM_KEY, SCRIPTS
+from tests.clients.environments import LLM_KEY, SCORE_KEY, SCRIPTS, versions
+from tests.clients.recipes import PAGES
 from tests.clients.upstream import ARGUMENTS, GREEDY, JSON_TEXT
 from tests.support.openai_server import OpenAIServer
 
 pytestmark = pytest.mark.clients
 Both = Callable[[str], tuple[dict[str, Any], dict[str, Any]]]
-KINDS = ("text", "tools", "json")
+# Of each row of the table: the scripts that show it, what they call it, and the packages that were tried.
+PYTHON, NODE = "OpenAI, Python (sync and async)", "OpenAI, Node"
+PROXY = "OpenAI, Python, through LiteLLM's proxy"
+AI = ("npm:ai", "npm:@ai-sdk/openai-compatible")
+ROWS: dict[tuple[str, str], tuple[tuple[str, ...], str, tuple[str, ...]]] = {
+    **{
+        (label, call): (clients, case, packages)
+        for label, clients, packages in (
+            (PYTHON, ("openai_sync", "openai_async"), ("openai",)),
+            (NODE, ("openai_node",), ("npm:openai",)),
+            (PROXY, ("litellm_proxy",), ("litellm",)),
+        )
+        for call, case in (
+            ("`create`", "create"),
+            ("`create`, streamed", "streamed"),
+            ("`stream()`", "helper"),
+        )
+    },
+    ("AI SDK, openai-compatible", "`generateText`"): (("ai_sdk",), "generate", AI),
+    ("AI SDK, openai-compatible", "`streamText`"): (("ai_sdk",), "streamed", AI),
+    ("LangChain `ChatOpenAI`", "`invoke`"): (("langchain",), "invoke", ("langchain-openai",)),
+    ("LangChain `ChatOpenAI`", "`stream`"): (("langchain",), "streamed", ("langchain-openai",)),
+    ("LiteLLM, Python", "`completion`"): (("litellm_sdk",), "create", ("litellm",)),
+    ("LiteLLM, Python", "`completion`, streamed"): (("litellm_sdk",), "streamed", ("litellm",)),
+}
+ORDER = ("answer", "last chunk", "delta", "message", "metadata", "headers", "id")
 
 
 def bare(told: dict[str, Any]) -> dict[str, Any]:
@@ -72,3 +102,58 @@ def test_the_callers_key_stays_with_us(told: Both, server: OpenAIServer) -> None
     assert {one.headers["authorization"] for one in server.requests if "chat" in one.path} == {
         f"Bearer {LLM_KEY}"
     }
+
+
+def table() -> dict[tuple[str, str], tuple[str, str]]:
+    """Return version and ways of each client and call, as the page has them."""
+    lines = (PAGES / "README.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    return {(row[0], row[1]): (row[2], row[3]) for row in rows if len(row) == 4 and row[1].startswith("`")}
+
+
+def ways(told: dict[str, Any], case: str) -> str:
+    """Return by which ways a client read the uncertainty of a text, in the page's words."""
+    found = told[f"{case}-text"]["ways"]
+    names = {"body": "last chunk" if case == "streamed" else "answer", "chunk": "last chunk"}
+    seen = {names.get(way, way) for way, value in found.items() if way != "headers" and value}
+    headers = found.get("headers") or {}
+    if "x-lambda-max" in headers:
+        seen.add("headers")
+    elif "x-score-id" in headers:
+        seen.add("id")
+    return ", ".join(way for way in ORDER if way in seen)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=", ".join)
+def test_the_table_says_what_is_seen(row: tuple[str, str], told: Both) -> None:
+    clients, case, packages = ROWS[row]
+    tried = ", ".join(f"{name.removeprefix('npm:')} {versions()[name]}" for name in packages)
+    for client in clients:
+        assert table()[row] == (tried, ways(told(client)[1], case)), client
+
+
+def test_the_table_has_no_other_row() -> None:
+    assert table().keys() == ROWS.keys()
+
+
+@pytest.mark.parametrize("client", SCRIPTS)
+def test_every_id_leads_to_its_score(client: str, told: Both, ours: str) -> None:
+    """However little of the uncertainty a client lets through."""
+    found = 0
+    for case, one in told(client)[1].items():
+        for way, uncertainty in one.get("ways", {}).items():
+            score_id = uncertainty and uncertainty.get("x-score-id" if way == "headers" else "id")
+            if not score_id:
+                continue
+            headers = {"Authorization": f"Bearer {SCORE_KEY}"}
+            kept = httpx.get(f"{ours}/scores/{score_id}", headers=headers, timeout=60)
+            assert kept.status_code == 200, kept.text
+            told_there = float(uncertainty.get("x-lambda-max", uncertainty.get("lambda_max", "nan")))
+            if case.endswith("-tools"):
+                assert kept.json()["status"] == "not_scored"
+            else:
+                assert kept.json()["status"] == "scored"
+                if told_there == told_there:  # none where the id is all that is read
+                    assert kept.json()["lambda_max"] == pytest.approx(told_there, abs=1e-6)
+            found += 1
+    assert found >= 4

@@ -18,6 +18,8 @@ async def served(app: FastAPI, **options: Any) -> AsyncIterator[int]:
     config = uvicorn.Config(app, port=0, log_level="warning", lifespan="on", **HTTP_OPTIONS | options)
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # signals belong to the test runner
+    over = asyncio.Event()
+    server.main_loop = over.wait  # its own looks ten times a second
     task = asyncio.create_task(server.serve())
     try:
         while not server.started:
@@ -26,5 +28,5 @@ async def served(app: FastAPI, **options: Any) -> AsyncIterator[int]:
             await asyncio.sleep(0.01)
         yield server.servers[0].sockets[0].getsockname()[1]
     finally:
-        server.should_exit = True
+        over.set()
         await task
