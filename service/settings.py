@@ -179,8 +179,8 @@ class Settings(BaseSettings):
     )
     proxies_from_env: bool = Field(
         False,
-        description="Reach the LLM and embeddings servers through the proxies that HTTP_PROXY, HTTPS_PROXY, "
-        "ALL_PROXY and NO_PROXY name: proxies of HTTP.",
+        description="Reach the LLM and embeddings servers through the HTTP proxies that HTTP_PROXY, "
+        "HTTPS_PROXY, ALL_PROXY and NO_PROXY name.",
     )
 
     @field_validator("embedder")
