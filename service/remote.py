@@ -204,7 +204,10 @@ class Connections:
             cookie_jar=aiohttp.DummyCookieJar(),  # one serves many callers, and one's cookie is no other's
             headers=self._headers,
             # The request bounds a call as a whole: a model may be silent for long before its first byte.
-            timeout=aiohttp.ClientTimeout(None, connect=CONNECT_TIMEOUT_S),
+            # `connect` bounds the look-up of a name and the answer of a proxy, too.
+            timeout=aiohttp.ClientTimeout(
+                None, connect=2 * CONNECT_TIMEOUT_S, sock_connect=CONNECT_TIMEOUT_S
+            ),
             auto_decompress=False,
             max_field_size=MAX_HEADER_BYTES,
             proxy=self._proxy,
@@ -245,13 +248,11 @@ def _proxy_of(url: str) -> str | None:
     parsed, proxies = urlsplit(url), getproxies()
     if proxy_bypass(parsed.netloc.rpartition("@")[2]):
         return None
-    proxy = proxies.get(parsed.scheme) or proxies.get("all")
-    if not proxy:
-        return None
-    kind, told, _ = proxy.rpartition("://")
-    if kind not in ("", "http", "https"):
+    proxy = (proxies.get(parsed.scheme) or proxies.get("all") or "").strip()
+    kind, told, _ = proxy.partition("://")
+    if told and kind.lower() not in ("http", "https"):
         raise ValueError(f"A proxy of {kind} cannot be used (EIGENCAL_PROXIES_FROM_ENV): one of HTTP can.")
-    return proxy if told else f"http://{proxy}"
+    return (proxy if told else f"http://{proxy}") if proxy else None
 
 
 def api_base(url: str) -> str:

@@ -311,7 +311,9 @@ class HttpLanguageModel:
                         raise LLMUnavailable("The LLM server broke off its answer.")
                 else:
                     reader.feed_whole(await read(response, max_bytes_of(body)))
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL):
+        except aiohttp.InvalidURL:
+            raise LLMUnavailable("The LLM server cannot be reached.") from None
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
             raise PassingError(LLMUnavailable("The LLM server cannot be reached.")) from None
 
     async def _refusal(self, response: aiohttp.ClientResponse) -> Exception:

@@ -19,7 +19,12 @@ async def served(app: FastAPI, **options: Any) -> AsyncIterator[int]:
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # signals belong to the test runner
     over = asyncio.Event()
-    server.main_loop = over.wait  # its own looks ten times a second
+
+    async def until_over() -> None:  # its own loop looks ten times a second
+        await server.on_tick(0)
+        await over.wait()
+
+    server.main_loop = until_over
     task = asyncio.create_task(server.serve())
     try:
         while not server.started:

@@ -36,7 +36,7 @@ CASES = [(of_embedder, EmbeddingsServer), (of_llm, OpenAIServer)]
 
 
 @pytest.mark.parametrize(("call", "kind"), CASES, ids=["embedder", "llm"])
-@pytest.mark.parametrize(("proxies_from_env", "scheme"), [(False, "http://"), (True, "http://"), (True, "")])
+@pytest.mark.parametrize(("proxies_from_env", "scheme"), [(False, "http://"), (True, "HTTP://"), (True, "")])
 def test_the_environments_proxy_is_used_only_when_asked_for(
     monkeypatch: pytest.MonkeyPatch,
     call: Callable[..., Awaitable[None]],
