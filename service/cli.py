@@ -60,6 +60,9 @@ def serve() -> None:
 
     from service.app import create_app
 
+    # Read when torch is loaded. Its threads wait for one another by spinning: thirty times as long where an
+    # LLM server is at work on the same cores.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     settings = load_settings()
     _log_from(settings.log_level)
     _warn_of_unknown_variables()

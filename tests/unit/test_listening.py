@@ -40,6 +40,15 @@ def test_a_port_in_use_is_told_before_anything_is_loaded(
     assert not (tmp_path / "not-made").exists()
 
 
+def test_torchs_threads_are_told_not_to_spin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", "")
+    monkeypatch.delenv("OMP_WAIT_POLICY")
+    with taken() as port:
+        monkeypatch.setenv("EIGENCAL_PORT", str(port))
+        CliRunner().invoke(cli, ["serve"])
+    assert os.environ["OMP_WAIT_POLICY"] == "passive"
+
+
 @pytest.mark.parametrize("host", ["192.0.2.1", "no such host"])
 def test_an_address_that_is_none_of_ours_is_named(host: str) -> None:
     with pytest.raises(OSError, match=f"EIGENCAL_HOST={host} EIGENCAL_PORT=0 .*[^: ]\\.$"):
