@@ -60,8 +60,8 @@ def serve() -> None:
 
     from service.app import create_app
 
-    # Read when torch is loaded. Its threads wait for one another by spinning: thirty times as long where an
-    # LLM server is at work on the same cores.
+    # Read when torch is loaded, whose threads would wait for one another by spinning: beside an LLM server on
+    # the same cores embedding took thirty times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     settings = load_settings()
     _log_from(settings.log_level)

@@ -250,9 +250,11 @@ def _proxy_of(url: str) -> str | None:
         return None
     proxy = (proxies.get(parsed.scheme) or proxies.get("all") or "").strip()
     kind, told, _ = proxy.partition("://")
-    if told and kind.lower() not in ("http", "https"):
+    if not told:
+        return f"http://{proxy}" if proxy else None
+    if kind.lower() not in ("http", "https"):
         raise ValueError(f"A proxy of {kind} cannot be used (EIGENCAL_PROXIES_FROM_ENV): one of HTTP can.")
-    return (proxy if told else f"http://{proxy}") if proxy else None
+    return proxy
 
 
 def api_base(url: str) -> str:

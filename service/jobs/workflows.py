@@ -133,7 +133,6 @@ async def draw_chunk(job_id: str, lines: Sequence[int], engine: "DbosEngine") ->
 WORKFLOW_VERSION = "5"
 SCHEMA = "eigencal_jobs"
 _POLL_S = 0.5
-_STOPS_IN_S = 0.1  # how often a thread of DBOS looks whether to stop, where the database is SQLite
 OWNED = "The SQLite file is another process's: several replicas need PostgreSQL (EIGENCAL_DATABASE_URL)."
 _WAITS, _RUNS = "ENQUEUED", "PENDING"  # as DBOS calls them
 
@@ -236,7 +235,7 @@ class DbosEngine:
             "executor_id": self.executor_id,
             "serializer": DBOSPortableJSONSerializer(),  # not pickle, which runs code when it is read
             "sys_db_idle_transaction_timeout_sec": IDLE_S,  # as in our own tables
-            "notification_listener_polling_interval_sec": _STOPS_IN_S,
+            "notification_listener_polling_interval_sec": 0.1,  # on SQLite a stop waits for as long
             "enable_otlp": False,
             "log_level": "ERROR",
         }

@@ -1,4 +1,4 @@
-"""Calibrating end to end with a real vLLM server, killed twice on the way. `make test-vllm`."""
+"""Calibrating end to end with a real vLLM server, killed three times on the way. `make test-vllm`."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from tests.e2e.conftest import VllmServer
 from tests.support.openai_server import Exchange, OpenAIServer, serving_in_thread
 
 pytestmark = pytest.mark.vllm
-QUESTIONS, SAMPLES, KILLS = 40, 10, 2
+QUESTIONS, SAMPLES, KILLS = 40, 10, 3
 BEYOND = 4  # draws that a kill may break off
 
 
@@ -129,7 +129,7 @@ def finished(vllm: VllmServer) -> float:
     return sum(float(line.rsplit(" ", 1)[1]) for line in counted if '"stop"' in line or '"length"' in line)
 
 
-def test_killed_twice_it_draws_nothing_twice(service: Service, gate: Gate, vllm: VllmServer) -> None:
+def test_killed_three_times_it_draws_nothing_twice(service: Service, gate: Gate, vllm: VllmServer) -> None:
     before = finished(vllm)
     rows = questions()
     sent = httpx.post(f"{service.url}/calibrate", json={"examples": rows, "name": "killed"}, timeout=60)

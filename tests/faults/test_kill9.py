@@ -35,15 +35,15 @@ async def outcome(made: Replica, job: Job) -> dict[str, Any]:
 
 
 @both_kinds
-async def test_killed_four_times(tmp_path: Path, options: JobOptions) -> None:
+async def test_killed_three_times(tmp_path: Path, options: JobOptions) -> None:
     url, log = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log"
     async with idle_replica(url) as outside:
         job, _ = await outside.jobs.submit(dev_rows(ROWS), options)
-        for life in (1, 2):
-            missing = 21 * life - len(await kept_prompts(outside, job))
+        for life in range(1, 4):
+            missing = 14 * life - len(await kept_prompts(outside, job))
             hold(log, after=len(requests(log)) + missing + 4)  # it may go on a little, but not to the end
             async with worker(url, log, slow_s=0.05) as process:
-                await until_kept(outside, job, 21 * life)
+                await until_kept(outside, job, 14 * life)
                 await kill(process)
             kept, before = await kept_prompts(outside, job), len(requests(log))
             running = await outside.store.get(job.id)
@@ -59,7 +59,7 @@ async def test_killed_four_times(tmp_path: Path, options: JobOptions) -> None:
     drawn = requests(log)
     assert {one.prompt for one in drawn} == {f"question {i}" for i in range(ROWS)}
     assert {one.num_samples for one in drawn} == {NUM_SAMPLES}
-    assert len(drawn) <= ROWS + 4 * 2  # four kills, two slots: what was in flight, no more
+    assert len(drawn) <= ROWS + 6 * 2  # six kills, two slots: what was in flight, no more
     assert found == await calm(tmp_path, ROWS, options, outcome)
 
 
