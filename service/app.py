@@ -252,15 +252,14 @@ def own_keys(serving: Serving, llm: LanguageModel, embedder: Embedder) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """How often a replica looks at the store.
+    """How often a replica looks at the store, in seconds.
 
-    active_poll_s: for calibrations that others activated. beat_s: for jobs that nobody runs. lease_s: a
-    replica that was silent for so long is dead, and peers take its jobs over. watch_s: for the progress of
-    jobs that callers watch.
+    active_poll_s: for calibrations that peers activated. beat_s: for open jobs. lease_s: silence after which
+    peers take over the jobs of a replica. watch_s: for the progress of jobs that callers watch.
     """
 
-    active_poll_s: float = 0.5
-    beat_s: float = 1.0
+    active_poll_s: float = 1.0
+    beat_s: float = 2.0
     lease_s: float = 10.0
     watch_s: float = 0.3
 
@@ -319,7 +318,15 @@ def build_replica(
     # Each has turns of its own: a draw takes the LLM, which embedding need not wait for.
     patience = patience or Patience()
     waiting = partial(LiveFirst, live)
-    drawer = Drawer(llm, embedder, store, serving, live_first=waiting(), patience=patience)
+    drawer = Drawer(
+        llm,
+        embedder,
+        store,
+        serving,
+        live_first=waiting(),
+        patience=patience,
+        wait_s=intervals.beat_s,
+    )
     embedding = Embedding(embedder, store, live_first=waiting(), patience=patience)
 
     calibrator = Calibrator(store, calibrations, drawer, embedding, resamples=resamples)
@@ -340,7 +347,7 @@ def build_replica(
     jobs = DurableJobs(
         store,
         steps,
-        engine or DbosEngine(database.url, lanes=setup.keys(), lease_s=intervals.lease_s),
+        engine or DbosEngine(database.url, setup_keys=setup.keys(), lease_s=intervals.lease_s),
         beat_s=intervals.beat_s,
         poll_s=intervals.watch_s,
     )
@@ -525,6 +532,7 @@ def create_app(
         limits=UploadLimits(num_samples=settings.num_samples),
         report_page=render_report,
         applies_now=applies_now,
+        unreadable=store.database.unreadable_rows,
     )
     app.state.guardrail, app.state.chat = rail, chat
     app.state.keys = api_keys

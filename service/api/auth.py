@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from fastapi import Request
 
@@ -198,6 +198,8 @@ class Keys:
         self._is_failing = False
         self._keys = {key.digest: key for key in keys}
         self._closed.update(key.scope for key in keys)
+        if self.store.has_unreadable:  # it may be the only key of either scope
+            self._closed.update(get_args(Scope))
 
     async def _polling(self) -> None:
         while True:
@@ -206,7 +208,7 @@ class Keys:
                 await self._read()
             except StoreUnavailable:
                 continue  # the last known keys go on being valid
-            except Exception:  # such as a row of a newer version, which this one cannot read
+            except Exception:
                 log.exception("the keys cannot be read")
 
 

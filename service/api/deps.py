@@ -268,7 +268,7 @@ class Services:
     `serving`: how answers are drawn when a request says nothing. `checks`: by component ("llm", "embedder",
     "store"), a call that returns when it works and raises when it does not. `limits`: of uploads.
     `report_page`: a report, of an evaluation too, as HTML; may take seconds. `applies_now`: whether a
-    calibration of this fingerprint fits the set-up as it is now.
+    calibration of this fingerprint fits the set-up as it is now. `unreadable`: stored rows that are skipped.
     """
 
     scorer: Scorer
@@ -283,6 +283,7 @@ class Services:
     threads: UploadThreads = field(default_factory=UploadThreads)
     report_page: Callable[[Mapping[str, Any]], str] = lambda _: ""
     applies_now: Callable[[Fingerprint], bool] = lambda _: False
+    unreadable: Callable[[], list[str]] = list
 
 
 async def services(request: Request) -> Services:

@@ -56,6 +56,9 @@ class Ready(BaseModel):
 
     status: Literal["ready"] = Field(description="ready: prompts can be scored.")
     parts: dict[str, Literal["ok"]] = Field(description="By part: store, embedder, llm.")
+    unreadable: list[str] = Field(
+        [], description="Stored rows that cannot be read and are skipped: table and id."
+    )
 
 
 class Root(BaseModel):
@@ -107,7 +110,7 @@ async def readyz(request: Request, app: ServicesDep) -> Ready | Response:
     states = await states_of(app)
     broken = [name for name in ORDER if states.get(name, "ok") != "ok"]
     if not broken:
-        return Ready(status="ready", parts=dict.fromkeys(states, "ok"))
+        return Ready(status="ready", parts=dict.fromkeys(states, "ok"), unreadable=app.unreadable())
     body = problem_body(
         f"{broken[0]}_unavailable",
         f"Not ready: {', '.join(f'{name} ({states[name]})' for name in broken)}",

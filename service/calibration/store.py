@@ -216,11 +216,13 @@ class SqlCalibrations:
         """Load the active calibrations if any activation has happened since."""
         current = activations.c.calibration_id == calibrations.c.id
         query = with_reference().join(activations, current).where(activations.c.current)
-        async with self._refreshing, self._database.read() as connection:
-            latest = (await connection.execute(sa.select(sa.func.max(activations.c.id)))).scalar() or 0
+        query = query.order_by(activations.c.id.desc())
+        async with self._refreshing:
+            async with self._database.read() as connection:
+                latest = (await connection.execute(sa.select(sa.func.max(activations.c.id)))).scalar() or 0
             if latest != self._version:
-                stored = (await connection.execute(query.order_by(activations.c.id.desc()))).mappings()
-                self._by_key = {one.fingerprint.key(): one for one in map(_decoded, stored)}
+                active = await self._database.readable(query, calibrations.c.id, _decoded)
+                self._by_key = {calibration.fingerprint.key(): calibration for calibration in active}
                 self._version = latest
 
     async def _poll(self) -> None:
@@ -231,7 +233,6 @@ class SqlCalibrations:
             except StoreUnavailable:
                 continue  # it was logged; the last known go on being served
             except Exception:
-                # Such as a row of a newer version, which this one cannot read: it must not stop following.
                 logger.exception("the active calibrations cannot be read")
 
     async def get(self, calibration_id: str) -> Calibration | None:
@@ -255,23 +256,21 @@ class SqlCalibrations:
 
     async def list_all(self) -> list[CalibrationRecord]:
         """Return all calibrations, latest first."""
-        return await self._select(
-            _records().order_by(calibrations.c.created_at.desc(), calibrations.c.id.desc())
-        )
+        query = _records().order_by(calibrations.c.created_at.desc(), calibrations.c.id.desc())
+        return await self._database.readable(query, calibrations.c.id, _record)
 
     async def record(self, calibration_id: str) -> CalibrationRecord | None:
-        """Return a calibration with what is known around it."""
-        return next(iter(await self._select(_records().where(calibrations.c.id == calibration_id))), None)
+        """Return a calibration with its activation, job and figures; None if there is no such calibration."""
+        query = _records().where(calibrations.c.id == calibration_id)
+        async with self._database.read() as connection:
+            stored = (await connection.execute(query)).mappings().one_or_none()
+        return None if stored is None else _record(stored)
 
     async def list_active(self) -> list[CalibrationRecord]:
         """Return one calibration per fingerprint, the service's own set-up first, then latest activated."""
         query = _records().where(activations.c.current).order_by(activations.c.id.desc())
-        own = self._own_keys()
-        return sorted(await self._select(query), key=lambda record: _rank(record.calibration, own))
-
-    async def _select(self, query: sa.Select[Any]) -> list[CalibrationRecord]:
-        async with self._database.read() as connection:
-            return [_record(stored) for stored in (await connection.execute(query)).mappings()]
+        own, records = self._own_keys(), await self._database.readable(query, calibrations.c.id, _record)
+        return sorted(records, key=lambda record: _rank(record.calibration, own))
 
     async def activate(self, calibration_id: str, *, by: str = "") -> CalibrationRecord | None:
         """Make this the active calibration of its fingerprint, at once on this replica; None if unknown."""
@@ -288,10 +287,8 @@ class SqlCalibrations:
 
     async def history(self) -> list[Activation]:
         """Return every activation, newest first."""
-        columns = [activations.c[name] for name in Activation.model_fields]
-        query = sa.select(*columns).order_by(activations.c.id.desc())
-        async with self._database.read() as connection:
-            return [Activation.model_validate(row) for row in (await connection.execute(query)).mappings()]
+        query = sa.select(activations).order_by(activations.c.id.desc())
+        return await self._database.readable(query, activations.c.id, Activation.model_validate)
 
     async def report(self, calibration_id: str) -> dict[str, Any] | None:
         """Return the report made when it was fitted."""

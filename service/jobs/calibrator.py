@@ -63,7 +63,7 @@ from service.errors import (
 )
 from service.ids import new_id
 from service.jobs.model import JobStage
-from service.jobs.store import RunningJob, SqlJobs
+from service.jobs.store import RunningJob, SqlJobs, once_stored
 from service.llm.port import Generation, GenerationRequest, LanguageModel, Priority
 from service.report.report import make_report
 from service.scoring.score import Serving
@@ -192,7 +192,10 @@ def check_same(bound: Fingerprint, now: Fingerprint) -> None:
 
 @dataclass(eq=False)
 class Drawer:
-    """Draws answers for one row after another; live scoring goes first."""
+    """Draws answers for one row after another; live scoring goes first.
+
+    Answers that have come wait for a store that is unavailable, which is tried again every `wait_s` seconds.
+    """
 
     llm: LanguageModel
     embedder: Embedder
@@ -200,6 +203,7 @@ class Drawer:
     serving: Serving
     live_first: LiveFirst = field(default_factory=LiveFirst)
     patience: Patience = field(default_factory=Patience)
+    wait_s: float = 1.0
 
     def fingerprint(
         self, row: DevRow, embedder: EmbedderIdentity, drawn: Generation | None = None
@@ -221,7 +225,7 @@ class Drawer:
             await self.patience.keep_trying(lambda: self.llm.generate(request), notify)
 
     async def draw(self, job_id: str, line: int) -> None:
-        """Draw what a row lacks, and keep it, or that the LLM server refuses the row.
+        """Draw the answers that a row lacks and store them, or store that the LLM server refuses the row.
 
         Raises JobEndedError, and the EigencalError that the job fails with.
         """
@@ -231,7 +235,8 @@ class Drawer:
         except LLMError as error:
             if error.extra.get("llm_status") not in REFUSALS:
                 raise
-            await self.jobs.refuse(job_id, line, error.full_detail)
+            refuse = partial(self.jobs.refuse, job_id, line, error.full_detail)
+            await once_stored(refuse, self.wait_s)
 
     async def _draw(self, job: RunningJob, stored: DevRow, notify: Notify) -> None:
         wanted, bound = job.options.num_samples or self.serving.num_samples, job.fingerprint
@@ -244,13 +249,16 @@ class Drawer:
             got = await self.patience.keep_trying(draw, notify)
             embedder = await embedder_identity(self.embedder, self.patience, notify)
             drawn_with = self.fingerprint(stored, embedder, got)
-            # Bound before the first answer is kept; answers of another set-up are refused after that.
-            bound = bound or await self.jobs.bind(job.id, drawn_with)
+            if bound is None:
+                # Before the first answer is kept; answers of another set-up are refused after that.
+                first = await once_stored(partial(self.jobs.bind, job.id, drawn_with), self.wait_s)
+                bound = first
             check_same(bound, drawn_with)
             draws = (*draws, *usable(got.draws, self.embedder.empty_answers))[:wanted]
             left -= len(got.draws)
             complete = len(draws) == wanted or left <= 0
-            await self.jobs.keep_draws(job.id, stored.line, draws, complete=complete)
+            keep = partial(self.jobs.keep_draws, job.id, stored.line, draws, complete=complete)
+            await once_stored(keep, self.wait_s)
 
 
 class BrokenOffError(Exception):
@@ -429,7 +437,8 @@ class Calibrator:
         judged = [] if options.unit == "claim" else fitted.rows.verdicts
         full = [material.rows[i].line for i in material.full[: len(judged)]]
         decision = report["decision"]
-        await self.jobs.succeed(
+        succeed = partial(
+            self.jobs.succeed,
             job.id,
             calibration,
             report,
@@ -438,6 +447,7 @@ class Calibrator:
             compared_with=None if active is None else active.id,
             verdicts=dict(zip(full, judged, strict=True)),
         )
+        await once_stored(succeed, self.drawer.wait_s)
         logger.info("job %s succeeded: calibration %s. %s", job.id, calibration.id, decision["reason"])
 
     async def _fingerprint(

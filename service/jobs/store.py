@@ -1,18 +1,18 @@
-"""Jobs and their rows in SQL. A job that has ended takes no more writes: that is what stops a stray run.
+"""Jobs and their rows in SQL. A job that has ended takes no more writes, which ends a stray run.
 
-What runs of a job may be run twice at once (a replica that was frozen wakes beside the one that took over):
-every write is such that the second changes nothing, or ends the run with JobEndedError.
+A frozen replica that wakes may run the same job as the peer that took it over. A second write of the same
+thing changes nothing, or raises JobEndedError.
 """
 
 import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import sqlalchemy as sa
 from sqlalchemy.engine import RowMapping
@@ -30,7 +30,7 @@ from service.calibration.store import (
     make_current,
     read_rows,
 )
-from service.errors import SERVER_MESSAGE, Conflict, InvalidDevData, InvalidRequest
+from service.errors import SERVER_MESSAGE, Conflict, InvalidDevData, InvalidRequest, StoreUnavailable
 from service.ids import new_id
 from service.jobs.model import (
     Correction,
@@ -45,6 +45,7 @@ from service.jobs.model import (
 from service.llm.port import Draw, shape_hash
 from service.store.database import Database, dev_rows, evaluations, jobs
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 OPEN = jobs.c.state.in_(["queued", "running"])
@@ -60,6 +61,15 @@ class JobEndedError(Exception):
 
     No EigencalError: no caller of the API ever sees it.
     """
+
+
+async def once_stored(write: Callable[[], Awaitable[T]], wait_s: float) -> T:
+    """Return the result of a write, tried again every `wait_s` seconds while the store is unavailable."""
+    while True:
+        try:
+            return await write()
+        except StoreUnavailable:
+            await asyncio.sleep(wait_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +167,7 @@ class SqlJobs:
     async def latest(self, limit: int = 100) -> list[Job]:
         """Return the latest jobs, latest first."""
         query = sa.select(jobs).order_by(jobs.c.id.desc()).limit(limit)
-        async with self._database.read() as connection:
-            return [self._shown(one) for one in (await connection.execute(query)).mappings()]
+        return await self._database.readable(query, jobs.c.id, self._shown)
 
     def _shown(self, stored: RowMapping) -> Job:
         note, error = stored["note"], None
@@ -299,15 +308,14 @@ class SqlJobs:
 
     # What the run of a job does. Writes raise JobEndedError once the job does not run any more.
 
-    async def begin(self, job_id: str) -> bool:
-        """Set a job running; return whether it began now, and not before. Raises JobEndedError."""
+    async def begin(self, job_id: str) -> None:
+        """Set a job running. Raises JobEndedError."""
         now = sa.literal(datetime.now(UTC), jobs.c.started_at.type)
         started = {"state": "running", "started_at": sa.func.coalesce(jobs.c.started_at, now)}
         waiting = sa.update(jobs).where(jobs.c.id == job_id, jobs.c.state == "queued")
         async with self._database.write() as connection:
-            began = (await connection.execute(waiting.values(started))).rowcount == 1
+            await connection.execute(waiting.values(started))
             await _write(connection, job_id)
-        return began
 
     async def running(self, job_id: str) -> RunningJob:
         """Return a job that runs. Raises JobEndedError."""
@@ -365,27 +373,41 @@ class SqlJobs:
         return decode_row(stored)
 
     async def missing_lines(self, job_id: str) -> list[int]:
-        """Return the lines of the rows that lack answers and were not refused for good, in file order."""
-        lacking = (sa.not_(dev_rows.c.complete), dev_rows.c.refused.is_(None))
-        query = (
-            sa.select(dev_rows.c.line).where(dev_rows.c.job_id == job_id, *lacking).order_by(dev_rows.c.line)
-        )
+        """Return the lines of the rows that lack answers and were not refused, in file order."""
+        return await self._incomplete_lines(job_id, dev_rows.c.refused.is_(None))
+
+    async def refused_lines(self, job_id: str) -> list[int]:
+        """Return the lines of the rows that the LLM server refused, in file order."""
+        return await self._incomplete_lines(job_id, dev_rows.c.refused.is_not(None))
+
+    async def _incomplete_lines(self, job_id: str, condition: sa.ColumnElement[bool]) -> list[int]:
+        incomplete = (dev_rows.c.job_id == job_id, sa.not_(dev_rows.c.complete), condition)
+        query = sa.select(dev_rows.c.line).where(*incomplete).order_by(dev_rows.c.line)
         async with self._database.read() as connection:
             return list((await connection.execute(query)).scalars())
 
     async def keep_draws(self, job_id: str, line: int, draws: Sequence[Draw], *, complete: bool) -> None:
         """Store all answers of a row drawn so far, committed on return, unless it has all of its answers."""
-        lacking = (dev_rows.c.job_id == job_id, dev_rows.c.line == line, sa.not_(dev_rows.c.complete))
-        values = {"draws": draws_to_json(draws), "complete": complete, "refused": None}
+        row = sa.update(dev_rows).where(
+            dev_rows.c.job_id == job_id, dev_rows.c.line == line, sa.not_(dev_rows.c.complete)
+        )
+        values = {"draws": draws_to_json(draws), "complete": complete}
         async with self._database.write() as connection:
-            changed = (await connection.execute(sa.update(dev_rows).where(*lacking).values(values))).rowcount
-            done = jobs.c.done + 1 if changed and complete else jobs.c.done
+            new = await connection.execute(row.where(dev_rows.c.refused.is_(None)).values(values))
+            # A refused row counts as done already, and is refused until it has all of its answers.
+            answered = values | ({"refused": None} if complete else {})
+            await connection.execute(row.where(dev_rows.c.refused.is_not(None)).values(answered))
+            done = jobs.c.done + new.rowcount if complete else jobs.c.done
             await _write(connection, job_id, done=done, note="", progressed_at=datetime.now(UTC))
 
     async def refuse(self, job_id: str, line: int, reason: str) -> None:
-        """Store that the LLM server refused a row for good; it keeps its answers and stays incomplete."""
-        lacking = (sa.not_(dev_rows.c.complete), dev_rows.c.refused.is_(None))
-        row = sa.update(dev_rows).where(dev_rows.c.job_id == job_id, dev_rows.c.line == line, *lacking)
+        """Store that the LLM server refused a row. The row keeps its answers and stays incomplete."""
+        row = sa.update(dev_rows).where(
+            dev_rows.c.job_id == job_id,
+            dev_rows.c.line == line,
+            sa.not_(dev_rows.c.complete),
+            dev_rows.c.refused.is_(None),
+        )
         async with self._database.write() as connection:
             changed = (await connection.execute(row.values(refused=reason))).rowcount
             await _write(connection, job_id, done=jobs.c.done + changed, progressed_at=datetime.now(UTC))

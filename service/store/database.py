@@ -9,16 +9,17 @@ import asyncio
 import errno
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import make_url
-from sqlalchemy.engine import URL
+from sqlalchemy.engine import URL, RowMapping
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import (
     ArgumentError,
@@ -167,6 +168,13 @@ sa.Index(
     postgresql_where=activations.c.current,
 )
 
+# Readiness inserts and deletes a row: a full disk or a read-only database shows in no other way.
+write_checks = sa.Table(
+    "write_checks",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+)
+
 # SQLite counts up by itself for `Integer` alone, which has 64 bits there.
 _COUNT = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 # Documents kept for a while, as the JSON text that they came in. `number` tells their age, and which is the
@@ -264,6 +272,7 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self.url = store_url(url)
+        self._unreadable: defaultdict[tuple[str, object], set[str]] = defaultdict(set)  # by table and decoder
         self._engine: AsyncEngine | None = None
         self._slow: set[asyncio.Task[object]] = set()  # given up by `soon`, and not at their end
         # Returns when the database can be read and written; raises StoreUnavailable, which says why not.
@@ -289,14 +298,16 @@ class Database:
         if self.url.get_backend_name() == "sqlite":
             await asyncio.to_thread(_probe, Path(str(self.url.database)), ANSWER_S / 2)
             return
-        async with self.read() as connection:
+        async with self.write() as connection:
             if await connection.scalar(sa.text("SHOW transaction_read_only")) == "on":
                 raise StoreUnavailable("The database is read-only.", retry_after_s=5.0)
             try:
-                # What a writer takes; a backup or a change of the tables may hold it up.
+                # The lock of a writer; a backup or a change of the tables may hold it up.
                 await connection.execute(sa.text("LOCK TABLE jobs IN ROW EXCLUSIVE MODE NOWAIT"))
             except OperationalError:
                 raise StoreUnavailable("The database is locked.", retry_after_s=5.0) from None
+            row = await connection.execute(sa.insert(write_checks).returning(write_checks.c.id))
+            await connection.execute(sa.delete(write_checks).where(write_checks.c.id == row.scalar_one()))
 
     async def soon(self, call: Awaitable[T]) -> T:
         """Return what a call returns, or raise StoreUnavailable when that takes more than `ANSWER_S`.
@@ -334,6 +345,43 @@ class Database:
             async with self._open().begin() as connection:
                 yield connection
 
+    async def readable(
+        self, query: sa.Select[Any], row_id: sa.Column[Any], decode: Callable[[RowMapping], T]
+    ) -> list[T]:
+        """Return the decoded rows of a query. A row that cannot be read is skipped, and logged by its id.
+
+        `row_id`: the column that identifies a row.
+        """
+        async with self.read() as connection:
+            try:
+                stored = list((await connection.execute(query)).mappings())
+                rows = [(str(row[row_id]), decode(row)) for row in stored]
+                failures = dict[str, Exception]()
+            except SQLAlchemyError:
+                raise
+            except Exception:  # whatever is wrong with the row
+                rows, failures = await _row_by_row(connection, query, row_id, decode)
+        # A calibration may be readable for a list, but not with the reference that a score needs.
+        unreadable = self._unreadable[row_id.table.name, decode]
+        for failed_id in failures.keys() - unreadable:
+            error = type(failures[failed_id]).__name__
+            logger.error(
+                "row %s of %s cannot be read and is skipped: %s", failed_id, row_id.table.name, error
+            )
+        unreadable.difference_update(read_id for read_id, _ in rows)
+        unreadable.update(failures)
+        return [row for _, row in rows]
+
+    def unreadable_rows(self, table: str = "") -> list[str]:
+        """Return the rows of a table, or of all tables, that `readable` skips, as "table id"."""
+        skipped = {
+            f"{name} {failed_id}"
+            for (name, _), ids in self._unreadable.items()
+            if table in ("", name)
+            for failed_id in ids
+        }
+        return sorted(skipped)
+
     async def forget(self) -> None:
         """Let nothing deleted linger beside the database: SQLite's log keeps pages as they were before."""
         if self.url.get_backend_name() == "sqlite":
@@ -364,11 +412,30 @@ class Database:
         return engine
 
 
-def _probe(path: Path, patience_s: float) -> None:
-    """Read a SQLite file anew, and take its write lock for a moment; blocks for so long at most.
+async def _row_by_row(
+    connection: AsyncConnection,
+    query: sa.Select[Any],
+    row_id: sa.Column[Any],
+    decode: Callable[[RowMapping], T],
+) -> tuple[list[tuple[str, T]], dict[str, Exception]]:
+    """Return the rows that can be read, each with its id, and the error of each other row by its id."""
+    ids = await connection.execute(query.with_only_columns(row_id, maintain_column_froms=True))
+    rows, failures = list[tuple[str, T]](), dict[str, Exception]()
+    for stored_id in ids.scalars().all():
+        try:
+            row = (await connection.execute(query.where(row_id == stored_id))).mappings().one()
+            rows.append((str(stored_id), decode(row)))
+        except SQLAlchemyError:
+            raise
+        except Exception as error:
+            failures[str(stored_id)] = error
+    return rows, failures
 
-    By a connection of its own: those of the pool may have in memory what the file no longer holds. Raises
-    StoreUnavailable.
+
+def _probe(path: Path, patience_s: float) -> None:
+    """Read a SQLite file and write to it, over a new connection; blocks for `patience_s` at most.
+
+    Connections of the pool may hold in memory what the file has lost. Raises StoreUnavailable.
     """
     uri = f"{path.absolute().as_uri()}?mode=rw"
     try:
@@ -376,6 +443,9 @@ def _probe(path: Path, patience_s: float) -> None:
             connection.execute("BEGIN IMMEDIATE")
             for table in metadata.tables:
                 connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall()  # noqa: S608
+            connection.execute("INSERT INTO write_checks DEFAULT VALUES")
+            connection.execute("DELETE FROM write_checks")
+            connection.execute("COMMIT")
     except sqlite3.Error as error:  # which is of a few words, and names no file
         raise StoreUnavailable(f"The database cannot be written: {error}.", retry_after_s=5.0) from None
 

@@ -4,6 +4,8 @@ from dataclasses import asdict
 from datetime import datetime
 
 import sqlalchemy as sa
+from pydantic import TypeAdapter
+from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.api.auth import MAX_KEYS, Key
@@ -11,6 +13,7 @@ from service.errors import Conflict
 from service.store.database import Database, keys
 
 _LOCK = 0x65696767  # the number after the lock of activations
+_KEY = TypeAdapter(Key)
 
 
 class SqlKeys:
@@ -41,13 +44,17 @@ class SqlKeys:
             raise Conflict(f"There are {MAX_KEYS} keys of this scope: revoke one that is not needed.")
 
     async def list_all(self) -> list[Key]:
-        """Return all keys, latest first, revoked and expired ones, too; waits for no store that is slow."""
-        return await self._database.soon(self._list_all())
+        """Return all keys that can be read, latest first, revoked and expired keys included.
 
-    async def _list_all(self) -> list[Key]:
+        A slow store is not waited for.
+        """
         query = sa.select(keys).order_by(keys.c.created_at.desc(), keys.c.id.desc())
-        async with self._database.read() as connection:
-            return [Key(**row) for row in (await connection.execute(query)).mappings()]
+        return await self._database.soon(self._database.readable(query, keys.c.id, _decoded))
+
+    @property
+    def has_unreadable(self) -> bool:
+        """Return whether a stored key cannot be read."""
+        return bool(self._database.unreadable_rows(keys.name))
 
     async def revoke(self, key_id: str, at: datetime) -> Key | None:
         """Revoke a key for good and return it as it is now; one that was revoked keeps its time.
@@ -60,6 +67,10 @@ class SqlKeys:
             await connection.execute(change)
             row = (await connection.execute(sa.select(keys).where(this))).mappings().first()
         return None if row is None else Key(**row)
+
+
+def _decoded(row: RowMapping) -> Key:
+    return _KEY.validate_python(dict(row))
 
 
 async def _one_at_a_time(connection: AsyncConnection) -> None:

@@ -18,6 +18,7 @@ class MemoryKeys:
 
     def __init__(self) -> None:
         self.available = True
+        self.has_unreadable = False
         self.readings = 0
         self.gate: asyncio.Event | None = None
         self._keys: dict[str, Key] = {}

@@ -94,7 +94,7 @@ async def idle_replica(url: str) -> AsyncIterator[Replica]:
     """A replica in this process that takes jobs in but runs none."""
 
     class Idle(TaskEngine):
-        async def settle(self, ours: Mapping[str, str]) -> None:
+        async def reconcile(self, open_jobs: Mapping[str, str]) -> None:
             pass
 
     async with replica(url, LoggingLLM(), engine=Idle()) as made:

@@ -80,7 +80,7 @@ class IdleEngine:
     async def stop(self) -> None:
         """Do nothing."""
 
-    async def settle(self, ours: Mapping[str, str]) -> None:
+    async def reconcile(self, open_jobs: Mapping[str, str]) -> None:
         """Run none."""
 
     async def cancel(self, job_id: str) -> None:

@@ -11,12 +11,12 @@ from service.jobs.workflows import JobSteps, draw_chunk, run_job
 
 
 class TaskEngine:
-    """Runs jobs as tasks, one of a lane at a time; forgets them when the process ends."""
+    """Runs jobs as tasks, one of the same settings at a time; forgets them when the process ends."""
 
     def __init__(self) -> None:
         self.steps: JobSteps | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._lanes: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def start(self, steps: JobSteps) -> None:
         """Begin to run jobs."""
@@ -28,12 +28,12 @@ class TaskEngine:
         for job_id in list(self._tasks):
             await self.cancel(job_id)
 
-    async def settle(self, ours: Mapping[str, str]) -> None:
+    async def reconcile(self, open_jobs: Mapping[str, str]) -> None:
         """Run the jobs that are not being run."""
-        for job_id, lane in ours.items():
+        for job_id, setup_key in open_jobs.items():
             task = self._tasks.get(job_id)
             if task is None or task.done():
-                self._tasks[job_id] = asyncio.create_task(self._work(job_id, lane))
+                self._tasks[job_id] = asyncio.create_task(self._work(job_id, setup_key))
 
     async def cancel(self, job_id: str) -> None:
         """Break a job off."""
@@ -43,9 +43,9 @@ class TaskEngine:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def _work(self, job_id: str, lane: str) -> None:
+    async def _work(self, job_id: str, setup_key: str) -> None:
         assert self.steps is not None
-        async with self._lanes[lane]:
+        async with self._turns[setup_key]:
             await run_job(job_id, self)
 
     async def step(self, name: str, job_id: str, *args: Any) -> Any:

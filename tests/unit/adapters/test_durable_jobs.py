@@ -103,8 +103,8 @@ def plain(database: Database) -> DbosEngine:
 
 
 def dbos(database: Database) -> DbosEngine:
-    lanes = SqlJobs(database, SqlCalibrations(database)).setup.keys()
-    return DbosEngine(database.url, lanes=lanes)
+    setup_keys = SqlJobs(database, SqlCalibrations(database)).setup.keys()
+    return DbosEngine(database.url, setup_keys=setup_keys)
 
 
 @pytest.fixture(params=[plain, dbos])
@@ -263,7 +263,7 @@ async def test_a_job_broken_off_goes_on_at_the_next_start(
         assert (await second.ended(job))[-1].state == "succeeded"
         assert second.finisher.finished == [job.id]
         assert second.llm.requests == []
-    assert f"job {job.id} goes on" in caplog.messages
+    assert caplog.messages.count(f"job {job.id} runs on this replica") == 2
 
 
 async def test_a_job_begun_by_an_earlier_version_goes_on(
@@ -285,7 +285,9 @@ async def test_a_job_begun_by_an_earlier_version_goes_on(
 async def test_one_dbos_in_a_process(tmp_path: Path) -> None:
     async with opened(tmp_path / "one.db", dbos) as queue:
         with pytest.raises(RuntimeError, match="one engine"):
-            await DbosEngine(store_url(f"sqlite:///{tmp_path}/two.db"), lanes=["x"]).start(queue.jobs._steps)
+            await DbosEngine(store_url(f"sqlite:///{tmp_path}/two.db"), setup_keys=["x"]).start(
+                queue.jobs._steps
+            )
 
 
 async def test_a_sqlite_file_is_one_process_alone(tmp_path: Path) -> None:
@@ -387,7 +389,7 @@ class TestReplicas:
         monkeypatch.setattr(SqlJobs, "open_jobs", hang)
         database = Database(postgres.database())
         await database.start()
-        engine = DbosEngine(database.url, lanes=["a"], lease_s=1.0)
+        engine = DbosEngine(database.url, setup_keys=["a"], lease_s=1.0)
         queue, peer = Queue(database, engine, 0.02), Presence(database.url, "peer", lease_s=600.0)
         await queue.jobs.start()
         await peer.hold()

@@ -251,7 +251,7 @@ async def test_what_does_not_pass_ends_the_job(make: Make, fatal: Any) -> None:
 
 
 async def test_a_refused_row_costs_no_other(make: Make) -> None:
-    """A row too long for the model is left with the reason; the rest is drawn."""
+    """A row too long for the model is asked for once more, and is left with the reason; the rest is drawn."""
     refused = {"p3", "p17"}
     async with make(Refusing(lambda _, request: request.prompt in refused)) as case:
         job = await case.draw()
@@ -263,10 +263,16 @@ async def test_a_refused_row_costs_no_other(make: Make) -> None:
         assert reasons == dict.fromkeys(refused, NO.detail)
         assert job.done == ROWS
         asked = [request.prompt for request in case.llm.requests if request.prompt in refused]
-        assert sorted(asked) == sorted(refused)
-        before = len(case.llm.requests)
-        await case.again()
-        assert len(case.llm.requests) == before, "a row that was refused for good is not asked for again"
+        assert sorted(asked) == sorted([*refused, *refused])
+
+
+async def test_rows_that_are_refused_for_a_while_get_their_answers(make: Make) -> None:
+    async with make(Refusing(lambda number, _: 5 < number <= 25), slots=2) as case:
+        job = await case.draw()
+        assert {len(row) for row in await case.answers()} == {5}
+        assert not any(row.refused for row in await case.store.rows(case.job_id))
+        assert job.done == ROWS
+        assert len(case.llm.requests) == ROWS + 20
 
 
 async def test_patience_ends(make: Make) -> None:
@@ -309,7 +315,7 @@ async def test_a_store_that_fails_for_a_while_costs_no_answer(
     async with make(FakeLLM()) as case:
         assert (await case.draw()).state == "running"
         assert {len(row) for row in await case.answers()} == {5}
-        assert len(case.llm.requests) == ROWS + 1
+        assert len(case.llm.requests) == ROWS
 
 
 async def test_a_cancelled_job_draws_no_more(make: Make) -> None:
