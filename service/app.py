@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI
@@ -42,8 +42,8 @@ from service.jobs.model import (
     EvaluateRequest,
     Setup,
 )
+from service.jobs.runner import DurableJobs, JobSteps
 from service.jobs.store import RunningJob, SqlJobs
-from service.jobs.workflows import DbosEngine, DurableJobs, JobSteps
 from service.llm.admission import AdmissionQueue
 from service.llm.port import FEW_SHOT, LanguageModel, Message, PromptShape, Sampling, shape_hash
 from service.llm.weights import WeightsError
@@ -64,6 +64,9 @@ from service.spectral.resampling import DEFAULT as DEFAULT_RESAMPLES
 from service.spectral.resampling import Resamples
 from service.store.database import Database, shown, store_url
 from service.store.keys import SqlKeys
+
+if TYPE_CHECKING:
+    from service.jobs.engine import DbosEngine
 
 
 def build_upstream(settings: Settings, llm: LanguageModel, serving: Serving) -> Upstream:
@@ -300,7 +303,7 @@ def build_replica(
     slots: int,
     live: LiveLoad,
     own_keys: Callable[[], tuple[str, ...]] = lambda: (),
-    engine: DbosEngine | None = None,
+    engine: "DbosEngine | None" = None,
     patience: Patience | None = None,
     intervals: Intervals = DEFAULT_INTERVALS,
     resamples: Resamples = DEFAULT_RESAMPLES,
@@ -347,13 +350,23 @@ def build_replica(
     jobs = DurableJobs(
         store,
         steps,
-        engine or DbosEngine(database.url, setup_keys=setup.keys(), lease_s=intervals.lease_s),
+        engine or dbos_engine(database, setup, intervals),
         beat_s=intervals.beat_s,
         poll_s=intervals.watch_s,
     )
     return Replica(
         database, store, calibrations, jobs, SqlKept(database, max_documents=MAX_SCORES), SqlKeys(database)
     )
+
+
+def dbos_engine(database: Database, setup: Setup, intervals: Intervals) -> "DbosEngine":
+    """Return the engine of the jobs of these settings, which keeps its tables beside the store."""
+    from service.jobs.engine import DbosEngine  # with DBOS, which tests of other parts do without
+    from service.jobs.presence import Presence
+
+    is_shared = database.url.get_backend_name() == "postgresql"
+    presence = Presence(database, lease_s=intervals.lease_s) if is_shared else None
+    return DbosEngine(database.url, setup_keys=setup.keys(), presence=presence)
 
 
 def about(settings: Settings, serving: Serving, llm: LanguageModel, embedder: Embedder) -> Iterator[str]:

@@ -30,7 +30,7 @@ from service.calibration.files import UploadLimits
 from service.calibration.store import SqlCalibrations
 from service.errors import EigencalError, NotFound, Overloaded
 from service.jobs.model import JobState
-from service.jobs.workflows import DurableJobs
+from service.jobs.runner import DurableJobs
 from service.scoring.score import Score, Serving
 from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import Scorer

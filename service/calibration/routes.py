@@ -222,7 +222,7 @@ async def patch_rows(request: Request, app: ServicesDep, calibration_id: Calibra
     # The corrected calibration was fitted on these rows: held out, they cannot compare another with it.
     by_default = {"activate": "always" if record.active else "never"}
     options = by_default | body.model_dump(exclude={"rows"}, exclude_none=True)
-    job = await app.jobs.correct(record.job_id, body.rows, options)
+    job = await app.jobs.queued(await app.jobs.store.correct(record.job_id, body.rows, options))
     if job is None:
         raise no_calibration()
     return accepted(job)

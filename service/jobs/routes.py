@@ -145,7 +145,7 @@ async def post_retry(app: ServicesDep, job_id: JobId) -> Response:
     a calibration of its own. A conflict where nothing is missing, or where its answers were drawn under other
     settings.
     """
-    return accepted(_existing(await app.jobs.retry(job_id)))
+    return accepted(_existing(await app.jobs.queued(await app.jobs.store.retry(job_id))))
 
 
 @router.get(

@@ -168,6 +168,14 @@ sa.Index(
     postgresql_where=activations.c.current,
 )
 
+# The replicas that run jobs. `seen_at`: seconds since 1970, by the database's clock.
+replicas = sa.Table(
+    "replicas",
+    metadata,
+    sa.Column("id", sa.String(255), primary_key=True),
+    sa.Column("seen_at", sa.Float, nullable=False),
+)
+
 # Readiness inserts and deletes a row: a full disk or a read-only database shows in no other way.
 write_checks = sa.Table(
     "write_checks",

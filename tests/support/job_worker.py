@@ -19,8 +19,8 @@ from service.app import Intervals, Replica, build_replica
 from service.calibration.rows import DevRow
 from service.embedding.port import Embedded, Embedder
 from service.jobs.calibrator import Patience
+from service.jobs.engine import DbosEngine
 from service.jobs.model import Setup
-from service.jobs.workflows import DbosEngine
 from service.llm.port import Draw, Generation, GenerationRequest, LanguageModel, Sampling
 from service.scoring.score import Serving
 from service.scoring.scorer import LiveLoad

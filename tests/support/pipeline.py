@@ -11,8 +11,8 @@ from service.calibration.store import SqlCalibrations
 from service.embedding.port import Embedder
 from service.jobs.calibrator import Calibrator, Drawer, Embedding, Patience
 from service.jobs.model import JobOptions
+from service.jobs.runner import Finish
 from service.jobs.store import SqlJobs
-from service.jobs.workflows import Finish
 from service.llm.port import LanguageModel, Sampling
 from service.scoring.score import Serving
 from tests.support.reports import FEW

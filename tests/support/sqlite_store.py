@@ -21,8 +21,8 @@ from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
 from service.jobs.calibrator import Drawer
 from service.jobs.model import Job, JobOptions
+from service.jobs.runner import DurableJobs, JobSteps
 from service.jobs.store import SqlJobs
-from service.jobs.workflows import DurableJobs, JobSteps
 from service.llm.port import Sampling
 from service.scoring.score import Serving
 from service.store.database import Database, jobs

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+from service.jobs.runner import JobSteps, draw_chunk, run_job
 from service.jobs.store import JobEndedError
-from service.jobs.workflows import JobSteps, draw_chunk, run_job
 
 
 class TaskEngine:
@@ -48,13 +48,13 @@ class TaskEngine:
         async with self._turns[setup_key]:
             await run_job(job_id, self)
 
-    async def step(self, name: str, job_id: str, *args: Any) -> Any:
+    async def step(self, name: str, job_id: str, *args: Any) -> list[list[int]]:
         """Run a step."""
         assert self.steps is not None
         result = await self.steps.run(name, job_id, *args)
-        if "ended" in result:
+        if result is None:
             raise JobEndedError(job_id)
-        return result["value"]
+        return result
 
     async def draw(self, job_id: str, chunks: list[list[int]]) -> None:
         """Draw as many chunks at once as there are slots."""

@@ -22,8 +22,9 @@ from service.embedding import http as http_embedder
 from service.embedding import local
 from service.gateways.guardrail import Guardrail
 from service.jobs.calibrator import Calibrator, Drawer
+from service.jobs.engine import DbosEngine
+from service.jobs.runner import DurableJobs, JobSteps
 from service.jobs.store import SqlJobs
-from service.jobs.workflows import DbosEngine, DurableJobs, JobSteps
 from service.llm import embedded as embedded_llm
 from service.llm import openai_server as llm_http
 from service.llm.admission import AdmissionQueue

@@ -7,18 +7,19 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
 from service.calibration.store import SqlCalibrations
 from service.errors import Conflict, ModelNotFound, StoreUnavailable
-from service.jobs import workflows
+from service.jobs import engine as engines
+from service.jobs import runner
 from service.jobs.calibrator import Drawer
+from service.jobs.engine import DbosEngine
 from service.jobs.model import Job, JobError, JobOptions
 from service.jobs.presence import Presence
+from service.jobs.runner import DurableJobs, JobSteps
 from service.jobs.store import RunningJob, SqlJobs
-from service.jobs.workflows import DbosEngine, DurableJobs, JobSteps
 from service.llm.port import Sampling
 from service.scoring.score import Serving
 from service.store.database import Database, store_url
@@ -153,7 +154,7 @@ async def test_an_error_ends_the_job_and_tells_the_caller_what_is_for_it(
     assert isinstance(last.error, JobError)
     assert "secret" not in last.error.detail
     queue.finisher.work = None
-    retried = await queue.jobs.retry(last.id)
+    retried = await queue.jobs.queued(await queue.store.retry(last.id))
     assert retried is not None
     assert (await queue.ended(retried))[-1].state == "succeeded"
 
@@ -192,7 +193,7 @@ async def test_cancelling_does_not_wait_for_an_engine_that_is_held_up(
         queue.finisher.work = Hanging()
         job = await queue.submit()
         with monkeypatch.context() as patch:
-            patch.setattr(workflows, "CANCEL_S", 0.01)
+            patch.setattr(runner, "CANCEL_S", 0.01)
             patch.setattr(TaskEngine, "cancel", held_up)
             async with asyncio.timeout(60):
                 cancelled = await queue.jobs.cancel(job.id)
@@ -221,7 +222,7 @@ async def test_a_failure_that_cannot_be_stored_is_told_in_other_words(
     monkeypatch.setattr(queue.finisher, "store", None)  # a bug
     job = await queue.submit()
     await queue.store.begin(job.id)
-    assert await queue.jobs._steps.run("finish", job.id) == {"ended": True}
+    assert await queue.jobs._steps.run("finish", job.id) is None
     found = await queue.store.get(job.id)
     await database.stop()
     assert found is not None and found.state == "failed" and tried == 2
@@ -271,7 +272,7 @@ async def test_a_job_begun_by_an_earlier_version_goes_on(
 ) -> None:
     """Its chunks stay pending for good, and must hold no place that those of this version need."""
     with monkeypatch.context() as earlier:
-        earlier.setattr(workflows, "WORKFLOW_VERSION", "0")
+        earlier.setattr(engines, "WORKFLOW_VERSION", "0")
         async with opened(tmp_path / "store.db", dbos) as first:
             first.llm.gate = asyncio.Event()
             job, _ = await first.jobs.submit(rows(), JobOptions())
@@ -339,66 +340,56 @@ async def test_a_cancelled_job_leaves_no_traceback(tmp_path: Path, capfd: pytest
 @pytest.mark.postgres
 class TestPresence:
     @pytest.fixture
-    def made(self, postgres: Cluster) -> Callable[..., Presence]:
-        url = store_url(postgres.database())
-        return lambda name, lease_s=600.0: Presence(url, name, lease_s=lease_s)
-
-    async def is_dead(self, one: Presence, other: str) -> bool:
-        async with one.instead_of(other) as dead:
-            return dead
-
-    async def test_who_has_left_or_was_silent_is_dead(self, made: Callable[..., Presence]) -> None:
-        one, other, silent = made("one"), made("other"), made("silent", 0.2)
-        for presence in (one, other, silent):
-            await presence.hold()
-        assert not await self.is_dead(one, "other")
-        await other.leave()
-        async with asyncio.timeout(60):
-            while not await self.is_dead(one, "other"):
-                await asyncio.sleep(0.05)
-            while not await self.is_dead(one, "silent"):
-                await asyncio.sleep(0.05)
-            while await self.is_dead(one, "silent"):  # it wakes: the first call finds the session ended
-                await silent.hold()
-        for presence in (one, silent):
-            await presence.leave()
-
-    async def test_of_two_that_take_over_one_does(self, made: Callable[..., Presence]) -> None:
-        one, other = made("one"), made("other")
-        for presence in (one, other):
-            await presence.hold()
-        async with one.instead_of("dead") as first, other.instead_of("dead") as second:
-            assert (first, second) == (True, False)
-        assert await self.is_dead(other, "dead")
-        for presence in (one, other):
-            await presence.leave()
-
-
-@pytest.mark.postgres
-class TestReplicas:
-    async def test_whose_store_is_slow_is_not_dead(
-        self, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        asked = asyncio.Event()
-
-        async def hang(_: SqlJobs) -> NoReturn:
-            asked.set()
-            await asyncio.Event().wait()
-            raise AssertionError
-
-        monkeypatch.setattr(SqlJobs, "open_jobs", hang)
+    async def database(self, postgres: Cluster) -> AsyncIterator[Database]:
         database = Database(postgres.database())
         await database.start()
-        engine = DbosEngine(database.url, setup_keys=["a"], lease_s=1.0)
-        queue, peer = Queue(database, engine, 0.02), Presence(database.url, "peer", lease_s=600.0)
-        await queue.jobs.start()
-        await peer.hold()
-        try:
-            await asked.wait()
-            await asyncio.sleep(3.0)  # of its lease thrice
-            async with peer.instead_of(engine.executor_id) as dead:
-                assert not dead
-        finally:
-            await peer.leave()
-            await queue.jobs.stop()
-            await database.stop()
+        yield database
+        await database.stop()
+
+    async def test_a_replica_that_has_left_or_is_silent_is_not_alive(self, database: Database) -> None:
+        long, short = Presence(database, lease_s=600.0), Presence(database, lease_s=0.2)
+        assert await long.beat("one") is None, "it cannot know yet"
+        assert await long.beat("other") is None
+        assert await long.beat("one") == {"one", "other"}
+        await long.leave("other")
+        assert await long.beat("one") == {"one"}
+        await long.beat("silent")
+        async with asyncio.timeout(60):
+            while "silent" in (await short.beat("one") or ()):
+                await asyncio.sleep(0.05)
+        assert await long.beat("silent") is None, "it wakes, and cannot know who is alive"
+        assert await long.beat("one") == {"one", "silent"}
+
+    async def test_replicas_that_were_all_silent_are_all_alive(self, database: Database) -> None:
+        """The store was unavailable: no replica could be seen."""
+        presence = Presence(database, lease_s=0.5)
+        for replica_id in ("one", "other"):
+            await presence.beat(replica_id)
+        await asyncio.sleep(1.0)
+        assert await presence.beat("one") == {"one", "other"}
+
+
+async def test_dbos_stops_when_no_job_is_open_and_starts_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "STOP_AFTER_S", 0.0)
+    async with opened(tmp_path / "store.db", dbos) as queue:
+        for _ in range(2):
+            assert (await queue.ended(await queue.submit()))[-1].state == "succeeded"
+            async with asyncio.timeout(60):
+                while queue.engine._is_launched:
+                    await asyncio.sleep(0.01)
+
+
+async def test_a_workflow_without_a_task_goes_on(tmp_path: Path) -> None:
+    """DBOS calls it pending for ever: its outcome could not be stored."""
+    async with opened(tmp_path / "store.db", dbos) as queue:
+        hang = Hanging()
+        queue.finisher.work = hang
+        job = await queue.submit()
+        async with asyncio.timeout(60):
+            await hang.begun.wait()
+        queue.finisher.work = None
+        for task in queue.engine._tasks:
+            task.cancel()
+        assert (await queue.ended(job))[-1].state == "succeeded"

@@ -22,8 +22,8 @@ from service.errors import (
 from service.jobs import calibrator
 from service.jobs.calibrator import Drawer, LiveFirst, Patience
 from service.jobs.model import Job, JobOptions
+from service.jobs.runner import JobSteps, run_job
 from service.jobs.store import RunningJob, SqlJobs
-from service.jobs.workflows import JobSteps, run_job
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import GenerationRequest, LLMIdentity, Priority, Sampling
 from service.scoring.score import Serving

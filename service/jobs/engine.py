@@ -1,0 +1,295 @@
+"""Jobs as workflows of DBOS, which go on after a crash.
+
+A job is a workflow. It waits in the queue of its settings, and a replica runs one workflow of a queue at a
+time. The workflow divides the rows that lack answers into chunks. Each chunk is a workflow of its own, in a
+second queue from which all replicas of these settings take. Answers are stored in `dev_rows` as they come;
+DBOS stores only which steps are done, and refuses the steps of a run that another replica has taken over.
+
+DBOS runs on a replica while a job of the replica's settings is open. An idle replica only asks the store for
+open jobs.
+"""
+
+import asyncio
+import logging
+import secrets
+import socket
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer, SetWorkflowID, error
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import SQLAlchemyError
+
+from service.errors import StoreUnavailable
+from service.jobs.presence import Presence
+from service.jobs.runner import JobSteps, draw_chunk, run_job
+from service.jobs.store import JobEndedError
+from service.store.database import IDLE_S, sync_url, translated
+
+logger = logging.getLogger(__name__)
+
+# Raise it when stored workflows could not go on with new code. Their jobs then begin new workflows.
+WORKFLOW_VERSION = "6"
+SCHEMA = "eigencal_jobs"
+POLL_S = 0.5  # of DBOS's queues while it runs
+STOP_AFTER_S = 30.0  # without an open job
+OWNED = "The SQLite file is another process's: several replicas need PostgreSQL (EIGENCAL_DATABASE_URL)."
+_ENQUEUED, _PENDING = "ENQUEUED", "PENDING"
+# The engine of this process: there is one DBOS in a process, and its workflows are plain functions.
+_current: "DbosEngine | None" = None
+
+
+@DBOS.workflow(name="job", max_recovery_attempts=None)
+async def _job(job_id: str) -> None:
+    await _work(partial(run_job, job_id))
+
+
+@DBOS.workflow(name="chunk", max_recovery_attempts=None)
+async def _chunk(job_id: str, lines: list[int]) -> None:
+    await _work(partial(draw_chunk, job_id, lines))
+
+
+async def _work(work: Callable[["DbosEngine"], Awaitable[None]]) -> None:
+    """Do the work of the current workflow.
+
+    A cancelled task leaves its workflow pending, without a traceback from DBOS: `reconcile` resumes it.
+    """
+    engine, workflow_id = _current, DBOS.workflow_id
+    if engine is None or workflow_id is None:  # the service stops
+        raise asyncio.CancelledError
+    engine.running.add(workflow_id)
+    try:
+        await work(engine)
+    except (error.DBOSWorkflowCancelledError, error.DBOSWorkflowConflictIDError):
+        raise asyncio.CancelledError from None  # cancelled, or taken over by a peer
+    except (SQLAlchemyError, OSError) as failure:  # DBOS cannot store a step: no room, or read-only
+        cause = getattr(failure, "orig", None) or failure
+        logger.warning("job %s is interrupted: %s", _job_of(workflow_id), type(cause).__name__)
+        raise asyncio.CancelledError from None
+    finally:
+        engine.running.discard(workflow_id)
+
+
+class DbosEngine:
+    """Runs jobs in the event loop that called `start`.
+
+    `setup_keys`: the settings whose jobs run here. `presence`: which replicas are alive; None for a SQLite
+    file, which has one replica.
+    """
+
+    def __init__(self, url: URL, *, setup_keys: Sequence[str], presence: Presence | None = None) -> None:
+        self._url = sync_url(url)
+        self._presence = presence
+        # The one process of a SQLite file resumes its own workflows.
+        self.executor_id = "only" if presence is None else f"{socket.gethostname()}-{secrets.token_hex(4)}"
+        self._ownership: IO[str] | None = None
+        self._setup_keys = setup_keys
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_launched = False
+        self._last_open = 0.0  # when a job was last open, by time.monotonic()
+        self.running: set[str] = set()  # ids of the workflows whose tasks run in this process
+        self._stray: set[str] = set()  # ids of those that were pending here without a task at the last look
+
+    async def start(self, steps: JobSteps) -> None:
+        """Launch DBOS, which resumes the workflows of this executor.
+
+        Raises StoreUnavailable, also if another process has the SQLite file, and RuntimeError if another
+        engine runs.
+        """
+        global _current  # noqa: PLW0603 - see there
+        if _current is not None:
+            raise RuntimeError("only one engine of durable jobs can run in a process")
+        self._loop, self.steps = asyncio.get_running_loop(), steps
+        _current = self
+        try:
+            if self._presence is None:
+                self._ownership = _own(Path(str(self._url.database)))
+            await self._launch()
+        except BaseException:
+            await self.stop()
+            raise
+        logger.info("this is replica %s", self.executor_id)
+
+    async def stop(self) -> None:
+        """Interrupt running workflows and stop DBOS; the workflows stay pending. Idempotent."""
+        global _current  # noqa: PLW0603 - see there
+        if _current is not self:
+            return
+        _current = None
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            await self._shut_down()
+        finally:
+            if self._ownership is not None:
+                self._ownership.close()
+
+    async def _launch(self) -> None:
+        if self._presence is not None:
+            await self._presence.beat(self.executor_id)  # first: peers take over what a silent replica runs
+        self._is_launched, self._last_open = True, time.monotonic()
+        try:
+            with translated():
+                await asyncio.to_thread(self._launch_dbos)
+        except BaseException:
+            await self._shut_down()
+            raise
+
+    async def _shut_down(self) -> None:
+        self._is_launched = False
+        try:
+            await asyncio.to_thread(DBOS.destroy)
+        finally:
+            if self._presence is not None:
+                await self._presence.leave(self.executor_id)  # last: peers take over at once
+
+    def _launch_dbos(self) -> None:
+        config: DBOSConfig = {
+            "name": "eigencal",
+            "system_database_url": jobs_url(self._url),
+            "dbos_system_schema": SCHEMA,
+            # The default is a hash of DBOS's version and the code: a release would orphan older workflows.
+            "application_version": WORKFLOW_VERSION,
+            "executor_id": self.executor_id,
+            "serializer": DBOSPortableJSONSerializer(),  # unlike pickle, it runs no stored code
+            "sys_db_idle_transaction_timeout_sec": IDLE_S,
+            "notification_listener_polling_interval_sec": 0.1,  # on SQLite a stop waits for it
+            "enable_otlp": False,
+            "log_level": "ERROR",
+        }
+        DBOS(config=config)
+        jobs, chunks = [queue_of(key) for key in self._setup_keys], queue_of(self._setup_keys[0], "rows")
+        # Before the launch, as DBOS demands: otherwise jobs of other settings would run here.
+        DBOS.listen_queues([*jobs, chunks])
+        DBOS.launch()
+        register = partial(DBOS.register_queue, polling_interval_sec=POLL_S, on_conflict="always_update")
+        for queue in jobs:
+            register(queue, worker_concurrency=1)
+        register(chunks, global_concurrency=self.steps.slots)
+
+    async def step(self, name: str, job_id: str, *args: Any) -> list[list[int]]:
+        """Return the result of a step. DBOS runs it once, unless a crash comes before the step is stored.
+
+        Raises JobEndedError.
+        """
+        options: Any = {"name": name, "preemptible": True}
+        result = await DBOS.run_step_async(options, self._in_application, name, job_id, *args)
+        if result is None:
+            raise JobEndedError(job_id)
+        return result
+
+    async def _in_application(self, *step: Any) -> list[list[int]] | None:
+        """Run a step in the application's loop, from DBOS's own loop; a cancellation is passed on."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._tracked(*step), self._loop))
+
+    async def _tracked(self, *step: Any) -> list[list[int]] | None:
+        task = asyncio.create_task(self.steps.run(*step))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await task
+
+    async def draw(self, job_id: str, chunks: list[list[int]]) -> None:
+        """Have all replicas draw the chunks; return when all are drawn."""
+        queue = queue_of(self._setup_keys[0], "rows")
+        handles = [await DBOS.enqueue_workflow_async(queue, _chunk, job_id, chunk) for chunk in chunks]
+        for handle in handles:
+            await handle.get_result(polling_interval_sec=POLL_S)
+
+    async def reconcile(self, open_jobs: Mapping[str, str]) -> None:
+        """See that each of these open jobs, its setup key by its id, has a workflow that waits or runs.
+
+        A crash may come between a job and its workflow, an outcome may not have been stored, and a replica
+        may have died.
+        """
+        if open_jobs:
+            self._last_open = time.monotonic()
+            if not self._is_launched:
+                await self._launch()
+        elif self._is_launched and time.monotonic() - self._last_open > STOP_AFTER_S:
+            await self._shut_down()
+        if not self._is_launched:
+            return
+        alive = None if self._presence is None else await self._presence.beat(self.executor_id)
+        pending = await asyncio.to_thread(_listed, status=[_PENDING])
+        own = {workflow.workflow_id for workflow in pending if workflow.executor_id == self.executor_id}
+        # Twice in a row: DBOS calls a workflow pending a moment before its task begins.
+        stray, self._stray = (own - self.running) & self._stray, own - self.running
+        lost = [
+            workflow
+            for workflow in pending
+            if workflow.workflow_id in stray or (alive is not None and workflow.executor_id not in alive)
+        ]
+        for workflow in lost:
+            logger.warning("job %s goes on: its run has ended", _job_of(workflow.workflow_id))
+            await asyncio.to_thread(
+                DBOS.resume_workflow, workflow.workflow_id, queue_name=workflow.queue_name
+            )
+        unfinished = await asyncio.to_thread(_listed, status=[_ENQUEUED, _PENDING], name="job")
+        for job_id in open_jobs.keys() - {_job_of(workflow.workflow_id) for workflow in unfinished}:
+            await asyncio.to_thread(_enqueue, job_id, queue_of(open_jobs[job_id]))
+
+    async def cancel(self, job_id: str) -> None:
+        """Cancel the job's workflows: DBOS interrupts their steps within a second or two, on any replica."""
+        if self._is_launched:
+            unfinished = await asyncio.to_thread(
+                _listed, workflow_id_prefix=job_id, status=[_ENQUEUED, _PENDING]
+            )
+            await asyncio.to_thread(DBOS.cancel_workflows, [workflow.workflow_id for workflow in unfinished])
+
+
+def queue_of(setup_key: str, of: str = "jobs") -> str:
+    """Return the name of the queue for the jobs of these settings, or for their chunks of rows.
+
+    The name holds the version: chunks of an earlier version, which nobody runs, must not count as running.
+    """
+    return f"eigencal-{of}-{WORKFLOW_VERSION}-{setup_key}"
+
+
+def _own(path: Path) -> IO[str]:
+    """Return a locked file that shows that the SQLite file is this process's, until it is closed.
+
+    Two processes would each resume the other's workflows. Raises StoreUnavailable.
+    """
+    import fcntl
+
+    with translated():
+        owner = path.resolve().with_name(f"{path.resolve().name}.owner").open("w")
+    try:
+        fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        owner.close()
+        raise StoreUnavailable(OWNED) from None
+    return owner
+
+
+def _listed(**which: Any) -> list[Any]:
+    """Return workflows of this version, the only ones that can run here."""
+    return DBOS.list_workflows(load_input=False, load_output=False, app_version=WORKFLOW_VERSION, **which)
+
+
+def _job_of(workflow_id: str) -> str:
+    """Return the id of a workflow's job: workflow ids begin with it, and ids of jobs hold no dash."""
+    return workflow_id.partition("-")[0]
+
+
+def _enqueue(job_id: str, queue: str) -> None:
+    """Begin the job's next workflow. Replicas that do so at once give it the same id: it begins once."""
+    earlier = DBOS.list_workflows(workflow_id_prefix=job_id, name="job", load_input=False, load_output=False)
+    if not any(
+        workflow.status in (_ENQUEUED, _PENDING) and workflow.app_version == WORKFLOW_VERSION
+        for workflow in earlier
+    ):
+        with SetWorkflowID(f"{job_id}-{len(earlier)}"):
+            DBOS.enqueue_workflow(queue, _job, job_id)
+
+
+def jobs_url(url: URL) -> str:
+    """Return the URL where DBOS keeps its tables: a file beside ours, or the same Postgres (own schema)."""
+    if url.get_backend_name() == "sqlite":
+        url = url.set(database=f"{url.database}.jobs")
+    # str() of a URL has asterisks in place of the password.
+    return url.render_as_string(hide_password=False)

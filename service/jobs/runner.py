@@ -1,0 +1,220 @@
+"""Durable jobs: what a job does, step by step, and what callers do with jobs."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from service.calibration.rows import DevRow
+from service.errors import SERVER_MESSAGE, EigencalError, StoreUnavailable
+from service.jobs.calibrator import Drawer, for_owner
+from service.jobs.model import Job, JobError, JobKind, JobOptions
+from service.jobs.store import JobEndedError, RunningJob, SqlJobs, once_stored
+
+if TYPE_CHECKING:
+    from service.jobs.engine import DbosEngine
+
+logger = logging.getLogger(__name__)
+
+INTERNAL = JobError(code="internal", detail="The service failed at this job; its log tells more.")
+CHUNKS_PER_SLOT = 4  # the last chunks of a job are small, so that all slots are busy until the end
+MAX_CHUNK = 32  # rows
+CANCEL_S = 5.0  # how long a caller who cancels waits for DBOS
+
+
+# Finishes a kind of job once its rows have answers. It may run again from its start after a crash.
+Finish = Callable[[RunningJob], Awaitable[None]]
+
+
+@dataclass(eq=False)
+class JobSteps:
+    """The steps of a job. They run in the application's event loop, and may run again after a crash.
+
+    `slots`: requests to the LLM that all replicas together have in flight. A step that fails because the
+    store is unavailable runs again every `wait_s` seconds.
+    """
+
+    jobs: SqlJobs
+    drawer: Drawer
+    finishers: Mapping[JobKind, Finish]
+    slots: int
+    wait_s: float = 1.0
+    _one_finish: asyncio.Lock = field(default_factory=asyncio.Lock)  # vectors of one job in memory
+
+    async def run(self, name: str, job_id: str, *args: Any) -> list[list[int]] | None:
+        """Return the chunks of lines that a step plans, or []; None for a job that has ended.
+
+        An error of the step ends the job.
+        """
+        step = self.drawer.draw if name == "draw" else getattr(self, name)
+        try:
+            return await once_stored(partial(step, job_id, *args), self.wait_s) or []
+        except JobEndedError:
+            return None
+        except EigencalError as error:
+            # Details after SERVER_MESSAGE are the LLM server's words, which may repeat the prompt.
+            logger.warning(
+                "job %s failed: %s: %s", job_id, error.code, error.detail.partition(SERVER_MESSAGE)[0]
+            )
+            reason = JobError(code=error.code, detail=for_owner(error))
+        except Exception:
+            logger.exception("job %s failed", job_id)
+            reason = INTERNAL
+        with contextlib.suppress(JobEndedError):
+            try:
+                await once_stored(partial(self.jobs.fail, job_id, reason), self.wait_s)
+            except Exception:  # the database cannot store the detail
+                await once_stored(partial(self.jobs.fail, job_id, INTERNAL), self.wait_s)
+        return None
+
+    async def plan(self, job_id: str) -> list[list[int]]:
+        """Set the job running; return the lines of the rows that lack answers, in chunks."""
+        await self.jobs.begin(job_id)
+        lines = await self.jobs.missing_lines(job_id)
+        if lines:
+            total = (await self.jobs.running(job_id)).num_rows
+            await self.jobs.stage(job_id, "sampling", total, total - len(lines))
+        return self._in_chunks(lines)
+
+    async def plan_again(self, job_id: str) -> list[list[int]]:
+        """Return the lines of the rows that the LLM server refused, in chunks.
+
+        Servers that restart or are overloaded refuse good requests for a while: these rows are asked for
+        once more.
+        """
+        return self._in_chunks(await self.jobs.refused_lines(job_id))
+
+    def _in_chunks(self, lines: list[int]) -> list[list[int]]:
+        size = min(MAX_CHUNK, -(-len(lines) // (CHUNKS_PER_SLOT * self.slots)) or 1)
+        return [lines[begin : begin + size] for begin in range(0, len(lines), size)]
+
+    async def finish(self, job_id: str) -> None:
+        """Embed, fit, report and end the job."""
+        async with self._one_finish:
+            job = await self.jobs.running(job_id)
+            await self.finishers[job.options.kind](job)
+
+
+async def run_job(job_id: str, engine: "DbosEngine") -> None:
+    """Run a job to its end."""
+    logger.info("job %s runs on this replica", job_id)
+    with contextlib.suppress(JobEndedError):
+        await engine.draw(job_id, await engine.step("plan", job_id))
+        await engine.draw(job_id, await engine.step("plan_again", job_id))
+        await engine.step("finish", job_id)
+
+
+async def draw_chunk(job_id: str, lines: Sequence[int], engine: "DbosEngine") -> None:
+    """Draw rows one after the other."""
+    with contextlib.suppress(JobEndedError):
+        for line in lines:
+            await engine.step("draw", job_id, line)
+
+
+class DurableJobs:
+    """Durable jobs. Every method raises StoreUnavailable when the store cannot be reached.
+
+    Every `beat_s` seconds, and when a job is new, the engine is told which jobs are open. Callers see the
+    progress of a job every `poll_s` seconds.
+
+    A job is bound to the settings under which it was posted. Jobs of other settings are left to a service
+    with those settings.
+    """
+
+    def __init__(
+        self,
+        store: SqlJobs,
+        steps: JobSteps,
+        engine: "DbosEngine",
+        *,
+        beat_s: float = 2.0,
+        poll_s: float = 0.3,
+    ) -> None:
+        self.store = store
+        self._steps = steps
+        self._engine = engine
+        self._beat_s = beat_s
+        self._poll_s = poll_s
+        self._reconciler: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
+
+    async def start(self) -> None:
+        """Begin to run jobs: those left by this replica at once, those of dead peers after a while."""
+        await self._engine.start(self._steps)
+        self._reconciler = asyncio.create_task(self._reconciling(), name="jobs")
+
+    async def stop(self) -> None:
+        """Interrupt the running jobs; they go on at the next start, or on a peer. Idempotent."""
+        reconciler, self._reconciler = self._reconciler, None
+        if reconciler is not None:
+            reconciler.cancel()
+            await asyncio.wait({reconciler})
+        await self._engine.stop()
+
+    async def submit(
+        self, rows: Iterable[DevRow], options: JobOptions, *, idempotency_key: str | None = None
+    ) -> tuple[Job, bool]:
+        """Store the rows and a job for them, start it; return it and whether it is new: `SqlJobs.submit`."""
+        job, created = await self.store.submit(
+            rows, options, idempotency_key, self._steps.drawer.generation_key
+        )
+        if created:
+            logger.info("job %s accepted: %s", job.id, job.kind)
+            self._news.set()
+        return job, created
+
+    async def queued(self, job_id: str | None) -> Job | None:
+        """Start a job that `SqlJobs.retry` or `SqlJobs.correct` has queued, and return it."""
+        if job_id is None:
+            return None
+        self._news.set()
+        return await self.store.get(job_id)
+
+    async def cancel(self, job_id: str) -> Job | None:
+        """Cancel a job, forget its rows and return it; None if there is no such job.
+
+        A failed job can be given up like this, too. Its work, here or on a peer, stops within a second or
+        two. Raises Conflict when it has succeeded; cancelling twice is no error.
+        """
+        job = await self.store.cancel(job_id)
+        if job is not None:
+            logger.info("job %s cancelled", job_id)
+            try:
+                async with asyncio.timeout(CANCEL_S):
+                    await self._engine.cancel(job_id)
+            except Exception as error:  # the store takes no more writes of this job in any case
+                logger.warning("the job engine failed: %s", type(error).__name__)
+        return job
+
+    async def events(self, job_id: str) -> AsyncGenerator[Job]:
+        """Yield the job now and after each change, ending with its final state; nothing if unknown.
+
+        Store outages are waited for.
+        """
+        last: Job | None = None
+        while True:
+            with contextlib.suppress(StoreUnavailable):
+                job = await self.store.get(job_id)
+                if job is not None and job != last:
+                    yield job
+                if job is None or job.finished:
+                    return
+                last = job
+            await asyncio.sleep(self._poll_s)
+
+    async def _reconciling(self) -> None:
+        while True:
+            self._news.clear()  # before the look: a job that comes during it is looked at again
+            try:
+                await self._engine.reconcile(await self.store.open_jobs())
+            except StoreUnavailable:
+                pass  # it was logged; the next round tries again
+            except Exception as error:
+                logger.warning("the jobs could not be looked at: %s", type(error).__name__)
+            # Not `wait_for`: Python 3.11's swallows a cancellation that comes together with the news.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._beat_s):
+                    await self._news.wait()
