@@ -16,6 +16,7 @@ or memory or open files of the replica that lives through it grow by a tenth or 
 import argparse
 import asyncio
 import collections
+import contextlib
 import json
 import math
 import random
@@ -23,7 +24,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,11 @@ PATIENCE_S = 150.0
 MAY_BE = {502, 503, 504}
 ENDED = ("succeeded", "failed", "cancelled")
 JUNK = "{"
+ON_DISK = """
+services:
+  postgres:
+    volumes: ["{disk}/data:/var/lib/postgresql/data"]
+"""
 # Statuses of the LLM while it fails, as real servers have them.
 FAILURES: tuple[Behaviour, ...] = (
     status(500, {"error": {"message": "out of memory"}}),
@@ -407,10 +413,13 @@ class Callers:
 
 
 class Faults:
-    """What befalls the composition. The first replica is frozen, but lives: memory is measured of it."""
+    """The faults of the composition. The first replica is frozen, but lives: its memory is measured.
 
-    def __init__(self, made: Composition, llm: Llm, silences: list[tuple[float, float]]) -> None:
-        self.made, self.llm, self.silences = made, llm, silences
+    `disk`: the folder of PostgreSQL's data, on a small disk.
+    """
+
+    def __init__(self, made: Composition, llm: Llm, silences: list[tuple[float, float]], disk: Path) -> None:
+        self.made, self.llm, self.silences, self.disk = made, llm, silences, disk
         self.lives, self.dies = made.replicas()
         (self.postgres,) = made.shell("docker compose ps --quiet postgres").split()
         self.kills: list[tuple[float, float]] = []
@@ -427,6 +436,8 @@ class Faults:
                     self.frozen,
                     self.database_killed,
                     self.database_frozen,
+                    self.database_read_only,
+                    self.database_disk_full,
                     self.llm_silent,
                     self.llm_failing,
                     self.llm_dead,
@@ -473,6 +484,27 @@ class Faults:
         await asyncio.sleep(random.uniform(3, 12))
         await self.docker("unpause", self.postgres)
 
+    async def database_read_only(self) -> None:
+        """Let PostgreSQL refuse writes, as after a failover to another server."""
+        await self._psql(READ_ONLY.format("on"))
+        try:
+            await asyncio.sleep(random.uniform(5, 15))
+        finally:
+            await self._psql(READ_ONLY.format("off"))
+
+    async def _psql(self, statements: str) -> None:
+        command = ("psql", "--username=eigencal", "--dbname=eigencal", "--no-psqlrc", "--quiet")
+        one_each = [f"--command={statement}" for statement in statements.split(";")]
+        await self.docker("exec", self.postgres, *command, *one_each)
+
+    async def database_disk_full(self) -> None:
+        """Leave PostgreSQL no room on its disk. It ends when it cannot write its log."""
+        filler = self.disk / "filler"
+        await asyncio.to_thread(fill, filler)
+        await asyncio.sleep(random.uniform(10, 20))
+        filler.unlink()
+        await self.docker("start", self.postgres)
+
     async def _llm(self, state: str, seconds: float) -> None:
         self.llm.state = state
         await asyncio.sleep(seconds)
@@ -495,6 +527,32 @@ class Faults:
         await self.llm.end()
         await asyncio.sleep(random.uniform(2, 10))
         await self.llm.begin()
+
+
+READ_ONLY = (
+    "SET default_transaction_read_only = off;"
+    "ALTER DATABASE eigencal SET default_transaction_read_only = {};"
+    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
+
+
+def fill(filler: Path) -> None:
+    """Write a file until its disk is full."""
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(1 << 20))
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """Mount a disk of 1.5 GB; needs root."""
+    folder.mkdir()
+    run("mount", "-t", "tmpfs", "-o", "size=1500m", "tmpfs", str(folder))
+    try:
+        yield folder
+    finally:
+        run("umount", "--lazy", str(folder))
 
 
 def measured(made: Composition, replica: str) -> dict[str, float]:
@@ -521,11 +579,11 @@ def measured(made: Composition, replica: str) -> dict[str, float]:
 async def drive(minutes: float) -> int:
     """Run the load and the faults, and say how it went."""
     llm = Llm()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, small_disk(Path(folder) / "disk") as disk:
         async with llm.server:
             made = await asyncio.to_thread(
                 Composition,
-                Path(folder),
+                Path(folder) / "project",
                 COMPOSE_PROFILES="external,postgres",
                 IMAGE_TAG="test",
                 REPLICAS="2",
@@ -540,18 +598,22 @@ async def drive(minutes: float) -> int:
                 WEIGHTS="all-MiniLM-L6-v2",
             )
             try:
+                # Merged with the file that the composition has already.
+                (made.folder / "docker-compose.disk.yml").write_text(ON_DISK.format(disk=disk))
+                files = "docker-compose.yml:docker-compose.override.yml:docker-compose.disk.yml"
+                made.set(COMPOSE_FILE=files)
                 await asyncio.to_thread(made.shell, "docker compose up -d --build")
                 await asyncio.to_thread(made.ready)
-                return await soak(made, llm, minutes)
+                return await soak(made, llm, minutes, disk)
             finally:
                 await asyncio.to_thread(made.shell, "docker compose --profile '*' down --volumes --timeout 5")
                 made.http.close()
 
 
-async def soak(made: Composition, llm: Llm, minutes: float) -> int:
+async def soak(made: Composition, llm: Llm, minutes: float, disk: Path) -> int:
     """Run it for so long, then let everything come to an end."""
     callers = Callers(made.url)
-    faults = Faults(made, llm, callers.silences)
+    faults = Faults(made, llm, callers.silences, disk)
     judging = asyncio.create_task(callers.judge.work())
     tasks, befalling = callers.tasks(), asyncio.create_task(faults.go_on())
     figures = []
@@ -559,14 +621,14 @@ async def soak(made: Composition, llm: Llm, minutes: float) -> int:
         await asyncio.sleep(20 * minutes)
         befalling.cancel()  # in the middle of what it does: the rest of it follows
         await asyncio.gather(befalling, return_exceptions=True)
-        await mended(made, llm)
+        await mended(made, llm, disk)
         figures.append(await asyncio.to_thread(measured, made, faults.lives))
         print(f"{(third + 1) * minutes / 3:.0f} min:", told(figures[-1]), flush=True)
         print("   ", dict(callers.tally.seen), "wrong:", len(callers.tally.wrong), flush=True)
         befalling = asyncio.create_task(faults.go_on())
     befalling.cancel()
     await asyncio.gather(befalling, return_exceptions=True)
-    await mended(made, llm)
+    await mended(made, llm, disk)
     callers.over.set()
     await asyncio.gather(*tasks)
     end = time.monotonic() + 2 * PATIENCE_S
@@ -580,8 +642,9 @@ async def soak(made: Composition, llm: Llm, minutes: float) -> int:
     return verdict(callers, faults, figures, restarts)
 
 
-async def mended(made: Composition, llm: Llm) -> None:
-    """Undo what a fault has left, and wait until all is well."""
+async def mended(made: Composition, llm: Llm, disk: Path) -> None:
+    """Undo the rest of a fault, and wait until all is well."""
+    (disk / "filler").unlink(missing_ok=True)
     llm.state = "well"
     if llm.is_dead:
         await llm.begin()
