@@ -48,12 +48,13 @@ def main_command(context: typer.Context) -> None:
 @cli.command()
 def serve() -> None:
     """Serve HTTP (the default)."""
+    # numpy and torch read these when they are loaded. Their threads would wait for one another by spinning:
+    # on busy cores claims took ten times as long, embedding thirty times.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     from service import server
     from service.app import create_app
 
-    # Read when torch is loaded, whose threads would wait for one another by spinning: beside an LLM server on
-    # the same cores embedding took thirty times as long.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     settings = load_settings()
     _log_from(settings.log_level)
     _warn_of_unknown_variables()

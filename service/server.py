@@ -56,7 +56,7 @@ class Connection(H11Protocol):
         before = self.conn.their_state
         super().data_received(data)
         self._num_bytes += len(data)
-        self._look(began=before is not self.conn.their_state)
+        self._look(before)
 
     def pause_writing(self) -> None:
         """Wait until the peer has taken bytes."""
@@ -71,28 +71,29 @@ class Connection(H11Protocol):
     def on_response_complete(self) -> None:
         """Wait for the next request."""
         super().on_response_complete()
-        self._look(began=True)
-        if self.conn.their_state is h11.IDLE:
-            self.waiting[self] = None  # uvicorn's own timer ends this wait
+        self._look(None)
 
     def timeout_keep_alive_handler(self) -> None:
         """Close, once the peer has taken the last bytes."""
         super().timeout_keep_alive_handler()
-        self._look(began=False)
+        self._look(None)
 
-    def _look(self, *, began: bool) -> None:
-        """Wait for what the state of the connection asks for. began: the state is new."""
+    def _look(self, before: object) -> None:
+        """Wait for what the state of the connection asks for. before: None after an answer."""
         state = self.conn.their_state
         if self.transport.is_closing():
             if "write" not in self._timers:
                 self._wait("write", self.write_timeout_s)
         elif state is h11.SEND_BODY:
-            if began or self._num_bytes >= BODY_BYTES:
+            if before is not state or self._num_bytes >= BODY_BYTES:
                 self._num_bytes = 0
                 self._wait("read", BODY_S)
         elif state is not h11.IDLE:
             self._go_on("read")
-        elif not began and "read" not in self._timers:
+        elif before is None:
+            self._go_on("read")
+            self.waiting[self] = None  # uvicorn's own timer ends this wait
+        elif before is not state or "read" not in self._timers:
             self._wait("read", HEAD_S)
 
     def _wait(self, kind: str, seconds: float) -> None:

@@ -50,8 +50,7 @@ from service.spectral.spectrum import (
 )
 from service.spectral.text_scores import per_word
 
-# Of a question and all answers to it: reading 150 characters takes up to a millisecond, embedding a sentence
-# several.
+# Of all answers to a prompt: reading 150 characters takes up to a millisecond, embedding a sentence several.
 MAX_CHARACTERS, MAX_SENTENCES = 200_000, 1000
 # Claims times answers drawn, half a second of work.
 MAX_COMPARED = 4096
@@ -206,7 +205,7 @@ class ClaimScorer:
             return None
         texts = texts if candidate is None else [*texts, candidate]
         question = command.question or ""
-        if len(question) + sum(map(len, texts)) > MAX_CHARACTERS:
+        if sum(map(len, texts)) > MAX_CHARACTERS:
             return Said(dict.fromkeys(texts, ()), question, is_too_long=True)
         read = await self._threads.collect(_read(texts, question))
         said = Said(dict(zip(texts, read, strict=True)), question)
@@ -436,8 +435,8 @@ def claims_left_out(said: Said, number: int, scored: int) -> list[ScoreWarning]:
     """Return a warning where a text makes a larger number of claims than are scored."""
     if said.is_too_long:
         message = (
-            f"The question and the answers hold more than {MAX_CHARACTERS} characters, or the answers "
-            f"more than {MAX_SENTENCES} sentences: no claims are scored."
+            f"The answers hold more than {MAX_CHARACTERS} characters or {MAX_SENTENCES} sentences in all: no "
+            "claims are scored."
         )
         return [warning("claims_left_out", message)]
     if number <= scored:
