@@ -526,6 +526,7 @@ def create_app(
         checks={"store": store.database.ready, "embedder": embedder.check, "llm": llm.check},
         metrics=metrics,
         limits=UploadLimits(num_samples=settings.num_samples),
+        computing=threads,
         report_page=render_report,
         applies_now=applies_now,
     )

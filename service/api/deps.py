@@ -35,7 +35,7 @@ from service.scoring.score import Score, Serving
 from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import Scorer
 from service.scoring.telemetry import OtelEvents
-from service.sharing import Places, Turns
+from service.sharing import Places, Threads, Turns
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _UNIT = tuple(i / 10 for i in range(1, 11))
@@ -267,8 +267,8 @@ class Services:
 
     `serving`: how answers are drawn when a request says nothing. `checks`: by component ("llm", "embedder",
     "store"), a call that returns when it works and raises when it does not. `limits`: of uploads.
-    `report_page`: a report, of an evaluation too, as HTML; may take seconds. `applies_now`: whether a
-    calibration of this fingerprint fits the set-up as it is now.
+    `computing`: threads of scores and pages. `report_page`: a report, of an evaluation too, as HTML; may take
+    seconds. `applies_now`: whether a calibration of this fingerprint fits the set-up as it is now.
     """
 
     scorer: Scorer
@@ -281,6 +281,7 @@ class Services:
     metrics: Metrics = field(default_factory=Metrics)
     limits: UploadLimits = field(default_factory=UploadLimits)
     threads: UploadThreads = field(default_factory=UploadThreads)
+    computing: Threads = field(default_factory=lambda: Threads("pages"))
     report_page: Callable[[Mapping[str, Any]], str] = lambda _: ""
     applies_now: Callable[[Fingerprint], bool] = lambda _: False
 

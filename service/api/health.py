@@ -85,7 +85,7 @@ async def root(request: Request, response: Response, app: ServicesDep) -> Root |
     """Return the paths of the service: JSON unless HTML is preferred."""
     links = Root(name="Eigencal", version=__version__, links=PATHS)
     if prefers_html(request.headers.get("accept", "*/*")):
-        page = await asyncio.to_thread(home, links.model_dump())
+        page = await app.computing.run(home, links.model_dump())
         return Response(page, headers=VARY, media_type="text/html")
     response.headers.update(VARY)
     return links
