@@ -57,15 +57,16 @@ ENV PATH=/opt/venv/bin:$PATH \
     HF_HUB_DISABLE_TELEMETRY=1 \
     EIGENCAL_HOST=0.0.0.0 \
     EIGENCAL_PORT=8000 \
+    EIGENCAL_HEALTH_PORT=8081 \
     EIGENCAL_DATA_DIR=/data
 
 WORKDIR /app
 USER 10001:10001
-EXPOSE 8000
+EXPOSE 8000 8081
 
 # The process, not /readyz: that one fails with the LLM server, which a restart of this container cannot mend
-# (and which would cut off its jobs). The port opens once the embedder is loaded. Proxies are not asked.
+# (and which would cut off its jobs). The port opens once the embedder is loaded, and callers cannot fill it. Proxies are not asked.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=3 \
-    CMD ["python", "-c", "import os, urllib.request as u; u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:' + os.environ['EIGENCAL_PORT'] + '/healthz', timeout=4)"]
+    CMD ["python", "-c", "import os, urllib.request as u; u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:' + os.environ['EIGENCAL_HEALTH_PORT'] + '/healthz', timeout=4)"]
 
 ENTRYPOINT ["python", "-m", "service"]

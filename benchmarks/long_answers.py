@@ -147,7 +147,7 @@ class World:
         self.scores.setdefault(name, []).extend(values)
 
     def _score(self, found: list[Segment], drawn: Sequence[list[Segment]], question: str) -> None:
-        outcomes = outcomes_of(found, drawn, self._vectors, self._dimension, question=question)
+        outcomes = [*outcomes_of(found, drawn, self._vectors, self._dimension, question=question)]
         served = [Identity().serve(one.spectrum.eigenvalues, one.spectrum.dimension) for one in outcomes]
         self._add(
             "matched units: p(y)",

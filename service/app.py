@@ -19,7 +19,7 @@ from service.api.auth import Keys
 from service.api.deps import Admission, Metrics, Services
 from service.api.errors import install
 from service.api.key_routes import KeyRequest
-from service.api.middleware import BodyLimit, PlainStart, RequestContext
+from service.api.middleware import AnswerLimit, BodyLimit, PlainStart, RequestContext
 from service.api.openapi import Described, Problem
 from service.calibration import routes as calibrations
 from service.calibration.calibration import CALLER, Calibration, Fingerprint, service_fingerprint
@@ -60,6 +60,7 @@ from service.scoring.score_cache import MAX_SCORES, ScoreCache, SqlKept
 from service.scoring.scorer import LiveLoad, Scorer
 from service.scoring.telemetry import NO_SPANS, OtelEvents, OtelSpans
 from service.settings import Settings
+from service.sharing import Threads
 from service.spectral.resampling import DEFAULT as DEFAULT_RESAMPLES
 from service.spectral.resampling import Resamples
 from service.store.database import Database, shown, store_url
@@ -493,6 +494,7 @@ def create_app(
         llm_failures=getattr(llm, "failures", {}),  # the LLM in this process has no calls that fail
     )
     admission = Admission(queue.slots + queue.max_waiting, queue.max_waiting, metrics.registry)
+    threads = Threads("scores")
     scorer = Scorer(
         llm,
         embedder,
@@ -501,8 +503,11 @@ def create_app(
         ood_abstain=settings.ood_abstain,
         default=packaged() if settings.default_calibration else None,
         claims=ClaimScorer(
-            packaged_for_claims() if settings.default_calibration else None, settings.claims_from_characters
+            packaged_for_claims() if settings.default_calibration else None,
+            settings.claims_from_characters,
+            threads=threads,
         ),
+        threads=threads,
         spans=spans or NO_SPANS,
     )
     rail = Guardrail(scorer)
@@ -521,14 +526,12 @@ def create_app(
         abstain_fail_open=settings.abstain_fail_open,
     )
     senders = [one for one in (events, spans) if one is not None]
+    parts = [metrics, threads, embedder, llm, chat.upstream, store, api_keys, kept, rail, chat.scorer]
     app = Described(
         title="Eigencal",
         version=__version__,
         description=DESCRIPTION,
-        lifespan=_lifespan(
-            [*senders, metrics, embedder, llm, chat.upstream, store, api_keys, kept, rail, chat.scorer],
-            partial(about, settings, serving, llm, embedder),
-        ),
+        lifespan=_lifespan([*senders, *parts], partial(about, settings, serving, llm, embedder)),
         docs_url=None,  # FastAPI's pages fetch their scripts from other hosts; ours is in `health`
         redoc_url=None,
     )
@@ -543,6 +546,7 @@ def create_app(
         checks={"store": store.database.ready, "embedder": embedder.check, "llm": llm.check},
         metrics=metrics,
         limits=UploadLimits(num_samples=settings.num_samples),
+        computing=threads,
         report_page=render_report,
         applies_now=applies_now,
         unreadable=store.database.unreadable_rows,
@@ -554,6 +558,7 @@ def create_app(
     install(app)
     # The last one added is the first to see a request: refusals of BodyLimit have ids from RequestContext.
     app.add_middleware(BodyLimit)
+    app.add_middleware(AnswerLimit)
     app.add_middleware(RequestContext, kinds=KINDS, responded=metrics.responded, spans=spans or NO_SPANS)
     app.add_middleware(PlainStart, errors=(EigencalError, WeightsError, OSError))
     return app

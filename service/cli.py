@@ -4,7 +4,7 @@ import logging
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import ValidationError
@@ -22,14 +22,6 @@ cli = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-# h11 bounds heads, which httptools does not; slow senders, floods and TLS are a reverse proxy's.
-HTTP_OPTIONS: dict[str, Any] = {
-    "http": "h11",
-    "h11_max_incomplete_event_size": 64 << 10,
-    "ws": "none",
-    "server_header": False,
-}
-MAX_CONNECTIONS = 700  # and requests at once; past it: 503
 weights = typer.Typer(help="Packaged model weights.", no_args_is_help=True)
 cli.add_typer(weights, name="weights")
 
@@ -56,18 +48,20 @@ def main_command(context: typer.Context) -> None:
 @cli.command()
 def serve() -> None:
     """Serve HTTP (the default)."""
-    import uvicorn
-
+    # numpy and torch read these when they are loaded. Their threads would wait for one another by spinning:
+    # on busy cores claims took ten times as long, embedding thirty times.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    from service import server
     from service.app import create_app
 
-    # Read when torch is loaded, whose threads would wait for one another by spinning: beside an LLM server on
-    # the same cores embedding took thirty times as long.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     settings = load_settings()
     _log_from(settings.log_level)
     _warn_of_unknown_variables()
     try:
         _check_address(settings.host, settings.port)
+        if settings.health_port is not None:
+            _check_address(settings.host, settings.health_port, "EIGENCAL_HEALTH_PORT")
         app = create_app(settings)
     except (ValueError, OSError) as error:
         typer.echo(f"Cannot start: {error}", err=True)
@@ -77,19 +71,17 @@ def serve() -> None:
             "EIGENCAL_ADMIN_KEY is not set: calibrating is open to callers on this machine, and to no other, "
             "unless an admin key was made (POST /keys)."
         )
-    uvicorn.run(
+    server.run(
         app,
         host=settings.host,
         port=settings.port,
+        health_port=settings.health_port,
         log_level=settings.log_level,
-        access_log=settings.log_level == "debug",
-        limit_concurrency=MAX_CONNECTIONS,
-        timeout_graceful_shutdown=30,
-        **HTTP_OPTIONS,
+        write_timeout_s=settings.write_timeout_s,
     )
 
 
-def _check_address(host: str, port: int) -> None:
+def _check_address(host: str, port: int, setting: str = "EIGENCAL_PORT") -> None:
     """Raise OSError where the address cannot be had: before minutes of loading, after which uvicorn asks."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -97,7 +89,7 @@ def _check_address(host: str, port: int) -> None:
             return
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or "no host name"
-        raise OSError(f"EIGENCAL_HOST={host} EIGENCAL_PORT={port} cannot be listened on: {why}.") from None
+        raise OSError(f"EIGENCAL_HOST={host} {setting}={port} cannot be listened on: {why}.") from None
 
 
 def _log_from(level: str) -> None:

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -28,6 +28,20 @@ class Settings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on.")
+    health_port: int | None = Field(
+        None,
+        ge=0,
+        le=65535,
+        description="Second port, for `/healthz`, `/readyz` and `/metrics` alone, which answers when callers "
+        "fill the first; unset: none.",
+    )
+    write_timeout_s: float = Field(
+        30.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Longest wait for a caller to take the next 64 KiB of an answer, in seconds; then the "
+        "connection is cut.",
+    )
     data_dir: Path = Field(Path("data"), description="Folder for weights and the default database.")
     database_url: str = Field(
         "", description="SQLite or Postgres URL; empty: an SQLite file in the data folder."
@@ -182,6 +196,14 @@ class Settings(BaseSettings):
         description="Reach the LLM and embeddings servers through the HTTP proxies that HTTP_PROXY, "
         "HTTPS_PROXY, ALL_PROXY and NO_PROXY name.",
     )
+
+    @field_validator("health_port")
+    @classmethod
+    def second_port(cls, port: int | None, info: ValidationInfo) -> int | None:
+        """Refuse the first port."""
+        if port and port == info.data.get("port"):
+            raise PydanticCustomError("port", "The health port must differ from EIGENCAL_PORT.")
+        return port
 
     @field_validator("embedder")
     @classmethod

@@ -16,6 +16,7 @@ from fastapi import Request
 
 from service.errors import BadKey, MissingKey, ScopeRequired, StoreUnavailable
 from service.ids import new_id
+from service.sharing import OWNER
 
 if TYPE_CHECKING:
     from service.store.keys import SqlKeys
@@ -285,6 +286,7 @@ async def score_scope(request: Request) -> None:
             "With no score key set, the service answers on loopback to its loopback names alone "
             "(Host and Origin); behind a proxy that passes on another, set a score key."
         )
+    OWNER.set(request.state.owner)
 
 
 async def admin_scope(request: Request) -> None:

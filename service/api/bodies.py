@@ -9,9 +9,8 @@ from fastapi import Request
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, field_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
-from starlette.requests import ClientDisconnect
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from service.api.errors import invalid_request
 from service.errors import InvalidRequest, UnsupportedMediaType
@@ -20,7 +19,6 @@ from service.heavy_json import MAX_FAULTS, MAX_VALUES, is_heavy
 Body = TypeVar("Body", bound=BaseModel)
 T = TypeVar("T")
 CLIENT_CLOSED_REQUEST = 499
-MAX_SEND_S = 30.0  # for a caller to take what has come: meanwhile it holds what others wait for
 
 
 class RequestModel(BaseModel):
@@ -153,15 +151,8 @@ class Relay(Response):
             await while_connected(Request(scope, receive), self._send(send))
 
     async def _send(self, send: Send) -> None:
-        async def soon(message: Message) -> None:
-            try:
-                async with asyncio.timeout(MAX_SEND_S):
-                    await send(message)
-            except TimeoutError:
-                raise ClientDisconnect from None
-
-        await soon({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async with aclosing(self._pieces):
             async for piece in self._pieces:
-                await soon({"type": "http.response.body", "body": piece, "more_body": True})
-        await soon({"type": "http.response.body", "body": b""})
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})

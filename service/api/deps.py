@@ -35,6 +35,7 @@ from service.scoring.score import Score, Serving
 from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import Scorer
 from service.scoring.telemetry import OtelEvents
+from service.sharing import Places, Threads, Turns
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _UNIT = tuple(i / 10 for i in range(1, 11))
@@ -212,14 +213,14 @@ Kind = Literal["score", "chat", "gateway", "batch"]
 class Admission:
     """Bounds what is in flight on this replica: `max_in_flight` requests, and `max_batches` batches.
 
-    The items of all batches take a turn each of `items`: half as many as requests.
+    Keys share the places, and the turns of their batches' items: half as many at once as requests.
     """
 
     def __init__(
         self, max_in_flight: int, max_batches: int, registry: CollectorRegistry | None = None
     ) -> None:
-        self._max_in_flight, self._max_batches = max_in_flight, max_batches
-        self.items = asyncio.Semaphore(max(1, max_in_flight // 2))
+        self._requests, self._batches = Places(max_in_flight), Places(max_batches)
+        self.items = Turns(max(1, max_in_flight // 2))
         self._numbers: Numbers[Kind] = Numbers()
         to = registry or CollectorRegistry()
         in_flight = Gauge("eigencal_requests_in_flight", "Requests in flight.", ["kind"], registry=to)
@@ -231,12 +232,7 @@ class Admission:
 
     def refuse_if_full(self, kind: Kind) -> None:
         """Raise Overloaded where there is no room for one more: to be asked before its body is read."""
-        batches = self._numbers["batch"]
-        if kind == "batch":
-            has_room = batches < self._max_batches
-        else:
-            has_room = self._numbers.total() - batches < self._max_in_flight
-        if not has_room:
+        if not self._places(kind).has_room():
             self._refused.labels(kind).inc()
             raise Overloaded("Too many requests are in flight.")
 
@@ -246,9 +242,13 @@ class Admission:
         self.refuse_if_full(kind)
         self._numbers[kind] += 1
         try:
-            yield
+            with self._places(kind).held():
+                yield
         finally:
             self._numbers[kind] -= 1
+
+    def _places(self, kind: Kind) -> Places:
+        return self._batches if kind == "batch" else self._requests
 
 
 # What a caller accepts: JSON, or a page for people.
@@ -267,8 +267,9 @@ class Services:
 
     `serving`: how answers are drawn when a request says nothing. `checks`: by component ("llm", "embedder",
     "store"), a call that returns when it works and raises when it does not. `limits`: of uploads.
-    `report_page`: a report, of an evaluation too, as HTML; may take seconds. `applies_now`: whether a
-    calibration of this fingerprint fits the set-up as it is now. `unreadable`: stored rows that are skipped.
+    `computing`: threads of scores and pages. `report_page`: a report, of an evaluation too, as HTML; may take
+    seconds. `applies_now`: whether a calibration of this fingerprint fits the set-up as it is now.
+    `unreadable`: stored rows that are skipped.
     """
 
     scorer: Scorer
@@ -281,6 +282,7 @@ class Services:
     metrics: Metrics = field(default_factory=Metrics)
     limits: UploadLimits = field(default_factory=UploadLimits)
     threads: UploadThreads = field(default_factory=UploadThreads)
+    computing: Threads = field(default_factory=lambda: Threads("pages"))
     report_page: Callable[[Mapping[str, Any]], str] = lambda _: ""
     applies_now: Callable[[Fingerprint], bool] = lambda _: False
     unreadable: Callable[[], list[str]] = list

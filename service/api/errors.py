@@ -10,14 +10,14 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import Match
+from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
 from service.errors import EigencalError, InvalidRequest, TooFewSamples
 
 log = logging.getLogger(__name__)
 
-MAX_PATH_CHARS = 200  # in the log
+METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 MEDIA_TYPE = "application/problem+json"
 OPENAI_PATHS = "/v1/"  # whose clients know errors in OpenAI's shape alone
 
@@ -56,11 +56,10 @@ NOT_EMPTY = r"\S"  # the pattern by which the contract says so
 def log_problem(body: Mapping[str, Any], where: str, failure: BaseException | None = None) -> None:
     """Log an error as it is answered: never a caller's text, of a caller's mistake the code alone.
 
-    `where`: method and path. `failure`: an unexpected exception, told with its traceback.
+    `where`: as of `route_of`. `failure`: an unexpected exception, logged with its traceback.
     """
     status = body["status"]
-    shown = repr(where)[1:-1][:MAX_PATH_CHARS]  # as escaped: a path may hold anything, line feeds included
-    line = f"{status} {body['code']}, request {body['request_id']}, {shown}"
+    line = f"{status} {body['code']}, request {body['request_id']}, {where}"
     if (
         body["code"] == "overloaded"
     ):  # thousands a second, where there are so many callers; metrics count them
@@ -70,6 +69,13 @@ def log_problem(body: Mapping[str, Any], where: str, failure: BaseException | No
     else:
         level = logging.WARNING if body["retryable"] and status != 500 else logging.ERROR
         log.log(level, "%s: %s", line, body["detail"], exc_info=failure)
+
+
+def route_of(scope: Scope) -> str:
+    """Return the method and the route of a request, as it is logged: a path may hold a key, or anything."""
+    route = scope.get("route")
+    method = scope["method"] if scope["method"] in METHODS else "another method"
+    return f"{method} {route.path}" if isinstance(route, Route) else f"{method} (no route)"
 
 
 def problem_body(
@@ -119,7 +125,7 @@ class ProblemResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
-        log_problem(self._problem, f"{scope['method']} {scope['path']}", self._failure)
+        log_problem(self._problem, route_of(scope), self._failure)
         if scope["path"].startswith(OPENAI_PATHS):
             headers = {k: v for k, v in self.headers.items() if k not in ("content-length", "content-type")}
             content = json.dumps(openai_error(self._problem)).encode()

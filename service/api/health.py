@@ -15,14 +15,22 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import __version__
 from service.api.auth import BEARER, KEY_CODES, score_scope
 from service.api.deps import VARY, Services, ServicesDep, prefers_html
-from service.api.errors import DEFAULT_RETRY_AFTER_S, ProblemResponse, log, problem_body, request_id_of
+from service.api.errors import (
+    DEFAULT_RETRY_AFTER_S,
+    ProblemResponse,
+    error_response,
+    log,
+    problem_body,
+    request_id_of,
+)
 from service.api.middleware import CLOSED
 from service.api.openapi import json_or_page, responses
-from service.errors import EigencalError, StoreUnavailable
+from service.errors import EigencalError, NotFound, StoreUnavailable
 from service.report.pages import home
 
 router = APIRouter(tags=["health"])
@@ -80,7 +88,7 @@ async def root(request: Request, response: Response, app: ServicesDep) -> Root |
     """Return the paths of the service: JSON unless HTML is preferred."""
     links = Root(name="Eigencal", version=__version__, links=PATHS)
     if prefers_html(request.headers.get("accept", "*/*")):
-        page = await asyncio.to_thread(home, links.model_dump())
+        page = await app.computing.run(home, links.model_dump())
         return Response(page, headers=VARY, media_type="text/html")
     response.headers.update(VARY)
     return links
@@ -157,6 +165,23 @@ async def metrics(app: ServicesDep) -> Response:
         jobs = dict(await app.jobs.store.by_state())
     text = app.metrics.text({part: state == "ok" for part, state in states.items()}, jobs)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+PROBES = frozenset({"/health", "/healthz", "/readyz", "/metrics"})
+
+
+class OnlyProbes:
+    """The part of an application that monitors ask for, on a port of its own."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["path"] in PROBES:
+            await self._app(scope, receive, send)
+        else:
+            await error_response(NotFound("This port answers probes alone."), None)(scope, receive, send)
 
 
 # Swagger UI, its files served from here, for places without a network. Addresses are relative, so that the

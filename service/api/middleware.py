@@ -7,14 +7,16 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from types import MappingProxyType
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.errors import ProblemResponse, error_response, internal_body
+from service.api.errors import ProblemResponse, error_response, internal_body, problem_body, route_of
 from service.errors import BodyTooLarge, Overloaded
 from service.scoring.telemetry import NO_SPAN, NO_SPANS, TRACEPARENT, Spans
+from service.sharing import Places
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +24,9 @@ log = logging.getLogger(__name__)
 SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}\Z")
 STOPPING = "The service stops, and the answer was not there in the time that this leaves."
 MAX_BODY_BYTES = 8 << 20
+MAX_UNSENT_BYTES = 128 << 20  # of answers larger than a piece
+PIECE_BYTES = 64 << 10
+TWO_LENGTHS = "A request has Content-Length, or with HTTP/1.1 Transfer-Encoding, but not both."
 UPLOAD_PATHS = ("/calibrate", "/evaluate")  # with larger bounds of their own, see `uploads`
 Header = tuple[bytes, bytes]
 
@@ -102,7 +107,7 @@ class RequestContext:
                 except Exception as error:
                     # A head that was sent cannot be taken back: all that is left is to cut the answer off.
                     if started:
-                        log.exception("unforeseen error in request %s %r", request_id, path)
+                        log.exception("unforeseen error in request %s, %s", request_id, route_of(scope))
                         raise
                     response = ProblemResponse(internal_body(request_id), failure=error)
                     await response(scope, receive, send_with_id)
@@ -134,37 +139,82 @@ class PlainStart:
 
 
 class BodyLimit:
-    """Refuses bodies over a size, measured by Content-Length or while they come; uploads have their own."""
+    """Refuses bodies over a size, measured by Content-Length or while they come; uploads have their own.
+
+    A body with two lengths is refused, too: where the next request begins would be for each reader to guess.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        if scope["type"] != "http" or scope["path"] in UPLOAD_PATHS:
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        declared = _header(scope, b"content-length")
-        # Longer numbers are not parsed: the time that takes grows with the square of their length.
-        if declared.isdigit() and (len(declared) > 18 or int(declared) > MAX_BODY_BYTES):
-            response = error_response(_body_too_large(), scope.get("eigencal.request_id"))
-            await response(scope, receive, send)
+        declared, is_chunked = _header(scope, b"content-length"), bool(_header(scope, b"transfer-encoding"))
+        if is_chunked and (declared or scope["http_version"] == "1.0"):
+            request_id = scope.get("eigencal.request_id")
+            body = problem_body("bad_request", TWO_LENGTHS, retryable=False, request_id=request_id)
+            await ProblemResponse(body, {"Connection": "close"})(scope, receive, send)
             return
+        if scope["path"] in UPLOAD_PATHS:
+            await self._app(scope, receive, send)
+            return
+        # Longer numbers are not parsed: the time that takes grows with the square of their length.
+        is_too_large = declared.isdigit() and (len(declared) > 18 or int(declared) > MAX_BODY_BYTES)
         num_bytes = 0
 
         async def counted() -> Message:
             nonlocal num_bytes
-            message = await receive()
+            message: Message = {} if is_too_large else await receive()
             num_bytes += len(message.get("body", b""))
-            if num_bytes > MAX_BODY_BYTES:
-                raise _body_too_large()
+            if is_too_large or num_bytes > MAX_BODY_BYTES:
+                raise BodyTooLarge(f"The body is larger than {MAX_BODY_BYTES} bytes.")
             return message
 
         await self._app(scope, counted, send)
 
 
-def _body_too_large() -> BodyTooLarge:
-    return BodyTooLarge(f"The body is larger than {MAX_BODY_BYTES} bytes.")
+class AnswerLimit:
+    """Bounds the bytes of large answers that wait to be taken, and shares them out between keys.
+
+    A body goes out in pieces: the server holds one piece of it, and bounds the wait until that is taken.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._bytes = Places(MAX_UNSENT_BYTES)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        is_refused = False
+
+        async def send_bounded(message: Message) -> None:
+            nonlocal is_refused
+            body = message.get("body", b"")
+            if message["type"] == "http.response.start" and scope["method"] != "HEAD":
+                num_bytes = int(dict(message.get("headers", ())).get(b"content-length", 0))
+                is_refused = num_bytes > PIECE_BYTES and not self._bytes.has_room()
+                if is_refused:
+                    error = Overloaded("Too many large answers wait for their callers to take them.")
+                    await error_response(error, scope.get("eigencal.request_id"))(scope, receive, send)
+                elif num_bytes > PIECE_BYTES:
+                    unsent.enter_context(self._bytes.held(num_bytes))
+            if is_refused:
+                return
+            for begin in range(0, len(body) - PIECE_BYTES, PIECE_BYTES):
+                piece = body[begin : begin + PIECE_BYTES]
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            if len(body) > PIECE_BYTES:
+                message = {**message, "body": body[-(len(body) % PIECE_BYTES or PIECE_BYTES) :]}
+            await send(message)
+
+        with ExitStack() as unsent:
+            await self._app(scope, receive, send_bounded)
 
 
 def _header(scope: Scope, wanted: bytes) -> bytes:

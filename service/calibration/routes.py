@@ -1,6 +1,5 @@
 """GET /calibrations and all about one: its wire form, report, rows, corrections, activation."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict
 from datetime import datetime
@@ -125,7 +124,7 @@ async def report_response(request: Request, app: Services, report: Mapping[str, 
     """Return a report in the form that is accepted: JSON unless HTML is preferred."""
     if not prefers_html(request.headers.get("accept", "*/*")):
         return JSONResponse(report, headers=VARY)
-    page = await asyncio.to_thread(app.report_page, report)
+    page = await app.computing.run(app.report_page, report)
     return Response(page, headers=VARY, media_type="text/html")
 
 
@@ -145,7 +144,7 @@ async def get_calibrations(
     """Return calibrations, latest first: JSON unless HTML is preferred."""
     views = [_view(app, record) for record in await app.calibrations.list_all()]
     if prefers_html(request.headers.get("accept", "*/*")):
-        page = await asyncio.to_thread(calibrations, [one.model_dump(mode="json") for one in views])
+        page = await app.computing.run(calibrations, [one.model_dump(mode="json") for one in views])
         return Response(page, headers=VARY, media_type="text/html")
     response.headers.update(VARY)
     return views

@@ -11,7 +11,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise, zip_longest
 from typing import Literal
 
@@ -88,8 +88,7 @@ def claims(answer: str, *, question: str = "") -> list[Segment]:
     A lead-in ends with a colon. The user's words are a sentence of `question` or a block quote out of it.
     These are the sentences to compare of the drawn answers, too: a repeated question is near to every claim.
     """
-    asked = _normal(question)
-    own = {_normal(said.text) for said, role in _segments(question) if role != "item" and _ended(said.text)}
+    asked, own = _asked(question)
     return [
         said
         for said, role in _segments(answer)
@@ -100,6 +99,13 @@ def claims(answer: str, *, question: str = "") -> list[Segment]:
         and _normal(said.text) not in own
         and not (role == "quote" and _normal(said.text) in asked)
     ]
+
+
+@lru_cache(maxsize=8)  # all answers to a question are read together
+def _asked(question: str) -> tuple[str, frozenset[str]]:
+    """Return the letters and digits of a question, and those of each of its sentences."""
+    own = (_normal(said.text) for said, role in _segments(question) if role != "item" and _ended(said.text))
+    return _normal(question), frozenset(own)
 
 
 def is_question(sentence: str) -> bool:

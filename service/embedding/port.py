@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from service.errors import EmbedderUnavailable, Overloaded
 from service.llm.port import Draw, is_blank
 from service.lru import LRU
+from service.sharing import Places
 from service.spectral.evidence import checked_log_probabilities
 
 # What an answer without text is: none, and left out; one outcome orthogonal to the rest; or the vector of "",
@@ -172,8 +173,12 @@ class VectorCache:
     def __init__(self, compute: Compute, *, max_entries: int, max_queue: int) -> None:
         self._compute = compute
         self._kept: LRU[bytes, Vectors] = LRU(max_entries)
-        self._max_queue = max_queue
-        self.num_queued = 0  # calls that are embedded, or wait for that
+        self._queue = Places(max_queue)
+
+    @property
+    def num_queued(self) -> int:
+        """Return how many calls are embedded, or wait for that."""
+        return self._queue.size - self._queue.free
 
     async def rows(self, texts: Sequence[str]) -> Vectors:
         """Return one row per text, shape (len(texts), dimension); `texts` is not empty.
@@ -191,14 +196,11 @@ class VectorCache:
         return np.stack([rows[text] for text in texts])
 
     async def _embed(self, texts: list[str]) -> Vectors:
-        if self.num_queued >= self._max_queue:
+        if not self._queue.has_room():
             raise Overloaded("Too many texts are waiting for the embedder.", retry_after_s=1.0)
-        self.num_queued += 1
-        try:
+        with self._queue.held():
             # A lone surrogate, which JSON can carry, is no text that a tokenizer or a socket takes.
             return await self._compute([text.encode("utf-8", "replace").decode() for text in texts])
-        finally:
-            self.num_queued -= 1
 
 
 def _key(text: str) -> bytes:

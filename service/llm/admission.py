@@ -3,16 +3,17 @@
 A request is admitted with all of its calls, which are served one by one and wait by priority. Draws beside an
 answer are refused as soon as an answer waits: under load they are what is given up first. Jobs are few (see
 `JOBS_SHARE` in `app`) and never refused; while others wait, they get one permit in `JOBS_EVERY` that
-falls free, so that neither starves the other.
+falls free, so that neither starves the other. Within a priority the callers' keys share places and turns.
 """
 
 from asyncio import Future, get_running_loop, timeout_at
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 
 from service.errors import DeadlineExceeded, Overloaded
 from service.llm.port import Priority
+from service.sharing import Line, Places
 
 JOBS_EVERY = 8
 RECENT = 64
@@ -41,8 +42,8 @@ class AdmissionQueue:
     def __init__(self, slots: int, max_waiting: int) -> None:
         self.slots = self.free = slots
         self.max_waiting = max_waiting
-        self._admitted = Counter[Priority]()
-        self._lines: dict[Priority, deque[Future[None]]] = {priority: deque() for priority in Priority}
+        self._admitted = {priority: Places(slots + max_waiting) for priority in Priority}
+        self._lines = {priority: Line[Future[None]]() for priority in Priority}
         self._num_passed_on = 0
         self.took_s: deque[float] = deque(maxlen=RECENT)  # the latest draws of live scores that were answered
 
@@ -59,17 +60,16 @@ class AdmissionQueue:
     @contextmanager
     def admitted(self, priority: Priority, calls: int = 1) -> Iterator[None]:
         """Count the calls of a request for as long as it takes. Raises Overloaded, at once."""
-        room = self.slots + self.max_waiting - self._admitted[Priority.LIVE]
-        if priority == Priority.LIVE and room <= 0:
+        live, beside = self._admitted[Priority.LIVE], self._admitted[Priority.BESIDE]
+        if priority == Priority.LIVE and not live.has_room():
             raise Overloaded("Too many requests wait for the LLM.")
-        beside = self._admitted[Priority.BESIDE]
-        if priority == Priority.BESIDE and (self._lines[Priority.LIVE] or room <= beside):
+        num_live = live.size - live.free
+        if priority == Priority.BESIDE and (
+            self._lines[Priority.LIVE] or not beside.has_room(others=num_live)
+        ):
             raise Overloaded(NO_ROOM_BESIDE)
-        self._admitted[priority] += calls
-        try:
+        with self._admitted[priority].held(calls):
             yield
-        finally:
-            self._admitted[priority] -= calls
 
     @asynccontextmanager
     async def one_call(self, max_wait_s: float) -> AsyncIterator[Permit]:

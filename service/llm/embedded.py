@@ -34,6 +34,7 @@ from service.llm.port import (
 )
 from service.llm.weights import SMOLLM2, TABLE, WeightsError, find
 from service.llm.wire import spread_seed
+from service.sharing import Places, Turns
 
 log = logging.getLogger(__name__)
 
@@ -230,9 +231,8 @@ class EmbeddedLanguageModel:
     ) -> None:
         self._cache_dir = cache_dir
         self._shape = shape or PromptShape(few_shot=FEW_SHOT)
-        self._max_waiting = max_waiting
-        self._turn = asyncio.Lock()  # the queue is here, not in the worker: a caller that waits can leave it
-        self._waiting = 0
+        self._places = Places(max_waiting + 1)
+        self._turn = Turns(1)  # the queue is here, not in the worker: a caller that waits can leave it
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedded-llm")
         self._stopping = threading.Event()
         self._tokenizer: Any = None
@@ -263,27 +263,24 @@ class EmbeddedLanguageModel:
             raise ModelNotFound(f"The embedded LLM is {SMOLLM2}.")
         self._loaded()
         # A job's would never be let in.
-        if request.priority != Priority.JOB and self._waiting > self._max_waiting:
+        if request.priority != Priority.JOB and not self._places.has_room():
             raise Overloaded("Too many requests wait for the embedded LLM.", retry_after_s=1.0)
         asked_at = time.monotonic()
         is_cancelled = threading.Event()
-        self._waiting += 1
         try:
-            async with asyncio.timeout(request.deadline_s) as wait:
-                await self._turn.acquire()
-                wait.reschedule(None)  # from here on the worker looks at the clock
-            try:
-                if self._stopping.is_set():
-                    raise LLMUnavailable("The embedded LLM is stopping.")
-                loop = asyncio.get_running_loop()
-                return await loop.run_in_executor(self._worker, self._run, request, asked_at, is_cancelled)
-            finally:
-                self._turn.release()
+            with self._places.held():
+                async with asyncio.timeout(request.deadline_s) as wait, self._turn:
+                    wait.reschedule(None)  # from here on the worker looks at the clock
+                    if self._stopping.is_set():
+                        raise LLMUnavailable("The embedded LLM is stopping.")
+                    loop = asyncio.get_running_loop()
+                    return await loop.run_in_executor(
+                        self._worker, self._run, request, asked_at, is_cancelled
+                    )
         except TimeoutError:
             raise DeadlineExceeded("No answer came in time.") from None
         finally:
             is_cancelled.set()
-            self._waiting -= 1
 
     def _loaded(self) -> Sampler:
         if self._sampler is None:

@@ -1,9 +1,9 @@
 """The claims of a long answer: each by a density matrix of its own (method, section 13)."""
 
-import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Literal
 
@@ -33,6 +33,7 @@ from service.scoring.score import (
     Target,
     warning,
 )
+from service.sharing import Threads
 from service.spectral.claims import MatchedUnits, Support
 from service.spectral.correctness_model import Columns
 from service.spectral.reliability import rounded_ties
@@ -51,6 +52,8 @@ from service.spectral.text_scores import per_word
 
 # Of all answers to a prompt: reading 150 characters takes up to a millisecond, embedding a sentence several.
 MAX_CHARACTERS, MAX_SENTENCES = 200_000, 1000
+# Claims times answers drawn, half a second of work.
+MAX_COMPARED = 4096
 
 # Of a text, how much its tokens have to spell, and characters between two of them that none spells.
 SPELT, MAX_GAP = 0.9, 8
@@ -108,36 +111,31 @@ def outcomes_of(
     dimension: int,
     *,
     question: str = "",
-) -> list[Outcomes]:
-    """Return what the answers drawn say of each claim of the judged text.
+) -> Iterator[Outcomes]:
+    """Yield what the answers drawn say of each claim of the judged text.
 
     vectors: (d,) of each sentence, and of what it says beyond the question. Fields are matched by path and
     their values compared as text; a sentence is compared with the nearest one of each answer.
     """
-    values = [{one.path: one.value for one in answer if isinstance(one, Field)} for answer in drawn]
     sentences = [one for one in judged if isinstance(one, Segment)]
     if not sentences:
-        return [
-            _of_field(one.value, [known.get(one.path) for known in values], dimension)
-            for one in judged
-            if isinstance(one, Field)
-        ]
+        values = [{one.path: one.value for one in answer if isinstance(one, Field)} for answer in drawn]
+        for field in judged:
+            if isinstance(field, Field):
+                yield _of_field(field.value, [known.get(field.path) for known in values], dimension)
+        return
     table = list(dict.fromkeys(one.text for one in chain.from_iterable(drawn) if isinstance(one, Segment)))
     row = {text: i for i, text in enumerate(table)}
     answers = [[row[one.text] for one in answer if isinstance(one, Segment)] for answer in drawn]
     own = [one.text for one in sentences]
     read = sentence_vectors([*own, *table], vectors, question=question)
     of_table = read.take(range(len(own), len(own) + len(table)))
-    units = MatchedUnits.of(read.take(range(len(own))), of_table, answers)
-    differ = units.speak() & ~units.agree()
-    instead = [
-        None if not some.any() else table[nearest[np.where(some, cosines, np.inf).argmin()]]
-        for some, nearest, cosines in zip(differ, units.nearest, units.cosines, strict=True)
-    ]
-    return [
-        Outcomes(*spectrum, support, text)
-        for spectrum, support, text in zip(units.spectra(), units.support(), instead, strict=True)
-    ]
+    for units in MatchedUnits.of(read.take(range(len(own))), of_table, answers).each():
+        differ = units.speak() & ~units.agree()
+        least = np.where(differ, units.cosines, np.inf).argmin()
+        instead = table[units.nearest.flat[least]] if differ.any() else None
+        [spectrum], [support] = units.spectra(), units.support()
+        yield Outcomes(*spectrum, support, instead)
 
 
 def _of_field(value: str, values: Sequence[str | None], dimension: int) -> Outcomes:
@@ -180,12 +178,19 @@ class ClaimScorer:
     """Scores answers claim by claim: where that is asked for, and those of `from_characters` or more.
 
     `from_characters` 0: only where it is asked for. `default`: the calibration of claims that serves where no
-    other fits; None: raw values do.
+    other fits; None: raw values do. `threads`: for the work.
     """
 
-    def __init__(self, default: DefaultCalibration | None = None, from_characters: int = 0) -> None:
+    def __init__(
+        self,
+        default: DefaultCalibration | None = None,
+        from_characters: int = 0,
+        *,
+        threads: Threads | None = None,
+    ) -> None:
         self._default = default
         self._from_characters = from_characters
+        self._threads = threads or Threads("claims")
 
     async def read(
         self, command: ScoreCommand, texts: Sequence[str], candidate: str | None, num_samples: int
@@ -198,8 +203,14 @@ class ClaimScorer:
         wanted = wanted if command.claims is None else command.claims
         if not wanted or num_samples == 1:
             return None
-        every = texts if candidate is None else [*texts, candidate]
-        return await asyncio.to_thread(_read, every, command.question or "")
+        texts = texts if candidate is None else [*texts, candidate]
+        question = command.question or ""
+        if sum(map(len, texts)) > MAX_CHARACTERS:
+            return Said(dict.fromkeys(texts, ()), question, is_too_long=True)
+        read = await self._threads.collect(_read(texts, question))
+        said = Said(dict(zip(texts, read, strict=True)), question)
+        is_too_long = len(said.sentences) > MAX_SENTENCES
+        return Said(dict.fromkeys(texts, ()), question, is_too_long=True) if is_too_long else said
 
     def by_default(
         self, command: ScoreCommand, num_samples: int, made_by: EmbedderIdentity
@@ -210,7 +221,7 @@ class ClaimScorer:
         applied = applied_to(self._default.under(made_by), num_samples)
         return None if applied is None else replace(applied, default=self._default)
 
-    def scores(
+    async def scores(
         self,
         command: ScoreCommand,
         said: Said,
@@ -228,30 +239,12 @@ class ClaimScorer:
         too unlike those of the calibration for anything to be let through.
         """
         found = said.by_text[judged]
-        kept = found[:MAX_CLAIMS]
-        outcomes = list[Outcomes]()
-        if kept:
-            told = [said.by_text[text] for text in drawn]
-            outcomes = outcomes_of(kept, told, vectors, dimension, question=command.question or "")
-        spoken = spoken_logprobs(judged, kept, command.candidate_tokens)
-        selector = None if applied is None else applied.calibration.selectors.get(len(drawn))
-        tokens = dict[str, ArrayLike]()
-        if selector is not None and selector.with_tokens is not None and None not in spoken:
-            selector, tokens = selector.with_tokens, token_columns(spoken)
-        verdicts = _Verdicts([None] * len(kept))
-        if selector is not None and kept:
-            # By the selector's own map, which its model was fitted with; of claims none is by evidence.
-            assert isinstance(selector.map, DepolarizedMap | TemperatureMap)
-            born = [one.born(selector.map) for one in outcomes]
-            columns = features([p.probability for p, _ in born], [served.entropy for _, served in born])
-            spoken_of = [one.support.spoken_of for one in outcomes]
-            verdicts = _judged(selector, columns | tokens, spoken_of, command.target, unlike=unlike)
-        parts = zip(kept, outcomes, verdicts.claims, spoken, strict=True)
-        scored = [_scored(claim, one, applied, verdict, own) for claim, one, verdict, own in parts]
-        about = [*claims_left_out(said, len(found)), *verdicts.warnings]
-        used = None if applied is None else applied.used
-        all_correct = verdicts.all_correct if len(kept) == len(found) else None
-        return ClaimScores(scored, share(judged, found), used, all_correct, about)
+        kept = found[: min(MAX_CLAIMS, MAX_COMPARED // max(len(drawn), 1))]
+        answers = [said.by_text[text] for text in drawn]
+        compared = outcomes_of(kept, answers, vectors, dimension, question=command.question or "")
+        outcomes = await self._threads.collect(compared)
+        work = partial(_of_outcomes, command, said, judged, kept, outcomes, len(drawn), applied)
+        return await self._threads.run(work, unlike=unlike)
 
     def scores_alone(
         self, command: ScoreCommand, said: Said, judged: str, applied: Applied | None, *, unlike: bool
@@ -272,7 +265,7 @@ class ClaimScorer:
         of_known = dict(zip(known, verdicts.claims, strict=True))
         rank_of = dict(zip(known, ranks, strict=False))
         scored = [_claim(one, rank_of.get(i), of_known.get(i), spoken[i]) for i, one in enumerate(kept)]
-        about = [*claims_left_out(said, len(found)), *verdicts.warnings]
+        about = [*claims_left_out(said, len(found), len(kept)), *verdicts.warnings]
         all_correct = verdicts.all_correct if len(known) == len(found) else None
         used = None if selector is None or applied is None else applied.used
         return ClaimScores(scored, share(judged, found), used, all_correct, about)
@@ -282,18 +275,49 @@ class ClaimScorer:
         return 0 < self._from_characters <= sorted(map(len, texts))[len(texts) // 2]
 
 
+def _of_outcomes(
+    command: ScoreCommand,
+    said: Said,
+    judged: str,
+    kept: Claims,
+    outcomes: Sequence[Outcomes],
+    num_drawn: int,
+    applied: Applied | None,
+    *,
+    unlike: bool,
+) -> ClaimScores:
+    """Return the scores of the first claims of the judged text; kept, outcomes: of these."""
+    found = said.by_text[judged]
+    spoken = spoken_logprobs(judged, kept, command.candidate_tokens)
+    selector = None if applied is None else applied.calibration.selectors.get(num_drawn)
+    tokens = dict[str, ArrayLike]()
+    if selector is not None and selector.with_tokens is not None and None not in spoken:
+        selector, tokens = selector.with_tokens, token_columns(spoken)
+    verdicts = _Verdicts([None] * len(kept))
+    if selector is not None and kept:
+        # By the selector's own map, which its model was fitted with; of claims none is by evidence.
+        assert isinstance(selector.map, DepolarizedMap | TemperatureMap)
+        born = [one.born(selector.map) for one in outcomes]
+        columns = features([p.probability for p, _ in born], [served.entropy for _, served in born])
+        spoken_of = [one.support.spoken_of for one in outcomes]
+        verdicts = _judged(selector, columns | tokens, spoken_of, command.target, unlike=unlike)
+    parts = zip(kept, outcomes, verdicts.claims, spoken, strict=True)
+    scored = [_scored(claim, one, applied, verdict, own) for claim, one, verdict, own in parts]
+    about = [*claims_left_out(said, len(found), len(kept)), *verdicts.warnings]
+    used = None if applied is None else applied.used
+    all_correct = verdicts.all_correct if len(kept) == len(found) else None
+    return ClaimScores(scored, share(judged, found), used, all_correct, about)
+
+
 def token_columns(spoken: Sequence[SpokenLogprobs | None]) -> dict[str, ArrayLike]:
     """Return the features of the claims whose tokens' log-probabilities are known."""
     known = [one for one in spoken if one is not None]
     return claim_features([one.per_word for one in known], [one.least for one in known])
 
 
-def _read(texts: Sequence[str], question: str) -> Said:
-    if sum(map(len, texts)) <= MAX_CHARACTERS:
-        said = Said({text: fields(text) or claims(text, question=question) for text in texts}, question)
-        if len(said.sentences) <= MAX_SENTENCES:
-            return said
-    return Said(dict.fromkeys(texts, ()), question, is_too_long=True)
+def _read(texts: Sequence[str], question: str) -> Iterator[Claims]:
+    for text in texts:
+        yield fields(text) or claims(text, question=question)
 
 
 Verdict = tuple[float | None, Literal["answer", "abstain"] | None]  # P(correct), and what to do
@@ -407,20 +431,20 @@ def spoken_logprobs(
     ]
 
 
-def claims_left_out(said: Said, found: int) -> list[ScoreWarning]:
-    """Return a warning where a text makes more claims than are scored; found: how many it makes."""
+def claims_left_out(said: Said, number: int, scored: int) -> list[ScoreWarning]:
+    """Return a warning where a text makes a larger number of claims than are scored."""
     if said.is_too_long:
         message = (
             f"The answers hold more than {MAX_CHARACTERS} characters or {MAX_SENTENCES} sentences in all: no "
             "claims are scored."
         )
         return [warning("claims_left_out", message)]
-    if found <= MAX_CLAIMS:
+    if number <= scored:
         return []
-    message = (
-        f"The text makes {found} claims: the first {MAX_CLAIMS} are scored, the other {found - MAX_CLAIMS} "
-        "are left out."
-    )
+    message = f"The text makes {number} claims: the first {scored} are scored, the other {number - scored} "
+    message += "are left out."
+    if scored < MAX_CLAIMS:
+        message += " With fewer answers more claims are scored."
     return [warning("claims_left_out", message)]
 
 

@@ -65,6 +65,7 @@ from service.scoring.score import (
     TokenUsage,
 )
 from service.scoring.telemetry import NO_SPANS, Spans
+from service.sharing import Threads
 from service.spectral.spectrum import spectrum
 
 MIN_SAMPLES = 2
@@ -153,7 +154,7 @@ class Scorer:
 
     `ood_abstain`: whether decisions abstain on prompts unlike the rows of their calibration. `default`: what
     serves where no calibration fits; None: raw values do. `claims`: scores long answers claim by claim, too.
-    `spans`: what traces the work.
+    `threads`: for what would hold the event loop up. `spans`: what traces the work.
     """
 
     def __init__(
@@ -166,6 +167,7 @@ class Scorer:
         ood_abstain: bool = True,
         default: DefaultCalibration | None = None,
         claims: ClaimScorer | None = None,
+        threads: Threads | None = None,
         spans: Spans = NO_SPANS,
     ) -> None:
         self._llm = llm
@@ -173,7 +175,8 @@ class Scorer:
         self.choice = CalibrationChoice(llm, embedder, calibrations, default)
         self._live = live or LiveLoad()
         self._ood_abstain = ood_abstain
-        self._claims = claims or ClaimScorer()
+        self._threads = threads or Threads("scores")
+        self._claims = claims or ClaimScorer(threads=self._threads)
         self._spans = spans
 
     @property
@@ -279,7 +282,8 @@ class Scorer:
             basis, about = await self._basis(drawn, texts, index, candidate, embedded, applied, evidence)
             judging, rank = partial(judge, basis, command.target), rank_score(basis)
             slow, warnings = slow or _is_expensive([candidate or ""]), [*about, *warnings]
-        judgement, about = await _maybe_in_thread(slow, judging, unlike=bool(unlike) and self._ood_abstain)
+        abstains = bool(unlike) and self._ood_abstain
+        judgement, about = await self._maybe_in_thread(slow, judging, unlike=abstains)
         warnings += [*unlike, *about]
         claims = None
         if said is not None:
@@ -317,8 +321,8 @@ class Scorer:
         counts = np.bincount(index, minlength=len(texts))
         with self._spans.spectrum(len(texts)):
             many = len(texts) > INLINE_DISTINCT
-            found = await _maybe_in_thread(many, spectrum, own, counts, dimension=dimension)
-        alike = await _maybe_in_thread(_is_expensive(texts), num_indistinct, texts, own)
+            found = await self._maybe_in_thread(many, spectrum, own, counts, dimension=dimension)
+        alike = await self._maybe_in_thread(_is_expensive(texts), num_indistinct, texts, own)
         basis = basis_of(generation, texts, candidate, space, found, counts, applied, evidence)
         about = [*partial_warning(generation), *truncated_warning(generation, drawn.command)]
         return basis, [*about, *indistinct_warning(alike, len(texts))]
@@ -348,11 +352,21 @@ class Scorer:
             warnings = [mismatch(own, ["num_samples"])]
         applied = applied or self._claims.by_default(command, len(texts), made_by)
         _, unlike = ood_p_value(applied, question, vectors, generation.draws)
-        scores = partial(self._claims.scores, command, said, judged, texts, vectors, made_by.dimension)
+        abstains = bool(unlike) and self._ood_abstain
         if command.draws_none:
-            scores = partial(self._claims.scores_alone, command, said, judged)
-        found = await asyncio.to_thread(scores, applied, unlike=bool(unlike) and self._ood_abstain)
+            alone = self._claims.scores_alone
+            found = await self._threads.run(alone, command, said, judged, applied, unlike=abstains)
+        else:
+            found = await self._claims.scores(
+                command, said, judged, texts, vectors, made_by.dimension, applied, unlike=abstains
+            )
         return replace(found, warnings=[*found.warnings, *unlike, *warnings])
+
+    async def _maybe_in_thread(
+        self, slow: object, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Return what the work makes: in a thread if it is slow, here if a thread would cost more."""
+        return await self._threads.run(work, *args, **kwargs) if slow else work(*args, **kwargs)
 
     def _refuse_blank(self, candidate: str | None) -> None:
         if self.empty_answers == FAILED and candidate is not None and is_blank(candidate):
@@ -407,11 +421,6 @@ def _left_s(command: ScoreCommand, gone_s: float) -> float | None:
 def _is_expensive(texts: Sequence[str]) -> bool:
     """Tell whether comparing the texts would hold the event loop up."""
     return len(texts) > INLINE_DISTINCT or sum(map(len, texts)) > INLINE_CHARACTERS
-
-
-async def _maybe_in_thread(slow: object, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what the work makes: in a thread if it is slow, here if a thread would cost more."""
-    return await asyncio.to_thread(work, *args, **kwargs) if slow else work(*args, **kwargs)
 
 
 def compose(

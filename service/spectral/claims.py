@@ -12,7 +12,7 @@ that size is built: cosines of tensor products are products of cosines, and thos
 (Schur, 1911).
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Self
@@ -183,23 +183,37 @@ class MatchedUnits:
     def agree(self) -> Bools:
         """Return whether each answer says what each claim says, (c, m)."""
         agree = self.speak()
-        for i, j in np.argwhere(agree).tolist():
-            pair = self.claims.take([i]), self.sentences.take([self.nearest[i, j]])
-            _, of_question = disputed(*pair)
-            [own], [said] = (one.facts if of_question else beyond_question(one) for one in pair)
-            if own:
-                shared = sum(own[fact] for fact in own.keys() & said.keys())
-                ours, theirs = sum(own.values()), sum(said.values())
-                agree[i, j] = shared >= max(AGREES_HALF * min(ours, theirs), AGREES_OWN * ours)
-            else:
-                agree[i, j] = not said and self.cosines[i, j] >= AGREES
+        for i, (nearest, cosines) in enumerate(zip(self.nearest, self.cosines, strict=True)):
+            rows, first, index = np.unique(nearest, return_index=True, return_inverse=True)
+            same = map(self._agrees, [i] * rows.size, rows.tolist(), cosines[first].tolist())
+            agree[i] &= np.fromiter(same, dtype=bool, count=rows.size)[index]
         return agree
+
+    def _agrees(self, claim: int, sentence: int, cosine: float) -> bool:
+        """Return True if a sentence with this cosine to the claim says what the claim says."""
+        if cosine < SPEAKS:
+            return False
+        own, said = self.claims.facts[claim], self.sentences.facts[sentence]
+        asked = self.claims.asked[claim], self.sentences.asked[sentence]
+        if not _disagree([asked[0].intersection(own), asked[1].intersection(said)]):
+            own, said = _less(own, asked[0]), _less(said, asked[1])
+        if not own:
+            return not said and cosine >= AGREES
+        shared = sum(own[fact] for fact in own.keys() & said.keys())
+        ours, theirs = sum(own.values()), sum(said.values())
+        return shared >= max(AGREES_HALF * min(ours, theirs), AGREES_OWN * ours)
 
     def support(self) -> list[Support]:
         """Return the support of each claim: by `agree`, and by `speak`."""
         agree, speak = self.agree(), self.speak()
         counts = zip(agree.sum(axis=1).tolist(), speak.sum(axis=1).tolist(), strict=True)
         return [Support(same, of_it - same, agree.shape[1] - of_it) for same, of_it in counts]
+
+    def each(self) -> Iterator["MatchedUnits"]:
+        """Yield the matched units of each claim alone."""
+        for i in range(len(self.nearest)):
+            nearest, cosines = self.nearest[i : i + 1], self.cosines[i : i + 1]
+            yield MatchedUnits(nearest, cosines, self.claims.take([i]), self.sentences)
 
     def spectra(self) -> list[tuple[Spectrum, Floats]]:
         """Return the spectrum of each claim, and the claim's cosines (k,) to the outcomes that made it.
@@ -281,4 +295,5 @@ def fact_cosines(some: Sequence[Facts], others: Sequence[Facts]) -> Floats:
         lengths = np.array([COMMON + sum(facts.values()) for facts in sentences])
         return np.asarray(found / np.sqrt(lengths)[:, None])
 
-    return np.asarray(coordinates(some) @ coordinates(others).T)
+    these = coordinates(some)
+    return np.asarray(these @ (these if others is some else coordinates(others)).T)

@@ -98,3 +98,27 @@ async def test_where_only_judged_answers_go_out_their_draws_wait_like_answers() 
         told = await asyncio.gather(*(made.ask("on") for _ in range(4)))
     assert {one.json()["uncertainty"]["status"] for one in told} == {"scored"}
     assert QUESTION["model"] == told[0].json()["model"]
+
+
+async def test_a_busy_key_leaves_room_for_another() -> None:
+    keys = {"score_key": "busy", "admin_key": "other"}
+    async with OpenAIServer(default=hang) as server, drop_in(server, llm_slots=1, **keys) as made:
+        made.http.headers["X-API-Key"] = "other"
+        busy = {"X-API-Key": "busy"}
+        chat = {"messages": [{"role": "user", "content": QUESTION}]}
+        batch = {"items": [{"prompt": "p"}]}
+        calls = [
+            *(made.http.post("/v1/chat/completions", json=chat, headers=busy) for _ in range(30)),
+            *(made.http.post("/score/batch", json=batch, headers=busy) for _ in range(20)),
+        ]
+        held = [asyncio.create_task(call) for call in calls]
+        await settled(made, "chat", 13)
+        await settled(made, "batch", 12)
+        held += [asyncio.create_task(made.http.post("/score", json={"prompt": f"{i}"})) for i in range(2)]
+        held += [asyncio.create_task(made.http.post("/score/batch", json=batch)) for _ in range(2)]
+        await settled(made, "score", 2)
+        await settled(made, "batch", 14)
+        assert await gauge(made, "eigencal_requests_refused_total", "score") == 0
+        for task in held:
+            task.cancel()
+        await asyncio.gather(*held, return_exceptions=True)

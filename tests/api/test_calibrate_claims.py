@@ -179,7 +179,7 @@ async def test_claims_that_would_not_fit_into_memory_are_refused(
     assert "ask for fewer answers" in last["error"]["detail"]
 
 
-def test_a_model_that_takes_tokens_takes_the_map_that_it_was_fitted_with() -> None:
+async def test_a_model_that_takes_tokens_takes_the_map_that_it_was_fitted_with() -> None:
     """Of no weight, they change nothing."""
     model = CorrectnessModel(("logit_probability",), (0.0,), (1.0,), (1.0,), 0.0, (-99.0,), (99.0,))
     more = ("answer_log_probability_per_word", "answer_least_log_probability")
@@ -190,22 +190,13 @@ def test_a_model_that_takes_tokens_takes_the_map_that_it_was_fitted_with() -> No
     own = replace(calibration(), num_samples=3, parameters={3: DepolarizedMap(0.5, 0.6)}, selectors={3: made})
     text = "It weighs 9 kilograms."
     said, applied = Said({text: claims(text)}, ""), Applied(own, own.map_for(3))
-    found = [
-        ClaimScorer()
-        .scores(
-            ScoreCommand(candidate_tokens=tokens),
-            said,
-            text,
-            [text] * 3,
-            {text: np.ones(8)},
-            8,
-            applied,
-            unlike=False,
+    found = list[float | None]()
+    for tokens in ((), ((text, -1.0),)):
+        command, vectors = ScoreCommand(candidate_tokens=tokens), {text: np.ones(8)}
+        scores = await ClaimScorer().scores(
+            command, said, text, [text] * 3, vectors, 8, applied, unlike=False
         )
-        .claims[0]
-        .probability_correct
-        for tokens in ((), ((text, -1.0),))
-    ]
+        found.append(scores.claims[0].probability_correct)
     assert found[0] is not None and found[1] == pytest.approx(found[0])
 
 

@@ -69,8 +69,31 @@ async def test_a_mistake_of_the_caller_is_told_by_its_code_alone(
     assert told() == [
         ("INFO", "422 invalid_request, request mine-1, POST /score"),
         ("INFO", "413 body_too_large, request mine-1, POST /score"),
-        ("INFO", r"404 not_found, request mine-1, GET /none\nERROR forged"),
+        ("INFO", "404 not_found, request mine-1, GET (no route)"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "logged"),
+    [
+        ("GET", "/scores/sk-secret", "404 not_found, request mine-1, GET /scores/{score_id}"),
+        ("GET", "/jobs/sk-secret", "404 not_found, request mine-1, GET /jobs/{job_id}"),
+        ("GET", "/docs/sk-secret", "404 not_found, request mine-1, GET /docs/{name}"),
+        ("GET", "/sk-secret", "404 not_found, request mine-1, GET (no route)"),
+        ("POST", "/v1/sk-secret", "404 not_found, request mine-1, POST (no route)"),
+        ("DELETE", "/scores/sk-secret", "405 method_not_allowed, request mine-1, DELETE /scores/{score_id}"),
+        ("sk-secret", "/score", "405 method_not_allowed, request mine-1, another method /score"),
+    ],
+)
+async def test_a_key_in_a_path_or_method_is_not_logged(
+    client: Client, told: Told, caplog: pytest.LogCaptureFixture, method: str, path: str, logged: str
+) -> None:
+    async with client() as http:
+        await http.request(method, path, headers=MINE)
+        metrics = (await http.get("/metrics")).text
+    assert told() == [("INFO", logged)]
+    ours = [record.getMessage() for record in caplog.records if not record.name.startswith("httpx")]
+    assert "secret" not in "\n".join([*ours, metrics])
 
 
 async def test_the_items_of_a_batch_are_told_one_by_one(client: Client, llm: FakeLLM, told: Told) -> None:

@@ -1,17 +1,21 @@
 """Callers that send without end, over real sockets, and connections past the bound."""
 
 import asyncio
+import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 
+from service import server
 from service.api import middleware
 from service.app import create_app
+from service.server import http_options
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.live import served
+from tests.support.live import listening, served
 from tests.support.sqlite_store import SqliteStore
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -26,8 +30,12 @@ ENDLESS = {
 
 
 @asynccontextmanager
-async def service(**options: Any) -> AsyncIterator[int]:
-    app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(), store=SqliteStore())
+async def service(
+    llm: FakeLLM | None = None, settings: Settings | None = None, **options: Any
+) -> AsyncIterator[int]:
+    app = create_app(
+        settings or Settings(), llm=llm or FakeLLM(), embedder=FakeEmbedder(), store=SqliteStore()
+    )
     async with asyncio.timeout(300), served(app, **options) as port:
         yield port
 
@@ -54,8 +62,8 @@ class Caller:
 
 
 @asynccontextmanager
-async def calling(port: int) -> AsyncIterator[Caller]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+async def calling(port: int, limit: int = 1 << 16) -> AsyncIterator[Caller]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=limit)
     try:
         yield Caller(reader, writer)
     finally:
@@ -83,17 +91,126 @@ async def test_what_has_no_end_is_refused_and_others_are_served(
             assert await other.status() == 200
 
 
-async def test_past_the_bound_on_connections_others_are_refused_until_one_goes() -> None:
-    async with service(limit_concurrency=4) as port:
-        async with AsyncExitStack() as stack:
-            for _ in range(4):
-                await stack.enter_async_context(calling(port))
-            async with calling(port) as one_more:
-                await one_more.send(GET + b"\r\n")
-                assert await one_more.status() == 503
-        status = 503
-        while status == 503:  # until it is seen that they have gone
-            async with calling(port) as again:
-                await again.send(GET + b"\r\n")
-                status = await again.status()
+async def test_past_the_bound_on_requests_others_are_refused_until_one_ends() -> None:
+    gate = asyncio.Event()
+    body = b'{"prompt": "p"}'
+    request = POST + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    async with service(FakeLLM(gate=gate), limit_concurrency=4) as port, AsyncExitStack() as stack:
+        callers = [await stack.enter_async_context(calling(port)) for _ in range(3)]
+        for caller in callers:
+            await caller.send(request)
+        status = 200
+        while status == 200:  # until all three are under way
+            async with calling(port) as other:
+                await other.send(GET + b"\r\n")
+                status = await other.status()
+        assert status == 503
+        gate.set()
+        assert [await caller.status() for caller in callers] == [200] * 3
+        while status == 503:
+            async with calling(port) as other:
+                await other.send(GET + b"\r\n")
+                status = await other.status()
         assert status == 200
+
+
+@pytest.mark.parametrize("part", [b"", GET, POST + b"Content-Length: 9\r\n\r\n{"])
+async def test_connections_that_keep_the_service_waiting_give_way_to_others(part: bytes) -> None:
+    async with service(limit_concurrency=4) as port, AsyncExitStack() as stack:
+        callers = [await stack.enter_async_context(calling(port)) for _ in range(40)]
+        for caller in callers:
+            await caller.send(part)
+        async with calling(port) as other:
+            for _ in range(3):
+                await other.send(GET + b"\r\n")
+                assert await other.status() == 200
+                await other.reader.readuntil(b"}")
+        assert [await caller.status() for caller in callers[:30]] == [0] * 30
+
+
+@pytest.mark.parametrize("bound", ["HEAD_S", "BODY_S"])
+async def test_a_request_that_does_not_come_in_time_is_cut_off(
+    bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, bound, 0.2)
+    body = b'{"samples": ["a", "b"]}'
+    begin = GET if bound == "HEAD_S" else POST + b"Content-Length: 900000\r\n\r\n"
+    async with service() as port:
+        async with calling(port) as slow:
+            while await slow.send(begin):  # a byte now and then does not help
+                begin = b"a"
+                await asyncio.sleep(0.02)
+        monkeypatch.undo()
+        async with calling(port) as caller:
+            await caller.send(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            assert await caller.status() == 200
+
+
+@pytest.mark.parametrize("large", [True, False])
+async def test_a_caller_who_does_not_read_is_cut_off(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = "x" * (200_000 if large else 1000)
+    samples = [f"{number} {sample}"[:200_000] for number in range(36)]
+    content = json.dumps({"samples": samples, "return": ["samples"], "claims": False}).encode()
+    request = POST + b"Content-Length: %d\r\n\r\n" % len(content) + content
+    app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(), store=SqliteStore())
+    async with asyncio.timeout(300), listening(app, **http_options(write_timeout_s=0.2)) as running:
+        port = running.servers[0].sockets[0].getsockname()[1]
+        connection = socket.create_connection(("127.0.0.1", port))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.setblocking(False)
+        loop = asyncio.get_running_loop()
+        with connection, suppress(ConnectionError):
+            while True:  # more answers than any buffer takes
+                await loop.sock_sendall(connection, request)
+        while running.server_state.connections:
+            await asyncio.sleep(0.01)
+
+
+async def test_large_answers_that_nobody_takes_are_bounded_in_all_and_for_each_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(middleware, "MAX_UNSENT_BYTES", 32 << 20)
+    samples = [f"{number} {'x' * 199_000}" for number in range(36)]
+    content = json.dumps({"samples": samples, "return": ["samples"], "claims": False}).encode()
+
+    def request(key: bytes) -> bytes:
+        return POST + b"X-API-Key: %b\r\nContent-Length: %d\r\n\r\n" % (key, len(content)) + content
+
+    settings = Settings(score_key="first", admin_key="second")
+    async with service(settings=settings) as port, AsyncExitStack() as stack:
+        statuses = []
+        for _ in range(6):
+            caller = await stack.enter_async_context(calling(port, limit=1024))
+            await caller.send(request(b"first"))
+            statuses.append(await caller.status())
+        assert statuses == [200] * 4 + [503] * 2  # of 7 MB each
+        async with calling(port) as other:
+            await other.send(request(b"second"))
+            assert await other.status() == 200
+        async with calling(port) as small:
+            await small.send(GET + b"\r\n")
+            assert await small.status() == 200
+
+
+UPLOAD = POST.replace(b"/score", b"/calibrate")
+HIDDEN = b"0\r\n\r\n" + GET + b"\r\n"
+TWO_LENGTHS = {
+    "length and chunks": POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n" + HIDDEN,
+    "chunks and length": POST + b"transfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n" + HIDDEN,
+    "chunks before HTTP/1.1": POST.replace(b"/1.1", b"/1.0") + b"Transfer-Encoding: chunked\r\n\r\n" + HIDDEN,
+    "two lengths": POST + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\n" + HIDDEN,
+    "two lengths in a line": POST + b"Content-Length: 5, 6\r\n\r\n" + HIDDEN,
+    "an upload": CHUNKED.replace(b"/score", b"/calibrate").replace(
+        b"\r\n\r\n", b"\r\nContent-Length: 5\r\n\r\n"
+    )
+    + HIDDEN,
+}
+
+
+@pytest.mark.parametrize("name", TWO_LENGTHS)
+async def test_a_request_with_two_lengths_is_refused_and_nothing_after_it_is_read(name: str) -> None:
+    async with service() as port, calling(port) as caller:
+        await caller.send(TWO_LENGTHS[name])
+        answer = await caller.reader.read()
+    assert answer.startswith(b"HTTP/1.1 400 ") and b"HTTP/1.1 200" not in answer
+    assert b"connection: close" in answer.lower()

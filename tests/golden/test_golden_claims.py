@@ -71,7 +71,7 @@ def test_a_wrong_year_is_told_from_right_ones_in_other_words() -> None:
     vectors = embedded([*sentences, *beyond(sentences, question)], MINILM)
     if not vectors:
         pytest.skip(f"the weights {MINILM} are not here")
-    found = outcomes_of(judged, said, vectors, 384, question=question)
+    found = [*outcomes_of(judged, said, vectors, 384, question=question)]
     p = [
         born_probability(one.spectrum, RAW.serve(one.spectrum.eigenvalues, 384), one.cosines) for one in found
     ]

@@ -9,13 +9,20 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-from service.cli import HTTP_OPTIONS
+from service.server import http_options
 
 
 @asynccontextmanager
 async def served(app: FastAPI, **options: Any) -> AsyncIterator[int]:
     """Serve on a free loopback port, as the service does; yield the port."""
-    config = uvicorn.Config(app, port=0, log_level="warning", lifespan="on", **HTTP_OPTIONS | options)
+    async with listening(app, **options) as server:
+        yield server.servers[0].sockets[0].getsockname()[1]
+
+
+@asynccontextmanager
+async def listening(app: FastAPI, **options: Any) -> AsyncIterator[uvicorn.Server]:
+    """The same; yield the server."""
+    config = uvicorn.Config(app, port=0, log_level="warning", lifespan="on", **http_options() | options)
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # signals belong to the test runner
     over = asyncio.Event()
@@ -31,7 +38,7 @@ async def served(app: FastAPI, **options: Any) -> AsyncIterator[int]:
             if task.done():
                 task.result()
             await asyncio.sleep(0.01)
-        yield server.servers[0].sockets[0].getsockname()[1]
+        yield server
     finally:
         over.set()
         await task

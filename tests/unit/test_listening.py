@@ -1,18 +1,21 @@
 """The address is taken before anything is loaded, told where it cannot be had, opened once all is ready."""
 
+import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 import httpx
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.processes import free_port
 from service.cli import _check_address, cli
 
 ROOT = Path(__file__).parents[2]
@@ -40,13 +43,14 @@ def test_a_port_in_use_is_told_before_anything_is_loaded(
     assert not (tmp_path / "not-made").exists()
 
 
-def test_torchs_threads_are_told_not_to_spin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_WAIT_POLICY", "")
-    monkeypatch.delenv("OMP_WAIT_POLICY")
+def test_threads_of_torch_and_numpy_do_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OMP_WAIT_POLICY", "OPENBLAS_NUM_THREADS"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
     with taken() as port:
         monkeypatch.setenv("EIGENCAL_PORT", str(port))
         CliRunner().invoke(cli, ["serve"])
-    assert os.environ["OMP_WAIT_POLICY"] == "passive"
+    assert (os.environ["OMP_WAIT_POLICY"], os.environ["OPENBLAS_NUM_THREADS"]) == ("passive", "1")
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no such host"])
@@ -73,3 +77,56 @@ def test_the_process_says_where_it_listens_answers_there_and_stops_cleanly(tmp_p
         rest = process.stderr.read()
     assert process.returncode == -signal.SIGTERM
     assert "Application shutdown complete" in rest and "Traceback" not in rest
+
+
+def test_probes_answer_on_a_port_of_their_own_whatever_callers_do(tmp_path: Path) -> None:
+    settings = REMOTE | {"EIGENCAL_PORT": str(free_port()), "EIGENCAL_DATA_DIR": str(tmp_path)}
+    settings["EIGENCAL_HEALTH_PORT"] = str(free_port())
+    with contextlib.ExitStack() as stack:
+        process = stack.enter_context(
+            subprocess.Popen(
+                [sys.executable, "-m", "service"],
+                cwd=ROOT,
+                env=os.environ | settings,
+                stderr=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                text=True,
+            )
+        )
+        stack.callback(process.kill)
+        assert process.stderr is not None
+        urls = [line.split("running on ")[1].split()[0] for line in islice(running(process.stderr), 2)]
+        assert urls == [f"http://127.0.0.1:{settings[f'EIGENCAL_{name}PORT']}" for name in ("", "HEALTH_")]
+        for _ in range(750):
+            silent = socket.create_connection(("127.0.0.1", int(settings["EIGENCAL_PORT"])))
+            stack.enter_context(silent)
+        with httpx.Client(trust_env=False, timeout=60) as http:
+            for url in urls:
+                codes = [http.get(f"{url}{path}").status_code for path in ("/healthz", "/health", "/metrics")]
+                assert codes == [200] * 3
+                assert http.get(f"{url}/readyz").json()["code"] == "embedder_unavailable"
+            assert http.get(f"{urls[0]}/").status_code == 200
+            assert http.get(f"{urls[1]}/").json()["code"] == "not_found"
+        process.send_signal(signal.SIGTERM)
+        rest = process.stderr.read()
+        assert process.wait() == -signal.SIGTERM
+    assert "Application shutdown complete" in rest and "Traceback" not in rest
+
+
+def running(log: Iterable[str]) -> Iterator[str]:
+    return (line for line in log if "running on" in line)
+
+
+def test_a_health_port_in_use_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EIGENCAL_PORT", "0")
+    with taken() as port:
+        monkeypatch.setenv("EIGENCAL_HEALTH_PORT", str(port))
+        result = CliRunner().invoke(cli, ["serve"])
+    assert result.exit_code == 2 and f"EIGENCAL_HEALTH_PORT={port} cannot" in result.output
+
+
+def test_a_health_port_is_another_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EIGENCAL_PORT", "8123")
+    monkeypatch.setenv("EIGENCAL_HEALTH_PORT", "8123")
+    result = CliRunner().invoke(cli, ["serve"])
+    assert result.exit_code == 2 and "EIGENCAL_HEALTH_PORT: The health port must differ" in result.output

@@ -41,6 +41,8 @@ from service.store.database import Database
 OTHER = {
     "host": "127.0.0.2",
     "port": "8123",
+    "health_port": "8124",
+    "write_timeout_s": "7",
     "data_dir": "elsewhere",
     "database_url": "sqlite:///other.db",
     "admin_key": "an-admin-key",
@@ -156,12 +158,12 @@ def served_with(monkeypatch: pytest.MonkeyPatch, folder: Path, set_: dict[str, s
     picture: Picture = {}
 
     def run(app: Any, **options: Any) -> None:
-        picture["uvicorn"] = options
+        picture["server"] = options
         picture["middleware"] = [(one.cls.__name__, plain(one.kwargs)) for one in app.user_middleware]
 
     with monkeypatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("uvicorn.run", run)
+        patch.setattr("service.server.run", run)
         for one in BUILT:
             patch.setattr(one, "__init__", recorded(one.__init__, one.__name__, picture))
         for name, value in set_.items():
@@ -170,7 +172,7 @@ def served_with(monkeypatch: pytest.MonkeyPatch, folder: Path, set_: dict[str, s
             patch.delenv(name, raising=False)
         result = CliRunner().invoke(cli, ["serve"])
     assert result.exit_code == 0, result.output
-    assert picture["uvicorn"]
+    assert picture["server"]
     return picture
 
 

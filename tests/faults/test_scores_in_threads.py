@@ -1,0 +1,75 @@
+"""Scores that take long to compute: probes do not wait for them, and no work is done for callers who left."""
+
+import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from service import sharing
+from service.app import create_app
+from service.scoring import claims
+from service.scoring.claims import Outcomes
+from service.settings import Settings
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.live import served
+from tests.support.sqlite_store import SqliteStore
+
+CALLERS, CLAIMS = 12, 64
+BODY = {
+    "samples": [f"The city number {number} of France is Lyon." for number in range(20)],
+    "candidate": " ".join(f"The river number {number} flows to Lyon." for number in range(CLAIMS)),
+    "claims": True,
+}
+
+
+class HeldOutcomes:
+    """Counts the claims that are compared, and holds each until the gate is open."""
+
+    def __init__(self) -> None:
+        self.gate, self.number, self._compare = threading.Event(), 0, claims.outcomes_of
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Iterator[Outcomes]:
+        for outcomes in self._compare(*args, **kwargs):
+            self.number += 1
+            self.gate.wait()
+            yield outcomes
+
+
+async def test_probes_wait_for_no_score_and_callers_who_leave_end_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = HeldOutcomes()
+    monkeypatch.setattr(claims, "outcomes_of", held)
+    monkeypatch.setattr(sharing, "PIECE_S", 0.0)
+    app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(), store=SqliteStore())
+    content = json.dumps(BODY).encode()
+    head = "POST /score HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    async with asyncio.timeout(300), served(app) as port, contextlib.AsyncExitStack() as stack:
+        stack.callback(held.gate.set)
+        writers = []
+        for _ in range(CALLERS):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
+            writers.append(writer)
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
+
+            async def under_way() -> float:
+                lines = (await http.get("/metrics")).text.splitlines()
+                [line] = [line for line in lines if line.startswith("eigencal_scores_in_flight ")]
+                return float(line.split()[1])
+
+            while held.number < 2 or await under_way() < CALLERS:
+                await asyncio.sleep(0.01)
+            assert (await http.get("/readyz")).status_code == 200
+            for writer in writers:
+                writer.close()
+            while await under_way():
+                await asyncio.sleep(0.01)
+            held.gate.set()
+            assert (await http.post("/score", json=BODY)).status_code == 200
+    assert held.number <= 2 + CLAIMS  # one in each thread, and the last caller's

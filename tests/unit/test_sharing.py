@@ -1,0 +1,162 @@
+"""Places, turns and threads that keys share."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from service import sharing
+from service.errors import Overloaded
+from service.llm.admission import AdmissionQueue
+from service.llm.port import Priority
+from service.sharing import OWNER, Line, Places, Threads, Turns
+
+
+@pytest.fixture(autouse=True)
+async def bounded() -> AsyncIterator[None]:
+    async with asyncio.timeout(60):
+        yield
+
+
+@contextmanager
+def owner(name: str) -> Iterator[None]:
+    token = OWNER.set(name)
+    try:
+        yield
+    finally:
+        OWNER.reset(token)
+
+
+def most_of(places: Places, name: str, stack: ExitStack) -> int:
+    """Let a key take all places that it may have, and return their number."""
+    number = 0
+    with owner(name):
+        while places.has_room():
+            stack.enter_context(places.held())
+            number += 1
+    return number
+
+
+async def test_each_key_finds_room_however_many_are_there() -> None:
+    places = Places(80)
+    with ExitStack() as stack:
+        taken = [most_of(places, name, stack) for name in "abcd"]
+    assert taken[0] == 64 and all(number >= 1 for number in taken)
+    assert places.free == 80 and most_of(places, "a", ExitStack()) == 64
+
+
+async def test_callers_without_keys_may_take_all_places() -> None:
+    assert most_of(Places(17), "", ExitStack()) == 17
+
+
+async def test_a_line_serves_the_keys_in_turn_and_each_in_order() -> None:
+    line = Line[str]()
+    for name in ("a1", "a2", "a3", "b1", "c1", "b2", "gone"):
+        with owner(name[0]):
+            line.append(name)
+    line.remove("gone")
+    assert len(line) == 6 and set(line) == {"a1", "a2", "a3", "b1", "b2", "c1"}
+    assert [line.popleft() for _ in range(6)] == ["a1", "b1", "c1", "a2", "b2", "a3"]
+    assert not line
+
+
+async def take(turns: Turns, name: str, order: list[str]) -> None:
+    with owner(name):
+        async with turns:
+            order.append(name)
+
+
+async def test_turns_pass_between_keys_and_come_back_from_callers_who_leave() -> None:
+    turns, order = Turns(1), list[str]()
+    await turns.take()
+    waiting = [asyncio.create_task(take(turns, name, order)) for name in "aaab"]
+    await asyncio.sleep(0)
+    waiting[0].cancel()  # waits
+    await asyncio.sleep(0)
+    turns.pass_on()
+    waiting[1].cancel()  # has a turn, and does not know
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert order == ["b", "a"] or order == ["a", "b"]
+    async with turns:
+        assert order.count("a") == 1
+
+
+async def test_permits_of_the_llm_pass_between_keys_and_a_busy_key_leaves_room() -> None:
+    queue, order = AdmissionQueue(1, 16), list[str]()
+    ends = asyncio.get_running_loop().time() + 60
+
+    async def call(name: str) -> None:
+        with owner(name), queue.admitted(Priority.LIVE):
+            permit = await queue.permit(Priority.LIVE, ends)
+            await asyncio.sleep(0)
+            order.append(name)
+            permit.release()
+
+    first = await queue.permit(Priority.LIVE, ends)
+    busy = [asyncio.create_task(call("a")) for _ in range(30)]
+    await asyncio.sleep(0)
+    assert sum(task.done() for task in busy) == 17  # refused: four places are left
+    others = [asyncio.create_task(call("b")) for _ in range(2)]
+    await asyncio.sleep(0)
+    first.release()
+    await asyncio.gather(*others)
+    assert order.count("a") <= 3
+    ended = await asyncio.gather(*busy, return_exceptions=True)
+    assert sum(isinstance(one, Overloaded) for one in ended) == 17
+
+
+@pytest.fixture
+async def threads() -> AsyncIterator[Threads]:
+    made = Threads("test", 1, max_waiting=2)
+    yield made
+    await made.stop()
+
+
+async def test_work_that_has_not_begun_ends_with_its_caller(threads: Threads) -> None:
+    gate, done = threading.Event(), list[str]()
+    running = asyncio.create_task(threads.run(gate.wait))
+    await asyncio.sleep(0)
+    left = asyncio.create_task(threads.run(done.append, "left"))
+    stays = asyncio.create_task(threads.run(done.append, "stays"))
+    await asyncio.sleep(0)
+    with pytest.raises(Overloaded):
+        await threads.run(done.append, "too many")
+    left.cancel()
+    running.cancel()  # its thread is still taken
+    await asyncio.sleep(0)
+    assert not stays.done()
+    gate.set()
+    await stays
+    assert done == ["stays"]
+
+
+async def test_long_work_stops_at_the_end_of_a_piece(
+    threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "PIECE_S", 0.0)
+    begun, gate, made = threading.Event(), threading.Event(), list[int]()
+
+    def items() -> Iterator[int]:
+        for number in range(1000):
+            made.append(number)
+            begun.set()
+            gate.wait()
+            yield number
+
+    work = asyncio.create_task(threads.collect(items()))
+    while not begun.is_set():
+        await asyncio.sleep(0.001)
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+    gate.set()
+    assert await threads.run(lambda: list(made)) == [0]
+    assert await threads.collect(iter(range(5))) == [0, 1, 2, 3, 4]
+
+
+async def test_what_work_raises_is_raised_and_frees_the_thread(threads: Threads) -> None:
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            await threads.run(lambda: 1 // 0)
+    assert await threads.run(lambda: 1) == 1
