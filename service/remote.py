@@ -1,27 +1,23 @@
-"""Shared by the clients of LLM and embedding servers: addresses, connections, retries, health checks."""
+"""Shared by the clients of LLM and embedding servers: connections, retries, health checks."""
 
 import asyncio
 import itertools
 import json
-import os
 import random
-import ssl
 import time
 from base64 import b64encode
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from copy import copy
 from email.utils import mktime_tz, parsedate_tz
-from functools import cache, lru_cache, partial
+from functools import partial
 from http import HTTPStatus
-from ipaddress import ip_address
-from typing import TypeVar, cast
-from urllib.request import getproxies, proxy_bypass
+from typing import TypeVar
 
-import certifi
 import httpx2
 
+from service.addresses import proxy_for, tls
 from service.errors import EigencalError
 
 T = TypeVar("T")
@@ -34,78 +30,6 @@ MAX_RETRY_AFTER_S = 60.0  # a server may ask for more, but may have recovered lo
 BACKOFF_S = 0.2  # before the second attempt; doubled before each further attempt
 MAX_WAIT_S = 5.0
 CHECK_KEPT_S = 1.0
-MAX_PORT = 65_535
-
-
-# Addresses
-
-
-def api_base(url: str, setting: str) -> httpx2.URL:
-    """Return the base URL of an OpenAI-compatible API.
-
-    A host without a path gets /v1. An endpoint such as /v1/chat/completions is cut to its base. Any other
-    path and the query stay as they are. Raises ValueError; `setting` names the variable in the message.
-    """
-    if any(character.isspace() for character in url):
-        raise ValueError(f"{setting} contains white space.")
-    if "#" in url:
-        raise ValueError(f"{setting} contains a fragment (#), which no server receives.")
-    try:
-        base = httpx2.URL(url)
-        base.host.encode("idna")
-    except (httpx2.InvalidURL, UnicodeError) as error:
-        raise ValueError(f"{setting} cannot be read: {error}.") from None
-    if base.scheme not in ("http", "https") or not base.host or (base.port or 0) > MAX_PORT:
-        raise ValueError(f"{setting} must start with http:// or https:// and name a host.")
-    path, mark, query = base.raw_path.partition(b"?")
-    path = path.rstrip(b"/")
-    if path:
-        for endpoint in (b"/chat/completions", b"/completions", b"/embeddings"):
-            path = path.removesuffix(endpoint)
-    else:
-        path = b"/v1"
-    return base.copy_with(raw_path=(path or b"/") + mark + query)
-
-
-@lru_cache(maxsize=64)
-def endpoint(base: httpx2.URL, path: str) -> httpx2.URL:
-    """Return the URL of a path below the base, which may have a query; the query of the base follows."""
-    root, _, query = base.raw_path.partition(b"?")
-    own_path, _, own_query = path.encode().partition(b"?")
-    queries = b"&".join(filter(None, (own_query, query)))
-    return base.copy_with(raw_path=root.rstrip(b"/") + own_path + (b"?" + queries if queries else b""))
-
-
-@cache
-def tls() -> ssl.SSLContext:
-    """Return the TLS context, which honours SSL_CERT_FILE and SSL_CERT_DIR. Raises ValueError."""
-    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
-    try:
-        return ssl.create_default_context(cafile=file or (None if folder else certifi.where()), capath=folder)
-    except OSError as error:
-        raise ValueError(f"SSL_CERT_FILE={file} cannot be read: {error.strerror or error}.") from None
-
-
-def proxy_for(url: httpx2.URL) -> str | None:
-    """Return the environment's proxy for a URL, None for loopback. Raises ValueError for SOCKS."""
-    proxies = getproxies()
-    proxy = (proxies.get(url.scheme) or proxies.get("all") or "").strip()
-    if not proxy or is_loopback(url.host) or proxy_bypass(url.netloc.decode()):
-        return None
-    scheme, separator, _ = proxy.partition("://")
-    if not separator:
-        return f"http://{proxy}"
-    if scheme.lower() not in ("http", "https"):
-        raise ValueError(f"EIGENCAL_PROXIES_FROM_ENV: {scheme} proxies are not supported, use an HTTP proxy.")
-    return proxy
-
-
-def is_loopback(host: str) -> bool:
-    """Return True for localhost and for loopback addresses."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 # Connections
@@ -141,24 +65,27 @@ class Connections:
             self._headers["Authorization"] = f"Bearer {api_key}"
         self._timeout = httpx2.Timeout(silence_s, connect=CONNECT_TIMEOUT_S).as_dict()
         proxy = proxy_for(base) if proxies_from_env else None
-        self._new = partial(httpx2.AsyncHTTPTransport, verify=tls(), trust_env=False, proxy=proxy)
-        self._transport = transport
-        self._transports = set[httpx2.AsyncBaseTransport]()
+        self._new: Callable[[], httpx2.AsyncBaseTransport] = partial(
+            httpx2.AsyncHTTPTransport, verify=tls(), trust_env=False, proxy=proxy
+        )
+        if transport is not None:
+            self._new = lambda: transport
         self._idle = deque[tuple[httpx2.AsyncBaseTransport, float]]()  # the latest at the end
         self._closed = False
 
-    async def request(
+    @asynccontextmanager
+    async def stream(
         self,
         method: str,
         url: httpx2.URL,
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> httpx2.Response:
-        """Send JSON and return the response, to be closed, once its head has arrived.
+    ) -> AsyncIterator[httpx2.Response]:
+        """Send JSON and yield the response once its head has arrived.
 
         Redirects are not followed and cookies are not kept. Raises httpx2.TransportError.
         """
-        trace = _Trace()
+        trace, response = _Trace(), None
         request = httpx2.Request(
             method,
             url,
@@ -166,47 +93,36 @@ class Connections:
             content=content,
             extensions={"timeout": self._timeout, "trace": trace},
         )
-        if kept := await self._kept():
+        if transport := await self._kept():
             with suppress(httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError):
-                response = await self._send(kept, request)
-                # A server may also say 408 as it closes an idle connection (RFC 9110, 15.5.9).
-                if trace.waited and response.status_code != HTTPStatus.REQUEST_TIMEOUT:
-                    return response
-                await response.aclose()
-        if self._closed:
-            raise httpx2.ConnectError("The connections have been closed.")
-        transport = self._transport or self._new()
-        self._transports.add(transport)
-        return await self._send(transport, request)
+                response = await transport.handle_async_request(request)
+                # Servers may send 408 as they close an idle connection (RFC 9110, 15.5.9).
+                if not trace.waited or response.status_code == HTTPStatus.REQUEST_TIMEOUT:
+                    await response.aclose()
+                    response = None
+        if transport is None or response is None:
+            if self._closed:
+                raise httpx2.ConnectError("The connections have been closed.")
+            transport = self._new()
+            response = await transport.handle_async_request(request)
+        try:
+            yield response
+        finally:
+            await response.aclose()
+            self._idle.append((transport, time.monotonic() + KEEPALIVE_S))
+            if self._closed:
+                await self.close()
 
     async def close(self) -> None:
-        """Close all connections; idempotent."""
+        """Close all connections, those of calls under way once these end; idempotent."""
         self._closed = True
-        self._idle.clear()
-        for transport in list(self._transports):
-            await self._drop(transport)
+        while self._idle:
+            await self._idle.pop()[0].aclose()
 
     async def _kept(self) -> httpx2.AsyncBaseTransport | None:
         while self._idle and self._idle[0][1] < time.monotonic():
-            await self._drop(self._idle.popleft()[0])
+            await self._idle.popleft()[0].aclose()
         return self._idle.pop()[0] if self._idle else None
-
-    async def _send(self, transport: httpx2.AsyncBaseTransport, request: httpx2.Request) -> httpx2.Response:
-        try:
-            response = await transport.handle_async_request(request)
-        except BaseException:
-            await self._drop(transport)
-            raise
-        response.stream = _Body(response, partial(self._keep, transport))
-        return response
-
-    def _keep(self, transport: httpx2.AsyncBaseTransport) -> None:
-        if not self._closed:
-            self._idle.append((transport, time.monotonic() + KEEPALIVE_S))
-
-    async def _drop(self, transport: httpx2.AsyncBaseTransport) -> None:
-        self._transports.discard(transport)
-        await transport.aclose()
 
 
 class _Trace:
@@ -223,21 +139,6 @@ class _Trace:
         if event == "http11.receive_response_headers.started":
             self.waited = False
             asyncio.get_running_loop().call_soon(setattr, self, "waited", True)
-
-
-class _Body(httpx2.AsyncByteStream):
-    """The body of a response, which returns its connection when it is closed."""
-
-    def __init__(self, response: httpx2.Response, keep: Callable[[], None]) -> None:
-        self._stream = cast("httpx2.AsyncByteStream", response.stream)
-        self._keep = keep
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._stream.__aiter__()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-        self._keep()
 
 
 # Retries and checks

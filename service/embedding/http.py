@@ -4,13 +4,13 @@ import asyncio
 import json
 import logging
 from collections.abc import Sequence
-from contextlib import aclosing
 from functools import partial
 
 import httpx2
 import numpy as np
 from numpy.typing import NDArray
 
+from service.addresses import api_base, endpoint
 from service.embedding.port import (
     EMBEDDED,
     FAILED,
@@ -27,8 +27,6 @@ from service.remote import (
     Connections,
     SharedCheck,
     TransientError,
-    api_base,
-    endpoint,
     error_message,
     retry_after_s,
     with_retries,
@@ -152,7 +150,7 @@ class HttpEmbedder:
         body = {"model": self._model, "input": texts, "encoding_format": "float"}
         content = json.dumps(body).encode()
         try:
-            async with aclosing(await self._connections.request("POST", self._url, content)) as response:
+            async with self._connections.stream("POST", self._url, content) as response:
                 content = await response.aread()
                 if response.status_code != 200:
                     raise _refusal(response, content)

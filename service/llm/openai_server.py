@@ -5,13 +5,13 @@ import itertools
 import json
 import time
 from collections import Counter
-from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import httpx2
 
+from service.addresses import api_base, endpoint
 from service.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable, ModelNotFound
 from service.llm.admission import AdmissionQueue
 from service.llm.port import Api, Generation, GenerationRequest, LLMIdentity, Priority, PromptShape, Usage
@@ -34,8 +34,6 @@ from service.remote import (
     Connections,
     SharedCheck,
     TransientError,
-    api_base,
-    endpoint,
     retry_after_s,
     with_retries,
 )
@@ -197,7 +195,7 @@ class HttpLanguageModel:
         """Return status and JSON (None when it is none), without a permit. Raises LLMUnavailable."""
         try:
             async with asyncio.timeout(CHECK_TIMEOUT_S):
-                async with aclosing(await self._connections.request("GET", url)) as response:
+                async with self._connections.stream("GET", url) as response:
                     content = await read(response)
         except (httpx2.RequestError, TimeoutError):
             raise LLMUnavailable("The LLM server cannot be reached.") from None
@@ -306,7 +304,7 @@ class HttpLanguageModel:
         """Send a call and read its answer. Raises TransientError for what another attempt may cure."""
         url, content = endpoint(self._base, path), json.dumps(body).encode()
         try:
-            async with aclosing(await self._connections.request("POST", url, content)) as response:
+            async with self._connections.stream("POST", url, content) as response:
                 if response.status_code != 200:
                     raise await self._refusal(response)
                 if response.headers.get("content-type", "").startswith("text/event-stream"):

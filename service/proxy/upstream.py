@@ -6,13 +6,15 @@ limited while the server sends something: a call fares as it would without us.
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import httpx2
 
+from service.addresses import api_base, endpoint
 from service.errors import DeadlineExceeded, LLMBadResponse, LLMUnavailable
-from service.remote import Connections, api_base, endpoint
+from service.remote import Connections
 
 # Of the server's headers what a caller needs: what the answer is, and when to come back. Others tell of the
 # connection, of our account, or of what else the server is.
@@ -112,13 +114,15 @@ class HttpUpstream:
     async def open(self, call: Call) -> "HttpReply":
         """Send the call; see the port."""
         method, url = "GET" if call.body is None else "POST", endpoint(self._base, call.path)
+        ending = AsyncExitStack()
+        stream = self._connections.stream(method, url, call.body, call.headers)
         try:
-            response = await self._connections.request(method, url, call.body, call.headers)
+            response = await ending.enter_async_context(stream)
         except (httpx2.ReadTimeout, httpx2.WriteTimeout):
             raise DeadlineExceeded("The LLM server says nothing.") from None
         except httpx2.TransportError:
             raise LLMUnavailable("The LLM server cannot be reached.") from None
-        reply = HttpReply(response, self._secret)
+        reply = HttpReply(response, self._secret, ending)
         if reply.status > MAX_STATUS:
             await reply.close()
             raise LLMBadResponse("The LLM server answered with a status that HTTP does not have.")
@@ -128,8 +132,9 @@ class HttpUpstream:
 class HttpReply:
     """A `Reply` over HTTP. `secret`: not to be passed on, should the server quote it."""
 
-    def __init__(self, response: httpx2.Response, secret: bytes) -> None:
+    def __init__(self, response: httpx2.Response, secret: bytes, ending: AsyncExitStack) -> None:
         self._response = response
+        self._ending = ending
         self._secret = secret
         self.status = response.status_code
         self.is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
@@ -153,7 +158,7 @@ class HttpReply:
 
     async def close(self) -> None:
         """Return the connection; it is closed if the body was not read to its end."""
-        await self._response.aclose()
+        await self._ending.aclose()
 
 
 async def without(secret: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -5,12 +5,12 @@ import asyncio
 import httpx2
 import pytest
 
+from service.addresses import api_base, endpoint
 from service.embedding.http import HttpEmbedder
 from service.errors import EmbedderUnavailable, LLMUnavailable
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import GenerationRequest, Sampling
 from service.proxy.upstream import Call, HttpUpstream
-from service.remote import api_base, endpoint
 
 BASES = [
     ("http://host", "http://host/v1/embeddings"),

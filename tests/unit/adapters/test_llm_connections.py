@@ -3,19 +3,20 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
 import pytest
 
 from service import remote
+from service.addresses import endpoint
 from service.embedding.http import HttpEmbedder
 from service.errors import LLMUnavailable
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import GenerationRequest, Sampling
 from service.proxy.upstream import Call, HttpUpstream
-from service.remote import Connections, SharedCheck, endpoint
+from service.remote import Connections, SharedCheck
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, completion, hang
 from tests.support.openai_server import pieces as begun
 
@@ -45,7 +46,7 @@ async def test_a_connection_is_kept_for_a_while_if_its_response_was_read(
         async def is_kept(made: Connections, url: httpx2.URL, method: str) -> bool:
             """Return True if a call used a kept connection. The response to a POST is not read to its end."""
             before = server.accepted
-            async with aclosing(await made.request(method, url)) as response:
+            async with made.stream(method, url) as response:
                 if method == "GET":
                     assert await response.aread()
             return server.accepted == before
@@ -70,7 +71,8 @@ async def test_credentials_of_the_url_take_precedence_over_the_key(user: str, ex
 
     mock = httpx2.MockTransport(answer)
     async with connections(f"http://{user}model.internal/v1", api_key="sk", transport=mock) as (made, url):
-        await (await made.request("POST", url, b"{}")).aclose()
+        async with made.stream("POST", url, b"{}"):
+            pass
     assert sent[0].headers["authorization"] == expected
     assert sent[0].headers["host"] == "model.internal"
 
@@ -83,7 +85,8 @@ async def test_an_unresolved_name_is_not_waited_for_long(monkeypatch: pytest.Mon
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", forever)
     async with connections("http://model.internal") as (made, url):
         with pytest.raises(httpx2.ConnectTimeout):
-            await made.request("GET", url)
+            async with made.stream("GET", url):
+                pass
 
 
 # Bytes that nobody asked for
@@ -192,19 +195,21 @@ async def test_a_408_that_meets_a_call_on_a_kept_connection_costs_no_answer() ->
 @pytest.mark.parametrize("wait_s", [0.0, 0.001, 0.05])
 async def test_cancelled_calls_leave_no_connection(wait_s: float) -> None:
     async with OpenAIServer(default=hang) as server, connections(server.url, silence_s=60) as (made, url):
+
+        async def call(method: str) -> int:
+            async with made.stream(method, url, b"{}") as response:
+                return response.status_code
+
         for _ in range(3):
-            calls = [asyncio.create_task(made.request("POST", url, b"{}")) for _ in range(50)]
+            calls = [asyncio.create_task(call("POST")) for _ in range(50)]
             await asyncio.sleep(wait_s)
-            for call in calls:
-                call.cancel()
+            for task in calls:
+                task.cancel()
             outcomes = await asyncio.gather(*calls, return_exceptions=True)
             assert all(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
             while server.active:
                 await asyncio.sleep(0.001)
-        responses = await asyncio.gather(*(made.request("GET", url) for _ in range(50)))
-        assert {response.status_code for response in responses} == {200}
-        for response in responses:
-            await response.aclose()
+        assert await asyncio.gather(*(call("GET") for _ in range(50))) == [200] * 50
 
 
 # Checks

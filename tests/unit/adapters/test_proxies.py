@@ -8,10 +8,10 @@ import certifi
 import httpx2
 import pytest
 
+from service.addresses import proxy_for, tls
 from service.embedding.http import HttpEmbedder
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import GenerationRequest, Sampling
-from service.remote import proxy_for, tls
 from tests.support.embeddings_server import EmbeddingsServer
 from tests.support.openai_server import OpenAIServer
 
