@@ -50,9 +50,11 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
                 writer.write(b"0\r\n\r\n")
                 continue
             whole = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(ANSWER), ANSWER)
-            writer.write(whole)
-            if b" /v1/unasked" in head:
-                writer.write(whole.replace(b"Paris", b"Lyon!"))
+            unasked = whole.replace(b"Paris", b"Lyon!")
+            writer.write(whole + unasked if b" /v1/more" in head else whole)
+            if b" /v1/later" in head:
+                await asyncio.sleep(PAUSE_S)
+                writer.write(unasked)
     except (asyncio.IncompleteReadError, ConnectionError):
         writer.close()
 
@@ -149,13 +151,13 @@ async def cost_ms(candidate: Candidate, url: str, path: str, in_flight: int, cal
         return 1000 * (time.process_time() - began) / (each * in_flight)
 
 
-async def unasked_bytes(candidate: Candidate, url: str, calls: int = 10) -> str:
+async def unasked_bytes(candidate: Candidate, url: str, path: str, calls: int = 10) -> str:
     """Return how many calls got their own answer, where the server sends more bytes than asked for."""
     async with candidate(url) as call:
         good = 0
         for _ in range(calls):
-            good += await call("/unasked") == ANSWER
-            await asyncio.sleep(0.02)
+            good += await call(path) == ANSWER
+            await asyncio.sleep(0.1)
     return f"{good} of {calls} calls got their own answer"
 
 
@@ -199,8 +201,10 @@ def main() -> None:
                 medians = (f"{statistics.median(costs):15.3f}" for costs in found.values())
                 print(f"{path}, {in_flight} in flight".ljust(32), *medians, flush=True)
         for name, candidate in candidates.items():
-            print(f"{name}: with unasked bytes, {uvloop.run(unasked_bytes(candidate, url))}", flush=True)
-            print(f"{name}: after 200 cancelled calls, {uvloop.run(cancelled(candidate, url))}", flush=True)
+            for path, when in (("/more", "with the response"), ("/later", "later")):
+                outcome = uvloop.run(unasked_bytes(candidate, url, path))
+                print(f"{name}, unasked bytes {when}: {outcome}", flush=True)
+            print(f"{name}, 200 cancelled calls: {uvloop.run(cancelled(candidate, url))}", flush=True)
 
 
 if __name__ == "__main__":

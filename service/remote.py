@@ -13,7 +13,7 @@ from copy import copy
 from email.utils import mktime_tz, parsedate_tz
 from functools import partial
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx2
 
@@ -104,7 +104,11 @@ class Connections:
             if self._closed:
                 raise httpx2.ConnectError("The connections have been closed.")
             transport = self._new()
-            response = await transport.handle_async_request(request)
+            try:
+                response = await transport.handle_async_request(request)
+            except asyncio.CancelledError:
+                await trace.close()  # httpcore2 leaves connections open that are cancelled in a TLS handshake
+                raise
         try:
             yield response
         finally:
@@ -126,7 +130,7 @@ class Connections:
 
 
 class _Trace:
-    """Finds responses that were there before their request.
+    """Follows a request on its connection.
 
     `waited` is False if the event loop made no turn between the request and the head of the response: nothing
     was read, so that the head came with the end of the previous response.
@@ -134,11 +138,19 @@ class _Trace:
 
     def __init__(self) -> None:
         self.waited = True
+        self._connected: Any = None
 
-    async def __call__(self, event: str, _: Mapping[str, object]) -> None:
-        if event == "http11.receive_response_headers.started":
+    async def __call__(self, event: str, info: Mapping[str, Any]) -> None:
+        if event == "connection.connect_tcp.complete":
+            self._connected = info["return_value"]
+        elif event == "http11.receive_response_headers.started":
             self.waited = False
             asyncio.get_running_loop().call_soon(setattr, self, "waited", True)
+
+    async def close(self) -> None:
+        """Close the connection that was made for the request."""
+        if self._connected is not None:
+            await self._connected.aclose()
 
 
 # Retries and checks

@@ -212,6 +212,31 @@ async def test_cancelled_calls_leave_no_connection(wait_s: float) -> None:
         assert await asyncio.gather(*(call("GET") for _ in range(50))) == [200] * 50
 
 
+async def test_a_call_cancelled_in_a_tls_handshake_closes_its_connection() -> None:
+    greeted, closed = asyncio.Event(), asyncio.Event()
+
+    async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        greeted.set()
+        await reader.read()
+        closed.set()
+        writer.close()
+
+    async with await asyncio.start_server(never_answer, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        async with connections(f"https://127.0.0.1:{port}") as (made, url):
+
+            async def call() -> None:
+                async with made.stream("GET", url):
+                    raise AssertionError
+
+            task = asyncio.create_task(call())
+            await greeted.wait()
+            task.cancel()
+            await asyncio.wait([task])
+            await closed.wait()
+
+
 # Checks
 
 
