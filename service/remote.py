@@ -95,7 +95,7 @@ class Connections:
         )
         if transport := await self._kept():
             with suppress(httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError):
-                response = await transport.handle_async_request(request)
+                response = await _sent(request, transport, trace)
                 # Servers may send 408 as they close an idle connection (RFC 9110, 15.5.9).
                 if not trace.waited or response.status_code == HTTPStatus.REQUEST_TIMEOUT:
                     await response.aclose()
@@ -104,11 +104,7 @@ class Connections:
             if self._closed:
                 raise httpx2.ConnectError("The connections have been closed.")
             transport = self._new()
-            try:
-                response = await transport.handle_async_request(request)
-            except asyncio.CancelledError:
-                await trace.close()  # httpcore2 leaves connections open that are cancelled in a TLS handshake
-                raise
+            response = await _sent(request, transport, trace)
         try:
             yield response
         finally:
@@ -127,6 +123,16 @@ class Connections:
         while self._idle and self._idle[0][1] < time.monotonic():
             await self._idle.popleft()[0].aclose()
         return self._idle.pop()[0] if self._idle else None
+
+
+async def _sent(
+    request: httpx2.Request, transport: httpx2.AsyncBaseTransport, trace: "_Trace"
+) -> httpx2.Response:
+    try:
+        return await transport.handle_async_request(request)
+    except asyncio.CancelledError:
+        await trace.close()  # httpcore2 leaves a connection open that is cancelled in its TLS handshake
+        raise
 
 
 class _Trace:

@@ -1,6 +1,8 @@
 """How calls are sent, repeated and ended; tests of batches and jobs have theirs beside this."""
 
+import asyncio
 import json
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +19,7 @@ from tests.client.script import GOOD, QUICK, Script, ok, problem, taken
 from tests.support.both_clients import Driver
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.in_thread import serving_app
-from tests.support.openai_server import OpenAIServer, serving_in_thread, status
+from tests.support.openai_server import Exchange, OpenAIServer, serving_in_thread, status
 from tests.support.scripted_scores import SCORE
 from tests.support.sqlite_store import SqliteStore
 
@@ -142,6 +144,25 @@ def test_a_bad_certificate_file_is_named(
             drive(url),
         ):
             pass
+
+
+def test_a_408_on_an_idle_connection_is_no_answer(drive: Driver) -> None:
+    written = threading.Event()
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.send(200, SCORE)
+        await asyncio.sleep(0.01)
+        exchange.writer.write(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n")
+        written.set()
+
+    with serving_in_thread(OpenAIServer(default=answer)) as server:
+        with drive(f"http://127.0.0.1:{server.port}", retries=0) as client:
+            for _ in range(3):
+                assert client.score("What?").answer == "Eight"
+                assert written.wait(60)
+                written.clear()
+                time.sleep(0.05)  # the bytes arrive
+        assert server.accepted == 3
 
 
 # What is repeated
