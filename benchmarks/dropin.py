@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
 
 from benchmarks.alternating import Rounds, told
 from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for

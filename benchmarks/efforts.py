@@ -14,7 +14,7 @@ from collections import defaultdict
 from functools import partial
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 
 from benchmarks.alternating import alternate, told
 from benchmarks.dropin import QUESTIONS, servers

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 
 from benchmarks.alternating import alternate, told
 from benchmarks.dropin import has_text, servers

@@ -7,7 +7,7 @@ with the same prompt, settings and server, which asks for them. Ratios of median
 import argparse
 import asyncio
 
-import httpx
+import httpx2 as httpx
 
 from benchmarks.alternating import alternate, told
 from benchmarks.dropin import QUESTIONS, servers

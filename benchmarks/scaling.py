@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
 import psycopg
 
 from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for

@@ -96,8 +96,8 @@ def _log_from(level: str) -> None:
     logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     # At info these tell every request, model file and migration, at debug what is sent and stored.
     for chatty in (
-        "httpx",
-        "httpcore",
+        "httpx2",
+        "httpcore2",
         "sentence_transformers",
         "alembic",
         "aiosqlite",

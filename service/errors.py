@@ -23,6 +23,11 @@ class EigencalError(Exception):
         self.retry_after_s = retry_after_s
         self.extra = extra
 
+    @property
+    def full_detail(self) -> str:
+        """The detail with the words of another server, for the owner of a job."""
+        return self.detail
+
 
 class InvalidRequest(EigencalError):
     """The request does not fit; `errors` lists `{"loc": [...], "msg": ...}` as in the API."""
@@ -123,7 +128,7 @@ class LLMError(EigencalError):
 
     @property
     def full_detail(self) -> str:
-        """The detail, and what the server said."""
+        """The detail and the server's message."""
         message = self.extra.get("llm_message")
         return f"{self.detail}{SERVER_MESSAGE}{message}" if message else self.detail
 
@@ -146,7 +151,7 @@ class NoUsableAnswers(EigencalError):
 
 
 class LLMUnavailable(EigencalError):
-    """The LLM server cannot be reached, or refuses work for now (429, 502, 503, 504)."""
+    """The LLM server cannot be reached, or refuses work for now with a transient status code."""
 
     code = "llm_unavailable"
     retryable = True
@@ -157,6 +162,21 @@ class EmbedderUnavailable(EigencalError):
 
     code = "embedder_unavailable"
     retryable = True
+
+
+class EmbedderRefusal(EmbedderUnavailable):
+    """The embedding server refuses the texts (400, 413, 422). The same request fails again."""
+
+    retryable = False
+
+    def __init__(self, detail: str, message: str = "") -> None:
+        super().__init__(detail)
+        self.message = message
+
+    @property
+    def full_detail(self) -> str:
+        """The detail and the server's message."""
+        return f"{self.detail}{SERVER_MESSAGE}{self.message}" if self.message else self.detail
 
 
 class StoreUnavailable(EigencalError):

@@ -62,7 +62,10 @@ class Settings(BaseSettings):
         "embedded",
         description="`vllm`: any OpenAI-compatible server; `embedded`: SmolLM2-135M-Instruct in process.",
     )
-    llm_url: str = Field("http://127.0.0.1:8001/v1", description="Base URL of the LLM server.")
+    llm_url: str = Field(
+        "http://127.0.0.1:8001/v1",
+        description="Base URL of the LLM server: a bare host gets /v1, any other path and a query are kept.",
+    )
     llm_model: str = Field("", description="Model asked for; empty: the first that the server lists.")
     llm_api: Literal["chat", "completions"] = Field(
         "chat", description="API for prompts. `messages` always go to chat."
@@ -186,7 +189,8 @@ class Settings(BaseSettings):
     )
     embedder_url: str = Field(
         "",
-        description="Base URL of an OpenAI-style embeddings server to use instead; `embedder` is its model.",
+        description="Base URL of an OpenAI-style embeddings server to use instead, by the rule of `llm_url`; "
+        "`embedder` is its model.",
     )
     embedder_api_key: SecretStr = Field(
         SecretStr(""), description="Bearer key sent to the embeddings server."
@@ -194,7 +198,7 @@ class Settings(BaseSettings):
     proxies_from_env: bool = Field(
         False,
         description="Reach the LLM and embeddings servers through the HTTP proxies that HTTP_PROXY, "
-        "HTTPS_PROXY, ALL_PROXY and NO_PROXY name.",
+        "HTTPS_PROXY, ALL_PROXY and NO_PROXY name, except on loopback.",
     )
 
     @field_validator("health_port")

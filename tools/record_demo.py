@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 
 from service.demo.data import DRAWN_WITH, QUESTIONS, RECORDED, drawn_with
 

@@ -16,7 +16,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 from service.demo.data import QUESTIONS, RECORDED
 
@@ -88,8 +88,8 @@ class BackgroundService:
 
     def _is_ready(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/readyz", timeout=10, trust_env=False).is_success
-        except httpx.TransportError:
+            return httpx2.get(f"{self.url}/readyz", timeout=10, trust_env=False).is_success
+        except httpx2.TransportError:
             return False
 
 
@@ -128,7 +128,7 @@ def run(service: BackgroundService, *, key: str, recorded: bool) -> None:
     service.start()
     try:
         walk(service.url, RECORDED if recorded else QUESTIONS, key)
-    except httpx.TransportError as error:
+    except httpx2.TransportError as error:
         raise DemoError(f"The service no longer answers ({error}): {service.log_file}") from None
     header = " -H 'Authorization: Bearer KEY'" if key else ""
     body = '{"prompt": "How many legs does a spider have?", "target_error": 0.4}'
@@ -138,10 +138,10 @@ def run(service: BackgroundService, *, key: str, recorded: bool) -> None:
 
 
 def walk(url: str, rows: Path, key: str = "") -> None:
-    """Go through the demonstration with a service that runs. Raises DemoError, httpx.TransportError."""
+    """Go through the demonstration with a service that runs. Raises DemoError, httpx2.TransportError."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     # trust_env: a proxy of the environment is not the way to this machine.
-    with httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, trust_env=False) as http:
+    with httpx2.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, trust_env=False) as http:
         calibration = show_scores(http, "The first scores").get("calibration") or {}
         if calibration.get("origin") == "own":
             print("Calibrated by an earlier run.")
@@ -159,8 +159,8 @@ def walk(url: str, rows: Path, key: str = "") -> None:
         print(f"The whole report, for your browser:\n{url}/calibrations/{calibration_id}/report\n")
 
 
-def call(http: httpx.Client, method: str, path: str, **sent: Any) -> dict[str, Any]:
-    """Return the JSON answered to what httpx takes. Raises DemoError when refused, in the service's words."""
+def call(http: httpx2.Client, method: str, path: str, **sent: Any) -> dict[str, Any]:
+    """Send a request with the arguments of httpx2 and return its JSON. Raises DemoError for a refusal."""
     response = http.request(method, path, **sent)
     if response.is_success:
         body: dict[str, Any] = response.json()
@@ -172,7 +172,7 @@ def call(http: httpx.Client, method: str, path: str, **sent: Any) -> dict[str, A
     raise DemoError(f"The service answered {response.status_code}: {response.text[:400]}{remedy}")
 
 
-def calibrate(http: httpx.Client, path: Path) -> str:
+def calibrate(http: httpx2.Client, path: Path) -> str:
     """Calibrate on a file; return the calibration's id. Raises DemoError when it fails."""
     print(f"Calibrating on the labelled questions of {path.name} ...", flush=True)
     options = {"drawn_by": "service", "activate": "always", "name": "everyday questions"}
@@ -186,7 +186,7 @@ def calibrate(http: httpx.Client, path: Path) -> str:
     return str(job["calibration_id"])
 
 
-def show_scores(http: httpx.Client, title: str, **options: Any) -> dict[str, Any]:
+def show_scores(http: httpx2.Client, title: str, **options: Any) -> dict[str, Any]:
     """Score the prompts and print their scores; return the last one."""
     print(f"\n{title}:", flush=True)
     for prompt in PROMPTS:

@@ -1,16 +1,16 @@
-"""The embedder behind an OpenAI-style server: POST /v1/embeddings."""
+"""The embedder behind an OpenAI-style server: POST /embeddings."""
 
 import asyncio
 import json
 import logging
 from collections.abc import Sequence
-from contextlib import closing
 from functools import partial
 
-import aiohttp
+import httpx2
 import numpy as np
 from numpy.typing import NDArray
 
+from service.addresses import api_base, endpoint
 from service.embedding.port import (
     EMBEDDED,
     FAILED,
@@ -21,12 +21,13 @@ from service.embedding.port import (
     Vectors,
     unit_rows,
 )
-from service.errors import EmbedderUnavailable
+from service.errors import EmbedderRefusal, EmbedderUnavailable
 from service.remote import (
     TRY_AGAIN,
     Connections,
-    PassingError,
     SharedCheck,
+    TransientError,
+    error_message,
     retry_after_s,
     with_retries,
 )
@@ -38,18 +39,20 @@ MAX_RETRIES = 3
 MAX_QUEUE = 256  # calls at work before Overloaded; it bounds connections, too
 MAX_BATCH = 64  # texts of a request
 CHECK_TEXT = "check"
+REFUSING_TEXTS = frozenset({400, 413, 422})
+MAX_MESSAGE_CHARS = 500
 
 
 class HttpEmbedder:
-    """Texts to unit vectors by a server; what the server does with long texts is its own affair.
+    """Embeds texts by a server as unit vectors.
 
-    `base_url` with or without /v1. Connect errors, broken connections, 429, 502, 503 and 504 are tried again
-    within `TIMEOUT_S` (a Retry-After is honoured), read timeouts and other refusals are not. Name, dimension
-    and the model that the server reports are learned from the first answer: a server that is not up yet is no
-    error at start. One that reports another model, or another dimension, has been swapped: the call that met
-    it fails, and vectors kept are forgotten.
+    `base_url` with or without /v1. Connect errors, broken connections and the statuses `TRY_AGAIN` are
+    retried within `TIMEOUT_S`, after the wait that Retry-After asks for. Read timeouts and other refusals are
+    not retried. Name, dimension and the model that the server reports come from its first answer: a server
+    that is not up yet is no error at the start. If a later answer reports another model or dimension, that
+    call fails and the cached vectors are dropped.
 
-    `proxies_from_env`: go through the proxies that HTTP_PROXY and the like name.
+    `proxies_from_env`: use the proxies that HTTP_PROXY and the like name.
     """
 
     def __init__(
@@ -61,10 +64,10 @@ class HttpEmbedder:
         cache_size: int = 20_000,
         empty_answers: EmptyAnswers = FAILED,
         proxies_from_env: bool = False,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        if not base_url.startswith(("http://", "https://")):
-            raise ValueError("The embedding server's URL must start with http:// or https://.")
-        self._url = f"{base_url.rstrip('/').removesuffix('/v1')}/v1/embeddings"
+        base = api_base(base_url, "EIGENCAL_EMBEDDER_URL")
+        self._url = endpoint(base, "/embeddings")
         self._model = model
         self.empty_answers: EmptyAnswers = empty_answers
         self._identity: EmbedderIdentity | None = None
@@ -73,7 +76,9 @@ class HttpEmbedder:
         # Where empty answers are embedded, a server that refuses them is not ready.
         check_texts = [CHECK_TEXT, ""] if empty_answers == EMBEDDED else [CHECK_TEXT]
         self._check = SharedCheck(lambda: self._ask(check_texts))
-        self._connections = Connections(self._url, api_key=api_key, proxies_from_env=proxies_from_env)
+        self._connections = Connections(
+            base, api_key=api_key, proxies_from_env=proxies_from_env, transport=transport
+        )
 
     @property
     def identity(self) -> EmbedderIdentity:
@@ -141,30 +146,36 @@ class HttpEmbedder:
             raise EmbedderUnavailable("The embedding server did not answer in time.") from error
 
     async def _attempt(self, texts: list[str]) -> bytes:
-        """Return the body of an answer. Raises PassingError for what another attempt may cure."""
+        """Return the body of an answer. Raises TransientError for what another attempt may cure."""
         body = {"model": self._model, "input": texts, "encoding_format": "float"}
         content = json.dumps(body).encode()
         try:
-            with closing(await self._connections.request("POST", self._url, content)) as response:
-                if response.status != 200:
-                    raise _refusal(response)
-                return await response.read()
+            async with self._connections.stream("POST", self._url, content) as response:
+                content = await response.aread()
+                if response.status_code != 200:
+                    raise _refusal(response, content)
+                return content
         # An idle connection that the server has closed is among them; embedding twice does no harm.
-        except aiohttp.ClientError as error:
-            raise PassingError(EmbedderUnavailable("The embedding server cannot be reached.")) from error
+        except httpx2.RequestError as error:
+            raise TransientError(EmbedderUnavailable("The embedding server cannot be reached.")) from error
 
 
 def _model_changed() -> EmbedderUnavailable:
     return EmbedderUnavailable("The embedding server has changed its model; ask again.")
 
 
-def _refusal(response: aiohttp.ClientResponse) -> Exception:
-    status = response.status
+def _refusal(response: httpx2.Response, content: bytes) -> Exception:
+    status = response.status_code
     if status in TRY_AGAIN:
         detail = f"The embedding server refuses work for now (status {status})."
-        return PassingError(EmbedderUnavailable(detail, retry_after_s=retry_after_s(response)))
-    refused = "the service's key" if status in (401, 403) else "the texts"
-    return EmbedderUnavailable(f"The embedding server refused {refused} (status {status}).")
+        return TransientError(EmbedderUnavailable(detail, retry_after_s=retry_after_s(response)))
+    if status in REFUSING_TEXTS:
+        detail = f"The embedding server refused the texts (status {status})."
+        return EmbedderRefusal(detail, error_message(content)[:MAX_MESSAGE_CHARS])
+    if status in (401, 403):
+        return EmbedderUnavailable(f"The embedding server refused the service's key (status {status}).")
+    cause = ": EIGENCAL_EMBEDDER_URL may not be the base URL of its API" if status == 404 else ""
+    return EmbedderUnavailable(f"The embedding server answered with status {status}{cause}.")
 
 
 def _parse(content: bytes, count: int) -> tuple[NDArray[np.float64], str]:

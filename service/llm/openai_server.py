@@ -5,13 +5,13 @@ import itertools
 import json
 import time
 from collections import Counter
-from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import aiohttp
+import httpx2
 
+from service.addresses import api_base, endpoint
 from service.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable, ModelNotFound
 from service.llm.admission import AdmissionQueue
 from service.llm.port import Api, Generation, GenerationRequest, LLMIdentity, Priority, PromptShape, Usage
@@ -32,9 +32,8 @@ from service.lru import LRU
 from service.remote import (
     TRY_AGAIN,
     Connections,
-    PassingError,
     SharedCheck,
-    api_base,
+    TransientError,
     retry_after_s,
     with_retries,
 )
@@ -77,8 +76,8 @@ class HttpLanguageModel:
     Deadlines: without `deadline_s` a call is plain, and one without an answer after `timeout_s` (waiting and
     retries included) is DeadlineExceeded; with it the answer is streamed, and what has been finished by then
     is returned.
-    Connect errors, 429, 502, 503 and 504 are tried again `MAX_RETRIES` times, Retry-After up to 5 s honoured.
-    `proxies_from_env`: go through the proxies that HTTP_PROXY and the like name.
+    Connect errors and the statuses `TRY_AGAIN` are retried `MAX_RETRIES` times, after a Retry-After of at
+    most 5 s. `proxies_from_env`: use the proxies that HTTP_PROXY and the like name.
     """
 
     def __init__(
@@ -93,8 +92,9 @@ class HttpLanguageModel:
         queue: AdmissionQueue | None = None,
         use_priority: bool = False,
         proxies_from_env: bool = False,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        self._base_url = api_base(base_url)
+        self._base = api_base(base_url, "EIGENCAL_LLM_URL")
         self._model = self._configured_model = model or ""
         self._api = api
         self._api_key = api_key
@@ -107,7 +107,9 @@ class HttpLanguageModel:
         # Model and parameters omitted, by the model asked for and whether a top_k was.
         self._answered_by: LRU[tuple[str, bool], tuple[str, tuple[str, ...]]] = LRU(MAX_QUIRKS)
         self._check = SharedCheck(self._ask_health)
-        self._connections = Connections(self._base_url, api_key=api_key, proxies_from_env=proxies_from_env)
+        self._connections = Connections(
+            self._base, api_key=api_key, proxies_from_env=proxies_from_env, transport=transport
+        )
 
     async def start(self) -> None:
         """Ask for the model's name when none is configured; a server that is not up yet is asked later."""
@@ -170,16 +172,17 @@ class HttpLanguageModel:
         await self._check()
 
     async def _ask_health(self) -> None:
-        status, _ = await self._get(f"{self._base_url.removesuffix('/v1')}/health")
+        root = self._base.path.removesuffix("/v1")
+        status, _ = await self._get(self._base.copy_with(path=f"{root}/health"))
         if status in NO_HEALTH_ROUTE:
-            status, _ = await self._get(f"{self._base_url}/models")
+            status, _ = await self._get(endpoint(self._base, "/models"))
         if status != 200:
             raise LLMUnavailable("The LLM server says that it is not well.")
         await self._resolve_model()
 
     async def _resolve_model(self) -> str:
         if not self._model:
-            status, listed = await self._get(f"{self._base_url}/models")
+            status, listed = await self._get(endpoint(self._base, "/models"))
             try:
                 self._model = model_name(listed["data"][0]["id"]) if status == 200 else ""
             except (KeyError, IndexError, TypeError, ValueError):
@@ -188,20 +191,20 @@ class HttpLanguageModel:
             raise LLMUnavailable("The LLM server lists no model.")
         return self._model
 
-    async def _get(self, url: str) -> tuple[int, Any]:
+    async def _get(self, url: httpx2.URL) -> tuple[int, Any]:
         """Return status and JSON (None when it is none), without a permit. Raises LLMUnavailable."""
         try:
             async with asyncio.timeout(CHECK_TIMEOUT_S):
-                with closing(await self._connections.request("GET", url)) as response:
+                async with self._connections.stream("GET", url) as response:
                     content = await read(response)
-        except (aiohttp.ClientError, TimeoutError):
+        except (httpx2.RequestError, TimeoutError):
             raise LLMUnavailable("The LLM server cannot be reached.") from None
         except LLMBadResponse as error:
             raise LLMUnavailable(error.detail) from None
         try:
-            return response.status, json.loads(content)
+            return response.status_code, json.loads(content)
         except (ValueError, RecursionError):
-            return response.status, None
+            return response.status_code, None
 
     # From a request to calls
 
@@ -282,7 +285,7 @@ class HttpLanguageModel:
                 self._queue.took_s.append(clock() - asked_at - queued_s)
         except TimeoutError:
             failure = DeadlineExceeded("No answer came in time.")
-        except aiohttp.ClientError:
+        except httpx2.RequestError:
             failure = LLMUnavailable("The LLM server broke off its answer.")
         except EigencalError as error:
             failure = error
@@ -298,11 +301,11 @@ class HttpLanguageModel:
         return replace(reply, failure=failure, queued_s=queued_s)
 
     async def _attempt(self, path: str, body: dict[str, Any], reader: ReplyReader) -> None:
-        """Send a call and read its answer. Raises PassingError for what another attempt may cure."""
-        url, content = self._base_url + path, json.dumps(body).encode()
+        """Send a call and read its answer. Raises TransientError for what another attempt may cure."""
+        url, content = endpoint(self._base, path), json.dumps(body).encode()
         try:
-            with closing(await self._connections.request("POST", url, content)) as response:
-                if response.status != 200:
+            async with self._connections.stream("POST", url, content) as response:
+                if response.status_code != 200:
                     raise await self._refusal(response)
                 if response.headers.get("content-type", "").startswith("text/event-stream"):
                     async for line in lines(response, max_bytes_of(body)):
@@ -311,16 +314,14 @@ class HttpLanguageModel:
                         raise LLMUnavailable("The LLM server broke off its answer.")
                 else:
                     reader.feed_whole(await read(response, max_bytes_of(body)))
-        except aiohttp.InvalidURL:
-            raise LLMUnavailable("The LLM server cannot be reached.") from None
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
-            raise PassingError(LLMUnavailable("The LLM server cannot be reached.")) from None
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError):
+            raise TransientError(LLMUnavailable("The LLM server cannot be reached.")) from None
 
-    async def _refusal(self, response: aiohttp.ClientResponse) -> Exception:
+    async def _refusal(self, response: httpx2.Response) -> Exception:
         try:
             content = await read(response, REFUSAL_BYTES)
         except LLMBadResponse:
             content = b""  # too long to be read to its end
-        status, wait_s = response.status, retry_after_s(response)
+        status, wait_s = response.status_code, retry_after_s(response)
         error = error_of(status, content, self._api_key, retry_after_s=wait_s)
-        return PassingError(error) if status in TRY_AGAIN else error
+        return TransientError(error) if status in TRY_AGAIN else error

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-import aiohttp
+import httpx2
 
 from service.errors import EigencalError, LLMBadResponse, LLMError, LLMUnavailable, ModelNotFound
 from service.llm.port import Api, Draw, GenerationRequest, PromptShape, Usage
-from service.remote import TRY_AGAIN, pieces
+from service.remote import TRY_AGAIN, error_message
 from service.spectral.evidence import POSITIVE_ROUNDING
 
 PATHS: dict[Api, str] = {"chat": "/chat/completions", "completions": "/completions"}
@@ -102,12 +102,12 @@ def max_bytes_of(body: Mapping[str, Any]) -> int:
     return max(MAX_ANSWER_BYTES, int(body["n"]) * int(body["max_tokens"]) * MAX_TOKEN_BYTES)
 
 
-async def read(response: aiohttp.ClientResponse, max_bytes: int = MAX_ANSWER_BYTES) -> bytes:
+async def read(response: httpx2.Response, max_bytes: int = MAX_ANSWER_BYTES) -> bytes:
     """Return a complete body. Raises LLMBadResponse when it is longer."""
     return b"".join([piece async for piece in _pieces(response, max_bytes)])
 
 
-async def lines(response: aiohttp.ClientResponse, max_bytes: int = MAX_ANSWER_BYTES) -> AsyncIterator[str]:
+async def lines(response: httpx2.Response, max_bytes: int = MAX_ANSWER_BYTES) -> AsyncIterator[str]:
     """Yield lines cut at newlines alone: JSON may hold U+2028 and its like as they are.
 
     Raises as `read`. Takes linear time however long a line is.
@@ -122,8 +122,8 @@ async def lines(response: aiohttp.ClientResponse, max_bytes: int = MAX_ANSWER_BY
     yield b"".join(begun).decode("utf-8", "replace")
 
 
-async def _pieces(response: aiohttp.ClientResponse, max_bytes: int) -> AsyncIterator[bytes]:
-    async for piece in pieces(response):
+async def _pieces(response: httpx2.Response, max_bytes: int) -> AsyncIterator[bytes]:
+    async for piece in response.aiter_bytes():
         max_bytes -= len(piece)
         if max_bytes < 0:
             raise LLMBadResponse("The LLM server's answer is longer than the service takes.")
@@ -302,21 +302,6 @@ _REFUSING_LOGPROBS = _REFUSING | {403, 500, 501}
 _REFUSED_N = re.compile(r"(?<!\w)n(?!\w)")  # the letter as a word of its own
 
 
-def error_message(body: bytes) -> str:
-    """Return the server's message: `{"error": {"message"}}`, `{"error": text}`, `{"message"}` or text."""
-    text = body.decode("utf-8", "replace").strip()
-    try:
-        message = json.loads(text)
-    except (ValueError, RecursionError):
-        message = text
-    for key in ("error", "message", "detail"):
-        if isinstance(message, dict) and message.get(key):
-            message = message[key]
-    message = message if isinstance(message, str) else json.dumps(message)
-    # No text of PostgreSQL holds NUL, and no UTF-8 half a surrogate pair.
-    return message.replace("\0", "").encode("utf-8", "replace").decode()
-
-
 def error_of(status: int, body: bytes, key: str = "", *, retry_after_s: float | None = None) -> EigencalError:
     """Return the domain's error for an answer of status 400 or more; it does not repeat our own `key`."""
     message = error_message(body)
@@ -327,7 +312,10 @@ def error_of(status: int, body: bytes, key: str = "", *, retry_after_s: float | 
         return LLMUnavailable("The LLM server's engine has stopped.", retry_after_s=retry_after_s)
     if status == 404 and "model" in message.lower():
         return ModelNotFound("The LLM server does not serve this model.")
-    return LLMError(f"The LLM server answered with status {status}.", llm_status=status, llm_message=message)
+    cause = ": EIGENCAL_LLM_URL may not be the base URL of its API" if status == 404 else ""
+    return LLMError(
+        f"The LLM server answered with status {status}{cause}.", llm_status=status, llm_message=message
+    )
 
 
 def refused_parameter(error: EigencalError, body: Mapping[str, Any]) -> str | None:

@@ -1,18 +1,20 @@
 """Calls that go to the LLM server as their callers wrote them, and its answers as they come.
 
-None is tried again, but for one whose kept connection the server had closed, nor bounded in time as long as
-something comes: a call fares as it would without us.
+Calls are not retried, except if a kept connection fails before the response arrives. Their time is not
+limited while the server sends something: a call fares as it would without us.
 """
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import aiohttp
+import httpx2
 
+from service.addresses import api_base, endpoint
 from service.errors import DeadlineExceeded, LLMBadResponse, LLMUnavailable
-from service.remote import Connections, api_base, pieces
+from service.remote import Connections
 
 # Of the server's headers what a caller needs: what the answer is, and when to come back. Others tell of the
 # connection, of our account, or of what else the server is.
@@ -93,11 +95,16 @@ class HttpUpstream:
         api_key: str = "",
         silence_s: float = SILENCE_S,
         proxies_from_env: bool = False,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        self._base_url = api_base(base_url)
+        self._base = api_base(base_url, "EIGENCAL_LLM_URL")
         self._secret = api_key.encode() if len(api_key) >= MIN_SECRET_CHARS else b""
         self._connections = Connections(
-            self._base_url, api_key=api_key, silence_s=silence_s, proxies_from_env=proxies_from_env
+            self._base,
+            api_key=api_key,
+            silence_s=silence_s,
+            proxies_from_env=proxies_from_env,
+            transport=transport,
         )
 
     async def stop(self) -> None:
@@ -106,15 +113,17 @@ class HttpUpstream:
 
     async def open(self, call: Call) -> "HttpReply":
         """Send the call; see the port."""
-        method, url = "GET" if call.body is None else "POST", self._base_url + call.path
+        method, url = "GET" if call.body is None else "POST", endpoint(self._base, call.path)
+        ending = AsyncExitStack()
+        stream = self._connections.stream(method, url, call.body, call.headers)
         try:
-            response = await self._connections.request(method, url, call.body, call.headers)
-        except (aiohttp.ClientError, TimeoutError) as error:
-            if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
-                raise DeadlineExceeded("The LLM server says nothing.") from None
+            response = await ending.enter_async_context(stream)
+        except (httpx2.ReadTimeout, httpx2.WriteTimeout):
+            raise DeadlineExceeded("The LLM server says nothing.") from None
+        except httpx2.TransportError:
             raise LLMUnavailable("The LLM server cannot be reached.") from None
-        reply = HttpReply(response, self._secret, self._connections.silence_s)
-        if not 200 <= reply.status <= MAX_STATUS:
+        reply = HttpReply(response, self._secret, ending)
+        if reply.status > MAX_STATUS:
             await reply.close()
             raise LLMBadResponse("The LLM server answered with a status that HTTP does not have.")
         return reply
@@ -123,24 +132,24 @@ class HttpUpstream:
 class HttpReply:
     """A `Reply` over HTTP. `secret`: not to be passed on, should the server quote it."""
 
-    def __init__(self, response: aiohttp.ClientResponse, secret: bytes, silence_s: float | None) -> None:
+    def __init__(self, response: httpx2.Response, secret: bytes, ending: AsyncExitStack) -> None:
         self._response = response
+        self._ending = ending
         self._secret = secret
-        self._silence_s = silence_s
-        self.status = response.status
+        self.status = response.status_code
         self.is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         # Byte for byte, as HTTP has it.
-        raw = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in response.raw_headers}
+        raw = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in response.headers.raw}
         self.headers: Mapping[str, str] = {k: v for k, v in raw.items() if k in _PASSED_ON}
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Yield the body. A stream that ends with its connection is whole only if its answer has ended."""
-        body, headers, tail = pieces(self._response, self._silence_s), self._response.headers, b""
+        body, headers, tail = self._response.aiter_raw(), self._response.headers, b""
         try:
             async for piece in without(self._secret, body) if self._secret else body:
                 tail = (tail + piece[-MAX_LAST_BYTES:])[-MAX_LAST_BYTES:]
                 yield piece
-        except (aiohttp.ClientError, TimeoutError):
+        except httpx2.TransportError:
             raise LLMUnavailable(BROKEN_OFF) from None
         is_delimited = "content-length" in headers or "transfer-encoding" in headers
         is_good = 200 <= self.status < 300
@@ -148,8 +157,8 @@ class HttpReply:
             raise LLMUnavailable(BROKEN_OFF)
 
     async def close(self) -> None:
-        """Let go of the connection; with half an answer in it, it is closed."""
-        self._response.close()
+        """Return the connection; it is closed if the body was not read to its end."""
+        await self._ending.aclose()
 
 
 async def without(secret: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

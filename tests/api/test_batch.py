@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from service.app import create_app

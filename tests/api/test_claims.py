@@ -3,7 +3,7 @@
 import json
 from typing import Any, Literal
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from service.app import create_app

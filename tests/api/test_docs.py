@@ -2,7 +2,7 @@
 
 import re
 
-import httpx
+import httpx2 as httpx
 
 from tests.api.conftest import Client
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock
 
-import httpx
+import httpx2 as httpx
 import numpy as np
 import pytest
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 from starlette.requests import Request
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from tests.support.live import served

@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from service.errors import LLMUnavailable

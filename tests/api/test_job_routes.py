@@ -2,7 +2,7 @@
 
 import json
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from service.jobs.model import JobError

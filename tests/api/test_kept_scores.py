@@ -5,7 +5,7 @@ import json
 import logging
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from service.app import create_app

@@ -6,7 +6,7 @@ import tracemalloc
 from collections.abc import AsyncIterator
 from typing import Any, ClassVar
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from tests.support.live import served

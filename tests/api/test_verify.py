@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from service.llm.port import Message

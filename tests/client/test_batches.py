@@ -5,7 +5,7 @@ import itertools
 import json
 from collections.abc import AsyncIterator
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 import eigencal

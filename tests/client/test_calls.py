@@ -1,11 +1,15 @@
 """How calls are sent, repeated and ended; tests of batches and jobs have theirs beside this."""
 
+import asyncio
 import json
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 import eigencal
@@ -15,6 +19,8 @@ from tests.client.script import GOOD, QUICK, Script, ok, problem, taken
 from tests.support.both_clients import Driver
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.in_thread import serving_app
+from tests.support.openai_server import Exchange, OpenAIServer, serving_in_thread, status
+from tests.support.scripted_scores import SCORE
 from tests.support.sqlite_store import SqliteStore
 
 # What is sent
@@ -60,7 +66,7 @@ def test_an_id_that_is_none_goes_nowhere(drive: Driver, name: Any) -> None:
     assert script.seen == []
 
 
-def test_ones_own_httpx_client_stays_open_and_follows_no_redirect_with_the_prompt() -> None:
+def test_ones_own_http_client_stays_open_and_follows_no_redirect_with_the_prompt() -> None:
     script = Script(GOOD, httpx.Response(307, headers={"location": "http://elsewhere/score"}), GOOD)
     transport = httpx.MockTransport(script)
     with httpx.Client(transport=transport, headers={"x-mine": "1"}, follow_redirects=True) as http:
@@ -70,6 +76,93 @@ def test_ones_own_httpx_client_stays_open_and_follows_no_redirect_with_the_promp
                 client.score("What?")
         assert not http.is_closed
     assert [request.headers["x-mine"] for request in script.seen] == ["1", "1"]
+
+
+# The environment
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    return monkeypatch
+
+
+@contextmanager
+def service() -> Iterator[OpenAIServer]:
+    with serving_in_thread(OpenAIServer(default=status(200, SCORE))) as server:
+        yield server
+
+
+@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1", "socks4://127.0.0.1:1", "http://127.0.0.1:1"])
+@pytest.mark.parametrize("excepted", ["", "[::1],fd00::/8", "[::1"])
+def test_loopback_needs_no_proxy(
+    drive: Driver, environment: pytest.MonkeyPatch, proxy: str, excepted: str
+) -> None:
+    environment.setenv("ALL_PROXY", proxy)
+    environment.setenv("NO_PROXY", excepted)
+    with service() as server:
+        for host in ("127.0.0.1", "localhost"):
+            with drive(f"http://{host}:{server.port}") as client:
+                assert client.score("What?").answer == "Eight"
+
+
+def test_a_proxy_of_the_environment_is_used(drive: Driver, environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("NO_PROXY", "[::1],fd00::/8")
+    with service() as proxy:
+        environment.setenv("ALL_PROXY", f"http://127.0.0.1:{proxy.port}")
+        with drive("http://service.internal") as client:
+            client.score("What?")
+        assert [request.path for request in proxy.requests] == ["http://service.internal/score"]
+
+
+@pytest.mark.parametrize(
+    ("proxy", "why"),
+    [("socks5://127.0.0.1:1", r"httpx2\[socks\]"), ("socks4://127.0.0.1:1", "cannot be used")],
+)
+def test_a_proxy_that_cannot_be_used_is_named(
+    drive: Driver, environment: pytest.MonkeyPatch, proxy: str, why: str
+) -> None:
+    environment.setenv("ALL_PROXY", proxy)
+    environment.setenv("NO_PROXY", "[::1],fd00::/8")
+    with pytest.raises(eigencal.InvalidSetupError, match=why), drive("http://service.internal"):
+        pass
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_a_bad_certificate_file_is_named(
+    drive: Driver, environment: pytest.MonkeyPatch, tmp_path: Path, content: str | None
+) -> None:
+    file = tmp_path / "own.pem"
+    if content:
+        file.write_text(content)
+    environment.setenv("SSL_CERT_FILE", str(file))
+    for url in ("http://127.0.0.1:8000", "https://service.internal"):
+        with (
+            pytest.raises(eigencal.InvalidSetupError, match=f"^SSL_CERT_FILE={file} cannot be read"),
+            drive(url),
+        ):
+            pass
+
+
+def test_a_408_on_an_idle_connection_is_no_answer(drive: Driver) -> None:
+    written = threading.Event()
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.send(200, SCORE)
+        await asyncio.sleep(0.01)
+        exchange.writer.write(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n")
+        written.set()
+
+    with serving_in_thread(OpenAIServer(default=answer)) as server:
+        with drive(f"http://127.0.0.1:{server.port}", retries=0) as client:
+            for _ in range(3):
+                assert client.score("What?").answer == "Eight"
+                assert written.wait(60)
+                written.clear()
+                time.sleep(0.05)  # the bytes arrive
+        assert server.accepted == 3
 
 
 # What is repeated

@@ -4,7 +4,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 import eigencal

@@ -6,7 +6,7 @@ By which ways they get it, the table of docs/recipes says, for the versions that
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from tests.clients.environments import LLM_KEY, SCORE_KEY, SCRIPTS, versions

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from tests.clients.environments import SCORE_KEY

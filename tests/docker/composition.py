@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 
 from benchmarks.processes import ROOT, free_port
 from tests.docs.blocks import blocks

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from benchmarks.processes import ROOT

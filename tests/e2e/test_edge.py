@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from benchmarks.processes import free_port

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from benchmarks.processes import PYTHON, running, wait_for

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 from select import select
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from tests.e2e.conftest import VllmServer

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
-import httpx
+import httpx2 as httpx
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from eigencal import AsyncClient, Client

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
 
 TARGET = Path(__file__).parents[2] / "service" / "api" / "examples.json"
 REQUESTS = {

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from service.app import build_llm, create_app, serving_of

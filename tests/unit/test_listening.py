@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
 import pytest
 from typer.testing import CliRunner
 

@@ -37,7 +37,7 @@ def test_every_setting_named_anywhere_exists() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("LLM_URL", "http://[::1", "LLM server's URL"),
+        ("LLM_URL", "http://[::1", "EIGENCAL_LLM_URL cannot be read"),
         ("EMBEDDER_URL", "127.0.0.1:8002", "http://"),
         ("EMBEDDER", "", "EIGENCAL_EMBEDDER: Name an embedder"),
         ("DATABASE_URL", "store.db", "database URL"),

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 
 from service.demo.data import RECORDED
 from service.report import plots

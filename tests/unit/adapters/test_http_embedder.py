@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from service.embedding.http import HttpEmbedder
-from service.errors import EmbedderUnavailable
-from service.remote import CHECK_KEPT_S
+from service.errors import EmbedderRefusal, EmbedderUnavailable
+from service.remote import CHECK_KEPT_S, TRY_AGAIN
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, drop, hang, raw, status
 
 SECRET_TEXT = "a text that no error may show"
@@ -116,16 +116,8 @@ def test_change_of_model_is_followed_and_old_vectors_are_forgotten() -> None:
     with_embedder(server, scenario)
 
 
-@pytest.mark.parametrize(
-    "trouble",
-    [
-        drop,
-        status(429, {}, {"retry-after": "0"}),
-        status(502, {}),
-        status(503, {}, {"retry-after": "soon"}),
-    ],
-)
-def test_passing_trouble_is_tried_again(trouble: Behaviour) -> None:
+@pytest.mark.parametrize("trouble", [drop, *(status(code, {}) for code in sorted(TRY_AGAIN))])
+def test_transient_trouble_is_retried(trouble: Behaviour) -> None:
     server = Server(trouble)
 
     async def scenario(embedder: HttpEmbedder) -> None:
@@ -139,7 +131,7 @@ def test_passing_trouble_is_tried_again(trouble: Behaviour) -> None:
     ("trouble", "says", "calls"),
     [
         (hang, "in time", 1),
-        (status(400, {"error": {"message": SECRET_TEXT}}), "refused the texts", 1),
+        (status(404, SECRET_TEXT.encode()), "EIGENCAL_EMBEDDER_URL", 1),
         (status(401, {"error": "Unauthorized"}), "refused the service's key", 1),
         (status(500, SECRET_TEXT.encode()), "status 500", 1),
         (status(503, SECRET_TEXT.encode()), "refuses work for now", 4),
@@ -164,9 +156,27 @@ def test_trouble_is_named_without_the_servers_words(
                 patched.setattr("service.embedding.http.TIMEOUT_S", 0.2)
             with pytest.raises(EmbedderUnavailable, match=says) as raised:
                 await embedder.embed([SECRET_TEXT])
+        assert raised.value.retryable
         assert SECRET_TEXT not in raised.value.detail
         assert len(server.requests) == calls
         assert (await embedder.embed([SECRET_TEXT])).vectors.shape == (1, 2)
+
+    with_embedder(server, scenario)
+
+
+@pytest.mark.parametrize("code", [400, 413, 422])
+def test_a_refusal_of_the_texts_is_final(code: int) -> None:
+    server = Server()
+
+    async def scenario(embedder: HttpEmbedder) -> None:
+        server.requests.clear()
+        server.play(status(code, {"error": {"message": f"too long: {SECRET_TEXT}"}}))
+        with pytest.raises(EmbedderRefusal, match="refused the texts") as raised:
+            await embedder.embed([SECRET_TEXT])
+        assert not raised.value.retryable
+        assert SECRET_TEXT not in raised.value.detail
+        assert raised.value.full_detail.endswith(f"It said: too long: {SECRET_TEXT}")
+        assert len(server.requests) == 1
 
     with_embedder(server, scenario)
 

@@ -1,16 +1,23 @@
-"""Connections that are lent to one call at a time, and checks that many share."""
+"""Connections that are lent to one call at a time, and checks that many callers share."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import closing
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
 
-import aiohttp
+import httpx2
 import pytest
 
 from service import remote
+from service.addresses import endpoint
+from service.embedding.http import HttpEmbedder
 from service.errors import LLMUnavailable
-from service.remote import LONG_BYTES, Connections, SharedCheck, pieces
-from tests.support.openai_server import OpenAIServer, hang
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import GenerationRequest, Sampling
+from service.proxy.upstream import Call, HttpUpstream
+from service.remote import Connections, SharedCheck
+from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, completion, hang
 from tests.support.openai_server import pieces as begun
 
 
@@ -20,63 +27,220 @@ async def bounded() -> AsyncIterator[None]:
         yield
 
 
-async def test_a_whole_answer_keeps_its_connection_for_a_while_and_no_other_does(
+@asynccontextmanager
+async def connections(url: str, **options: Any) -> AsyncIterator[tuple[Connections, httpx2.URL]]:
+    base = httpx2.URL(url)
+    made = Connections(base, **options)
+    try:
+        yield made, endpoint(base, "/models")
+    finally:
+        await made.close()
+        await made.close()
+
+
+async def test_a_connection_is_kept_for_a_while_if_its_response_was_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with OpenAIServer(default=begun(b"half", then=hang)) as server:
-        lent = Connections(server.url)
 
-        async def call(method: str) -> bool:
-            """Return whether it went over a kept connection; the answer to a POST is not read to its end."""
+        async def is_kept(made: Connections, url: httpx2.URL, method: str) -> bool:
+            """Return True if a call used a kept connection. The response to a POST is not read to its end."""
             before = server.accepted
-            with closing(await lent.request(method, f"{server.url}/models")) as response:
+            async with made.stream(method, url) as response:
                 if method == "GET":
-                    assert [piece async for piece in pieces(response)]
+                    assert await response.aread()
             return server.accepted == before
 
-        assert [await call(one) for one in ("GET", "GET", "POST", "GET")] == [False, True, True, False]
-        await lent.close()
-        await lent.close()
-        monkeypatch.setattr(remote, "KEEPALIVE_S", 0.0)
-        lent = Connections(server.url)
-        assert [await call("GET"), await call("GET")] == [False, False]
-        await lent.close()
+        async with connections(server.url) as (made, url):
+            kept = [await is_kept(made, url, method) for method in ("GET", "GET", "POST", "GET")]
+        assert kept == [False, True, True, False]
+        monkeypatch.setattr(remote, "KEEPALIVE_S", -1.0)
+        async with connections(server.url) as (made, url):
+            assert [await is_kept(made, url, "GET") for _ in range(2)] == [False, False]
 
 
-async def test_the_urls_own_credentials_go_before_the_key() -> None:
-    async with OpenAIServer() as server:
-        for url, expected in (
-            (server.url, "Bearer sk"),
-            (f"http://me@{server.url[7:]}", "Basic bWU6"),
-        ):
-            lent = Connections(url, api_key="sk")
-            (await lent.request("POST", f"{url}/x", b"{}")).close()
-            await lent.close()
-            assert server.requests[-1].headers["authorization"] == expected
+@pytest.mark.parametrize(
+    ("user", "expected"), [("", "Bearer sk"), ("me@", "Basic bWU6"), ("me:p%40@", "Basic bWU6cEA=")]
+)
+async def test_credentials_of_the_url_take_precedence_over_the_key(user: str, expected: str) -> None:
+    sent = list[httpx2.Request]()
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        sent.append(request)
+        return httpx2.Response(200)
+
+    mock = httpx2.MockTransport(answer)
+    async with connections(f"http://{user}model.internal/v1", api_key="sk", transport=mock) as (made, url):
+        async with made.stream("POST", url, b"{}"):
+            pass
+    assert sent[0].headers["authorization"] == expected
+    assert sent[0].headers["host"] == "model.internal"
 
 
-async def test_a_name_that_nothing_resolves_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unresolved_name_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     async def forever(*_: object, **__: object) -> None:
         await asyncio.Event().wait()
 
     monkeypatch.setattr(remote, "CONNECT_TIMEOUT_S", 0.01)
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", forever)
-    lent = Connections("http://model.internal")
-    with pytest.raises(aiohttp.ClientConnectionError):
-        await lent.request("GET", "http://model.internal/models")
-    await lent.close()
+    async with connections("http://model.internal") as (made, url):
+        with pytest.raises(httpx2.ConnectTimeout):
+            async with made.stream("GET", url):
+                pass
 
 
-async def test_a_long_body_goes_whole() -> None:
-    async with OpenAIServer() as server:
-        lent, content = Connections(server.url), b'{"a": "%b"}' % (b"a" * LONG_BYTES)
-        for _ in range(2):
-            (await lent.request("POST", server.url, content)).close()
-        await lent.close()
-    assert [sent.data for sent in server.requests] == [content, content]
+# Bytes that nobody asked for
+
+Ask = Callable[[], Awaitable[object]]
+EVIL = b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 16\r\n\r\n{"evil": "evil"}'
+TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
-async def test_a_check_is_one_at_a_time_and_nobodys_leaving_harms_another(
+@asynccontextmanager
+async def llm(url: str) -> AsyncIterator[Ask]:
+    made = HttpLanguageModel(url, model="m")
+
+    async def ask() -> object:
+        generation = await made.generate(GenerationRequest(1, Sampling(), prompt="?"))
+        return [draw.text for draw in generation.draws]
+
+    yield ask
+    await made.stop()
+
+
+@asynccontextmanager
+async def embedder(url: str) -> AsyncIterator[Ask]:
+    made, texts = HttpEmbedder(url, "m"), iter(range(99))
+
+    async def ask() -> object:
+        return (await made.embed([f"text {next(texts)}"])).vectors.tolist()
+
+    yield ask
+    await made.stop()
+
+
+@asynccontextmanager
+async def upstream(url: str) -> AsyncIterator[Ask]:
+    made = HttpUpstream(url)
+
+    async def ask() -> object:
+        reply = await made.open(Call("/chat/completions", b'{"n": 1}'))
+        content = b"".join([piece async for piece in reply.pieces()])
+        await reply.close()
+        return reply.status, content
+
+    yield ask
+    await made.stop()
+
+
+def followed_by(rest: bytes, when: str, written: asyncio.Event) -> Behaviour:
+    """Answer well, and write more bytes: with the response, right after it, or a moment later."""
+
+    async def behave(exchange: Exchange) -> None:
+        writer, write = exchange.writer, exchange.writer.write
+        if "input" in exchange.body:
+            payload: Any = {"data": [{"index": 0, "embedding": [1, 0]}]}
+        else:
+            payload = completion(exchange, ["Paris"], "stop")
+        if when == "with it":
+            writer.write = lambda data: write(data + rest)  # type: ignore[method-assign]
+        await exchange.send(200, payload)
+        writer.write = write  # type: ignore[method-assign]
+        if when == "later":
+            await asyncio.sleep(0.01)
+        if when != "with it":
+            writer.write(rest)
+        written.set()
+
+    return behave
+
+
+@pytest.mark.parametrize("client", [llm, embedder, upstream])
+@pytest.mark.parametrize("rest", [EVIL, TIMED_OUT, b"\0\0\r\n\r\n"], ids=["response", "408", "garbage"])
+@pytest.mark.parametrize("when", ["with it", "after it", "later"])
+async def test_bytes_on_an_idle_connection_reach_no_caller(client: Any, rest: bytes, when: str) -> None:
+    written = asyncio.Event()
+    async with OpenAIServer(default=followed_by(rest, when, written)) as server, client(server.url) as ask:
+        first = await ask()
+        for _ in range(5):
+            await written.wait()
+            written.clear()
+            await asyncio.sleep(0.01)  # the bytes arrive
+            assert await ask() == first
+        assert server.accepted == 6
+
+
+async def test_a_408_that_meets_a_call_on_a_kept_connection_costs_no_answer() -> None:
+    arrived = 0
+
+    async def once_each(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal arrived
+        arrived += 1
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            for answer in (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}", TIMED_OUT):
+                await reader.readuntil(b"}")
+                writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(once_each, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        async with upstream(f"http://127.0.0.1:{port}") as ask:
+            assert [await ask(), await ask()] == [(200, b"{}")] * 2
+    assert arrived == 2
+
+
+# Callers that leave
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 0.001, 0.05])
+async def test_cancelled_calls_leave_no_connection(wait_s: float) -> None:
+    async with OpenAIServer(default=hang) as server, connections(server.url, silence_s=60) as (made, url):
+
+        async def call(method: str) -> int:
+            async with made.stream(method, url, b"{}") as response:
+                return response.status_code
+
+        for _ in range(3):
+            calls = [asyncio.create_task(call("POST")) for _ in range(50)]
+            await asyncio.sleep(wait_s)
+            for task in calls:
+                task.cancel()
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+            assert all(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
+            while server.active:
+                await asyncio.sleep(0.001)
+        assert await asyncio.gather(*(call("GET") for _ in range(50))) == [200] * 50
+
+
+async def test_a_call_cancelled_in_a_tls_handshake_closes_its_connection() -> None:
+    greeted, closed = asyncio.Event(), asyncio.Event()
+
+    async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        greeted.set()
+        await reader.read()
+        closed.set()
+        writer.close()
+
+    async with await asyncio.start_server(never_answer, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        async with connections(f"https://127.0.0.1:{port}") as (made, url):
+
+            async def call() -> None:
+                async with made.stream("GET", url):
+                    raise AssertionError
+
+            task = asyncio.create_task(call())
+            await greeted.wait()
+            task.cancel()
+            await asyncio.wait([task])
+            await closed.wait()
+
+
+# Checks
+
+
+async def test_a_check_runs_once_at_a_time_and_survives_callers_that_leave(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked, gate, fails = 0, asyncio.Event(), list[Exception]()

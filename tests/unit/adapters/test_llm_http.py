@@ -5,8 +5,11 @@ import gzip
 import json
 import socket
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
+import httpx2
 import pytest
 
 from service.errors import (
@@ -21,6 +24,7 @@ from service.llm import openai_server, wire
 from service.llm.admission import AdmissionQueue
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Generation, GenerationRequest, Message, PromptShape, Sampling
+from service.remote import TRY_AGAIN
 from tests.support.openai_server import (
     MODEL,
     Behaviour,
@@ -315,22 +319,21 @@ def test_a_refusal_without_end_is_told_without_its_words() -> None:
     assert isinstance(error, LLMError) and error.extra["llm_status"] == 400
 
 
-def test_a_host_that_no_name_can_be_is_not_reached() -> None:
-    async def scenario() -> None:
-        llm = HttpLanguageModel("http://a..b", model="m")
+def test_a_stopped_client_reaches_no_server() -> None:
+    async def scenario(_: OpenAIServer, llm: HttpLanguageModel) -> None:
+        await llm.stop()
         with pytest.raises(LLMUnavailable, match="cannot be reached"):
             await llm.generate(ask())
-        await llm.stop()
-        with pytest.raises(LLMUnavailable):
-            await llm.generate(ask())  # nor after the stop
 
-    asyncio.run(scenario())
+    played(scenario)
 
 
-def test_an_answer_packed_unasked_is_none() -> None:
-    said = b'{"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": "Paris"}}]}'
-    packed = status(200, gzip.compress(said), {"content-encoding": "gzip"})
-    assert isinstance(failure(ask(1), packed), LLMBadResponse)
+def test_an_answer_compressed_unasked_is_read() -> None:
+    answer = b'{"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": "Paris"}}]}'
+    packed = status(200, gzip.compress(answer), {"content-encoding": "gzip"})
+    assert texts(generated(ask(1), packed)[0]) == ["Paris"]
+    broken = status(200, answer, {"content-encoding": "gzip"})
+    assert isinstance(failure(ask(1), broken), LLMUnavailable)
 
 
 # Who answers
@@ -362,21 +365,42 @@ def test_answers_of_two_models_are_never_mixed() -> None:
 # Errors and retries
 
 
-@pytest.mark.parametrize("code", [429, 503])
-def test_transient_refusals_are_tried_again_after_the_time_asked(code: int) -> None:
+@pytest.mark.parametrize("code", sorted(TRY_AGAIN))
+def test_transient_refusals_are_retried(code: int) -> None:
     refusal = status(code, {}, {"Retry-After": "0"})
     generation, bodies = generated(ask(), refusal, refusal)
     assert (len(generation.draws), len(bodies)) == (4, 3)
     assert isinstance(failure(ask(), default=refusal), LLMUnavailable)
 
 
-@pytest.mark.parametrize(("asked", "retry_after_s"), [("50", 50), ("86400", 60), ("nan", None)])
-def test_lasting_refusal_is_unavailable_and_says_when_within_a_minute(
-    asked: str, retry_after_s: float | None
-) -> None:
-    error = failure(ask(), default=status(503, {}, {"Retry-After": asked}))
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"Retry-After": "50"}, 50),
+        ({"Retry-After": "86400"}, 60),
+        ({"Retry-After-Ms": "30000"}, 30),
+        ({"Retry-After-Ms": "30000", "Retry-After": "7"}, 30),
+    ],
+)
+def test_a_lasting_refusal_says_when_to_come_back(headers: dict[str, str], expected: float) -> None:
+    error = failure(ask(), default=status(503, {}, headers))
     assert isinstance(error, LLMUnavailable)
-    assert error.retry_after_s == retry_after_s
+    assert error.retry_after_s == expected
+
+
+@pytest.mark.parametrize(("asked_s", "least", "most"), [(50, 20, 50), (600, 60, 60)])
+def test_retry_after_may_be_a_date(asked_s: float, least: float, most: float) -> None:
+    date = format_datetime(datetime.now(UTC) + timedelta(seconds=asked_s), usegmt=True)
+    error = failure(ask(), default=status(503, {}, {"Retry-After": date}))
+    assert error.retry_after_s is not None and least <= error.retry_after_s <= most
+
+
+@pytest.mark.parametrize(
+    "asked", ["soon", "", "Thu, 99 Foo 2026", "-1", "nan", "Wed, 01 Jan 2020 00:00:00 GMT"]
+)
+def test_an_unreadable_or_past_retry_after_delays_no_retry(asked: str) -> None:
+    generation, _ = generated(ask(), status(503, {}, {"Retry-After": asked}))
+    assert len(generation.draws) == 4
 
 
 @pytest.mark.parametrize(
@@ -523,12 +547,23 @@ def test_check_of_a_server_that_is_not_well(server: dict[str, Any]) -> None:
     played(scenario, server=server, model=None)
 
 
-def test_a_bare_host_gets_v1_and_a_path_is_kept() -> None:
-    async def scenario(server: OpenAIServer, _: HttpLanguageModel) -> None:
-        for url in (server.url.removesuffix("/v1"), server.url + "/"):
-            llm = HttpLanguageModel(url, model=MODEL)
-            await llm.generate(ask())
-            await llm.stop()
-        assert {exchange.path for exchange in server.requests} == {"/v1/chat/completions"}
+def test_a_404_names_the_setting_of_the_url() -> None:
+    error = failure(ask(), status(404, b"<html>Not Found</html>"))
+    assert isinstance(error, LLMError) and "EIGENCAL_LLM_URL" in error.detail
 
-    played(scenario)
+
+def test_health_is_asked_beside_the_api() -> None:
+    asked = list[str]()
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(str(request.url))
+        return httpx2.Response(200)
+
+    async def main() -> None:
+        for path in ("", "/v1", "/v1?version=1", "/api/v3"):
+            llm = HttpLanguageModel(f"http://host{path}", model=MODEL, transport=httpx2.MockTransport(answer))
+            await llm.check()
+
+    asyncio.run(main())
+    paths = ("health", "health", "health?version=1", "api/v3/health")
+    assert asked == [f"http://host/{path}" for path in paths]

@@ -64,14 +64,9 @@ async def test_a_server_that_does_not_read_is_not_waited_for_without_end() -> No
         made = HttpUpstream(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", silence_s=0.2)
         with pytest.raises(DeadlineExceeded):
             await made.open(Call("/chat/completions", bytes(32 << 20)))  # more than the sockets hold
-        under_way = asyncio.create_task(made.open(Call("/chat/completions", bytes(32 << 20))))
-        await asyncio.sleep(0.05)
-        async with asyncio.timeout(30):
-            await made.stop()
-            with pytest.raises((LLMUnavailable, DeadlineExceeded)):
-                await under_way
-        for one in callers:
-            one.transport.abort()
+        await made.stop()
+        for caller in callers:
+            caller.transport.abort()
         await asyncio.sleep(0)
 
 
@@ -124,9 +119,8 @@ async def test_what_a_server_packs_unasked_goes_on_as_it_is() -> None:
     assert server.requests[0].headers["accept-encoding"] == "identity"
 
 
-@pytest.mark.parametrize("code", [101, 999])
-async def test_a_status_that_ends_no_call_is_no_answer(code: int) -> None:
-    async with upstream(status(code, {})) as (made, _):
+async def test_a_status_unknown_to_http_is_no_answer() -> None:
+    async with upstream(status(999, {})) as (made, _):
         with pytest.raises(LLMBadResponse):
             await made.open(CALL)
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
 import psycopg
 import pytest
 from sqlalchemy import make_url

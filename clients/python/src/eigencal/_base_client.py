@@ -22,12 +22,13 @@ from collections.abc import (
 )
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from types import NoneType
 from typing import IO, Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast
 from urllib.parse import quote
 
-import httpx
+import httpx2
 import stamina
 from pydantic import SecretStr, TypeAdapter, ValidationError
 
@@ -45,7 +46,7 @@ from eigencal._version import __version__
 
 T = TypeVar("T")
 P = ParamSpec("P")
-C = TypeVar("C", httpx.Client, httpx.AsyncClient)
+C = TypeVar("C", httpx2.Client, httpx2.AsyncClient)
 Rows: TypeAlias = "str | os.PathLike[str] | IO[bytes] | Iterable[Mapping[str, Any]]"
 """Dev data: a path (JSONL, JSONL.gz or CSV), an open binary file of such, or rows as mappings."""
 Files: TypeAlias = Mapping[str, tuple[str, IO[bytes]]]
@@ -169,7 +170,7 @@ def _copy(data: Any, to: IO[bytes]) -> str | None:
 
 
 class _LineDecoder:
-    """Cuts bytes into lines at newlines alone: httpx also does at U+2028, which JSON lets stand in a text."""
+    """Splits bytes at newlines alone. httpx2 also splits at U+2028, which a JSON text may contain."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -204,8 +205,8 @@ class BaseClient(Generic[C]):
         self._url = self._url.removesuffix("/v1")
         self._key = SecretStr((key if key is not None else os.environ.get("EIGENCAL_KEY", "")).strip())
         try:
-            parsed = httpx.URL(self._url)
-        except httpx.InvalidURL as error:
+            parsed = httpx2.URL(self._url)
+        except httpx2.InvalidURL as error:
             raise InvalidSetupError(f"The URL of the service cannot be read: {error}") from None
         if parsed.scheme not in ("http", "https") or not parsed.host:
             raise InvalidSetupError(
@@ -224,6 +225,22 @@ class BaseClient(Generic[C]):
     def _connect(self) -> C:
         raise NotImplementedError
 
+    def _open(self, kind: type[C]) -> C:
+        """Return a client with the certificates and proxies of the environment; loopback needs no proxy."""
+        try:
+            verify = httpx2.create_ssl_context()
+        except OSError as error:
+            file = os.environ.get("SSL_CERT_FILE")
+            raise InvalidSetupError(f"SSL_CERT_FILE={file} cannot be read: {error.strerror}.") from None
+        try:
+            return kind(verify=verify, trust_env=not _is_loopback(httpx2.URL(self._url).host))
+        except ImportError:
+            raise InvalidSetupError(
+                'The environment names a SOCKS proxy, which needs `pip install "httpx2[socks]"`.'
+            ) from None
+        except (ValueError, httpx2.InvalidURL) as error:
+            raise InvalidSetupError(f"A proxy of the environment cannot be used: {error}") from None
+
     @property
     def url(self) -> str:
         """Where the service is, without a slash at the end."""
@@ -231,7 +248,7 @@ class BaseClient(Generic[C]):
 
     def __repr__(self) -> str:
         # Without the user and password that the URL may hold.
-        return f"{type(self).__name__}({str(httpx.URL(self._url).copy_with(userinfo=b''))!r})"
+        return f"{type(self).__name__}({str(httpx2.URL(self._url).copy_with(userinfo=b''))!r})"
 
     def _limit_s(self, timeout_s: float | None) -> float:
         """Return the limit of a call in seconds: its own, or the client's."""
@@ -249,9 +266,9 @@ class BaseClient(Generic[C]):
 
         return retry_policy(may_repeat, ends_at, attempts=attempts, longest_wait_s=longest_wait_s)
 
-    def _build_request(self, call: Call[Any], timeout_s: float, files: Files) -> httpx.Request:
+    def _build_request(self, call: Call[Any], timeout_s: float, files: Files) -> httpx2.Request:
         """Return one attempt at a call. Raises InvalidSetupError for what cannot be sent."""
-        # Headers of each request, not of the httpx client: that may be the caller's, for other servers, too.
+        # Headers of each request, not of the httpx2 client: that may be the caller's, for other servers, too.
         headers = {"User-Agent": f"eigencal-python/{__version__}", "Accept": "application/json"}
         if secret := self._key.get_secret_value():
             headers["Authorization"] = f"Bearer {secret}"
@@ -261,13 +278,13 @@ class BaseClient(Generic[C]):
                 call.method,
                 self._url + call.path,
                 headers={**headers, **call.headers},
-                timeout=httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s)),
+                timeout=httpx2.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s)),
                 **body,
             )
-        except (httpx.InvalidURL, TypeError, ValueError, RecursionError) as error:
+        except (httpx2.InvalidURL, TypeError, ValueError, RecursionError) as error:
             raise InvalidSetupError(f"The request cannot be sent: {error}") from error
 
-    def _parse_response(self, call: Call[T], response: httpx.Response, content: bytes) -> T:
+    def _parse_response(self, call: Call[T], response: httpx2.Response, content: bytes) -> T:
         """Return what a body says. Raises the error that it tells, or UnexpectedResponseError."""
         if response.is_redirect:
             # Not followed: a body would be sent twice, and the key perhaps to another host.
@@ -295,19 +312,26 @@ class BaseClient(Generic[C]):
             ) from None
 
 
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def _left_s(ends_at: float) -> float:
     """Return the seconds that are left; never 0, which would mean no limit."""
     return min(max(ends_at - time.monotonic(), 0.001), MAX_SOCKET_TIMEOUT_S)
 
 
-_TRANSPORT_ERRORS = (httpx.RequestError, httpx.StreamError)
+_TRANSPORT_ERRORS = (httpx2.RequestError, httpx2.StreamError)
 
 
-class SyncAPIClient(BaseClient[httpx.Client]):
+class SyncAPIClient(BaseClient[httpx2.Client]):
     """Sends calls where the caller waits."""
 
-    def _connect(self) -> httpx.Client:
-        http = httpx.Client()
+    def _connect(self) -> httpx2.Client:
+        http = self._open(httpx2.Client)
         # One that nobody closes lets go of its sockets when it is forgotten.
         weakref.finalize(self, http.close)
         return http
@@ -337,7 +361,7 @@ class SyncAPIClient(BaseClient[httpx.Client]):
             return self._parse_response(call, response, response.read())
 
     @contextmanager
-    def _response(self, call: Call[Any], timeout_s: float, files: Files) -> Iterator[httpx.Response]:
+    def _response(self, call: Call[Any], timeout_s: float, files: Files) -> Iterator[httpx2.Response]:
         """Make one attempt at a call and yield its answer, whose body is to be read."""
         request = self._build_request(call, timeout_s, files)
         try:
@@ -360,11 +384,11 @@ class SyncAPIClient(BaseClient[httpx.Client]):
             decoder.end()
 
 
-class AsyncAPIClient(BaseClient[httpx.AsyncClient]):
+class AsyncAPIClient(BaseClient[httpx2.AsyncClient]):
     """Sends calls that are awaited."""
 
-    def _connect(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient()
+    def _connect(self) -> httpx2.AsyncClient:
+        return self._open(httpx2.AsyncClient)
 
     async def __aenter__(self) -> Self:
         return self
@@ -392,7 +416,7 @@ class AsyncAPIClient(BaseClient[httpx.AsyncClient]):
     @asynccontextmanager
     async def _response(
         self, call: Call[Any], timeout_s: float, files: Files
-    ) -> AsyncIterator[httpx.Response]:
+    ) -> AsyncIterator[httpx2.Response]:
         request = self._build_request(call, timeout_s, files)
         try:
             response = await self._http.send(request, stream=True, follow_redirects=False)

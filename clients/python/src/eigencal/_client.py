@@ -22,7 +22,7 @@ class Client(Scores, Jobs, Calibrations, Chat, Service):
             its own: over 0; `math.inf` is no limit.
         retries: How often a call is repeated at most; 0: never.
         longest_wait_s: Seconds to wait before a repeat at most; a service that asks for more gets none.
-        http_client: An `httpx.Client` of your own, for proxies, certificates and the like; you close it.
+        http_client: An `httpx2.Client` of your own, for proxies, certificates and the like; you close it.
 
     Raises:
         InvalidSetupError: The URL or the key cannot be one.
@@ -33,5 +33,5 @@ class AsyncClient(AsyncScores, AsyncJobs, AsyncCalibrations, AsyncChat, AsyncSer
     """`Client`, awaited: the same names, arguments, results and errors.
 
     `async with`, or `await aclose()`. What yields is iterated with `async for`, without `await`. An
-    `http_client` is an `httpx.AsyncClient` here. Dev data are copied without giving up the event loop.
+    `http_client` is an `httpx2.AsyncClient` here. Dev data are copied without giving up the event loop.
     """

@@ -21,7 +21,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import httpx
+import httpx2
 
 MAX_QUOTED_CHARS = 200  # of a body that is no problem
 # Without a code of the service these come from another server, and from none that stands before the service.
@@ -194,7 +194,7 @@ def error_of_problem(
     )
 
 
-def error_of_response(response: httpx.Response, content: bytes) -> EigencalError:
+def error_of_response(response: httpx2.Response, content: bytes) -> EigencalError:
     """Return the error that a response tells whose body is `content`."""
     try:
         problem = json.loads(content)
@@ -214,16 +214,18 @@ def error_of_response(response: httpx.Response, content: bytes) -> EigencalError
     return error
 
 
-def error_of_transport(failure: Exception, request: httpx.Request) -> EigencalError:
+def error_of_transport(failure: Exception, request: httpx2.Request) -> EigencalError:
     """Return the error for a request that was not answered, or not legibly."""
     where = f"{request.url.scheme}://{request.url.netloc.decode('ascii', 'replace').rpartition('@')[2]}"
     why = str(failure) or type(failure).__name__  # many have no text
-    if isinstance(failure, httpx.LocalProtocolError):
+    if isinstance(failure, httpx2.LocalProtocolError):
         return InvalidSetupError(f"The request cannot be sent: {why}")
-    if isinstance(failure, httpx.DecodingError):
+    if isinstance(failure, httpx2.DecodingError):
         return UnexpectedResponseError(f"The answer of {where} cannot be read: {why}")
-    if isinstance(failure, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | httpx.ProxyError):
+    if isinstance(
+        failure, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout | httpx2.ProxyError
+    ):
         return APIConnectionError(f"There is no connection to {where}: {why}", code="connection_failed")
-    if isinstance(failure, httpx.TimeoutException | TimeoutError):
+    if isinstance(failure, httpx2.TimeoutException | TimeoutError):
         return APITimeoutError(f"{where} did not answer in time to {request.method} {request.url.path}.")
     return APIConnectionError(f"The connection to {where} broke off: {why}")

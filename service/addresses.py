@@ -1,0 +1,80 @@
+"""Addresses of LLM and embedding servers, and what the environment says of the way there."""
+
+import os
+import ssl
+from functools import cache, lru_cache
+from ipaddress import ip_address
+from urllib.request import getproxies, proxy_bypass
+
+import certifi
+import httpx2
+
+MAX_PORT = 65_535
+
+
+def api_base(url: str, setting: str) -> httpx2.URL:
+    """Return the base URL of an OpenAI-compatible API.
+
+    A host without a path gets /v1. An endpoint such as /v1/chat/completions is cut to its base. Any other
+    path and the query stay as they are. Raises ValueError; `setting` names the variable in the message.
+    """
+    if any(character.isspace() for character in url):
+        raise ValueError(f"{setting} contains white space.")
+    if "#" in url:
+        raise ValueError(f"{setting} contains a fragment (#), which no server receives.")
+    try:
+        base = httpx2.URL(url)
+        base.host.encode("idna")
+    except (httpx2.InvalidURL, UnicodeError) as error:
+        raise ValueError(f"{setting} cannot be read: {error}.") from None
+    if base.scheme not in ("http", "https") or not base.host or (base.port or 0) > MAX_PORT:
+        raise ValueError(f"{setting} must start with http:// or https:// and name a host.")
+    path, mark, query = base.raw_path.partition(b"?")
+    path = path.rstrip(b"/")
+    if path:
+        for endpoint in (b"/chat/completions", b"/completions", b"/embeddings"):
+            path = path.removesuffix(endpoint)
+    else:
+        path = b"/v1"
+    return base.copy_with(raw_path=(path or b"/") + mark + query)
+
+
+@lru_cache(maxsize=64)
+def endpoint(base: httpx2.URL, path: str) -> httpx2.URL:
+    """Return the URL of a path below the base, which may have a query; the query of the base follows."""
+    root, _, query = base.raw_path.partition(b"?")
+    own_path, _, own_query = path.encode().partition(b"?")
+    queries = b"&".join(filter(None, (own_query, query)))
+    return base.copy_with(raw_path=root.rstrip(b"/") + own_path + (b"?" + queries if queries else b""))
+
+
+@cache
+def tls() -> ssl.SSLContext:
+    """Return the TLS context, which honours SSL_CERT_FILE and SSL_CERT_DIR. Raises ValueError."""
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    try:
+        return ssl.create_default_context(cafile=file or (None if folder else certifi.where()), capath=folder)
+    except OSError as error:
+        raise ValueError(f"SSL_CERT_FILE={file} cannot be read: {error.strerror or error}.") from None
+
+
+def proxy_for(url: httpx2.URL) -> str | None:
+    """Return the environment's proxy for a URL, None for loopback. Raises ValueError for SOCKS."""
+    proxies = getproxies()
+    proxy = (proxies.get(url.scheme) or proxies.get("all") or "").strip()
+    if not proxy or is_loopback(url.host) or proxy_bypass(url.netloc.decode()):
+        return None
+    scheme, separator, _ = proxy.partition("://")
+    if not separator:
+        return f"http://{proxy}"
+    if scheme.lower() not in ("http", "https"):
+        raise ValueError(f"EIGENCAL_PROXIES_FROM_ENV: {scheme} proxies are not supported, use an HTTP proxy.")
+    return proxy
+
+
+def is_loopback(host: str) -> bool:
+    """Return True for localhost and for loopback addresses."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,91 @@
+"""Base URLs of LLM and embedding servers: one rule for both."""
+
+import asyncio
+
+import httpx2
+import pytest
+
+from service.addresses import api_base, endpoint
+from service.embedding.http import HttpEmbedder
+from service.errors import EmbedderUnavailable, LLMUnavailable
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import GenerationRequest, Sampling
+from service.proxy.upstream import Call, HttpUpstream
+
+BASES = [
+    ("http://host", "http://host/v1/embeddings"),
+    ("http://host/", "http://host/v1/embeddings"),
+    ("http://host:8000/v1/", "http://host:8000/v1/embeddings"),
+    ("http://[::1]:8000", "http://[::1]:8000/v1/embeddings"),
+    ("https://host/api/v3", "https://host/api/v3/embeddings"),
+    ("https://host/v1beta/openai", "https://host/v1beta/openai/embeddings"),
+    ("https://host?api-version=1", "https://host/v1/embeddings?api-version=1"),
+    ("https://host/openai?api-version=1", "https://host/openai/embeddings?api-version=1"),
+    ("https://host/openai/a%2Fb/?x=1&y=2", "https://host/openai/a%2Fb/embeddings?x=1&y=2"),
+    ("http://me:secret@host/v1", "http://me:secret@host/v1/embeddings"),
+    ("https://host/v1/chat/completions", "https://host/v1/embeddings"),
+    ("https://host/v1/completions/", "https://host/v1/embeddings"),
+    ("https://host/api/v3/embeddings?api-version=1", "https://host/api/v3/embeddings?api-version=1"),
+    ("https://host/embeddings", "https://host/embeddings"),
+]
+
+
+@pytest.mark.parametrize(("given", "expected"), BASES)
+def test_endpoints_are_built_from_the_base_url(given: str, expected: str) -> None:
+    assert str(endpoint(api_base(given, "URL"), "/embeddings")) == expected
+
+
+def test_queries_of_a_caller_precede_those_of_the_base_url() -> None:
+    base = api_base("https://host/openai?api-version=1", "URL")
+    url = endpoint(base, "/chat/completions?trace=%2F")
+    assert str(url) == "https://host/openai/chat/completions?trace=%2F&api-version=1"
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("http://host/v1 ", "white space"),
+        (" http://host", "white space"),
+        ("http://host/v1\n", "white space"),
+        ("http://ho st", "white space"),
+        ("http://host/v1#part", "fragment"),
+        ("http://host/#", "fragment"),
+        ("host:8000", "must start with http"),
+        ("ftp://host", "must start with http"),
+        ("http://", "name a host"),
+        ("http://host:99999", "name a host"),
+        ("http://a..b", "cannot be read"),
+        ("http://[::1", "cannot be read"),
+        ("http://me:secret@host:port", "cannot be read"),
+    ],
+)
+@pytest.mark.parametrize("setting", ["EIGENCAL_LLM_URL", "EIGENCAL_EMBEDDER_URL"])
+def test_other_urls_are_refused_at_the_start(setting: str, given: str, why: str) -> None:
+    clients = [HttpLanguageModel, HttpUpstream]
+    if setting == "EIGENCAL_EMBEDDER_URL":
+        clients = [lambda url: HttpEmbedder(url, "m")]
+    for client in clients:
+        with pytest.raises(ValueError, match=f"^{setting} .*{why}") as refused:
+            client(given)
+        assert "secret" not in str(refused.value)
+
+
+def test_every_client_asks_the_same_base() -> None:
+    asked = set[str]()
+
+    def refuse(request: httpx2.Request) -> httpx2.Response:
+        asked.add(str(request.url))
+        return httpx2.Response(401)
+
+    async def main() -> None:
+        mock, url = httpx2.MockTransport(refuse), "https://host/api/v3?api-version=1"
+        llm = HttpLanguageModel(url, transport=mock)
+        with pytest.raises(LLMUnavailable):
+            await llm.generate(GenerationRequest(2, Sampling(), prompt="?"))
+        with pytest.raises(EmbedderUnavailable):
+            await HttpEmbedder(url, "m", transport=mock).check()
+        await (await HttpUpstream(url, transport=mock).open(Call("/completions"))).close()
+
+    asyncio.run(main())
+    paths = ("models", "embeddings", "completions")
+    assert asked == {f"https://host/api/v3/{path}?api-version=1" for path in paths}
