@@ -2038,6 +2038,12 @@ export interface components {
              * @constant
              */
             status: "ready";
+            /**
+             * Unreadable
+             * @description Stored rows that cannot be read and are skipped: table and id.
+             * @default []
+             */
+            unreadable?: string[];
         };
         /**
          * Root

@@ -391,6 +391,8 @@ class Ready(Result):
     """By part: store, embedder, llm."""
     status: str
     """ready: prompts can be scored."""
+    unreadable: tuple[str, ...] | None = None
+    """Stored rows that cannot be read and are skipped: table and id."""
 
 
 class ScoreWarning(Result):
