@@ -112,14 +112,9 @@ class Patience:
                 if not failed or time.monotonic() - began > self.give_up_s:
                     raise
                 reason: EigencalError = error
-            await notify(f"Waiting to try again: {for_owner(reason)}")
+            await notify(f"Waiting to try again: {reason.full_detail}")
             await asyncio.sleep(max(wait, min(reason.retry_after_s or 0.0, self.max_wait_s)))
             wait = min(2 * wait, self.max_wait_s)
-
-
-def for_owner(error: EigencalError) -> str:
-    """Return what a job's owner, and nobody else, is told of an error."""
-    return error.full_detail if isinstance(error, LLMError) else error.detail
 
 
 async def embedder_identity(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from service.calibration.rows import DevRow
 from service.errors import SERVER_MESSAGE, EigencalError, StoreUnavailable
-from service.jobs.calibrator import Drawer, for_owner
+from service.jobs.calibrator import Drawer
 from service.jobs.model import Job, JobError, JobKind, JobOptions
 from service.jobs.store import JobEndedError, RunningJob, SqlJobs, once_stored
 
@@ -59,7 +59,7 @@ class JobSteps:
             logger.warning(
                 "job %s failed: %s: %s", job_id, error.code, error.detail.partition(SERVER_MESSAGE)[0]
             )
-            reason = JobError(code=error.code, detail=for_owner(error))
+            reason = JobError(code=error.code, detail=error.full_detail)
         except Exception:
             logger.exception("job %s failed", job_id)
             reason = INTERNAL

@@ -9,8 +9,10 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
+from service.embedding.http import HttpEmbedder
 from service.jobs.calibrator import Patience
 from service.llm.openai_server import HttpLanguageModel
+from tests.support.embeddings_server import EmbeddingsServer
 from tests.support.fakes import FakeEmbedder
 from tests.support.openai_server import Exchange, OpenAIServer, answers, status
 from tests.support.operator_world import problem
@@ -124,3 +126,28 @@ async def test_an_evaluation_counts_them_too_and_cannot_ask_again(world: World) 
     assert (job["state"], job["refused_rows"]) == ("succeeded", 1)
     again = await world.http.post(f"/jobs/{job['id']}/retry")
     assert again.status_code == 409
+
+
+async def test_a_job_ends_with_the_words_of_an_embedding_server_that_refuses_its_texts(
+    tmp_path: Path,
+) -> None:
+    words = "Input validation error: `inputs` must have less than 512 tokens."
+
+    class Refusing(EmbeddingsServer):
+        async def _embed(self, exchange: Exchange) -> None:
+            if exchange.body["input"] == ["check"]:
+                return await super()._embed(exchange)
+            return await status(413, {"error": words, "error_type": "Validation"})(exchange)
+
+    rows = [
+        {"prompt": f"question {i}", "reference": "Paris", "samples": ["Paris", CITIES[i % 5]]}
+        for i in range(12)
+    ]
+    async with Refusing() as server, replica_app(tmp_path, embedder=HttpEmbedder(server.url, "m")) as http:
+        job_id = (await http.post("/calibrate", json={"examples": rows})).raise_for_status().json()["id"]
+        async with asyncio.timeout(120):
+            await http.get(f"/jobs/{job_id}/events")
+        job = (await http.get(f"/jobs/{job_id}")).json()
+    assert (job["state"], job["error"]["code"]) == ("failed", "embedder_unavailable")
+    assert words in job["error"]["detail"]
+    assert len(server.requests) == 2, "the check, and one refusal"

@@ -10,6 +10,7 @@ import httpx2 as httpx
 
 from service.app import Intervals, build_replica, create_app, own_keys, serving_of
 from service.calibration.calibration import Calibration, service_fingerprint
+from service.embedding.port import Embedder
 from service.jobs.calibrator import Patience
 from service.jobs.model import Setup
 from service.llm.port import LanguageModel, Message
@@ -52,7 +53,7 @@ async def replica_app(
     name: str = "one",
     *,
     llm: LanguageModel | None = None,
-    embedder: FakeEmbedder | None = None,
+    embedder: Embedder | None = None,
     intervals: Intervals = INTERVALS,
     decides: bool = False,
     events: OtelEvents | None = None,
