@@ -70,24 +70,17 @@ class JobSteps:
                 await once_stored(partial(self.jobs.fail, job_id, INTERNAL), self.wait_s)
         return None
 
-    async def plan(self, job_id: str) -> list[list[int]]:
-        """Set the job running; return the lines of the rows that lack answers, in chunks."""
+    async def plan(self, job_id: str, refused: bool = False) -> list[list[int]]:
+        """Set the job running; return the lines of the rows that lack answers, in chunks.
+
+        `refused`: of the rows that the LLM server refused, which are asked for once more: servers that
+        restart or are overloaded refuse good requests for a while.
+        """
         await self.jobs.begin(job_id)
-        lines = await self.jobs.missing_lines(job_id)
-        if lines:
+        lines = await self.jobs.missing_lines(job_id, refused=refused)
+        if lines and not refused:
             total = (await self.jobs.running(job_id)).num_rows
             await self.jobs.stage(job_id, "sampling", total, total - len(lines))
-        return self._in_chunks(lines)
-
-    async def plan_again(self, job_id: str) -> list[list[int]]:
-        """Return the lines of the rows that the LLM server refused, in chunks.
-
-        Servers that restart or are overloaded refuse good requests for a while: these rows are asked for
-        once more.
-        """
-        return self._in_chunks(await self.jobs.refused_lines(job_id))
-
-    def _in_chunks(self, lines: list[int]) -> list[list[int]]:
         size = min(MAX_CHUNK, -(-len(lines) // (CHUNKS_PER_SLOT * self.slots)) or 1)
         return [lines[begin : begin + size] for begin in range(0, len(lines), size)]
 
@@ -102,8 +95,8 @@ async def run_job(job_id: str, engine: "DbosEngine") -> None:
     """Run a job to its end."""
     logger.info("job %s runs on this replica", job_id)
     with contextlib.suppress(JobEndedError):
-        await engine.draw(job_id, await engine.step("plan", job_id))
-        await engine.draw(job_id, await engine.step("plan_again", job_id))
+        for refused in (False, True):
+            await engine.draw(job_id, await engine.step("plan", job_id, refused))
         await engine.step("finish", job_id)
 
 

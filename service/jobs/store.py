@@ -372,17 +372,14 @@ class SqlJobs:
             raise JobEndedError(job_id)
         return decode_row(stored)
 
-    async def missing_lines(self, job_id: str) -> list[int]:
-        """Return the lines of the rows that lack answers and were not refused, in file order."""
-        return await self._incomplete_lines(job_id, dev_rows.c.refused.is_(None))
+    async def missing_lines(self, job_id: str, *, refused: bool = False) -> list[int]:
+        """Return the lines of the rows that lack answers, in file order.
 
-    async def refused_lines(self, job_id: str) -> list[int]:
-        """Return the lines of the rows that the LLM server refused, in file order."""
-        return await self._incomplete_lines(job_id, dev_rows.c.refused.is_not(None))
-
-    async def _incomplete_lines(self, job_id: str, condition: sa.ColumnElement[bool]) -> list[int]:
-        incomplete = (dev_rows.c.job_id == job_id, sa.not_(dev_rows.c.complete), condition)
-        query = sa.select(dev_rows.c.line).where(*incomplete).order_by(dev_rows.c.line)
+        `refused`: of the rows that the LLM server refused, or of the others.
+        """
+        lacking = (dev_rows.c.job_id == job_id, sa.not_(dev_rows.c.complete))
+        is_refused = dev_rows.c.refused.is_not(None) if refused else dev_rows.c.refused.is_(None)
+        query = sa.select(dev_rows.c.line).where(*lacking, is_refused).order_by(dev_rows.c.line)
         async with self._database.read() as connection:
             return list((await connection.execute(query)).scalars())
 
