@@ -24,7 +24,8 @@ log = logging.getLogger(__name__)
 SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}\Z")
 STOPPING = "The service stops, and the answer was not there in the time that this leaves."
 MAX_BODY_BYTES = 8 << 20
-MAX_UNSENT_BYTES = 128 << 20  # of answers larger than a piece
+MAX_UNSENT_BYTES = 128 << 20  # of all answers larger than a piece
+MAX_RECEIVED_BYTES = 256 << 20  # of all bodies larger than a piece
 PIECE_BYTES = 64 << 10
 TWO_LENGTHS = "A request has Content-Length, or with HTTP/1.1 Transfer-Encoding, but not both."
 UPLOAD_PATHS = ("/calibrate", "/evaluate")  # with larger bounds of their own, see `uploads`
@@ -141,11 +142,13 @@ class PlainStart:
 class BodyLimit:
     """Refuses bodies over a size, measured by Content-Length or while they come; uploads have their own.
 
-    A body with two lengths is refused, too: where the next request begins would be for each reader to guess.
+    The large bodies of all requests together are bounded, too. A body with two lengths is refused: readers
+    would disagree where the next request begins.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+        self._bytes = Places(MAX_RECEIVED_BYTES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -168,12 +171,18 @@ class BodyLimit:
         async def counted() -> Message:
             nonlocal num_bytes
             message: Message = {} if is_too_large else await receive()
-            num_bytes += len(message.get("body", b""))
+            size = len(message.get("body", b""))
+            num_bytes += size
             if is_too_large or num_bytes > MAX_BODY_BYTES:
                 raise BodyTooLarge(f"The body is larger than {MAX_BODY_BYTES} bytes.")
+            if size and num_bytes > PIECE_BYTES:
+                if not self._bytes.has_room():
+                    raise Overloaded("Too many large bodies are being received.")
+                received.enter_context(self._bytes.held(size))
             return message
 
-        await self._app(scope, counted, send)
+        with ExitStack() as received:
+            await self._app(scope, counted, send)
 
 
 class AnswerLimit:

@@ -12,6 +12,8 @@ that size is built: cosines of tensor products are products of cosines, and thos
 (Schur, 1911).
 """
 
+import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import combinations
@@ -282,18 +284,21 @@ def fact_cosines(some: Sequence[Facts], others: Sequence[Facts]) -> Floats:
     """Return the cosines (k, l) of the facts of sentences, in (0, 1]: 1 for the same facts, or none in both.
 
     A sentence's vector has a coordinate for each fact, of the square root of what it counts, and one of
-    sqrt(`COMMON`).
+    sqrt(`COMMON`). Vectors are not built: answers may hold tens of thousands of numbers.
     """
-    place = {fact: i for i, fact in enumerate(dict.fromkeys(fact for one in others for fact in one))}
-
-    def coordinates(sentences: Sequence[Facts]) -> Floats:
-        found = np.zeros((len(sentences), len(place) + 1))
-        found[:, -1] = np.sqrt(COMMON)
-        for row, facts in zip(found, sentences, strict=True):
-            for fact in facts.keys() & place.keys():
-                row[place[fact]] = np.sqrt(facts[fact])
-        lengths = np.array([COMMON + sum(facts.values()) for facts in sentences])
-        return np.asarray(found / np.sqrt(lengths)[:, None])
-
-    these = coordinates(some)
-    return np.asarray(these @ (these if others is some else coordinates(others)).T)
+    holders = defaultdict[str, tuple[list[int], list[float]]](lambda: ([], []))
+    for j, facts in enumerate(others):
+        for fact, count in facts.items():
+            places, roots = holders[fact]
+            places.append(j)
+            roots.append(math.sqrt(count))
+    products = np.full((len(some), len(others)), COMMON)
+    for row, facts in zip(products, some, strict=True):
+        for fact, count in facts.items():
+            if fact in holders:
+                places, roots = holders[fact]
+                row[places] += math.sqrt(count) * np.array(roots)
+    lengths, others_lengths = (
+        np.sqrt([COMMON + sum(facts.values()) for facts in sentences]) for sentences in (some, others)
+    )
+    return np.asarray(products / lengths[:, None] / others_lengths)

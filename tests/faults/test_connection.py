@@ -192,6 +192,30 @@ async def test_large_answers_that_nobody_takes_are_bounded_in_all_and_for_each_k
             assert await small.status() == 200
 
 
+async def test_large_bodies_that_do_not_end_are_bounded_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(middleware, "MAX_RECEIVED_BYTES", 4 << 20)
+    begin = POST + b"Content-Length: %d\r\n\r\n" % (7 << 20) + b" " * (1 << 20)
+    whole = json.dumps({"samples": ["a", "b"], "source_label": "x" * 200}).encode() + b" " * (1 << 20)
+    request = POST + b"Content-Length: %d\r\n\r\n" % len(whole) + whole
+    async with service() as port:
+        async with AsyncExitStack() as stack:
+            for _ in range(8):
+                caller = await stack.enter_async_context(calling(port))
+                await caller.send(begin)
+            status = 200
+            while status != 503:  # until the service has received what it was sent
+                async with calling(port) as other:
+                    await other.send(request)
+                    status = await other.status()
+            async with calling(port) as small:
+                await small.send(GET + b"\r\n")
+                assert await small.status() == 200
+        while status != 200:
+            async with calling(port) as other:
+                await other.send(request)
+                status = await other.status()
+
+
 UPLOAD = POST.replace(b"/score", b"/calibrate")
 HIDDEN = b"0\r\n\r\n" + GET + b"\r\n"
 TWO_LENGTHS = {
