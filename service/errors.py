@@ -169,9 +169,10 @@ class EmbedderRefusal(EmbedderUnavailable):
 
     retryable = False
 
-    def __init__(self, detail: str, message: str = "") -> None:
+    def __init__(self, detail: str, message: str = "", *, status: int = 400) -> None:
         super().__init__(detail)
         self.message = message
+        self.status = status
 
     @property
     def full_detail(self) -> str:

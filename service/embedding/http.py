@@ -37,9 +37,10 @@ log = logging.getLogger(__name__)
 TIMEOUT_S = 30.0
 MAX_RETRIES = 3
 MAX_QUEUE = 256  # calls at work before Overloaded; it bounds connections, too
-MAX_BATCH = 64  # texts of a request
+MAX_BATCH = 32  # texts of a request, as many as TEI takes by default
 CHECK_TEXT = "check"
 REFUSING_TEXTS = frozenset({400, 413, 422})
+TOO_MANY_TEXTS = frozenset({413, 422})
 MAX_MESSAGE_CHARS = 500
 
 
@@ -72,6 +73,7 @@ class HttpEmbedder:
         self.empty_answers: EmptyAnswers = empty_answers
         self._identity: EmbedderIdentity | None = None
         self._cache_size = cache_size
+        self._batch_size = MAX_BATCH
         self._vectors = VectorCache(self._compute, max_entries=cache_size, max_queue=MAX_QUEUE)
         # Where empty answers are embedded, a server that refuses them is not ready.
         check_texts = [CHECK_TEXT, ""] if empty_answers == EMBEDDED else [CHECK_TEXT]
@@ -121,8 +123,24 @@ class HttpEmbedder:
         await self._check()
 
     async def _compute(self, texts: list[str]) -> Vectors:
-        starts = range(0, len(texts), MAX_BATCH)
-        return np.concatenate([await self._ask(texts[i : i + MAX_BATCH]) for i in starts])
+        rows, begin = list[Vectors](), 0
+        while begin < len(texts):
+            batch = texts[begin : begin + self._batch_size]
+            rows.append(await self._in_halves(batch))
+            begin += len(batch)
+        return np.concatenate(rows)
+
+    async def _in_halves(self, texts: list[str]) -> Vectors:
+        """Return the vectors. A batch that is too large is sent in halves, and later batches are as small."""
+        try:
+            return await self._ask(texts)
+        except EmbedderRefusal as refusal:
+            half = len(texts) // 2
+            if not half or refusal.status not in TOO_MANY_TEXTS:
+                raise
+        rows = np.concatenate([await self._in_halves(texts[:half]), await self._in_halves(texts[half:])])
+        self._batch_size = min(self._batch_size, len(texts) - half)
+        return rows
 
     async def _ask(self, texts: list[str]) -> Vectors:
         raw, revision = _parse(await self._post(texts), len(texts))
@@ -171,7 +189,7 @@ def _refusal(response: httpx2.Response, content: bytes) -> Exception:
         return TransientError(EmbedderUnavailable(detail, retry_after_s=retry_after_s(response)))
     if status in REFUSING_TEXTS:
         detail = f"The embedding server refused the texts (status {status})."
-        return EmbedderRefusal(detail, error_message(content)[:MAX_MESSAGE_CHARS])
+        return EmbedderRefusal(detail, error_message(content)[:MAX_MESSAGE_CHARS], status=status)
     if status in (401, 403):
         return EmbedderUnavailable(f"The embedding server refused the service's key (status {status}).")
     cause = ": EIGENCAL_EMBEDDER_URL may not be the base URL of its API" if status == 404 else ""

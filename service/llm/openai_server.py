@@ -22,6 +22,7 @@ from service.llm.wire import (
     ReplyReader,
     build_body,
     error_of,
+    is_event_stream,
     lines,
     max_bytes_of,
     model_name,
@@ -307,7 +308,8 @@ class HttpLanguageModel:
             async with self._connections.stream("POST", url, content) as response:
                 if response.status_code != 200:
                     raise await self._refusal(response)
-                if response.headers.get("content-type", "").startswith("text/event-stream"):
+                content_type = response.headers.get("content-type", "")
+                if is_event_stream(content_type, asked=bool(body.get("stream"))):
                     async for line in lines(response, max_bytes_of(body)):
                         reader.feed(line)
                     if not reader.done:  # the connection ended without [DONE]: what had not finished is cut
@@ -324,4 +326,4 @@ class HttpLanguageModel:
             content = b""  # too long to be read to its end
         status, wait_s = response.status_code, retry_after_s(response)
         error = error_of(status, content, self._api_key, retry_after_s=wait_s)
-        return TransientError(error) if status in TRY_AGAIN else error
+        return TransientError(error) if isinstance(error, LLMUnavailable) and status in TRY_AGAIN else error

@@ -16,6 +16,7 @@ from service.llm.port import Api, Draw, GenerationRequest, PromptShape, Usage
 from service.remote import TRY_AGAIN, error_message
 from service.spectral.evidence import POSITIVE_ROUNDING
 
+BYTE_ORDER_MARK = "\ufeff"
 PATHS: dict[Api, str] = {"chat": "/chat/completions", "completions": "/completions"}
 # A flag there; here a number of alternatives, and to some servers 0 means no log-probabilities.
 LOGPROBS: dict[Api, bool | int] = {"chat": True, "completions": 1}
@@ -130,6 +131,12 @@ async def _pieces(response: httpx2.Response, max_bytes: int) -> AsyncIterator[by
         yield piece
 
 
+def is_event_stream(content_type: str, *, asked: bool) -> bool:
+    """Return True for a stream of events, or for no type or plain text where a stream was asked for."""
+    kind = content_type.partition(";")[0].strip().lower()
+    return kind == "text/event-stream" or (asked and kind in ("", "text/plain"))
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """What one call brought: draws whose texts are raw outputs. `model`: as the server names it, or "".
@@ -173,9 +180,11 @@ class Choice:
         """
         message = choice["message"] if "message" in choice else choice.get("delta")
         piece = choice.get("text") if message is None else message.get("content")
+        if isinstance(piece, list):
+            piece = _joined(piece)
         if piece:
             self.pieces.append(_text(piece))
-        self.finish_reason = _text(choice.get("finish_reason") or self.finish_reason)
+        self.finish_reason = _text(finish_of(choice) or self.finish_reason)
         self.beside |= {name for name in BESIDE_ANSWER if (message or {}).get(name)}
         tokens = _tokens(choice)
         self.tokens += tokens
@@ -198,8 +207,22 @@ class Choice:
         )
 
 
+def finish_of(choice: Mapping[str, Any]) -> Any:
+    """Return the finish reason of a choice; None before its end, where servers may send "" or "null"."""
+    reason = choice.get("finish_reason")
+    return None if reason in ("", "null") else reason
+
+
+def _joined(parts: list[Any]) -> str:
+    """Return the text of a message in parts. Parts of other types, such as thoughts, are left out."""
+    texts = [part for part in parts if part.get("type", "text") in ("text", "output_text")]
+    return "".join(_text(part["text"]) for part in texts)
+
+
 def _tokens(choice: Mapping[str, Any]) -> list[tuple[str, float | None]]:
-    logprobs = choice.get("logprobs") or {}
+    logprobs = choice.get("logprobs")
+    if not isinstance(logprobs, dict):
+        return []
     if content := logprobs.get("content"):
         pairs = [((token or {}).get("token"), (token or {}).get("logprob")) for token in content]
     else:
@@ -230,6 +253,7 @@ class ReplyReader:
 
     def __init__(self, key: str = "") -> None:
         self.done = False
+        self._is_chunk = False  # the latest event
         self._key = key
         self._model = ""
         self._usage = Usage()
@@ -237,17 +261,17 @@ class ReplyReader:
 
     def feed(self, line: str) -> None:
         """Take one line of a stream; raises LLMBadResponse, and the server's error if the line holds one."""
+        line = line.removeprefix(BYTE_ORDER_MARK)
         data = line[5:].strip() if line.startswith("data:") else ""
-        if not data or data == "[DONE]":
-            self.done |= bool(data)
+        if data == "[DONE]":
+            self._end()
+        if not data or self.done:
             return
         try:
             chunk = json.loads(data)
-            if error := chunk.get("error"):
-                # It has no status of its own.
-                code = error.get("code") if isinstance(error, dict) else None
-                status = code if isinstance(code, int) and 400 <= code < 600 else 500
-                raise error_of(status, data.encode(), self._key)
+            if error := error_in(chunk):
+                raise error_of(_status_of(error), data.encode(), self._key)
+            self._is_chunk = is_chunk(chunk)
             self._take_head(chunk)
             for choice in chunk.get("choices") or ():
                 index = int(choice.get("index") or 0)  # left out by servers that give one choice
@@ -259,10 +283,20 @@ class ReplyReader:
         """Take a whole answer of either API; raises LLMBadResponse when it is none."""
         try:
             payload = json.loads(content)
+            if not payload.get("choices") and (error := error_in(payload)):
+                raise error_of(_status_of(error), content, self._key)
             self._take_head(payload)
             self._choices = dict(enumerate(map(whole_choice, payload["choices"])))
         except NONSENSE:
             raise LLMBadResponse("The LLM server's answer is no completion.") from None
+
+    def _end(self) -> None:
+        """End every choice, unless the stream ends with an event that is no chunk."""
+        if self._choices and not self._is_chunk:
+            raise LLMBadResponse("The LLM server's stream ends with an event that is no completion.")
+        self.done = True
+        for choice in self._choices.values():
+            choice.finish_reason = choice.finish_reason or "stop"
 
     def reply(self) -> Reply:
         """Return what has been finished so far, in the order of the server's indices."""
@@ -274,6 +308,22 @@ class ReplyReader:
         self._model = self._model or model_name(payload.get("model"))
         if usage := payload.get("usage"):
             self._usage = Usage(_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
+
+
+def is_chunk(event: Mapping[str, Any]) -> bool:
+    """Return True for a chunk of an answer; servers may send its usage in an event without choices."""
+    return isinstance(event.get("choices"), list) or "usage" in event
+
+
+def error_in(event: Mapping[str, Any]) -> Any:
+    """Return the error that a server sends with status 200, None for an answer or a chunk."""
+    is_error = event.get("object") == "error" or "error_code" in event
+    return event.get("error") or (event if is_error else None)
+
+
+def _status_of(error: object) -> int:
+    code = error.get("code") if isinstance(error, dict) else None
+    return code if isinstance(code, int) and 400 <= code < 600 else 500
 
 
 def _count(tokens: object) -> int:
@@ -306,7 +356,8 @@ def error_of(status: int, body: bytes, key: str = "", *, retry_after_s: float | 
     """Return the domain's error for an answer of status 400 or more; it does not repeat our own `key`."""
     message = error_message(body)
     message = (message.replace(key, "[redacted]") if key else message)[:MAX_MESSAGE_CHARS]
-    if status in TRY_AGAIN:
+    # OpenAI's 429 for an account without credit stays until somebody pays.
+    if status in TRY_AGAIN and "insufficient_quota" not in body.decode("utf-8", "replace"):
         return LLMUnavailable("The LLM server refuses work for now.", retry_after_s=retry_after_s)
     if status == 500 and _ENGINE_DEAD.search(message):
         return LLMUnavailable("The LLM server's engine has stopped.", retry_after_s=retry_after_s)

@@ -9,6 +9,7 @@ from typing import Any
 
 from service.errors import EigencalError, LLMUnavailable
 from service.llm.port import Api
+from service.llm.wire import error_in
 from service.proxy import upstream
 from service.proxy.chat_score import RunningScore, Uncertainty, choices_of, first_choice, has_others
 from service.proxy.stream import (
@@ -101,7 +102,7 @@ class HeldStream:
         except EigencalError as error:
             await running.discard(error)
             raise
-        if self._carrier is not None or is_over:
+        if self._carrier is not None or (is_over and not self.answer.is_broken):
             running.judge(self.answer.choice, self.answer.model)
             return True
         await running.discard(NO_END)
@@ -138,7 +139,7 @@ class HeldStream:
         return b"".join(sent)
 
     def _take(self, chunk: dict[str, Any]) -> None:
-        if chunk.get("error"):
+        if error_in(chunk):
             # In words of ours, since its own may hold the answer; the caller may ask again.
             raise LLMUnavailable(BROKEN_OFF)
         self.has_others = self.has_others or has_others(chunk)

@@ -241,7 +241,18 @@ ASIDE = frozenset(
 PLAIN_ROLES = frozenset({"system", "user", "assistant"})
 PLAIN_TURN = frozenset({"role", "content"})
 # Members that say nothing where they have these values.
-SILENT: dict[str, Any] = {"response_format": {"type": "text"}, "modalities": ["text"]}
+SILENT: dict[str, Any] = {
+    "response_format": {"type": "text"},
+    "modalities": ["text"],
+    "skip_special_tokens": True,
+    "spaces_between_special_tokens": True,
+    "include_stop_str_in_output": False,
+    "add_generation_prompt": True,
+    "continue_final_message": False,
+    "parallel_tool_calls": True,
+}
+# Values that say nothing, whatever the member.
+EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
 def wire_prompt(body: Mapping[str, Any], api: Api) -> WirePrompt:
@@ -249,8 +260,8 @@ def wire_prompt(body: Mapping[str, Any], api: Api) -> WirePrompt:
 
     Plain text turns, or a text to complete, have no marks. Raises Unscorable.
     """
-    fields = {name: value for name, value in body.items() if value is not None}
     own = "messages" if api == "chat" else "prompt"
+    fields = {name: value for name, value in body.items() if name == own or value not in EMPTY}
     marks = {
         name: value
         for name, value in fields.items()
@@ -302,7 +313,7 @@ def _unlike_plain(turns: object) -> dict[str, Any]:
     """Return what of the turns is no plain text: by kind, as their texts are no part of a prompt's shape."""
     if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
         raise Unscorable("unreadable_request", "The call's `messages` are no list of turns.")
-    strange = {name for turn in turns for name, value in turn.items() if value is not None} - PLAIN_TURN
+    strange = {name for turn in turns for name, value in turn.items() if value not in EMPTY} - PLAIN_TURN
     for turn in turns:
         content = turn.get("content")
         strange |= {str(turn.get("role"))} - PLAIN_ROLES

@@ -117,8 +117,8 @@ async def read_call(request: Request, default: Mode, *, abstains: bool) -> ChatC
     if abstains:
         mode = "on"
     body = await request.body()
-    has_field = f'"{FIELD}"'.encode() in body
-    if mode == "off" and not has_field:
+    has_field, has_score = f'"{FIELD}"'.encode() in body, b'"uncertainty"' in body
+    if mode == "off" and not (has_field or has_score):
         return ChatCall(body, ScoreOptions(), "off", None)
     options = ScoreOptions()
     # Also of a call that cannot be scored: what is ours is no server's to read.
@@ -131,7 +131,22 @@ async def read_call(request: Request, default: Mode, *, abstains: bool) -> ChatC
         except ValidationError as error:
             raise refusal(error, within=[FIELD]) from None
         body = json.dumps(payload).encode()
+    # Clients send an answer back as a turn, with the score that came with it.
+    if has_score and payload is not None and _drop_scores(payload.get("messages")):
+        body = json.dumps(payload).encode()
     return ChatCall(body, options, cast("Mode", mode), payload if is_sendable(payload) else None)
+
+
+def _drop_scores(turns: object) -> bool:
+    """Remove `uncertainty` from the assistant's turns; return whether there was one."""
+    scored = [
+        turn
+        for turn in (turns if isinstance(turns, list) else ())
+        if isinstance(turn, dict) and turn.get("role") == "assistant" and "uncertainty" in turn
+    ]
+    for turn in scored:
+        del turn["uncertainty"]
+    return bool(scored)
 
 
 def is_sendable(payload: object) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from functools import partial
@@ -12,7 +13,7 @@ from service.api.errors import error_body, openai_error
 from service.errors import EigencalError, Unscorable
 from service.heavy_json import MAX_ANSWER_VALUES, is_heavy
 from service.llm.admission import Permit
-from service.llm.wire import MAX_MODEL_NAME_CHARS, NONSENSE, Choice
+from service.llm.wire import MAX_MODEL_NAME_CHARS, NONSENSE, Choice, error_in, finish_of, is_chunk
 from service.proxy import upstream
 from service.proxy.chat_score import RunningScore, choices_of, is_first
 from service.proxy.upstream import Reply, too_long
@@ -32,7 +33,7 @@ class Event:
     __slots__ = ("data", "raw")
 
     def __init__(self, raw: bytes) -> None:
-        lines = _END_OF_LINE.split(raw) if b"data:" in raw else ()  # comments are many
+        lines = _END_OF_LINE.split(raw.removeprefix(BOM_UTF8)) if b"data:" in raw else ()  # comments are many
         data = b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
         self.raw, self.data = raw, data.decode("utf-8", "replace")
 
@@ -117,9 +118,11 @@ class StreamedAnswer:
     def __init__(self) -> None:
         self.choice: Choice | None = None
         self.model = ""
+        self.is_broken = False  # the latest event is no chunk
 
     def take(self, chunk: Mapping[str, Any]) -> bool:
         """Take a chunk; tell whether the first choice is finished by it."""
+        self.is_broken = not is_chunk(chunk)
         if isinstance(chunk.get("model"), str):
             self.model = self.model or chunk["model"][:MAX_MODEL_NAME_CHARS]
         mine = [choice for choice in choices_of(chunk) if is_first(choice)]
@@ -129,7 +132,7 @@ class StreamedAnswer:
                 self.choice.take(choice)
             except NONSENSE:
                 self.choice.is_partial = True
-        return any(isinstance(choice.get("finish_reason"), str) for choice in mine)
+        return any(isinstance(finish_of(choice), str) for choice in mine)
 
     @property
     def has_text(self) -> bool:
@@ -206,9 +209,9 @@ async def scored_stream(
             if chunk is not None and not is_settled:
                 is_finished = answer.take(chunk)
                 num_bytes += len(event.raw)
-                if chunk.get("error") or num_bytes > upstream.MAX_ANSWER_BYTES:
+                if (error := error_in(chunk)) or num_bytes > upstream.MAX_ANSWER_BYTES:
                     is_settled = True
-                    await running.discard(NO_END if chunk.get("error") else TOO_LONG)
+                    await running.discard(NO_END if error else TOO_LONG)
                 elif is_finished:
                     is_settled = True
                     permit.release()
@@ -225,7 +228,7 @@ async def scored_stream(
                     running.start()
             is_over = is_over or event.is_last
             yield event_of(quiet(chunk)) if hides_logprobs and chunk is not None else event.raw
-        if not is_settled and is_over:
+        if not is_settled and is_over and not answer.is_broken:
             # No chunk finished the answer, so none can carry the score: it is left to be fetched.
             running.judge(answer.choice, answer.model)
             await running.wait(None)

@@ -14,6 +14,7 @@ import httpx2
 
 from service.addresses import api_base, endpoint
 from service.errors import DeadlineExceeded, LLMBadResponse, LLMUnavailable
+from service.llm.wire import is_event_stream
 from service.remote import Connections
 
 # Of the server's headers what a caller needs: what the answer is, and when to come back. Others tell of the
@@ -35,7 +36,8 @@ MAX_STATUS = 599
 SILENCE_S = 600.0
 MAX_LAST_BYTES = 4096  # of a stream: its last events
 MAX_ANSWER_BYTES = 8 << 20  # of one that is read whole
-_ENDED = re.compile(rb'\[DONE\]|"finish_reason"\s*:\s*"')
+_ENDED = re.compile(rb'\[DONE\]|"finish_reason"\s*:\s*"(?!"|null")')
+_ASKS_FOR_STREAM = re.compile(rb'"stream"\s*:\s*true')
 BROKEN_OFF = "The LLM server broke off its answer."
 MIN_SECRET_CHARS = 12  # a shorter one is a placeholder, such as "none" or "token", that stands in other words
 
@@ -122,7 +124,8 @@ class HttpUpstream:
             raise DeadlineExceeded("The LLM server says nothing.") from None
         except httpx2.TransportError:
             raise LLMUnavailable("The LLM server cannot be reached.") from None
-        reply = HttpReply(response, self._secret, ending)
+        streams = call.body is not None and _ASKS_FOR_STREAM.search(call.body) is not None
+        reply = HttpReply(response, self._secret, ending, streams=streams)
         if reply.status > MAX_STATUS:
             await reply.close()
             raise LLMBadResponse("The LLM server answered with a status that HTTP does not have.")
@@ -132,12 +135,14 @@ class HttpUpstream:
 class HttpReply:
     """A `Reply` over HTTP. `secret`: not to be passed on, should the server quote it."""
 
-    def __init__(self, response: httpx2.Response, secret: bytes, ending: AsyncExitStack) -> None:
+    def __init__(
+        self, response: httpx2.Response, secret: bytes, ending: AsyncExitStack, *, streams: bool
+    ) -> None:
         self._response = response
         self._ending = ending
         self._secret = secret
         self.status = response.status_code
-        self.is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+        self.is_stream = is_event_stream(response.headers.get("content-type", ""), asked=streams)
         # Byte for byte, as HTTP has it.
         raw = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in response.headers.raw}
         self.headers: Mapping[str, str] = {k: v for k, v in raw.items() if k in _PASSED_ON}

@@ -150,4 +150,4 @@ async def test_a_job_ends_with_the_words_of_an_embedding_server_that_refuses_its
         job = (await http.get(f"/jobs/{job_id}")).json()
     assert (job["state"], job["error"]["code"]) == ("failed", "embedder_unavailable")
     assert words in job["error"]["detail"]
-    assert len(server.requests) == 2, "the check, and one refusal"
+    assert len(server.requests) < 10, "the check, and a batch in ever smaller halves"

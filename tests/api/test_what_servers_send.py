@@ -1,0 +1,299 @@
+"""What LLM and embedding servers really send, where it is not OpenAI's form: read, or refused in words."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.embedding.http import HttpEmbedder
+from service.llm.openai_server import HttpLanguageModel
+from tests.support.drop_in import QUESTION, DropIn, drop_in
+from tests.support.embeddings_server import EmbeddingsServer
+from tests.support.fakes import FakeEmbedder
+from tests.support.openai_server import (
+    MODEL,
+    Behaviour,
+    Exchange,
+    OpenAIServer,
+    answers,
+    draws_and,
+    pieces,
+    status,
+)
+from tests.support.replica_apps import replica_app
+
+
+def chunk(text: str, finish: Any = None, **more: Any) -> dict[str, Any]:
+    choice = {"index": 0, "delta": {"content": text}, "finish_reason": finish}
+    return {"id": "chatcmpl-1", "model": MODEL, "choices": [choice], **more}
+
+
+def sent(*events: Any, done: bool = True) -> bytes:
+    """Return a stream of these events."""
+    lines = [f"data: {json.dumps(event)}\n\n" for event in events]
+    return "".join([*lines, "data: [DONE]\n\n" if done else ""]).encode()
+
+
+@asynccontextmanager
+async def before(own: Behaviour, draws: Behaviour | None = None, **settings: Any) -> AsyncIterator[DropIn]:
+    server = OpenAIServer(default=draws_and(own, draws or answers("Paris")))
+    raw = {"default_calibration": False} | settings
+    async with server, drop_in(server, embedder=FakeEmbedder(16), **raw) as made:
+        yield made
+
+
+WORDS = ("Paris", " was once said,", " but the answer", " is Lyon.")
+
+
+class TestFinishReasons:
+    @pytest.mark.parametrize("reason", ["", "null"])
+    async def test_a_reason_that_is_none_ends_no_answer(self, reason: str) -> None:
+        body = sent(*(chunk(word, reason) for word in WORDS), chunk("", "stop"))
+        async with before(pieces(body)) as made:
+            response = await made.ask(stream=True)
+            score = await made.scored(response.headers["x-score-id"])
+            whole = await made.http.post(
+                "/score", json={"samples": ["Paris"] * 5, "candidate": "".join(WORDS), "calibration": "none"}
+            )
+        assert score["candidate"]["probability"] == pytest.approx(
+            whole.json()["candidate"]["probability"], abs=1e-6
+        )
+
+    @pytest.mark.parametrize("reason", ["", "null"])
+    async def test_an_abstaining_service_lets_no_first_chunk_out(self, reason: str) -> None:
+        body = sent(*(chunk(word, reason) for word in WORDS), chunk("", "stop"))
+        async with before(pieces(body), abstain=True, abstain_fail_open=True) as made:
+            response = await made.ask(stream=True)
+        assert "Lyon" in response.text
+
+    async def test_done_ends_every_choice_that_has_no_reason(self) -> None:
+        async def streamed(exchange: Exchange) -> None:
+            await exchange.start_stream()
+            for index in range(exchange.body["n"]):
+                choice = {"index": index, "delta": {"content": "Paris"}}
+                await exchange.event({"model": MODEL, "choices": [choice]})
+            await exchange.event("[DONE]")
+
+        async with before(streamed, streamed) as made:
+            scored = await made.http.post("/score", json={"prompt": "?", "deadline_ms": 30_000})
+        assert (scored.status_code, scored.json()["num_samples"]) == (200, 5)
+
+
+class TestErrorsInStreams:
+    @pytest.mark.parametrize(
+        "error",
+        [
+            {"object": "error", "message": "CUDA out of memory", "code": 50001},
+            {"text": "NETWORK ERROR", "error_code": 50001},
+            {"detail": "something of another kind"},
+        ],
+    )
+    async def test_an_event_that_is_no_chunk_and_ends_the_stream_breaks_it_off(self, error: Any) -> None:
+        body = sent(chunk("The capital of"), error)
+
+        async def streamed(exchange: Exchange) -> None:
+            await pieces(body)(exchange)
+
+        async with before(streamed, streamed) as made:
+            response = await made.ask(stream=True)
+            chat = await made.scored(response.headers["x-score-id"], "not_scored")
+            drawn = await made.http.post("/score", json={"prompt": "?", "deadline_ms": 30_000})
+        assert chat["warning"]["code"] == "no_answer"
+        assert drawn.status_code == 502
+
+    async def test_a_byte_order_mark_is_no_part_of_the_first_event(self) -> None:
+        body = b"\xef\xbb\xbf" + sent(chunk("Paris"), chunk("", "stop"))
+
+        async def streamed(exchange: Exchange) -> None:
+            await pieces(body)(exchange)
+
+        async with before(streamed, answers("Paris")) as made:
+            response = await made.ask(stream=True)
+            score = await made.scored(response.headers["x-score-id"])
+        assert response.content.startswith(b"\xef\xbb\xbf"), "it goes on as it came"
+        assert score["candidate"]["probability"] > 0.9
+
+    async def test_an_error_with_status_200_is_read_as_that_error(self) -> None:
+        error = {"error": {"message": "Provider returned error", "code": 402}, "id": "gen-1"}
+        async with before(status(200, error), status(200, error)) as made:
+            scored = await made.http.post("/score", json={"prompt": "?"})
+        problem = scored.json()
+        assert (scored.status_code, problem["code"], problem["llm_status"]) == (502, "llm_error", 402)
+        assert "Provider returned error" in problem["llm_message"]
+
+
+@pytest.mark.parametrize("media_type", ["", "text/plain", "Text/Event-Stream; charset=utf-8"])
+@pytest.mark.parametrize("mode", ["off", "on"])
+async def test_a_stream_of_any_type_goes_on_as_it_comes(media_type: str, mode: str) -> None:
+    read = asyncio.Event()
+
+    async def own(exchange: Exchange) -> None:
+        await exchange.start(200, {"content-type": media_type} if media_type else {})
+        exchange.writer.write(sent(chunk("Paris"), done=False))
+        await exchange.writer.drain()
+        await read.wait()  # the rest comes only once the caller has the first chunk
+        exchange.writer.write(sent(chunk("", "stop")))
+        exchange.writer.close()
+
+    async with before(own) as made, asyncio.timeout(60):
+        body = QUESTION | {"stream": True}
+        headers = {"X-Eigencal": mode}
+        async with made.http.stream("POST", "/v1/chat/completions", json=body, headers=headers) as response:
+            received = b""
+            async for piece in response.aiter_raw():
+                received += piece
+                if b"Paris" in received:
+                    read.set()
+    assert b"[DONE]" in received
+    assert (b'"uncertainty"' in received) == (mode == "on")
+
+
+class TestOddParts:
+    @pytest.mark.parametrize("logprobs", [0, 3.5, [], [-0.1], "none", True])
+    async def test_log_probabilities_of_another_form_are_none(self, logprobs: Any) -> None:
+        message = {"role": "assistant", "content": "Paris"}
+        choice = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": "stop"}
+
+        async def drawn(exchange: Exchange) -> None:
+            choices = [choice | {"index": i} for i in range(exchange.body.get("n", 1))]
+            await exchange.send(200, {"model": MODEL, "choices": choices})
+
+        async with before(drawn, drawn) as made:
+            scored = await made.http.post("/score", json={"prompt": "?"})
+            chat = await made.ask()
+        assert (scored.status_code, scored.json()["evidence"]) == (200, None)
+        assert chat.json()["uncertainty"]["status"] == "scored"
+
+    async def test_the_text_parts_of_a_message_are_joined(self) -> None:
+        parts = [
+            {"type": "thinking", "thinking": [{"type": "text", "text": "It is not Lyon."}]},
+            {"type": "text", "text": "Par"},
+            {"type": "text", "text": "is"},
+        ]
+
+        async def drawn(exchange: Exchange) -> None:
+            message = {"role": "assistant", "content": parts}
+            choices = [
+                {"index": i, "message": message, "finish_reason": "stop"}
+                for i in range(exchange.body.get("n", 1))
+            ]
+            await exchange.send(200, {"model": MODEL, "choices": choices})
+
+        async with before(drawn, drawn) as made:
+            scored = await made.http.post("/score", json={"prompt": "?"})
+            chat = await made.ask()
+        assert scored.json()["answer"] == "Paris"
+        assert chat.json()["uncertainty"]["candidate"]["probability"] > 0.9
+
+
+class TestHistories:
+    @pytest.mark.parametrize("mode", ["off", "async", "on"])
+    async def test_the_score_of_an_earlier_turn_is_not_sent_on(self, mode: str) -> None:
+        earlier = {
+            "role": "assistant",
+            "content": "Paris.",
+            "uncertainty": {"id": "scr_1", "status": "scored"},
+        }
+        user = {"role": "user", "content": 'And "uncertainty"?', "uncertainty": 1}
+        async with before(answers("Lyon")) as made:
+            response = await made.ask(mode, messages=[*QUESTION["messages"], earlier, user])
+            await made.at_rest()
+        assert response.status_code == 200
+        for body in made.server.bodies:
+            _, assistant, own = body["messages"]
+            assert assistant == {"role": "assistant", "content": "Paris."}
+            assert own == user, "a field of the user's own is none of ours"
+
+    @pytest.mark.parametrize(
+        "says_nothing",
+        [
+            {"tools": []},
+            {"skip_special_tokens": True},
+            {"functions": [], "tool_choice": None},
+            {"metadata": {}, "parallel_tool_calls": True},
+        ],
+        ids=str,
+    )
+    async def test_empty_members_do_not_keep_a_calibration_from_fitting(
+        self, says_nothing: dict[str, Any]
+    ) -> None:
+        turns = [
+            *QUESTION["messages"],
+            {
+                "role": "assistant",
+                "content": "Paris",
+                "tool_calls": [],
+                "annotations": [],
+                "reasoning_content": "",
+                "refusal": None,
+            },
+            *QUESTION["messages"],
+        ]
+        plain = [{name: turn[name] for name in ("role", "content")} for turn in turns]
+        async with before(answers("Paris")) as made:
+            kinds = []
+            for body in ({"messages": plain}, {"messages": turns, **says_nothing}):
+                document = (await made.ask(**body)).json()["uncertainty"]
+                kinds.append([(one["code"], one.get("differs")) for one in document["warnings"]])
+        assert kinds[0] == kinds[1]
+
+
+NO_CREDIT = {
+    "error": {
+        "message": "You exceeded your current quota, please check your plan and billing details.",
+        "type": "insufficient_quota",
+        "code": "insufficient_quota",
+    }
+}
+
+
+class TestPermanentRefusals:
+    async def test_a_score_is_not_retried_without_credit(self) -> None:
+        async with before(answers("Paris"), status(429, NO_CREDIT)) as made:
+            scored = await made.http.post("/score", json={"prompt": "?"})
+        problem = scored.json()
+        assert (scored.status_code, problem["code"], problem["retryable"]) == (502, "llm_error", False)
+        assert "check your plan" in problem["llm_message"]
+        assert len(made.server.bodies) == 1
+
+    async def test_a_job_ends_with_the_words_of_the_server(self, tmp_path: Path) -> None:
+        async with OpenAIServer(default=status(429, NO_CREDIT)) as server:
+            llm = HttpLanguageModel(server.url, model=MODEL)
+            async with replica_app(tmp_path, llm=llm, llm_backend="vllm", llm_url=server.url) as http:
+                rows = [{"prompt": f"question {i}", "reference": "Paris"} for i in range(12)]
+                posted = await http.post("/calibrate", json={"examples": rows})
+                async with asyncio.timeout(120):
+                    await http.get(f"/jobs/{posted.json()['id']}/events")
+                job = (await http.get(f"/jobs/{posted.json()['id']}")).json()
+        assert (job["state"], job["error"]["code"]) == ("failed", "llm_error")
+        assert "check your plan" in job["error"]["detail"]
+
+
+@pytest.mark.parametrize("most", [1, 10, 32])
+@pytest.mark.parametrize("code", [413, 422])
+async def test_batches_of_texts_shrink_to_the_size_that_the_server_takes(most: int, code: int) -> None:
+    sizes = list[int]()
+
+    class Small(EmbeddingsServer):
+        async def _embed(self, exchange: Exchange) -> None:
+            sizes.append(len(exchange.body["input"]))
+            if sizes[-1] > most:
+                return await status(code, {"error": f"batch size {sizes[-1]} > maximum {most}"})(exchange)
+            return await super()._embed(exchange)
+
+    async with Small() as server:
+        embedder = HttpEmbedder(server.url, "m")
+        await embedder.start()
+        texts = [f"text {i}" for i in range(70)]
+        first = await embedder.embed(texts)
+        alone = [await embedder.embed([text]) for text in texts[:3]]
+        refused = sum(size > most for size in sizes)
+        await embedder.embed([f"later {i}" for i in range(70)])
+        await embedder.stop()
+    assert max(sizes) <= 32
+    assert first.vectors[:3].tolist() == [one.vectors[0].tolist() for one in alone]
+    assert sum(size > most for size in sizes) == refused, "the size is remembered"
