@@ -18,6 +18,7 @@ from service.llm.port import Api, Generation, GenerationRequest, LLMIdentity, Pr
 from service.llm.wire import (
     OPTIONAL,
     REFUSAL_BYTES,
+    WITHOUT_EFFECT,
     Reply,
     ReplyReader,
     build_body,
@@ -105,8 +106,8 @@ class HttpLanguageModel:
         self._queue = queue or AdmissionQueue(64, 16)
         self.failures = Counter[str]()  # of calls, by the code of the error
         self._quirks = ServerQuirks()
-        # Model and parameters omitted, by the model asked for and whether a top_k was.
-        self._answered_by: LRU[tuple[str, bool], tuple[str, tuple[str, ...]]] = LRU(MAX_QUIRKS)
+        # Model and parameters omitted, by the model asked for and the parameters that have an effect.
+        self._answered_by: LRU[tuple[str, bool, bool], tuple[str, tuple[str, ...]]] = LRU(MAX_QUIRKS)
         self._check = SharedCheck(self._ask_health)
         self._connections = Connections(
             self._base, api_key=api_key, proxies_from_env=proxies_from_env, transport=transport
@@ -127,7 +128,7 @@ class HttpLanguageModel:
         """Return the identity: of the last answers to such a request, else of what is asked for."""
         asked = request.model or self._model
         expected = self._shape.identity(request, model=asked, api=self._api)
-        answered_by = self._answered_by.get((asked, request.sampling.top_k > 0))
+        answered_by = self._answered_by.get(_asked(asked, request))
         if answered_by is None:
             return replace(expected, answered=False)
         model, omitted = answered_by
@@ -151,7 +152,7 @@ class HttpLanguageModel:
         if len(answered_by) > 1:
             raise LLMBadResponse("The LLM server answered one request with two models, or in two ways.")
         [(answering, omitted)] = answered_by
-        self._answered_by.put((model, request.sampling.top_k > 0), (answering, omitted))
+        self._answered_by.put(_asked(model, request), (answering, omitted))
         outputs = [draw for reply in replies for draw in reply.draws][:wanted]
         draws = await self._shape.read_beside_loop(outputs)
         is_late = any(isinstance(failure, DeadlineExceeded) for failure in failures)
@@ -246,7 +247,8 @@ class HttpLanguageModel:
         on_api = f"{request.api(self._api)} {model}"
         refused: set[str] = set()
         while True:
-            omitted = refused | {name for name in OPTIONAL if quirks.get(on_api, name) is not None}
+            known = {name for name in (*OPTIONAL, "max_tokens") if quirks.get(on_api, name) is not None}
+            omitted = refused | known
             size = 1 if "n" in refused else n
             path, body = self._build_body(request, model=model, n=size, call=call, omitted=omitted - {"n"})
             try:
@@ -267,7 +269,8 @@ class HttpLanguageModel:
             # answer, so that a reply without any text is no sign.
             if not any(draw.logprob is not None or not draw.text for draw in reply.draws):
                 quirks.record(on_api, "logprobs")
-        return replace(reply, model=reply.model or model, omitted=() if "top_k" in body else ("top_k",))
+        left_out = tuple(name for name in WITHOUT_EFFECT if name not in body)
+        return replace(reply, model=reply.model or model, omitted=left_out)
 
     # From a call to a reply
 
@@ -327,3 +330,7 @@ class HttpLanguageModel:
         status, wait_s = response.status_code, retry_after_s(response)
         error = error_of(status, content, self._api_key, retry_after_s=wait_s)
         return TransientError(error) if isinstance(error, LLMUnavailable) and status in TRY_AGAIN else error
+
+
+def _asked(model: str, request: GenerationRequest) -> tuple[str, bool, bool]:
+    return model, request.sampling.top_k > 0, request.sampling.top_p < 1

@@ -256,12 +256,27 @@ A: Honey
 # Of a request's searches by the answer regex: patterns that backtrack take hours, others microseconds.
 MAX_SEARCH_S = 1.0
 
-# With attributes or cut before its end; in brackets, as Mistral's models write it.
-_THOUGHT = "think(?:ing)?|reasoning|thought"
-_THOUGHT_BEGINS = re.compile(
-    rf"\A[\s\u200b\u2060\ufeff]*(?:<(?:{_THOUGHT})(?:\s[^>]*)?(?:>|\Z)|\[THINK\])", re.IGNORECASE
+_THOUGHT = "think(?:ing)?|reasoning|thought|seed:think"
+# Marks of thought by their begin and end, as models write them.
+_MARKS = (
+    # With attributes, or cut before the end of the mark.
+    (rf"<(?:{_THOUGHT})(?:\s[^>]*)?(?:>|\Z)", rf"</(?:{_THOUGHT})\s*>"),
+    (r"\[THINK\]", r"\[/THINK\]"),  # Mistral
+    ("◁think▷", "◁/think▷"),  # Kimi
+    (r"<\|START_THINKING\|>", r"<\|END_THINKING\|>"),  # Cohere
+    (r"<\|channel>thought", r"<channel\|>"),  # Gemma
+    # The harmony format of gpt-oss.
+    (r"(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)", r"<\|channel\|>final.*?<\|message\|>"),
 )
-_THOUGHT_ENDS = re.compile(rf"</(?:{_THOUGHT})\s*>|\[/THINK\]", re.IGNORECASE)
+_THOUGHT_BEGINS, _THOUGHT_ENDS = (
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"\A[\s\u200b\u2060\ufeff]*(?:{'|'.join(begin for begin, _ in _MARKS)})",
+        "|".join(end for _, end in _MARKS),
+    )
+)
+# Marks around the answer that follows a thought.
+_AROUND = re.compile(r"\A\s*<\|START_(?:RESPONSE|TEXT)\|>|<\|(?:END_RESPONSE|END_TEXT|return|end)\|>\s*\Z")
 # As servers without a parser of tool calls leave them: with nothing beside, there is no answer.
 _CALL = re.compile(r"<tool_call>.*?(?:</tool_call>|\Z)", re.DOTALL)
 
@@ -276,6 +291,7 @@ def strip_reasoning(text: str) -> str:
     while _THOUGHT_BEGINS.match(text):
         end = _THOUGHT_ENDS.search(text)
         text = text[end.end() :] if end else ""
+    text = _AROUND.sub("", text)
     return text if _CALL.sub("", text).strip() else ""
 
 

@@ -21,7 +21,9 @@ PATHS: dict[Api, str] = {"chat": "/chat/completions", "completions": "/completio
 # A flag there; here a number of alternatives, and to some servers 0 means no log-probabilities.
 LOGPROBS: dict[Api, bool | int] = {"chat": True, "completions": 1}
 # A call may do without them. Without top_k the server takes its own, and the fingerprint has none.
-OPTIONAL = frozenset({"top_k", "priority", "stream_options", "logprobs"})
+OPTIONAL = frozenset({"top_k", "top_p", "priority", "stream_options", "logprobs"})
+# Parameters of sampling that are sent although they change nothing: a server may have defaults of its own.
+WITHOUT_EFFECT = {"top_k": 0, "top_p": 1}
 _SEED_RANGE = 2**31 - 1  # the narrowest range among the servers known
 
 
@@ -71,8 +73,10 @@ def build_body(
         body["priority"] = request.priority
     if request.deadline_s is not None:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
-    # A top_k that was asked for is sent even to a server that refused 0: it must not be ignored silently.
-    left_out = set(omitted) - ({"top_k"} if sampling.top_k else set())
+    if "max_tokens" in omitted:
+        body["max_completion_tokens"] = body["max_tokens"]
+    # A parameter with an effect is sent even to a server that refused it without: it must not be ignored.
+    left_out = {name for name in omitted if body.get(name) == WITHOUT_EFFECT.get(name, body.get(name))}
     return PATHS[api], {name: value for name, value in body.items() if name not in left_out}
 
 
@@ -100,7 +104,8 @@ NONSENSE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, Recu
 
 def max_bytes_of(body: Mapping[str, Any]) -> int:
     """Return how long the answer to a call may be."""
-    return max(MAX_ANSWER_BYTES, int(body["n"]) * int(body["max_tokens"]) * MAX_TOKEN_BYTES)
+    most = body.get("max_tokens") or body["max_completion_tokens"]
+    return max(MAX_ANSWER_BYTES, int(body["n"]) * int(most) * MAX_TOKEN_BYTES)
 
 
 async def read(response: httpx2.Response, max_bytes: int = MAX_ANSWER_BYTES) -> bytes:
@@ -349,7 +354,9 @@ _ENGINE_DEAD = re.compile(
 _REFUSING = frozenset({400, 422})
 # Some services forbid log-probabilities for some models (403), and some servers fail on them (500, 501).
 _REFUSING_LOGPROBS = _REFUSING | {403, 500, 501}
-_REFUSED_N = re.compile(r"(?<!\w)n(?!\w)")  # the letter as a word of its own
+# The letter as a word of its own, or what it stands for.
+_REFUSED_N = re.compile(r"(?<!\w)n(?!\w)|\b(?:choices?|candidates?|candidate_count)\b", re.IGNORECASE)
+_REFUSING_N = _REFUSING | {500}
 
 
 def error_of(status: int, body: bytes, key: str = "", *, retry_after_s: float | None = None) -> EigencalError:
@@ -370,15 +377,19 @@ def error_of(status: int, body: bytes, key: str = "", *, retry_after_s: float | 
 
 
 def refused_parameter(error: EigencalError, body: Mapping[str, Any]) -> str | None:
-    """Return which of n and `OPTIONAL` (of which `top_k` only while it is 0) the server refused, or None."""
+    """Return the parameter that the server refused, if the call can do without it.
+
+    That is n, `max_tokens` (under its other name), or one of `OPTIONAL` that has no effect.
+    """
     message, status = error.extra.get("llm_message") or "", error.extra.get("llm_status")
     if not isinstance(error, LLMError) or status not in _REFUSING_LOGPROBS:
         return None
     if "logprobs" in message.lower() and "logprobs" in body:
         return "logprobs"
-    if status not in _REFUSING:
-        return None
-    for name in OPTIONAL:
-        if name in message and name in body and not (name == "top_k" and body["top_k"]):
-            return name
-    return "n" if body["n"] > 1 and _REFUSED_N.search(message) else None
+    if status in _REFUSING:
+        if "max_completion_tokens" in message and "max_tokens" in body:
+            return "max_tokens"
+        for name in OPTIONAL & body.keys():
+            if name in message and body[name] == WITHOUT_EFFECT.get(name, body[name]):
+                return name
+    return "n" if status in _REFUSING_N and body["n"] > 1 and _REFUSED_N.search(message) else None

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -240,6 +240,57 @@ class TestHistories:
                 document = (await made.ask(**body)).json()["uncertainty"]
                 kinds.append([(one["code"], one.get("differs")) for one in document["warnings"]])
         assert kinds[0] == kinds[1]
+
+
+Refuses = Callable[[dict[str, Any]], str | None]
+
+
+def refusing(refuses: Refuses, code: int = 400) -> Behaviour:
+    """Refuse calls for which `refuses` returns a message; answer the others."""
+
+    async def behave(exchange: Exchange) -> None:
+        message = refuses(exchange.body)
+        answer = answers("Paris") if message is None else status(code, {"error": {"message": message}})
+        await answer(exchange)
+
+    return behave
+
+
+class TestRefusedParameters:
+    @pytest.mark.parametrize("code", [400, 500])
+    @pytest.mark.parametrize(
+        "message",
+        ["Only one completion choice is allowed.", "candidate count must be 1", "n > 1 is not supported"],
+    )
+    async def test_several_choices_are_asked_for_one_by_one(self, message: str, code: int) -> None:
+        server = refusing(lambda body: message if body.get("n", 1) > 1 else None, code)
+        async with before(server, server) as made:
+            for _ in range(2):
+                scored = await made.http.post("/score", json={"prompt": "?"})
+                assert (scored.status_code, scored.json()["num_samples"]) == (200, 5), scored.text
+        refused = [body for body in made.server.bodies if body["n"] > 1]
+        assert len(refused) == 1, "it is remembered"
+
+    async def test_top_p_without_effect_is_left_out(self) -> None:
+        message = "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
+        server = refusing(lambda body: message if "top_p" in body else None)
+        async with before(server, server) as made:
+            scored = await made.http.post("/score", json={"prompt": "?"})
+            asked = await made.http.post("/score", json={"prompt": "?", "sampling": {"top_p": 0.5}})
+        assert scored.status_code == 200
+        assert asked.json()["code"] == "llm_error", "a top_p with an effect is not left out silently"
+
+    @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+    async def test_the_limit_of_tokens_goes_by_the_name_that_the_server_takes(self, name: str) -> None:
+        other = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}[name]
+        message = f"Unsupported parameter: '{other}' is not supported with this model. Use '{name}' instead."
+        server = refusing(lambda body: message if other in body else None)
+        async with before(server, server) as made:
+            scored = await made.http.post("/score", json={"prompt": "?"})
+            chat = await made.ask(**{name: 256})
+        assert scored.status_code == 200, scored.text
+        assert chat.json()["uncertainty"]["status"] == "scored"
+        assert all(body[name] == 256 for body in made.server.bodies if name in body)
 
 
 NO_CREDIT = {
