@@ -5,6 +5,8 @@ import itertools
 import json
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -43,7 +45,6 @@ from service.remote import (
 GREEDY_BELOW = 1e-5  # vLLM draws greedily below this, and refuses n > 1 there
 CHECK_TIMEOUT_S = 5.0
 MAX_RETRIES = 3
-NO_HEALTH_ROUTE = frozenset({401, 403, 404, 405})  # of gateways, say: the list of models is asked for instead
 QUIRK_KEPT_S = 600.0  # then the full form is tried again: servers are updated, and errors pass
 MAX_QUIRKS = 1024  # callers name models, and there may be any number of them
 
@@ -174,24 +175,31 @@ class HttpLanguageModel:
         await self._check()
 
     async def _ask_health(self) -> None:
-        root = self._base.path.removesuffix("/v1")
-        status, _ = await self._get(self._base.copy_with(path=f"{root}/health"))
-        if status in NO_HEALTH_ROUTE:
-            status, _ = await self._get(endpoint(self._base, "/models"))
-        if status != 200:
+        """Ask for the models, which costs no tokens. vLLM says by another route that its engine works.
+
+        A gateway may answer GET /health by a call to each of its models.
+        """
+        status, listed = await self._get(endpoint(self._base, "/models"))
+        models = listed_models(listed)
+        if any(model.get("owned_by") == "vllm" for model in models):
+            root = self._base.path.removesuffix("/v1")
+            status, _ = await self._get(self._base.copy_with(path=f"{root}/health"))
+        if status >= 500 and status != 501:
             raise LLMUnavailable("The LLM server says that it is not well.")
-        await self._resolve_model()
+        self._learn_model(models)
 
     async def _resolve_model(self) -> str:
         if not self._model:
-            status, listed = await self._get(endpoint(self._base, "/models"))
-            try:
-                self._model = model_name(listed["data"][0]["id"]) if status == 200 else ""
-            except (KeyError, IndexError, TypeError, ValueError):
-                self._model = ""
-        if not self._model:
-            raise LLMUnavailable("The LLM server lists no model.")
+            _, listed = await self._get(endpoint(self._base, "/models"))
+            self._learn_model(listed_models(listed))
         return self._model
+
+    def _learn_model(self, models: Sequence[Mapping[str, Any]]) -> None:
+        names = (model.get("id") or model.get("name") for model in models)
+        with suppress(ValueError):
+            self._model = self._model or model_name(next(names, None))
+        if not self._model:
+            raise LLMUnavailable("The LLM server lists no model: set EIGENCAL_LLM_MODEL.")
 
     async def _get(self, url: httpx2.URL) -> tuple[int, Any]:
         """Return status and JSON (None when it is none), without a permit. Raises LLMUnavailable."""
@@ -330,6 +338,13 @@ class HttpLanguageModel:
         status, wait_s = response.status_code, retry_after_s(response)
         error = error_of(status, content, self._api_key, retry_after_s=wait_s)
         return TransientError(error) if isinstance(error, LLMUnavailable) and status in TRY_AGAIN else error
+
+
+def listed_models(listed: Any) -> list[dict[str, Any]]:
+    """Return the models of GET /models: `{"data": [...]}`, `{"models": [...]}` or a bare list."""
+    if isinstance(listed, dict):
+        listed = listed.get("data") or listed.get("models")
+    return [model for model in listed if isinstance(model, dict)] if isinstance(listed, list) else []
 
 
 def _asked(model: str, request: GenerationRequest) -> tuple[str, bool, bool]:

@@ -295,7 +295,7 @@ class OpenAIServer:
         if exchange.path == "/health":
             await exchange.send(self.health, {})
         elif exchange.path == "/v1/models":
-            await exchange.send(200, {"data": [{"id": name} for name in self.models]})
+            await exchange.send(200, {"data": [{"id": name, "owned_by": "vllm"} for name in self.models]})
         else:
             await exchange.send(404, {"detail": "Not Found"})
 

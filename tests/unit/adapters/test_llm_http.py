@@ -525,15 +525,14 @@ def test_cancelling_closes_the_connection_and_frees_the_slot(deadline_s: float |
 def test_check_asks_health_once_a_second() -> None:
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
         await asyncio.gather(*(llm.check() for _ in range(5)))
-        assert server.gets == ["/health"]
+        assert server.gets == ["/v1/models", "/health"]
 
     played(scenario)
 
 
-def test_check_falls_back_to_the_models() -> None:
+def test_check_of_a_vllm_without_a_health_route() -> None:
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
         await llm.check()
-        assert server.gets == ["/health", "/v1/models"]
 
     played(scenario, server={"health": 404})
 
@@ -552,12 +551,50 @@ def test_a_404_names_the_setting_of_the_url() -> None:
     assert isinstance(error, LLMError) and "EIGENCAL_LLM_URL" in error.detail
 
 
+def health(**routes: tuple[int, Any]) -> tuple[HttpLanguageModel, list[str]]:
+    """Return a client of a server with these routes, and the paths that it is asked for."""
+    asked = list[str]()
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request.url.path)
+        code, payload = routes.get(request.url.path.rpartition("/")[2], (404, None))
+        return httpx2.Response(code, json=payload, headers={"location": "/login"} if code == 302 else None)
+
+    return HttpLanguageModel("http://host", transport=httpx2.MockTransport(answer)), asked
+
+
+@pytest.mark.parametrize(
+    "listed", [{"data": [{"id": "m"}]}, {"models": [{"name": "m"}]}, [{"id": "m"}]], ids=str
+)
+async def test_check_of_a_gateway_asks_for_its_models_alone(listed: Any) -> None:
+    """Its /health may call every model, which costs tokens."""
+    llm, asked = health(models=(200, listed), health=(500, {}))
+    await llm.check()
+    assert asked == ["/v1/models"]
+    assert llm.identity(ask()).model == "m"
+
+
+@pytest.mark.parametrize("code", [302, 400, 401, 404, 405, 501])
+async def test_a_server_without_a_list_of_models_is_there(code: int) -> None:
+    llm, _ = health(models=(code, {}))
+    llm._model = "m"  # as EIGENCAL_LLM_MODEL sets it
+    await llm.check()
+
+
+@pytest.mark.parametrize("code", [500, 502, 503])
+async def test_a_server_that_fails_to_list_its_models_is_not_well(code: int) -> None:
+    llm, _ = health(models=(code, {}))
+    with pytest.raises(LLMUnavailable, match="not well"):
+        await llm.check()
+
+
 def test_health_is_asked_beside_the_api() -> None:
     asked = list[str]()
 
     def answer(request: httpx2.Request) -> httpx2.Response:
-        asked.append(str(request.url))
-        return httpx2.Response(200)
+        if not request.url.path.endswith("/models"):
+            asked.append(str(request.url))
+        return httpx2.Response(200, json={"data": [{"id": MODEL, "owned_by": "vllm"}]})
 
     async def main() -> None:
         for path in ("", "/v1", "/v1?version=1", "/api/v3"):
