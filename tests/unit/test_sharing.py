@@ -30,7 +30,7 @@ def owner(name: str) -> Iterator[None]:
 
 
 def most_of(places: Places, name: str, stack: ExitStack) -> int:
-    """Let a key take all places that it may have, and return their number."""
+    """Take all places that a key may have and return their number."""
     number = 0
     with owner(name):
         while places.has_room():
@@ -97,7 +97,7 @@ async def test_keys_take_turns_at_llm_permits_and_a_busy_key_leaves_room() -> No
     first = await queue.permit(Priority.LIVE, ends)
     busy = [asyncio.create_task(call("a")) for _ in range(30)]
     await asyncio.sleep(0)
-    assert sum(task.done() for task in busy) == 17  # refused: four places are left
+    assert sum(task.done() for task in busy) == 17  # refused, with four places left
     others = [asyncio.create_task(call("b")) for _ in range(2)]
     await asyncio.sleep(0)
     first.release()

@@ -552,7 +552,7 @@ def test_a_404_names_the_setting_of_the_url() -> None:
     assert isinstance(error, LLMError) and "EIGENCAL_LLM_URL" in error.detail
 
 
-def test_health_is_asked_beside_the_api() -> None:
+def test_the_health_route_has_no_v1() -> None:
     asked = list[str]()
 
     def answer(request: httpx2.Request) -> httpx2.Response:
