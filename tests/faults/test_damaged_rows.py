@@ -83,7 +83,8 @@ async def test_the_service_starts_and_lists_without_damaged_rows(
 
 async def test_a_row_that_can_be_read_again_is_served_again(tmp_path: Path) -> None:
     async with replica_app(tmp_path) as http:
-        (await http.post("/calibrate", json={"examples": ROWS})).raise_for_status()
+        job = (await http.post("/calibrate", json={"examples": ROWS})).raise_for_status().json()
+        await http.get(f"/jobs/{job['id']}/events")  # until it ends: its transactions need the event loop
         with closing(sqlite3.connect(tmp_path / "eigencal.db", isolation_level=None)) as store:
             [options] = store.execute("SELECT options FROM jobs").fetchone()
             store.execute("UPDATE jobs SET options = ?", (CUT,))
