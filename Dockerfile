@@ -64,8 +64,9 @@ WORKDIR /app
 USER 10001:10001
 EXPOSE 8000 8081
 
-# The process, not /readyz: that one fails with the LLM server, which a restart of this container cannot mend
-# (and which would cut off its jobs). The port opens once the embedder is loaded, and callers cannot fill it. Proxies are not asked.
+# /healthz, not /readyz: /readyz fails with the LLM server, and a restart of this container would not mend the
+# server and would interrupt jobs. The port opens once the embedder is loaded. Callers cannot fill it. The check
+# uses no proxy.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=3 \
     CMD ["python", "-c", "import os, urllib.request as u; u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:' + os.environ['EIGENCAL_HEALTH_PORT'] + '/healthz', timeout=4)"]
 

@@ -77,7 +77,7 @@ def served() -> Iterator[str]:
 
 
 @asynccontextmanager
-async def ours(url: str) -> AsyncIterator[Call]:
+async def service(url: str) -> AsyncIterator[Call]:
     base = api_base(url, "URL")
     connections = Connections(base)
 
@@ -152,7 +152,7 @@ async def cost_ms(candidate: Candidate, url: str, path: str, in_flight: int, cal
 
 
 async def unasked_bytes(candidate: Candidate, url: str, path: str, calls: int = 10) -> str:
-    """Return how many calls got their own answer, where the server sends more bytes than asked for."""
+    """Return how many calls got their own answer from a server that sends extra bytes."""
     async with candidate(url) as call:
         good = 0
         for _ in range(calls):
@@ -162,7 +162,7 @@ async def unasked_bytes(candidate: Candidate, url: str, path: str, calls: int = 
 
 
 async def cancelled(candidate: Candidate, url: str, rounds: int = 10, calls: int = 200) -> str:
-    """Return after how many rounds of cancelled calls all other calls were answered."""
+    """Return the number of rounds of cancelled calls after which all other calls were answered."""
     good = 0
     async with candidate(url) as call:
         for number in range(rounds):
@@ -185,7 +185,7 @@ def main() -> None:
     if options.serve:
         uvloop.run(serve())
         return
-    candidates: dict[str, Candidate] = {"service": ours, "bare httpx2": bare_httpx2}
+    candidates: dict[str, Candidate] = {"service": service, "bare httpx2": bare_httpx2}
     if importlib.util.find_spec("aiohttp"):
         candidates["bare aiohttp"] = bare_aiohttp
     if options.old:
@@ -194,11 +194,11 @@ def main() -> None:
         print("ms of processor time per call".ljust(32), *(f"{name:>15}" for name in candidates))
         for path, loads in CALLS.items():
             for in_flight, calls in loads.items():
-                found = {name: list[float]() for name in candidates}
+                costs = {name: list[float]() for name in candidates}
                 for _ in range(options.rounds):
                     for name, candidate in candidates.items():
-                        found[name].append(uvloop.run(cost_ms(candidate, url, f"/{path}", in_flight, calls)))
-                medians = (f"{statistics.median(costs):15.3f}" for costs in found.values())
+                        costs[name].append(uvloop.run(cost_ms(candidate, url, f"/{path}", in_flight, calls)))
+                medians = (f"{statistics.median(cost):15.3f}" for cost in costs.values())
                 print(f"{path}, {in_flight} in flight".ljust(32), *medians, flush=True)
         for name, candidate in candidates.items():
             for path, when in (("/more", "with the response"), ("/later", "later")):

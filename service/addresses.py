@@ -1,4 +1,4 @@
-"""Addresses of LLM and embedding servers, and what the environment says of the way there."""
+"""URLs of LLM and embedding servers, and the TLS context and proxies of the environment."""
 
 import os
 import ssl
@@ -29,19 +29,19 @@ def api_base(url: str, setting: str) -> httpx2.URL:
         raise ValueError(f"{setting} cannot be read: {error}.") from None
     if base.scheme not in ("http", "https") or not base.host or (base.port or 0) > MAX_PORT:
         raise ValueError(f"{setting} must start with http:// or https:// and name a host.")
-    path, mark, query = base.raw_path.partition(b"?")
+    path, question_mark, query = base.raw_path.partition(b"?")
     path = path.rstrip(b"/")
     if path:
         for endpoint in (b"/chat/completions", b"/completions", b"/embeddings"):
             path = path.removesuffix(endpoint)
     else:
         path = b"/v1"
-    return base.copy_with(raw_path=(path or b"/") + mark + query)
+    return base.copy_with(raw_path=(path or b"/") + question_mark + query)
 
 
 @lru_cache(maxsize=64)
 def endpoint(base: httpx2.URL, path: str) -> httpx2.URL:
-    """Return the URL of a path below the base, which may have a query; the query of the base follows."""
+    """Return the URL of an API path below the base. The query of the path precedes the query of the base."""
     root, _, query = base.raw_path.partition(b"?")
     own_path, _, own_query = path.encode().partition(b"?")
     queries = b"&".join(filter(None, (own_query, query)))

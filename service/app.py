@@ -361,8 +361,8 @@ def build_replica(
 
 
 def dbos_engine(database: Database, setup: Setup, intervals: Intervals) -> "DbosEngine":
-    """Return the engine of the jobs of these settings, which keeps its tables beside the store."""
-    from service.jobs.engine import DbosEngine  # with DBOS, which tests of other parts do without
+    """Return the engine for jobs of this set-up."""
+    from service.jobs.engine import DbosEngine  # imports DBOS, which tests of other parts do not need
     from service.jobs.presence import Presence
 
     is_shared = database.url.get_backend_name() == "postgresql"

@@ -48,8 +48,8 @@ def main_command(context: typer.Context) -> None:
 @cli.command()
 def serve() -> None:
     """Serve HTTP (the default)."""
-    # numpy and torch read these when they are loaded. Their threads would wait for one another by spinning:
-    # on busy cores claims took ten times as long, embedding thirty times.
+    # numpy and torch read these on import. By default their threads spin while they wait for one another:
+    # on busy cores claims took ten times as long, and embedding thirty times.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     from service import server
@@ -82,7 +82,7 @@ def serve() -> None:
 
 
 def _check_address(host: str, port: int, setting: str = "EIGENCAL_PORT") -> None:
-    """Raise OSError where the address cannot be had: before minutes of loading, after which uvicorn asks."""
+    """Raise OSError if the address cannot be used. uvicorn finds out only after minutes of loading."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.create_server((host, port), family=family):

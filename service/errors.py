@@ -25,7 +25,7 @@ class EigencalError(Exception):
 
     @property
     def full_detail(self) -> str:
-        """The detail with the words of another server, for the owner of a job."""
+        """The detail and the message of another server, for the owner of a job."""
         return self.detail
 
 

@@ -95,7 +95,7 @@ class Connections:
         )
         if transport := await self._kept():
             with suppress(httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError):
-                response = await _sent(request, transport, trace)
+                response = await _send(request, transport, trace)
                 # Servers may send 408 as they close an idle connection (RFC 9110, 15.5.9).
                 if not trace.waited or response.status_code == HTTPStatus.REQUEST_TIMEOUT:
                     await response.aclose()
@@ -104,7 +104,7 @@ class Connections:
             if self._closed:
                 raise httpx2.ConnectError("The connections have been closed.")
             transport = self._new()
-            response = await _sent(request, transport, trace)
+            response = await _send(request, transport, trace)
         try:
             yield response
         finally:
@@ -114,7 +114,7 @@ class Connections:
                 await self.close()
 
     async def close(self) -> None:
-        """Close all connections, those of calls under way once these end; idempotent."""
+        """Close idle connections now, and connections of running calls when the calls end; idempotent."""
         self._closed = True
         while self._idle:
             await self._idle.pop()[0].aclose()
@@ -125,7 +125,7 @@ class Connections:
         return self._idle.pop()[0] if self._idle else None
 
 
-async def _sent(
+async def _send(
     request: httpx2.Request, transport: httpx2.AsyncBaseTransport, trace: "_Trace"
 ) -> httpx2.Response:
     try:
@@ -139,7 +139,7 @@ class _Trace:
     """Follows a request on its connection.
 
     `waited` is False if the event loop made no turn between the request and the head of the response: nothing
-    was read, so that the head came with the end of the previous response.
+    was read for the request, and the head arrived together with the end of the previous response.
     """
 
     def __init__(self) -> None:
@@ -163,15 +163,15 @@ class _Trace:
 
 
 def retry_after_s(response: httpx2.Response) -> float | None:
-    """Return the wait, 0 to 60 s, that retry-after-ms or Retry-After (seconds or a date) asks for."""
-    asked = response.headers.get("retry-after", "")
+    """Return the wait that retry-after-ms or Retry-After (seconds or a date) asks for, 0 to 60 s; or None."""
+    retry_after = response.headers.get("retry-after", "")
     try:
         if milliseconds := response.headers.get("retry-after-ms"):
             seconds = float(milliseconds) / 1000
-        elif date := parsedate_tz(asked):
+        elif date := parsedate_tz(retry_after):
             seconds = mktime_tz(date) - time.time()
         else:
-            seconds = float(asked)
+            seconds = float(retry_after)
     except (ValueError, OverflowError):
         return None
     return min(max(0.0, seconds), MAX_RETRY_AFTER_S)

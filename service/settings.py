@@ -32,14 +32,14 @@ class Settings(BaseSettings):
         None,
         ge=0,
         le=65535,
-        description="Second port, for `/healthz`, `/readyz` and `/metrics` alone, which answers when callers "
-        "fill the first; unset: none.",
+        description="Second port, only for `/healthz`, `/readyz` and `/metrics`. It answers even if callers "
+        "fill the first port; unset: no second port.",
     )
     write_timeout_s: float = Field(
         30.0,
         gt=0,
         allow_inf_nan=False,
-        description="Longest wait for a caller to take the next 64 KiB of an answer, in seconds; then the "
+        description="Longest wait for a caller to read the next 64 KiB of an answer, in seconds; then the "
         "connection is cut.",
     )
     data_dir: Path = Field(Path("data"), description="Folder for weights and the default database.")
@@ -189,7 +189,7 @@ class Settings(BaseSettings):
     )
     embedder_url: str = Field(
         "",
-        description="Base URL of an OpenAI-style embeddings server to use instead, by the rule of `llm_url`; "
+        description="Base URL of an OpenAI-style embeddings server to use instead, in the form of `llm_url`; "
         "`embedder` is its model.",
     )
     embedder_api_key: SecretStr = Field(
@@ -204,7 +204,7 @@ class Settings(BaseSettings):
     @field_validator("health_port")
     @classmethod
     def second_port(cls, port: int | None, info: ValidationInfo) -> int | None:
-        """Refuse the first port."""
+        """Refuse the port that the API listens on."""
         if port and port == info.data.get("port"):
             raise PydanticCustomError("port", "The health port must differ from EIGENCAL_PORT.")
         return port

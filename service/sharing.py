@@ -1,7 +1,7 @@
-"""Places and turns that callers share, key by key: a busy key leaves room for the others.
+"""Places, queues and threads that keys share: a busy key leaves room for the others.
 
-The keys of callers who need none count as one, which may take all places: sharing out between those callers
-is the reverse proxy's.
+Callers without keys count as one key, which may take all places. Only a reverse proxy can share the service
+among those callers.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ from service.errors import Overloaded
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# The key of the request under way, as `owner_of` returns it; "" where none is needed, and for jobs.
+# The key of the current request, as `owner_of` returns it; "" for callers without keys and for jobs.
 OWNER = ContextVar("owner", default="")
 
-# A key may hold this many times as many places as stay free: a key alone gets four places in five, each of
-# two busy keys four in nine (Choudhury and Hahne, 1998). Only a key that holds none takes the last place.
+# A key may hold up to this multiple of the free places: a single busy key gets four fifths of the places,
+# each of two busy keys four ninths (Choudhury and Hahne, 1998). The last place is for a key that holds none.
 SHARE = 4
 
 
 class Places:
-    """Bounds the sum of the sizes that are held, over all keys and for each key."""
+    """Limits the number of places that are held, in total and for each key."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -38,18 +38,18 @@ class Places:
 
     @property
     def free(self) -> int:
-        """Return how many places are free; below 0 after a large one was taken."""
+        """Return the number of free places; below 0 if the last holder took more than were free."""
         return self.size - self._held.total()
 
     def has_room(self, *, others: int = 0) -> bool:
-        """Return True if the present key may take a place. others: places that are held elsewhere."""
+        """Return True if the current key may take a place. others: places that count as taken, too."""
         free, owner = self.free - others, OWNER.get()
         held = self._held[owner]
         return free > 0 and (not owner or not held or held < SHARE * (free - 1))
 
     @contextmanager
     def held(self, number: int = 1) -> Iterator[None]:
-        """Hold places for the present key. Ask `has_room` before."""
+        """Hold places for the current key. Call `has_room` first: this method does not."""
         owner = OWNER.get()
         self._held[owner] += number
         try:
@@ -60,8 +60,8 @@ class Places:
                 del self._held[owner]
 
 
-class Line(Generic[T]):
-    """A queue that serves the keys in turn, and the items of each key in the order of their coming."""
+class FairQueue(Generic[T]):
+    """A queue that serves the keys in turn, and the items of each key in order of arrival."""
 
     def __init__(self) -> None:
         self._by_owner: dict[str, deque[T]] = {}
@@ -70,25 +70,25 @@ class Line(Generic[T]):
         return sum(map(len, self._by_owner.values()))
 
     def __iter__(self) -> Iterator[T]:
-        for line in self._by_owner.values():
-            yield from line
+        for items in self._by_owner.values():
+            yield from items
 
     def append(self, item: T) -> None:
-        """Add an item of the present key."""
+        """Add an item of the current key."""
         self._by_owner.setdefault(OWNER.get(), deque()).append(item)
 
     def popleft(self) -> T:
-        """Remove and return the next item. Raises StopIteration for an empty line."""
+        """Remove and return the next item. Raises StopIteration for an empty queue."""
         owner = next(iter(self._by_owner))
-        line = self._by_owner.pop(owner)
-        item = line.popleft()
-        if line:
-            self._by_owner[owner] = line  # behind the other keys
+        items = self._by_owner.pop(owner)
+        item = items.popleft()
+        if items:
+            self._by_owner[owner] = items  # behind the other keys
         return item
 
     def remove(self, item: T) -> None:
-        """Remove an item that is in the line."""
-        owner = next(owner for owner, line in self._by_owner.items() if item in line)
+        """Remove an item. Raises StopIteration if the item is not in the queue."""
+        owner = next(owner for owner, items in self._by_owner.items() if item in items)
         self._by_owner[owner].remove(item)
         if not self._by_owner[owner]:
             del self._by_owner[owner]
@@ -98,100 +98,100 @@ class Line(Generic[T]):
         self._by_owner.clear()
 
 
-class Turns:
-    """Lets `slots` callers in at once, and then the keys in turn. Of one event loop."""
+class FairSemaphore:
+    """A semaphore that serves waiting keys in turn. For one event loop."""
 
     def __init__(self, slots: int) -> None:
         self._free = slots
-        self._line = Line[Future[None]]()
+        self._queue = FairQueue[Future[None]]()
 
     async def __aenter__(self) -> Self:
-        await self.take()
+        await self.acquire()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.pass_on()
+        self.release()
 
-    async def take(self) -> None:
-        """Return when it is the caller's turn, which lasts until `pass_on`."""
+    async def acquire(self) -> None:
+        """Wait for a slot."""
         if self._free:
             self._free -= 1
             return
         waiting: Future[None] = get_running_loop().create_future()
-        self._line.append(waiting)
+        self._queue.append(waiting)
         try:
             await waiting
         except BaseException:
-            if waiting in self._line:
-                self._line.remove(waiting)
+            if waiting in self._queue:
+                self._queue.remove(waiting)
             elif not waiting.cancelled():
-                self.pass_on()  # the turn came as the caller went
+                self.release()  # the caller was cancelled after it got its slot
             raise
 
-    def pass_on(self) -> None:
-        """Give the turn to the next caller that waits."""
-        while self._line:
-            waiting = self._line.popleft()
+    def release(self) -> None:
+        """Give the slot to the next caller that waits."""
+        while self._queue:
+            waiting = self._queue.popleft()
             if not waiting.done():
                 waiting.set_result(None)
                 return
         self._free += 1
 
 
-PIECE_S = 0.05  # of long work: then the next caller takes a turn
+PIECE_S = 0.05  # length of a piece of long work; then the next caller takes a turn
 
 
 class Threads:
-    """A few threads for the work of callers alone: nothing else waits for them, and keys take turns.
+    """A few threads for the work of callers, apart from all other threads. Keys take turns.
 
-    Work that has not begun ends with its caller. Work under way keeps its thread until it is done, so long
-    work goes in pieces.
+    Work that has not begun is dropped if its caller leaves. Running work keeps its thread until it is done,
+    so long work is split into pieces.
     """
 
     def __init__(self, name: str, number: int = 2, *, max_waiting: int = 256) -> None:
         self._pool = ThreadPoolExecutor(number, thread_name_prefix=name)
-        self._turns = Turns(number)
+        self._semaphore = FairSemaphore(number)
         self._waiting = Places(max_waiting)
 
     async def stop(self) -> None:
-        """Wait for the work under way; idempotent."""
+        """Wait for running work; idempotent."""
         await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return what the work returns. Raises Overloaded when too much waits."""
+        """Return the result of the work. Raises Overloaded if too many calls wait."""
         if not self._waiting.has_room():
             raise Overloaded("Too many computations wait for a thread.", retry_after_s=1.0)
         with self._waiting.held():
-            await self._turns.take()
+            await self._semaphore.acquire()
         try:
             running = get_running_loop().run_in_executor(self._pool, partial(work, *args, **kwargs))
         except BaseException:
-            self._turns.pass_on()
+            self._semaphore.release()
             raise
         running.add_done_callback(self._ended)
         return await asyncio.shield(running)
 
     async def collect(self, items: Iterator[T]) -> list[T]:
-        """Return all items of an iterator that computes them, a piece of the work at each turn."""
-        found, is_done = list[T](), False
+        """Return all items of an iterator that computes them, one piece of the work in each turn."""
+        computed, is_done = list[T](), False
         while not is_done:
             piece, is_done = await self.run(_piece, items)
-            found += piece
-        return found
+            computed += piece
+        return computed
 
     def _ended(self, running: "Future[T]") -> None:
-        self._turns.pass_on()
+        self._semaphore.release()
         if not running.cancelled():
-            running.exception()  # the caller may have left
+            running.exception()  # asyncio would log an error that nobody reads, and the caller may have left
 
 
 def _piece(items: Iterator[T]) -> tuple[list[T], bool]:
-    """Return the items that `PIECE_S` is enough for, and whether they were the last."""
-    found, ends = list[T](), time.perf_counter() + PIECE_S
+    """Return the items that are computed in `PIECE_S`, and True if they are the last."""
+    piece, ends = list[T](), time.perf_counter() + PIECE_S
     for item in items:
-        found.append(item)
+        piece.append(item)
         if time.perf_counter() >= ends:
-            return found, False
-    return found, True
+            return piece, False
+    return piece, True

@@ -199,7 +199,7 @@ class Keys:
         self._is_failing = False
         self._keys = {key.digest: key for key in keys}
         self._closed.update(key.scope for key in keys)
-        if self.store.has_unreadable:  # it may be the only key of either scope
+        if self.store.has_unreadable:  # an unreadable key may be the only one of its scope
             self._closed.update(get_args(Scope))
 
     async def _polling(self) -> None:

@@ -35,7 +35,7 @@ from service.scoring.score import Score, Serving
 from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import Scorer
 from service.scoring.telemetry import OtelEvents
-from service.sharing import Places, Threads, Turns
+from service.sharing import FairSemaphore, Places, Threads
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _UNIT = tuple(i / 10 for i in range(1, 11))
@@ -213,14 +213,14 @@ Kind = Literal["score", "chat", "gateway", "batch"]
 class Admission:
     """Bounds what is in flight on this replica: `max_in_flight` requests, and `max_batches` batches.
 
-    Keys share the places, and the turns of their batches' items: half as many at once as requests.
+    Keys share the places. At most half as many batch items as requests run at once, and the keys take turns.
     """
 
     def __init__(
         self, max_in_flight: int, max_batches: int, registry: CollectorRegistry | None = None
     ) -> None:
         self._requests, self._batches = Places(max_in_flight), Places(max_batches)
-        self.items = Turns(max(1, max_in_flight // 2))
+        self.items = FairSemaphore(max(1, max_in_flight // 2))
         self._numbers: Numbers[Kind] = Numbers()
         to = registry or CollectorRegistry()
         in_flight = Gauge("eigencal_requests_in_flight", "Requests in flight.", ["kind"], registry=to)
@@ -267,9 +267,9 @@ class Services:
 
     `serving`: how answers are drawn when a request says nothing. `checks`: by component ("llm", "embedder",
     "store"), a call that returns when it works and raises when it does not. `limits`: of uploads.
-    `computing`: threads of scores and pages. `report_page`: a report, of an evaluation too, as HTML; may take
-    seconds. `applies_now`: whether a calibration of this fingerprint fits the set-up as it is now.
-    `unreadable`: stored rows that are skipped.
+    `computing`: threads that compute scores and pages. `report_page`: a report, of an evaluation too, as
+    HTML; may take seconds. `applies_now`: whether a calibration of this fingerprint fits the present set-up.
+    `unreadable`: returns the stored rows that cannot be read.
     """
 
     scorer: Scorer

@@ -54,9 +54,9 @@ NOT_EMPTY = r"\S"  # the pattern by which the contract says so
 
 
 def log_problem(body: Mapping[str, Any], where: str, failure: BaseException | None = None) -> None:
-    """Log an error as it is answered: never a caller's text, of a caller's mistake the code alone.
+    """Log an error response: never a caller's text, and only the code for a caller's mistake.
 
-    `where`: as of `route_of`. `failure`: an unexpected exception, logged with its traceback.
+    `where`: method and route, by `route_of`. `failure`: an unexpected exception, logged with its traceback.
     """
     status = body["status"]
     line = f"{status} {body['code']}, request {body['request_id']}, {where}"
@@ -72,7 +72,7 @@ def log_problem(body: Mapping[str, Any], where: str, failure: BaseException | No
 
 
 def route_of(scope: Scope) -> str:
-    """Return the method and the route of a request, as it is logged: a path may hold a key, or anything."""
+    """Return the method and the route of a request for the log. The path is left out: it may hold a key."""
     route = scope.get("route")
     method = scope["method"] if scope["method"] in METHODS else "another method"
     return f"{method} {route.path}" if isinstance(route, Route) else f"{method} (no route)"

@@ -170,8 +170,8 @@ async def metrics(app: ServicesDep) -> Response:
 PROBES = frozenset({"/health", "/healthz", "/readyz", "/metrics"})
 
 
-class OnlyProbes:
-    """The part of an application that monitors ask for, on a port of its own."""
+class ProbeApp:
+    """Passes requests for `PROBES` on to the application and answers all others with 404."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -181,7 +181,7 @@ class OnlyProbes:
         if scope["path"] in PROBES:
             await self._app(scope, receive, send)
         else:
-            await error_response(NotFound("This port answers probes alone."), None)(scope, receive, send)
+            await error_response(NotFound("This port answers only probes."), None)(scope, receive, send)
 
 
 # Swagger UI, its files served from here, for places without a network. Addresses are relative, so that the

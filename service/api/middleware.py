@@ -24,10 +24,10 @@ log = logging.getLogger(__name__)
 SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}\Z")
 STOPPING = "The service stops, and the answer was not there in the time that this leaves."
 MAX_BODY_BYTES = 8 << 20
-MAX_UNSENT_BYTES = 128 << 20  # of all answers larger than a piece
-MAX_RECEIVED_BYTES = 256 << 20  # of all bodies larger than a piece
+MAX_UNSENT_BYTES = 128 << 20  # of all answers over PIECE_BYTES that callers have not read
+MAX_RECEIVED_BYTES = 256 << 20  # of all request bodies over PIECE_BYTES
 PIECE_BYTES = 64 << 10
-TWO_LENGTHS = "A request has Content-Length, or with HTTP/1.1 Transfer-Encoding, but not both."
+TWO_LENGTHS = "A request may have Content-Length or, in HTTP/1.1, Transfer-Encoding, but not both."
 UPLOAD_PATHS = ("/calibrate", "/evaluate")  # with larger bounds of their own, see `uploads`
 Header = tuple[bytes, bytes]
 
@@ -140,10 +140,10 @@ class PlainStart:
 
 
 class BodyLimit:
-    """Refuses bodies over a size, measured by Content-Length or while they come; uploads have their own.
+    """Refuses bodies over a size, by Content-Length or while they arrive. Uploads have limits of their own.
 
-    The large bodies of all requests together are bounded, too. A body with two lengths is refused: readers
-    would disagree where the next request begins.
+    The large bodies of all requests together are bounded, too. A body with two lengths is refused: a proxy and
+    the service could disagree on where it ends.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -164,7 +164,7 @@ class BodyLimit:
         if scope["path"] in UPLOAD_PATHS:
             await self._app(scope, receive, send)
             return
-        # Longer numbers are not parsed: the time that takes grows with the square of their length.
+        # Longer numbers are not parsed: parsing takes time quadratic in their length.
         is_too_large = declared.isdigit() and (len(declared) > 18 or int(declared) > MAX_BODY_BYTES)
         num_bytes = 0
 
@@ -186,9 +186,9 @@ class BodyLimit:
 
 
 class AnswerLimit:
-    """Bounds the bytes of large answers that wait to be taken, and shares them out between keys.
+    """Limits the bytes of large answers that callers have not read yet; keys share the limit.
 
-    A body goes out in pieces: the server holds one piece of it, and bounds the wait until that is taken.
+    A body is sent in pieces: the server buffers one piece and limits the wait until the caller has read it.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -209,7 +209,7 @@ class AnswerLimit:
                 num_bytes = int(dict(message.get("headers", ())).get(b"content-length", 0))
                 is_refused = num_bytes > PIECE_BYTES and not self._bytes.has_room()
                 if is_refused:
-                    error = Overloaded("Too many large answers wait for their callers to take them.")
+                    error = Overloaded("Too many large answers wait for their callers to read them.")
                     await error_response(error, scope.get("eigencal.request_id"))(scope, receive, send)
                 elif num_bytes > PIECE_BYTES:
                     unsent.enter_context(self._bytes.held(num_bytes))

@@ -101,11 +101,12 @@ def claims(answer: str, *, question: str = "") -> list[Segment]:
     ]
 
 
-@lru_cache(maxsize=8)  # all answers to a question are read together
+@lru_cache(maxsize=8)  # the answers to a question are read one after another
 def _asked(question: str) -> tuple[str, frozenset[str]]:
-    """Return the letters and digits of a question, and those of each of its sentences."""
-    own = (_normal(said.text) for said, role in _segments(question) if role != "item" and _ended(said.text))
-    return _normal(question), frozenset(own)
+    """Return the letters and digits of a question, and the letters and digits of each sentence."""
+    segments = (segment for segment, role in _segments(question) if role != "item")
+    sentences_ = (_normal(segment.text) for segment in segments if _ended(segment.text))
+    return _normal(question), frozenset(sentences_)
 
 
 def is_question(sentence: str) -> bool:

@@ -138,7 +138,7 @@ def run(service: BackgroundService, *, key: str, recorded: bool) -> None:
 
 
 def walk(url: str, rows: Path, key: str = "") -> None:
-    """Go through the demonstration with a service that runs. Raises DemoError, httpx2.TransportError."""
+    """Play the demonstration on a running service. Raises DemoError, httpx2.TransportError."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     # trust_env: a proxy of the environment is not the way to this machine.
     with httpx2.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, trust_env=False) as http:

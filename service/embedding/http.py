@@ -45,13 +45,13 @@ MAX_MESSAGE_CHARS = 500
 
 
 class HttpEmbedder:
-    """Embeds texts by a server as unit vectors.
+    """Embeds texts as unit vectors through an HTTP server.
 
-    `base_url` with or without /v1. Connect errors, broken connections and the statuses `TRY_AGAIN` are
-    retried within `TIMEOUT_S`, after the wait that Retry-After asks for. Read timeouts and other refusals are
-    not retried. Name, dimension and the model that the server reports come from its first answer: a server
-    that is not up yet is no error at the start. If a later answer reports another model or dimension, that
-    call fails and the cached vectors are dropped.
+    `base_url` with or without /v1. Connect errors, broken connections and the status codes in
+    `TRY_AGAIN` are retried within `TIMEOUT_S`, after the wait that Retry-After asks for. Read timeouts and
+    other refusals are not retried. Name, dimension and the model that the server reports come from its first
+    answer, so the server may come up after the service. If a later answer reports another model or
+    dimension, the call fails and the cached vectors are dropped.
 
     `proxies_from_env`: use the proxies that HTTP_PROXY and the like name.
     """
@@ -164,7 +164,7 @@ class HttpEmbedder:
             raise EmbedderUnavailable("The embedding server did not answer in time.") from error
 
     async def _attempt(self, texts: list[str]) -> bytes:
-        """Return the body of an answer. Raises TransientError for what another attempt may cure."""
+        """Return the body of an answer. Raises TransientError for failures that are retried."""
         body = {"model": self._model, "input": texts, "encoding_format": "float"}
         content = json.dumps(body).encode()
         try:
@@ -173,7 +173,7 @@ class HttpEmbedder:
                 if response.status_code != 200:
                     raise _refusal(response, content)
                 return content
-        # An idle connection that the server has closed is among them; embedding twice does no harm.
+        # Broken responses are retried too: embedding twice does no harm.
         except httpx2.RequestError as error:
             raise TransientError(EmbedderUnavailable("The embedding server cannot be reached.")) from error
 

@@ -22,7 +22,7 @@ from service.embedding.port import (
 )
 from service.errors import EmbedderUnavailable
 from service.llm.weights import MINILM, MPNET, WeightsError, find, packaged, sha256_of
-from service.sharing import Turns
+from service.sharing import FairSemaphore
 
 TRAINING_NOTE = "data_config.json"  # what a model was trained on: decides nothing
 DECIDING_SUFFIXES = (".safetensors", ".bin", ".json", ".txt", ".model")
@@ -142,8 +142,8 @@ class SentenceTransformerEmbedder:
     `name_or_folder` is a folder in the sentence-transformers layout, the name of packaged weights in
     `cache_dir`, or a name on the model hub (HF_HUB_OFFLINE is respected). A text longer than the model's
     `max_seq_length` is cut by the model. Vectors do not depend on what else is embedded at the time, up to
-    float32 rounding (about 1e-6). A call of many texts is cut into chunks; the chunks of all keys, and of all
-    calls of a key, are embedded in turn.
+    float32 rounding (about 1e-6). A call of many texts is split into chunks. Chunks of different
+    keys, and of different calls of a key, take turns.
 
     `cache_size`: vectors kept (mpnet: 3 KB each).
     """
@@ -161,7 +161,7 @@ class SentenceTransformerEmbedder:
         self._cache_dir = cache_dir
         self._vectors = VectorCache(self._compute, max_entries=cache_size, max_queue=MAX_QUEUE)
         self._worker: ThreadPoolExecutor | None = None
-        self._turns = Turns(1)
+        self._turns = FairSemaphore(1)
         self._identity: EmbedderIdentity | None = None
         self._model: Any = None
 

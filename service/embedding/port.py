@@ -177,7 +177,7 @@ class VectorCache:
 
     @property
     def num_queued(self) -> int:
-        """Return how many calls are embedded, or wait for that."""
+        """Return the number of calls that are being embedded or wait."""
         return self._queue.size - self._queue.free
 
     async def rows(self, texts: Sequence[str]) -> Vectors:

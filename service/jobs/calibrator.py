@@ -189,7 +189,7 @@ def check_same(bound: Fingerprint, now: Fingerprint) -> None:
 class Drawer:
     """Draws answers for one row after another; live scoring goes first.
 
-    Answers that have come wait for a store that is unavailable, which is tried again every `wait_s` seconds.
+    While the store is unavailable, the write of drawn answers is retried every `wait_s` seconds.
     """
 
     llm: LanguageModel
@@ -245,7 +245,7 @@ class Drawer:
             embedder = await embedder_identity(self.embedder, self.patience, notify)
             drawn_with = self.fingerprint(stored, embedder, got)
             if bound is None:
-                # Before the first answer is kept; answers of another set-up are refused after that.
+                # Before the first answer is stored: later answers of another set-up are refused.
                 first = await once_stored(partial(self.jobs.bind, job.id, drawn_with), self.wait_s)
                 bound = first
             check_same(bound, drawn_with)

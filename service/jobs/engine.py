@@ -1,12 +1,12 @@
-"""Jobs as workflows of DBOS, which go on after a crash.
+"""Jobs as DBOS workflows, which go on after a crash.
 
 A job is a workflow. It waits in the queue of its settings, and a replica runs one workflow of a queue at a
 time. The workflow divides the rows that lack answers into chunks. Each chunk is a workflow of its own, in a
-second queue from which all replicas of these settings take. Answers are stored in `dev_rows` as they come;
-DBOS stores only which steps are done, and refuses the steps of a run that another replica has taken over.
+second queue that all replicas with these settings serve. Answers are stored in `dev_rows` as they arrive.
+DBOS stores only which steps are done. It refuses the steps of a run that another replica has taken over.
 
-DBOS runs on a replica while a job of the replica's settings is open. An idle replica only asks the store for
-open jobs.
+DBOS runs on a replica only while a job of the replica's settings is open. An idle replica only asks the store
+for open jobs.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ from service.store.database import IDLE_S, sync_url, translated
 
 logger = logging.getLogger(__name__)
 
-# Raise it when stored workflows could not go on with new code. Their jobs then begin new workflows.
+# Raise this number if stored workflows cannot go on with new code. Their jobs then begin new workflows.
 WORKFLOW_VERSION = "6"
 SCHEMA = "eigencal_jobs"
-POLL_S = 0.5  # of DBOS's queues while it runs
-STOP_AFTER_S = 30.0  # without an open job
+POLL_S = 0.5  # interval at which DBOS looks at its queues
+STOP_AFTER_S = 30.0  # DBOS stops after this time without an open job
 OWNED = "The SQLite file is another process's: several replicas need PostgreSQL (EIGENCAL_DATABASE_URL)."
 _ENQUEUED, _PENDING = "ENQUEUED", "PENDING"
-# The engine of this process: there is one DBOS in a process, and its workflows are plain functions.
+# The engine of this process. DBOS is a singleton, and its workflows are plain functions without a `self`.
 _current: "DbosEngine | None" = None
 
 
@@ -55,17 +55,18 @@ async def _chunk(job_id: str, lines: list[int]) -> None:
 async def _work(work: Callable[["DbosEngine"], Awaitable[None]]) -> None:
     """Do the work of the current workflow.
 
-    A cancelled task leaves its workflow pending, without a traceback from DBOS: `reconcile` resumes it.
+    An interrupted workflow raises CancelledError: DBOS then leaves it pending and logs no traceback, and
+    `reconcile` resumes it.
     """
     engine, workflow_id = _current, DBOS.workflow_id
-    if engine is None or workflow_id is None:  # the service stops
+    if engine is None or workflow_id is None:  # the service is stopping
         raise asyncio.CancelledError
     engine.running.add(workflow_id)
     try:
         await work(engine)
     except (error.DBOSWorkflowCancelledError, error.DBOSWorkflowConflictIDError):
         raise asyncio.CancelledError from None  # cancelled, or taken over by a peer
-    except (SQLAlchemyError, OSError) as failure:  # DBOS cannot store a step: no room, or read-only
+    except (SQLAlchemyError, OSError) as failure:  # DBOS cannot store a step: full disk, read-only
         cause = getattr(failure, "orig", None) or failure
         logger.warning("job %s is interrupted: %s", _job_of(workflow_id), type(cause).__name__)
         raise asyncio.CancelledError from None
@@ -83,15 +84,15 @@ class DbosEngine:
     def __init__(self, url: URL, *, setup_keys: Sequence[str], presence: Presence | None = None) -> None:
         self._url = sync_url(url)
         self._presence = presence
-        # The one process of a SQLite file resumes its own workflows.
+        # A SQLite file has one process. It resumes its workflows after a restart by the same id.
         self.executor_id = "only" if presence is None else f"{socket.gethostname()}-{secrets.token_hex(4)}"
-        self._ownership: IO[str] | None = None
+        self._lock_file: IO[str] | None = None
         self._setup_keys = setup_keys
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_launched = False
         self._last_open = 0.0  # when a job was last open, by time.monotonic()
-        self.running: set[str] = set()  # ids of the workflows whose tasks run in this process
-        self._stray: set[str] = set()  # ids of those that were pending here without a task at the last look
+        self.running: set[str] = set()  # ids of workflows with a task in this process
+        self._stray: set[str] = set()  # workflows that lacked a task at the last check
 
     async def start(self, steps: JobSteps) -> None:
         """Launch DBOS, which resumes the workflows of this executor.
@@ -106,7 +107,7 @@ class DbosEngine:
         _current = self
         try:
             if self._presence is None:
-                self._ownership = _own(Path(str(self._url.database)))
+                self._lock_file = _lock(Path(str(self._url.database)))
             await self._launch()
         except BaseException:
             await self.stop()
@@ -125,12 +126,12 @@ class DbosEngine:
         try:
             await self._shut_down()
         finally:
-            if self._ownership is not None:
-                self._ownership.close()
+            if self._lock_file is not None:
+                self._lock_file.close()
 
     async def _launch(self) -> None:
         if self._presence is not None:
-            await self._presence.beat(self.executor_id)  # first: peers take over what a silent replica runs
+            await self._presence.beat(self.executor_id)  # first: peers take over from silent replicas
         self._is_launched, self._last_open = True, time.monotonic()
         try:
             with translated():
@@ -172,7 +173,7 @@ class DbosEngine:
         register(chunks, global_concurrency=self.steps.slots)
 
     async def step(self, name: str, job_id: str, *args: Any) -> list[list[int]]:
-        """Return the result of a step. DBOS runs it once, unless a crash comes before the step is stored.
+        """Return the result of a step. DBOS runs it once, unless the process dies before the step is stored.
 
         Raises JobEndedError.
         """
@@ -183,7 +184,7 @@ class DbosEngine:
         return result
 
     async def _in_application(self, *step: Any) -> list[list[int]] | None:
-        """Run a step in the application's loop, from DBOS's own loop; a cancellation is passed on."""
+        """Run a step in the application's loop, called in DBOS's own loop; a cancellation is passed on."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._tracked(*step), self._loop))
 
     async def _tracked(self, *step: Any) -> list[list[int]] | None:
@@ -200,10 +201,10 @@ class DbosEngine:
             await handle.get_result(polling_interval_sec=POLL_S)
 
     async def reconcile(self, open_jobs: Mapping[str, str]) -> None:
-        """See that each of these open jobs, its setup key by its id, has a workflow that waits or runs.
+        """Make sure that each open job has a workflow that waits or runs. open_jobs: setup keys by job id.
 
-        A crash may come between a job and its workflow, an outcome may not have been stored, and a replica
-        may have died.
+        The process may have died before it enqueued a workflow, the outcome of a workflow may not have been
+        stored, and a replica may have died.
         """
         if open_jobs:
             self._last_open = time.monotonic()
@@ -216,7 +217,7 @@ class DbosEngine:
         alive = None if self._presence is None else await self._presence.beat(self.executor_id)
         pending = await asyncio.to_thread(_listed, status=[_PENDING])
         own = {workflow.workflow_id for workflow in pending if workflow.executor_id == self.executor_id}
-        # Twice in a row: DBOS calls a workflow pending a moment before its task begins.
+        # Twice in a row: DBOS marks a workflow as pending shortly before its task begins.
         stray, self._stray = (own - self.running) & self._stray, own - self.running
         lost = [
             workflow
@@ -224,7 +225,7 @@ class DbosEngine:
             if workflow.workflow_id in stray or (alive is not None and workflow.executor_id not in alive)
         ]
         for workflow in lost:
-            logger.warning("job %s goes on: its run has ended", _job_of(workflow.workflow_id))
+            logger.warning("job %s is resumed: its run has ended", _job_of(workflow.workflow_id))
             await asyncio.to_thread(
                 DBOS.resume_workflow, workflow.workflow_id, queue_name=workflow.queue_name
             )
@@ -241,43 +242,43 @@ class DbosEngine:
             await asyncio.to_thread(DBOS.cancel_workflows, [workflow.workflow_id for workflow in unfinished])
 
 
-def queue_of(setup_key: str, of: str = "jobs") -> str:
-    """Return the name of the queue for the jobs of these settings, or for their chunks of rows.
+def queue_of(setup_key: str, kind: str = "jobs") -> str:
+    """Return the name of the queue of these settings. kind: "jobs", or "rows" for chunks of rows.
 
-    The name holds the version: chunks of an earlier version, which nobody runs, must not count as running.
+    The name contains the version: DBOS would count chunks of an earlier version as running for ever.
     """
-    return f"eigencal-{of}-{WORKFLOW_VERSION}-{setup_key}"
+    return f"eigencal-{kind}-{WORKFLOW_VERSION}-{setup_key}"
 
 
-def _own(path: Path) -> IO[str]:
-    """Return a locked file that shows that the SQLite file is this process's, until it is closed.
+def _lock(path: Path) -> IO[str]:
+    """Lock the SQLite file for this process. The lock is held until the returned file is closed.
 
-    Two processes would each resume the other's workflows. Raises StoreUnavailable.
+    Two processes would resume each other's workflows. Raises StoreUnavailable.
     """
     import fcntl
 
     with translated():
-        owner = path.resolve().with_name(f"{path.resolve().name}.owner").open("w")
+        lock_file = path.resolve().with_name(f"{path.resolve().name}.owner").open("w")
     try:
-        fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        owner.close()
+        lock_file.close()
         raise StoreUnavailable(OWNED) from None
-    return owner
+    return lock_file
 
 
-def _listed(**which: Any) -> list[Any]:
-    """Return workflows of this version, the only ones that can run here."""
-    return DBOS.list_workflows(load_input=False, load_output=False, app_version=WORKFLOW_VERSION, **which)
+def _listed(**filters: Any) -> list[Any]:
+    """Return workflows of this version. Workflows of other versions cannot run here."""
+    return DBOS.list_workflows(load_input=False, load_output=False, app_version=WORKFLOW_VERSION, **filters)
 
 
 def _job_of(workflow_id: str) -> str:
-    """Return the id of a workflow's job: workflow ids begin with it, and ids of jobs hold no dash."""
+    """Return the job id that a workflow id begins with. Job ids contain no dash."""
     return workflow_id.partition("-")[0]
 
 
 def _enqueue(job_id: str, queue: str) -> None:
-    """Begin the job's next workflow. Replicas that do so at once give it the same id: it begins once."""
+    """Enqueue the job's next workflow. Replicas that enqueue it together use the same id, so it runs once."""
     earlier = DBOS.list_workflows(workflow_id_prefix=job_id, name="job", load_input=False, load_output=False)
     if not any(
         workflow.status in (_ENQUEUED, _PENDING) and workflow.app_version == WORKFLOW_VERSION
@@ -288,7 +289,7 @@ def _enqueue(job_id: str, queue: str) -> None:
 
 
 def jobs_url(url: URL) -> str:
-    """Return the URL where DBOS keeps its tables: a file beside ours, or the same Postgres (own schema)."""
+    """Return the URL of DBOS's tables: a second SQLite file, or the same Postgres (own schema)."""
     if url.get_backend_name() == "sqlite":
         url = url.set(database=f"{url.database}.jobs")
     # str() of a URL has asterisks in place of the password.

@@ -1,4 +1,4 @@
-"""Which replicas are alive, by the time at which each was last seen."""
+"""Which replicas are alive, by the time when each was last seen."""
 
 import contextlib
 
@@ -18,14 +18,14 @@ class Presence:
         self._lease_s = lease_s
 
     async def beat(self, replica_id: str) -> set[str] | None:
-        """Store that a replica is alive; return the ids of all that are.
+        """Store that a replica is alive and return the ids of all live replicas.
 
-        None at the first call and after a silence of the replica's own: a store that was unavailable kept
-        its peers from being seen, too. Raises StoreUnavailable.
+        Return None at the first call, and if the replica itself was silent for the lease: the store may have
+        been unavailable to its peers too, so it is unknown which of them are alive. Raises StoreUnavailable.
         """
         own = replicas.c.id == replica_id
         async with self._database.write() as connection:
-            # Peers are compared with this replica's last call, not with now, for the same reason.
+            # By this replica's previous call, not by the present time: an outage silences all replicas.
             last = sa.select(replicas.c.seen_at).where(own).scalar_subquery()
             await connection.execute(sa.delete(replicas).where(replicas.c.seen_at < last - self._lease_s))
             seen = await connection.execute(sa.update(replicas).where(own).values(seen_at=_NOW))
@@ -35,7 +35,7 @@ class Presence:
             return set((await connection.execute(sa.select(replicas.c.id))).scalars())
 
     async def leave(self, replica_id: str) -> None:
-        """Store that a replica runs no jobs any more. If the store is unavailable, the lease ends instead."""
+        """Store that a replica runs no more jobs. If the store is unavailable, the lease runs out instead."""
         with contextlib.suppress(StoreUnavailable):
             async with self._database.write() as connection:
                 await connection.execute(sa.delete(replicas).where(replicas.c.id == replica_id))

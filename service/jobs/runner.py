@@ -1,4 +1,4 @@
-"""Durable jobs: what a job does, step by step, and what callers do with jobs."""
+"""Durable jobs: the steps of a job, and the operations of callers on jobs."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 INTERNAL = JobError(code="internal", detail="The service failed at this job; its log tells more.")
-CHUNKS_PER_SLOT = 4  # the last chunks of a job are small, so that all slots are busy until the end
+CHUNKS_PER_SLOT = 4  # chunks are small, so that all slots stay busy until the end of a job
 MAX_CHUNK = 32  # rows
 CANCEL_S = 5.0  # how long a caller who cancels waits for DBOS
 
@@ -42,7 +42,8 @@ class JobSteps:
     finishers: Mapping[JobKind, Finish]
     slots: int
     wait_s: float = 1.0
-    _one_finish: asyncio.Lock = field(default_factory=asyncio.Lock)  # vectors of one job in memory
+    # Only one job at a time has its vectors in memory.
+    _finishing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(self, name: str, job_id: str, *args: Any) -> list[list[int]] | None:
         """Return the chunks of lines that a step plans, or []; None for a job that has ended.
@@ -71,10 +72,10 @@ class JobSteps:
         return None
 
     async def plan(self, job_id: str, refused: bool = False) -> list[list[int]]:
-        """Set the job running; return the lines of the rows that lack answers, in chunks.
+        """Set the job running and return the lines of the rows that lack answers, in chunks.
 
-        `refused`: of the rows that the LLM server refused, which are asked for once more: servers that
-        restart or are overloaded refuse good requests for a while.
+        `refused`: return the rows that the LLM server refused instead. They are asked for once more because
+        servers that restart or are overloaded refuse good requests for a while.
         """
         await self.jobs.begin(job_id)
         lines = await self.jobs.missing_lines(job_id, refused=refused)
@@ -86,7 +87,7 @@ class JobSteps:
 
     async def finish(self, job_id: str) -> None:
         """Embed, fit, report and end the job."""
-        async with self._one_finish:
+        async with self._finishing:
             job = await self.jobs.running(job_id)
             await self.finishers[job.options.kind](job)
 
@@ -110,7 +111,7 @@ async def draw_chunk(job_id: str, lines: Sequence[int], engine: "DbosEngine") ->
 class DurableJobs:
     """Durable jobs. Every method raises StoreUnavailable when the store cannot be reached.
 
-    Every `beat_s` seconds, and when a job is new, the engine is told which jobs are open. Callers see the
+    The engine gets the list of open jobs every `beat_s` seconds and when a job is new. Callers see the
     progress of a job every `poll_s` seconds.
 
     A job is bound to the settings under which it was posted. Jobs of other settings are left to a service
@@ -132,10 +133,10 @@ class DurableJobs:
         self._beat_s = beat_s
         self._poll_s = poll_s
         self._reconciler: asyncio.Task[None] | None = None
-        self._news = asyncio.Event()
+        self._has_new_job = asyncio.Event()
 
     async def start(self) -> None:
-        """Begin to run jobs: those left by this replica at once, those of dead peers after a while."""
+        """Start running jobs: interrupted jobs of this replica at once, jobs of dead peers after a while."""
         await self._engine.start(self._steps)
         self._reconciler = asyncio.create_task(self._reconciling(), name="jobs")
 
@@ -150,26 +151,26 @@ class DurableJobs:
     async def submit(
         self, rows: Iterable[DevRow], options: JobOptions, *, idempotency_key: str | None = None
     ) -> tuple[Job, bool]:
-        """Store the rows and a job for them, start it; return it and whether it is new: `SqlJobs.submit`."""
+        """Store the rows and start a job for them. Return it, and True if it is new: `SqlJobs.submit`."""
         job, created = await self.store.submit(
             rows, options, idempotency_key, self._steps.drawer.generation_key
         )
         if created:
             logger.info("job %s accepted: %s", job.id, job.kind)
-            self._news.set()
+            self._has_new_job.set()
         return job, created
 
     async def queued(self, job_id: str | None) -> Job | None:
         """Start a job that `SqlJobs.retry` or `SqlJobs.correct` has queued, and return it."""
         if job_id is None:
             return None
-        self._news.set()
+        self._has_new_job.set()
         return await self.store.get(job_id)
 
     async def cancel(self, job_id: str) -> Job | None:
         """Cancel a job, forget its rows and return it; None if there is no such job.
 
-        A failed job can be given up like this, too. Its work, here or on a peer, stops within a second or
+        A failed job can be cancelled too. The work of a job, here or on a peer, stops within a second or
         two. Raises Conflict when it has succeeded; cancelling twice is no error.
         """
         job = await self.store.cancel(job_id)
@@ -178,7 +179,7 @@ class DurableJobs:
             try:
                 async with asyncio.timeout(CANCEL_S):
                     await self._engine.cancel(job_id)
-            except Exception as error:  # the store takes no more writes of this job in any case
+            except Exception as error:  # the store accepts no more writes of this job anyway
                 logger.warning("the job engine failed: %s", type(error).__name__)
         return job
 
@@ -200,14 +201,14 @@ class DurableJobs:
 
     async def _reconciling(self) -> None:
         while True:
-            self._news.clear()  # before the look: a job that comes during it is looked at again
+            self._has_new_job.clear()  # first: a job that arrives during the round gets another round
             try:
                 await self._engine.reconcile(await self.store.open_jobs())
             except StoreUnavailable:
                 pass  # it was logged; the next round tries again
             except Exception as error:
-                logger.warning("the jobs could not be looked at: %s", type(error).__name__)
-            # Not `wait_for`: Python 3.11's swallows a cancellation that comes together with the news.
+                logger.warning("the open jobs could not be checked: %s", type(error).__name__)
+            # Not `wait_for`: in Python 3.11 it swallows a cancellation that comes together with the event.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._beat_s):
-                    await self._news.wait()
+                    await self._has_new_job.wait()

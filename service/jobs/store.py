@@ -64,7 +64,7 @@ class JobEndedError(Exception):
 
 
 async def once_stored(write: Callable[[], Awaitable[T]], wait_s: float) -> T:
-    """Return the result of a write, tried again every `wait_s` seconds while the store is unavailable."""
+    """Return the result of a write, retried every `wait_s` seconds while the store is unavailable."""
     while True:
         try:
             return await write()
@@ -375,7 +375,7 @@ class SqlJobs:
     async def missing_lines(self, job_id: str, *, refused: bool = False) -> list[int]:
         """Return the lines of the rows that lack answers, in file order.
 
-        `refused`: of the rows that the LLM server refused, or of the others.
+        `refused`: True for rows that the LLM server refused, False for all other rows.
         """
         lacking = (dev_rows.c.job_id == job_id, sa.not_(dev_rows.c.complete))
         is_refused = dev_rows.c.refused.is_not(None) if refused else dev_rows.c.refused.is_(None)
@@ -391,7 +391,7 @@ class SqlJobs:
         values = {"draws": draws_to_json(draws), "complete": complete}
         async with self._database.write() as connection:
             new = await connection.execute(row.where(dev_rows.c.refused.is_(None)).values(values))
-            # A refused row counts as done already, and is refused until it has all of its answers.
+            # A refused row already counts as done. It stays refused until it has all of its answers.
             answered = values | ({"refused": None} if complete else {})
             await connection.execute(row.where(dev_rows.c.refused.is_not(None)).values(answered))
             done = jobs.c.done + new.rowcount if complete else jobs.c.done

@@ -1,9 +1,9 @@
-"""The admission queue before an LLM server: so many calls at once, so many queued, refusal past that.
+"""The admission queue of an LLM server: it limits calls in flight and calls that wait, and refuses the rest.
 
-A request is admitted with all of its calls, which are served one by one and wait by priority. Draws beside an
-answer are refused as soon as an answer waits: under load they are what is given up first. Jobs are few (see
-`JOBS_SHARE` in `app`) and never refused; while others wait, they get one permit in `JOBS_EVERY` that
-falls free, so that neither starves the other. Within a priority the callers' keys share places and turns.
+A request is admitted with all of its calls. Calls are served one by one and wait by priority. Draws that only
+score an answer of a chat are refused while an answer waits: under load they are given up first. Jobs are few
+(see `JOBS_SHARE` in `app`) and never refused. While other calls wait, jobs get one free permit in
+`JOBS_EVERY`, so that neither starves the other. Within a priority, keys share the places and take turns.
 """
 
 from asyncio import Future, get_running_loop, timeout_at
@@ -13,7 +13,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 
 from service.errors import DeadlineExceeded, Overloaded
 from service.llm.port import Priority
-from service.sharing import Line, Places
+from service.sharing import FairQueue, Places
 
 JOBS_EVERY = 8
 RECENT = 64
@@ -43,7 +43,7 @@ class AdmissionQueue:
         self.slots = self.free = slots
         self.max_waiting = max_waiting
         self._admitted = {priority: Places(slots + max_waiting) for priority in Priority}
-        self._lines = {priority: Line[Future[None]]() for priority in Priority}
+        self._lines = {priority: FairQueue[Future[None]]() for priority in Priority}
         self._num_passed_on = 0
         self.took_s: deque[float] = deque(maxlen=RECENT)  # the latest draws of live scores that were answered
 

@@ -34,7 +34,7 @@ from service.llm.port import (
 )
 from service.llm.weights import SMOLLM2, TABLE, WeightsError, find
 from service.llm.wire import spread_seed
-from service.sharing import Places, Turns
+from service.sharing import FairSemaphore, Places
 
 log = logging.getLogger(__name__)
 
@@ -232,7 +232,8 @@ class EmbeddedLanguageModel:
         self._cache_dir = cache_dir
         self._shape = shape or PromptShape(few_shot=FEW_SHOT)
         self._places = Places(max_waiting + 1)
-        self._turn = Turns(1)  # the queue is here, not in the worker: a caller that waits can leave it
+        # The queue is here, not in the worker: callers can leave it.
+        self._turn = FairSemaphore(1)
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedded-llm")
         self._stopping = threading.Event()
         self._tokenizer: Any = None
@@ -270,7 +271,7 @@ class EmbeddedLanguageModel:
         try:
             with self._places.held():
                 async with asyncio.timeout(request.deadline_s) as wait, self._turn:
-                    wait.reschedule(None)  # from here on the worker looks at the clock
+                    wait.reschedule(None)  # the worker checks the deadline from here on
                     if self._stopping.is_set():
                         raise LLMUnavailable("The embedded LLM is stopping.")
                     loop = asyncio.get_running_loop()

@@ -79,8 +79,8 @@ class HttpLanguageModel:
     Deadlines: without `deadline_s` a call is plain, and one without an answer after `timeout_s` (waiting and
     retries included) is DeadlineExceeded; with it the answer is streamed, and what has been finished by then
     is returned.
-    Connect errors and the statuses `TRY_AGAIN` are retried `MAX_RETRIES` times, after a Retry-After of at
-    most 5 s. `proxies_from_env`: use the proxies that HTTP_PROXY and the like name.
+    Connect errors and the status codes in `TRY_AGAIN` are retried `MAX_RETRIES` times, after a Retry-After of
+    at most 5 s. `proxies_from_env`: use the proxies that HTTP_PROXY and the like name.
     """
 
     def __init__(
@@ -313,7 +313,7 @@ class HttpLanguageModel:
         return replace(reply, failure=failure, queued_s=queued_s)
 
     async def _attempt(self, path: str, body: dict[str, Any], reader: ReplyReader) -> None:
-        """Send a call and read its answer. Raises TransientError for what another attempt may cure."""
+        """Send a call and read its answer. Raises TransientError for failures that are retried."""
         url, content = endpoint(self._base, path), json.dumps(body).encode()
         try:
             async with self._connections.stream("POST", url, content) as response:

@@ -1,7 +1,7 @@
-"""Calls that go to the LLM server as their callers wrote them, and its answers as they come.
+"""Forwards calls to the LLM server unchanged, and its answers as they arrive.
 
 Calls are not retried, except if a kept connection fails before the response arrives. Their time is not
-limited while the server sends something: a call fares as it would without us.
+limited while the server sends something. A call behaves as if its caller had sent it to the server.
 """
 
 import re
@@ -133,7 +133,7 @@ class HttpUpstream:
 
 
 class HttpReply:
-    """A `Reply` over HTTP. `secret`: not to be passed on, should the server quote it."""
+    """A `Reply` over HTTP. `secret` is left out of the body. `ending` returns the connection."""
 
     def __init__(
         self, response: httpx2.Response, secret: bytes, ending: AsyncExitStack, *, streams: bool

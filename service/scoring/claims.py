@@ -52,7 +52,7 @@ from service.spectral.text_scores import per_word
 
 # Of all answers to a prompt: reading 150 characters takes up to a millisecond, embedding a sentence several.
 MAX_CHARACTERS, MAX_SENTENCES = 200_000, 1000
-# Claims times answers drawn, half a second of work.
+# Claims times drawn answers: half a second of work.
 MAX_COMPARED = 4096
 
 # Of a text, how much its tokens have to spell, and characters between two of them that none spells.
@@ -112,17 +112,20 @@ def outcomes_of(
     *,
     question: str = "",
 ) -> Iterator[Outcomes]:
-    """Yield what the answers drawn say of each claim of the judged text.
+    """Yield the outcomes of the drawn answers for each claim of the judged text.
 
     vectors: (d,) of each sentence, and of what it says beyond the question. Fields are matched by path and
     their values compared as text; a sentence is compared with the nearest one of each answer.
     """
     sentences = [one for one in judged if isinstance(one, Segment)]
     if not sentences:
-        values = [{one.path: one.value for one in answer if isinstance(one, Field)} for answer in drawn]
+        answers_by_path = [
+            {field.path: field.value for field in answer if isinstance(field, Field)} for answer in drawn
+        ]
         for field in judged:
             if isinstance(field, Field):
-                yield _of_field(field.value, [known.get(field.path) for known in values], dimension)
+                values = [by_path.get(field.path) for by_path in answers_by_path]
+                yield _of_field(field.value, values, dimension)
         return
     table = list(dict.fromkeys(one.text for one in chain.from_iterable(drawn) if isinstance(one, Segment)))
     row = {text: i for i, text in enumerate(table)}
@@ -178,7 +181,7 @@ class ClaimScorer:
     """Scores answers claim by claim: where that is asked for, and those of `from_characters` or more.
 
     `from_characters` 0: only where it is asked for. `default`: the calibration of claims that serves where no
-    other fits; None: raw values do. `threads`: for the work.
+    other fits; None: raw values do. `threads` compute the scores.
     """
 
     def __init__(
@@ -207,8 +210,8 @@ class ClaimScorer:
         question = command.question or ""
         if sum(map(len, texts)) > MAX_CHARACTERS:
             return Said(dict.fromkeys(texts, ()), question, is_too_long=True)
-        read = await self._threads.collect(_read(texts, question))
-        said = Said(dict(zip(texts, read, strict=True)), question)
+        claims_of_texts = await self._threads.collect(_read(texts, question))
+        said = Said(dict(zip(texts, claims_of_texts, strict=True)), question)
         is_too_long = len(said.sentences) > MAX_SENTENCES
         return Said(dict.fromkeys(texts, ()), question, is_too_long=True) if is_too_long else said
 
@@ -241,9 +244,9 @@ class ClaimScorer:
         found = said.by_text[judged]
         kept = found[: min(MAX_CLAIMS, MAX_COMPARED // max(len(drawn), 1))]
         answers = [said.by_text[text] for text in drawn]
-        compared = outcomes_of(kept, answers, vectors, dimension, question=command.question or "")
-        outcomes = await self._threads.collect(compared)
-        work = partial(_of_outcomes, command, said, judged, kept, outcomes, len(drawn), applied)
+        outcomes = outcomes_of(kept, answers, vectors, dimension, question=command.question or "")
+        computed = await self._threads.collect(outcomes)
+        work = partial(_scores_of_outcomes, command, said, judged, kept, computed, len(drawn), applied)
         return await self._threads.run(work, unlike=unlike)
 
     def scores_alone(
@@ -275,7 +278,7 @@ class ClaimScorer:
         return 0 < self._from_characters <= sorted(map(len, texts))[len(texts) // 2]
 
 
-def _of_outcomes(
+def _scores_of_outcomes(
     command: ScoreCommand,
     said: Said,
     judged: str,
@@ -286,7 +289,7 @@ def _of_outcomes(
     *,
     unlike: bool,
 ) -> ClaimScores:
-    """Return the scores of the first claims of the judged text; kept, outcomes: of these."""
+    """Return the scores of the kept claims: the first claims of the judged text. outcomes: one per claim."""
     found = said.by_text[judged]
     spoken = spoken_logprobs(judged, kept, command.candidate_tokens)
     selector = None if applied is None else applied.calibration.selectors.get(num_drawn)
@@ -295,14 +298,16 @@ def _of_outcomes(
         selector, tokens = selector.with_tokens, token_columns(spoken)
     verdicts = _Verdicts([None] * len(kept))
     if selector is not None and kept:
-        # By the selector's own map, which its model was fitted with; of claims none is by evidence.
+        # The model was fitted with the selector's map. Claims have no map by evidence.
         assert isinstance(selector.map, DepolarizedMap | TemperatureMap)
-        born = [one.born(selector.map) for one in outcomes]
+        born = [outcome.born(selector.map) for outcome in outcomes]
         columns = features([p.probability for p, _ in born], [served.entropy for _, served in born])
-        spoken_of = [one.support.spoken_of for one in outcomes]
+        spoken_of = [outcome.support.spoken_of for outcome in outcomes]
         verdicts = _judged(selector, columns | tokens, spoken_of, command.target, unlike=unlike)
     parts = zip(kept, outcomes, verdicts.claims, spoken, strict=True)
-    scored = [_scored(claim, one, applied, verdict, own) for claim, one, verdict, own in parts]
+    scored = [
+        _scored(claim, outcome, applied, verdict, logprobs) for claim, outcome, verdict, logprobs in parts
+    ]
     about = [*claims_left_out(said, len(found), len(kept)), *verdicts.warnings]
     used = None if applied is None else applied.used
     all_correct = verdicts.all_correct if len(kept) == len(found) else None
@@ -431,19 +436,21 @@ def spoken_logprobs(
     ]
 
 
-def claims_left_out(said: Said, number: int, scored: int) -> list[ScoreWarning]:
-    """Return a warning where a text makes a larger number of claims than are scored."""
+def claims_left_out(said: Said, num_claims: int, num_scored: int) -> list[ScoreWarning]:
+    """Return a warning if a text makes more claims than are scored."""
     if said.is_too_long:
         message = (
             f"The answers hold more than {MAX_CHARACTERS} characters or {MAX_SENTENCES} sentences in all: no "
             "claims are scored."
         )
         return [warning("claims_left_out", message)]
-    if number <= scored:
+    if num_claims <= num_scored:
         return []
-    message = f"The text makes {number} claims: the first {scored} are scored, the other {number - scored} "
-    message += "are left out."
-    if scored < MAX_CLAIMS:
+    message = (
+        f"The text makes {num_claims} claims: the first {num_scored} are scored, the other "
+        f"{num_claims - num_scored} are left out."
+    )
+    if num_scored < MAX_CLAIMS:
         message += " With fewer answers more claims are scored."
     return [warning("claims_left_out", message)]
 

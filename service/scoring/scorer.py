@@ -154,7 +154,7 @@ class Scorer:
 
     `ood_abstain`: whether decisions abstain on prompts unlike the rows of their calibration. `default`: what
     serves where no calibration fits; None: raw values do. `claims`: scores long answers claim by claim, too.
-    `threads`: for what would hold the event loop up. `spans`: what traces the work.
+    `threads`: for work that would block the event loop. `spans`: tracing.
     """
 
     def __init__(
@@ -354,18 +354,18 @@ class Scorer:
         _, unlike = ood_p_value(applied, question, vectors, generation.draws)
         abstains = bool(unlike) and self._ood_abstain
         if command.draws_none:
-            alone = self._claims.scores_alone
-            found = await self._threads.run(alone, command, said, judged, applied, unlike=abstains)
+            without_samples = self._claims.scores_alone
+            scores = await self._threads.run(without_samples, command, said, judged, applied, unlike=abstains)
         else:
-            found = await self._claims.scores(
+            scores = await self._claims.scores(
                 command, said, judged, texts, vectors, made_by.dimension, applied, unlike=abstains
             )
-        return replace(found, warnings=[*found.warnings, *unlike, *warnings])
+        return replace(scores, warnings=[*scores.warnings, *unlike, *warnings])
 
     async def _maybe_in_thread(
         self, slow: object, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Return what the work makes: in a thread if it is slow, here if a thread would cost more."""
+        """Return the result of the work, computed in a thread if it is slow."""
         return await self._threads.run(work, *args, **kwargs) if slow else work(*args, **kwargs)
 
     def _refuse_blank(self, candidate: str | None) -> None:

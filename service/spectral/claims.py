@@ -192,18 +192,19 @@ class MatchedUnits:
         return agree
 
     def _agrees(self, claim: int, sentence: int, cosine: float) -> bool:
-        """Return True if a sentence with this cosine to the claim says what the claim says."""
+        """Return True if the sentence agrees with the claim. cosine: between their embeddings."""
         if cosine < SPEAKS:
             return False
-        own, said = self.claims.facts[claim], self.sentences.facts[sentence]
+        of_claim, of_sentence = self.claims.facts[claim], self.sentences.facts[sentence]
         asked = self.claims.asked[claim], self.sentences.asked[sentence]
-        if not _disagree([asked[0].intersection(own), asked[1].intersection(said)]):
-            own, said = _less(own, asked[0]), _less(said, asked[1])
-        if not own:
-            return not said and cosine >= AGREES
-        shared = sum(own[fact] for fact in own.keys() & said.keys())
-        ours, theirs = sum(own.values()), sum(said.values())
-        return shared >= max(AGREES_HALF * min(ours, theirs), AGREES_OWN * ours)
+        if not _disagree([asked[0].intersection(of_claim), asked[1].intersection(of_sentence)]):
+            of_claim, of_sentence = _less(of_claim, asked[0]), _less(of_sentence, asked[1])
+        if not of_claim:
+            return not of_sentence and cosine >= AGREES
+        shared = sum(of_claim[fact] for fact in of_claim.keys() & of_sentence.keys())
+        claim_weight, sentence_weight = sum(of_claim.values()), sum(of_sentence.values())
+        bound = max(AGREES_HALF * min(claim_weight, sentence_weight), AGREES_OWN * claim_weight)
+        return shared >= bound
 
     def support(self) -> list[Support]:
         """Return the support of each claim: by `agree`, and by `speak`."""
@@ -212,7 +213,7 @@ class MatchedUnits:
         return [Support(same, of_it - same, agree.shape[1] - of_it) for same, of_it in counts]
 
     def each(self) -> Iterator["MatchedUnits"]:
-        """Yield the matched units of each claim alone."""
+        """Yield the matched units of one claim at a time."""
         for i in range(len(self.nearest)):
             nearest, cosines = self.nearest[i : i + 1], self.cosines[i : i + 1]
             yield MatchedUnits(nearest, cosines, self.claims.take([i]), self.sentences)

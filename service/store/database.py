@@ -310,7 +310,7 @@ class Database:
             if await connection.scalar(sa.text("SHOW transaction_read_only")) == "on":
                 raise StoreUnavailable("The database is read-only.", retry_after_s=5.0)
             try:
-                # The lock of a writer; a backup or a change of the tables may hold it up.
+                # The lock that writers take; a backup or a migration may hold it.
                 await connection.execute(sa.text("LOCK TABLE jobs IN ROW EXCLUSIVE MODE NOWAIT"))
             except OperationalError:
                 raise StoreUnavailable("The database is locked.", retry_after_s=5.0) from None
@@ -367,7 +367,7 @@ class Database:
                 failures = dict[str, Exception]()
             except SQLAlchemyError:
                 raise
-            except Exception:  # whatever is wrong with the row
+            except Exception:  # any damage of a row
                 rows, failures = await _row_by_row(connection, query, row_id, decode)
         # A calibration may be readable for a list, but not with the reference that a score needs.
         unreadable = self._unreadable[row_id.table.name, decode]
@@ -381,7 +381,7 @@ class Database:
         return [row for _, row in rows]
 
     def unreadable_rows(self, table: str = "") -> list[str]:
-        """Return the rows of a table, or of all tables, that `readable` skips, as "table id"."""
+        """Return the rows that `readable` skips, of a table or of all tables, as "table id"."""
         skipped = {
             f"{name} {failed_id}"
             for (name, _), ids in self._unreadable.items()
@@ -443,7 +443,7 @@ async def _row_by_row(
 def _probe(path: Path, patience_s: float) -> None:
     """Read a SQLite file and write to it, over a new connection; blocks for `patience_s` at most.
 
-    Connections of the pool may hold in memory what the file has lost. Raises StoreUnavailable.
+    Connections of the pool may have cached pages that the file has lost. Raises StoreUnavailable.
     """
     uri = f"{path.absolute().as_uri()}?mode=rw"
     try:

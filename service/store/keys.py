@@ -46,14 +46,14 @@ class SqlKeys:
     async def list_all(self) -> list[Key]:
         """Return all keys that can be read, latest first, revoked and expired keys included.
 
-        A slow store is not waited for.
+        A slow store counts as unavailable.
         """
         query = sa.select(keys).order_by(keys.c.created_at.desc(), keys.c.id.desc())
         return await self._database.soon(self._database.readable(query, keys.c.id, _decoded))
 
     @property
     def has_unreadable(self) -> bool:
-        """Return whether a stored key cannot be read."""
+        """Return True if a stored key cannot be read."""
         return bool(self._database.unreadable_rows(keys.name))
 
     async def revoke(self, key_id: str, at: datetime) -> Key | None:

@@ -183,13 +183,13 @@ async def test_where_the_operator_withholds_answers_no_claim_tells_them() -> Non
     assert "Fact" not in response.text and "Fact" not in json.dumps(kept)
 
 
-async def test_many_answers_leave_room_for_fewer_claims() -> None:
+async def test_fewer_claims_are_scored_with_many_answers() -> None:
     body = {
         "samples": [f"City {number} of France is Lyon." for number in range(256)],
         "candidate": " ".join(f"River {number} flows to Lyon." for number in range(20)),
         "claims": True,
     }
     score = await scored(body)
-    [warning] = [one for one in score["warnings"] if one["code"] == "claims_left_out"]
+    [warning] = [item for item in score["warnings"] if item["code"] == "claims_left_out"]
     assert len(score["claims"]) == 16 and score["probability_all_correct"] is None
     assert warning["message"].startswith("The text makes 20 claims: the first 16 are scored, the other 4")

@@ -128,7 +128,7 @@ async def test_an_evaluation_counts_them_too_and_cannot_ask_again(world: World) 
     assert again.status_code == 409
 
 
-async def test_a_job_ends_with_the_words_of_an_embedding_server_that_refuses_its_texts(
+async def test_a_failed_job_quotes_the_refusal_of_the_embedding_server(
     tmp_path: Path,
 ) -> None:
     words = "Input validation error: `inputs` must have less than 512 tokens."

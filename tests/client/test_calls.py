@@ -66,7 +66,7 @@ def test_an_id_that_is_none_goes_nowhere(drive: Driver, name: Any) -> None:
     assert script.seen == []
 
 
-def test_ones_own_http_client_stays_open_and_follows_no_redirect_with_the_prompt() -> None:
+def test_a_callers_http_client_stays_open_and_sends_no_prompt_to_a_redirect() -> None:
     script = Script(GOOD, httpx.Response(307, headers={"location": "http://elsewhere/score"}), GOOD)
     transport = httpx.MockTransport(script)
     with httpx.Client(transport=transport, headers={"x-mine": "1"}, follow_redirects=True) as http:

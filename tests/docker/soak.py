@@ -494,11 +494,11 @@ class Faults:
 
     async def _psql(self, statements: str) -> None:
         command = ("psql", "--username=eigencal", "--dbname=eigencal", "--no-psqlrc", "--quiet")
-        one_each = [f"--command={statement}" for statement in statements.split(";")]
-        await self.docker("exec", self.postgres, *command, *one_each)
+        options = [f"--command={statement}" for statement in statements.split(";")]
+        await self.docker("exec", self.postgres, *command, *options)
 
     async def database_disk_full(self) -> None:
-        """Leave PostgreSQL no room on its disk. It ends when it cannot write its log."""
+        """Fill the disk of PostgreSQL, which stops when it cannot write its log."""
         filler = self.disk / "filler"
         await asyncio.to_thread(fill, filler)
         await asyncio.sleep(random.uniform(10, 20))
@@ -598,7 +598,7 @@ async def drive(minutes: float) -> int:
                 WEIGHTS="all-MiniLM-L6-v2",
             )
             try:
-                # Merged with the file that the composition has already.
+                # Merged with the override file of the composition.
                 (made.folder / "docker-compose.disk.yml").write_text(ON_DISK.format(disk=disk))
                 files = "docker-compose.yml:docker-compose.override.yml:docker-compose.disk.yml"
                 made.set(COMPOSE_FILE=files)
@@ -643,7 +643,7 @@ async def soak(made: Composition, llm: Llm, minutes: float, disk: Path) -> int:
 
 
 async def mended(made: Composition, llm: Llm, disk: Path) -> None:
-    """Undo the rest of a fault, and wait until all is well."""
+    """Undo the last fault and wait until the service is ready."""
     (disk / "filler").unlink(missing_ok=True)
     llm.state = "well"
     if llm.is_dead:

@@ -1,4 +1,4 @@
-"""Two replicas on a PostgreSQL that is in trouble for a while: the job ends with the same numbers."""
+"""A job of two replicas ends with the same numbers after trouble with PostgreSQL."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.postgres
 
 
 def end_sessions(url: str) -> None:
-    """End every session of a database but this one."""
+    """End all other sessions of the database."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -37,7 +37,7 @@ def end_sessions(url: str) -> None:
 
 @asynccontextmanager
 async def read_only(postgres: Cluster, url: str) -> AsyncIterator[None]:
-    """As after a failover that has made this server a replica."""
+    """Refuse writes, as a server that a failover has made a replica."""
     name = str(make_url(url).database)
     for value in ("on", "off"):
         with psycopg.connect(url, autocommit=True) as connection:
@@ -77,7 +77,7 @@ Trouble = Callable[[Cluster, str], AbstractAsyncContextManager[None]]
 
 
 @pytest.mark.parametrize("trouble", [read_only, terminating, stopped, frozen])
-async def test_a_job_goes_on_after_it(postgres: Cluster, tmp_path: Path, trouble: Trouble) -> None:
+async def test_a_job_goes_on_after_the_trouble(postgres: Cluster, tmp_path: Path, trouble: Trouble) -> None:
     url, log = postgres.database(), tmp_path / "log"
     async with (
         idle_replica(url) as outside,

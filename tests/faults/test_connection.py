@@ -91,7 +91,7 @@ async def test_what_has_no_end_is_refused_and_others_are_served(
             assert await other.status() == 200
 
 
-async def test_past_the_bound_on_requests_others_are_refused_until_one_ends() -> None:
+async def test_requests_over_the_limit_are_refused_until_another_ends() -> None:
     gate = asyncio.Event()
     body = b'{"prompt": "p"}'
     request = POST + b"Content-Length: %d\r\n\r\n" % len(body) + body
@@ -100,7 +100,7 @@ async def test_past_the_bound_on_requests_others_are_refused_until_one_ends() ->
         for caller in callers:
             await caller.send(request)
         status = 200
-        while status == 200:  # until all three are under way
+        while status == 200:  # until all three are in flight
             async with calling(port) as other:
                 await other.send(GET + b"\r\n")
                 status = await other.status()
@@ -115,7 +115,7 @@ async def test_past_the_bound_on_requests_others_are_refused_until_one_ends() ->
 
 
 @pytest.mark.parametrize("part", [b"", GET, POST + b"Content-Length: 9\r\n\r\n{"])
-async def test_connections_that_keep_the_service_waiting_give_way_to_others(part: bytes) -> None:
+async def test_connections_that_wait_for_their_callers_are_closed_for_new_ones(part: bytes) -> None:
     async with service(limit_concurrency=4) as port, AsyncExitStack() as stack:
         callers = [await stack.enter_async_context(calling(port)) for _ in range(40)]
         for caller in callers:
@@ -129,15 +129,13 @@ async def test_connections_that_keep_the_service_waiting_give_way_to_others(part
 
 
 @pytest.mark.parametrize("bound", ["HEAD_S", "BODY_S"])
-async def test_a_request_that_does_not_come_in_time_is_cut_off(
-    bound: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slow_request_is_cut_off(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, bound, 0.2)
     body = b'{"samples": ["a", "b"]}'
     begin = GET if bound == "HEAD_S" else POST + b"Content-Length: 900000\r\n\r\n"
     async with service() as port:
         async with calling(port) as slow:
-            while await slow.send(begin):  # a byte now and then does not help
+            while await slow.send(begin):  # more bytes do not extend the limit
                 begin = b"a"
                 await asyncio.sleep(0.02)
         monkeypatch.undo()
@@ -160,13 +158,13 @@ async def test_a_caller_who_does_not_read_is_cut_off(large: bool, monkeypatch: p
         connection.setblocking(False)
         loop = asyncio.get_running_loop()
         with connection, suppress(ConnectionError):
-            while True:  # more answers than any buffer takes
+            while True:  # more answers than the buffers hold
                 await loop.sock_sendall(connection, request)
         while running.server_state.connections:
             await asyncio.sleep(0.01)
 
 
-async def test_large_answers_that_nobody_takes_are_bounded_in_all_and_for_each_key(
+async def test_unread_large_answers_are_limited_in_total_and_for_each_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(middleware, "MAX_UNSENT_BYTES", 32 << 20)
@@ -183,7 +181,7 @@ async def test_large_answers_that_nobody_takes_are_bounded_in_all_and_for_each_k
             caller = await stack.enter_async_context(calling(port, limit=1024))
             await caller.send(request(b"first"))
             statuses.append(await caller.status())
-        assert statuses == [200] * 4 + [503] * 2  # of 7 MB each
+        assert statuses == [200] * 4 + [503] * 2  # 7 MB each
         async with calling(port) as other:
             await other.send(request(b"second"))
             assert await other.status() == 200

@@ -1,4 +1,4 @@
-"""Stored rows that cannot be read: a start, a list and a score go on without them, and /readyz names them."""
+"""Unreadable rows of the store are skipped at the start, in lists and by scores. /readyz names them."""
 
 import logging
 import sqlite3
@@ -26,8 +26,7 @@ class Damage:
     table: str
     column: str
     value: object
-    # The tables with rows that are skipped.
-    skipped: tuple[str, ...]
+    skipped: tuple[str, ...]  # tables with skipped rows
 
 
 REFERENCE = _encode_reference(ConformalReference(np.eye(6, 8, dtype=np.float32), np.arange(6.0)))
@@ -65,7 +64,7 @@ async def test_the_service_starts_and_lists_without_damaged_rows(
             store.execute(f"{change} WHERE rowid = (SELECT max(rowid) FROM {damage.table})", (damage.value,))
         with caplog.at_level(logging.ERROR):
             caplog.clear()
-            # A key of the settings: the damaged key may be the only one.
+            # A key of the settings, because the damaged key may be the only stored key.
             async with replica_app(folder, admin_key="an admin key of the settings") as http:
                 http.headers["Authorization"] = "Bearer an admin key of the settings"
                 lists = {path: await http.get(path) for path in LISTS}
@@ -84,7 +83,8 @@ async def test_the_service_starts_and_lists_without_damaged_rows(
 
 async def test_a_row_that_can_be_read_again_is_served_again(tmp_path: Path) -> None:
     async with replica_app(tmp_path) as http:
-        (await http.post("/calibrate", json={"examples": ROWS})).raise_for_status()
+        job = (await http.post("/calibrate", json={"examples": ROWS})).raise_for_status().json()
+        await http.get(f"/jobs/{job['id']}/events")  # until it ends: its transactions need the event loop
         with closing(sqlite3.connect(tmp_path / "eigencal.db", isolation_level=None)) as store:
             [options] = store.execute("SELECT options FROM jobs").fetchone()
             store.execute("UPDATE jobs SET options = ?", (CUT,))

@@ -1,4 +1,4 @@
-"""Scores that take long to compute: probes do not wait for them, and no work is done for callers who left."""
+"""Probes do not wait for slow scores, and the work of a score stops when its caller leaves."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ BODY = {
 
 
 class HeldOutcomes:
-    """Counts the claims that are compared, and holds each until the gate is open."""
+    """Counts compared claims and holds each claim until the gate is open."""
 
     def __init__(self) -> None:
         self.gate, self.number, self._compare = threading.Event(), 0, claims.outcomes_of
@@ -40,7 +40,7 @@ class HeldOutcomes:
             yield outcomes
 
 
-async def test_probes_wait_for_no_score_and_callers_who_leave_end_theirs(
+async def test_probes_do_not_wait_for_scores_and_scores_end_with_their_callers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     held = HeldOutcomes()
@@ -72,4 +72,4 @@ async def test_probes_wait_for_no_score_and_callers_who_leave_end_theirs(
                 await asyncio.sleep(0.01)
             held.gate.set()
             assert (await http.post("/score", json=BODY)).status_code == 200
-    assert held.number <= 2 + CLAIMS  # one in each thread, and the last caller's
+    assert held.number <= 2 + CLAIMS  # one in each thread, and the claims of the last caller

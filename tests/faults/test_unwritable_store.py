@@ -1,4 +1,4 @@
-"""A store that refuses writes for a while: the job goes on when writes work again, without a restart."""
+"""A job goes on without a restart when a store that refused writes accepts them again."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ from tests.support.processes import (
 )
 
 ROWS, SLOTS = 40, 2
-TROUBLE_S = 3.0  # the worker looks at its jobs every 0.2 s
+TROUBLE_S = 3.0  # the worker checks its jobs every 0.2 s
 # DBOS's tables for queues, steps and outcomes.
 TABLES = ("workflow_status", "operation_outputs")
 
@@ -42,8 +42,8 @@ def unwritable(path: Path, table: str) -> Iterator[None]:
             connection.execute(f"DROP TRIGGER refuse_{event}")
 
 
-async def goes_on(outside: Replica, job: Job, log: Path, folder: Path) -> None:
-    """Check the result: the numbers of an undisturbed job, and no row asked twice but those in flight."""
+async def check_result(outside: Replica, job: Job, log: Path, folder: Path) -> None:
+    """Check for the numbers of an undisturbed job. Only rows in flight may be drawn twice."""
     ended = await final(outside, job)
     assert ended.parameters == (await undisturbed(folder, ROWS)).parameters
     drawn = [request.prompt for request in requests(log)]
@@ -54,7 +54,7 @@ async def goes_on(outside: Replica, job: Job, log: Path, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("table", TABLES)
-async def test_steps_that_cannot_be_recorded(tmp_path: Path, table: str) -> None:
+async def test_a_job_goes_on_after_its_steps_could_not_be_stored(tmp_path: Path, table: str) -> None:
     url, log = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log"
     async with idle_replica(url) as outside, worker(url, log):
         hold(log, after=ROWS // 2)
@@ -63,7 +63,7 @@ async def test_steps_that_cannot_be_recorded(tmp_path: Path, table: str) -> None
         with unwritable(tmp_path / "store.db.jobs", table):
             go_on(log)
             await asyncio.sleep(TROUBLE_S)
-        await goes_on(outside, job, log, tmp_path)
+        await check_result(outside, job, log, tmp_path)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="mounting a small disk takes root")
-async def test_a_full_disk(tmp_path: Path, disk: Path) -> None:
+async def test_a_job_goes_on_after_a_full_disk(tmp_path: Path, disk: Path) -> None:
     url, log = f"sqlite:///{disk / 'store.db'}", tmp_path / "log"
     async with idle_replica(url) as outside, worker(url, log):
         hold(log, after=ROWS // 2)
@@ -92,4 +92,4 @@ async def test_a_full_disk(tmp_path: Path, disk: Path) -> None:
         with pytest.raises(StoreUnavailable):
             await outside.database.soon(outside.database._ready())
         filler.unlink()
-        await goes_on(outside, job, log, tmp_path)
+        await check_result(outside, job, log, tmp_path)

@@ -21,7 +21,7 @@ async def served(app: FastAPI, **options: Any) -> AsyncIterator[int]:
 
 @asynccontextmanager
 async def listening(app: FastAPI, **options: Any) -> AsyncIterator[uvicorn.Server]:
-    """The same; yield the server."""
+    """Serve the application as `served` does, and yield the uvicorn server."""
     config = uvicorn.Config(app, port=0, log_level="warning", lifespan="on", **http_options() | options)
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # signals belong to the test runner

@@ -11,7 +11,7 @@ from service.jobs.store import JobEndedError
 
 
 class TaskEngine:
-    """Runs jobs as tasks, one of the same settings at a time; forgets them when the process ends."""
+    """Runs jobs as tasks, one at a time for each set-up. Jobs end with the process."""
 
     def __init__(self) -> None:
         self.steps: JobSteps | None = None

@@ -79,7 +79,7 @@ def test_the_process_says_where_it_listens_answers_there_and_stops_cleanly(tmp_p
     assert "Application shutdown complete" in rest and "Traceback" not in rest
 
 
-def test_probes_answer_on_a_port_of_their_own_whatever_callers_do(tmp_path: Path) -> None:
+def test_the_health_port_answers_while_callers_fill_the_first_port(tmp_path: Path) -> None:
     settings = REMOTE | {"EIGENCAL_PORT": str(free_port()), "EIGENCAL_DATA_DIR": str(tmp_path)}
     settings["EIGENCAL_HEALTH_PORT"] = str(free_port())
     with contextlib.ExitStack() as stack:
@@ -125,7 +125,7 @@ def test_a_health_port_in_use_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 2 and f"EIGENCAL_HEALTH_PORT={port} cannot" in result.output
 
 
-def test_a_health_port_is_another_port(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_health_port_must_differ_from_the_first_port(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EIGENCAL_PORT", "8123")
     monkeypatch.setenv("EIGENCAL_HEALTH_PORT", "8123")
     result = CliRunner().invoke(cli, ["serve"])

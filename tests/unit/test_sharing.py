@@ -1,4 +1,4 @@
-"""Places, turns and threads that keys share."""
+"""Places, queues and threads that keys share."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ from service import sharing
 from service.errors import Overloaded
 from service.llm.admission import AdmissionQueue
 from service.llm.port import Priority
-from service.sharing import OWNER, Line, Places, Threads, Turns
+from service.sharing import OWNER, FairQueue, FairSemaphore, Places, Threads
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def owner(name: str) -> Iterator[None]:
 
 
 def most_of(places: Places, name: str, stack: ExitStack) -> int:
-    """Let a key take all places that it may have, and return their number."""
+    """Take all places that a key may have and return their number."""
     number = 0
     with owner(name):
         while places.has_room():
@@ -39,7 +39,7 @@ def most_of(places: Places, name: str, stack: ExitStack) -> int:
     return number
 
 
-async def test_each_key_finds_room_however_many_are_there() -> None:
+async def test_each_of_many_keys_gets_a_place() -> None:
     places = Places(80)
     with ExitStack() as stack:
         taken = [most_of(places, name, stack) for name in "abcd"]
@@ -51,39 +51,39 @@ async def test_callers_without_keys_may_take_all_places() -> None:
     assert most_of(Places(17), "", ExitStack()) == 17
 
 
-async def test_a_line_serves_the_keys_in_turn_and_each_in_order() -> None:
-    line = Line[str]()
+async def test_a_queue_serves_the_keys_in_turn_and_each_key_in_order() -> None:
+    queue = FairQueue[str]()
     for name in ("a1", "a2", "a3", "b1", "c1", "b2", "gone"):
         with owner(name[0]):
-            line.append(name)
-    line.remove("gone")
-    assert len(line) == 6 and set(line) == {"a1", "a2", "a3", "b1", "b2", "c1"}
-    assert [line.popleft() for _ in range(6)] == ["a1", "b1", "c1", "a2", "b2", "a3"]
-    assert not line
+            queue.append(name)
+    queue.remove("gone")
+    assert len(queue) == 6 and set(queue) == {"a1", "a2", "a3", "b1", "b2", "c1"}
+    assert [queue.popleft() for _ in range(6)] == ["a1", "b1", "c1", "a2", "b2", "a3"]
+    assert not queue
 
 
-async def take(turns: Turns, name: str, order: list[str]) -> None:
+async def enter(semaphore: FairSemaphore, name: str, order: list[str]) -> None:
     with owner(name):
-        async with turns:
+        async with semaphore:
             order.append(name)
 
 
-async def test_turns_pass_between_keys_and_come_back_from_callers_who_leave() -> None:
-    turns, order = Turns(1), list[str]()
-    await turns.take()
-    waiting = [asyncio.create_task(take(turns, name, order)) for name in "aaab"]
+async def test_slots_pass_between_keys_and_come_back_from_cancelled_callers() -> None:
+    semaphore, order = FairSemaphore(1), list[str]()
+    await semaphore.acquire()
+    waiting = [asyncio.create_task(enter(semaphore, name, order)) for name in "aaab"]
     await asyncio.sleep(0)
-    waiting[0].cancel()  # waits
+    waiting[0].cancel()  # while it waits
     await asyncio.sleep(0)
-    turns.pass_on()
-    waiting[1].cancel()  # has a turn, and does not know
+    semaphore.release()
+    waiting[1].cancel()  # after it got its slot
     await asyncio.gather(*waiting, return_exceptions=True)
     assert order == ["b", "a"] or order == ["a", "b"]
-    async with turns:
+    async with semaphore:
         assert order.count("a") == 1
 
 
-async def test_permits_of_the_llm_pass_between_keys_and_a_busy_key_leaves_room() -> None:
+async def test_keys_take_turns_at_llm_permits_and_a_busy_key_leaves_room() -> None:
     queue, order = AdmissionQueue(1, 16), list[str]()
     ends = asyncio.get_running_loop().time() + 60
 
@@ -97,14 +97,14 @@ async def test_permits_of_the_llm_pass_between_keys_and_a_busy_key_leaves_room()
     first = await queue.permit(Priority.LIVE, ends)
     busy = [asyncio.create_task(call("a")) for _ in range(30)]
     await asyncio.sleep(0)
-    assert sum(task.done() for task in busy) == 17  # refused: four places are left
+    assert sum(task.done() for task in busy) == 17  # refused, with four places left
     others = [asyncio.create_task(call("b")) for _ in range(2)]
     await asyncio.sleep(0)
     first.release()
     await asyncio.gather(*others)
     assert order.count("a") <= 3
-    ended = await asyncio.gather(*busy, return_exceptions=True)
-    assert sum(isinstance(one, Overloaded) for one in ended) == 17
+    outcomes = await asyncio.gather(*busy, return_exceptions=True)
+    assert sum(isinstance(outcome, Overloaded) for outcome in outcomes) == 17
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ async def threads() -> AsyncIterator[Threads]:
     await made.stop()
 
 
-async def test_work_that_has_not_begun_ends_with_its_caller(threads: Threads) -> None:
+async def test_work_that_has_not_begun_is_dropped_with_its_caller(threads: Threads) -> None:
     gate, done = threading.Event(), list[str]()
     running = asyncio.create_task(threads.run(gate.wait))
     await asyncio.sleep(0)
@@ -155,7 +155,7 @@ async def test_long_work_stops_at_the_end_of_a_piece(
     assert await threads.collect(iter(range(5))) == [0, 1, 2, 3, 4]
 
 
-async def test_what_work_raises_is_raised_and_frees_the_thread(threads: Threads) -> None:
+async def test_an_error_of_the_work_is_raised_and_frees_the_thread(threads: Threads) -> None:
     for _ in range(3):
         with pytest.raises(ZeroDivisionError):
             await threads.run(lambda: 1 // 0)

@@ -1,4 +1,4 @@
-"""Base URLs of LLM and embedding servers: one rule for both."""
+"""LLM and embedding servers have the same rule for base URLs."""
 
 import asyncio
 
@@ -70,7 +70,7 @@ def test_other_urls_are_refused_at_the_start(setting: str, given: str, why: str)
         assert "secret" not in str(refused.value)
 
 
-def test_every_client_asks_the_same_base() -> None:
+def test_all_clients_use_the_same_base_url() -> None:
     asked = set[str]()
 
     def refuse(request: httpx2.Request) -> httpx2.Response:

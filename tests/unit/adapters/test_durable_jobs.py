@@ -348,7 +348,7 @@ class TestPresence:
 
     async def test_a_replica_that_has_left_or_is_silent_is_not_alive(self, database: Database) -> None:
         long, short = Presence(database, lease_s=600.0), Presence(database, lease_s=0.2)
-        assert await long.beat("one") is None, "it cannot know yet"
+        assert await long.beat("one") is None, "a first call does not know the peers"
         assert await long.beat("other") is None
         assert await long.beat("one") == {"one", "other"}
         await long.leave("other")
@@ -357,11 +357,11 @@ class TestPresence:
         async with asyncio.timeout(60):
             while "silent" in (await short.beat("one") or ()):
                 await asyncio.sleep(0.05)
-        assert await long.beat("silent") is None, "it wakes, and cannot know who is alive"
+        assert await long.beat("silent") is None, "a silent replica does not know which peers are alive"
         assert await long.beat("one") == {"one", "silent"}
 
     async def test_replicas_that_were_all_silent_are_all_alive(self, database: Database) -> None:
-        """The store was unavailable: no replica could be seen."""
+        """The store was unavailable to all replicas."""
         presence = Presence(database, lease_s=0.5)
         for replica_id in ("one", "other"):
             await presence.beat(replica_id)
@@ -382,7 +382,7 @@ async def test_dbos_stops_when_no_job_is_open_and_starts_again(
 
 
 async def test_a_workflow_without_a_task_goes_on(tmp_path: Path) -> None:
-    """DBOS calls it pending for ever: its outcome could not be stored."""
+    """DBOS leaves a workflow pending if it cannot store the outcome."""
     async with opened(tmp_path / "store.db", dbos) as queue:
         hang = Hanging()
         queue.finisher.work = hang

@@ -1,4 +1,4 @@
-"""Connections that are lent to one call at a time, and checks that many callers share."""
+"""Connections, each for one call at a time, and health checks that callers share."""
 
 import asyncio
 import contextlib
@@ -89,7 +89,7 @@ async def test_an_unresolved_name_is_not_waited_for_long(monkeypatch: pytest.Mon
                 pass
 
 
-# Bytes that nobody asked for
+# Unsolicited bytes
 
 Ask = Callable[[], Awaitable[object]]
 EVIL = b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 16\r\n\r\n{"evil": "evil"}'
@@ -134,7 +134,7 @@ async def upstream(url: str) -> AsyncIterator[Ask]:
 
 
 def followed_by(rest: bytes, when: str, written: asyncio.Event) -> Behaviour:
-    """Answer well, and write more bytes: with the response, right after it, or a moment later."""
+    """Answer, and write more bytes with the response, right after it, or a moment later."""
 
     async def behave(exchange: Exchange) -> None:
         writer, write = exchange.writer, exchange.writer.write
@@ -170,10 +170,10 @@ async def test_bytes_on_an_idle_connection_reach_no_caller(client: Any, rest: by
         assert server.accepted == 6
 
 
-async def test_a_408_that_meets_a_call_on_a_kept_connection_costs_no_answer() -> None:
+async def test_a_call_that_gets_a_408_on_a_kept_connection_is_sent_again() -> None:
     arrived = 0
 
-    async def once_each(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal arrived
         arrived += 1
         with contextlib.suppress(asyncio.IncompleteReadError):
@@ -182,7 +182,7 @@ async def test_a_408_that_meets_a_call_on_a_kept_connection_costs_no_answer() ->
                 writer.write(answer)
         writer.close()
 
-    async with await asyncio.start_server(once_each, "127.0.0.1") as server:
+    async with await asyncio.start_server(answer_once, "127.0.0.1") as server:
         port = server.sockets[0].getsockname()[1]
         async with upstream(f"http://127.0.0.1:{port}") as ask:
             assert [await ask(), await ask()] == [(200, b"{}")] * 2

@@ -588,7 +588,7 @@ async def test_a_server_that_fails_to_list_its_models_is_not_well(code: int) -> 
         await llm.check()
 
 
-def test_health_is_asked_beside_the_api() -> None:
+def test_the_health_route_has_no_v1() -> None:
     asked = list[str]()
 
     def answer(request: httpx2.Request) -> httpx2.Response:

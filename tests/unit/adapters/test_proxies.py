@@ -1,4 +1,4 @@
-"""The environment: proxies are used only if the operator says so, certificates always."""
+"""Proxies of the environment are used only if the setting says so, certificates always."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -49,7 +49,7 @@ def test_the_environments_proxy_is_used_if_asked_for(
     scheme: str,
 ) -> None:
     async def scenario() -> None:
-        # The proxy answers for a host that does not exist: a request to a proxy names the whole URL.
+        # Only the proxy can answer for this host. A request to a proxy contains the whole URL.
         async with kind() as proxy:
             environment.setenv("ALL_PROXY", f"{scheme}127.0.0.1:{proxy.port}")
             await call("http://model.internal/v1")

@@ -251,7 +251,7 @@ async def test_what_does_not_pass_ends_the_job(make: Make, fatal: Any) -> None:
 
 
 async def test_a_refused_row_costs_no_other(make: Make) -> None:
-    """A row too long for the model is asked for once more, and is left with the reason; the rest is drawn."""
+    """A row that is too long is asked for once more and keeps the reason. All other rows are drawn."""
     refused = {"p3", "p17"}
     async with make(Refusing(lambda _, request: request.prompt in refused)) as case:
         job = await case.draw()

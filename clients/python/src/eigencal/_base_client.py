@@ -226,7 +226,7 @@ class BaseClient(Generic[C]):
         raise NotImplementedError
 
     def _open(self, kind: type[C]) -> C:
-        """Return a client with the certificates and proxies of the environment; loopback needs no proxy."""
+        """Return a client with the certificates of the environment and, except on loopback, its proxies."""
         try:
             verify = httpx2.create_ssl_context()
         except OSError as error:
@@ -268,7 +268,7 @@ class BaseClient(Generic[C]):
 
     def _build_request(self, call: Call[Any], timeout_s: float, files: Files) -> httpx2.Request:
         """Return one attempt at a call. Raises InvalidSetupError for what cannot be sent."""
-        # Headers of each request, not of the httpx2 client: that may be the caller's, for other servers, too.
+        # Set on each request, not on the httpx2 client: a caller's client may serve other servers too.
         headers = {"User-Agent": f"eigencal-python/{__version__}", "Accept": "application/json"}
         if secret := self._key.get_secret_value():
             headers["Authorization"] = f"Bearer {secret}"
