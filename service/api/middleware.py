@@ -142,8 +142,8 @@ class PlainStart:
 class BodyLimit:
     """Refuses bodies over a size, by Content-Length or while they arrive. Uploads have limits of their own.
 
-    The large bodies of all requests together are bounded, too. A body with two lengths is refused: a proxy and
-    the service could disagree on where it ends.
+    The large bodies of all requests together are bounded, too. A body with two lengths is refused: a proxy
+    and the service could disagree on where it ends.
     """
 
     def __init__(self, app: ASGIApp) -> None:
