@@ -66,9 +66,15 @@ def proxy_for(url: httpx2.URL) -> str | None:
         return None
     scheme, separator, _ = proxy.partition("://")
     if not separator:
-        return f"http://{proxy}"
-    if scheme.lower() not in ("http", "https"):
+        proxy = f"http://{proxy}"
+    elif scheme.lower() not in ("http", "https"):
         raise ValueError(f"EIGENCAL_PROXIES_FROM_ENV: {scheme} proxies are not supported, use an HTTP proxy.")
+    try:
+        parsed = httpx2.URL(proxy)
+    except httpx2.InvalidURL as error:
+        raise ValueError(f"EIGENCAL_PROXIES_FROM_ENV: the proxy cannot be read: {error}.") from None
+    if not parsed.host or (parsed.port or 0) > MAX_PORT:
+        raise ValueError("EIGENCAL_PROXIES_FROM_ENV: the proxy names no host or no port that exists.")
     return proxy
 
 

@@ -165,7 +165,7 @@ class EmbedderUnavailable(EigencalError):
 
 
 class EmbedderRefusal(EmbedderUnavailable):
-    """The embedding server refuses the texts (400, 413, 422). The same request fails again."""
+    """The embedding server refuses the request (status 400 to 499). The same request fails again."""
 
     retryable = False
 

@@ -165,16 +165,12 @@ class _Trace:
 def retry_after_s(response: httpx2.Response) -> float | None:
     """Return the wait that retry-after-ms or Retry-After (seconds or a date) asks for, 0 to 60 s; or None."""
     retry_after = response.headers.get("retry-after", "")
-    try:
-        if milliseconds := response.headers.get("retry-after-ms"):
-            seconds = float(milliseconds) / 1000
-        elif date := parsedate_tz(retry_after):
-            seconds = mktime_tz(date) - time.time()
-        else:
-            seconds = float(retry_after)
-    except (ValueError, OverflowError):
-        return None
-    return min(max(0.0, seconds), MAX_RETRY_AFTER_S)
+    for value, unit_s in ((response.headers.get("retry-after-ms", ""), 0.001), (retry_after, 1.0)):
+        with suppress(ValueError, OverflowError):
+            date = parsedate_tz(value)
+            seconds = unit_s * float(value) if date is None else mktime_tz(date) - time.time()
+            return min(max(0.0, seconds), MAX_RETRY_AFTER_S)
+    return None
 
 
 def error_message(body: bytes) -> str:

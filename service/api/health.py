@@ -23,14 +23,13 @@ from service.api.deps import VARY, Services, ServicesDep, prefers_html
 from service.api.errors import (
     DEFAULT_RETRY_AFTER_S,
     ProblemResponse,
-    error_response,
     log,
     problem_body,
     request_id_of,
 )
 from service.api.middleware import CLOSED
 from service.api.openapi import json_or_page, responses
-from service.errors import EigencalError, NotFound, StoreUnavailable
+from service.errors import EigencalError, StoreUnavailable
 from service.report.pages import home
 
 router = APIRouter(tags=["health"])
@@ -177,11 +176,10 @@ class ProbeApp:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-        if scope["path"] in PROBES:
-            await self._app(scope, receive, send)
-        else:
-            await error_response(NotFound("This port answers only probes."), None)(scope, receive, send)
+        """Handle one request. The application refuses a malformed request, whatever its path."""
+        if scope["type"] == "http" and scope["path"] not in PROBES:
+            scope = {**scope, "path": "/not-a-probe", "raw_path": b"/not-a-probe"}
+        await self._app(scope, receive, send)
 
 
 # Swagger UI, its files served from here, for places without a network. Addresses are relative, so that the

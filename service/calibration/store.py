@@ -159,7 +159,10 @@ def _records() -> sa.Select[Any]:
 
 
 def _record(stored: RowMapping) -> CalibrationRecord:
-    same = {name: stored[name] for name in ("activated_at", "job_id", "num_rows", "projection_ece")}
+    same = {name: stored[name] for name in ("activated_at", "job_id")}
+    # SQLite stores any value in any column.
+    ece = stored["projection_ece"]
+    same |= {"num_rows": int(stored["num_rows"]), "projection_ece": None if ece is None else float(ece)}
     active, data_kept = stored["activated_at"] is not None, bool(stored["data_kept"])
     return CalibrationRecord(calibration=_decoded(stored), active=active, data_kept=data_kept, **same)
 

@@ -187,13 +187,15 @@ def _refusal(response: httpx2.Response, content: bytes) -> Exception:
     if status in TRY_AGAIN:
         detail = f"The embedding server refuses work for now (status {status})."
         return TransientError(EmbedderUnavailable(detail, retry_after_s=retry_after_s(response)))
+    cause = ": EIGENCAL_EMBEDDER_URL may not be the base URL of its API" if status == 404 else ""
+    detail = f"The embedding server answered with status {status}{cause}."
     if status in REFUSING_TEXTS:
         detail = f"The embedding server refused the texts (status {status})."
-        return EmbedderRefusal(detail, error_message(content)[:MAX_MESSAGE_CHARS], status=status)
     if status in (401, 403):
-        return EmbedderUnavailable(f"The embedding server refused the service's key (status {status}).")
-    cause = ": EIGENCAL_EMBEDDER_URL may not be the base URL of its API" if status == 404 else ""
-    return EmbedderUnavailable(f"The embedding server answered with status {status}{cause}.")
+        detail = f"The embedding server refused the service's key (status {status})."
+    if 400 <= status < 500:
+        return EmbedderRefusal(detail, error_message(content)[:MAX_MESSAGE_CHARS], status=status)
+    return EmbedderUnavailable(detail)
 
 
 def _parse(content: bytes, count: int) -> tuple[NDArray[np.float64], str]:

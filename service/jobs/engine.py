@@ -215,7 +215,14 @@ class DbosEngine:
         if not self._is_launched:
             return
         alive = None if self._presence is None else await self._presence.beat(self.executor_id)
-        pending = await asyncio.to_thread(_listed, status=[_PENDING])
+        try:
+            pending = await asyncio.to_thread(_listed, status=[_PENDING])
+        except SQLAlchemyError:
+            if (
+                self._presence is None
+            ):  # the file of DBOS is gone or damaged: the next launch makes its tables
+                await self._shut_down()
+            raise
         own = {workflow.workflow_id for workflow in pending if workflow.executor_id == self.executor_id}
         # Twice in a row: DBOS marks a workflow as pending shortly before its task begins.
         stray, self._stray = (own - self.running) & self._stray, own - self.running

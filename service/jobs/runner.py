@@ -77,11 +77,13 @@ class JobSteps:
         `refused`: return the rows that the LLM server refused instead. They are asked for once more because
         servers that restart or are overloaded refuse good requests for a while.
         """
-        await self.jobs.begin(job_id)
+        if not refused:
+            await self.jobs.begin(job_id)
+        # Not `begin` again: a job that has failed and is retried begins in a workflow of its own.
+        job = await self.jobs.running(job_id)
         lines = await self.jobs.missing_lines(job_id, refused=refused)
         if lines and not refused:
-            total = (await self.jobs.running(job_id)).num_rows
-            await self.jobs.stage(job_id, "sampling", total, total - len(lines))
+            await self.jobs.stage(job_id, "sampling", job.num_rows, job.num_rows - len(lines))
         size = min(MAX_CHUNK, -(-len(lines) // (CHUNKS_PER_SLOT * self.slots)) or 1)
         return [lines[begin : begin + size] for begin in range(0, len(lines), size)]
 

@@ -365,9 +365,9 @@ class Database:
                 stored = list((await connection.execute(query)).mappings())
                 rows = [(str(row[row_id]), decode(row)) for row in stored]
                 failures = dict[str, Exception]()
-            except SQLAlchemyError:
-                raise
-            except Exception:  # any damage of a row
+            except Exception as failure:
+                if not _is_of_a_row(failure):
+                    raise
                 rows, failures = await _row_by_row(connection, query, row_id, decode)
         # A calibration may be readable for a list, but not with the reference that a score needs.
         unreadable = self._unreadable[row_id.table.name, decode]
@@ -433,11 +433,17 @@ async def _row_by_row(
         try:
             row = (await connection.execute(query.where(row_id == stored_id))).mappings().one()
             rows.append((str(stored_id), decode(row)))
-        except SQLAlchemyError:
-            raise
         except Exception as error:
+            if not _is_of_a_row(error):
+                raise
             failures[str(stored_id)] = error
     return rows, failures
+
+
+def _is_of_a_row(error: Exception) -> bool:
+    """Return True for an error of a stored value, False for an error of the database."""
+    is_of_value = isinstance(error, DataError) or "Could not decode to UTF-8" in str(error)
+    return is_of_value or not isinstance(error, SQLAlchemyError)
 
 
 def _probe(path: Path, patience_s: float) -> None:

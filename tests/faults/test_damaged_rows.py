@@ -30,10 +30,17 @@ class Damage:
 
 
 REFERENCE = _encode_reference(ConformalReference(np.eye(6, 8, dtype=np.float32), np.arange(6.0)))
+NO_UTF8 = object()
 CUT = '{"name": "x", "nu'
 DAMAGES = [
     *[Damage("calibrations", "body", value, ("calibrations",)) for value in (CUT, "", "null", "{}", "[1]")],
     Damage("calibrations", "created_at", "yesterday", ("calibrations",)),
+    Damage("calibrations", "body", NO_UTF8, ("calibrations",)),
+    Damage("keys", "name", NO_UTF8, ("keys",)),
+    Damage("jobs", "options", NO_UTF8, ("jobs",)),
+    Damage("jobs", "note", NO_UTF8, ("jobs",)),
+    Damage("activations", "by", NO_UTF8, ("activations",)),
+    *[Damage("calibrations", column, "many", ("calibrations",)) for column in ("num_rows", "projection_ece")],
     Damage("conformal_references", "content", b"PK\x03\x04 cut", ("calibrations",)),
     *[Damage("activations", "by", value, ("activations",)) for value in (CUT, "7", "null")],
     Damage("activations", "activated_at", "yesterday", ("activations", "calibrations")),
@@ -60,8 +67,10 @@ async def test_the_service_starts_and_lists_without_damaged_rows(
             assert all(whole.values()), "each list has rows"
         with closing(sqlite3.connect(folder / "eigencal.db", isolation_level=None)) as store:
             store.execute("INSERT INTO conformal_references SELECT id, ? FROM calibrations", (REFERENCE,))
-            change = f"UPDATE {damage.table} SET {damage.column} = ?"
-            store.execute(f"{change} WHERE rowid = (SELECT max(rowid) FROM {damage.table})", (damage.value,))
+            is_text = damage.value is NO_UTF8
+            change = f"UPDATE {damage.table} SET {damage.column} = {'CAST(? AS TEXT)' if is_text else '?'}"
+            value = b'{"\xff"' if is_text else damage.value
+            store.execute(f"{change} WHERE rowid = (SELECT max(rowid) FROM {damage.table})", (value,))
         with caplog.at_level(logging.ERROR):
             caplog.clear()
             # A key of the settings, because the damaged key may be the only stored key.

@@ -131,8 +131,6 @@ def test_transient_trouble_is_retried(trouble: Behaviour) -> None:
     ("trouble", "says", "calls"),
     [
         (hang, "in time", 1),
-        (status(404, SECRET_TEXT.encode()), "EIGENCAL_EMBEDDER_URL", 1),
-        (status(401, {"error": "Unauthorized"}), "refused the service's key", 1),
         (status(500, SECRET_TEXT.encode()), "status 500", 1),
         (status(503, SECRET_TEXT.encode()), "refuses work for now", 4),
         (drop, "cannot be reached", 5),  # the first over a kept connection, which may have been closed before
@@ -164,14 +162,22 @@ def test_trouble_is_named_without_the_servers_words(
     with_embedder(server, scenario)
 
 
-@pytest.mark.parametrize("code", [400, 413, 422])
-def test_a_refusal_of_the_texts_is_final(code: int) -> None:
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        *[(code, "refused the texts") for code in (400, 413, 422)],
+        *[(code, "refused the service's key") for code in (401, 403)],
+        (404, "EIGENCAL_EMBEDDER_URL"),
+        *[(code, f"status {code}") for code in (402, 405, 410, 414, 451)],
+    ],
+)
+def test_a_refusal_is_final(code: int, says: str) -> None:
     server = Server()
 
     async def scenario(embedder: HttpEmbedder) -> None:
         server.requests.clear()
         server.play(status(code, {"error": {"message": f"too long: {SECRET_TEXT}"}}))
-        with pytest.raises(EmbedderRefusal, match="refused the texts") as raised:
+        with pytest.raises(EmbedderRefusal, match=says) as raised:
             await embedder.embed([SECRET_TEXT])
         assert not raised.value.retryable
         assert SECRET_TEXT not in raised.value.detail

@@ -275,6 +275,16 @@ async def test_rows_that_are_refused_for_a_while_get_their_answers(make: Make) -
         assert len(case.llm.requests) == ROWS + 20
 
 
+async def test_a_run_ends_when_its_job_has_failed_and_waits_again(make: Make) -> None:
+    """The retry has a workflow of its own; the old one would fit what rows there are."""
+    fatal = LLMError("no key", llm_status=401)
+    async with make(FakeLLM(fail_with=[fatal])) as case:
+        assert (await case.draw()).state == "failed"
+        await case.store.retry(case.job_id)
+        assert await case.steps.run("plan", case.job_id, True) is None
+        assert (await case.job()).state == "queued"
+
+
 async def test_patience_ends(make: Make) -> None:
     llm = FakeLLM(fail_with=[LLMUnavailable("down")] * 99)
     async with make(llm, patience=replace(QUICK, give_up_s=0.01)) as case:
