@@ -23,6 +23,7 @@ from service.errors import EigencalError
 T = TypeVar("T")
 CONNECT_TIMEOUT_S = 5.0
 KEEPALIVE_S = 3.0  # uvicorn closes idle connections after 5 s
+NOT_KEPT_S = 600.0  # after bytes that belong to no response: calls on kept connections would be sent twice
 # Transient status codes. 400 is excluded because the same request fails again, 500 because the request may
 # have caused it. 520, 522 and 524 are Cloudflare's, 529 is an overloaded server.
 TRY_AGAIN = frozenset({408, 409, 425, 429, 502, 503, 504, 520, 522, 524, 529})
@@ -72,6 +73,7 @@ class Connections:
             self._new = lambda: transport
         self._idle = deque[tuple[httpx2.AsyncBaseTransport, float]]()  # the latest at the end
         self._closed = False
+        self._keep_from = 0.0  # when connections are kept again, by time.monotonic()
 
     @asynccontextmanager
     async def stream(
@@ -97,9 +99,11 @@ class Connections:
             with suppress(httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError):
                 response = await _send(request, transport, trace)
                 # Servers may send 408 as they close an idle connection (RFC 9110, 15.5.9).
-                if not trace.waited or response.status_code == HTTPStatus.REQUEST_TIMEOUT:
+                if trace.had_bytes or response.status_code == HTTPStatus.REQUEST_TIMEOUT:
                     await response.aclose()
                     response = None
+            if trace.had_bytes:  # the server may send more than its response each time
+                self._keep_from = time.monotonic() + NOT_KEPT_S
         if transport is None or response is None:
             if self._closed:
                 raise httpx2.ConnectError("The connections have been closed.")
@@ -110,12 +114,15 @@ class Connections:
         finally:
             await response.aclose()
             self._idle.append((transport, time.monotonic() + KEEPALIVE_S))
-            if self._closed:
-                await self.close()
+            if self._closed or time.monotonic() < self._keep_from:
+                await self._close_idle()
 
     async def close(self) -> None:
         """Close idle connections now, and connections of running calls when the calls end; idempotent."""
         self._closed = True
+        await self._close_idle()
+
+    async def _close_idle(self) -> None:
         while self._idle:
             await self._idle.pop()[0].aclose()
 
@@ -138,20 +145,23 @@ async def _send(
 class _Trace:
     """Follows a request on its connection.
 
-    `waited` is False if the event loop made no turn between the request and the head of the response: nothing
-    was read for the request, and the head arrived together with the end of the previous response.
+    `had_bytes` is True if the event loop made no turn between the request and the head of the response:
+    nothing was read for the request, and the head arrived together with the end of the previous response.
     """
 
     def __init__(self) -> None:
-        self.waited = True
+        self.had_bytes = False
+        self._has_waited = True
         self._connected: Any = None
 
     async def __call__(self, event: str, info: Mapping[str, Any]) -> None:
         if event == "connection.connect_tcp.complete":
             self._connected = info["return_value"]
         elif event == "http11.receive_response_headers.started":
-            self.waited = False
-            asyncio.get_running_loop().call_soon(setattr, self, "waited", True)
+            self._has_waited = False
+            asyncio.get_running_loop().call_soon(setattr, self, "_has_waited", True)
+        elif event.startswith("http11.receive_response_headers."):  # complete, or failed
+            self.had_bytes = not self._has_waited
 
     async def close(self) -> None:
         """Close the connection that was made for the request."""

@@ -170,6 +170,18 @@ async def test_bytes_on_an_idle_connection_reach_no_caller(client: Any, rest: by
         assert server.accepted == 6
 
 
+async def test_a_server_that_sends_more_than_its_responses_is_asked_twice_only_once() -> None:
+    async def surplus(exchange: Exchange) -> None:
+        exchange.writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}\r\n")
+        await exchange.writer.drain()
+
+    async with OpenAIServer(default=surplus) as server, connections(server.url) as (made, url):
+        for _ in range(5):
+            async with made.stream("POST", url, b"{}") as response:
+                assert await response.aread() == b"{}"
+    assert len(server.requests) <= 6
+
+
 async def test_a_call_that_gets_a_408_on_a_kept_connection_is_sent_again() -> None:
     arrived = 0
 
