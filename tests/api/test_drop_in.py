@@ -115,7 +115,7 @@ async def test_a_refusal_of_the_server_is_passed_on_and_no_score_drawn(mode: str
     async with before(said) as made:
         response = await made.ask(mode, stream=streamed)
         await made.at_rest()
-        assert (await made.http.get("/v1/models")).json() == {"data": [{"id": MODEL}]}
+        assert (await made.http.get("/v1/models")).json() == {"data": [{"id": MODEL, "owned_by": "vllm"}]}
         assert (await made.ask("sometimes")).status_code == 422
     assert (response.status_code, response.json()) == (429, refusal)
     assert response.headers["retry-after"] == "7" and "x-ratelimit-remaining" not in response.headers
