@@ -94,7 +94,8 @@ async def test_a_frozen_owner_that_wakes_does_no_harm(url: str, tmp_path: Path) 
         job, _ = await outside.jobs.submit(dev_rows(ROWS), JobOptions())
         await until_asked(log, ROWS // 4 + SLOTS)
         await until_kept(outside, job, ROWS // 4)
-        frozen, peer = (a, b) if requests(log)[0].pid == a.pid else (b, a)
+        # The latest request is held up, so its replica is at work on a row.
+        frozen, peer = (a, b) if requests(log)[-1].pid == a.pid else (b, a)
         frozen.send_signal(signal.SIGSTOP)
         hold(log, after=ROWS)  # the job does not end: what the frozen one was at is asked for beyond them
         asked = len([one for one in requests(log) if one.pid == peer.pid])
