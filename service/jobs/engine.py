@@ -218,9 +218,8 @@ class DbosEngine:
         try:
             pending = await asyncio.to_thread(_listed, status=[_PENDING])
         except SQLAlchemyError:
-            if (
-                self._presence is None
-            ):  # the file of DBOS is gone or damaged: the next launch makes its tables
+            if self._presence is None:
+                # DBOS's file is gone or damaged: the next launch makes its tables.
                 await self._shut_down()
             raise
         own = {workflow.workflow_id for workflow in pending if workflow.executor_id == self.executor_id}

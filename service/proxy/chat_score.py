@@ -251,7 +251,7 @@ SILENT: dict[str, Any] = {
     "continue_final_message": False,
     "parallel_tool_calls": True,
 }
-# Values that say nothing, whatever the member.
+# Values that mean the same as a missing member.
 EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
