@@ -6,24 +6,20 @@ import json
 import random
 import time
 from base64 import b64encode
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from copy import copy
 from email.utils import mktime_tz, parsedate_tz
-from functools import partial
-from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import httpx2
 
 from service.addresses import proxy_for, tls
 from service.errors import EigencalError
+from service.transport import Transport
 
 T = TypeVar("T")
 CONNECT_TIMEOUT_S = 5.0
-KEEPALIVE_S = 3.0  # uvicorn closes idle connections after 5 s
-NOT_KEPT_S = 600.0  # after bytes that belong to no response: calls on kept connections would be sent twice
 # Transient status codes. 400 is excluded because the same request fails again, 500 because the request may
 # have caused it. 520, 522 and 524 are Cloudflare's, 529 is an overloaded server.
 TRY_AGAIN = frozenset({408, 409, 425, 429, 502, 503, 504, 520, 522, 524, 529})
@@ -33,19 +29,12 @@ MAX_WAIT_S = 5.0
 CHECK_KEPT_S = 1.0
 
 
-# Connections
-
-
 class Connections:
-    """HTTP connections to one server.
+    """HTTP calls to one server, each on a connection of its own (see `Transport`).
 
-    Each call has a transport with one connection of its own, which is kept for `KEEPALIVE_S` afterwards: the
-    pool of httpcore2 searches all of its connections at every call. A call that fails on a kept connection
-    before its response arrives is sent once more on a new one.
-
-    `base`: user and password of the URL take precedence over `api_key`. `silence_s` limits each read and each
-    write; None: no limit. `proxies_from_env`: use HTTP_PROXY and the like. `transport` replaces the network
-    in tests. Raises ValueError for a SOCKS proxy and for a bad SSL_CERT_FILE.
+    `base`: user and password of the URL take precedence over `api_key`. `silence_s` limits each read and
+    each write; None: no limit. `proxies_from_env`: use HTTP_PROXY and the like. `transport` replaces the
+    network in tests. Raises ValueError for a SOCKS proxy and for a bad SSL_CERT_FILE.
     """
 
     def __init__(
@@ -65,15 +54,7 @@ class Connections:
         elif api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
         self._timeout = httpx2.Timeout(silence_s, connect=CONNECT_TIMEOUT_S).as_dict()
-        proxy = proxy_for(base) if proxies_from_env else None
-        self._new: Callable[[], httpx2.AsyncBaseTransport] = partial(
-            httpx2.AsyncHTTPTransport, verify=tls(), trust_env=False, proxy=proxy
-        )
-        if transport is not None:
-            self._new = lambda: transport
-        self._idle = deque[tuple[httpx2.AsyncBaseTransport, float]]()  # the latest at the end
-        self._closed = False
-        self._keep_from = 0.0  # when connections are kept again, by time.monotonic()
+        self._transport = transport or Transport(tls(), proxy_for(base) if proxies_from_env else None)
 
     @asynccontextmanager
     async def stream(
@@ -87,86 +68,22 @@ class Connections:
 
         Redirects are not followed and cookies are not kept. Raises httpx2.TransportError.
         """
-        trace, response = _Trace(), None
         request = httpx2.Request(
             method,
             url,
             headers={**self._headers, **(headers or {})},
             content=content,
-            extensions={"timeout": self._timeout, "trace": trace},
+            extensions={"timeout": self._timeout},
         )
-        if transport := await self._kept():
-            with suppress(httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError):
-                response = await _send(request, transport, trace)
-                # Servers may send 408 as they close an idle connection (RFC 9110, 15.5.9).
-                if trace.had_bytes or response.status_code == HTTPStatus.REQUEST_TIMEOUT:
-                    await response.aclose()
-                    response = None
-            if trace.had_bytes:  # the server may send more than its response each time
-                self._keep_from = time.monotonic() + NOT_KEPT_S
-        if transport is None or response is None:
-            if self._closed:
-                raise httpx2.ConnectError("The connections have been closed.")
-            transport = self._new()
-            response = await _send(request, transport, trace)
+        response = await self._transport.handle_async_request(request)
         try:
             yield response
         finally:
             await response.aclose()
-            self._idle.append((transport, time.monotonic() + KEEPALIVE_S))
-            if self._closed or time.monotonic() < self._keep_from:
-                await self._close_idle()
 
     async def close(self) -> None:
         """Close idle connections now, and connections of running calls when the calls end; idempotent."""
-        self._closed = True
-        await self._close_idle()
-
-    async def _close_idle(self) -> None:
-        while self._idle:
-            await self._idle.pop()[0].aclose()
-
-    async def _kept(self) -> httpx2.AsyncBaseTransport | None:
-        while self._idle and self._idle[0][1] < time.monotonic():
-            await self._idle.popleft()[0].aclose()
-        return self._idle.pop()[0] if self._idle else None
-
-
-async def _send(
-    request: httpx2.Request, transport: httpx2.AsyncBaseTransport, trace: "_Trace"
-) -> httpx2.Response:
-    try:
-        return await transport.handle_async_request(request)
-    except asyncio.CancelledError:
-        await trace.close()  # httpcore2 leaves a connection open that is cancelled in its TLS handshake
-        raise
-
-
-class _Trace:
-    """Follows a request on its connection.
-
-    `had_bytes` is True if the event loop made no turn between the request and the head of the response:
-    nothing was read for the request, and the head arrived together with the end of the previous response.
-    """
-
-    def __init__(self) -> None:
-        self.had_bytes = False
-        self._has_waited = True
-        self._connected: Any = None
-
-    async def __call__(self, event: str, info: Mapping[str, Any]) -> None:
-        if event == "connection.connect_tcp.complete":
-            self._connected = info["return_value"]
-        elif event == "http11.receive_response_headers.started":
-            self._has_waited = False
-            asyncio.get_running_loop().call_soon(setattr, self, "_has_waited", True)
-        elif event.startswith("http11.receive_response_headers."):  # complete, or failed
-            self.had_bytes = not self._has_waited
-
-    async def close(self) -> None:
-        """Close the connection that was made for the request."""
-        if self._connected is not None:
-            await self._connected.aclose()
+        await self._transport.aclose()
 
 
 # Retries and checks

@@ -6,6 +6,7 @@ made by `answers`, `status`, `raw`, `hang`, `drop`, `stream` below. `async with 
 
 import asyncio
 import json
+import ssl
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -213,13 +214,14 @@ class OpenAIServer:
     accepted: int = 0  # connections
     port: int = 0
     host: str = "127.0.0.1"
+    tls: ssl.SSLContext | None = None
 
     async def __aenter__(self) -> "OpenAIServer":
         self._left = deque(self.script)
         self._connections: set[asyncio.Task[None]] = set()
         self.disconnected = asyncio.Event()
         self.arrived = asyncio.Event()
-        self._server = await asyncio.start_server(self._accept, self.host, self.port)
+        self._server = await asyncio.start_server(self._accept, self.host, self.port, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -239,7 +241,7 @@ class OpenAIServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}/v1"
 
     @property
     def bodies(self) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from service import remote
+from service import remote, transport
 from service.addresses import endpoint
 from service.embedding.http import HttpEmbedder
 from service.errors import LLMUnavailable
@@ -54,7 +54,7 @@ async def test_a_connection_is_kept_for_a_while_if_its_response_was_read(
         async with connections(server.url) as (made, url):
             kept = [await is_kept(made, url, method) for method in ("GET", "GET", "POST", "GET")]
         assert kept == [False, True, True, False]
-        monkeypatch.setattr(remote, "KEEPALIVE_S", -1.0)
+        monkeypatch.setattr(transport, "KEEPALIVE_S", -1.0)
         async with connections(server.url) as (made, url):
             assert [await is_kept(made, url, "GET") for _ in range(2)] == [False, False]
 

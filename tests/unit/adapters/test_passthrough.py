@@ -136,16 +136,17 @@ async def test_a_cookie_of_one_answer_goes_with_no_other_call() -> None:
 
 async def test_a_kept_connection_that_the_server_has_closed_costs_no_answer() -> None:
     """As it is written to: the server read nothing of the call, so it is made once more."""
-    arrived = 0
+    arrived = ended = 0
 
     async def once_each(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal arrived
+        nonlocal arrived, ended
         arrived += 1
         await reader.readuntil(b"}")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
         with contextlib.suppress(asyncio.IncompleteReadError):
             await reader.readuntil(b"}")  # the next call on it is read, and not answered
         writer.close()
+        ended += 1
 
     async with await asyncio.start_server(once_each, "127.0.0.1") as server:
         made = HttpUpstream(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
@@ -154,6 +155,9 @@ async def test_a_kept_connection_that_the_server_has_closed_costs_no_answer() ->
             assert b"".join([piece async for piece in reply.pieces()]) == b"{}"
             await reply.close()
         await made.stop()
+        async with asyncio.timeout(60):
+            while ended < arrived:
+                await asyncio.sleep(0.001)
     assert arrived == 2
 
 
