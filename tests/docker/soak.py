@@ -77,6 +77,7 @@ class Llm:
 
     state: str = "well"
     is_dead: bool = False
+    unanswered: dict[int, float] = field(default_factory=dict)  # when, by prompt
     server: OpenAIServer = field(init=False)
 
     def __post_init__(self) -> None:
@@ -95,13 +96,15 @@ class Llm:
     async def behave(self, exchange: Exchange) -> None:
         """Answer one call."""
         self.server.requests.clear()
+        body = exchange.body
+        prompt = int(re.findall(r"\d+", json.dumps(body["messages"]))[-1])
         if self.state == "silent":
+            self.unanswered[prompt] = time.monotonic()
             return await hang(exchange)
         if self.state == "failing" and random.random() < 0.7:
             return await random.choice(FAILURES)(exchange)
         await asyncio.sleep(random.uniform(0.1, 0.5))
-        body = exchange.body
-        texts, shares = answers_to(int(re.findall(r"\d+", json.dumps(body["messages"]))[-1]))
+        texts, shares = answers_to(prompt)
         chosen = random.choices(range(4), weights=shares.tolist(), k=int(body.get("n", 1)))
         choices = []
         for index, answer in enumerate(chosen):
@@ -237,9 +240,9 @@ class Judge:
 class Callers:
     """Everyone who calls, until told to stop."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, llm: Llm) -> None:
         self.tally, self.over = Tally(), asyncio.Event()
-        self.silences: list[tuple[float, float]] = []  # of the LLM
+        self.llm = llm
 
         def client(key: str) -> httpx.AsyncClient:
             headers = {"Authorization": f"Bearer {key}"}
@@ -320,14 +323,15 @@ class Callers:
 
     async def chat(self, stream: bool = False) -> str:
         """Chat through the drop-in, with a score beside the answer."""
-        messages = [{"role": "user", "content": question(random.randrange(PROMPTS))}]
+        prompt = random.randrange(PROMPTS)
+        messages = [{"role": "user", "content": question(prompt)}]
         body = {"model": OWN, "messages": messages, "stream": stream}
         began = time.monotonic()
         try:
-            # Long enough for a frozen replica; a silent LLM server is for its caller to give up.
+            # Long enough for a frozen replica. Only its caller gives up a call that the LLM server leaves open.
             reply = await self.http.post("/v1/chat/completions", json=body, timeout=40)
         except httpx.ReadTimeout:
-            if any(began <= over and start <= began + 1 for start, over in self.silences):
+            if self.llm.unanswered.get(prompt, 0) >= began:
                 return "given up: the LLM is silent"
             raise
         if reply.text == JUNK:
@@ -418,11 +422,12 @@ class Faults:
     `disk`: the folder of PostgreSQL's data, on a small disk.
     """
 
-    def __init__(self, made: Composition, llm: Llm, silences: list[tuple[float, float]], disk: Path) -> None:
-        self.made, self.llm, self.silences, self.disk = made, llm, silences, disk
+    def __init__(self, made: Composition, llm: Llm, disk: Path) -> None:
+        self.made, self.llm, self.disk = made, llm, disk
         self.lives, self.dies = made.replicas()
         (self.postgres,) = made.shell("docker compose ps --quiet postgres").split()
-        self.kills: list[tuple[float, float]] = []
+        self.kills: list[tuple[float, float]] = []  # from the kill until the replica serves again
+        self.starts = set[asyncio.Task[None]]()
         self.seen = collections.Counter[str]()
 
     async def go_on(self) -> None:
@@ -455,7 +460,15 @@ class Faults:
         try:
             await self.docker(*command)
         finally:
-            self.kills.append((began, time.monotonic() + 1))
+            self.starts.add(asyncio.create_task(self._until_healthy(began)))
+
+    async def _until_healthy(self, began: float) -> None:
+        state = {"Status": "starting"}
+        await asyncio.sleep(1)  # the container notices its end
+        while state["Status"] != "healthy":
+            await asyncio.sleep(1)
+            state = (await asyncio.to_thread(self.made.inspect, self.dies))["State"].get("Health", state)
+        self.kills.append((began, time.monotonic()))
 
     async def killed(self) -> None:
         """Kill the process of one replica; its container starts it again."""
@@ -512,11 +525,7 @@ class Faults:
 
     async def llm_silent(self) -> None:
         """Let the LLM take calls and say nothing."""
-        began = time.monotonic()
-        try:
-            await self._llm("silent", random.uniform(5, 15))
-        finally:
-            self.silences.append((began, time.monotonic()))
+        await self._llm("silent", random.uniform(5, 15))
 
     async def llm_failing(self) -> None:
         """Let the LLM answer most calls with an error, junk or nothing."""
@@ -612,8 +621,8 @@ async def drive(minutes: float) -> int:
 
 async def soak(made: Composition, llm: Llm, minutes: float, disk: Path) -> int:
     """Run it for so long, then let everything come to an end."""
-    callers = Callers(made.url)
-    faults = Faults(made, llm, callers.silences, disk)
+    callers = Callers(made.url, llm)
+    faults = Faults(made, llm, disk)
     judging = asyncio.create_task(callers.judge.work())
     tasks, befalling = callers.tasks(), asyncio.create_task(faults.go_on())
     figures = []
@@ -636,6 +645,7 @@ async def soak(made: Composition, llm: Llm, minutes: float, disk: Path) -> int:
         for job_id in [one for one, state in callers.tally.jobs.items() if not state]:
             await callers.look_at(job_id)
         await asyncio.sleep(1)
+    await asyncio.gather(*faults.starts)
     await callers.judge.waiting.join()
     judging.cancel()
     restarts = (await asyncio.to_thread(made.inspect, faults.lives))["RestartCount"]

@@ -229,7 +229,8 @@ class OpenAIServer:
         # CPython loses a socket that it accepted just before its server is closed: accept none, then close.
         for listening in self._server.sockets:
             asyncio.get_running_loop().remove_reader(listening.fileno())
-        await asyncio.sleep(0)
+        for _ in range(5):  # turns from an accepted socket to its handler
+            await asyncio.sleep(0)
         self._server.close()
         for task in list(self._connections):
             task.cancel()
