@@ -328,7 +328,7 @@ class Callers:
         body = {"model": OWN, "messages": messages, "stream": stream}
         began = time.monotonic()
         try:
-            # Long enough for a frozen replica. Only its caller gives up a call that the LLM server leaves open.
+            # Long enough for a frozen replica. Only callers give up a call that the LLM server leaves open.
             reply = await self.http.post("/v1/chat/completions", json=body, timeout=40)
         except httpx.ReadTimeout:
             if self.llm.unanswered.get(prompt, 0) >= began:
