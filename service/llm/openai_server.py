@@ -17,6 +17,7 @@ from service.addresses import api_base, endpoint
 from service.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable, ModelNotFound
 from service.llm.admission import AdmissionQueue
 from service.llm.port import Api, Generation, GenerationRequest, LLMIdentity, Priority, PromptShape, Usage
+from service.llm.sse import events
 from service.llm.wire import (
     OPTIONAL,
     REFUSAL_BYTES,
@@ -26,9 +27,9 @@ from service.llm.wire import (
     build_body,
     error_of,
     is_event_stream,
-    lines,
     max_bytes_of,
     model_name,
+    pieces,
     read,
     refused_parameter,
 )
@@ -321,8 +322,9 @@ class HttpLanguageModel:
                     raise await self._refusal(response)
                 content_type = response.headers.get("content-type", "")
                 if is_event_stream(content_type, asked=bool(body.get("stream"))):
-                    async for line in lines(response, max_bytes_of(body)):
-                        reader.feed(line)
+                    most = max_bytes_of(body)
+                    async for event in events(pieces(response, most), most):
+                        reader.feed(event)
                     if not reader.done:  # the connection ended without [DONE]: what had not finished is cut
                         raise LLMUnavailable("The LLM server broke off its answer.")
                 else:

@@ -13,10 +13,10 @@ import httpx2
 
 from service.errors import EigencalError, LLMBadResponse, LLMError, LLMUnavailable, ModelNotFound
 from service.llm.port import Api, Draw, GenerationRequest, PromptShape, Usage
+from service.llm.sse import Event, too_long
 from service.remote import TRY_AGAIN, error_message
 from service.spectral.evidence import POSITIVE_ROUNDING
 
-BYTE_ORDER_MARK = "\ufeff"
 PATHS: dict[Api, str] = {"chat": "/chat/completions", "completions": "/completions"}
 # A flag there; here a number of alternatives, and to some servers 0 means no log-probabilities.
 LOGPROBS: dict[Api, bool | int] = {"chat": True, "completions": 1}
@@ -110,29 +110,15 @@ def max_bytes_of(body: Mapping[str, Any]) -> int:
 
 async def read(response: httpx2.Response, max_bytes: int = MAX_ANSWER_BYTES) -> bytes:
     """Return a complete body. Raises LLMBadResponse when it is longer."""
-    return b"".join([piece async for piece in _pieces(response, max_bytes)])
+    return b"".join([piece async for piece in pieces(response, max_bytes)])
 
 
-async def lines(response: httpx2.Response, max_bytes: int = MAX_ANSWER_BYTES) -> AsyncIterator[str]:
-    """Yield lines cut at newlines alone: JSON may hold U+2028 and its like as they are.
-
-    Raises as `read`. Takes linear time however long a line is.
-    """
-    begun: list[bytes] = []
-    async for piece in _pieces(response, max_bytes):
-        *ended, rest = piece.split(b"\n")
-        for end in ended:
-            yield b"".join([*begun, end]).decode("utf-8", "replace")
-            begun.clear()
-        begun.append(rest)
-    yield b"".join(begun).decode("utf-8", "replace")
-
-
-async def _pieces(response: httpx2.Response, max_bytes: int) -> AsyncIterator[bytes]:
+async def pieces(response: httpx2.Response, max_bytes: int) -> AsyncIterator[bytes]:
+    """Yield a body as it comes. Raises as `read`."""
     async for piece in response.aiter_bytes():
         max_bytes -= len(piece)
         if max_bytes < 0:
-            raise LLMBadResponse("The LLM server's answer is longer than the service takes.")
+            raise too_long()
         yield piece
 
 
@@ -264,18 +250,16 @@ class ReplyReader:
         self._usage = Usage()
         self._choices: dict[int, Choice] = {}
 
-    def feed(self, line: str) -> None:
-        """Take one line of a stream; raises LLMBadResponse, and the server's error if the line holds one."""
-        line = line.removeprefix(BYTE_ORDER_MARK)
-        data = line[5:].strip() if line.startswith("data:") else ""
-        if data == "[DONE]":
+    def feed(self, event: Event) -> None:
+        """Take an event of a stream; raises LLMBadResponse, and the server's error if the event holds one."""
+        if event.is_last:
             self._end()
-        if not data or self.done:
+        if not event.data or self.done:
             return
         try:
-            chunk = json.loads(data)
+            chunk = json.loads(event.data)
             if error := error_in(chunk):
-                raise error_of(_status_of(error), data.encode(), self._key)
+                raise error_of(_status_of(error), event.data.encode(), self._key)
             self._is_chunk = is_chunk(chunk)
             self._take_head(chunk)
             for choice in chunk.get("choices") or ():

@@ -9,20 +9,19 @@ from typing import Any
 
 from service.errors import EigencalError, LLMUnavailable
 from service.llm.port import Api
+from service.llm.sse import Event, events, too_long
 from service.llm.wire import error_in
 from service.proxy import upstream
 from service.proxy.chat_score import RunningScore, Uncertainty, choices_of, first_choice, has_others
 from service.proxy.stream import (
     DONE,
     NO_END,
-    Event,
     StreamedAnswer,
     event_of,
-    events,
     with_uncertainty,
     without_logprobs,
 )
-from service.proxy.upstream import BROKEN_OFF, Reply, too_long
+from service.proxy.upstream import BROKEN_OFF, Reply
 
 # Members of an answer that tell nothing of what it says.
 _ABOUT = ("id", "object", "created", "model", "system_fingerprint", "service_tier", "usage")
@@ -86,7 +85,7 @@ class HeldStream:
         """Read it, and give its answer to be judged; tell whether it has one. Raises what breaks it off."""
         num_bytes, is_over = 0, False
         try:
-            async for event in events(reply.pieces()):
+            async for event in events(reply.pieces(), upstream.MAX_ANSWER_BYTES):
                 num_bytes += len(event.raw)
                 if num_bytes > upstream.MAX_ANSWER_BYTES:
                     raise too_long()

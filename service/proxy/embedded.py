@@ -7,9 +7,10 @@ from typing import Any
 from service.errors import InvalidRequest, Unscorable
 from service.ids import new_id
 from service.llm.port import Api, Draw, Generation, GenerationRequest, LanguageModel, Sampling
+from service.llm.sse import parse_object
 from service.llm.wire import PATHS
 from service.proxy.chat_score import wire_prompt
-from service.proxy.stream import DONE, encoded, event_of, parse_object
+from service.proxy.stream import DONE, encoded, event_of
 from service.proxy.upstream import Call
 
 APIS = {path: api for api, path in PATHS.items()}

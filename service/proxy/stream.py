@@ -2,79 +2,25 @@
 
 import asyncio
 import json
-import re
-from codecs import BOM_UTF8
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import Any
 
 from service.api.errors import error_body, openai_error
 from service.errors import EigencalError, Unscorable
-from service.heavy_json import MAX_ANSWER_VALUES, is_heavy
 from service.llm.admission import Permit
+from service.llm.sse import events
 from service.llm.wire import MAX_MODEL_NAME_CHARS, NONSENSE, Choice, error_in, finish_of, is_chunk
 from service.proxy import upstream
 from service.proxy.chat_score import RunningScore, choices_of, is_first
-from service.proxy.upstream import Reply, too_long
+from service.proxy.upstream import Reply
 
 HEARTBEAT_S = 2.0  # proxies cut connections that are silent for ten seconds or more
 TOO_LONG = Unscorable("too_long", "The answer is longer than what is judged.")
 NO_END = Unscorable("no_answer", "The stream ended before the answer did.")
-_END_OF_EVENT = re.compile(rb"\n\r?\n|\r\r")
-_END_OF_LINE = re.compile(rb"\r\n|\n|\r")
 _END_FIELDS = ("finish_reason", "stop_reason")
 DONE = b"data: [DONE]\n\n"
-
-
-class Event:
-    """One server-sent event: its bytes, the blank line that ends it included, and its data."""
-
-    __slots__ = ("data", "raw")
-
-    def __init__(self, raw: bytes) -> None:
-        lines = _END_OF_LINE.split(raw.removeprefix(BOM_UTF8)) if b"data:" in raw else ()  # comments are many
-        data = b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
-        self.raw, self.data = raw, data.decode("utf-8", "replace")
-
-    def chunk(self) -> dict[str, Any] | None:
-        """Return the JSON object that the data are; None where they are none."""
-        return parse_object(self.data) if self.data.lstrip().startswith("{") else None
-
-    @property
-    def is_last(self) -> bool:
-        """Tell whether it says that the stream is over."""
-        return self.data == "[DONE]"
-
-
-async def events(pieces: AsyncIterator[bytes]) -> AsyncIterator[Event]:
-    """Yield the events of a stream, wherever its pieces begin and end; last, what is no whole event.
-
-    Raises LLMBadResponse for an event without end.
-    """
-    buffer = bytearray()
-    async for piece in pieces:
-        start, begin = max(len(buffer) - 2, 0), 0
-        buffer += piece
-        for end in [found.end() for found in _END_OF_EVENT.finditer(buffer, start)]:
-            yield Event(bytes(buffer[begin:end]))
-            begin = end
-        del buffer[:begin]
-        if len(buffer) > upstream.MAX_ANSWER_BYTES:
-            raise too_long()
-    if buffer:
-        yield Event(bytes(buffer))
-
-
-def parse_object(content: str | bytes, max_values: int = MAX_ANSWER_VALUES) -> dict[str, Any] | None:
-    """Return the JSON object in the text; None where there is none, it is not in UTF-8, or it is heavy."""
-    if is_heavy(content.encode() if isinstance(content, str) else content, max_values):
-        return None
-    try:
-        value = json.loads(content if isinstance(content, str) else content.decode())
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def encoded(payload: Mapping[str, Any]) -> bytes:
@@ -204,7 +150,7 @@ async def scored_stream(
         return event_of(with_uncertainty(quiet(chunk), uncertainty.document()))
 
     try:
-        async for event in events(reply.pieces()):
+        async for event in events(reply.pieces(), upstream.MAX_ANSWER_BYTES):
             chunk = event.chunk() if hides_logprobs or not is_settled else None
             if chunk is not None and not is_settled:
                 is_finished = answer.take(chunk)

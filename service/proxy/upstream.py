@@ -182,11 +182,6 @@ async def without(secret: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[
         yield kept
 
 
-def too_long() -> LLMBadResponse:
-    """Return the error of an answer beyond a bound."""
-    return LLMBadResponse("The LLM server's answer is longer than the service takes.")
-
-
 async def read_ahead(pieces: AsyncIterator[bytes]) -> tuple[bytes, bool]:
     """Return a body and True, or the begin of one that is longer than `MAX_ANSWER_BYTES` and False."""
     body = bytearray()

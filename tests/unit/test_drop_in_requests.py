@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from service.errors import Unscorable
 from service.llm.port import Sampling
+from service.llm.sse import parse_object
 from service.proxy.chat_score import drawn_alike, judged_choice, refuse_textless, wire_prompt
 from service.proxy.routes import is_sendable
-from service.proxy.stream import StreamedAnswer, parse_object
+from service.proxy.stream import StreamedAnswer
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.proxy.stream import Event, StreamedAnswer, divided, events, without_logprobs
+from service.llm.sse import Event, events
+from service.proxy.stream import StreamedAnswer, divided, without_logprobs
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=12)
 data_lines = texts.map(lambda text: f"data: {json.dumps({'t': text}, ensure_ascii=False)}")
@@ -25,7 +26,7 @@ def read(*pieces: bytes) -> list[Event]:
             yield piece
 
     async def every() -> list[Event]:
-        return [event async for event in events(given_())]
+        return [event async for event in events(given_(), 8 << 20)]
 
     return asyncio.run(every())
 

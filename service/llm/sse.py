@@ -1,0 +1,68 @@
+"""Server-sent events of an LLM server, for draws and for the drop-in."""
+
+import json
+import re
+from codecs import BOM_UTF8
+from collections.abc import AsyncIterator
+from typing import Any
+
+from service.errors import LLMBadResponse
+from service.heavy_json import MAX_ANSWER_VALUES, is_heavy
+
+_END_OF_EVENT = re.compile(rb"\n\r?\n|\r\r")
+_END_OF_LINE = re.compile(rb"\r\n|\n|\r")
+
+
+class Event:
+    """One event: its bytes (`raw`), with the blank line that ends it, and its data."""
+
+    __slots__ = ("data", "raw")
+
+    def __init__(self, raw: bytes) -> None:
+        lines = _END_OF_LINE.split(raw.removeprefix(BOM_UTF8)) if b"data:" in raw else ()  # comments are many
+        data = b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
+        self.raw, self.data = raw, data.decode("utf-8", "replace").strip()
+
+    def chunk(self) -> dict[str, Any] | None:
+        """Return the data as a JSON object, None if they are none."""
+        return parse_object(self.data) if self.data.startswith("{") else None
+
+    @property
+    def is_last(self) -> bool:
+        """Return True for the event that ends a stream."""
+        return self.data == "[DONE]"
+
+
+async def events(pieces: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[Event]:
+    """Yield the events of a stream, and bytes without a blank line at its end as the last event.
+
+    Raises LLMBadResponse for an event of more than `max_bytes`.
+    """
+    buffer = bytearray()
+    async for piece in pieces:
+        start, begin = max(len(buffer) - 2, 0), 0
+        buffer += piece
+        for end in [match.end() for match in _END_OF_EVENT.finditer(buffer, start)]:
+            yield Event(bytes(buffer[begin:end]))
+            begin = end
+        del buffer[:begin]
+        if len(buffer) > max_bytes:
+            raise too_long()
+    if buffer:
+        yield Event(bytes(buffer))
+
+
+def parse_object(content: str | bytes, max_values: int = MAX_ANSWER_VALUES) -> dict[str, Any] | None:
+    """Return the JSON object in the text, None if there is none, it is not UTF-8, or it is heavy."""
+    if is_heavy(content.encode() if isinstance(content, str) else content, max_values):
+        return None
+    try:
+        value = json.loads(content if isinstance(content, str) else content.decode())
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def too_long() -> LLMBadResponse:
+    """Return the error for an answer beyond a bound."""
+    return LLMBadResponse("The LLM server's answer is longer than the service takes.")
