@@ -16,16 +16,27 @@ import httpx2
 from service.addresses import api_base, endpoint
 from service.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable, ModelNotFound
 from service.llm.admission import AdmissionQueue
-from service.llm.port import Api, Generation, GenerationRequest, LLMIdentity, Priority, PromptShape, Usage
+from service.llm.port import (
+    Api,
+    Draw,
+    Generation,
+    GenerationRequest,
+    LLMIdentity,
+    Priority,
+    PromptShape,
+    Usage,
+)
 from service.llm.sse import events
 from service.llm.wire import (
     OPTIONAL,
+    PATHS,
     REFUSAL_BYTES,
     WITHOUT_EFFECT,
     Reply,
     ReplyReader,
     build_body,
     error_of,
+    has_no_room,
     is_event_stream,
     max_bytes_of,
     model_name,
@@ -167,6 +178,7 @@ class HttpLanguageModel:
                 sum(reply.usage.completion_tokens for reply in replies),
             ),
             missing_reason=None if len(draws) == wanted else "deadline" if is_late else "error",
+            max_tokens=next((reply.max_tokens for reply in replies if reply.max_tokens), None),
             queued_s=replies[0].queued_s,
             omitted=omitted,
         )
@@ -255,15 +267,24 @@ class HttpLanguageModel:
         # A server may take on one API what it refuses on the other.
         on_api = f"{request.api(self._api)} {model}"
         refused: set[str] = set()
+        max_tokens: int | None = None
         while True:
             known = {name for name in (*OPTIONAL, "max_tokens") if quirks.get(on_api, name) is not None}
             omitted = refused | known
             size = 1 if "n" in refused else n
             path, body = self._build_body(request, model=model, n=size, call=call, omitted=omitted - {"n"})
+            if "logprobs" in body and quirks.get(on_api, "top_logprobs"):
+                body["top_logprobs"] = 1
             try:
                 reply = await self._complete(path, body, request.priority, ends)
-                break
+                if size == 1 or not reply.is_unnumbered:
+                    break
+                refused.add("n")
             except EigencalError as error:
+                if max_tokens is None and request.fallback_max_tokens and has_no_room(error):
+                    max_tokens = request.fallback_max_tokens
+                    request = replace(request, sampling=replace(request.sampling, max_tokens=max_tokens))
+                    continue
                 name = refused_parameter(error, body)
                 if name is None:
                     raise
@@ -274,12 +295,14 @@ class HttpLanguageModel:
         if reply.failure is None:
             if len(reply.draws) < n:
                 quirks.record(model, "n", len(reply.draws))
-            # Asked for in vain, they cost time for nothing. Some servers leave out the token that ends an
-            # answer, so that a reply without any text is no sign.
-            if not any(draw.logprob is not None or not draw.text for draw in reply.draws):
-                quirks.record(on_api, "logprobs")
+            # Asked for in vain, log-probabilities cost time for nothing. Some servers (lmdeploy) give them
+            # only with alternatives. Some leave out the token that ends an answer, so that a reply without
+            # any text is no sign.
+            if "logprobs" in body and not any(has_logprobs(draw) or not draw.text for draw in reply.draws):
+                is_last_try = "top_logprobs" in body or path != PATHS["chat"]
+                quirks.record(on_api, "logprobs" if is_last_try else "top_logprobs", 1)
         left_out = tuple(name for name in WITHOUT_EFFECT if name not in body)
-        return replace(reply, model=reply.model or model, omitted=left_out)
+        return replace(reply, model=reply.model or model, omitted=left_out, max_tokens=max_tokens)
 
     # From a call to a reply
 
@@ -347,6 +370,11 @@ def listed_models(listed: Any) -> list[dict[str, Any]]:
     if isinstance(listed, dict):
         listed = listed.get("data") or listed.get("models")
     return [model for model in listed if isinstance(model, dict)] if isinstance(listed, list) else []
+
+
+def has_logprobs(draw: Draw) -> bool:
+    """Return True if the server sent log-probabilities, be they of another text."""
+    return draw.logprob is not None or draw.logprobs_of_other_text
 
 
 def _asked(model: str, request: GenerationRequest) -> tuple[str, bool, bool]:

@@ -86,6 +86,7 @@ class GenerationRequest:
     prompt of the settings) and `wire` (nothing is put around it) is set.
     `deadline_s` is the time left, from the call on; None: the adapter's own timeout.
     `priority`: who goes first where calls queue, here and in vLLM.
+    `fallback_max_tokens`: the limit where the context has no room for the sampling's.
     """
 
     num_samples: int
@@ -96,6 +97,7 @@ class GenerationRequest:
     model: str | None = None
     deadline_s: float | None = None
     priority: Priority = Priority.LIVE
+    fallback_max_tokens: int | None = None
 
     @property
     def question(self) -> str | None:
@@ -140,6 +142,7 @@ class Draw:
     `total_logprob`: the log-probability of the whole answer in nats, the token that ended it included; None
     where it is not known, or where the answer is only a part of what was drawn. `num_tokens`: of all that was
     drawn, where known. `token_logprobs`: of each token, where /v1 is this LLM's only API.
+    `logprobs_of_other_text`: log-probabilities were dropped since their tokens do not spell the text.
     """
 
     text: str
@@ -148,6 +151,7 @@ class Draw:
     total_logprob: float | None = None
     num_tokens: int | None = None
     token_logprobs: tuple[float, ...] = field(default=(), repr=False)
+    logprobs_of_other_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +170,7 @@ class Generation:
     `missing_reason`: "deadline" or "error" when draws are missing, else None.
     `queued_s`: how long the request waited for a slot before it went to the model.
     `omitted`: see `LLMIdentity`. `num_empty`: draws without text that were left out of `draws` as failed.
+    `max_tokens`: the limit if it was the request's fallback, else None.
     """
 
     draws: tuple[Draw, ...]
@@ -176,6 +181,7 @@ class Generation:
     queued_s: float = 0.0
     omitted: tuple[str, ...] = ()
     num_empty: int = 0
+    max_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

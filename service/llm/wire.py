@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
@@ -95,6 +95,8 @@ BESIDE_ANSWER = (
     "audio",
 )
 FAILED = frozenset({"abort", "error"})  # finish reasons of choices that the server gave up
+MAX_END_LETTERS = 20
+_TAG = re.compile(r"<[^<>]*>")
 MAX_NATS = 1e6  # of one token, either way; servers that floor minus infinity send -9999
 MAX_TOKENS_COUNTED = 2**53
 MAX_MODEL_NAME_CHARS = 256
@@ -133,7 +135,8 @@ class Reply:
     """What one call brought: draws whose texts are raw outputs. `model`: as the server names it, or "".
 
     `failure`: what kept the rest from coming. `queued_s`: how long the call waited for a permit. `omitted`:
-    see `LLMIdentity`.
+    see `LLMIdentity`. `is_unnumbered`: a stream gave several choices one index, and their texts are mixed.
+    `max_tokens`: see `Generation`.
     """
 
     draws: tuple[Draw, ...]
@@ -142,6 +145,8 @@ class Reply:
     failure: EigencalError | None = None
     queued_s: float = 0.0
     omitted: tuple[str, ...] = ()
+    is_unnumbered: bool = False
+    max_tokens: int | None = None
 
 
 @dataclass(slots=True)
@@ -185,13 +190,16 @@ class Choice:
 
     def draw(self) -> Draw:
         """Return the draw. Unlike a mean, a sum without one of the tokens is wrong by any amount."""
+        is_cut = self.finish_reason == "length"
+        if not spell([text for text, _ in self.tokens], self.text):
+            return Draw(self.text, truncated=is_cut, logprobs_of_other_text=True)
         known = [value for _, value in self.tokens if value is not None]
         total = math.fsum(known)
         is_whole = len(known) == len(self.tokens) and not (self.is_partial or self.beside)
         has_total = bool(known) and is_whole and total <= POSITIVE_ROUNDING
         return Draw(
             self.text,
-            truncated=self.finish_reason == "length",
+            truncated=is_cut,
             logprob=total / len(known) if known else None,
             total_logprob=total if has_total else None,
             num_tokens=len(known) if has_total else None,
@@ -222,6 +230,25 @@ def _tokens(choice: Mapping[str, Any]) -> list[tuple[str, float | None]]:
     return [(text if isinstance(text, str) else "", _nats(value)) for text, value in pairs]
 
 
+def spell(tokens: Sequence[str], text: str) -> bool:
+    """Return True unless the tokens spell another text.
+
+    Only ASCII letters and digits are compared, without tags such as <|im_end|>: servers write spaces and the
+    bytes of other characters in forms of their own. At most `MAX_END_LETTERS` may follow the text, which is
+    room for a stop string. A repetition of the text is another text.
+    """
+    spelt, expected = _letters("".join(tokens)), _letters(text)
+    rest = spelt[len(expected) :]
+    is_repeated = bool(expected) and rest.startswith(expected)
+    return not any(tokens) or (
+        spelt.startswith(expected) and len(rest) <= MAX_END_LETTERS and not is_repeated
+    )
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, _TAG.sub("", text).encode("ascii", "ignore").decode()))
+
+
 def _nats(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and abs(value) <= MAX_NATS else None
 
@@ -249,6 +276,7 @@ class ReplyReader:
         self._model = ""
         self._usage = Usage()
         self._choices: dict[int, Choice] = {}
+        self._num_ends = 0  # finish reasons of a stream
 
     def feed(self, event: Event) -> None:
         """Take an event of a stream; raises LLMBadResponse, and the server's error if the event holds one."""
@@ -265,6 +293,7 @@ class ReplyReader:
             for choice in chunk.get("choices") or ():
                 index = int(choice.get("index") or 0)  # left out by servers that give one choice
                 self._choices.setdefault(index, Choice()).take(choice)
+                self._num_ends += finish_of(choice) is not None
         except NONSENSE:
             raise LLMBadResponse("The LLM server's stream is no completion.") from None
 
@@ -291,7 +320,8 @@ class ReplyReader:
         """Return what has been finished so far, in the order of the server's indices."""
         finished = [choice for _, choice in sorted(self._choices.items()) if choice.finish_reason]
         draws = tuple(choice.draw() for choice in finished if choice.finish_reason not in FAILED)
-        return Reply(draws, self._model, self._usage)
+        is_unnumbered = len(self._choices) == 1 and self._num_ends > 1
+        return Reply(draws, self._model, self._usage, is_unnumbered=is_unnumbered)
 
     def _take_head(self, payload: Mapping[str, Any]) -> None:
         self._model = self._model or model_name(payload.get("model"))
@@ -341,6 +371,8 @@ _REFUSING_LOGPROBS = _REFUSING | {403, 500, 501}
 # The letter as a word of its own, or what it stands for.
 _REFUSED_N = re.compile(r"(?<!\w)n(?!\w)|\b(?:choices?|candidates?|candidate_count)\b", re.IGNORECASE)
 _REFUSING_N = _REFUSING | {500}
+_NO_ROOM = _REFUSING | {413}
+_CONTEXT = re.compile(r"\bcontext\b|too (?:long|large)|exceed", re.IGNORECASE)
 
 
 def error_of(status: int, body: bytes, key: str = "", *, retry_after_s: float | None = None) -> EigencalError:
@@ -358,6 +390,12 @@ def error_of(status: int, body: bytes, key: str = "", *, retry_after_s: float | 
     return LLMError(
         f"The LLM server answered with status {status}{cause}.", llm_status=status, llm_message=message
     )
+
+
+def has_no_room(error: EigencalError) -> bool:
+    """Return True if prompt and `max_tokens` together exceed the context."""
+    message, status = error.extra.get("llm_message") or "", error.extra.get("llm_status")
+    return status in _NO_ROOM and _CONTEXT.search(message) is not None
 
 
 def refused_parameter(error: EigencalError, body: Mapping[str, Any]) -> str | None:

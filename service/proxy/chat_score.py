@@ -41,6 +41,10 @@ NO_LOGPROB = (
     "no_log_probability",
     "The LLM server tells no log-probability of the whole answer, and `effort` none judges by that alone.",
 )
+OTHER_TEXT = (
+    "logprobs_of_other_text",
+    "The log-probabilities of the LLM server belong to another text, and `effort` none judges by them alone.",
+)
 CUT = ("cut", "The answer was cut by its limit of tokens: its log-probability is not of a whole one.")
 NO_TEXT = ("no_text", "The answer holds no text, or only reasoning: there is nothing to judge.")
 
@@ -72,7 +76,7 @@ class Uncertainty:
         if isinstance(error, Unscorable):
             return replace(self, status="not_scored", warning=warning(error.code, error.message))
         if isinstance(error, EigencalError):
-            why = warning(error.code, error.detail)
+            why = warning(error.code, error.full_detail)
         else:
             why = warning("internal", "Something went wrong in the service; its log has the details.")
         status: Status = "not_scored" if isinstance(error, NoUsableAnswers) else "failed"
@@ -135,7 +139,7 @@ class Plan:
 
     def _alone(self, drawn: Drawn, own: Draw, model: str) -> Drawn:
         if own.total_logprob is None:
-            raise Unscorable(*NO_LOGPROB)
+            raise Unscorable(*(OTHER_TEXT if own.logprobs_of_other_text else NO_LOGPROB))
         if own.truncated:
             raise Unscorable(*CUT)
         undrawn = replace(drawn.generation, model=model)
@@ -145,16 +149,24 @@ class Plan:
         return replace(drawn, generation=undrawn, command=command)
 
     def _as_limited(self, drawn: Drawn) -> Drawn:
-        """Return answers drawn under a larger limit as drawn under the settings', where none is longer."""
+        """Return the draws with the limit of tokens that fits them.
+
+        Draws under a larger limit than the settings' count as drawn under the settings' if none is longer,
+        and draws under the caller's smaller limit if that cut none.
+        """
         request, generation = drawn.command.generation, drawn.generation
         assert request is not None
         counted = [draw.num_tokens for draw in generation.draws if draw.num_tokens is not None]
         every = len(counted) == len(generation.draws) + generation.num_empty
         # Where they were not counted one by one: all of them together are not shorter than the longest.
         longest = max(counted) if every else generation.usage.completion_tokens
-        if not 0 < longest <= self.limit:
+        if generation.max_tokens is not None and any(draw.truncated for draw in generation.draws):
+            limit = generation.max_tokens
+        elif 0 < longest <= self.limit:
+            limit = self.limit
+        else:
             return drawn
-        sampling = replace(request.sampling, max_tokens=self.limit)
+        sampling = replace(request.sampling, max_tokens=limit)
         return replace(drawn, command=replace(drawn.command, generation=replace(request, sampling=sampling)))
 
 
@@ -181,6 +193,7 @@ def plan_for(
         wire=wire_prompt(body, api),
         model=model if isinstance(model, str) and model else None,
         priority=priority,
+        fallback_max_tokens=smaller_limit(body, sampling),
     )
     command = replace(asked, generation=request, as_recommended=False)
     number = recommended(command) if asked.as_recommended else None
@@ -297,6 +310,12 @@ def token_limit(body: Mapping[str, Any], sampling: Sampling) -> int:
     """Return the most tokens of an answer beside the call: its own limit, where that is larger."""
     most = _own_limit(body)
     return max(most, sampling.max_tokens) if type(most) is int else sampling.max_tokens
+
+
+def smaller_limit(body: Mapping[str, Any], sampling: Sampling) -> int | None:
+    """Return the call's own limit if it is smaller than the settings': the context may hold no more."""
+    most = _own_limit(body)
+    return most if type(most) is int and 0 < most < sampling.max_tokens else None
 
 
 def _own_limit(body: Mapping[str, Any]) -> Any:
@@ -545,7 +564,8 @@ class RunningScore:
             self._draws = self._drawing(plan)
         drawn = plan.with_own(await self._draws, own, model)
         known = [(text, value) for text, value in choice.tokens if value is not None]
-        tokens = tuple(known) if len(known) == len(choice.tokens) else ()
+        is_known = len(known) == len(choice.tokens) and not own.logprobs_of_other_text
+        tokens = tuple(known) if is_known else ()
         drawn = replace(drawn, command=replace(drawn.command, candidate_tokens=tokens))
         score = await self._scorer.scorer.finish(drawn, own.text)
         return with_places_in(choice.text, own.text, score)

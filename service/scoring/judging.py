@@ -161,6 +161,18 @@ def truncated_warning(generation: Generation, command: ScoreCommand) -> list[Sco
     return [warning("truncated_samples", message)]
 
 
+def other_text_warning(generation: Generation) -> list[ScoreWarning]:
+    """Return a warning if log-probabilities of answers belong to another text: they are no evidence."""
+    number = sum(draw.logprobs_of_other_text for draw in generation.draws)
+    if not number:
+        return []
+    message = (
+        f"The log-probabilities of {number} of {len(generation.draws)} answers belong to another "
+        "text: their tokens do not spell the answer. They are not used."
+    )
+    return [warning("logprobs_of_other_text", message)]
+
+
 def indistinct_warning(alike: int, distinct_: int) -> list[ScoreWarning]:
     """Return a warning when the embedder cannot tell `alike` distinct answers from others that differ."""
     if not alike:

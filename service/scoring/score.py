@@ -180,7 +180,8 @@ class ScoreWarning(Part):
     code: str = Field(
         description="calibration_missing, calibration_mismatch, default_calibration, evidence_missing, "
         "partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, "
-        "unsupported_candidate, correctness_label_mismatch, out_of_distribution or claims_left_out."
+        "unsupported_candidate, correctness_label_mismatch, out_of_distribution, claims_left_out or "
+        "logprobs_of_other_text."
     )
     message: str = Field(description="The same for a person.")
     differs: list[str] | None = Field(None, description="For a mismatch: the parts that differ.")

@@ -47,6 +47,7 @@ from service.scoring.judging import (
     judge,
     judge_alone,
     num_indistinct,
+    other_text_warning,
     partial_warning,
     rank_alone,
     rank_score,
@@ -325,7 +326,7 @@ class Scorer:
         alike = await self._maybe_in_thread(_is_expensive(texts), num_indistinct, texts, own)
         basis = basis_of(generation, texts, candidate, space, found, counts, applied, evidence)
         about = [*partial_warning(generation), *truncated_warning(generation, drawn.command)]
-        return basis, [*about, *indistinct_warning(alike, len(texts))]
+        return basis, [*about, *other_text_warning(generation), *indistinct_warning(alike, len(texts))]
 
     async def _claim_scores(
         self,

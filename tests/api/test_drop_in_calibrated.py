@@ -134,7 +134,7 @@ async def test_a_larger_limit_is_another_set_up_only_where_a_draw_is_longer(
         choices = [said(exchange, "Paris", i) for i in range(exchange.body.get("n", 1))]
         usage = {"prompt_tokens": 3, "completion_tokens": max(tokens)}
         for choice, number in zip(choices, tokens, strict=False):
-            choice["logprobs"] = {"content": [{"token": "x", "logprob": -0.25}] * number}
+            choice["logprobs"] = {"content": [{"token": "", "logprob": -0.25}] * number}
             if told == "in all":
                 choice["logprobs"] = None
         usage = {} if told == "by token" else usage

@@ -319,7 +319,7 @@ def telling(*, tells: bool = True, refuses: bool = False, tokens: int = 2, ends:
         if refuses and wanted is not None:
             await exchange.send(400, {"error": {"message": "logprobs are not for you"}})
             return
-        one = {"token": "x", "logprob": -1 / tokens}
+        one = {"token": "", "logprob": -1 / tokens}
         told = {"content": [one] * (tokens // 2)} if wanted and tells else None
         if not body.get("stream"):
             whole = told and {"content": [one] * tokens}
@@ -386,7 +386,11 @@ async def test_log_probabilities_that_the_caller_asked_for_stay(stream: bool) ->
 
 async def test_a_completion_is_judged_so_too() -> None:
     async def behave(exchange: Exchange) -> None:
-        told = {"tokens": ["a", "b"], "token_logprobs": [-0.5, -0.5]} if "logprobs" in exchange.body else None
+        told = (
+            {"tokens": ["so it", " is"], "token_logprobs": [-0.5, -0.5]}
+            if "logprobs" in exchange.body
+            else None
+        )
         choice = {"index": 0, "text": "so it is", "logprobs": told, "finish_reason": "stop"}
         await exchange.send(200, {"model": MODEL, "choices": [choice]})
 

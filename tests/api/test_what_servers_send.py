@@ -82,6 +82,23 @@ class TestFinishReasons:
             scored = await made.http.post("/score", json={"prompt": "?", "deadline_ms": 30_000})
         assert (scored.status_code, scored.json()["num_samples"]) == (200, 5)
 
+    @pytest.mark.parametrize("mixed", [True, False])
+    async def test_choices_without_numbers_of_their_own_are_asked_for_one_by_one(self, mixed: bool) -> None:
+        words = [("Pa", None), ("ris", None), ("", "stop")]
+
+        async def streamed(exchange: Exchange) -> None:
+            number = exchange.body["n"]
+            order = [word for word in words for _ in range(number)] if mixed else words * number
+            await pieces(sent(*(chunk(*word) for word in order)))(exchange)
+
+        async with before(streamed, streamed) as made:
+            for _ in range(2):
+                scored = await made.http.post(
+                    "/score", json={"prompt": "?", "deadline_ms": 30_000, "return": ["samples"]}
+                )
+                assert scored.json()["samples"] == ["Paris"] * 5
+        assert sum(body["n"] > 1 for body in made.server.bodies) == 1, "it is remembered"
+
 
 class TestErrorsInStreams:
     @pytest.mark.parametrize(
@@ -188,6 +205,112 @@ class TestOddParts:
             chat = await made.ask()
         assert scored.json()["answer"] == "Paris"
         assert chat.json()["uncertainty"]["candidate"]["probability"] > 0.9
+
+
+def with_tokens(content: str, *tokens: tuple[str, float], finish: str = "stop") -> Behaviour:
+    """Answer with these log-probabilities, by chat or by completion."""
+
+    async def behave(exchange: Exchange) -> None:
+        entries = [{"token": token, "logprob": value} for token, value in tokens]
+        choices = [
+            {
+                "index": index,
+                "message": {"role": "assistant", "content": content},
+                "finish_reason": finish,
+                "logprobs": {"content": entries},
+            }
+            for index in range(exchange.body.get("n") or 1)
+        ]
+        await exchange.send(200, {"model": MODEL, "choices": choices})
+
+    return behave
+
+
+class TestLogProbabilitiesOfAnotherText:
+    @pytest.mark.parametrize(
+        "tokens",
+        [
+            [("Hmm", -3.0), (", France.", -2.0), ("Paris", -0.1), (".", -0.1)],
+            [("Paris", -0.1), (".", -0.1), ("Paris", -0.1), (".", -0.1)],
+            [("Lyon", -0.1), (".", -0.1)],
+            [("Par", -0.1)],
+            [("Paris", -0.1), (".", -0.1), (" Lyon is another town, and Nice is, too", -9.0)],
+        ],
+        ids=["reasoning", "doubled", "other", "begin", "more"],
+    )
+    async def test_they_are_no_evidence(self, tokens: list[tuple[str, float]]) -> None:
+        server = with_tokens("Paris.", *tokens)
+        async with before(server, server) as made:
+            scored = (await made.http.post("/score", json={"prompt": "?"})).json()
+            chat = (await made.ask(eigencal={"effort": "none"})).json()["uncertainty"]
+        assert scored["evidence"] is None
+        assert "logprobs_of_other_text" in [one["code"] for one in scored["warnings"]]
+        assert (chat["status"], chat["warning"]["code"]) == ("not_scored", "logprobs_of_other_text")
+
+    @pytest.mark.parametrize(
+        ("text", "tokens"),
+        [
+            ("Paris.", ["Paris", ".", "<|im_end|>"]),
+            ("Paris.", ["\u0120Paris", ".", "</s>"]),
+            ("Paris.", ["Paris", ".", "\n", "Q", ":"]),
+            ("\u5317\u4eac", ["\u00e5\u012e\u0139", "\u00e4\u00ba\u00ac"]),
+            ("Mus\u00e9e d'Orsay", ["Mus", "\u00c3\u00a9", "e", " d'", "Orsay"]),
+            ("<b>Paris</b>", ["<", "b", ">", "Paris", "</", "b", ">", ""]),
+            ("Paris.", ["", ""]),
+        ],
+        ids=["end", "vocabulary", "stop string", "Chinese", "accent", "markup", "no texts"],
+    )
+    async def test_tokens_in_the_servers_own_forms_are_evidence(self, text: str, tokens: list[str]) -> None:
+        server = with_tokens(text, *((token, -0.1) for token in tokens))
+        async with before(server, server) as made:
+            scored = (await made.http.post("/score", json={"prompt": "?"})).json()
+        assert scored["evidence"]["mean_logprob"] == pytest.approx(-0.1 * len(tokens))
+
+    async def test_a_server_that_gives_them_with_alternatives_alone_is_asked_for_these(self) -> None:
+        async def behave(exchange: Exchange) -> None:
+            with_them = exchange.body.get("logprobs") and exchange.body.get("top_logprobs")
+            await (with_tokens("Paris", ("Paris", -0.1)) if with_them else answers("Paris"))(exchange)
+
+        async with before(behave, behave) as made:
+            evidence = [
+                (await made.http.post("/score", json={"prompt": "?"})).json()["evidence"] for _ in range(3)
+            ]
+        assert [one is not None for one in evidence] == [False, True, True]
+
+    async def test_a_server_without_any_is_asked_twice_for_them(self) -> None:
+        async with before(answers("Paris"), answers("Paris")) as made:
+            for _ in range(4):
+                await made.http.post("/score", json={"prompt": "?"})
+        assert [bool(body.get("logprobs")) for body in made.server.bodies] == [True, True, False, False]
+
+
+class TestContextsThatAreFull:
+    @pytest.mark.parametrize(
+        "message",
+        [
+            "'max_tokens' or 'max_completion_tokens' is too large: 256. This model's maximum context length "
+            "is 2048 tokens and your request has 1900 input tokens.",
+            "This model's maximum context length is 4096 tokens. However, you requested 4200 tokens.",
+            "the request exceeds the available context size, try increasing it",
+        ],
+    )
+    async def test_the_draws_take_the_limit_of_the_call(self, message: str) -> None:
+        def refuses(body: dict[str, Any]) -> str | None:
+            limit = body.get("max_tokens") or body.get("max_completion_tokens")
+            return message if limit > 100 else None
+
+        server = refusing(refuses)
+        async with before(server, server) as made:
+            document = (await made.ask(max_tokens=16)).json()["uncertainty"]
+        assert document["status"] == "scored"
+        assert {body["max_tokens"] for body in made.server.bodies[-1:]} == {16}
+
+    async def test_a_score_that_fails_says_why(self) -> None:
+        message = "This model's maximum context length is 4096 tokens."
+        server = refusing(lambda body: message if body.get("max_tokens") else None)
+        async with before(server, server) as made:
+            document = (await made.ask()).json()["uncertainty"]
+        assert document["status"] == "failed" and message in document["warning"]["message"]
 
 
 class TestHistories:

@@ -56,8 +56,8 @@ def form(exchange: Exchange, values: Any) -> dict[str, Any] | None:
     if values is None:
         return None
     if not exchange.path.endswith("/chat/completions"):
-        return {"tokens": ["x"] * len(values), "token_logprobs": list(values), "top_logprobs": None}
-    return {"content": [{"token": "x", "bytes": None, "logprob": one, "top_logprobs": []} for one in values]}
+        return {"tokens": [""] * len(values), "token_logprobs": list(values), "top_logprobs": None}
+    return {"content": [{"token": "", "bytes": None, "logprob": one, "top_logprobs": []} for one in values]}
 
 
 def telling(*per_choice: Any, text: str = "Paris", message: dict[str, Any] | None = None) -> Behaviour:
@@ -241,11 +241,11 @@ def test_a_refusal_is_remembered_and_forgotten(monkeypatch: pytest.MonkeyPatch, 
     played(scenario, refusal, default=answers())
 
 
-def test_a_chat_that_tells_nothing_is_asked_no_more_for_a_while() -> None:
+def test_a_chat_that_tells_nothing_is_asked_twice_and_then_no_more_for_a_while() -> None:
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
-        for _ in range(2):
+        for _ in range(3):
             assert totals((await llm.generate(ask())).draws) == [None, None]
-        assert asked(server) == [True, None]
+        assert asked(server) == [True, True, None]
 
     played(scenario, default=answers())
 
