@@ -16,7 +16,8 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message
 
 from service.api.bodies import refusal
-from service.calibration.files import DevData, UploadLimits, check_size, parse_json, read_examples, read_file
+from service.calibration.files import DevData, UploadLimits, check_size, read_examples, read_file
+from service.calibration.printed import parse_json
 from service.errors import BodyTooLarge, InvalidDevData, InvalidRequest, Overloaded, UnsupportedMediaType
 from service.jobs.model import CalibrateOptions, EvaluateOptions, JobOptions
 
