@@ -113,7 +113,7 @@ def _options(sent: dict[str, Any], shape: Shape, *, strings: bool) -> JobOptions
         read = shape.options.model_validate_strings if strings else shape.options.model_validate
         options = read(sent, strict=not strings)  # a form has only strings, JSON says what it means
     except ValidationError as error:
-        raise refusal(error) from None
+        raise refusal(error, shape.options) from None
     return JobOptions(**options.model_dump(exclude_none=True))
 
 

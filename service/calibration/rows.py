@@ -23,6 +23,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from service.calibration.calibration import Unit
 from service.calibration.printed import may_be_list, texts_of_reference
+from service.field_names import describe_unknown
 from service.heavy_json import MAX_FAULTS
 from service.llm.port import Draw, Message, question_text
 from service.spectral.evidence import POSITIVE_ROUNDING
@@ -35,6 +36,7 @@ MAX_MESSAGES = 1024
 MAX_CLAIMS = 64  # of one answer
 MAX_ID_CHARS = 200
 MAX_LISTED = 3  # unknown fields of a row, and reasons of a field
+MAX_COMPARED = 20  # faults of a field from which the reasons are chosen
 LOGPROB_FIELDS = ("logprobs", "logprob")
 
 # A character other than white space. The classes of Python (str.strip), Rust (pydantic) and JavaScript (the
@@ -359,7 +361,8 @@ def _problems(errors: Iterable[ErrorDetails]) -> list[tuple[str | None, str]]:
     problems = list[tuple[str | None, str]]()
     for field, items in of_field.items():
         depth = max(len(item["loc"]) for item in items)
-        reasons = dict.fromkeys(_reason(item) for item in items if len(item["loc"]) == depth)
+        deepest = [item for item in items if len(item["loc"]) == depth]
+        reasons = dict.fromkeys(_reason(item) for item in deepest[:MAX_COMPARED])
         problems.append((field, "; ".join(list(reasons)[:MAX_LISTED])))
     return problems
 
@@ -371,7 +374,10 @@ _REASONS = {
 
 
 def _reason(error: ErrorDetails) -> str:
-    message = _REASONS.get(error["type"], error["msg"])
+    if error["type"] == "extra_forbidden":
+        message = describe_unknown(ExampleIn, error["loc"])
+    else:
+        message = _REASONS.get(error["type"], error["msg"])
     within = [str(part) for part in error["loc"][1:] if isinstance(part, int) or part.isidentifier()]
     return f"{'.'.join(within)}: {message}" if within else message
 

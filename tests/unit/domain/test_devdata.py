@@ -77,6 +77,11 @@ class TestRows:
             ({"id": "x" * 201}, "id", "200"),
             ({"prompt": ..., "messages": [{"role": "bot", "content": ""}]}, "messages", "0.role"),
             (
+                {"prompt": ..., "messages": [{"role": "user", "contents": "Q?"}]},
+                "messages",
+                "0.contents: is not a field; did you mean `content`?",
+            ),
+            (
                 {"prompt": ..., "messages": [{"role": "assistant", "content": "A"}]},
                 "messages",
                 "must not end with the assistant's turn",
