@@ -13,6 +13,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 VLLM_VENV := .venv-vllm
 CLIENTS_VENV := .venv-clients
+LLAMA_INDEX_VENV := .venv-llama-index
 RIVALS_VENV := .venv-rivals
 DOCKER_VENV := .cache/docker-venv
 RELEASE_VENV := .cache/release-venv
@@ -97,10 +98,10 @@ $(VLLM_VENV)/.installed: constraints.txt
 
 # What several targets need besides, installed while others run.
 environments: $(DOCKER_VENV)/.installed $(RELEASE_VENV)/.installed $(VLLM_VENV)/.installed $(CLIENTS_VENV)/.installed \
-  $(NODE_CLIENTS)/node_modules/.installed $(TYPESCRIPT)/node_modules/.installed
+  $(LLAMA_INDEX_VENV)/.installed $(NODE_CLIENTS)/node_modules/.installed $(TYPESCRIPT)/node_modules/.installed
 
 test-vllm: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed \
-  $(CLIENTS_VENV)/.installed $(NODE_CLIENTS)/node_modules/.installed
+  $(CLIENTS_VENV)/.installed $(LLAMA_INDEX_VENV)/.installed $(NODE_CLIENTS)/node_modules/.installed
 	$(PY) -m pytest tests/unit/test_docker.py tests/e2e -m vllm -v $(ARGS)
 
 # The golden numbers and recorded vectors of the paper's embedder.
@@ -141,6 +142,12 @@ $(CLIENTS_VENV)/.installed: tests/clients/requirements.txt
 	$(CLIENTS_VENV)/bin/pip check
 	@touch $@
 
+$(LLAMA_INDEX_VENV)/.installed: tests/clients/llama-index.txt
+	$(PYTHON) -m venv $(LLAMA_INDEX_VENV)
+	$(LLAMA_INDEX_VENV)/bin/pip install --disable-pip-version-check --no-deps -q -r $<
+	$(LLAMA_INDEX_VENV)/bin/pip check
+	@touch $@
+
 %/node_modules/.installed: %/package-lock.json
 	@command -v npm >/dev/null || { echo "Node 20 or newer is needed, with npm"; exit 1; }
 	npm ci --prefix $* --ignore-scripts --no-audit --no-fund
@@ -158,7 +165,7 @@ openapi-types: openapi-models $(TYPESCRIPT)/node_modules/.installed
 	npm run generate --prefix $(TYPESCRIPT)
 
 test-clients: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CLIENTS_VENV)/.installed \
-  $(NODE_CLIENTS)/node_modules/.installed $(TYPESCRIPT)/dist/index.js chromium
+  $(LLAMA_INDEX_VENV)/.installed $(NODE_CLIENTS)/node_modules/.installed $(TYPESCRIPT)/dist/index.js chromium
 	$(PY) -m pytest tests/clients tests/docs -m clients -n $(WORKERS) --dist loadscope $(ARGS)
 
 bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed
@@ -247,5 +254,5 @@ figures: $(VENV)/.installed-dev
 	$(PY) -m tools.site.figures http://127.0.0.1:8000
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) $(CLIENTS_VENV) $(RIVALS_VENV) $(NODE_CLIENTS)/node_modules $(TYPESCRIPT)/node_modules \
-	  $(TYPESCRIPT)/dist data site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM_VENV) $(CLIENTS_VENV) $(LLAMA_INDEX_VENV) $(RIVALS_VENV) $(NODE_CLIENTS)/node_modules \
+	  $(TYPESCRIPT)/node_modules $(TYPESCRIPT)/dist data site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

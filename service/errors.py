@@ -137,6 +137,12 @@ class LLMError(EigencalError):
         super().__init__(detail, **{k: v for k, v in members.items() if v is not None})
 
 
+class PromptTooLong(LLMError):
+    """Prompt and `max_tokens` are more tokens than the embedded LLM takes."""
+
+    code = "invalid_request"
+
+
 class LLMBadResponse(LLMError):
     """The LLM server answered with something that is no completion."""
 

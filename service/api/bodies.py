@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, field_validator
@@ -12,8 +12,9 @@ from pydantic_core import CoreSchema
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from service.api.errors import invalid_request
+from service.api.errors import MAX_LISTED, invalid_request
 from service.errors import InvalidRequest, UnsupportedMediaType
+from service.field_names import describe_unknown
 from service.heavy_json import MAX_FAULTS, MAX_VALUES, is_heavy
 
 Body = TypeVar("Body", bound=BaseModel)
@@ -27,9 +28,6 @@ class RequestModel(BaseModel):
     model_config = ConfigDict(
         extra="forbid", strict=True, allow_inf_nan=False, frozen=True, hide_input_in_errors=True
     )
-
-    # What callers take for a field's name: {wrong: right}. Told in words, since both are names elsewhere.
-    misnamed: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -79,7 +77,7 @@ def parse(body: bytes, model: type[Body], max_values: int = MAX_VALUES) -> Body:
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        raise refusal(error, getattr(model, "misnamed", {})) from None
+        raise refusal(error, model) from None
 
 
 def refuse_heavy(body: bytes, max_values: int = MAX_VALUES) -> None:
@@ -89,20 +87,20 @@ def refuse_heavy(body: bytes, max_values: int = MAX_VALUES) -> None:
         raise InvalidRequest(f"The body {msg}.", [{"loc": ["body"], "msg": msg}])
 
 
-def refusal(
-    error: ValidationError, misnamed: Mapping[str, str] | None = None, *, within: Sequence[str] = ()
-) -> InvalidRequest:
+def refusal(error: ValidationError, model: type[BaseModel], *, within: Sequence[str] = ()) -> InvalidRequest:
     """Return the error that tells the caller what does not fit, without repeating the input.
 
-    within: the field of the body that was read.
+    model: of what was read. within: the field of the body that was read.
     """
     if error.error_count() > MAX_FAULTS:
         msg = f"has {error.error_count()} faults, too many to tell them one by one"
         return InvalidRequest(f"The body {msg}.", [{"loc": ["body"], "msg": msg}])
+    # An unknown field first, as it says why another field is missing.
     faults = error.errors(include_url=False, include_input=False)
-    for item in faults:
-        if item["type"] == "extra_forbidden" and (right := (misnamed or {}).get(str(item["loc"][0]))):
-            item["msg"] = f"is not a field; its name here is `{right}`"
+    faults.sort(key=lambda item: item["type"] != "extra_forbidden")
+    for item in faults[:MAX_LISTED]:
+        if item["type"] == "extra_forbidden":
+            item["msg"] = describe_unknown(model, item["loc"])
     return invalid_request([{**item, "loc": ("body", *within, *item["loc"])} for item in faults])
 
 

@@ -50,6 +50,7 @@ STATUS: dict[str, int] = {
 # What Starlette and FastAPI raise by themselves.
 _CODE_OF_STATUS = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}
 DEFAULT_RETRY_AFTER_S = 2.0
+MAX_LISTED = 20  # faults of a body
 NOT_EMPTY = r"\S"  # the pattern by which the contract says so
 
 
@@ -176,7 +177,7 @@ def invalid_request(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
             "loc": [part if isinstance(part, int) else _clean(part) for part in error["loc"]],
             "msg": _message(error),
         }
-        for error in errors[:20]
+        for error in errors[:MAX_LISTED]
     ]
     few = any(item["type"] == "too_short" and item["loc"][-1:] == ("samples",) for item in errors)
     first, *inner = items[0]["loc"]

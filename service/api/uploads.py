@@ -16,7 +16,8 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message
 
 from service.api.bodies import refusal
-from service.calibration.files import DevData, UploadLimits, check_size, parse_json, read_examples, read_file
+from service.calibration.files import DevData, UploadLimits, check_size, read_examples, read_file
+from service.calibration.printed import parse_json
 from service.errors import BodyTooLarge, InvalidDevData, InvalidRequest, Overloaded, UnsupportedMediaType
 from service.jobs.model import CalibrateOptions, EvaluateOptions, JobOptions
 
@@ -112,7 +113,7 @@ def _options(sent: dict[str, Any], shape: Shape, *, strings: bool) -> JobOptions
         read = shape.options.model_validate_strings if strings else shape.options.model_validate
         options = read(sent, strict=not strings)  # a form has only strings, JSON says what it means
     except ValidationError as error:
-        raise refusal(error) from None
+        raise refusal(error, shape.options) from None
     return JobOptions(**options.model_dump(exclude_none=True))
 
 

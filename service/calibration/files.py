@@ -9,14 +9,14 @@ import csv
 import gzip
 import io
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, BinaryIO
 
-from pydantic_core import from_json
-
+from service.calibration.printed import parse_json, parse_printed
 from service.calibration.rows import (
     LOGPROB_FIELDS,
     MIN_USABLE_ROWS,
@@ -32,7 +32,12 @@ EXPECTED = "JSONL, JSONL.gz or CSV in UTF-8 is expected"
 MAX_LISTED = 20  # bad rows
 _HEAD = 4096
 _GZIP_MAGIC = b"\x1f\x8b"
-_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_BOOLEANS = {
+    **dict.fromkeys(("true", "1", "1.0", "yes"), True),
+    **dict.fromkeys(("false", "0", "0.0", "no"), False),
+}
+# The index that pandas writes has no name, and this name once it was read again.
+_INDEX_COLUMN = re.compile(r"|Unnamed: \d+(\.\d+)?")
 
 # A line number and the row as parsed, or the RowError that came of parsing.
 Raw = tuple[int, object]
@@ -180,8 +185,13 @@ def _file_rows(file: BinaryIO, limits: UploadLimits) -> Iterator[Raw]:
         if not head:
             raise _file_error("the file is empty")
         lines = _lines(source, limits)
-        # A bracket opens no row of JSONL, but the error of its first line says more than a CSV header's.
-        yield from _jsonl_rows(lines) if head[:1] in b"{[" else _csv_rows(lines, limits.max_row_bytes)
+        if head.startswith(b"["):
+            raise _file_error(
+                "the file is one JSON array; in JSONL each row is an object on a line of its own. Convert "
+                "the file with `jq -c '.[]' rows.json`, or in pandas with "
+                "`to_json(path, orient='records', lines=True)`"
+            )
+        yield from _jsonl_rows(lines) if head.startswith(b"{") else _csv_rows(lines, limits.max_row_bytes)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise _file_error("the gzip data is damaged, or ends too early") from error
 
@@ -212,15 +222,7 @@ def _jsonl_rows(lines: Iterable[str]) -> Iterator[Raw]:
             try:
                 yield number, parse_json(line)
             except ValueError as error:
-                yield number, RowError((None, str(error)))
-
-
-def parse_json(text: str | bytes) -> object:
-    """Parse JSON without NaN and Infinity. Raises ValueError."""
-    try:
-        return from_json(text, allow_inf_nan=False)
-    except ValueError as error:
-        raise ValueError(f"is no valid JSON: {error}") from None
+                yield number, RowError((None, f"{error}; each line must hold a whole row"))
 
 
 def _csv_rows(lines: Iterable[str], max_row_bytes: int) -> Iterator[Raw]:
@@ -251,10 +253,11 @@ def _csv_rows(lines: Iterable[str], max_row_bytes: int) -> Iterator[Raw]:
 
 
 def _check_header(record: list[str]) -> list[str]:
-    names = [name.strip() for name in record]
-    if unknown := [name for name in names if name not in ROW_FIELDS]:
+    names = ["" if _INDEX_COLUMN.fullmatch(name.strip()) else name.strip() for name in record]
+    fields = [name for name in names if name]
+    if unknown := [name for name in fields if name not in ROW_FIELDS]:
         raise _file_error(f"the header: {unknown_field(unknown[0])}; columns must be separated by commas")
-    if len(set(names)) < len(names):
+    if len(set(fields)) < len(fields):
         raise _file_error("the header names a column twice")
     if not {"reference", "claims"} & set(names) or not {"prompt", "messages"} & set(names):
         raise _file_error("the header must name the columns prompt (or messages) and reference (or claims)")
@@ -266,7 +269,10 @@ def _csv_row(header: list[str], record: list[str]) -> dict[str, Any] | RowError:
         return RowError((None, f"has {len(record)} fields, the header has {len(header)}"))
     row: dict[str, Any] = {}
     for name, cell in zip(header, record, strict=True):
-        if cell.strip() or (cell and name == "answer"):
+        if not name:
+            if cell.strip() and not cell.strip().isdecimal():
+                return RowError((None, "the column without a name is no index of row numbers; name it"))
+        elif cell.strip() or (cell and name == "answer"):
             try:
                 row[name] = _cell(name, cell)
             except ValueError as error:
@@ -275,13 +281,13 @@ def _csv_row(header: list[str], record: list[str]) -> dict[str, Any] | RowError:
 
 
 def _cell(name: str, cell: str) -> object:
-    if name in ("samples", "messages", "claims", "answer_logprob", *LOGPROB_FIELDS):
+    if name in ("samples", "messages", "claims", *LOGPROB_FIELDS):
+        try:
+            return parse_printed(cell)
+        except ValueError as error:
+            raise ValueError(f'{error}; write a list as JSON, such as ["Paris", "Lyon"]') from None
+    if name == "answer_logprob":
         return parse_json(cell)
     if name == "correct":
         return _BOOLEANS.get(cell.strip().lower(), cell)
-    if name == "reference" and cell.startswith("["):
-        try:
-            return parse_json(cell)
-        except ValueError:
-            return cell  # `[sic] Churchill` is a string
     return cell

@@ -220,7 +220,8 @@ async def patch_rows(request: Request, app: ServicesDep, calibration_id: Calibra
         raise Conflict("Its verdicts are on claims: correct them in the rows, and post these to /calibrate.")
     # The corrected calibration was fitted on these rows: held out, they cannot compare another with it.
     by_default = {"activate": "always" if record.active else "never"}
-    options = by_default | body.model_dump(exclude={"rows"}, exclude_none=True)
+    sent = body.model_dump(exclude={"rows"}, exclude_none=True)
+    options = by_default | sent | {"corrects": calibration_id}
     job = await app.jobs.queued(await app.jobs.store.correct(record.job_id, body.rows, options))
     if job is None:
         raise no_calibration()

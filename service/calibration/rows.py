@@ -22,6 +22,8 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from service.calibration.calibration import Unit
+from service.calibration.printed import may_be_list, texts_of_reference
+from service.field_names import describe_unknown
 from service.heavy_json import MAX_FAULTS
 from service.llm.port import Draw, Message, question_text
 from service.spectral.evidence import POSITIVE_ROUNDING
@@ -34,6 +36,7 @@ MAX_MESSAGES = 1024
 MAX_CLAIMS = 64  # of one answer
 MAX_ID_CHARS = 200
 MAX_LISTED = 3  # unknown fields of a row, and reasons of a field
+MAX_COMPARED = 20  # faults of a field from which the reasons are chosen
 LOGPROB_FIELDS = ("logprobs", "logprob")
 
 # A character other than white space. The classes of Python (str.strip), Rust (pydantic) and JavaScript (the
@@ -220,7 +223,8 @@ class ExampleIn(_Strict):
     ) = Field(
         None,
         validate_default=True,
-        description="The right answer, or several that are. Rows with `claims` do without.",
+        description="The right answer, or several that are. Rows with `claims` do without. A text that is a "
+        "list of texts, as JSON, Python or numpy print it, counts as that list.",
     )
     id: Name | WholeNumber | None = Field(None, description="Your name for the row, unique in the file.")
     samples: Annotated[list[Text], Field(min_length=MIN_SAMPLES, max_length=MAX_SAMPLES)] | None = Field(
@@ -247,10 +251,13 @@ class ExampleIn(_Strict):
     @field_validator("reference", mode="before")
     @classmethod
     def is_labelled(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse a row that does not say what is right."""
+        """Refuse a row that does not say what is right; read a list that was turned into text."""
         if value is None and info.data.get("claims", ...) is None:
             raise _misfit("reference", "is missing")
-        return value
+        try:
+            return texts_of_reference(value)
+        except ValueError as error:
+            raise _misfit("reference", str(error)) from None
 
     @field_validator("messages")
     @classmethod
@@ -354,13 +361,23 @@ def _problems(errors: Iterable[ErrorDetails]) -> list[tuple[str | None, str]]:
     problems = list[tuple[str | None, str]]()
     for field, items in of_field.items():
         depth = max(len(item["loc"]) for item in items)
-        reasons = dict.fromkeys(_reason(item) for item in items if len(item["loc"]) == depth)
+        deepest = [item for item in items if len(item["loc"]) == depth]
+        reasons = dict.fromkeys(_reason(item) for item in deepest[:MAX_COMPARED])
         problems.append((field, "; ".join(list(reasons)[:MAX_LISTED])))
     return problems
 
 
+_REASONS = {
+    "string_pattern_mismatch": "must not be empty",
+    "bool_type": "must be a boolean: true or false, without quotes",
+}
+
+
 def _reason(error: ErrorDetails) -> str:
-    message = "must not be empty" if error["type"] == "string_pattern_mismatch" else error["msg"]
+    if error["type"] == "extra_forbidden":
+        message = describe_unknown(ExampleIn, error["loc"])
+    else:
+        message = _REASONS.get(error["type"], error["msg"])
     within = [str(part) for part in error["loc"][1:] if isinstance(part, int) or part.isidentifier()]
     return f"{'.'.join(within)}: {message}" if within else message
 
@@ -371,7 +388,8 @@ def write_row(row: DevRow) -> bytes:
     Half a surrogate pair, which an LLM may answer, becomes "?".
     """
     fields = ROW.dump_python(row)
-    fields["reference"] = row.references[0] if len(row.references) == 1 else row.references
+    is_text = len(row.references) == 1 and not may_be_list(row.references[0])
+    fields["reference"] = row.references[0] if is_text else row.references
     exported = {name: fields[name] for name in ROW_FIELDS if fields.get(name) not in (None, ())}
     return json.dumps(exported, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
@@ -380,7 +398,7 @@ def unknown_field(name: str) -> str:
     """Return that a field is not known, which was probably meant, and which are known."""
     near = get_close_matches(name.strip().lower()[:40], [*ROW_FIELDS, *OFTEN_MEANT], n=1)
     meant = f" (did you mean {OFTEN_MEANT.get(near[0], near[0])!r}?)" if near else ""
-    return f"unknown field {printable(name)!r}{meant}; known are {', '.join(ROW_FIELDS)}"
+    return f"unknown field {printable(name)!r}{meant}; known are {', '.join(ROW_FIELDS)}; leave out others"
 
 
 def printable(name: str) -> str:

@@ -40,7 +40,8 @@ from service.store.database import (
 )
 
 logger = logging.getLogger(__name__)
-ASKED = "Activated as asked."
+ON_REQUEST = "Activated on request."
+ROLLED_BACK = "Rolled back on request: it was active before."
 MAX_REMEMBERED = 32  # up to 3 MB each at d = 768
 _LOCK = 0x65696766  # the number after the lock of the migrations
 _ROWS_AT_ONCE = 100
@@ -280,11 +281,15 @@ class SqlCalibrations:
         record = await self.record(calibration_id)
         if record is None:
             return None
+        earlier = sa.select(activations.c.id).where(activations.c.calibration_id == calibration_id).limit(1)
+        async with self._database.read() as connection:
+            was_active = (await connection.execute(earlier)).first() is not None
+        reason = ROLLED_BACK if was_active else ON_REQUEST
         async with self._database.write() as connection:
             key = record.calibration.fingerprint.key()
-            replaced = await make_current(connection, calibration_id, key, by=by, reason=ASKED)
+            replaced = await make_current(connection, calibration_id, key, by=by, reason=reason)
         if replaced != calibration_id:
-            log_activation(calibration_id, by, ASKED)
+            log_activation(calibration_id, by, reason)
         await self.refresh()
         return await self.record(calibration_id)
 

@@ -24,13 +24,9 @@ START_TIMEOUT_S = 600.0  # the first start converts the embedded model's weights
 STOP_TIMEOUT_S = 35.0  # requests under way get 30 s
 TIMEOUT_S = 300.0  # of a call
 POLL_S = 0.2
-# Where the environment says nothing else: the smaller embedder, which is quicker to start; and beside a chat
-# few answers and a long wait for them: the embedded LLM takes seconds for what a server draws at once.
-DEFAULTS = {
-    "EIGENCAL_EMBEDDER": "all-MiniLM-L6-v2",
-    "EIGENCAL_CHAT_EFFORT": "low",
-    "EIGENCAL_CHAT_DEADLINE_S": "60",
-}
+# Where the environment says nothing else: the smaller embedder, which is quicker to start, and few answers
+# beside a chat, since the embedded LLM takes seconds for them.
+DEFAULTS = {"EIGENCAL_EMBEDDER": "all-MiniLM-L6-v2", "EIGENCAL_CHAT_EFFORT": "low"}
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # where such a service is reached from here
 PROMPTS = ("What is the capital of France?", "What is the name of my neighbour's dog?")
 

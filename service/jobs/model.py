@@ -78,9 +78,14 @@ class CalibrateOptions(EvaluateOptions):
 
 
 class JobOptions(CalibrateOptions):
-    """Those of a job. dev_rows: set for an evaluation: so many rows are fitted on, the rest are tested on."""
+    """Those of a job.
+
+    dev_rows: set for an evaluation: so many rows are fitted on, the rest are tested on. corrects: id of the
+    calibration with the same rows before verdicts were corrected, "" for other jobs.
+    """
 
     dev_rows: int | None = None
+    corrects: str = ""
 
     @property
     def kind(self) -> JobKind:

@@ -20,7 +20,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from service.errors import DeadlineExceeded, LLMError, LLMUnavailable, ModelNotFound, Overloaded
+from service.errors import DeadlineExceeded, LLMUnavailable, ModelNotFound, Overloaded, PromptTooLong
 from service.llm.port import (
     FEW_SHOT,
     Draw,
@@ -335,7 +335,8 @@ class EmbeddedLanguageModel:
         )
 
     def _tokens(self, request: GenerationRequest) -> list[int]:
-        if request.api("completions") == "chat":
+        api = request.api("completions")
+        if api == "chat":
             conversation = self._shape.conversation(request)
             text = self._tokenizer.apply_chat_template(
                 conversation, tokenize=False, add_generation_prompt=True
@@ -344,9 +345,15 @@ class EmbeddedLanguageModel:
             text = self._shape.text(request)
         # The chat template has the special tokens already.
         tokens: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
-        if len(tokens) + request.sampling.max_tokens > MAX_CONTEXT:
-            reason = f"prompt and max_tokens exceed the embedded LLM's {MAX_CONTEXT} tokens"
-            raise LLMError("The prompt is too long for the LLM.", llm_status=400, llm_message=reason)
+        asked, answer = len(tokens), request.sampling.max_tokens
+        if asked + answer > MAX_CONTEXT:
+            where = "prompt" if api == "completions" else "messages"
+            raise PromptTooLong(
+                f"This model's maximum context length is {MAX_CONTEXT} tokens. However, you requested "
+                f"{asked + answer} tokens ({asked} in the {where}, {answer} in the completion). "
+                f"Please reduce the length of the {where} or completion.",
+                llm_status=400,
+            )
         return tokens or [self._tokenizer.bos_token_id]  # an empty prompt: the model needs one to begin from
 
 

@@ -1,30 +1,44 @@
 """The embedded LLM behind the API that its callers would use of a server: enough of it to try the drop-in."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any
 
-from service.errors import InvalidRequest, Unscorable
+from service.errors import PromptTooLong, Unscorable
 from service.ids import new_id
 from service.llm.port import Api, Draw, Generation, GenerationRequest, LanguageModel, Sampling
 from service.llm.sse import parse_object
 from service.llm.wire import PATHS
-from service.proxy.chat_score import wire_prompt
+from service.proxy.chat_score import NEUTRAL, wire_prompt
 from service.proxy.stream import DONE, encoded, event_of
 from service.proxy.upstream import Call
 
 APIS = {path: api for api, path in PATHS.items()}
 EVENTS = "text/event-stream"
 MAX_CHOICES, MAX_TOKENS = 32, 1024
+# Marks of a prompt that `_request` checks itself, and other parameters that the embedded LLM does not have.
+READ_MARKS = frozenset({"turns", "prompt", "last_turn"})
+IGNORED = NEUTRAL.keys() - {"n", "seed"} | {"echo", "top_logprobs", "prompt_logprobs"}
+
+
+class Refusal(Exception):
+    """A call is refused. `param`: the member of its body; `code`: that of OpenAI's API, where it has one."""
+
+    def __init__(self, message: str, param: str | None = None, code: str = "invalid_request") -> None:
+        super().__init__(message)
+        self._error = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
+
+    def reply(self) -> "MadeReply":
+        """Return it as OpenAI's API answers it."""
+        return MadeReply(encoded({"error": self._error}), status=400)
 
 
 class MadeReply:
     """Implements `service.proxy.upstream.Reply` for an answer that is all there."""
 
-    status = 200
-
-    def __init__(self, content: bytes, media_type: str = "application/json") -> None:
+    def __init__(self, content: bytes, media_type: str = "application/json", status: int = 200) -> None:
         self._content = content
+        self.status = status
         self.is_stream = media_type == EVENTS
         self.headers: Mapping[str, str] = {"content-type": media_type}
 
@@ -39,10 +53,10 @@ class MadeReply:
 class ModelUpstream:
     """Implements `service.proxy.upstream.Upstream` by a model in this process.
 
-    It knows turns of text, and of the sampling temperature, top_p, top_k, max_tokens, stop, seed and n, and
-    logprobs; the rest is passed over, as small servers do. `sampling` returns what is drawn with where a call
-    does not say. A stream is one chunk. Log-probabilities are of each token, but the text stands whole with
-    the first.
+    It takes turns of text, logprobs, and the sampling parameters temperature, top_p, top_k, max_tokens, stop,
+    seed and n. Any other member with an effect is refused with status 400. `sampling` returns the values of
+    parameters that a call leaves out. A stream is one chunk. Log-probabilities are given for each token, but
+    the first token has the whole text.
     """
 
     def __init__(self, llm: LanguageModel, sampling: Callable[[Api], Sampling]) -> None:
@@ -53,13 +67,20 @@ class ModelUpstream:
         """Nothing to release."""
 
     async def open(self, call: Call) -> MadeReply:
-        """Answer the call. Raises InvalidRequest for one that it cannot read, and what the model raises."""
+        """Answer the call, or refuse it as OpenAI's API does. Raises what the model raises."""
         if call.body is None:
             probe = GenerationRequest(num_samples=1, sampling=self._sampling("chat"), prompt="?")
             model = {"id": self._llm.identity(probe).model, "object": "model", "owned_by": "eigencal"}
             return MadeReply(encoded({"object": "list", "data": [model]}))
-        api, body = APIS[call.path.partition("?")[0]], _object(call.body)
-        generation = await self._llm.generate(_request(body, api, self._sampling(api)))
+        api = APIS[call.path.partition("?")[0]]
+        try:
+            body = _object(call.body)
+            generation = await self._llm.generate(_request(body, api, self._sampling(api)))
+        except Refusal as refusal:
+            return refusal.reply()
+        except PromptTooLong as error:
+            param = "messages" if api == "chat" else "prompt"
+            return Refusal(error.detail, param, "context_length_exceeded").reply()
         if body.get("stream"):
             return MadeReply(_events(generation, api, body), EVENTS)
         return MadeReply(encoded(_completion(generation, api, body)))
@@ -68,17 +89,19 @@ class ModelUpstream:
 def _object(content: bytes) -> dict[str, Any]:
     payload = parse_object(content)
     if payload is None:
-        raise InvalidRequest("The body is no JSON object.")
+        raise Refusal("The body is no JSON object.")
     return payload
 
 
 def _request(body: Mapping[str, Any], api: Api, default: Sampling) -> GenerationRequest:
+    _refuse(name for name in IGNORED if body.get(name) not in (None, False, NEUTRAL.get(name, 0)))
     try:
         wire = wire_prompt(body, api)
     except Unscorable as reason:
-        raise InvalidRequest(reason.message) from None
+        raise Refusal(reason.message) from None
+    _refuse(wire.marks.keys() - READ_MARKS)
     if "turns" in wire.marks or "prompt" in wire.marks or (api == "chat" and not wire.parts["messages"]):
-        raise InvalidRequest("The embedded LLM takes turns of text by system, user and assistant alone.")
+        raise Refusal("The embedded LLM takes turns of text by system, user and assistant alone.")
     stop = body.get("stop") or ()
     sampling = Sampling(
         temperature=_number(body, "temperature", default.temperature, 0, 2),
@@ -97,20 +120,27 @@ def _request(body: Mapping[str, Any], api: Api, default: Sampling) -> Generation
     )
 
 
+def _refuse(names: Iterable[str]) -> None:
+    """Refuse these parameters of a call, if there are any."""
+    if shown := sorted(name[:40] for name in names)[:10]:
+        message = f"The embedded LLM does not support these parameters: {', '.join(shown)}."
+        raise Refusal(message, shown[0], "unsupported_parameter")
+
+
 def _most(body: Mapping[str, Any], default: Sampling) -> float:
     return _number(body, "max_completion_tokens", default.max_tokens, 1, MAX_TOKENS)
 
 
 def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
-        raise InvalidRequest("stop: send a text, or a list of texts.")
+        raise Refusal("stop: send a text, or a list of texts.", "stop")
     return tuple(filter(None, value))
 
 
 def _number(body: Mapping[str, Any], name: str, default: float, least: float, most: float) -> float:
     value = default if body.get(name) is None else body[name]
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise InvalidRequest(f"{name}: send a number from {least:g} to {most:g}.")
+        raise Refusal(f"{name}: send a number from {least:g} to {most:g}.", name)
     return value
 
 

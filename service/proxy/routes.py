@@ -129,7 +129,7 @@ async def read_call(request: Request, default: Mode, *, abstains: bool) -> ChatC
         try:
             options = ScoreOptions.model_validate_json(json.dumps(payload.pop(FIELD)))
         except ValidationError as error:
-            raise refusal(error, within=[FIELD]) from None
+            raise refusal(error, ScoreOptions, within=[FIELD]) from None
         body = json.dumps(payload).encode()
     # Clients send an answer back as a turn, with the score that came with it.
     if has_score and payload is not None and _drop_scores(payload.get("messages")):

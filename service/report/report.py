@@ -92,6 +92,8 @@ def make_report(
         refused=len(refused),
         num_rows=num_rows,
     )
+    if options.corrects:
+        reason += f" Its rows are those of {options.corrects} with corrected verdicts."
     report: Part = {
         "version": 1,
         "calibration": calibration_part(calibration),

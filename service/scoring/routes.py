@@ -5,10 +5,10 @@ import json
 import random
 import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Request
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -105,7 +105,6 @@ class ScoreRequest(RequestModel):
     """What to score: `prompt` or `messages`, or `samples` already drawn (then `prompt` is optional)."""
 
     model_config = ConfigDict(json_schema_extra=_EITHER)
-    misnamed: ClassVar[Mapping[str, str]] = {"logprob": "logprobs"}
 
     prompt: PromptText | None = Field(
         None, pattern=r"\S", description="A question; the service puts its prompt format around it."

@@ -19,8 +19,22 @@ BAD = {
     "number and effort": ({"prompt": "a", "num_samples": 3, "effort": "low"}, "not both"),
     "a billion to draw": ({"prompt": "a", "num_samples": 10**9}, "less than or equal to 256"),
     "a float to draw": ({"prompt": "a", "num_samples": 2.5}, "valid integer"),
-    "unknown field": ({"prompt": "a", "promt": "b"}, "promt"),
-    "unknown field below": ({"prompt": "a", "sampling": {"temp": 1}}, "sampling.temp"),
+    "unknown field": ({"promt": "a"}, "promt: is not a field; did you mean `prompt`?"),
+    "unknown field in camel case": ({"prompt": "a", "numSamples": 5}, "did you mean `num_samples`?"),
+    "unknown field of a reserved name": ({"prompt": "a", "returns": []}, "did you mean `return`?"),
+    "unknown field like none": (
+        {"prompt": "a", "zzz": 5},
+        "zzz: is not a field; known are prompt, messages,",
+    ),
+    "unknown field below": (
+        {"prompt": "a", "sampling": {"temprature": 1}},
+        "sampling.temprature: is not a field; did you mean `temperature`?",
+    ),
+    "unknown field in a list": (
+        {"messages": [{"rol": "user", "content": "a"}]},
+        "messages.0.rol: is not a field; did you mean `role`?",
+    ),
+    "a field of the level below": ({"prompt": "a", "max_tokens": 5}, "did you mean `sampling.max_tokens`?"),
     "drawing with samples": ({"samples": ["a", "b"], "num_samples": 2}, "`num_samples` is about drawing"),
     "log-probabilities alone": ({"prompt": "a", "logprobs": [-1.0, -2.0]}, "`logprobs` goes with `samples`"),
     "a log-probability too few": (
@@ -29,7 +43,7 @@ BAD = {
     ),
     "the name of a row": (
         {"samples": ["a", "b"], "logprob": [-1.0, -2.0]},
-        "logprob: is not a field; its name here is `logprobs`",
+        "logprob: is not a field; did you mean `logprobs`?",
     ),
     "a probability": ({"samples": ["a", "b"], "logprobs": [-1.0, 0.5]}, "less than or equal to 0.01"),
     "no log-probability": ({"samples": ["a", "b"], "logprobs": [-1.0, None]}, "logprobs.1"),
@@ -47,6 +61,39 @@ async def test_says_what_is_wrong(client: Client, name: str) -> None:
     assert response.status_code == 422, response.text
     assert said in response.json()["detail"]
     assert response.json()["errors"][0]["msg"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "sent", "said"),
+    [
+        ("POST", "/score/batch", {"item": []}, "did you mean `items`?"),
+        ("POST", "/keys", {"name": "a", "scop": "score"}, "did you mean `scope`?"),
+        ("POST", "/calibrate", {"examples": [], "activat": "never"}, "did you mean `activate`?"),
+        ("PATCH", "/calibrations/cal_01ARZ3NDEKTSV4RRFFQ69G5FAV/rows", {"row": []}, "did you mean `rows`?"),
+        (
+            "PATCH",
+            "/calibrations/cal_01ARZ3NDEKTSV4RRFFQ69G5FAV/rows",
+            {"rows": [{"lin": 1, "correct": True}]},
+            "rows.0.lin: is not a field; did you mean `line`?",
+        ),
+        ("POST", "/v1/chat/completions", {"eigencal": {"efort": "low"}}, "did you mean `effort`?"),
+    ],
+)
+async def test_other_bodies_name_the_field_that_was_probably_meant(
+    client: Client, method: str, path: str, sent: dict[str, Any], said: str
+) -> None:
+    async with client() as http:
+        response = await http.request(method, path, json=sent)
+    assert response.status_code == 422
+    problem = response.json()
+    assert said in (problem["error"]["message"] if "error" in problem else problem["detail"])
+
+
+async def test_an_item_of_a_batch_names_the_field_that_was_probably_meant(client: Client) -> None:
+    async with client() as http:
+        lines = (await http.post("/score/batch", json={"items": [{"promt": "a"}]})).text.splitlines()
+    error = json.loads(lines[0])["error"]
+    assert error["errors"][0]["msg"] == "is not a field; did you mean `prompt`?"
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,18 @@ class TestPosting:
         assert (job.state, job.kind, job.name, job.total) == ("queued", "calibrate", "n", 40)
         assert await world.store.rows_of(job.id) == list(read_file(io.BytesIO(data)).rows())
 
+    async def test_a_file_as_pandas_writes_it_makes_a_job(self, world: World) -> None:
+        cells = ["\"['Paris', 'City of Light']\"", "\"['Paris' 'City of Light']\"", "[sic] Paris"]
+        lines = [f"{i},question {i},{cells[i % 3]},1.0" for i in range(12)]
+        data = "\n".join([",prompt,reference,correct", *lines]).encode()
+        async with world.client() as client:
+            response = await client.post("/calibrate", files=upload(data))
+        assert response.status_code == 202, response.text
+        listed = ("Paris", "City of Light")
+        rows = await world.store.rows_of(response.json()["id"])
+        assert [row.references for row in rows[:3]] == [listed, listed, ("[sic] Paris",)]
+        assert all(row.correct is True for row in rows)
+
     async def test_json_makes_a_job(self, world: World) -> None:
         async with world.client() as client:
             body = {"examples": examples(samples=["a", "b"]), "source_label": "mine", "seed": 3}
@@ -77,6 +89,8 @@ class TestRefusing:
             (b"", "empty"),
             (jsonl(examples()).decode().encode("utf-16"), "not UTF-8"),
             (b"question,answer\nQ?,a\n", "unknown field"),
+            (json.dumps(examples(), indent=2).encode(), "Convert the file with `jq"),
+            (b"prompt,reference\nQ?,\"['a', 'b\"\n", "the first on line 2"),
             (jsonl(examples(9)), "at least 10"),
             (jsonl([*examples(), *examples(1)]), "bad"),
         ],

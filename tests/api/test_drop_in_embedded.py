@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from service.errors import PromptTooLong
 from service.llm.port import Generation, GenerationRequest
 from tests.api.conftest import Client, client_of
 from tests.support.drop_in import QUESTION, events_of
@@ -75,16 +76,99 @@ async def test_it_tells_log_probabilities_so_that_effort_none_ranks(telling: Cli
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "param"),
     [
-        {"messages": []},
-        {"messages": [{"role": "tool", "content": "7"}]},
-        {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
-        {"temperature": 7},
-        {"stop": [7]},
+        ({"messages": []}, None),
+        ({"messages": [{"role": "tool", "content": "7"}]}, None),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, None),
+        ({"messages": "Who?"}, None),
+        ({"temperature": 7}, "temperature"),
+        ({"stop": [7]}, "stop"),
     ],
 )
-async def test_what_it_cannot_do_is_refused(client: Client, body: dict[str, Any]) -> None:
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_it_cannot_do_is_refused(
+    client: Client, body: dict[str, Any], param: str | None, stream: bool
+) -> None:
     async with client(num_samples=5) as http:
-        response = await http.post("/v1/chat/completions", json=ASKED | body)
-    assert (response.status_code, response.json()["error"]["code"]) == (422, "invalid_request")
+        response = await http.post("/v1/chat/completions", json=ASKED | {"stream": stream} | body)
+    error = response.json()["error"]
+    assert (response.status_code, error["type"]) == (400, "invalid_request_error")
+    assert (error["code"], error["param"]) == ("invalid_request", param)
+
+
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "names"),
+    [
+        ("chat/completions", {"tools": [TOOL], "tool_choice": "auto"}, ["tool_choice", "tools"]),
+        ("chat/completions", {"functions": [{"name": "f"}], "function_call": "auto"}, ["functions"]),
+        ("chat/completions", {"response_format": {"type": "json_object"}}, ["response_format"]),
+        ("chat/completions", {"logit_bias": {"50256": -100}}, ["logit_bias"]),
+        ("chat/completions", {"modalities": ["text", "audio"], "audio": {"voice": "a"}}, ["audio"]),
+        ("chat/completions", {"frequency_penalty": 0.5}, ["frequency_penalty"]),
+        ("chat/completions", {"logprobs": True, "top_logprobs": 5}, ["top_logprobs"]),
+        ("chat/completions", {"reasoning_effort": "high"}, ["reasoning_effort"]),
+        ("chat/completions", {"anything": 1}, ["anything"]),
+        ("completions", {"prompt": "a", "suffix": "b"}, ["suffix"]),
+        ("completions", {"prompt": "a", "echo": True}, ["echo"]),
+        ("completions", {"prompt": "a", "best_of": 3}, ["best_of"]),
+    ],
+)
+@pytest.mark.parametrize("mode", ["off", "on"])
+async def test_a_parameter_that_it_does_not_have_is_refused_by_name(
+    client: Client, llm: FakeLLM, path: str, body: dict[str, Any], names: list[str], mode: str
+) -> None:
+    asked = body if "prompt" in body else ASKED | body
+    async with client(num_samples=5) as http:
+        response = await http.post(f"/v1/{path}", json=asked, headers={"X-Eigencal": mode})
+    error = response.json()["error"]
+    assert (response.status_code, error["type"], error["code"]) == (
+        400,
+        "invalid_request_error",
+        "unsupported_parameter",
+    )
+    assert error["param"] in body
+    assert all(name in error["message"] for name in names)
+
+
+async def test_a_parameter_without_effect_is_accepted(client: Client) -> None:
+    silent: dict[str, Any] = {"tools": [], "response_format": {"type": "text"}, "logit_bias": {}, "user": "u"}
+    silent |= {
+        "frequency_penalty": 0,
+        "presence_penalty": 0.0,
+        "top_logprobs": 0,
+        "parallel_tool_calls": True,
+    }
+    async with client(num_samples=5) as http:
+        response = await http.post("/v1/chat/completions", json=ASKED | silent | {"metadata": {"a": "b"}})
+    assert response.status_code == 200, response.text
+
+
+class Short(FakeLLM):
+    """Takes prompts of a few tokens."""
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        raise PromptTooLong("This model's maximum context length is 2048 tokens.", llm_status=400)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_chat_that_is_too_long_is_refused_in_the_usual_words(
+    tmp_path: Path, embedder: FakeEmbedder, stream: bool
+) -> None:
+    async with client_of(Short(), embedder, tmp_path)(num_samples=5) as http:
+        chat = await http.post("/v1/chat/completions", json=ASKED | {"stream": stream})
+        score = await http.post("/score", json={"messages": QUESTION["messages"]})
+    words = "This model's maximum context length is 2048 tokens."
+    assert chat.status_code == 400
+    assert chat.json()["error"] == {
+        "message": words,
+        "type": "invalid_request_error",
+        "param": "messages",
+        "code": "context_length_exceeded",
+    }
+    told = score.json()
+    assert (score.status_code, told["code"], told["retryable"]) == (422, "invalid_request", False)
+    assert told["detail"] == words

@@ -101,6 +101,9 @@ async def test_corrected_verdicts_make_another_calibration_on_the_same_answers(w
     second = await world.ended(await world.http.patch(path, json=sent))
     assert second["error"] is None
     assert second["activated"], "the calibration corrected was the active one"
+    latest = (await world.http.get("/calibrations/activations")).json()[0]
+    assert latest["calibration_id"] == second["calibration_id"]
+    assert f"those of {first['calibration_id']} with corrected verdicts" in latest["reason"]
     found = await verdicts(world, second)
     assert [(found[name]["correct"], found[name]["why"]) for name in ("q0", "q1", "q2")] == [
         (False, "given"),
@@ -152,12 +155,21 @@ async def test_what_was_in_force_at_any_time(world: World, caplog: pytest.LogCap
     by = [entry["by"] for entry in history]
     assert by == ["settings key", f"{made['id']} (ops)", second["id"], first["id"]]
     assert made["key"] not in json.dumps(history)
-    assert history[-1]["reason"] == "Activated as asked."
+    rolled_back = "Rolled back on request: it was active before."
+    reasons = [entry["reason"] for entry in history]
+    assert reasons == [rolled_back, rolled_back, "Activated as asked.", "Activated as asked."]
     times = [datetime.fromisoformat(entry["activated_at"]) for entry in history]
     assert times == sorted(times, reverse=True)
     assert caplog.text.count("was activated by") == 4
 
+    third = await calibrated(world, rows(38), activate="never")
+    await world.http.post(f"/calibrations/{third['calibration_id']}/activate")
+    latest = (await world.http.get("/calibrations/activations")).json()[0]
+    assert (latest["calibration_id"], latest["reason"]) == (third["calibration_id"], "Activated on request.")
+    await world.http.post(f"/calibrations/{two}/activate")
+
     listed = {entry["id"]: entry for entry in (await world.http.get("/calibrations")).json()}
+    del listed[third["calibration_id"]]
     assert {
         name: (entry["active"], entry["applies_now"], entry["rows"]) for name, entry in listed.items()
     } == {
@@ -166,11 +178,11 @@ async def test_what_was_in_force_at_any_time(world: World, caplog: pytest.LogCap
     }
     assert all(0 <= entry["projection_ece"] <= 1 for entry in listed.values())
     page = (await world.http.get("/calibrations", headers={"Accept": "text/html"})).text
-    assert page.count("applies to the set-up as it is now") == 2
+    assert page.count("applies to the set-up as it is now") == 3
 
     scored = (await world.http.post("/score", json={"prompt": "question 1"})).json()
     assert scored["calibration"]["id"] == two
     metrics = (await world.http.get("/metrics")).text
     assert f'eigencal_active_calibration{{calibration="{two}",name=""}} 1.0' in metrics
     assert f'eigencal_active_calibration_age_seconds{{calibration="{two}"}}' in metrics
-    assert "eigencal_activations_total 4.0" in metrics
+    assert "eigencal_activations_total 6.0" in metrics

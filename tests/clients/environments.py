@@ -13,9 +13,9 @@ import pytest
 from benchmarks.processes import ROOT
 
 HERE = Path(__file__).parent
-BIN = ROOT / ".venv-clients" / "bin"
+BIN, LLAMA_INDEX_BIN = (ROOT / name / "bin" for name in (".venv-clients", ".venv-llama-index"))
 NODE_PACKAGES = HERE / "node" / "node_modules"
-REQUIREMENTS = HERE / "requirements.txt"
+REQUIREMENTS = [HERE / name for name in ("requirements.txt", "llama-index.txt")]
 PATIENCE_S = 300  # nothing but a guard: a machine may be busy
 SCRIPTS = {
     "openai_sync": "scripts/openai_python.py",
@@ -23,6 +23,7 @@ SCRIPTS = {
     "openai_node": "node/openai_node.mjs",
     "ai_sdk": "node/ai_sdk.mjs",
     "langchain": "scripts/langchain_chat.py",
+    "llama_index": "scripts/llama_index_chat.py",
     "litellm_sdk": "scripts/litellm_sdk.py",
     "litellm_proxy": "scripts/openai_python.py",
 }
@@ -35,10 +36,11 @@ FROM_HERE = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
 
 def command_for(script: Path) -> list[str]:
     """Return what runs a script, by its suffix."""
+    folder = LLAMA_INDEX_BIN if script.stem.startswith("llama_index") else BIN
     python = script.suffix == ".py"
-    if not (BIN if python else NODE_PACKAGES).exists():
+    if not (folder if python else NODE_PACKAGES).exists():
         pytest.fail("the clients' environment is missing: make test-clients")
-    return [str(BIN / "python") if python else "node", str(script)]
+    return [str(folder / "python") if python else "node", str(script)]
 
 
 def outcome(
@@ -66,10 +68,12 @@ def printed(client: str, base_url: str, key: str, model: str, *only: str) -> dic
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the client packages as they are pinned, by name; those of npm as `npm:name`."""
-    lines = (
-        line.split(" ;")[0].split("==") for line in REQUIREMENTS.read_text().splitlines() if "==" in line
-    )
-    python = {name.split("[")[0]: version for name, version in lines}
+    """Return the versions of the client packages as they are pinned, by name; those of npm as `npm:name`.
+
+    A package that LlamaIndex needs in another version has that of the other clients.
+    """
+    pins = [line for path in reversed(REQUIREMENTS) for line in path.read_text().splitlines() if "==" in line]
+    pairs = (line.split(" ;")[0].split("==") for line in pins)
+    python = {name.split("[")[0]: version for name, version in pairs}
     node = json.loads((HERE / "node" / "package.json").read_text())["dependencies"]
     return python | {f"npm:{name}": version for name, version in node.items()}

@@ -20,6 +20,7 @@ Both = Callable[[str], tuple[dict[str, Any], dict[str, Any]]]
 PYTHON, NODE = "OpenAI, Python (sync and async)", "OpenAI, Node"
 PROXY = "OpenAI, Python, through LiteLLM's proxy"
 AI = ("npm:ai", "npm:@ai-sdk/openai-compatible")
+LLAMA_INDEX = ("llama-index-llms-openai-like",)
 ROWS: dict[tuple[str, str], tuple[tuple[str, ...], str, tuple[str, ...]]] = {
     **{
         (label, call): (clients, case, packages)
@@ -38,6 +39,8 @@ ROWS: dict[tuple[str, str], tuple[tuple[str, ...], str, tuple[str, ...]]] = {
     ("AI SDK, openai-compatible", "`streamText`"): (("ai_sdk",), "streamed", AI),
     ("LangChain `ChatOpenAI`", "`invoke`"): (("langchain",), "invoke", ("langchain-openai",)),
     ("LangChain `ChatOpenAI`", "`stream`"): (("langchain",), "streamed", ("langchain-openai",)),
+    ("LlamaIndex `OpenAILike`", "`chat`"): (("llama_index",), "chat", LLAMA_INDEX),
+    ("LlamaIndex `OpenAILike`", "`stream_chat`"): (("llama_index",), "streamed", LLAMA_INDEX),
     ("LiteLLM, Python", "`completion`"): (("litellm_sdk",), "create", ("litellm",)),
     ("LiteLLM, Python", "`completion`, streamed"): (("litellm_sdk",), "streamed", ("litellm",)),
 }

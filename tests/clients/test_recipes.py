@@ -39,6 +39,10 @@ PRINTS = {
         f"{DRAWN[0]}\nthis answer {{ probability: 0.",
     ],
     ("langchain.md", "ask.py"): ["this answer 0.", f"{DRAWN[0]}\nthis answer {{'probability': 0."],
+    ("llama-index.md", "llama_index_ask.py"): [
+        "this answer {'probability': 0.",
+        f"{DRAWN[0]}\nthis answer {{'probability': 0.",
+    ],
     ("litellm.md", "ask.py"): ["this answer {'probability': 0."],
 }
 QUESTION = {"messages": [{"role": "user", "content": "What is the capital of Germany?"}]}

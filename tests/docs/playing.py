@@ -17,7 +17,7 @@ from tests.docs.blocks import SHELL, Block
 PATIENCE_S = 600  # nothing but a guard: a machine may be busy
 PAGES_ADDRESS = "127.0.0.1:8000"
 CLIENT = ROOT / "clients" / "python"
-OTHERS_PACKAGES = re.compile(r"^\s*(?:import|from) (openai|litellm|langchain\w*)\b", re.MULTILINE)
+OTHERS_PACKAGES = re.compile(r"^\s*(?:import|from) (openai|litellm|llama_index|langchain\w*)\b", re.MULTILINE)
 MARK = "=== block {} ==="
 LATEST = """#!{python}
 import json, sys, time, urllib.request

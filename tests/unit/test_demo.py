@@ -17,7 +17,7 @@ from service.app import build_llm, create_app, serving_of
 from service.calibration.files import read_file
 from service.calibration.rows import DevRow
 from service.demo.data import QUESTIONS, RECORDED, recorded_fit
-from service.demo.tour import PROMPTS, BackgroundService, DemoError, calibrate, call, walk
+from service.demo.tour import DEFAULTS, PROMPTS, BackgroundService, DemoError, calibrate, call, walk
 from service.llm.port import FEW_SHOT
 from service.settings import Settings
 from service.spectral.text_scores import correct
@@ -100,6 +100,15 @@ def test_recorded_answers_are_used_only_where_the_service_would_draw_such(
     serving = serving_of(settings)
     identity = build_llm(settings).identity(serving.request(prompt="x"))
     assert recorded_fit(identity, serving.sampling, serving.num_samples) is fits
+
+
+def test_a_chat_of_the_demonstration_waits_for_its_score_no_longer_than_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    usual = default_settings(monkeypatch).chat_deadline_s
+    for name, value in DEFAULTS.items():
+        monkeypatch.setenv(name, value)
+    assert Settings().chat_deadline_s == usual == 10
 
 
 async def test_the_walk_calibrates_once(tmp_path: Path) -> None:

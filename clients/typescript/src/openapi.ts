@@ -1399,7 +1399,7 @@ export interface components {
             prompt?: string | null;
             /**
              * Reference
-             * @description The right answer, or several that are. Rows with `claims` do without.
+             * @description The right answer, or several that are. Rows with `claims` do without. A text that is a list of texts, as JSON, Python or numpy print it, counts as that list.
              */
             reference?: string | string[] | null;
             /**

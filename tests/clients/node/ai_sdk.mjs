@@ -68,4 +68,23 @@ async function streamed(_, kind) {
   return told(result);
 }
 
-await tell({ generate, streamed });
+const chat = (messages) => ({
+  model: provider.chatModel(model),
+  messages,
+  temperature: cases.sampling.temperature,
+  maxOutputTokens: cases.sampling.max_tokens,
+  maxRetries: 0,
+});
+
+async function generated(messages) {
+  const result = await generateText(chat(messages));
+  return [result.text, ...result.response.messages];
+}
+
+async function collected(messages) {
+  const result = streamText({ ...chat(messages), onError: ({ error }) => { throw error; } });
+  await result.consumeStream();
+  return [await result.text, ...(await result.response).messages];
+}
+
+await tell({ generate, streamed }, {}, { generated, collected });

@@ -69,4 +69,19 @@ async function listed() {
   return { models };
 }
 
-await tell({ create, streamed, helper }, { refused, listed });
+async function message(messages) {
+  const found = (await client.chat.completions.create({ ...ask, messages })).choices[0].message;
+  return [found.content, found];
+}
+
+async function parsed(messages) {
+  const found = (await client.chat.completions.parse({ ...ask, messages })).choices[0].message;
+  return [found.content, found];
+}
+
+async function finalMessage(messages) {
+  const found = await client.chat.completions.stream({ ...ask, messages }).finalMessage();
+  return [found.content, found];
+}
+
+await tell({ create, streamed, helper }, { refused, listed }, { message, parsed, finalMessage });

@@ -24,9 +24,26 @@ export function once(found) {
   return there[0] ?? null;
 }
 
-/** Run every kind of request by every way of asking, one after the other, and print what came. */
-export async function tell(ways, more = {}) {
+/** Two turns by every way of asking, which returns the answer's text and the client's own form of its turns. */
+async function conversations(ways) {
   const results = {};
+  if (only.length && !only.includes("turns")) return results;
+  for (const [name, ask] of Object.entries(ways)) {
+    const [history, texts] = [[], []];
+    for (const content of cases.turns) {
+      history.push({ role: "user", content });
+      const [text, ...turns] = await ask([...history]);
+      texts.push(text);
+      history.push(...turns);
+    }
+    results[`${name}-turns`] = { texts };
+  }
+  return results;
+}
+
+/** Run every kind of request by every way of asking, one after the other, and print what came. */
+export async function tell(ways, more = {}, chats = {}) {
+  const results = await conversations(chats);
   // Kinds may be named; none given: all, and what is around them.
   for (const [kind, extra] of Object.entries(kinds)) {
     if (only.length && !only.includes(kind)) continue;

@@ -3,7 +3,7 @@
 from typing import Any
 
 from langchain_openai import ChatOpenAI
-from told import BASE_URL, CASES, KEY, KINDS, MODEL, ours, tell
+from told import BASE_URL, CASES, KEY, KINDS, MODEL, conversations, ours, tell
 
 llm = ChatOpenAI(
     base_url=BASE_URL,
@@ -42,4 +42,21 @@ def streamed(**more: Any) -> dict[str, Any]:
     return of_message(whole)
 
 
-tell({f"{way.__name__}-{kind}": way(**more) for kind, more in KINDS.items() for way in (invoke, streamed)})
+def invoked(turns: list[Any]) -> tuple[str | None, Any]:
+    """`invoke`, and its message as the next turn."""
+    found = llm.invoke(turns)
+    return found.content, found
+
+
+def added_up(turns: list[Any]) -> tuple[str | None, Any]:
+    """`stream`, and the sum of its chunks as the next turn."""
+    whole, *rest = llm.stream(turns)
+    for chunk in rest:
+        whole += chunk
+    return whole.content, whole
+
+
+results = {
+    f"{way.__name__}-{kind}": way(**more) for kind, more in KINDS.items() for way in (invoke, streamed)
+}
+tell(results | conversations(invoked, added_up))

@@ -3,7 +3,20 @@
 from typing import Any
 
 import litellm
-from told import ASK, BASE_URL, KEY, KINDS, MODEL, USAGE, counts, of_completion, once, ours, tell
+from told import (
+    ASK,
+    BASE_URL,
+    KEY,
+    KINDS,
+    MODEL,
+    USAGE,
+    conversations,
+    counts,
+    of_completion,
+    once,
+    ours,
+    tell,
+)
 
 SERVER = {"model": f"openai/{MODEL}", "api_base": BASE_URL, "api_key": KEY, "num_retries": 0}
 
@@ -27,4 +40,26 @@ def streamed(**more: Any) -> dict[str, Any]:
     return told
 
 
-tell({f"{way.__name__}-{kind}": way(**more) for kind, more in KINDS.items() for way in (create, streamed)})
+def message(turns: list[Any]) -> tuple[str | None, Any]:
+    """`completion`, and its message as the next turn."""
+    found = litellm.completion(**{**ASK, **SERVER, "messages": turns}).choices[0].message
+    return found.content, found
+
+
+def dumped(turns: list[Any]) -> tuple[str | None, Any]:
+    """The same as a dictionary."""
+    text, found = message(turns)
+    return text, found.model_dump()
+
+
+def built(turns: list[Any]) -> tuple[str | None, Any]:
+    """`completion`, streamed, and the message that `stream_chunk_builder` makes as the next turn."""
+    chunks = list(litellm.completion(**{**ASK, **SERVER, "messages": turns}, stream=True))
+    found = litellm.stream_chunk_builder(chunks).choices[0].message
+    return found.content, found
+
+
+results = {
+    f"{way.__name__}-{kind}": way(**more) for kind, more in KINDS.items() for way in (create, streamed)
+}
+tell(results | conversations(message, dumped, built))

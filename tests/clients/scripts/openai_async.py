@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import openai
-from told import ASK, BASE_URL, KEY, KINDS, USAGE, extra, of_chunks, of_completion, tell
+from told import ASK, BASE_URL, KEY, KINDS, USAGE, conversations, extra, of_chunks, of_completion, tell
 
 
 async def create(client: openai.AsyncOpenAI, **more: Any) -> dict[str, Any]:
@@ -30,15 +30,25 @@ async def helper(client: openai.AsyncOpenAI, **more: Any) -> dict[str, Any]:
     return told
 
 
-async def main() -> None:
+async def main() -> dict[str, Any]:
     async with openai.AsyncOpenAI(base_url=BASE_URL, api_key=KEY, max_retries=0) as client:
-        tell(
-            {
-                f"{way.__name__}-{kind}": await way(client, **more)
-                for kind, more in KINDS.items()
-                for way in (create, streamed, helper)
-            }
-        )
+        return {
+            f"{way.__name__}-{kind}": await way(client, **more)
+            for kind, more in KINDS.items()
+            for way in (create, streamed, helper)
+        }
 
 
-asyncio.run(main())
+async def final(turns: list[Any]) -> Any:
+    async with openai.AsyncOpenAI(base_url=BASE_URL, api_key=KEY, max_retries=0) as client:
+        async with client.chat.completions.stream(**{**ASK, "messages": turns}) as stream:
+            return (await stream.get_final_completion()).choices[0].message
+
+
+def final_message(turns: list[Any]) -> tuple[str | None, Any]:
+    """`stream()`, and the message of its final completion as the next turn."""
+    found = asyncio.run(final(turns))
+    return found.content, found
+
+
+tell(asyncio.run(main()) | conversations(final_message))

@@ -12,6 +12,7 @@ from told import (
     MODEL,
     ONLY,
     USAGE,
+    conversations,
     extra,
     of_chunks,
     of_completion,
@@ -44,6 +45,31 @@ def helper(**more: Any) -> dict[str, Any]:
         "chunk": of_chunks(chunks, {})["ways"]["body"],
     }
     return told
+
+
+def message(turns: list[Any]) -> tuple[str | None, Any]:
+    """`create`, and its message as the next turn."""
+    found = client.chat.completions.create(**{**ASK, "messages": turns}).choices[0].message
+    return found.content, found
+
+
+def dumped(turns: list[Any]) -> tuple[str | None, Any]:
+    """The same as a dictionary."""
+    found = client.chat.completions.create(**{**ASK, "messages": turns}).choices[0].message
+    return found.content, found.model_dump()
+
+
+def parsed(turns: list[Any]) -> tuple[str | None, Any]:
+    """`parse()`, and its message as the next turn."""
+    found = client.chat.completions.parse(**{**ASK, "messages": turns}).choices[0].message
+    return found.content, found
+
+
+def final_message(turns: list[Any]) -> tuple[str | None, Any]:
+    """`stream()`, and the message of its final completion as the next turn."""
+    with client.chat.completions.stream(**{**ASK, "messages": turns}) as stream:
+        found = stream.get_final_completion().choices[0].message
+    return found.content, found
 
 
 def completions() -> dict[str, Any]:
@@ -89,4 +115,5 @@ results = {
     for way in (create, streamed, helper)
 }
 around = () if ONLY else (completions, several, refused, listed)
+results |= conversations(message, dumped, parsed, final_message)
 tell(results | {one.__name__: one() for one in around})

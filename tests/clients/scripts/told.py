@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,27 @@ USAGE = {"stream_options": {"include_usage": True}}
 # What a request of each kind adds; every client asks all of them, in one piece and streamed.
 ALL: dict[str, dict[str, Any]] = {"text": {}, "tools": TOOLS, "json": JSON_MODE}
 KINDS = {kind: more for kind, more in ALL.items() if kind in (ONLY or ALL)}
+
+
+def conversations(*ways: Callable[[list[Any]], tuple[str | None, Any]]) -> dict[str, Any]:
+    """Return the answers of two turns by every way of asking, where they are among what is run.
+
+    A way takes the conversation so far, and returns the answer's text and the client's own form of the turn.
+    """
+    if ONLY and "turns" not in ONLY:
+        return {}
+    return {f"{way.__name__}-turns": {"texts": _conversation(way)} for way in ways}
+
+
+def _conversation(way: Callable[[list[Any]], tuple[str | None, Any]]) -> list[str | None]:
+    history: list[Any] = []
+    texts = []
+    for question in CASES["turns"]:
+        history.append({"role": "user", "content": question})
+        text, turn = way(history)
+        texts.append(text)
+        history.append(turn)
+    return texts
 
 
 def tell(results: Mapping[str, Any]) -> None:

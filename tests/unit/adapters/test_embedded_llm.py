@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from service.errors import DeadlineExceeded, LLMError, LLMUnavailable, ModelNotFound, Overloaded
+from service.errors import DeadlineExceeded, LLMUnavailable, ModelNotFound, Overloaded, PromptTooLong
 from service.llm import embedded
 from service.llm.embedded import (
     Continuation,
@@ -240,8 +240,9 @@ def test_the_rest_of_the_port_on_one_loaded_model(llm_weights: Path) -> None:
         assert llm.identity(talk).api == "chat"
         with pytest.raises(ModelNotFound):
             await llm.generate(question(model="other"))
-        with pytest.raises(LLMError):
+        with pytest.raises(PromptTooLong, match="maximum context length is 2048 tokens") as refused:
             await llm.generate(question(prompt="word " * 3000))
+        assert "in the prompt, " in refused.value.detail
         with pytest.raises(DeadlineExceeded):
             await llm.generate(question(sampling=long, deadline_s=0.3))
         await overload(llm, question(sampling=long))

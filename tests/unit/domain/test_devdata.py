@@ -1,12 +1,14 @@
 """Dev data: rows, files and their formats, sizes, memory, and what is written back."""
 
+import csv
 import gzip
 import io
 import json
 import tracemalloc
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from service.calibration.files import UploadLimits, check_size, read_examples, read_file
@@ -15,6 +17,14 @@ from service.calibration.store import encode_row
 from service.errors import BodyTooLarge, InvalidDevData
 from service.llm.port import Message
 from tests.support.devdata import ONE, good, jsonl, refused, rows_of
+
+
+def csv_of(rows):
+    file = io.StringIO()
+    writer = csv.DictWriter(file, rows[0])
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue().encode()
 
 
 def problems(data, limits=ONE):
@@ -66,6 +76,11 @@ class TestRows:
             ({"correct": "true"}, "correct", "boolean"),
             ({"id": "x" * 201}, "id", "200"),
             ({"prompt": ..., "messages": [{"role": "bot", "content": ""}]}, "messages", "0.role"),
+            (
+                {"prompt": ..., "messages": [{"role": "user", "contents": "Q?"}]},
+                "messages",
+                "0.contents: is not a field; did you mean `content`?",
+            ),
             (
                 {"prompt": ..., "messages": [{"role": "assistant", "content": "A"}]},
                 "messages",
@@ -171,8 +186,127 @@ class TestCsv:
         assert (row.id, row.answer, row.correct, row.answer_logprob) == ("7", "a", True, -0.5)
 
     @pytest.mark.parametrize(
+        "printed",
+        [
+            json.dumps,
+            str,
+            lambda texts: str(tuple(texts)),
+            lambda texts: str(np.array(texts)),
+            lambda texts: repr(np.array(texts)),
+            lambda texts: repr(np.array(texts, dtype=object)).replace("array", "np.array"),
+            lambda texts: str([np.str_(text) for text in texts]),
+            lambda texts: str({"text": texts, "answer_start": [3, 17]}),
+            lambda texts: json.dumps({"answer_start": [3, 17], "text": texts}),
+            lambda texts: str({"text": np.array(texts, dtype=object), "answer_start": np.array([3])}),
+        ],
+    )
+    @pytest.mark.parametrize(
+        "texts",
+        [
+            ["Paris", "City of Light"],
+            ["d'Arc", 'a "b"', "Ü, [x], dtype=(y)"],
+            ["\u200b\x00\n\\ True 1. 2", "\U000e0001"],
+            ["a" * 90, "b" * 90],
+            ["c", "d"] * 4,
+        ],
+    )
+    def test_lists_turned_into_text_are_read(self, printed, texts):
+        for rows in (
+            csv_of([{"prompt": "Q?", "reference": printed(texts)}]),
+            jsonl([{"prompt": "Q?", "reference": printed(texts)}]),
+        ):
+            assert rows_of(rows)[0].references == tuple(texts)
+
+    def test_squads_answers_are_read_as_an_object(self):
+        (row,) = rows_of(jsonl([{"prompt": "Q?", "reference": {"text": ["a", "b"], "answer_start": [1, 2]}}]))
+        assert row.references == ("a", "b")
+
+    @pytest.mark.parametrize(
+        "printed", [str, lambda value: str(np.array(value)), lambda value: repr(np.array(value))]
+    )
+    def test_other_cells_of_lists_are_read(self, printed):
+        fields = {"samples": printed(["a's", "b c", ""]), "logprobs": printed([-1.0, -2.5, -1e-7])}
+        turns = str([{"role": "user", "content": "It's?"}])
+        (row,) = rows_of(csv_of([{"messages": turns, "reference": "a", **fields}]))
+        assert row.samples == ("a's", "b c", "")
+        assert row.logprobs == (-1.0, -2.5, -1e-7)
+        assert row.messages == (Message("user", "It's?"),)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "[sic] Churchill",
+            "[REDACTED]",
+            "[0, 1)",
+            "(0, 1)",
+            "(a) Paris",
+            '("Paris")',
+            '["Heroes"] by Bowie',
+            "{x, y}",
+            '{"city": "Paris"}',
+            "array of bytes",
+        ],
+    )
+    def test_a_text_that_only_begins_like_a_list_stays(self, text):
+        for rows in (
+            csv_of([{"prompt": "Q?", "reference": text}]),
+            jsonl([{"prompt": "Q?", "reference": text}]),
+        ):
+            assert rows_of(rows)[0].references == (text,)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "[Paris, City of Light]",
+            "['Paris', 'City of Li",
+            "['a' 'b' ... 'y' 'z']",
+            "['Paris', nan]",
+            "[1969, 1970]",
+            "[['a', 'b']]",
+            "{'Paris', 'City of Light'}",
+            "{'aliases': ['Paris'], 'value': 'Paris'}",
+            "array([1, 2])",
+        ],
+    )
+    def test_a_list_that_cannot_be_read_is_refused_with_the_way_to_write_it(self, text):
+        for rows in (
+            csv_of([{"prompt": "Q?", "reference": text}]),
+            jsonl([{"prompt": "Q?", "reference": text}]),
+        ):
+            ((_, field, reason),) = problems(rows)
+            assert field == "reference"
+            assert 'write a list of texts as JSON, such as ["Paris", "City of Light"]' in reason
+        (row,) = rows_of(jsonl([{"prompt": "Q?", "reference": [text]}]))
+        assert row.references == (text,), "as a list of one"
+
+    def test_a_cell_that_is_no_list_is_refused_with_the_way_to_write_it(self):
+        ((_, field, reason),) = problems(csv_of([{"prompt": "Q?", "reference": "a", "samples": "a; b"}]))
+        assert field == "samples"
+        assert 'write a list as JSON, such as ["Paris", "Lyon"]' in reason
+
+    @pytest.mark.parametrize("names", [("",), ("Unnamed: 0",), ("Unnamed: 0.1", "Unnamed: 0", "")])
+    def test_the_index_that_pandas_writes_is_left_out(self, names):
+        header, cells = ",".join(names), ",".join("7" for _ in names)
+        (row,) = rows_of(f"{header},prompt,reference,correct\n{cells},Q?,a,1.0\n".encode())
+        assert (row.prompt, row.references, row.correct) == ("Q?", ("a",), True)
+        ((line, field, reason),) = problems(f"{header},prompt,reference\n{cells}x,Q?,a\n".encode())
+        assert (line, field) == (2, None)
+        assert "name it" in reason
+
+    @pytest.mark.parametrize(
+        ("cell", "correct"),
+        [("1.0", True), ("0.0", False), ("True", True), ("FALSE", False), ("yes", True), ("", None)],
+    )
+    def test_verdicts_as_programs_write_them(self, cell, correct):
+        (row,) = rows_of(f"prompt,reference,correct\nQ?,a,{cell}\n".encode())
+        assert row.correct is correct
+
+    @pytest.mark.parametrize(
         ("header", "said"),
         [
+            (b"context,prompt,reference", "unknown field 'context'"),
+            (b"context,prompt,reference", "leave out others"),
+            (b"prompt\treference", "must be separated by commas"),
             (b"promt,reference", "'promt' (did you mean 'prompt'?)"),
             (b"prompt,answer", "must name the columns prompt (or messages) and reference"),
             (b"prompt;reference", "must be separated by commas"),
@@ -202,6 +336,16 @@ class TestCsv:
 
 
 class TestFiles:
+    @pytest.mark.parametrize("indent", [None, 2])
+    def test_a_json_array_is_refused_with_the_way_to_convert_it(self, indent):
+        data = b"\xef\xbb\xbf\n" + json.dumps(good(20), indent=indent).encode()
+        ((_, _, reason),) = problems(data)
+        assert "one JSON array" in reason and "jq -c '.[]'" in reason
+
+    def test_an_object_over_several_lines_is_refused_with_what_a_line_holds(self):
+        reason = problems(json.dumps(good(1)[0], indent=2).encode())[0][2]
+        assert "each line must hold a whole row" in reason
+
     @pytest.mark.parametrize("pack", [bytes, gzip.compress])
     @pytest.mark.parametrize("data", [b"", b"\n\n"])
     def test_empty(self, data, pack):
@@ -294,6 +438,8 @@ dev_rows = st.builds(DevRow, line=st.just(1), id=st.none() | filled, prompt=fill
 
 class TestExport:
     @given(dev_rows)
+    @example(DevRow(1, None, ("['Paris', 'Lyon']",), "Q?"))
+    @example(DevRow(1, None, (" array([1, 2])",), "Q?"))
     def test_what_is_written_reads_the_same(self, row):
         assert rows_of(write_row(row)) == [row]
 
