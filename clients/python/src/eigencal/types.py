@@ -399,7 +399,7 @@ class ScoreWarning(Result):
     """Something the caller should know."""
 
     code: str
-    """calibration_missing, calibration_mismatch, default_calibration, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch, out_of_distribution or claims_left_out."""
+    """calibration_missing, calibration_mismatch, default_calibration, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch, out_of_distribution, claims_left_out or logprobs_of_other_text."""
     differs: tuple[str, ...] | None = None
     """For a mismatch: the parts that differ."""
     message: str
