@@ -81,6 +81,27 @@ async def test_a_replica_that_dies_is_told_as_the_service_tells_its_errors() -> 
     assert chat.json()["error"].items() >= {"type": "server_error", "code": "no_replica"}.items()
 
 
+async def test_no_call_meets_the_close_of_an_idle_connection() -> None:
+    """A replica closes idle connections after 5 s, and calls that arrive at that moment are not answered."""
+
+    async def answer_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+            await reader.read(1)  # as if the connection were closed when the next call arrives
+        writer.close()
+
+    port = free_port()
+    async with await asyncio.start_server(answer_once, "127.0.0.1") as replica:
+        upstream_port = str(replica.sockets[0].getsockname()[1])
+        named = {"SITE": f"http://127.0.0.1:{port}", "UPSTREAM": "127.0.0.1", "UPSTREAM_PORT": upstream_port}
+        async with caddy("Caddyfile", "/healthz", port, **named):
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+                for _ in range(2):
+                    await asyncio.sleep(4.5)
+                    assert (await http.post("/score")).status_code == 200
+
+
 async def test_a_head_that_does_not_come_is_not_waited_for() -> None:
     async with edge() as (port, _), asyncio.timeout(60):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
