@@ -134,7 +134,7 @@ class Settings(BaseSettings):
     ood_abstain: bool = Field(
         True,
         description="Have decisions abstain on prompts unlike the rows of their calibration (`ood_p_value` "
-        "below 0.02).",
+        "below 0.02, or answers of a length that no row has).",
     )
 
     claims_from_characters: int = Field(

@@ -321,13 +321,16 @@ class Gains:
     """What a calibration costs on held-out rows, minus what its rival costs on the same; below 0: better.
 
     against: id of the active calibration; None where there is none: then raw scores. risk: matrix log risk;
-    brier: of the projection; loss: log loss of P(correct). In nats, but for brier.
+    brier: of the projection; loss: log loss of P(correct). In nats, but for brier. informative: whether it
+    tells prompts apart: its projection Brier is below that of one confidence for all, or P(correct) beats the
+    base rate beyond chance.
     """
 
     against: str | None
     risk: Difference
     brier: Difference
     loss: Difference
+    informative: bool = True
 
     def better(self) -> list[str]:
         """Return in what it is better beyond chance. The Brier score follows the risk, and is no gain."""
@@ -338,17 +341,24 @@ class Gains:
 
         Against an active calibration: worse beyond chance in any, or better beyond chance in neither risk nor
         loss. Against raw scores, which anything will do for but what is worse: not below them. Their risk is
-        finite only by the eps that they are charged, so they must be beaten in projection Brier, too.
+        finite only by the eps that they are charged, so they must be beaten in projection Brier, too. And it
+        must be informative: a map fitted on noise beats raw scores by saying the same of every prompt.
         """
-        gaps = [(BRIER, self.brier), (RISK, self.risk)]
-        if self.against is None:
-            worse = [name for name, gap in gaps if not gap.value < 0]
-            return (
-                [f"on held-out prompts it is not better than raw scores ({', '.join(worse)})"]
-                if worse
-                else []
+        against = self._against_raw() if self.against is None else self._against_active()
+        if not self.informative:
+            against.append(
+                "on held-out prompts neither its confidence nor P(correct) tells more than one number for "
+                "all prompts would"
             )
-        worse = [name for name, gap in (*gaps, (LOSS, self.loss)) if gap.low > 0]
+        return against
+
+    def _against_raw(self) -> list[str]:
+        worse = [name for name, gap in ((BRIER, self.brier), (RISK, self.risk)) if not gap.value < 0]
+        return [f"on held-out prompts it is not better than raw scores ({', '.join(worse)})"] if worse else []
+
+    def _against_active(self) -> list[str]:
+        gaps = [(BRIER, self.brier), (RISK, self.risk), (LOSS, self.loss)]
+        worse = [name for name, gap in gaps if gap.low > 0]
         if worse:
             return [f"on held-out prompts it is worse than the active calibration ({', '.join(worse)})"]
         if not self.better():
@@ -367,17 +377,18 @@ def decide_activation(
     has_evidence: bool,
     refused: int,
     num_rows: int,
+    doubts: Sequence[str] = (),
 ) -> tuple[bool, str]:
     """Return whether to activate, and why, as a sentence.
 
     has_evidence: whether all of the rows have log-probabilities; refused: how many of `num_rows` the LLM
-    server refused.
+    server refused; doubts: why the rows are too poor to judge it by, as clauses.
     """
     activated, reason = asked == "always", f"{'A' if asked == 'always' else 'Not a'}ctivated as asked."
     if asked == "if_better":
-        against = [*_vetoes(calibration, active, has_evidence), *gains.shortcomings()]
+        against = [*_vetoes(calibration, active, has_evidence), *gains.shortcomings(), *doubts]
         activated = not against
-        reason = f"Not activated: {against[0]}." if against else f"Activated: {_gain(gains)}."
+        reason = f"Not activated: {'; '.join(against)}." if against else f"Activated: {_gain(gains)}."
     if activated and refused > MAX_REFUSED_SHARE * num_rows:
         return False, (
             f"Not activated: the LLM server refused {refused} of {num_rows} rows, more than 2 %, and those "

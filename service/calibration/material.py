@@ -172,7 +172,9 @@ def conformal_reference(material: Material, rng: np.random.Generator) -> Conform
     }
     questions = np.array(list(known.values()), dtype=np.float32).reshape(-1, material.dimension)
     lengths = [[len(words(draw.text)) for draw in material.rows[i].draws] for i in chosen.tolist()]
-    return ConformalReference(questions, np.array(lengths, dtype=np.int32))
+    given = [] if material.full_groups is not None else [material.rows[i].answer for i in chosen.tolist()]
+    judged = [len(words(text)) for text in given if text is not None]
+    return ConformalReference(questions, np.array(lengths, dtype=np.int32), np.array(judged, dtype=np.int32))
 
 
 def _rows_at(vectors: NDArray[np.float32], places: Sequence[int]) -> NDArray[np.float32]:

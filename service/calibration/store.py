@@ -73,7 +73,7 @@ def _decoded(stored: RowMapping) -> Calibration:
 
 def _encode_reference(reference: ConformalReference) -> bytes:
     file = io.BytesIO()
-    np.savez(file, questions=reference.questions, lengths=reference.lengths)
+    np.savez(file, questions=reference.questions, lengths=reference.lengths, judged=reference.judged)
     return file.getvalue()
 
 
@@ -81,7 +81,8 @@ def _reference(content: bytes | None) -> ConformalReference | None:
     if content is None:
         return None
     with np.load(io.BytesIO(content)) as arrays:
-        return ConformalReference(arrays["questions"], arrays["lengths"])
+        # Those of before 0.4.0 hold no judged answers.
+        return ConformalReference(**arrays)
 
 
 async def make_current(

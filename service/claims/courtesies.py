@@ -1,4 +1,8 @@
-"""Greetings, farewells and offers of help, which claim nothing, in the six languages of the tests."""
+"""Greetings, farewells and offers of help, which claim nothing, in the six languages of the tests.
+
+Phrases with free text may carry a fact: "Thank you for asking, the dose is 5 mg". So such a courtesy holds no
+number, no name and no further statement. In German, where every noun has a capital, names are not looked for.
+"""
 
 import re
 
@@ -27,7 +31,7 @@ enjoy|good to see you|nice to meet you|have fun|you're (?:very )?welcome|you are
 gerne|sehr gerne|gern|klar|natürlich|selbstverständlich|sicher|danke|vielen dank|danke schön|bitte
 bitte schön|bitte sehr
 (?:das ist eine )?(?:sehr )?gute frage|mit freundlichen grüßen|viele grüße|liebe grüße
-viel (?:erfolg|glück|spaß)(?: (?:und|bei|beim|mit|dabei)\b.*)?|kein problem
+viel (?:erfolg|glück|spaß)|kein problem
 bien sûr|certainement|avec plaisir|volontiers|merci|merci beaucoup|cordialement
 (?:c'est une )?(?:très )?bonne question
 bonne (?:chance|journée|soirée|continuation|lecture)|pas de problème|d'accord|de rien|je vous en prie
@@ -45,65 +49,120 @@ saludos cordiales|un saludo
 _OPENING = r"""
 (?:please )?let me know|(?:please )?feel free to (?:ask|reach|let|contact me|share|provide|explore)
 (?:please )?(?:don't|do not) hesitate to (?:ask|reach|let|contact me)
-(?:i )?hope (?:this|that|it|these)\b.*\bhelp|hope to hear
-if (?:you|there)\b.*\b(?:let me know|(?:just|please) ask|i can (?:help|explain|provide|show))
-if (?:you|there)\b.*\bi(?:'m| am|'d be| would be|'ll be| will be) (?:happy|glad|here|delighted)
-if (?:you|there)\b.*\b(?:feel free|(?:don't|do not) hesitate) to (?:ask|reach|let)
+(?:i )?hope (?:this|that|it|these)\b[^:;]*?\bhelp|hope to hear
+if (?:you|there)\b[^:;]*?\b(?:let me know|(?:just|please) ask|i can (?:help|explain|provide|show))
+if (?:you|there)\b[^:;]*?\bi(?:'m| am|'d be| would be|'ll be| will be) (?:happy|glad|here|delighted)
+if (?:you|there)\b[^:;]*?\b(?:feel free|(?:don't|do not) hesitate) to (?:ask|reach|let)
 i(?:'m| am|'d be| would be|'ll be) (?:always )?(?:happy|glad|here|delighted) to (?:help|assist|answer|explain)
 (?:i )?look forward to|looking forward to|have an? (?:great|nice|good|wonderful|lovely)
 thank you for (?:asking|reaching|your)
 thanks for (?:asking|reaching|your)|how can i (?:help|assist)|enjoy your|wishing you|best of luck
-(?:lass|lassen sie) (?:es )?(?:mich|uns) (?:gerne |bitte )?wissen
-zögern sie nicht, (?:mich|mir|zu fragen|nachzufragen)|zögere nicht, (?:mich|mir|zu fragen|nachzufragen)
-melde(?:n sie)? (?:dich|sich) (?:gern|einfach|jederzeit|bei mir)
-(?:wenn|falls|sollten|solltest)\b.*\b(?:mich wissen|mir (?:gerne? )?bescheid|melde dich)\b
-(?:wenn|falls|sollten|solltest)\b.*\b(?:helfe ich|stehe ich|bin ich)\b
-(?:wenn|falls|sollten|solltest)\b.*\bfrag(?:en sie)? (?:einfach|mich)\b
-(?:ich )?hoffe,? (?:das|dies|es|diese|ich)\b.*\b(?:hilft|helfen|weiter|geholfen|hilfreich)
-(?:ich helfe|ich stehe|gerne helfe|gern helfe|ich freue mich)|(?:ich )?wünsche (?:dir|ihnen)|einen schönen
-schönen tag|vielen dank für|danke für
-j'espère (?:que|avoir)\b.*\b(?:aid|util|répon|clair)
+j'espère (?:que|avoir)\b[^:;]*?\b(?:aid|util|répon|clair)
 n'hésite[sz]? pas (?:si (?:vous|tu)\b|à (?:me|demander|poser|revenir)\b)
 faites-moi savoir|fais-moi savoir|dites-moi si|dis-moi si
-si (?:vous|tu)\b.*\bn'hésite[sz]? pas à (?:me|demander|poser)\b
-si (?:vous|tu)\b.*\b(?:faites-moi|fais-moi|dites-(?:le-)?moi|dis-(?:le-)?moi|je (?:suis|reste))\b
+si (?:vous|tu)\b[^:;]*?\bn'hésite[sz]? pas à (?:me|demander|poser)\b
+si (?:vous|tu)\b[^:;]*?\b(?:faites-moi|fais-moi|dites-(?:le-)?moi|dis-(?:le-)?moi|je (?:suis|reste))\b
 je (?:reste|suis) (?:à votre|à ta|là pour|ici pour|toujours là|heureux de|ravi)
 merci (?:de|pour) (?:votre|ta|m'avoir|nous)|je vous souhaite|passez une
-espero que (?:esto|eso|te|le|les|la|esta|haya)\b.*\b(?:ayud|útil|sirv|clar)|espero haber
+espero que (?:esto|eso|te|le|les|la|esta|haya)\b[^:;]*?\b(?:ayud|útil|sirv|clar)|espero haber
 no dud(?:e|es|en) en (?:pregunt|dec[ií]r|consult|escrib|contactarme|hacérme)|avísame|avíseme|hazme saber
 házmelo saber|hágamelo
 (?:déjame|déjeme) saber
-si (?:tienes?|necesitas?|quieres?|deseas?)\b.*\bno dud(?:e|es) en (?:pregunt|dec[ií]r|consult)\w*
-si (?:tienes?|necesitas?|quieres?|deseas?)\b.*\b(?:dime|dígame|avísame|avíseme|házmelo|déjame|estoy|estaré)\b
+si (?:tienes?|necesitas?|quieres?|deseas?)\b[^:;]*?\bno dud(?:e|es) en (?:pregunt|dec[ií]r|consult)\w*
+si (?:tienes?|necesitas?|quieres?|deseas?)\b[^:;]*?\b(?:dime|dígame|avísame|avíseme|házmelo)\b
+si (?:tienes?|necesitas?|quieres?|deseas?)\b[^:;]*?\b(?:déjame|estoy|estaré)\b
 estoy (?:aquí|a tu|a su|encantad[oa])|que (?:tengas|tenga|pases|pase) (?:un|una|buen)
 gracias por (?:tu|su|preguntar|contactar)|será un placer
-надеюсь\b.*(?:помо|полез|понят)
-если\b.*(?:задавайте|задавай|спрашивайте|спрашивай|обращайтесь|обращайся|знать|пишите)$
-если\b.*буду рада?\b
+надеюсь\b[^:;]*?(?:помо|полез|понят)
+если\b[^:;]*?(?:задавайте|задавай|спрашивайте|спрашивай|обращайтесь|обращайся|знать|пишите)$
+если\b[^:;]*?буду рада?\b
 обращайтесь$|обращайся$|дайте мне знать|дай знать|дайте знать|не стесняйтесь|не стесняйся|спрашивай(?:те)?$
 (?:я )?(?:буду рад|буду рада|рад помочь|рада помочь|всегда рад|готов помочь)|желаю (?:вам|тебе)
 спасибо за (?:ваш|твой|вопрос|обращение)
-希望(?:这|以上|上述|我的|能|对).*(?:帮助|帮到|有用)|如(?:果|有|需).*(?:告诉我|告知我|随时(?:问|提问|联系我|告诉|提出)|我很乐意|我会)
-(?:请|欢迎)?随时(?:问|提问|告诉我|联系我|向我|提出)|欢迎.*(?:提问|咨询|继续)|很高兴.*(?:为您|为你|帮|认识)|祝(?:你|您)|感谢(?:你|您)的|我很乐意|请告诉我
+希望(?:这|以上|上述|我的|能|对)[^:;]*?(?:帮助|帮到|有用)|如(?:果|有|需)[^:;]*?(?:告诉我|告知我|随时(?:问|提问|联系我|告诉|提出)|我很乐意|我会)
+(?:请|欢迎)?随时(?:问|提问|告诉我|联系我|向我|提出)|欢迎[^:;]*?(?:提问|咨询|继续)|很高兴[^:;]*?(?:为您|为你|帮|认识)|祝(?:你|您)|感谢(?:你|您)的|我很乐意|请告诉我
 """
+_OPENING_DE = r"""
+(?:lass|lassen sie) (?:es )?(?:mich|uns) (?:gerne |bitte )?wissen
+zögern sie nicht, (?:mich|mir|zu fragen|nachzufragen)|zögere nicht, (?:mich|mir|zu fragen|nachzufragen)
+melde(?:n sie)? (?:dich|sich) (?:gern|einfach|jederzeit|bei mir)
+(?:wenn|falls|sollten|solltest)\b[^:;]*?\b(?:mich wissen|mir (?:gerne? )?bescheid|melde dich)\b
+(?:wenn|falls|sollten|solltest)\b[^:;]*?\b(?:helfe ich|stehe ich|bin ich)\b
+(?:wenn|falls|sollten|solltest)\b[^:;]*?\bfrag(?:en sie)? (?:einfach|mich)\b
+(?:ich )?hoffe,? (?:das|dies|es|diese|ich)\b[^:;]*?\b(?:hilft|helfen|weiter|geholfen|hilfreich)
+(?:ich helfe|ich stehe|gerne helfe|gern helfe|ich freue mich)|(?:ich )?wünsche (?:dir|ihnen)|einen schönen
+schönen tag|vielen dank für|danke für
+viel (?:erfolg|glück|spaß) (?:und|bei|beim|mit|dabei)\b
+"""
+
+# Not "one", which is an article or a pronoun as well.
+_NUMBER_WORDS = r"""
+two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|hundreds?|thousands?|millions?|half|twice
+zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf|zwölf|zwanzig|dreißig|hundert|tausend|million(?:en)?
+deux|trois|quatre|cinq|sept|huit|neuf|dix|onze|douze|vingt|trente|cent|mille|moitié
+dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|doce|veinte|treinta|cien(?:to)?|mil|mill[oó]n(?:es)?|mitad
+два|две|двух|три|трёх|четыре|пять|шесть|семь|восемь|девять|десять|двадцать|сто|тысяч[аи]?|миллион(?:а|ов)?
+"""
+# With a capital anywhere: the reader and the writer.
+_PERSON = re.compile(r"i|sie|ihnen|ihr\w{0,2}|du|dir|dich|dein\w{0,2}|usted(?:es)?|вы|вас|вам|вами|ваш\w*")
 
 
 def _alternatives(phrases: str) -> str:
     return "|".join(phrases.casefold().split("\n")[1:-1])
 
 
-_COURTESY = re.compile(
-    f"(?:{_alternatives(_GREETING)}|{_alternatives(_ALONE)})|(?:{_alternatives(_OPENING)}).*", re.DOTALL
-)
-_GREETING_BY_NAME = re.compile(rf"(?:{_alternatives(_GREETING)}),?(?: \w+){{1,2}}")
+_COURTESY = re.compile(f"{_alternatives(_GREETING)}|{_alternatives(_ALONE)}")
+_BEGUN = re.compile(_alternatives(_OPENING))
+_BEGUN_DE = re.compile(_alternatives(_OPENING_DE))
+_GREETING_BY_NAME = re.compile(rf"(?:{_alternatives(_GREETING)}),?(?: [^\W\d_]+){{1,2}}")
 _EDGES = re.compile(r"^\W+|\W+$")
+_WORD = re.compile(r"[^\W\d_]+")
+_NUMBER = re.compile(
+    rf"\d|(?<!\w)(?:{_alternatives(_NUMBER_WORDS)})(?!\w)"
+    r"|[二两三四五六七八九十百千万亿]+(?:个|次|片|粒|天|年|月|日|岁|米|克|毫克|元|人|倍|点|小时)"
+)
+# What follows them may be a statement of its own.
+_PIECE = re.compile(
+    r"[,，、(（]| [-–—] |—|但|因为"
+    r"|(?<!\w)(?:but|because|aber|weil|mais|parce que|pero|porque|но|потому что)(?!\w)"
+)
+_AND = re.compile(r"^(?:and|or|und|oder|et|ou|y|o|и|или)\s+")
 
 
 def is_courtesy(sentence: str) -> bool:
-    """Return whether a sentence greets, thanks, takes leave or offers help, and does nothing else."""
+    """Return whether a sentence greets, thanks, takes leave or offers help, and does nothing else.
+
+    A greeting may name whom it greets ("Hello Anna!"). Any other number or name makes the sentence a claim.
+    """
     if len(sentence) > _MAX_CHARS:
         return False
-    said = " ".join(_EDGES.sub("", sentence.casefold().replace("’", "'")).split())
+    said = _plain(sentence)
     if _COURTESY.fullmatch(said):
         return True
+    if begun := _BEGUN.match(said) or _BEGUN_DE.match(said):
+        has_name = begun.re is _BEGUN and _has_name(sentence)
+        return not (_NUMBER.search(said) or has_name or _states(said[begun.end() :]))
     return sentence.endswith(("!", "！", ",", "，")) and _GREETING_BY_NAME.fullmatch(said) is not None
+
+
+def _plain(text: str) -> str:
+    return " ".join(_EDGES.sub("", text.casefold().replace("’", "'")).split())
+
+
+def _has_name(sentence: str) -> bool:
+    """Return whether a word other than the first has a capital and addresses nobody."""
+    capitals = [word for word in _WORD.findall(sentence)[1:] if word[0].isupper()]
+    return not sentence.isupper() and not all(_PERSON.fullmatch(word.casefold()) for word in capitals)
+
+
+def _states(rest: str) -> bool:
+    """Return whether the end of a courtesy states something: after a colon, or at length after a comma."""
+    if re.search(r"[:;：；]\s*\S", rest):
+        return True
+    pieces = [_AND.sub("", _plain(piece)) for piece in _PIECE.split(rest)[1:]]
+    return any(_is_long(piece) and not is_courtesy(piece) for piece in pieces)
+
+
+def _is_long(piece: str) -> bool:
+    """Return whether a piece has three words, or four characters of a script without spaces."""
+    return len(piece.split()) >= 3 or (len(piece) >= 4 and piece[0] >= "⺀")

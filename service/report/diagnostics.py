@@ -361,6 +361,13 @@ class CrossValidated(EvaluationContext):
         """Which fold held each prompt out (n,)."""
         return self.fitted.fold
 
+    @property
+    def constant_brier(self) -> float:
+        """The projection Brier of one confidence for all: the mean of u_1^T Y u_1 over the other folds."""
+        c1 = self.test.c1
+        others = [c1[self.fold != k].mean() for k in self.fold]
+        return float(np.square(others - c1).mean())
+
     def maps_of(self, name: str) -> Sequence[CalibrationMap]:
         """Return the map that serves each of the n prompts: that fitted without its fold."""
         return self.fitted.maps_of(name)

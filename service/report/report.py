@@ -29,6 +29,7 @@ from service.report.words import (
     estimate,
     finite,
     opening,
+    poor_rows,
 )
 from service.scoring.judging import percent
 from service.scoring.score import Target
@@ -83,6 +84,7 @@ def make_report(
     """
     context = CrossValidated(fitted, seed=options.seed, resamples=resamples)
     gains = gains_of(calibration, active, context)
+    data = data_part(fitted.rows, calibration, num_rows, copies, refused)
     activated, reason = decide_activation(
         calibration,
         active,
@@ -91,13 +93,14 @@ def make_report(
         has_evidence="evidence" in fitted.maps.risks,
         refused=len(refused),
         num_rows=num_rows,
+        doubts=poor_rows(data, fitted.rows.right),
     )
     if options.corrects:
         reason += f" Its rows are those of {options.corrects} with corrected verdicts."
     report: Part = {
         "version": 1,
         "calibration": calibration_part(calibration),
-        "data": data_part(fitted.rows, calibration, num_rows, copies, refused),
+        "data": data,
         **figures(context),
         "parameters": [
             {
@@ -123,7 +126,7 @@ def make_report(
     rows = fitted.rows
     references = [rows.material.rows[i].references for i in rows.material.full]
     report["warnings"] = [
-        *about_data(report["data"], rows.right),
+        *about_data(data, rows.right),
         *about_verdicts(rows.verdicts, references),
         *about_fit(fitted.maps.fits[fitted.method]),
         *about_gain(gains),
@@ -145,12 +148,14 @@ def gains_of(calibration: Calibration, active: Calibration | None, context: Cros
     ours = [one.losses for one in known.scored if (one.score, one.map) == ("probability_correct", by)]
     of_active = None if active is None else context.correct_by(active)
     theirs = known.base if of_active is None else log_losses(of_active, known.right)
-    risks = context.risks
+    risks, gaps = context.risks, context.squared_gaps(method)
+    over_base = [context.difference(one, known.base) for one in ours]
     return Gains(
         active.id if active else None,
         context.difference(risks[method], risks[rival]),
-        context.difference(context.squared_gaps(method), context.squared_gaps(rival)),
+        context.difference(gaps, context.squared_gaps(rival)),
         context.difference(ours[0] if ours else known.base, theirs),
+        informative=float(gaps.mean()) < context.constant_brier or any(one.high < 0 for one in over_base),
     )
 
 

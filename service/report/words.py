@@ -269,6 +269,18 @@ def about_data(data: Part, right: Bools) -> Iterator[Caution]:
         yield caution("empty", f"{data['empty']:.0%} of the answers are empty; they count as one meaning.")
 
 
+def poor_rows(data: Part, right: Bools) -> list[str]:
+    """Return why the full rows are too few or too alike in their verdicts (n,) to judge a fit, as clauses."""
+    full, clauses = data["rows_full"], list[str]()
+    if full < FEW_ROWS:
+        more = f"{FEW_ROWS - full} more"
+        clauses.append(f"{full} rows are too few to tell whether it is safe to use: label {more}")
+    if right.all() or not right.any():
+        which = "right" if right.all() else "wrong"
+        clauses.append(f"all answers of its rows are {which}, so they tell nothing of the others")
+    return clauses
+
+
 def about_verdicts(verdicts: Sequence[Verdict], references: Sequence[Sequence[str]]) -> Iterator[Caution]:
     """Yield a warning where most verdicts by words are on answers too long for their references."""
     by_words = [pair for pair in zip(verdicts, references, strict=True) if pair[0].why != "given"]

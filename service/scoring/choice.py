@@ -20,6 +20,7 @@ from service.embedding.port import Embedder, EmbedderIdentity
 from service.errors import EmbedderUnavailable, NotFound
 from service.llm.port import Draw, Generation, LanguageModel
 from service.scoring.score import CalibrationUsed, Evidence, ScoreCommand, ScoreWarning, warning
+from service.spectral.conformal import ConformalReference
 from service.spectral.evidence import EvidenceMap
 from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 from service.spectral.text_scores import words
@@ -277,21 +278,36 @@ def ood_p_value(
     question: str | None,
     vectors: Mapping[str, NDArray[np.float32]],
     draws: Sequence[Draw],
+    candidate: str | None = None,
 ) -> tuple[float | None, list[ScoreWarning]]:
-    """Return how like a calibration's rows a prompt is (method, section 12), and a warning where it is not.
+    """Return how like a calibration's rows a prompt is (method, section 12), and warnings where it is not.
 
-    vectors: (d,) by text, the question's among them where it has one that is compared. None where the
-    calibration, if any, does not know its rows' prompts.
+    vectors: (d,) by text, the question's among them where it has one that is compared. candidate: its length
+    counts where no answer was drawn. None where the calibration, if any, does not know its rows' prompts.
     """
     reference = None if applied is None else applied.calibration.reference
     if reference is None:
         return None, []
     num_words = np.array([len(words(draw.text)) for draw in draws], dtype=np.int_)
     p_value = reference.p_value(None if question is None else vectors[question], num_words)
-    if p_value is None or p_value >= MAX_OOD_P_VALUE:
-        return p_value, []
+    length = num_words.mean() if draws else None if candidate is None else len(words(candidate))
+    warnings = _out_of_range(length, reference)
+    if p_value is not None and p_value < MAX_OOD_P_VALUE:
+        message = (
+            "The question, or the length of its answers, is unlike the calibration's rows "
+            f"(p = {p_value:.2g}): what the calibration says is said of questions like those."
+        )
+        warnings.insert(0, warning("out_of_distribution", message))
+    return p_value, warnings
+
+
+def _out_of_range(length: float | None, reference: ConformalReference) -> list[ScoreWarning]:
+    """Return a warning for a length in words outside the lengths of the calibration's rows. None: unknown."""
+    least, most = reference.length_range
+    if length is None or least <= length <= most:
+        return []
     message = (
-        f"The question, or the length of its answers, is unlike the calibration's rows (p = {p_value:.2g}): "
-        "what the calibration says is said of questions like those."
+        f"The calibration's rows hold answers of {least} to {most} words, and this one has {length:.3g}: "
+        "what the calibration says is said of answers like those."
     )
-    return p_value, [warning("out_of_distribution", message)]
+    return [warning("length_out_of_range", message)]

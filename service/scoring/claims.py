@@ -411,8 +411,26 @@ def spoken_logprobs(
 ) -> list[SpokenLogprobs | None]:
     """Return the log-probabilities of each claim's tokens; None where they are not known.
 
-    tokens: of the text, as drawn: white space around it, and what half a character is told as, are passed
-    over. Those that spell another text tell nothing.
+    tokens: of the text, as drawn. Those that spell another text tell nothing.
+    """
+    spelt = spell(text, tokens)
+    if spelt is None:
+        return [None] * len(claims_)
+    begin, end, values = spelt
+    of_claims = (values[(begin < one.end) & (end > one.start)] for one in claims_)
+    return [
+        SpokenLogprobs(float(per_word([mine.sum()], [one.text])[0]), float(mine.min())) if mine.size else None
+        for one, mine in zip(claims_, of_claims, strict=True)
+    ]
+
+
+def spell(
+    text: str, tokens: Sequence[tuple[str, float]]
+) -> tuple[NDArray[np.int_], NDArray[np.int_], NDArray[np.float64]] | None:
+    """Return where each token of the text begins and ends, and its log-probability, (k,) each.
+
+    White space around the text, and what half a character is told as, are passed over. None where the tokens
+    spell another text.
     """
     joined = "".join(token for token, _ in tokens)
     begun, before, kept = max(joined.rfind(text), 0), 0, list[tuple[str, float]]()
@@ -426,14 +444,10 @@ def spoken_logprobs(
         starts.append(max(found, at))
         at = starts[-1] + (len(token) if found >= 0 else 0)
         ends.append(at)
-    begin, end, values = np.array(starts), np.array(ends), np.array([value for _, value in kept])
+    begin, end = np.array(starts), np.array(ends)
     if (end - begin).sum() < SPELT * len(text):
-        return [None] * len(claims_)
-    of_claims = (values[(begin < one.end) & (end > one.start)] for one in claims_)
-    return [
-        SpokenLogprobs(float(per_word([mine.sum()], [one.text])[0]), float(mine.min())) if mine.size else None
-        for one, mine in zip(claims_, of_claims, strict=True)
-    ]
+        return None
+    return begin, end, np.array([value for _, value in kept])
 
 
 def claims_left_out(said: Said, num_claims: int, num_scored: int) -> list[ScoreWarning]:

@@ -23,6 +23,7 @@ from service.calibration.rows import LogProbability, TokenLogProbability
 from service.errors import EigencalError, InvalidRequest, NotFound, Overloaded
 from service.heavy_json import MAX_BATCH_VALUES, is_heavy
 from service.llm.port import GenerationRequest, Message, Sampling, question_text
+from service.scoring.claims import spell
 from service.scoring.score import (
     EFFORTS,
     HEADERS,
@@ -36,6 +37,10 @@ from service.scoring.score import (
 )
 
 MAX_TOKENS = 32_768
+# Of log-probabilities that servers round: per token, and of the whole as a share.
+ROUNDING = 0.01
+# The token that ended an answer may be missing among its tokens. None is drawn at a probability of e^-20.
+LEAST_END = 20.0
 PromptText = Annotated[str, Field(max_length=1_000_000)]
 Answer = Annotated[str, Field(max_length=200_000)]
 
@@ -161,7 +166,8 @@ class ScoreRequest(RequestModel):
         None,
         max_length=MAX_TOKENS,
         description="The tokens of the `candidate`, in order: what they tell of each of its claims, without "
-        "any answer drawn. Tokens that spell another text tell nothing.",
+        "any answer drawn. Tokens that spell another text tell nothing. Refused where their sum contradicts "
+        "`candidate_logprob`.",
     )
     target_error: float | None = Field(
         None,
@@ -240,6 +246,24 @@ class ScoreRequest(RequestModel):
             raise ValueError(
                 f"`logprobs` must hold one number for each of the {len(self.samples)} samples, "
                 f"not {len(self.logprobs)}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def one_log_probability_of_the_candidate(self) -> Self:
+        """Refuse a `candidate_logprob` that the candidate's own tokens contradict."""
+        total = self.candidate_logprob
+        if total is None or not self.candidate_tokens or self.candidate is None:
+            return self
+        spelt = spell(self.candidate.strip(), [(one.token, one.logprob) for one in self.candidate_tokens])
+        if spelt is None:
+            return self
+        summed = float(spelt[2].sum())
+        rounding = ROUNDING * max(1.0, abs(summed)) + ROUNDING * len(spelt[2])
+        if not summed - LEAST_END <= total <= summed + rounding:
+            raise ValueError(
+                f"`candidate_logprob` is {total:.4g}, and the tokens of `candidate_tokens` sum to "
+                f"{summed:.4g}: send one of the two, or both of the same answer"
             )
         return self
 

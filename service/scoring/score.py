@@ -180,8 +180,8 @@ class ScoreWarning(Part):
     code: str = Field(
         description="calibration_missing, calibration_mismatch, default_calibration, evidence_missing, "
         "partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, "
-        "unsupported_candidate, correctness_label_mismatch, out_of_distribution, claims_left_out or "
-        "logprobs_of_other_text."
+        "unsupported_candidate, correctness_label_mismatch, out_of_distribution, length_out_of_range, "
+        "refusals, logprobs_of_other_text or claims_left_out."
     )
     message: str = Field(description="The same for a person.")
     differs: list[str] | None = Field(None, description="For a mismatch: the parts that differ.")
@@ -427,9 +427,10 @@ class Score(Part):
     ood_p_value: float | None = Field(
         description="How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this "
         "share look as unlike, by their question and by the length of their answers, if any was drawn. "
-        "Higher = more like. "
-        "Below 0.02 a warning says so. Null where no calibration is applied, or one that does not know its "
-        "rows' prompts."
+        "Higher = more like. Below 0.02 a warning says so. By the question it is at least 2 / (rows + 1), by "
+        "the length 4 / (rows + 1): fewer than 200 rows cannot bring it below 0.02 by the length, so lengths "
+        "that no row has are told by `length_out_of_range`. Null where no calibration is applied, or one "
+        "that does not know its rows' prompts."
     )
     evidence: Evidence | None = Field(
         description="What the log-probabilities say; null unless every answer has one."

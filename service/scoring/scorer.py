@@ -270,7 +270,7 @@ class Scorer:
         all_embedded = time.perf_counter()
         evidence = evidence_of(generation.draws, index)
         applied, warnings = self.choice.serving(command, chosen, generation, made_by, evidence)
-        p_value, unlike = ood_p_value(applied, question, vectors, generation.draws)
+        p_value, unlike = ood_p_value(applied, question, vectors, generation.draws, candidate)
         # A decision's first bounds import scipy, which takes half a second.
         slow = command.target is not None and applied is not None and bool(applied.calibration.selectors)
         basis = None
@@ -290,7 +290,8 @@ class Scorer:
         if said is not None:
             judged = basis.answer if candidate is None and basis is not None else candidate or ""
             claims = await self._claim_scores(drawn, said, judged, vectors, made_by, question)
-            warnings += [one for one in claims.warnings if not unlike or one.code != unlike[0].code]
+            known = {one.code for one in unlike}
+            warnings += [one for one in claims.warnings if one.code not in known]
         embedding_s = drawn.seconds.get("embed", 0.0) + all_embedded - begun
         seconds = {"embed": embedding_s, "spectrum": time.perf_counter() - all_embedded}
         drawn = replace(drawn, seconds={**drawn.seconds, **seconds})
@@ -352,7 +353,7 @@ class Scorer:
         if own is not None and applied is None:
             warnings = [mismatch(own, ["num_samples"])]
         applied = applied or self._claims.by_default(command, len(texts), made_by)
-        _, unlike = ood_p_value(applied, question, vectors, generation.draws)
+        _, unlike = ood_p_value(applied, question, vectors, generation.draws, judged)
         abstains = bool(unlike) and self._ood_abstain
         if command.draws_none:
             without_samples = self._claims.scores_alone

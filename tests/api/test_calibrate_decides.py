@@ -94,7 +94,7 @@ async def test_job_log_report_and_page_say_in_one_sentence_whether_it_was_activa
     http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO"):
-        first, second = [await calibrated(http, sent(80)) for _ in range(2)]
+        first, second = [await calibrated(http, sent(120)) for _ in range(2)]
     jobs = {one["calibration_id"]: one for one in (await http.get("/jobs")).json()}
     for made, activated in ((first, True), (second, False)):
         job, link = jobs[made["id"]], made["links"]["report"]

@@ -104,6 +104,15 @@ async def test_an_answer_that_claims_nothing_has_no_claims(answer: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "fact", ["Thank you for asking, the dose is 5000 mg every hour.", "I hope this helps: the dose is high."]
+)
+async def test_a_fact_inside_a_courtesy_is_a_claim(fact: str) -> None:
+    answer = f"Hello! {fact} Have a great day!"
+    score = await scored({"samples": [answer, "Ask a doctor."], "candidate": answer, "claims": True})
+    assert [one["text"] for one in score["claims"]] == [fact]
+
+
+@pytest.mark.parametrize(
     ("agree", "correct", "decision", "doubtful"),
     [
         (1, None, None, False),

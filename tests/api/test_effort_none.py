@@ -115,12 +115,21 @@ async def test_a_surer_text_is_likelier_right_and_an_unsure_one_is_held_back(sta
     assert [one["decision"]["action"] for one in told] == ["answer", "answer", "abstain", "abstain"]
 
 
+def tokens(*parts: Any) -> list[dict[str, Any]]:
+    """Return tokens as they are sent, from a text and a log-probability each."""
+    pairs = zip(parts[::2], parts[1::2], strict=True)
+    return [{"token": text, "logprob": value} for text, value in pairs]
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"candidate": None}, "must not be null"),
     ({"candidate_logprob": 0.5}, "candidate_logprob"),
     ({"candidate_logprob": "-1"}, "candidate_logprob"),
     ({"num_samples": 3}, "not both"),
     ({"samples": ["a", "b"]}, "`effort` is about drawing"),
+    ({"candidate_tokens": tokens("two", -90.0, " words", -9.0)}, "sum to -99"),
+    ({"candidate_tokens": tokens("So. ", -1.0, "two", -3.0, " words", -9.0)}, "sum to -12"),
+    ({"candidate_tokens": tokens("two", -0.05, " words", -0.05), "candidate_logprob": -99.0}, "sum to -0.1"),
 ]
 
 
@@ -130,6 +139,21 @@ async def test_what_cannot_be_judged_so_is_refused(started: Served, sent: Any, t
         response = await http.post("/score", json=ASKED | sent)
     assert (response.status_code, response.json()["code"]) == (422, "invalid_request")
     assert told in response.text
+
+
+AGREEING = {
+    "rounded": tokens("two", -1.004, " words", -3.0),
+    "without the token that ended it": tokens("two", -1.0, " words", -1.0),
+    "after a thought": tokens("Hm. ", -50.0, "two", -1.0, " words", -3.0),
+    "of another text": tokens("something", -50.0, " else", -49.0),
+}
+
+
+@pytest.mark.parametrize("sent", AGREEING.values(), ids=AGREEING)
+async def test_tokens_that_agree_with_the_log_probability_are_taken(started: Served, sent: Any) -> None:
+    async with started(fitted()) as http:
+        body = await answered(http, **ASKED, candidate_tokens=sent)
+    assert body["probability_correct"] == pytest.approx(LIKELY)
 
 
 async def test_what_lacks_is_named(started: Served) -> None:
@@ -203,6 +227,53 @@ async def test_a_question_unlike_the_rows_is_told_by_itself(started: Served) -> 
     assert [one["code"] for one in body["warnings"]] == ["out_of_distribution"]
     assert body["decision"]["action"] == "abstain"
     assert body["probability_correct"] == pytest.approx(LIKELY)
+
+
+def short_answers(**parts: Any) -> ConformalReference:
+    """Twenty rows: each with three drawn answers of one to three words."""
+    lengths = np.array([[1, 2, 3]] * 20, dtype=np.int32)
+    return ConformalReference(np.empty((0, DIMENSION), dtype=np.float32), lengths, **parts)
+
+
+PADDED = "Lyon " + "so far as anyone can tell today " * 5
+
+
+async def test_an_answer_longer_than_any_of_the_rows_is_not_let_through(started: Served) -> None:
+    padded = ASKED | {"candidate": PADDED, "candidate_logprob": -9.0}
+    async with started(fitted(reference=short_answers())) as http:
+        short = await answered(http, **ASKED)
+        long = await answered(http, **padded)
+        batch = await http.post("/score/batch", json={"items": [padded]})
+    assert (short["decision"]["action"], short["warnings"]) == ("answer", [])
+    assert long["probability_correct"] > long["decision"]["threshold"]
+    for body in (long, json.loads(batch.text)["result"]):
+        assert body["decision"]["action"] == "abstain" and "length" in body["decision"]["reason"]
+        assert [one["code"] for one in body["warnings"]] == ["length_out_of_range"]
+        assert "1 to 3 words" in body["warnings"][0]["message"]
+
+    async with started(fitted(reference=short_answers()), ood_abstain=False) as http:
+        decided = await answered(http, **padded)
+    assert [one["code"] for one in decided["warnings"]] == ["length_out_of_range"]
+    assert decided["decision"]["action"] == "answer"
+
+    judged = np.array([len(PADDED.split())], dtype=np.int32)
+    async with started(fitted(reference=short_answers(judged=judged))) as http:
+        known = await answered(http, **padded)
+    assert (known["decision"]["action"], known["warnings"]) == ("answer", [])
+
+
+async def test_the_default_knows_the_lengths_of_its_rows(started: Served) -> None:
+    async with started() as http:
+        found = [
+            await answered(http, **ASKED | {"candidate": text}, target_error=0.2)
+            for text in ("two words", PADDED)
+        ]
+    codes = ["default_calibration", "no_correctness_model"]
+    assert [[one["code"] for one in body["warnings"]] for body in found] == [
+        codes,
+        [codes[0], "length_out_of_range", codes[1]],
+    ]
+    assert "length" in found[1]["decision"]["reason"]
 
 
 AUTO = {"prompt": "question 0", "effort": "auto"}
@@ -372,6 +443,20 @@ async def test_a_chat_is_judged_by_its_own_call_alone(body: dict[str, Any], stre
     assert found["decision"]["action"] == "answer" and found["warnings"] == []
     assert found["model"] == MODEL
     assert own_logprobs(told) == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_chat_answer_of_another_length_than_the_rows_is_withheld(stream: bool) -> None:
+    def one_word() -> ConformalReference:
+        return ConformalReference(np.empty((0, 16), dtype=np.float32), np.ones((20, 3), dtype=np.int32))
+
+    settings = {"abstain": True, "abstain_text": "Ask another.", "chat_effort": "none"}
+    async with before(telling(), active(reference=one_word()), **settings) as made:
+        response = await made.ask(stream=stream)
+    told = told_by(response, stream=stream)
+    [found] = [one["uncertainty"] for one in told if "uncertainty" in one]
+    assert [one["code"] for one in found["warnings"]] == ["length_out_of_range"]
+    assert "Ask another." in response.text and "so it is" not in response.text
 
 
 @pytest.mark.parametrize("stream", [False, True])

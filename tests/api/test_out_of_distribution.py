@@ -38,7 +38,7 @@ class ByKind(FakeEmbedder):
         return Embedded(unit.astype(np.float32), self.identity)
 
 
-def rows() -> bytes:
+def rows(number: int = ROWS) -> bytes:
     made = [
         {
             "prompt": f"question {i}",
@@ -47,13 +47,15 @@ def rows() -> bytes:
             "answer": one.answer,
             "correct": one.correct,
         }
-        for i, one in enumerate(judged_rows(ROWS))
+        for i, one in enumerate(judged_rows(number))
     ]
     return "".join(json.dumps(row) + "\n" for row in made).encode()
 
 
 @asynccontextmanager
-async def calibrated(folder: Path, **settings: Any) -> AsyncIterator[tuple[httpx.AsyncClient, ByKind]]:
+async def calibrated(
+    folder: Path, number: int = ROWS, **settings: Any
+) -> AsyncIterator[tuple[httpx.AsyncClient, ByKind]]:
     """Yield a client of a service that was calibrated on short answers to questions of one kind."""
     chosen = Settings(data_dir=folder, num_samples=4, target_error=0.4, **settings)
     embedder = ByKind()
@@ -61,8 +63,9 @@ async def calibrated(folder: Path, **settings: Any) -> AsyncIterator[tuple[httpx
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=120) as http:
-            sent = {"file": ("dev.jsonl", rows())}
-            posted = await http.post("/calibrate", files=sent, data={"drawn_by": "service"})
+            sent = {"file": ("dev.jsonl", rows(number))}
+            options = {"drawn_by": "service", "activate": "always"}
+            posted = await http.post("/calibrate", files=sent, data=options)
             assert posted.status_code == 202, posted.text
             events = (await http.get(f"/jobs/{posted.json()['id']}/events")).text.splitlines()
             last = json.loads([line for line in events if line.startswith("data:")][-1][5:])
@@ -111,6 +114,16 @@ async def test_an_unlike_question_and_answers_of_another_length_are_told_and_not
         raw = (await http.post("/score", json={"prompt": CODE, "calibration": "none"})).json()
         assert raw["ood_p_value"] is None and not is_told(raw)
         assert embedder.calls[-1] == (ALIKE[0],)
+
+
+async def test_few_rows_tell_a_length_that_their_p_value_cannot(tmp_path: Path) -> None:
+    async with calibrated(tmp_path, 150) as (http, _):
+        like, long = await scored(http, prompt=LIKE), await scored(http, prompt=ESSAY)
+    assert not is_told(long) and long["ood_p_value"] >= 4 / 151
+    assert "length_out_of_range" in [one["code"] for one in long["warnings"]]
+    assert "length_out_of_range" not in [one["code"] for one in like["warnings"]]
+    assert (like["decision"]["action"], long["decision"]["action"]) == ("answer", "abstain")
+    assert "length" in long["decision"]["reason"]
 
 
 async def test_operators_may_have_them_decided_all_the_same(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ async def test_report_and_export_tell_what_was_judged_and_why(world: World) -> N
 
 
 async def test_corrected_verdicts_make_another_calibration_on_the_same_answers(world: World) -> None:
-    first = await calibrated(world, rows())
+    first = await calibrated(world, rows(), activate="always")
     path = f"/calibrations/{first['calibration_id']}/rows"
     for wrong, field in (({"line": 999}, "line"), ({"id": "q999"}, "id")):
         told = problem(

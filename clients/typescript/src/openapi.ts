@@ -2196,7 +2196,7 @@ export interface components {
             num_truncated: number;
             /**
              * Ood P Value
-             * @description How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this share look as unlike, by their question and by the length of their answers, if any was drawn. Higher = more like. Below 0.02 a warning says so. Null where no calibration is applied, or one that does not know its rows' prompts.
+             * @description How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this share look as unlike, by their question and by the length of their answers, if any was drawn. Higher = more like. Below 0.02 a warning says so. By the question it is at least 2 / (rows + 1), by the length 4 / (rows + 1): fewer than 200 rows cannot bring it below 0.02 by the length, so lengths that no row has are told by `length_out_of_range`. Null where no calibration is applied, or one that does not know its rows' prompts.
              */
             ood_p_value: number | null;
             /**
@@ -2256,7 +2256,7 @@ export interface components {
             candidate_logprob?: number;
             /**
              * Candidate Tokens
-             * @description The tokens of the `candidate`, in order: what they tell of each of its claims, without any answer drawn. Tokens that spell another text tell nothing.
+             * @description The tokens of the `candidate`, in order: what they tell of each of its claims, without any answer drawn. Tokens that spell another text tell nothing. Refused where their sum contradicts `candidate_logprob`.
              */
             candidate_tokens?: components["schemas"]["TokenIn"][];
             /**
@@ -2338,7 +2338,7 @@ export interface components {
         ScoreWarning: {
             /**
              * Code
-             * @description calibration_missing, calibration_mismatch, default_calibration, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch, out_of_distribution, claims_left_out or logprobs_of_other_text.
+             * @description calibration_missing, calibration_mismatch, default_calibration, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch, out_of_distribution, length_out_of_range, refusals, logprobs_of_other_text or claims_left_out.
              */
             code: string;
             /**

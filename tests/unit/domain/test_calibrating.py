@@ -54,7 +54,9 @@ def codes(report: dict[str, Any]) -> set[str]:
 
 
 async def test_supplied_answers(bench: Bench) -> None:
-    found, report = await bench.run(made_rows(), JobOptions(name="first", source_label="theirs"))
+    found, report = await bench.run(
+        made_rows(), JobOptions(name="first", source_label="theirs", activate="always")
+    )
     assert bench.llm.requests == []
     assert (found.method, found.num_samples, found.name) == ("depolarized", 6, "first")
     assert sorted(found.parameters) == [2, 3, 4, 5, 6]
@@ -156,10 +158,12 @@ async def test_equal_input_gives_equal_numbers(bench: Bench) -> None:
 
 
 async def test_if_better_compares_with_the_active_one(bench: Bench) -> None:
-    first, report = await bench.run(made_rows(), ALONE)
+    first, report = await bench.run(made_rows(120), ALONE)
     assert report["decision"]["against"] is None
     assert report["decision"]["activated"]
-    _, report = await bench.run(made_rows(), ALONE)  # the same rows: the active one was fitted on all of them
+    _, report = await bench.run(
+        made_rows(120), ALONE
+    )  # the same rows: the active one was fitted on all of them
     decision = report["decision"]
     assert (decision["against"], decision["activated"]) == (first.id, False)
     assert decision["difference"]["value"] > 0
@@ -176,7 +180,7 @@ async def test_if_better_compares_with_the_active_one(bench: Bench) -> None:
     assert "not_better" in codes(report)
     assert bench.calibrations.any_active() == [first]
     # Where agreement is always right.
-    shifted = [replace(row, references=(row.samples or ())[:1]) for row in made_rows(60, seed=5)]
+    shifted = [replace(row, references=(row.samples or ())[:1]) for row in made_rows(120, seed=5)]
     later, report = await bench.run(shifted, ALONE)
     decision = report["decision"]
     assert decision["activated"] and "not by chance (matrix risk" in decision["reason"]
@@ -261,6 +265,53 @@ async def test_a_first_one_that_is_not_better_than_raw_scores_is_not_activated(b
     assert bench.calibrations.any_active() == [made]
 
 
+def noise(count: int) -> list[DevRow]:
+    """Rows of answers that differ, agree by chance, and have nothing to do with the references."""
+    rng = np.random.default_rng(3)
+    return [
+        DevRow(
+            i + 1,
+            None,
+            (f"else {i}",),
+            prompt=f"q{i}",
+            samples=tuple(f"noise {i} {k}" for k in rng.integers(0, 6, 6)),
+            correct=bool(rng.random() < 0.5),
+        )
+        for i in range(count)
+    ]
+
+
+NONSENSE = {
+    "few rows": (
+        made_rows(99),
+        "99 rows are too few to tell whether it is safe to use: label 1 more",
+    ),
+    "all wrong": (
+        [replace(row, correct=False) for row in made_rows(120)],
+        "all answers of its rows are wrong",
+    ),
+    "all right": (
+        [replace(row, correct=True) for row in made_rows(120)],
+        "all answers of its rows are right",
+    ),
+    "noise": (noise(150), "neither its confidence nor P(correct) tells more than one number"),
+}
+
+
+@pytest.mark.parametrize(("rows", "said"), NONSENSE.values(), ids=NONSENSE)
+async def test_rows_that_show_nothing_activate_nothing_by_themselves(
+    bench: Bench, rows: list[DevRow], said: str
+) -> None:
+    _, report = await bench.run(rows)
+    decision = report["decision"]
+    assert not decision["activated"] and decision["reason"].startswith("Not activated: ")
+    assert said in decision["reason"]
+    assert bench.calibrations.any_active() == []
+    made, report = await bench.run(rows, JobOptions(activate="always"))
+    assert report["decision"]["reason"] == "Activated as asked."
+    assert bench.calibrations.any_active() == [made]
+
+
 async def test_rows_of_mixed_length(bench: Bench) -> None:
     """m is what nine rows in ten reach; longer rows are cut, shorter ones serve smaller m' only."""
     rows = made_rows(50)
@@ -324,7 +375,7 @@ async def test_supplied_answers_without_text_are_none(bench: Bench) -> None:
 
 
 async def test_if_better_never_takes_calibration_from_requests_for_more_answers(bench: Bench) -> None:
-    first, _ = await bench.run(made_rows())
+    first, _ = await bench.run(made_rows(), JobOptions(activate="always"))
     fewer = [replace(r, samples=(r.samples or ())[:4]) for r in made_rows(60, sharp=4.0, seed=5)]
     _, report = await bench.run(fewer)
     decision = report["decision"]
@@ -347,7 +398,7 @@ async def test_one_that_is_activated_during_the_fit_is_not_replaced(
 
     monkeypatch.setattr(bench.jobs, "succeed", late)
     with pytest.raises(Conflict, match="retry"):
-        await bench.run(made_rows())
+        await bench.run(made_rows(), JobOptions(activate="always"))
     assert bench.calibrations.any_active() == [first]
 
 

@@ -145,7 +145,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 async def test_a_job_makes_a_calibration_by_evidence_and_reports_it(bench: Bench) -> None:
-    found, report = await bench.run(rows())
+    found, report = await bench.run(rows(), JobOptions(activate="always"))
     assert found.method == "evidence"
     assert isinstance(found.evidence[1], EvidenceMap)
     assert sorted(found.evidence) == [1, 2, 3, 4]
@@ -163,7 +163,7 @@ async def test_a_job_makes_a_calibration_by_evidence_and_reports_it(bench: Bench
 
 
 async def test_plain_rows_do_not_replace_a_calibration_by_evidence(bench: Bench) -> None:
-    first, _ = await bench.run(rows())
+    first, _ = await bench.run(rows(), JobOptions(activate="always"))
     bench.llm.tells = False
     found, report = await bench.run(rows(), JobOptions(seed=1))
     assert found.fingerprint.key() == first.fingerprint.key()
