@@ -59,6 +59,7 @@ class PromiseOut(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
+    num_samples: int = Field(description="Number of answers per prompt that it is made for.")
     target_error: float = Field(description="Share of wrong ones among the answers let through, at most.")
     confidence: float = Field(description="Confidence with which it is kept.")
     threshold: float = Field(description="The least P(correct) that is let through.")
@@ -333,7 +334,8 @@ def _promise(calibration: Calibration, serving: Serving) -> PromiseOut | None:
     if lowest is None:
         return None
     target = max(lowest, serving.target_error or 0.0)
-    return PromiseOut.model_validate(promise(selector.counts, target, CONFIDENCE))
+    made = promise(selector.counts, target, CONFIDENCE)
+    return PromiseOut.model_validate({"num_samples": calibration.num_samples, **asdict(made)})
 
 
 async def _verdicts(app: Services, calibration_id: str) -> dict[str, Any]:

@@ -189,7 +189,10 @@ class Job(BaseModel):
     activated: bool | None = Field(
         description="Whether that one became the active one of its set-up; null before, and of an evaluation."
     )
-    decision: str | None = Field(description="The same as a sentence that says why.")
+    decision: str | None = Field(
+        description="Whether the calibration may be used, in a word or two as its report begins, and why it "
+        "was activated or not."
+    )
     refused_rows: int = Field(
         description="Rows that the LLM server refused while it answered others, once the job has ended; "
         "retry it to ask for them again."

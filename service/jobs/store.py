@@ -426,7 +426,12 @@ class SqlJobs:
         the active calibration of its fingerprint is not `compared_with` (an id; None: none was active).
         """
         key, reason = calibration.fingerprint.key(), report.get("decision", {}).get("reason", "")
-        outcome = {"calibration_id": calibration.id, "activated": activate, "decision": reason or None}
+        verdict = report.get("opening", {}).get("verdict", "")
+        outcome = {
+            "calibration_id": calibration.id,
+            "activated": activate,
+            "decision": f"{verdict} {reason}".strip() or None,
+        }
         end = _ended("succeeded") | {"done": jobs.c.total, "refused_rows": _refused_rows(job_id)}
         async with self._database.write() as connection:
             await _write(connection, job_id, **outcome, **end)

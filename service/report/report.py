@@ -31,7 +31,7 @@ from service.report.words import (
     opening,
     poor_rows,
 )
-from service.scoring.judging import percent
+from service.scoring.judging import answers_drawn, percent
 from service.scoring.score import Target
 from service.spectral.algorithm1 import algorithm1
 from service.spectral.correctness_model import log_losses
@@ -405,12 +405,12 @@ def correctness_part(
         "num_samples": num_samples,
         "confidence": confidence,
         "by_num_samples": [
-            {"num_samples": m, **_correctness_at(one, errors, confidence, picks[one.right.size])}
+            {"num_samples": m, **_correctness_at(one, errors, confidence, m, picks[one.right.size])}
             for m, one in sorted(fitted.decided.items())
         ],
         "diagram": diagram,
         "risk_coverage": risk_coverage(full.selector.counts, confidence) if full.selector else [],
-        "promises": promises_part(full, errors, confidence),
+        "promises": promises_part(full, errors, confidence, num_samples),
         "meaning": PROMISE_MEANING,
     }
 
@@ -424,7 +424,9 @@ def targets(base_error: float) -> list[float]:
     return [*TARGETS, *([rounded] if TARGETS[-1] < rounded < 1 else [])]
 
 
-def _correctness_at(one: DecidedAt, errors: list[float], confidence: float, picks: ResampleCounts) -> Part:
+def _correctness_at(
+    one: DecidedAt, errors: list[float], confidence: float, num_samples: int, picks: ResampleCounts
+) -> Part:
     """Return the model of P(correct) with one number of answers, each row judged by one without its fold.
 
     right, wrong: verdicts. features: those that the model takes; empty where there is none: why_none says
@@ -443,8 +445,8 @@ def _correctness_at(one: DecidedAt, errors: list[float], confidence: float, pick
         "base_brier": base.brier if base else None,
         "auroc": estimate(math.nan) if held_out is None else ranking(picks, held_out, one.right),
         "why_none": one.fit.why_none,
-        "promises": promises_part(one, errors, confidence),
-        "lowest": None if lowest is None else promises_part(one, [lowest], confidence)[0],
+        "promises": promises_part(one, errors, confidence, num_samples),
+        "lowest": None if lowest is None else promises_part(one, [lowest], confidence, num_samples)[0],
     }
 
 
@@ -463,7 +465,9 @@ def risk_coverage(counts: SelectiveCounts, confidence: float) -> list[Part]:
     ]
 
 
-def promises_part(decided: DecidedAt, target_errors: list[float], confidence: float) -> list[Part]:
+def promises_part(
+    decided: DecidedAt, target_errors: list[float], confidence: float, num_samples: int
+) -> list[Part]:
     """Return what can be promised for each target error, in numbers and in words; nothing without a model.
 
     threshold: on P(correct), null where the target cannot be promised; then lowest_error is the lowest that
@@ -480,20 +484,20 @@ def promises_part(decided: DecidedAt, target_errors: list[float], confidence: fl
             "wrong": one.wrong,
             "coverage": one.coverage,
             "lowest_error": one.lowest_error,
-            "text": format_promise(one, of_claims=decided.groups is not None),
+            "text": format_promise(one, num_samples, of_claims=decided.groups is not None),
         }
         for one in (promise(counts, target, confidence) for target in target_errors)
     ]
 
 
-def format_promise(made: Promise, *, of_claims: bool) -> str:
-    """Return the promise as a sentence, or that it cannot be made, and which can."""
-    sure = f"with {made.confidence:.0%} confidence".replace("%", " %")
+def format_promise(made: Promise, num_samples: int, *, of_claims: bool) -> str:
+    """Return the promise for a number of answers as a sentence, or that it cannot be made, and which can."""
+    sure = f"with {answers_drawn(num_samples)} and {made.confidence:.0%} confidence".replace("%", " %")
     target = percent(made.target_error)
     if made.threshold is not None:
         what = "claims let through, one of each answer at random," if of_claims else "answers let through"
         like = "on questions like those of the dev set"
-        return f"{sure.capitalize()}, at most {target} of the {what} are wrong, {like}."
+        return f"{sure[0].upper()}{sure[1:]}, at most {target} of the {what} are wrong, {like}."
     if made.lowest_error is None:
         return f"No error can be promised {sure}: these rows are too few."
     lowest = percent(made.lowest_error)

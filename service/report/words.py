@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from service.calibration.calibration import Gains
 from service.calibration.rows import FEW_ROWS, Verdict
-from service.scoring.judging import percent
+from service.scoring.judging import answers_drawn, percent
 from service.spectral.fit import AnyFit
 from service.spectral.resampling import Difference, Interval
 from service.spectral.text_scores import too_long
@@ -144,8 +144,9 @@ def judgment(p_value: float | None) -> str:
 def opening(report: Part, target_error: float) -> dict[str, str | int | None]:
     """Return what an operator wants to know first who means to keep this error among answers let through.
 
-    safe: whether it is safe to use, and for what; promise: what it promises; answers: how many answers to
-    draw for that; num_samples: that number, null where none is recommended.
+    verdict: "Use it.", "Use it with care.", "Not yet: ... more rows are needed." or "No."; safe: whether it
+    is safe to use, and for what; promise: what it promises; answers: how many answers to draw for that;
+    num_samples: that number, null where none is recommended.
     """
     rows, answers = report["correctness"]["by_num_samples"], report["answers"]
     kept = [
@@ -161,23 +162,41 @@ def opening(report: Part, target_error: float) -> dict[str, str | int | None]:
     if kept:
         num_samples, one = kept[0]  # rows are by number of answers, fewest first
         promise = f"{one['text']} It lets {one['coverage']:.0%} of such questions through."
-        enough = f"{_drawn(num_samples)}: the fewest that reach this promise."
+        enough = f"{answers_drawn(num_samples)}: the fewest that reach this promise."
     elif lowest:
         error, at = min(lowest)
         promise = (
             f"Nothing at {percent(target_error)}: such an error among the {what} let through cannot be "
-            f"promised; the lowest that can be is {percent(error)}, by {_drawn(at)}."
+            f"promised; the lowest that can be is {percent(error)}, by {answers_drawn(at)}."
         )
     else:
         promise = f"Nothing: no number of answers allows a promise, so decisions let no {what} through."
     safe = _safe(report)
     if not any(row["promises"] for row in rows):
         safe += " It measures how far answers agree, not whether one is right."
-    return {"safe": safe, "promise": promise, "answers": enough, "num_samples": num_samples}
+    return {
+        "verdict": _verdict(report),
+        "safe": safe,
+        "promise": promise,
+        "answers": enough,
+        "num_samples": num_samples,
+    }
 
 
-def _drawn(num_samples: int) -> str:
-    return count(num_samples, "answer") if num_samples else "0 answers (effort none)"
+def _verdict(report: Part) -> str:
+    """Return the shortest answer to "May it be used?". Too few rows to judge by come before all else."""
+    missing, decision = FEW_ROWS - report["data"]["rows_full"], report["decision"]
+    rows = {row["map"]: row for row in report["served"]}
+    raw, ours = rows["raw"], rows[report["calibration"]["method"]]
+    is_off = off(ours["projection_null"]["p_value"])
+    if missing > 0:
+        more = "1 more row is" if missing == 1 else f"{missing} more rows are"
+        return f"Not yet: {more} needed."
+    if is_off and ours["projection_ece"] >= raw["projection_ece"]:
+        return "No."
+    if decision["asked"] != "never" and not decision["activated"]:
+        return "No."
+    return "Use it with care." if is_off else "Use it."
 
 
 def _safe(report: Part) -> str:

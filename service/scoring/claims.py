@@ -261,7 +261,7 @@ class ClaimScorer:
         selector = None if applied is None else applied.calibration.selectors.get(0)
         verdicts = _Verdicts([None] * len(known))
         if selector is not None and known:
-            verdicts = _judged(selector, columns, [True] * len(known), command.target, unlike=unlike)
+            verdicts = _judged(selector, columns, [True] * len(known), command.target, 0, unlike=unlike)
         ranks = list[float]()
         if applied is not None and applied.default is not None and known:
             ranks = packaged().rank("", 0, columns, DIMENSION).tolist()
@@ -303,7 +303,7 @@ def _scores_of_outcomes(
         born = [outcome.born(selector.map) for outcome in outcomes]
         columns = features([p.probability for p, _ in born], [served.entropy for _, served in born])
         spoken_of = [outcome.support.spoken_of for outcome in outcomes]
-        verdicts = _judged(selector, columns | tokens, spoken_of, command.target, unlike=unlike)
+        verdicts = _judged(selector, columns | tokens, spoken_of, command.target, num_drawn, unlike=unlike)
     parts = zip(kept, outcomes, verdicts.claims, spoken, strict=True)
     scored = [
         _scored(claim, outcome, applied, verdict, logprobs) for claim, outcome, verdict, logprobs in parts
@@ -338,16 +338,22 @@ class _Verdicts:
 
 
 def _judged(
-    selector: Selector, columns: Columns, spoken_of: Sequence[bool], target: Target | None, *, unlike: bool
+    selector: Selector,
+    columns: Columns,
+    spoken_of: Sequence[bool],
+    target: Target | None,
+    num_samples: int,
+    *,
+    unlike: bool,
 ) -> _Verdicts:
-    """Return P(correct) and the decision of each claim; columns: (n,) each.
+    """Return P(correct) and the decision of each claim; columns: (n,) each; num_samples: answers drawn.
 
     A claim of which no answer speaks has none: it is not let through.
     """
     correct = selector.model.predict(columns)
     action, threshold, about = None, None, list[ScoreWarning]()
     if target is not None:
-        decision, about = decide(selector.counts, None, target)
+        decision, about = decide(selector.counts, None, target, num_samples)
         threshold = decision.threshold
         action = None if threshold is None and target.by_default else decision.action
     verdicts = list[Verdict]()

@@ -217,15 +217,18 @@ UNLIKE = (
 
 
 def decide(
-    counts: SelectiveCounts, correct: float | None, target: Target
+    counts: SelectiveCounts, correct: float | None, target: Target, num_samples: int
 ) -> tuple[Decision, list[ScoreWarning]]:
     """Return whether to let a text of this P(correct) through, and what to know about it.
 
-    `correct`: None for a text that no answer supports: it is let through by no threshold.
+    `correct`: None for a text that no answer supports: it is let through by no threshold. num_samples: the
+    number of answers that the counts are for.
     """
+    drawn, share = answers_drawn(num_samples), f"{100 * target.confidence:g} %"
+    sure = f"with {drawn}, kept by {share} of calibrations made like this one"
     kept = promise(counts, target.error, target.confidence)
     if kept.threshold is None:
-        reason = _unreachable(kept, target)
+        reason = _unreachable(kept, target, sure)
         # Of a target that nobody named there is nothing to warn of.
         about = [] if target.by_default else [warning("target_unreachable", f"{reason} {PROMISE_MEANING}")]
         return held_back(target, reason), about
@@ -233,7 +236,7 @@ def decide(
         return held_back(target, UNSUPPORTED, kept), []
     # Rounded as the counts were: scores that differ in their last bits only are one.
     passes = rounded_ties(correct) >= rounded_ties(kept.threshold)
-    promised = f"at most {percent(target.error)} of the answers let through are wrong ({_sure(target)})"
+    promised = f"at most {percent(target.error)} of the answers let through are wrong ({sure})"
     likely, needed = f"Right with a probability of {correct:.3f}", f"{kept.threshold:.3f}"
     if not passes:
         return held_back(target, f"{likely}, and {needed} is needed so that {promised}.", kept), []
@@ -259,17 +262,22 @@ def _decision(
     )
 
 
-def _unreachable(missed: Promise, target: Target) -> str:
+def _unreachable(missed: Promise, target: Target, sure: str) -> str:
     lowest = missed.lowest_error
-    instead = "no error can" if lowest is None else f"the lowest that can is {percent(lowest)}"
+    if lowest is None:
+        instead = "no error can. Calibrate on more rows."
+    else:
+        instead = f"the lowest that can is {percent(lowest)}. Ask for that, or calibrate on more rows."
     return (
         f"That at most {percent(target.error)} of the answers let through are wrong cannot be promised "
-        f"({_sure(target)}): {instead}."
+        f"({sure}): {instead}"
     )
 
 
-def _sure(target: Target) -> str:
-    return f"kept by {100 * target.confidence:g} % of calibrations made like this one"
+def answers_drawn(num_samples: int) -> str:
+    """Return "1 answer", "20 answers", "0 answers (effort none)"."""
+    counted = f"{num_samples} answer{'' if num_samples == 1 else 's'}"
+    return counted if num_samples else f"{counted} (effort none)"
 
 
 def percent(share: float) -> str:
@@ -319,7 +327,8 @@ def judge(
     unlike: the prompt is too unlike the calibration's rows for anything to be let through. Where nothing
     tells P(correct), a warning says why only if a decision was asked for.
     """
-    selector = _selector(basis.applied, len(basis.generation.draws), basis.evidence)
+    num_samples = len(basis.generation.draws)
+    selector = _selector(basis.applied, num_samples, basis.evidence)
     no_model, correct = (
         (selector, None) if isinstance(selector, str) else (None, _of_answers(selector, basis))
     )
@@ -329,7 +338,7 @@ def judge(
     if target is None or (target.by_default and no_model):
         return Judgement(candidate, share, own, None, no_model, unlike), warnings
     decisive = own if candidate is None else candidate.probability_correct
-    decision, about_decision = _decided(selector, decisive, target, unlike=unlike)
+    decision, about_decision = _decided(selector, decisive, target, num_samples, unlike=unlike)
     if not isinstance(selector, str):
         warnings += _unsupported(candidate) + _elsewhere(selector, basis.answer, basis.candidate)
     return Judgement(candidate, share, own, decision, no_model, unlike), [*warnings, *about_decision]
@@ -353,7 +362,7 @@ def judge_alone(
     candidate = Candidate.model_construct(probability=None, mode=None, probability_correct=correct)
     decision, warnings = None, list[ScoreWarning]()
     if target is not None and not (target.by_default and no_model):
-        decision, warnings = _decided(selector, correct, target, unlike=unlike)
+        decision, warnings = _decided(selector, correct, target, 0, unlike=unlike)
     elif no_model and applied is not None and applied.default is None:
         warnings = [_no_model(no_model)]
     return Judgement(candidate, 0.0, correct, decision, no_model, unlike), warnings
@@ -390,14 +399,14 @@ def _of_answers(selector: Selector, basis: Basis) -> Callable[[str], float]:
 
 
 def _decided(
-    model: Selector | str, correct: float | None, target: Target, *, unlike: bool
+    model: Selector | str, correct: float | None, target: Target, num_samples: int, *, unlike: bool
 ) -> tuple[Decision, list[ScoreWarning]]:
     """Return the decision on a text of this P(correct); model: what tells it, or why nothing does."""
     if isinstance(model, str):
         about = _no_model(model)
         decision, warnings = held_back(target, about.message), [about]
     else:
-        decision, warnings = decide(model.counts, correct, target)
+        decision, warnings = decide(model.counts, correct, target, num_samples)
     if unlike:
         decision = decision.model_copy(update={"action": "abstain", "reason": UNLIKE})
     return decision, warnings

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from service.app import create_app
+from service.calibration.rows import FEW_ROWS
 from service.embedding.port import Embedded
 from service.settings import Settings
 from tests.support.decisions import judged_rows, vectors_of
@@ -89,6 +90,15 @@ async def test_verdicts_become_thresholds(http: httpx.AsyncClient, embedder: Rem
     assert "Is this answer right?" in page
     assert all(f"<td>{one['threshold']:.3f}</td>" in page for one in kept)
 
+    # Wherever a promise is shown, it names its number of answers.
+    for row in part["by_num_samples"]:
+        for one in [*row["promises"], *filter(None, [row["lowest"]])]:
+            number = row["num_samples"]
+            assert f"ith {number} answer{'' if number == 1 else 's'}" in one["text"]
+    assert found["promise"]["num_samples"] == found["num_samples"] == 4
+    pages = (await http.get("/calibrations", headers={"Accept": "text/html"})).text
+    assert "With 4 answers: an error of at most" in pages
+
 
 async def test_job_log_report_and_page_say_in_one_sentence_whether_it_was_activated(
     http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
@@ -98,8 +108,10 @@ async def test_job_log_report_and_page_say_in_one_sentence_whether_it_was_activa
     jobs = {one["calibration_id"]: one for one in (await http.get("/jobs")).json()}
     for made, activated in ((first, True), (second, False)):
         job, link = jobs[made["id"]], made["links"]["report"]
-        said = (await http.get(link)).json()["decision"]["reason"]
-        assert (job["activated"], job["decision"]) == (activated, said)
+        report = (await http.get(link)).json()
+        verdict, said = report["opening"]["verdict"], report["decision"]["reason"]
+        assert (job["activated"], job["decision"]) == (activated, f"{verdict} {said}")
+        assert verdict == f"Not yet: {FEW_ROWS - report['data']['rows_full']} more rows are needed."
         assert said.startswith("Activated: " if activated else "Not activated: ")
         assert said in (await http.get(link, headers={"Accept": "text/html"})).text
         assert any(said in line for line in caplog.messages)

@@ -98,7 +98,7 @@ async def test_a_candidate_is_judged_and_decided_about(started: Served) -> None:
     decision = {"action": "answer", "target_error": 0.2, "confidence": 0.9, "threshold": 0.5, "coverage": 0.6}
     reason = (
         "Let it through. Right with a probability of 0.781; from 0.500 on, at most 20 % of the answers let "
-        "through are wrong (kept by 90 % of calibrations made like this one)."
+        "through are wrong (with 3 answers, kept by 90 % of calibrations made like this one)."
     )
     # Without a target of anybody's, 0.2 is kept.
     assert same["decision"] == none["decision"] == plain["decision"] == {**decision, "reason": reason}
@@ -164,6 +164,8 @@ async def test_a_target_out_of_reach_and_a_score_without_a_model_abstain_with_a_
     assert [one["code"] for one in far["warnings"]] == ["target_unreachable"]
     assert "10.8 %" in far["warnings"][0]["message"]
     assert far["decision"]["reason"].startswith("Hold it back. That at most 1 % of the answers")
+    assert "with 3 answers" in far["decision"]["reason"]
+    assert far["decision"]["reason"].endswith("10.8 %. Ask for that, or calibrate on more rows.")
     assert far["probability_correct"] == pytest.approx(LIKELY)
     for body in (far, without, raw):
         decision = body["decision"]

@@ -47,15 +47,15 @@ def test_from_the_file_to_the_report(here: Here, dev: Path, tmp_path: Path, open
     said = here("report", calibration).out
     assert said.startswith(f"{calibration} mine: ")
     assert "30 of 30 rows were usable" in said
-    assert f"when it was fitted: {job['decision']}\n" in said
-    watched = here("jobs", job["id"], "--watch").out
-    assert job["activated"] and watched.endswith("\nActivated as asked.\n")
+    assert "when it was fitted: Activated as asked.\n" in said
+    verdict = "Not yet: 70 more rows are needed."
+    assert job["decision"] == f"{verdict} Activated as asked."
+    assert here("jobs", job["id"], "--watch").out.endswith(f"\n{job['decision']}\n")
     assert "active now: yes" in said
     assert "note: Only 30 rows" in said
     opening = here("report", calibration, "--json").json["opening"]
-    assert (
-        f"\n{opening['safe']}\npromise: {opening['promise']}\nanswers to draw: {opening['answers']}\n" in said
-    )
+    lines = [f"{verdict} {opening['safe']}", f"promise: {opening['promise']}"]
+    assert "\n".join(["", *lines, f"answers to draw: {opening['answers']}", ""]) in said
     page = tmp_path / "report.html"
     assert here("report", calibration, "--out", page).out == f"{page}\n"
     assert page.read_text().startswith("<!doctype html>")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.processes import free_port
 from service.api.auth import Keys
 from service.api.deps import Services
 from service.api.middleware import BodyLimit
@@ -40,8 +41,8 @@ from service.store.database import Database
 # A value that is not the default, as in the environment.
 OTHER = {
     "host": "127.0.0.2",
-    "port": "8123",
-    "health_port": "8124",
+    "port": str(free_port()),
+    "health_port": "0",
     "write_timeout_s": "7",
     "data_dir": "elsewhere",
     "database_url": "sqlite:///other.db",
@@ -84,9 +85,10 @@ OTHER = {
     "embedder_api_key": "an-embedder-key",
     "proxies_from_env": "true",
 }
+# Port 0 is any free one: the default may be taken, as by `make run`.
 BASES = {
-    "in process": {"llm_backend": "embedded"},
-    "servers": {"llm_backend": "vllm", "embedder_url": "http://127.0.0.1:8002/v1"},
+    "in process": {"port": "0", "llm_backend": "embedded"},
+    "servers": {"port": "0", "llm_backend": "vllm", "embedder_url": "http://127.0.0.1:8002/v1"},
 }
 SERVERS_ONLY = {
     "llm_url",

@@ -1574,7 +1574,7 @@ export interface components {
             created_at: string;
             /**
              * Decision
-             * @description The same as a sentence that says why.
+             * @description Whether the calibration may be used, in a word or two as its report begins, and why it was activated or not.
              */
             decision: string | null;
             /**
@@ -2009,6 +2009,11 @@ export interface components {
              * @description Share of the questions that it lets through.
              */
             coverage: number;
+            /**
+             * Num Samples
+             * @description Number of answers per prompt that it is made for.
+             */
+            num_samples: number;
             /**
              * Target Error
              * @description Share of wrong ones among the answers let through, at most.
@@ -2832,6 +2837,7 @@ export interface operations {
                      *         "promise": {
                      *           "confidence": 0.9,
                      *           "coverage": 0.42,
+                     *           "num_samples": 20,
                      *           "target_error": 0.1,
                      *           "threshold": 0.71
                      *         },
@@ -3041,6 +3047,7 @@ export interface operations {
                      *         "promise": {
                      *           "confidence": 0.9,
                      *           "coverage": 0.42,
+                     *           "num_samples": 20,
                      *           "target_error": 0.1,
                      *           "threshold": 0.71
                      *         },
@@ -3184,6 +3191,7 @@ export interface operations {
                      *       "promise": {
                      *         "confidence": 0.9,
                      *         "coverage": 0.42,
+                     *         "num_samples": 20,
                      *         "target_error": 0.1,
                      *         "threshold": 0.71
                      *       },
@@ -3335,6 +3343,7 @@ export interface operations {
                      *       "promise": {
                      *         "confidence": 0.9,
                      *         "coverage": 0.42,
+                     *         "num_samples": 20,
                      *         "target_error": 0.1,
                      *         "threshold": 0.71
                      *       },

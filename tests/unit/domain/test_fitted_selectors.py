@@ -249,5 +249,7 @@ def test_nonsense_is_never_let_through_and_never_has_a_p_correct(m: int) -> None
     ],
 )
 def test_a_promise_in_words(made: Promise, said: str) -> None:
-    assert said in format_promise(made, of_claims=False)
-    assert "claims" in format_promise(replace(made, threshold=0.7), of_claims=True)
+    words = format_promise(made, 20, of_claims=False)
+    assert said in words
+    assert "with 20 answers and 90 % confidence" in words.lower()
+    assert "claims" in format_promise(replace(made, threshold=0.7), 20, of_claims=True)

@@ -45,3 +45,28 @@ def test_it_says_whether_it_is_safe_to_use() -> None:
     assert opening(report, 0.2)["safe"].startswith("To be used with care")
     ours["projection_ece"] = raw["projection_ece"]
     assert opening(report, 0.2)["safe"].startswith("Not safe to use")
+
+
+def test_it_begins_with_a_verdict() -> None:
+    report = deciding_report()
+    raw, ours = report["served"][0], report["served"][-1]
+    report["decision"] |= {"asked": "if_better", "activated": True}
+    assert opening(report, 0.2)["verdict"] == "Use it."
+    ours["projection_null"]["p_value"] = 0.01
+    assert opening(report, 0.2)["verdict"] == "Use it with care."
+    report["decision"]["activated"] = False
+    assert opening(report, 0.2)["verdict"] == "No."
+    report["decision"]["asked"] = "never"
+    assert opening(report, 0.2)["verdict"] == "Use it with care."
+    ours["projection_ece"] = raw["projection_ece"]
+    assert opening(report, 0.2)["verdict"] == "No."
+
+
+def test_rows_too_few_to_judge_by_come_first_with_how_many_more_are_needed() -> None:
+    report = deciding_report()
+    report["decision"] |= {"asked": "always", "activated": True}
+    for rows, verdict in ((99, "Not yet: 1 more row is needed."), (12, "Not yet: 88 more rows are needed.")):
+        report["data"]["rows_full"] = rows
+        assert opening(report, 0.2)["verdict"] == verdict
+    report["data"]["rows_full"] = 100
+    assert opening(report, 0.2)["verdict"] == "Use it."

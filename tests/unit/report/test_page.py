@@ -134,6 +134,7 @@ def test_it_opens_with_what_an_operator_wants_to_know(report: dict[str, Any]) ->
     told = [report["opening"][name] for name in ("safe", "promise", "answers")]
     places = [page.index(text) for pair in zip(asked, told, strict=True) for text in pair]
     assert sorted(places) == places
+    assert page.index(f"May it be used? {report['opening']['verdict']}") < places[0]
     assert places[-1] < page.index("Only 31 rows.") < page.index("<details>") < page.index("<svg")
 
 

@@ -169,7 +169,7 @@ class Job(Result):
     created_at: datetime
     """When it was posted."""
     decision: str | None
-    """The same as a sentence that says why."""
+    """Whether the calibration may be used, in a word or two as its report begins, and why it was activated or not."""
     done: int
     """Units of the stage that are done."""
     error: JobError | None
@@ -329,6 +329,8 @@ class Promise(Result):
     """Confidence with which it is kept."""
     coverage: float
     """Share of the questions that it lets through."""
+    num_samples: int
+    """Number of answers per prompt that it is made for."""
     target_error: float
     """Share of wrong ones among the answers let through, at most."""
     threshold: float

@@ -152,6 +152,10 @@ def _summary(client: Client, fields: dict[str, Any]) -> Iterator[str]:
             f"{fitted.get('id')} {fitted.get('name') or ''}: {fitted.get('method')}, "
             f"T = {temperature}, g = {depolarization}"
         )
+    if opening := fields.get("opening"):
+        yield " ".join(filter(None, (opening.get("verdict"), format_cell(opening.get("safe")))))
+        yield f"promise: {format_cell(opening.get('promise'))}"
+        yield f"answers to draw: {format_cell(opening.get('answers'))}"
     if rows := fields.get("data"):
         yield f"{format_cell(rows.get('usable'))} of {format_cell(rows.get('rows'))} rows were usable"
     if decided := fields.get("decision"):
@@ -159,10 +163,6 @@ def _summary(client: Client, fields: dict[str, Any]) -> Iterator[str]:
     if fitted:
         # The report stays as it was written, whatever was activated since.
         yield f"active now: {format_cell(client.calibration(fitted['id']).active)}"
-    if opening := fields.get("opening"):
-        yield format_cell(opening.get("safe"))
-        yield f"promise: {format_cell(opening.get('promise'))}"
-        yield f"answers to draw: {format_cell(opening.get('answers'))}"
     yield from fields.get("verdict", [])
     for warning in fields.get("warnings", []):
         yield f"note: {warning.get('text', warning) if isinstance(warning, dict) else warning}"
