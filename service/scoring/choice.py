@@ -37,13 +37,14 @@ NO_EVIDENCE = warning(
 BY_DEFAULT = warning(
     "default_calibration",
     "Served by the default calibration: fitted on short answers of a small LLM to trivia questions, better "
-    "than raw values wherever it was tried. Ten labelled questions make one of your own (POST /calibrate).",
+    "than raw values wherever it was tried. Label 100 questions of your own, and POST /calibrate "
+    "makes a calibration of them.",
 )
 RANKED_BY_DEFAULT = warning(
     "default_calibration",
     "Ranked by the default calibration, fitted on short answers of a small LLM to trivia questions: "
-    "`rank_score` is a number to sort by. Ten labelled questions make a calibration of your own (POST "
-    "/calibrate).",
+    "`rank_score` is a number to sort by. Label 100 questions of your own, and POST /calibrate "
+    "makes a calibration of them.",
 )
 # Below it a prompt is called unlike the rows: at most that share of those that are like them, too.
 MAX_OOD_P_VALUE = 0.02
