@@ -1,8 +1,10 @@
 # The commands that anyone has to know:
 #   make run        install, start the service on this machine, score two prompts, calibrate, score again
+#   make stop       stop the service
 #   make test       install, run the quick tests: units, API, clients, command lines; minutes
-#   make test-all   all tests that need nothing installed besides: faults, weights, golden numbers, end to end, docs
-# The others: stop, check, check-docker, check-kubernetes, check-secrets, bench, bench-rivals, examples, record-devset,
+#   make test-all   all tests that need nothing else installed: make test, then make test-slow
+#   make test-slow  faults, weights, golden numbers, end to end, docs
+# The others: check, check-docker, check-kubernetes, check-secrets, bench, bench-rivals, examples, record-devset,
 #   openapi, openapi-models, openapi-types, test-vllm, test-mpnet, test-postgres, test-browser, test-edge, test-observe, test-clients,
 #   test-docker, environments, soak, docs, test-docs, figures, dist, test-dist, clean.
 
@@ -31,19 +33,20 @@ export TOKENIZERS_PARALLELISM := false
 # Else every process compiles what it imports, and each of pytest's rewrites every test.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run stop test test-all environments check check-docker check-kubernetes check-secrets bench bench-rivals examples record-devset \
+.PHONY: run stop test test-slow test-all environments check check-docker check-kubernetes check-secrets bench bench-rivals examples record-devset \
   openapi openapi-models openapi-types chromium test-vllm test-mpnet test-postgres test-browser test-edge test-observe test-clients \
   test-docker soak docs test-docs figures dist test-dist clean help
 
 help:
-	@sed -n '1,5s/^# //p' Makefile
+	@sed -n '1,7s/^# //p' Makefile
 
 $(PY):
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed (make PYTHON=/path/to/python3.11)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: $(PY) pyproject.toml constraints.txt
-	$(PIP) install -c constraints.txt -e ".[embedded]"
+# The service and the command line, `eigencal`.
+$(VENV)/.installed: $(PY) pyproject.toml constraints.txt clients/python/pyproject.toml
+	$(PIP) install -c constraints.txt -e ".[embedded]" -e "clients/python[cli]"
 	@touch $@
 
 # All that any test needs: pytest reads every file of tests, whichever it then runs. What `make run` needs is among it.
@@ -69,9 +72,12 @@ stop:
 test: $(VENV)/.installed-dev $(WEIGHTS)/.small
 	$(PY) -m pytest $(QUICK) -p no:schemathesis -m "not (weights or $(HEAVY))" -n $(WORKERS) --dist loadscope $(ARGS)
 
-# The slow ones first, so that none is left over at the end.
-test-all: $(VENV)/.installed-dev $(WEIGHTS)/.small
-	$(PY) -m pytest $(SLOW) $(QUICK) -m "not ($(HEAVY))" -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
+# All the tests that `make test` leaves out and that need nothing else installed.
+test-slow: $(VENV)/.installed-dev $(WEIGHTS)/.small
+	$(PY) -m pytest $(SLOW) -m "not ($(HEAVY))" -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
+	$(PY) -m pytest $(QUICK) -m "weights and not ($(HEAVY))" -n $(WORKERS) --dist loadscope $(ARGS)
+
+test-all: test test-slow
 
 check: $(VENV)/.installed-dev
 	$(PY) -m ruff check .

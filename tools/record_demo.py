@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx2 as httpx
 
-from service.demo.data import DRAWN_WITH, QUESTIONS, RECORDED, drawn_with
+from service.demo.data import DRAWN_WITH, PLACES, QUESTIONS, RECORDED, drawn_with
 
 TIMEOUT_S = 300
 LONGEST_S = 3600.0  # of drawing; on a busy machine it takes minutes
@@ -52,7 +52,15 @@ def _json(response: httpx.Response) -> dict[str, Any]:
 
 
 def _shortened(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {"logprobs": [round(one, DIGITS) for one in row["logprobs"]]}
+    kept = {name: row[name] for name in ("id", "prompt", "reference", "samples")}
+    return kept | {"logprobs": [round(one, DIGITS) for one in row["logprobs"]]}
+
+
+def without_answers(recorded: str) -> bytes:
+    """Return the rows of a recorded dev file as questions with their references."""
+    rows = [json.loads(line) for line in recorded.splitlines()]
+    bare = [{name: row[name] for name in ("id", "prompt", "reference")} for row in rows]
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in bare).encode()
 
 
 def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -71,10 +79,12 @@ def main() -> None:
         base_url=f"http://{settings.host}:{settings.port}", timeout=TIMEOUT_S, trust_env=False
     ) as http:
         try:
-            rows = record(http, QUESTIONS.read_bytes())
+            everyday = record(http, QUESTIONS.read_bytes())
+            places = record(http, without_answers(PLACES.read_text("utf-8")))
         except httpx.HTTPError as error:
             sys.exit(f"The service did not answer ({error}). Is it running? make run")
-    write_rows(RECORDED, rows)
+    write_rows(RECORDED, everyday)
+    write_rows(PLACES, places)
     identity = build_llm(settings).identity(serving.request(prompt="x"))
     kept = drawn_with(identity, serving.sampling) | {"num_samples": serving.num_samples}
     DRAWN_WITH.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")

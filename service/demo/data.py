@@ -1,4 +1,8 @@
-"""The bundled dev set: everyday questions of our own making, and the embedded model's recorded answers."""
+"""Bundled questions of our own making, with the embedded model's recorded answers.
+
+`QUESTIONS` and `RECORDED` are everyday questions, which `make run` calibrates on. `PLACES` are other
+questions, on cities, continents and capitals, which README calibrates on.
+"""
 
 import json
 from dataclasses import asdict
@@ -10,6 +14,7 @@ from service.llm.port import LLMIdentity, Sampling
 FOLDER = Path(__file__).parent
 QUESTIONS = FOLDER / "everyday_questions.jsonl"
 RECORDED = FOLDER / "everyday_recorded.jsonl"
+PLACES = FOLDER / "places.jsonl"
 DRAWN_WITH = FOLDER / "drawn_with.json"
 
 

@@ -28,7 +28,8 @@ POLL_S = 0.2
 # beside a chat, since the embedded LLM takes seconds for them.
 DEFAULTS = {"EIGENCAL_EMBEDDER": "all-MiniLM-L6-v2", "EIGENCAL_CHAT_EFFORT": "low"}
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # where such a service is reached from here
-PROMPTS = ("What is the capital of France?", "What is the name of my neighbour's dog?")
+NAME = "everyday questions"  # of the calibration
+PROMPTS = ("What is the capital of France?", "What is the name of my dog?")
 
 
 class DemoError(Exception):
@@ -127,7 +128,7 @@ def run(service: BackgroundService, *, key: str, recorded: bool) -> None:
     except httpx2.TransportError as error:
         raise DemoError(f"The service no longer answers ({error}): {service.log_file}") from None
     header = " -H 'Authorization: Bearer KEY'" if key else ""
-    body = '{"prompt": "How many legs does a spider have?", "target_error": 0.4}'
+    body = '{"prompt": "How many legs does a spider have?"}'
     print(f"The service goes on at {service.url}; its API: {service.url}/docs. Try:")
     print(f"  curl -s {service.url}/score{header} -H 'Content-Type: application/json' -d '{body}'")
     print(f"Its log: {service.log_file}\nStop it: make stop")
@@ -144,14 +145,15 @@ def walk(url: str, rows: Path, key: str = "") -> None:
             calibration_id = calibration["id"]
         else:
             calibration_id = calibrate(http, rows)
-            # Few answers, and a decision: what a caller would ask for who has to answer.
-            show_scores(http, "The same prompts, by three answers", effort="low", target_error=0.4)
+            show_scores(http, "The same prompts, calibrated")
         report = call(http, "GET", f"/calibrations/{calibration_id}/report")
         error, opening = {row["map"]: row["projection_ece"] for row in report["served"]}, report["opening"]
-        before, after = error["raw"], error[report["calibration"]["method"]]
-        print(f"Projection ECE of held-out questions: {before:.3f} before, {after:.3f} after.")
-        for about, name in (("To use it", "safe"), ("Promise", "promise"), ("Answers to draw", "answers")):
-            print(f"{about}: {opening[name]}")
+        rival = "active" if "active" in error else "raw"
+        names = {"active": "by the calibration before it", "raw": "by raw scores"}
+        before, after = error[rival], error[report["calibration"]["method"]]
+        print(f"{opening['verdict']} {opening['safe']}")
+        print(f"Projection ECE of held-out questions: {before:.3f} {names[rival]}, {after:.3f} by this one.")
+        print(f"Promise: {opening['promise']}")
         print(f"The whole report, for your browser:\n{url}/calibrations/{calibration_id}/report\n")
 
 
@@ -170,8 +172,8 @@ def call(http: httpx2.Client, method: str, path: str, **sent: Any) -> dict[str, 
 
 def calibrate(http: httpx2.Client, path: Path) -> str:
     """Calibrate on a file; return the calibration's id. Raises DemoError when it fails."""
-    print(f"Calibrating on the labelled questions of {path.name} ...", flush=True)
-    options = {"drawn_by": "service", "activate": "always", "name": "everyday questions"}
+    print(f"Calibrating on other questions with their right answers ({path.name}) ...", flush=True)
+    options = {"drawn_by": "service", "name": NAME}
     job = call(http, "POST", "/calibrate", data=options, files={"file": (path.name, path.read_bytes())})
     while job["state"] in ("queued", "running"):
         time.sleep(POLL_S)
@@ -179,6 +181,7 @@ def calibrate(http: httpx2.Client, path: Path) -> str:
     if job["state"] != "succeeded":
         why = (job["error"] or {}).get("detail", "no reason given")
         raise DemoError(f"The calibration was {job['state']}: {why}")
+    print(job["decision"])
     return str(job["calibration_id"])
 
 
@@ -187,10 +190,12 @@ def show_scores(http: httpx2.Client, title: str, **options: Any) -> dict[str, An
     print(f"\n{title}:", flush=True)
     for prompt in PROMPTS:
         score = call(http, "POST", "/score", json={"prompt": prompt, **options})
-        correct, raw = score["probability_correct"], score["uncalibrated"]["lambda_max"]
+        raw, decision = score["uncalibrated"]["lambda_max"], score["decision"]
         print(f"  {prompt} {textwrap.shorten(score['answer'], 40)}")
         print(f"    lambda_max {score['lambda_max']:.3f} (raw {raw:.3f}), {score['entropy']:.3f} nats")
-        likely = "not known" if correct is None else f"{correct:.3f}"
-        print(f"    P(correct) {likely}, decision: {(score['decision'] or {}).get('action', 'none')}")
+        if decision:
+            print(f"    Decision: {decision['action']}. {decision['reason']}")
+    if not decision:
+        print("  No decisions yet. " + " ".join(warning["message"] for warning in score["warnings"]))
     print(flush=True)
     return score

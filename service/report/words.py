@@ -186,31 +186,40 @@ def opening(report: Part, target_error: float) -> dict[str, str | int | None]:
 def _verdict(report: Part) -> str:
     """Return the shortest answer to "May it be used?". Too few rows to judge by come before all else."""
     missing, decision = FEW_ROWS - report["data"]["rows_full"], report["decision"]
-    rows = {row["map"]: row for row in report["served"]}
-    raw, ours = rows["raw"], rows[report["calibration"]["method"]]
-    is_off = off(ours["projection_null"]["p_value"])
     if missing > 0:
         more = "1 more row is" if missing == 1 else f"{missing} more rows are"
         return f"Not yet: {more} needed."
-    if is_off and ours["projection_ece"] >= raw["projection_ece"]:
-        return "No."
-    if decision["asked"] != "never" and not decision["activated"]:
+    is_off = _is_off(report)
+    refused = decision["asked"] != "never" and not decision["activated"]
+    if refused or (is_off and not _is_better(report)):
         return "No."
     return "Use it with care." if is_off else "Use it."
+
+
+def _is_off(report: Part) -> bool:
+    rows = {row["map"]: row for row in report["served"]}
+    return off(rows[report["calibration"]["method"]]["projection_null"]["p_value"])
+
+
+def _is_better(report: Part) -> bool:
+    """Return True if it was activated as better than its rival, or is closer than raw scores."""
+    rows, decision = {row["map"]: row for row in report["served"]}, report["decision"]
+    closer = rows[report["calibration"]["method"]]["projection_ece"] < rows["raw"]["projection_ece"]
+    return bool(closer or (decision["asked"] == "if_better" and decision["activated"]))
 
 
 def _safe(report: Part) -> str:
     rows, data = {row["map"]: row for row in report["served"]}, report["data"]
     raw, ours = rows["raw"], rows[report["calibration"]["method"]]
-    p_value = ours["projection_null"]["p_value"]
+    is_off = _is_off(report)
     gap = f"{ours['projection_ece']:.2f} off on average"
     like = f"for questions like its {data['rows_full']} rows, asked and answered in the set-up below"
-    if data["rows_full"] < FEW_ROWS and not off(p_value):
+    if data["rows_full"] < FEW_ROWS and not is_off:
         few = f"Its {data['rows_full']} rows are too few to tell whether it is safe to use"
         return f"{few}: no miscalibration was detected, and less than a large one would not be."
-    if not off(p_value):
+    if not is_off:
         return f"Safe to use {like}: no miscalibration was detected."
-    if ours["projection_ece"] < raw["projection_ece"]:
+    if _is_better(report):
         raw_off = f"{raw['projection_ece']:.2f}"
         return f"To be used with care {like}: the confidence is {gap}, where raw scores are {raw_off} off."
     return f"Not safe to use: on questions held out the confidence is {gap}, no less than raw scores."

@@ -4,6 +4,7 @@ All of it is in one file, so that processes which share the tests start that ser
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,16 @@ def test_a_pages_commands_and_programs_do_what_it_says(page: str, demo: Demo, tm
     assert len(done.printed) == len(here)
     for number, block in enumerate(here):
         for said in outputs(block):
-            told = shown.missing(shown.parsed(said.code), real(done.printed[number]))
+            parsed, printed = shown.parsed(said.code), real(done.printed[number])
+            told = shown.missing(parsed, printed)
             assert not told, (
                 f"{said.where} shows what {block.where} did not print: {told}\n{done.printed[number]}"
             )
+            if "action" in parsed.get("decision", {}):
+                assert printed["decision"]["action"] == parsed["decision"]["action"], printed["decision"]
+    if page == "README.md":  # the first page: nothing but `make run` has calibrated
+        [calibrated] = [done.printed[n] for n, block in enumerate(here) if "calibrate " in block.code]
+        assert "Use it. Activated: on held-out prompts it is better than the active" in calibrated
 
 
 def outputs(block: Block) -> list[Block]:
@@ -78,6 +85,15 @@ def test_the_numbers_of_the_figures_are_those_of_the_demonstration(demo: Demo) -
     raw, ours = errors_of(kept)
     assert errors_of(made) == pytest.approx([raw, ours], abs=CLOSE)
     assert f"{raw:.3f}" in demo.said and f"{ours:.3f}" in demo.said
+
+
+@pytest.mark.weights
+def test_the_demonstration_ends_well(demo: Demo) -> None:
+    """A calibration on other questions is activated; a right answer is let through, a wrong one held back."""
+    _, activated, after = demo.said.partition("Use it. Activated: ")
+    assert activated
+    right, unknown = re.findall(r"^    Decision: (\w+)\.", after, re.MULTILINE)
+    assert (right, unknown) == ("answer", "abstain")
 
 
 def errors_of(found: dict[str, Any]) -> list[float]:

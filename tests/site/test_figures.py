@@ -70,11 +70,11 @@ def told() -> list[tuple[str, str]]:
             f"log loss is {last['log_loss']:.3f}; always telling the share of right answers would cost "
             f"{last['base_log_loss']:.3f}",
         ),
-        ("concepts.md", f"at most 40 % wrong lets {100 * at[0.4]['coverage']:.0f} % of the answers through"),
+        ("concepts.md", f"at most 20 % wrong lets {100 * at[0.2]['coverage']:.0f} % of the answers through"),
         ("concepts.md", f"the lowest that can is {100 * last['lowest']['target_error']:.1f} %"),
         (
             "how-to/decide-with-a-target-error.md",
-            f"a threshold of {at[0.4]['threshold']:.3f} and a coverage of {at[0.4]['coverage']:.3f}",
+            f"a threshold of {at[0.2]['threshold']:.3f} and a coverage of {at[0.2]['coverage']:.3f}",
         ),
         ("how-to/decide-with-a-target-error.md", f"can be promised ({last['lowest']['target_error']:.3f})"),
     ]
@@ -88,9 +88,9 @@ def test_pages_tell_the_numbers(name: str, words: str) -> None:
 def test_unanimous_and_wrong_is_counted() -> None:
     alike = [row for row in ROWS if len(set(row["samples"])) == 1]
     wrong = [row for row in alike if not correct(row["samples"][0], as_list(row["reference"]))]
-    assert (len(alike), len(wrong)) == (32, 9)
-    assert "On 32 of the 151 questions" in page("concepts.md")
-    assert "Nine of the 32 are wrong" in page("concepts.md")
+    assert (len(alike), len(wrong)) == (86, 10)
+    assert "On 86 of the 271 questions" in page("concepts.md")
+    assert "Ten of the 86 are wrong" in page("concepts.md")
     assert ("What is the capital of Australia?", "Sydney") in [(r["prompt"], r["samples"][0]) for r in wrong]
 
 

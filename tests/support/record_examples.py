@@ -12,7 +12,7 @@ import httpx2 as httpx
 TARGET = Path(__file__).parents[2] / "service" / "api" / "examples.json"
 REQUESTS = {
     "prompt": {"prompt": "What is the capital of France?", "num_samples": 10},
-    "unsure": {"prompt": "What is the name of my neighbour's dog?", "effort": "low"},
+    "unsure": {"prompt": "What is the name of my dog?", "effort": "low"},
     "candidate": {
         "prompt": "What is the capital of France?",
         "effort": "low",

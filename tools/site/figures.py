@@ -14,6 +14,7 @@ from typing import Any
 import httpx2 as httpx
 
 from service.demo.data import RECORDED
+from service.demo.tour import NAME
 from service.report import plots
 from service.report.plots import GREY, LOOKS, Plot, draw, paint_reliability
 from service.report.words import number
@@ -28,8 +29,9 @@ POINTS_TO_PIXELS = 96 / 72
 
 
 def fetch(http: httpx.Client) -> dict[str, Any]:
-    """Return what the figures show: parts of the report in force, and spectra of a few recorded rows."""
-    calibration = http.get("/calibrations/active").raise_for_status().json()[0]
+    """Return what the figures show: parts of the report of `make run`, and spectra of a few recorded rows."""
+    listed = http.get("/calibrations").raise_for_status().json()
+    calibration = next(one for one in listed if one["name"] == NAME)
     report = http.get(f"/calibrations/{calibration['id']}/report").raise_for_status().json()
     decided = report["correctness"]
     at_most = decided["by_num_samples"][-1]

@@ -44,6 +44,7 @@ def test_it_says_whether_it_is_safe_to_use() -> None:
     ours["projection_null"]["p_value"] = 0.01
     assert opening(report, 0.2)["safe"].startswith("To be used with care")
     ours["projection_ece"] = raw["projection_ece"]
+    report["decision"]["activated"] = False
     assert opening(report, 0.2)["safe"].startswith("Not safe to use")
 
 
@@ -60,6 +61,9 @@ def test_it_begins_with_a_verdict() -> None:
     assert opening(report, 0.2)["verdict"] == "Use it with care."
     ours["projection_ece"] = raw["projection_ece"]
     assert opening(report, 0.2)["verdict"] == "No."
+    report["decision"] |= {"asked": "if_better", "activated": True}
+    assert opening(report, 0.2)["verdict"] == "Use it with care."
+    assert opening(report, 0.2)["safe"].startswith("To be used with care")
 
 
 def test_rows_too_few_to_judge_by_come_first_with_how_many_more_are_needed() -> None:
