@@ -136,7 +136,7 @@ class Tally:
 
     seen: collections.Counter[str] = field(default_factory=collections.Counter)
     wrong: list[str] = field(default_factory=list)
-    broken: list[tuple[float, float]] = field(default_factory=list)  # replies: asked at, broken at
+    broken: list[tuple[float, float, str]] = field(default_factory=list)  # replies: asked at, broken at, kind
     checked: collections.Counter[str] = field(default_factory=collections.Counter)
     jobs: dict[str, str] = field(default_factory=dict)  # state by id, "" while it goes on
 
@@ -151,7 +151,7 @@ class Tally:
             self.wrong.append(f"{kind}: {reply.status_code} {reply.text[:300]}")
         if code == "no_replica":
             now = time.monotonic()
-            self.broken.append((now - reply.elapsed.total_seconds(), now))
+            self.broken.append((now - reply.elapsed.total_seconds(), now, f"{kind}: {reply.status_code}"))
         return f"{reply.status_code} {code}"
 
 
@@ -266,7 +266,7 @@ class Callers:
                 self.tally.wrong.append(f"{kind}: no reply in {PATIENCE_S:.0f} s")
             except httpx.TransportError as error:
                 told = f"broken off ({type(error).__name__})"
-                self.tally.broken.append((began, time.monotonic()))
+                self.tally.broken.append((began, time.monotonic(), kind))
             self.tally.seen[f"{kind}: {told}"] += 1
             await asyncio.sleep(random.uniform(0, 2 * pause_s))
 
@@ -428,7 +428,7 @@ class Faults:
         (self.postgres,) = made.shell("docker compose ps --quiet postgres").split()
         self.kills: list[tuple[float, float]] = []  # from the kill until the replica serves again
         self.starts = set[asyncio.Task[None]]()
-        self.seen = collections.Counter[str]()
+        self.history = list[tuple[str, float, float]]()  # each fault, from when to when
 
     async def go_on(self) -> None:
         """Let one after the other happen, with a pause between."""
@@ -448,8 +448,9 @@ class Faults:
                     self.llm_dead,
                 ]
             )
-            self.seen[fault.__name__] += 1
+            began = time.monotonic()
             await fault()
+            self.history.append((fault.__name__, began, time.monotonic()))
 
     async def docker(self, *command: str) -> None:
         """Have the engine do something."""
@@ -676,8 +677,8 @@ def verdict(callers: Callers, faults: Faults, figures: list[dict[str, float]], r
     tally = callers.tally
     lost = [one for one, state in tally.jobs.items() if not state]
     unexplained = [
-        (began, ended)
-        for began, ended in tally.broken
+        (began, ended, kind)
+        for began, ended, kind in tally.broken
         if not any(began <= over and killed <= ended for killed, over in faults.kills)
     ]
     grown = [
@@ -686,12 +687,19 @@ def verdict(callers: Callers, faults: Faults, figures: list[dict[str, float]], r
     ended = collections.Counter(tally.jobs.values())
     absent = [kind for kind in ("own", "default") if not tally.checked[kind]]
     absent += [] if ended["succeeded"] else ["a job that succeeds"]
-    print("faults:", dict(faults.seen))
+    print("faults:", dict(collections.Counter(name for name, *_ in faults.history)))
     for kind, count in sorted(tally.seen.items()):
         print(f"  {count:6} {kind}")
     print("scores computed again:", dict(tally.checked))
     print("jobs:", dict(ended), "lost:", lost)
     print(f"broken off, or 502 of a dead replica: {len(tally.broken)}, unexplained: {len(unexplained)}")
+    for began, ended, kind in unexplained:
+        latest = [
+            f"{name} from {start - began:+.1f} to {over - began:+.1f} s"
+            for name, start, over in faults.history
+            if start < ended and over > began - 40
+        ]
+        print(f"   {kind} after {ended - began:.1f} s; faults: {', '.join(latest) or 'none'}")
     print("grown by a tenth:", grown, "not seen at all:", absent, "starts anew:", restarts)
     print("wrong:", len(tally.wrong))
     for one in tally.wrong[:20]:
