@@ -457,18 +457,20 @@ class Faults:
         await asyncio.to_thread(run, "docker", *command)
 
     async def _while_it_dies(self, *command: str) -> None:
+        before = (await asyncio.to_thread(self.made.inspect, self.dies))["State"]["StartedAt"]
         began = time.monotonic()
         try:
             await self.docker(*command)
         finally:
-            self.starts.add(asyncio.create_task(self._until_healthy(began)))
+            self.starts.add(asyncio.create_task(self._until_healthy(began, before)))
 
-    async def _until_healthy(self, began: float) -> None:
-        state = {"Status": "starting"}
-        await asyncio.sleep(1)  # the container notices its end
-        while state["Status"] != "healthy":
+    async def _until_healthy(self, began: float, before: str) -> None:
+        """Note a kill once the container has been started after `before` and is healthy."""
+        is_healthy = False
+        while not is_healthy:
             await asyncio.sleep(1)
-            state = (await asyncio.to_thread(self.made.inspect, self.dies))["State"].get("Health", state)
+            state = (await asyncio.to_thread(self.made.inspect, self.dies))["State"]
+            is_healthy = state["StartedAt"] != before and state["Health"]["Status"] == "healthy"
         self.kills.append((began, time.monotonic()))
 
     async def killed(self) -> None:
