@@ -350,8 +350,7 @@ def _decided_by(
     if fit.model is not None and fit.held_out is not None:
         counted = np.arange(len(rows)) if counted is None else counted
         # What a score never lets through must not count as let through, or the promise is about other texts.
-        supported = rows.supported[counted] if isinstance(rows, Judged) else None
-        counts = selective_counts(fit.held_out[counted], rows.right[counted], supported)
+        counts = selective_counts(fit.held_out[counted], rows.right[counted], rows.supported[counted])
         whole = None if rows.groups is None else _all_correct(fit.held_out, rows.right, fold, rows.groups)
         selector = Selector(map_, fit.model, counts, judged, whole)
     return DecidedAt(fit, rows.right, selector, rows.groups)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from service.calibration.calibration import JudgedTexts, answer_features, claim_features, features
 from service.calibration.material import FULL_SHARE, Material
 from service.calibration.rows import DevRow, Verdict
+from service.claims.refusals import is_refusal, is_unanswered
 from service.embedding.port import log_probabilities
 from service.spectral.dev_set import (
     NO_OVERLAP,
@@ -42,7 +43,8 @@ class Judged:
     """n prompts as some of their answers show them, and a text of each that was judged.
 
     rows: their spectra, with the references as targets; texts: the same with the judged text as target.
-    right: (n,) verdicts. evidence: missing mass, mean log-probability, log-probability per word, (n,) each;
+    right: (n,) verdicts. refused: (n,) whether the judged text, or most answers, refuse to answer. evidence:
+    missing mass, mean log-probability, log-probability per word, (n,) each;
     empty where an answer of any prompt has no log-probability. groups: (n,), as `Material.full_groups`.
     tokens: further features (n,) of the judged texts, by their own log-probabilities.
     """
@@ -50,6 +52,7 @@ class Judged:
     rows: DevSet
     texts: DevSet
     right: NDArray[np.bool_]
+    refused: NDArray[np.bool_]
     evidence: tuple[Floats, ...] = ()
     groups: NDArray[np.int_] | None = None
     tokens: Mapping[str, Floats] = field(default_factory=dict)
@@ -63,6 +66,7 @@ class Judged:
             self.rows.take(rows),
             self.texts.take(rows),
             self.right[rows],
+            self.refused[rows],
             tuple(column[rows] for column in self.evidence),
             None if self.groups is None else self.groups[rows],
             {name: column[rows] for name, column in self.tokens.items()},
@@ -70,11 +74,12 @@ class Judged:
 
     @property
     def supported(self) -> NDArray[np.bool_]:
-        """Whether an answer drawn supports the judged text, or speaks of the claim, (n,).
+        """Whether an answer drawn supports the judged text, or speaks of the claim, unrefused, (n,).
 
         Else no score lets it through.
         """
-        return supported(self.texts) if self.groups is None else self.texts.outside < 1 - NO_OVERLAP
+        told = supported(self.texts) if self.groups is None else self.texts.outside < 1 - NO_OVERLAP
+        return told & ~self.refused
 
     def columns(self, map_: AnyMap) -> dict[str, ArrayLike]:
         """Return the features (n,) of the judged texts under a map, as one score has them.
@@ -89,13 +94,15 @@ class Judged:
 class JudgedAlone:
     """The n prompts whose judged text has a log-probability of its own, and what it says.
 
-    known: (N,) which of the full rows they are. columns: features (n,); right: (n,) verdicts; judged: whose
-    texts they are on. groups: as `Material.full_groups`, of these.
+    known: (N,) which of the full rows they are. columns: features (n,); right: (n,) verdicts; supported: (n,)
+    whether the text is no refusal; judged: whose texts they are on. groups: as `Material.full_groups`, of
+    these.
     """
 
     known: NDArray[np.bool_]
     columns: Mapping[str, ArrayLike]
     right: NDArray[np.bool_]
+    supported: NDArray[np.bool_]
     judged: JudgedTexts
     groups: NDArray[np.int_] | None = None
 
@@ -138,6 +145,12 @@ class FullRows:
         """Whether each row was answered right (n,)."""
         return np.array([one.correct for one in self.verdicts])
 
+    @cached_property
+    def _refusals(self) -> list[NDArray[np.bool_]]:
+        """Which distinct answers of each row refuse to answer."""
+        pairs = zip(self._rows, self._texts, strict=True)
+        return [np.array([is_refusal(text, one.question) for text in texts]) for one, texts in pairs]
+
     @property
     def source(self) -> Literal["data", "rouge_l", "mixed"]:
         """Return who says what is right: the data, or the words of the answers."""
@@ -179,6 +192,7 @@ class FullRows:
             self._solved(problems, evidence),
             self._solved(texts, evidence),
             np.array([self._right(row, answer) for row, answer in enumerate(answers)]),
+            np.array([self._refused(row, answer, num_samples) for row, answer in enumerate(answers)]),
             evidence,
             self.groups,
         )
@@ -197,10 +211,12 @@ class FullRows:
         if known.mean() < FULL_SHARE:
             return None
         pairs = [(text, total) for text, total, _ in found if total is not None]
+        refused = [is_refusal(found[row][0], self._rows[row].question) for row in np.flatnonzero(known)]
         return JudgedAlone(
             known,
             answer_features([total for _, total in pairs], [text for text, _ in pairs]),
             np.array([right for *_, right in found])[known],
+            ~np.array(refused),
             _kind_of([own is not None for own, has in zip(self._own, known, strict=True) if has], "first"),
         )
 
@@ -212,7 +228,8 @@ class FullRows:
             return None
         told = np.array([pair for pair in pairs if None not in pair], dtype=np.float64)
         right = np.array([one.correct for one in claims])
-        return JudgedAlone(known, claim_features(*told.T), right[known], "given", groups[known])
+        every = np.ones(len(told), dtype=np.bool_)
+        return JudgedAlone(known, claim_features(*told.T), right[known], every, "given", groups[known])
 
     def _alone(self, row: int) -> tuple[str, float | None, bool]:
         """Return the judged text of a row, its log-probability where it is known, and its verdict."""
@@ -249,6 +266,14 @@ class FullRows:
             text = self._texts[row][answer] if one.answer is None else one.answer
             self._verdicts[row, answer] = correct(text, one.references) if given is None else given
         return self._verdicts[row, answer]
+
+    def _refused(self, row: int, answer: int, num_samples: int) -> bool:
+        """Return whether no score would let a row's text through, since it or most first answers refuse."""
+        if self.groups is not None:
+            return False
+        one, refuses = self._rows[row], self._refusals[row]
+        judged = bool(refuses[answer]) if one.answer is None else is_refusal(one.answer, one.question)
+        return is_unanswered(judged, refuses[self._overlaps[row].index[:num_samples]])
 
     def _evidence(self, num_samples: int) -> tuple[Floats, ...]:
         """Return what `Judged` holds of the first answers' log-probabilities, (n,) each, if all have one."""

@@ -136,7 +136,7 @@ def is_courtesy(sentence: str) -> bool:
     """
     if len(sentence) > _MAX_CHARS:
         return False
-    said = _plain(sentence)
+    said = plain(sentence)
     if _COURTESY.fullmatch(said):
         return True
     if begun := _BEGUN.match(said) or _BEGUN_DE.match(said):
@@ -145,7 +145,8 @@ def is_courtesy(sentence: str) -> bool:
     return sentence.endswith(("!", "！", ",", "，")) and _GREETING_BY_NAME.fullmatch(said) is not None
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """Return a text without case and the marks around it, as the phrases are written."""
     return " ".join(_EDGES.sub("", text.casefold().replace("’", "'")).split())
 
 
@@ -159,7 +160,7 @@ def _states(rest: str) -> bool:
     """Return whether the end of a courtesy states something: after a colon, or at length after a comma."""
     if re.search(r"[:;：；]\s*\S", rest):
         return True
-    pieces = [_AND.sub("", _plain(piece)) for piece in _PIECE.split(rest)[1:]]
+    pieces = [_AND.sub("", plain(piece)) for piece in _PIECE.split(rest)[1:]]
     return any(_is_long(piece) and not is_courtesy(piece) for piece in pieces)
 
 

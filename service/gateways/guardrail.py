@@ -192,7 +192,7 @@ async def post_guardrail(request: Request, app: ServicesDep, guardrail: Guardrai
             if score is None:
                 return Response(status_code=CLIENT_CLOSED_REQUEST)
             headers = keep_and_head(app, score, key[1])
-            if score.decision is None or score.no_model is not None:
+            if score.decision is None or (score.no_model is not None and not score.is_refused):
                 reason = why_no_probability(score)
     except Unscorable as error:
         reason = error.message

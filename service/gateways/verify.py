@@ -42,11 +42,11 @@ class Verified(BaseModel):
 
     confidence: float = Field(
         description="Probability that the answer is right, 0..1, by the calibration; 0 for one that says "
-        "what none of those drawn said."
+        "what none of those drawn said, and for a refusal."
     )
     should_escalate: bool = Field(
-        description="Whether the confidence is below the threshold, or the question unlike those of the "
-        "calibration (unless `EIGENCAL_OOD_ABSTAIN` is off)."
+        description="Whether the confidence is below the threshold, most answers drawn are refusals, or the "
+        "question is unlike those of the calibration (unless `EIGENCAL_OOD_ABSTAIN` is off)."
     )
     verified_count: int = Field(
         description="How many of the answers drawn lie on the mode of the answer: closest to the eigenvector "
@@ -84,7 +84,7 @@ async def post_verify(request: Request, app: ServicesDep) -> Response:
     score, confidence = verified
     content = Verified(
         confidence=confidence,
-        should_escalate=confidence < body.threshold or score.unlike,
+        should_escalate=confidence < body.threshold or score.unlike or score.is_refused,
         verified_count=score.num_agreeing,
         total_samples=score.num_samples,
         samples=score.samples or [],
@@ -117,7 +117,7 @@ def probability_correct(score: Score) -> float:
     """Return P(correct) of a score's candidate, in [0, 1]. Raises NoProbability where nothing tells it."""
     candidate = score.candidate
     correct = None if candidate is None else candidate.probability_correct
-    if not score.supported and score.no_model is None:
+    if score.no_model is None and (not score.supported or (score.is_refused and correct is None)):
         # Decisions never let such a text through. As a failure, a router that fails open would send it on.
         correct = 0.0
     if correct is None or not math.isfinite(correct):

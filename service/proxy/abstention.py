@@ -36,11 +36,13 @@ def is_abstained(uncertainty: Uncertainty) -> bool:
 
 
 def is_judged(uncertainty: Uncertainty) -> bool:
-    """Tell whether a calibration's model decided, or nothing can be wrong: a tool call, a refusal."""
+    """Tell whether a calibration's model or a refusal decided, or nothing can be wrong: a tool call."""
     if uncertainty.warning is not None and uncertainty.warning.code in ("tool_call", "refusal"):
         return True
     score = uncertainty.score
-    return score is not None and score.decision is not None and score.no_model is None
+    if score is None or score.decision is None:
+        return False
+    return score.no_model is None or score.is_refused
 
 
 def abstaining(payload: Mapping[str, Any], text: str, api: Api) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from service.calibration.default import DIMENSION, DefaultCalibration, packaged
 from service.calibration.rows import MAX_CLAIMS
 from service.claims.facts import beyond, sentence_vectors
 from service.claims.fields import Field, fields
+from service.claims.refusals import is_refusal
 from service.claims.segments import Segment, claims
 from service.embedding.port import EmbedderIdentity
 from service.scoring.choice import Applied, applied_to
@@ -322,7 +323,7 @@ def token_columns(spoken: Sequence[SpokenLogprobs | None]) -> dict[str, ArrayLik
 
 def _read(texts: Sequence[str], question: str) -> Iterator[Claims]:
     for text in texts:
-        yield fields(text) or claims(text, question=question)
+        yield [] if is_refusal(text, question) else fields(text) or claims(text, question=question)
 
 
 Verdict = tuple[float | None, Literal["answer", "abstain"] | None]  # P(correct), and what to do

@@ -1,9 +1,8 @@
 """What a score rests on, and what it says of single texts (method, sections 7 and 8)."""
 
 import math
-import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from service.calibration.calibration import PROMISE_MEANING, Selector, answer_features, features
+from service.claims.refusals import essence, is_refusal, is_unanswered
 from service.embedding.port import log_probabilities
 from service.llm.port import Draw, Generation
 from service.scoring.choice import Applied
@@ -131,7 +131,6 @@ def shares_by_mode(spectrum: Spectrum) -> NDArray[np.float64]:
 
 TRUNCATED_SHARE = 0.5  # of the answers cut by max_tokens, from which on a score warns
 EQUAL_COSINE = 1 - 1e-6
-IGNORED = frozenset("PZMC")  # Unicode categories: punctuation, spaces, marks, control characters
 
 
 def partial_warning(generation: Generation) -> list[ScoreWarning]:
@@ -196,13 +195,6 @@ def num_indistinct(texts: Sequence[str], vectors: NDArray[np.float32]) -> int:
     return len(
         {i for pair in pairs if essence_of(texts[pair[0]]) != essence_of(texts[pair[1]]) for i in pair}
     )
-
-
-def essence(text: str) -> str:
-    """Return the text without case, accents, spaces and punctuation."""
-    plain = unicodedata.normalize("NFKD", text.casefold())
-    dropped = (ord(char) for char in set(plain) if unicodedata.category(char)[0] in IGNORED)
-    return plain.translate(dict.fromkeys(dropped))
 
 
 HELD_BACK = "Hold it back. "
@@ -296,6 +288,63 @@ def _columns(
     """Return the features of a text of this p(y) under a served spectrum."""
     known = evidence and (evidence.missing_mass, evidence.mean_logprob, evidence.mean_logprob_per_word)
     return features(born.probability, served.entropy, *(known or ()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Refusals:
+    """Answers without content to one question: the distinct texts, and (m,) which answers drawn are such."""
+
+    texts: frozenset[str]
+    drawn: NDArray[np.bool_]
+
+    def reason(self, judged: str) -> str | None:
+        """Return why the judged text is not let through, in words; None where nothing speaks against it."""
+        if not is_unanswered(judged in self.texts, self.drawn):
+            return None
+        if judged in self.texts:
+            return (
+                "It does not answer the question: it refuses, or is a placeholder, an error or the question."
+            )
+        return f"{self.drawn.sum()} of {self.drawn.size} answers drawn do not answer the question."
+
+
+def find_refusals(
+    texts: Sequence[str], index: NDArray[np.int_], candidate: str | None, question: str | None
+) -> Refusals:
+    """Return the answers without content among distinct texts, and a candidate.
+
+    index: (m,) which of them each answer drawn is.
+    """
+    known = frozenset(text for text in with_candidate(texts, candidate) if is_refusal(text, question))
+    return Refusals(known, np.array([text in known for text in texts], dtype=np.bool_)[index])
+
+
+def without_refusals(
+    judgement: Judgement, answer: str, candidate: str | None, refusals: Refusals, target: Target | None
+) -> tuple[Judgement, list[ScoreWarning]]:
+    """Return the judgement of a score's `answer` and a candidate with what refusals change, and a warning.
+
+    A refusal has no P(correct): that the answers agree on it says nothing. Where the judged text is one, or
+    most answers drawn are, the decision is to abstain, with or without a calibration.
+    """
+    told, own = judgement.candidate, judgement.probability_correct
+    if told is not None and candidate in refusals.texts:
+        told = told.model_copy(update={"probability_correct": None})
+    judgement = replace(
+        judgement,
+        candidate=told,
+        probability_correct=None if answer in refusals.texts else own,
+        num_refusals=int(refusals.drawn.sum()),
+    )
+    reason = refusals.reason(answer if candidate is None else candidate)
+    if reason is None:
+        return judgement, []
+    decision = None
+    if target is not None:
+        decision = (judgement.decision or held_back(target, reason)).model_copy(
+            update={"action": "abstain", "reason": f"{HELD_BACK}{reason}"}
+        )
+    return replace(judgement, decision=decision, is_refused=True), [warning("refusals", reason)]
 
 
 def rank_score(basis: Basis) -> float | None:

@@ -201,8 +201,8 @@ class Candidate(Part):
     )
     probability_correct: float | None = Field(
         description="Probability, 0..1, that the candidate is right. Null in the cases in which the "
-        "`probability_correct` of the response is null, and where `mode` is null. Unlike `probability`, it "
-        "rests on verdicts: on whether answers to the calibration's questions were right."
+        "`probability_correct` of the response is null, where `mode` is null, and for a refusal. Unlike "
+        "`probability`, it rests on verdicts: on whether answers to the calibration's questions were right."
     )
 
 
@@ -231,7 +231,8 @@ class Judgement:
 
     `share`: of the answers, how many of 1 lie closest to the candidate's mode. `no_model`: why nothing tells
     P(correct), in words; None where something does. `unlike`: the prompt is too unlike the calibration's rows
-    for anything to be let through.
+    for anything to be let through. `num_refusals`: answers drawn without content. `is_refused`: nothing is
+    let through, since the judged text or most answers drawn are such.
     """
 
     candidate: Candidate | None = None
@@ -240,6 +241,8 @@ class Judgement:
     decision: Decision | None = None
     no_model: str | None = None
     unlike: bool = False
+    num_refusals: int = 0
+    is_refused: bool = False
 
 
 class Mode(Part):
@@ -393,19 +396,19 @@ class Score(Part):
     probability_correct: float | None = Field(
         description="Probability that `answer` is right, 0..1, by the verdicts on the calibration's "
         "questions. Null where no calibration is applied, where it has no model of being right for so many "
-        "answers, or where the model takes log-probabilities that these lack."
+        "answers, where the model takes log-probabilities that these lack, or where `answer` is a refusal."
     )
     rank_score: float | None = Field(
         None,
         description="A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where "
-        "the default calibration serves. Higher = more likely right, but no probability. Null elsewhere, and "
-        "for a candidate that none of the answers drawn supports.",
+        "the default calibration serves. Higher = more likely right, but no probability. Null elsewhere, for "
+        "a refusal, and for a candidate that none of the answers drawn supports.",
     )
     candidate: Candidate | None = Field(description="The `candidate` judged; null without one.")
     decision: Decision | None = Field(
         description="What to do with the `candidate` or, without one, `answer`, to keep a target error; null "
-        "where no calibration can decide and the request names no `target_error`. Without a "
-        "`probability_correct`, as for a candidate whose `mode` is null: abstain."
+        "where no calibration can decide and the request names no `target_error`, unless refusals do. "
+        "Without a `probability_correct`, as for a candidate whose `mode` is null: abstain."
     )
     lambda_max: float | None = Field(
         description="Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much "
@@ -446,6 +449,12 @@ class Score(Part):
     num_truncated: int = Field(description="Answers cut by max_tokens; they count.")
     num_empty: int = Field(
         description="Answers without text: left out as failed, unless the settings say what they mean."
+    )
+    num_refusals: int = Field(
+        description="Answers drawn that do not answer: they refuse, or are placeholders (null), errors, "
+        "punctuation alone, or the question itself. They count in the spectrum. Where the text decided about "
+        "is one, or more than half of the answers are, the decision is to abstain, and a warning says so "
+        "(`refusals`)."
     )
     modes: list[Mode] | None = Field(None, description="The leading meanings, at most five.")
     samples: list[str] | None = Field(None, description="The answers, in the order drawn.")
@@ -498,6 +507,11 @@ class Score(Part):
     def unlike(self) -> bool:
         """Whether the prompt is too unlike the calibration's rows for anything to be let through."""
         return self._judgement.unlike
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the text decided about, or most answers drawn, refuse to answer."""
+        return self._judgement.is_refused
 
     def document(self, parts: Collection[ScorePart] = ()) -> dict[str, Any]:
         """Return it as JSON holds it, with these further parts."""

@@ -43,6 +43,7 @@ from service.scoring.judging import (
     Basis,
     basis_of,
     evidence_of,
+    find_refusals,
     indistinct_warning,
     judge,
     judge_alone,
@@ -53,6 +54,7 @@ from service.scoring.judging import (
     rank_score,
     truncated_warning,
     with_candidate,
+    without_refusals,
 )
 from service.scoring.score import (
     Evidence,
@@ -285,10 +287,16 @@ class Scorer:
             slow, warnings = slow or _is_expensive([candidate or ""]), [*about, *warnings]
         abstains = bool(unlike) and self._ood_abstain
         judgement, about = await self._maybe_in_thread(slow, judging, unlike=abstains)
-        warnings += [*unlike, *about]
+        refusals = await self._maybe_in_thread(
+            _is_expensive(texts), find_refusals, texts, index, candidate, command.question
+        )
+        answer = candidate or "" if basis is None else basis.answer
+        judgement, refused = without_refusals(judgement, answer, candidate, refusals, command.target)
+        warnings += [*unlike, *about, *refused]
+        judged = answer if candidate is None else candidate
+        rank = None if judged in refusals.texts else rank
         claims = None
         if said is not None:
-            judged = basis.answer if candidate is None and basis is not None else candidate or ""
             claims = await self._claim_scores(drawn, said, judged, vectors, made_by, question)
             known = {one.code for one in unlike}
             warnings += [one for one in claims.warnings if one.code not in known]
@@ -468,6 +476,7 @@ def compose(
         model=generation.model or None,
         embedder=made_by.name,
         num_samples=len(texts),
+        num_refusals=judgement.num_refusals,
         num_truncated=sum(draw.truncated for draw in generation.draws),
         num_empty=generation.num_empty + sum(not text for text in texts),
         samples=texts,

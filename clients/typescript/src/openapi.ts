@@ -1020,7 +1020,7 @@ export interface components {
             probability: number | null;
             /**
              * Probability Correct
-             * @description Probability, 0..1, that the candidate is right. Null in the cases in which the `probability_correct` of the response is null, and where `mode` is null. Unlike `probability`, it rests on verdicts: on whether answers to the calibration's questions were right.
+             * @description Probability, 0..1, that the candidate is right. Null in the cases in which the `probability_correct` of the response is null, where `mode` is null, and for a refusal. Unlike `probability`, it rests on verdicts: on whether answers to the calibration's questions were right.
              */
             probability_correct: number | null;
         };
@@ -2140,7 +2140,7 @@ export interface components {
              * @description How much of that text is claims, 0..1. The rest is code, headings, questions, greetings and what the user said. With `claims` alone.
              */
             claims_share?: number | null;
-            /** @description What to do with the `candidate` or, without one, `answer`, to keep a target error; null where no calibration can decide and the request names no `target_error`. Without a `probability_correct`, as for a candidate whose `mode` is null: abstain. */
+            /** @description What to do with the `candidate` or, without one, `answer`, to keep a target error; null where no calibration can decide and the request names no `target_error`, unless refusals do. Without a `probability_correct`, as for a candidate whose `mode` is null: abstain. */
             decision: components["schemas"]["Decision"] | null;
             /**
              * Embedder
@@ -2190,6 +2190,11 @@ export interface components {
              */
             num_empty: number;
             /**
+             * Num Refusals
+             * @description Answers drawn that do not answer: they refuse, or are placeholders (null), errors, punctuation alone, or the question itself. They count in the spectrum. Where the text decided about is one, or more than half of the answers are, the decision is to abstain, and a warning says so (`refusals`).
+             */
+            num_refusals: number;
+            /**
              * Num Samples
              * @description Answers scored.
              */
@@ -2211,12 +2216,12 @@ export interface components {
             probability_all_correct?: number | null;
             /**
              * Probability Correct
-             * @description Probability that `answer` is right, 0..1, by the verdicts on the calibration's questions. Null where no calibration is applied, where it has no model of being right for so many answers, or where the model takes log-probabilities that these lack.
+             * @description Probability that `answer` is right, 0..1, by the verdicts on the calibration's questions. Null where no calibration is applied, where it has no model of being right for so many answers, where the model takes log-probabilities that these lack, or where `answer` is a refusal.
              */
             probability_correct: number | null;
             /**
              * Rank Score
-             * @description A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where the default calibration serves. Higher = more likely right, but no probability. Null elsewhere, and for a candidate that none of the answers drawn supports.
+             * @description A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where the default calibration serves. Higher = more likely right, but no probability. Null elsewhere, for a refusal, and for a candidate that none of the answers drawn supports.
              */
             rank_score?: number | null;
             /**
@@ -2448,7 +2453,7 @@ export interface components {
             claims?: components["schemas"]["Claim"][] | null;
             /**
              * Confidence
-             * @description Probability that the answer is right, 0..1, by the calibration; 0 for one that says what none of those drawn said.
+             * @description Probability that the answer is right, 0..1, by the calibration; 0 for one that says what none of those drawn said, and for a refusal.
              */
             confidence: number;
             /**
@@ -2458,7 +2463,7 @@ export interface components {
             samples: string[];
             /**
              * Should Escalate
-             * @description Whether the confidence is below the threshold, or the question unlike those of the calibration (unless `EIGENCAL_OOD_ABSTAIN` is off).
+             * @description Whether the confidence is below the threshold, most answers drawn are refusals, or the question is unlike those of the calibration (unless `EIGENCAL_OOD_ABSTAIN` is off).
              */
             should_escalate: boolean;
             /**

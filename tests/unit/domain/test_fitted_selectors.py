@@ -49,6 +49,22 @@ def test_every_number_of_answers_has_a_selector_of_the_chosen_map(method: str) -
     assert {one.counts.num_rows for one in found.values()} == {160}
 
 
+def test_rows_that_refuse_to_answer_are_never_counted_as_let_through() -> None:
+    """No score lets them through, so a promise that counts them would be about other texts."""
+    stored = judged_rows(160)
+    refusals = (Draw("I don't know.", total_logprob=-0.5), Draw("N/A", total_logprob=-1.0))
+    for i in range(5):
+        stored[i] = replace(stored[i], draws=refusals * 2)
+    stored[5] = replace(stored[5], answer="I don't know.")
+    asked = fit(judged_material(stored), "evidence")
+    for m, at in asked.decided.items():
+        assert at.selector is not None
+        hidden = at.selector.counts.never_answered
+        seen = asked.rows.at(m).refused if m else ~asked.rows.alone().supported  # type: ignore[union-attr]
+        assert np.flatnonzero(seen).tolist() == ([*range(6)] if m else [5])
+        assert hidden >= seen.sum() and at.selector.counts.num_rows == 160
+
+
 def test_the_counts_are_of_every_row_as_predicted_without_its_fold() -> None:
     rows = FullRows(judged_material(judged_rows(160)))
     for m, at in list(fitted().decided.items())[1:]:

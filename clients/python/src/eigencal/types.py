@@ -53,7 +53,7 @@ class Candidate(Result):
     probability: float | None
     """Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer to what the LLM means. Raw where `calibration` is null; null where no answer was drawn."""
     probability_correct: float | None
-    """Probability, 0..1, that the candidate is right. Null in the cases in which the `probability_correct` of the response is null, and where `mode` is null. Unlike `probability`, it rests on verdicts: on whether answers to the calibration's questions were right."""
+    """Probability, 0..1, that the candidate is right. Null in the cases in which the `probability_correct` of the response is null, where `mode` is null, and for a refusal. Unlike `probability`, it rests on verdicts: on whether answers to the calibration's questions were right."""
 
 
 class ClaimSupport(Result):
@@ -480,6 +480,7 @@ class KeptScore(Result):
     modes: tuple[Mode, ...] | None = None
     num_distinct: int | None = None
     num_empty: int | None = None
+    num_refusals: int | None = None
     num_samples: int | None = None
     num_truncated: int | None = None
     ood_p_value: float | None = None
@@ -516,7 +517,7 @@ class Score(Result):
     claims_share: float | None = None
     """How much of that text is claims, 0..1. The rest is code, headings, questions, greetings and what the user said. With `claims` alone."""
     decision: Decision | None
-    """What to do with the `candidate` or, without one, `answer`, to keep a target error; null where no calibration can decide and the request names no `target_error`. Without a `probability_correct`, as for a candidate whose `mode` is null: abstain."""
+    """What to do with the `candidate` or, without one, `answer`, to keep a target error; null where no calibration can decide and the request names no `target_error`, unless refusals do. Without a `probability_correct`, as for a candidate whose `mode` is null: abstain."""
     embedder: str
     """Embedder of the answers."""
     entropy: float | None
@@ -537,6 +538,8 @@ class Score(Result):
     """Distinct ones among them."""
     num_empty: int
     """Answers without text: left out as failed, unless the settings say what they mean."""
+    num_refusals: int
+    """Answers drawn that do not answer: they refuse, or are placeholders (null), errors, punctuation alone, or the question itself. They count in the spectrum. Where the text decided about is one, or more than half of the answers are, the decision is to abstain, and a warning says so (`refusals`)."""
     num_samples: int
     """Answers scored."""
     num_truncated: int
@@ -546,9 +549,9 @@ class Score(Result):
     probability_all_correct: float | None = None
     """Probability that every claim of that text is right, 0..1. Null without a calibration of claims that tells. With `claims` alone."""
     probability_correct: float | None
-    """Probability that `answer` is right, 0..1, by the verdicts on the calibration's questions. Null where no calibration is applied, where it has no model of being right for so many answers, or where the model takes log-probabilities that these lack."""
+    """Probability that `answer` is right, 0..1, by the verdicts on the calibration's questions. Null where no calibration is applied, where it has no model of being right for so many answers, where the model takes log-probabilities that these lack, or where `answer` is a refusal."""
     rank_score: float | None = None
-    """A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where the default calibration serves. Higher = more likely right, but no probability. Null elsewhere, and for a candidate that none of the answers drawn supports."""
+    """A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where the default calibration serves. Higher = more likely right, but no probability. Null elsewhere, for a refusal, and for a candidate that none of the answers drawn supports."""
     samples: tuple[str, ...] | None = None
     """The answers, in the order drawn."""
     spectrum: Spectrum | None = None
@@ -569,11 +572,11 @@ class Verified(Result):
     claims: tuple[Claim, ...] | None = None
     """The claims of a long answer, as POST /score has them; null of a short one."""
     confidence: float
-    """Probability that the answer is right, 0..1, by the calibration; 0 for one that says what none of those drawn said."""
+    """Probability that the answer is right, 0..1, by the calibration; 0 for one that says what none of those drawn said, and for a refusal."""
     samples: tuple[str, ...]
     """The answers, in the order drawn."""
     should_escalate: bool
-    """Whether the confidence is below the threshold, or the question unlike those of the calibration (unless `EIGENCAL_OOD_ABSTAIN` is off)."""
+    """Whether the confidence is below the threshold, most answers drawn are refusals, or the question is unlike those of the calibration (unless `EIGENCAL_OOD_ABSTAIN` is off)."""
     threshold: float
     """The threshold that was sent."""
     total_samples: int

@@ -1,0 +1,131 @@
+"""Answers without content: refusals, placeholders, errors. In the six languages of the courtesies.
+
+The phrases are in `refusals.toml`. A phrase counts where it is the whole answer, or begins every sentence of
+it: "I don't know, maybe Paris" is an answer. A right answer that is such a phrase, as a song's title may be,
+counts as a refusal.
+"""
+
+import json
+import re
+import tomllib
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.claims.courtesies import is_courtesy, plain
+from service.llm.port import is_blank
+
+# A longer text says more than a refusal.
+_MAX_CHARS = 600
+
+# As machines write them, in exactly this case: "Null" is the German zero.
+_PLACEHOLDERS = frozenset({"null", "NULL", "NaN", "undefined", "object Object"})
+
+_PHRASES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+
+
+def _any_of(kind: str) -> str:
+    return "|".join(phrase.casefold() for table in _PHRASES.values() for phrase in table[kind])
+
+
+_WHOLE = re.compile(_any_of("alone"))
+_LEAD = re.compile(
+    rf"(?:(?:{_any_of('before')})(?!\w)[,，:\s]*"
+    r"(?:(?:(?:but|however|aber|mais|pero|но)(?!\w)|但是?|不过)[,，\s]*)?)+"
+)
+_REFUSING = re.compile(_any_of("opening"))
+# Where another statement may begin; a reason may follow.
+_PIECE = re.compile(r"[,，、]| [-–—] |—|但是?|(?<!\w)(?:but|aber|mais|pero|но)(?!\w)")
+_REASON = re.compile(
+    r"(?:since|because|da|weil|car|puisque|parce que|porque|ya que|так как|поскольку|потому что)(?!\w)"
+    r"|因为|由于"
+)
+_JOINS = re.compile(r"(?:and|as|so|und|et|y|и)\s+|所以")
+_SENTENCE = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
+_EDGES = re.compile(r"^\W+|\W+$")
+_IGNORED = frozenset("PZMC")  # Unicode categories: punctuation, spaces, marks, control characters
+_FENCE = re.compile(r"```\w*\s*(.*?)\s*```", re.DOTALL)
+_ERRORS = frozenset({"error", "errors", "exception"})
+_OF_ERRORS = frozenset(
+    {"code", "status", "status_code", "message", "detail", "details", "type", "title", "reason", "request_id"}
+)
+
+
+def is_refusal(answer: str, question: str | None = None) -> bool:
+    """Return whether an answer says nothing in reply: it refuses, or is a placeholder, an error, punctuation.
+
+    Or the question itself. A blank text is no refusal: the settings say what empty answers mean.
+    """
+    text = answer.strip()
+    if is_blank(text):
+        return False
+    if question and len(text) <= 2 * len(question) and essence(text) == essence(question):
+        return True
+    if len(text) > _MAX_CHARS:
+        return False
+    if fenced := _FENCE.fullmatch(text):
+        text = fenced[1]
+    if not essence(text).strip("`") or (text[0] in "{[" and _is_empty_json(text)):
+        return True
+    if _EDGES.sub("", text) in _PLACEHOLDERS or _WHOLE.fullmatch(plain(text)):
+        return True
+    sentences = [one for one in _SENTENCE.split(text) if plain(one)]
+    refusing = [is_refusing(one) for one in sentences]
+    # Beside a refusal an offer of help, or what the user may have meant, is no answer.
+    others = (one for one, refuses in zip(sentences, refusing, strict=True) if not refuses)
+    return any(refusing) and all(is_courtesy(one) or one.rstrip().endswith(("?", "？")) for one in others)
+
+
+def is_unanswered(judged: bool, drawn: NDArray[np.bool_]) -> bool:
+    """Return whether a question is unanswered: the judged text refuses, or most answers drawn do.
+
+    drawn: (m,), which of them do.
+    """
+    return judged or 2 * int(drawn.sum()) > drawn.size
+
+
+def essence(text: str) -> str:
+    """Return the text without case, accents, spaces and punctuation."""
+    plain_text = unicodedata.normalize("NFKD", text.casefold())
+    dropped = (ord(char) for char in set(plain_text) if unicodedata.category(char)[0] in _IGNORED)
+    return plain_text.translate(dict.fromkeys(dropped))
+
+
+def is_refusing(sentence: str) -> bool:
+    """Return whether a sentence refuses to answer, and does nothing else."""
+    said = plain(sentence)
+    lead = _LEAD.match(said)
+    begun = _REFUSING.match(said, lead.end() if lead else 0)
+    if begun is None:
+        return False
+    rest = said[begun.end() :]
+    pieces = [_JOINS.sub("", plain(piece), count=1) for piece in _PIECE.split(rest)[1:]]
+    return not re.search(r"[:;：；]\s*\S", rest) and all(
+        not piece
+        or _REASON.match(piece)
+        or _LEAD.fullmatch(piece)
+        or is_courtesy(piece)
+        or is_refusing(piece)
+        for piece in pieces
+    )
+
+
+def _is_empty_json(text: str) -> bool:
+    """Return whether a text is JSON that holds an error, or nothing but nulls, empty texts and refusals."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    if isinstance(value, dict) and any(isinstance(value.get(name), str | dict | list) for name in _ERRORS):
+        return value.keys() <= _ERRORS | _OF_ERRORS
+    leaves, left = list[Any](), [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict | list):
+            left += one.values() if isinstance(one, dict) else one
+        else:
+            leaves.append(one)
+    return all(one is None or (isinstance(one, str) and (not one or is_refusal(one))) for one in leaves)

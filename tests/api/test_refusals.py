@@ -1,0 +1,109 @@
+"""Answers without content: counted, told, and never let through, on every path."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.test_decisions import Served, answered, started
+from tests.api.test_drop_in_calibrated import before, plain, telling
+from tests.api.test_verify import service, verified
+from tests.support.calibrations import Active
+from tests.support.drop_in import events_of
+from tests.support.fakes import FakeLLM
+
+__all__ = ["started"]
+QUESTION = "Who wrote the Iliad?"
+WITHOUT_CONTENT = [
+    "I don't know.",
+    "null",
+    '{"error": "timeout"}',
+    "?",
+    "n/a",
+    "I'm sorry, but I can't help with that.",
+    QUESTION,
+    "who wrote the iliad",
+    "Ich weiß es nicht.",
+    "我不知道。",
+]
+MINE = {"prompt": QUESTION, "source_label": "mine"}
+
+
+def codes(score: dict[str, Any]) -> list[str]:
+    return [one["code"] for one in score["warnings"]]
+
+
+@pytest.mark.parametrize("text", WITHOUT_CONTENT)
+async def test_agreement_about_nothing_is_no_answer(started: Served, text: str) -> None:
+    async with started() as http:
+        answer = await answered(http, **MINE, samples=["Homer"] * 3)
+        score = await answered(http, **MINE, samples=[text] * 3)
+    assert (answer["decision"]["action"], answer["num_refusals"], answer["warnings"]) == ("answer", 0, [])
+    assert (score["num_refusals"], codes(score)) == (3, ["refusals"])
+    assert score["lambda_max"] == answer["lambda_max"], "a refusal is a meaning like any other"
+    assert score["probability_correct"] is None
+    assert score["decision"]["action"] == score["headers"]["x-decision"] == "abstain"
+    assert "does not answer the question" in score["decision"]["reason"]
+
+
+async def test_most_refusals_hold_a_candidate_back_and_few_do_not(started: Served) -> None:
+    refusal = "I don't know."
+    lax = MINE | {"target_error": 0.4, "candidate": "Homer"}
+    async with started() as http:
+        most = await answered(http, **lax, samples=["Homer", refusal, "N/A"])
+        few = await answered(http, **lax, samples=["Homer", "Homer", refusal])
+        refused = await answered(http, **MINE, samples=["Homer"] * 3, candidate=refusal)
+        batch = await http.post("/score/batch", json={"items": [{**MINE, "samples": [refusal] * 3}]})
+    assert (most["decision"]["action"], most["num_refusals"]) == ("abstain", 2)
+    assert "2 of 3 answers drawn do not answer" in most["decision"]["reason"]
+    assert (few["decision"]["action"], few["num_refusals"], codes(few)) == ("answer", 1, [])
+    assert (refused["decision"]["action"], refused["num_refusals"]) == ("abstain", 0)
+    assert refused["candidate"]["probability_correct"] is None and "refusals" in codes(refused)
+    assert json.loads(batch.text)["result"]["decision"]["action"] == "abstain"
+
+
+@pytest.mark.parametrize("default", [True, False])
+async def test_without_a_calibration_of_the_set_up_the_decision_is_made_as_well(
+    started: Served, default: bool
+) -> None:
+    asked = {"prompt": QUESTION, "source_label": "others"}
+    async with started(default_calibration=default) as http:
+        score = await answered(http, **asked, samples=["I don't know."] * 5)
+        homer = await answered(http, **asked, samples=["Homer"] * 5)
+    assert (homer["decision"], homer["rank_score"] is not None) == (None, default)
+    assert score["decision"]["action"] == "abstain" and score["rank_score"] is None
+    assert score["decision"]["threshold"] is None and "refusals" in codes(score)
+
+
+async def test_without_a_draw_the_candidate_itself_is_looked_at(started: Served) -> None:
+    alone = {"prompt": QUESTION, "effort": "none", "candidate_logprob": -0.1}
+    async with started() as http:
+        score = await answered(http, **alone, candidate="I don't know.")
+    assert (score["num_refusals"], score["decision"]["action"]) == (0, "abstain")
+    assert "refusals" in codes(score) and score["rank_score"] is None
+
+
+async def test_a_refusal_claims_nothing(started: Served) -> None:
+    async with started() as http:
+        score = await answered(http, **MINE, samples=["I don't know who wrote the Iliad."] * 3, claims=True)
+    assert score["claims"] == []
+
+
+async def test_a_router_is_told_to_escalate(tmp_path: Path) -> None:
+    async with service(tmp_path, FakeLLM(default=["I don't know."] * 5)) as http:
+        same = await verified(http, answer="I don't know.", threshold=0.0)
+        other = await verified(http, threshold=0.0)
+    assert (same["confidence"], same["should_escalate"], other["should_escalate"]) == (0.0, True, True)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_chat_that_refuses_in_words_is_withheld(stream: bool) -> None:
+    settings = {"abstain": True, "abstain_text": "Ask somebody else.", "abstain_fail_open": True}
+    for calibration in (plain(), Active()):
+        async with before(telling(own="I don't know."), calibration, **settings) as made:
+            response = await made.ask(stream=stream)
+        told = events_of(response.content) if stream else [response.json()]
+        [found] = [one["uncertainty"] for one in told if "uncertainty" in one]
+        assert found["decision"]["action"] == "abstain" and "refusals" in codes(found)
+        assert "Ask somebody else." in response.text and "don't know" not in response.text
