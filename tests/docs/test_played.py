@@ -107,6 +107,7 @@ def test_a_chat_with_the_demonstration_is_scored_in_time(demo: Demo) -> None:
     """README's drop-in prints a number: a newcomer has no other server than this one."""
     asked = [{"role": "user", "content": "What is the capital of Germany?"}]
     with httpx.Client(base_url=demo.url, trust_env=False, timeout=120) as http:
-        body = {"model": http.get("/v1/models").json()["data"][0]["id"], "messages": asked}
-        told = http.post("/v1/chat/completions", json=body).raise_for_status().json()["uncertainty"]
-    assert told["status"] == "scored", told
+        body = {"model": http.get("/v1/models").json()["data"][0]["id"], "messages": asked, "temperature": 0}
+        answered = http.post("/v1/chat/completions", json=body).raise_for_status().json()
+    assert answered["uncertainty"]["status"] == "scored", answered
+    assert "Berlin" in answered["choices"][0]["message"]["content"]
