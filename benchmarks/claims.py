@@ -142,7 +142,7 @@ class World:
     def judged(self, texts: list[Overlaps], rows: list[Overlaps]) -> Judged:
         dimension = self.units[0].claims.vectors.shape[1]
         made = [solve([weighted(one) for one in each], dimension) for each in (rows, texts)]
-        return Judged(made[0], made[1], self.right)
+        return Judged(made[0], made[1], self.right, np.zeros(len(self.right), dtype=np.bool_))
 
     def matched(self, *, bound: float = SPEAKS) -> Judged:
         texts, rows = list[Overlaps](), list[Overlaps]()
