@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import re
+import sys
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -96,7 +97,11 @@ BESIDE_ANSWER = (
 )
 FAILED = frozenset({"abort", "error"})  # finish reasons of choices that the server gave up
 MAX_END_LETTERS = 20
-_TAG = re.compile(r"<[^<>]*>")
+# Tokens also hold tags, ids (vLLM's --return-tokens-as-token-ids) and bytes (OpenAI's "bytes:\\xe5").
+_NO_TEXT = re.compile(r"<[^<>]*>|token_id:\d+|(?:bytes:)?(?:\\x[0-9a-fA-F]{2})+")
+# Vocabularies of bytes write them as letters up to this one, such as "Ġ" for a space.
+_LAST_BYTE = 0x143
+_BYTES = re.compile(r"[\u0100-\u0143\ufffd]|\\x[0-9a-fA-F]{2}|<0x[0-9a-fA-F]{2}>")
 MAX_NATS = 1e6  # of one token, either way; servers that floor minus infinity send -9999
 MAX_TOKENS_COUNTED = 2**53
 MAX_MODEL_NAME_CHARS = 256
@@ -191,7 +196,7 @@ class Choice:
     def draw(self) -> Draw:
         """Return the draw. Unlike a mean, a sum without one of the tokens is wrong by any amount."""
         is_cut = self.finish_reason == "length"
-        if not spell([text for text, _ in self.tokens], self.text):
+        if not are_tokens_of([text for text, _ in self.tokens], self.text):
             return Draw(self.text, truncated=is_cut, logprobs_of_other_text=True)
         known = [value for _, value in self.tokens if value is not None]
         total = math.fsum(known)
@@ -230,23 +235,27 @@ def _tokens(choice: Mapping[str, Any]) -> list[tuple[str, float | None]]:
     return [(text if isinstance(text, str) else "", _nats(value)) for text, value in pairs]
 
 
-def spell(tokens: Sequence[str], text: str) -> bool:
-    """Return True unless the tokens spell another text.
+def are_tokens_of(tokens: Sequence[str], text: str) -> bool:
+    """Return False if the tokens belong to another text.
 
-    Only ASCII letters and digits are compared, without tags such as <|im_end|>: servers write spaces and the
-    bytes of other characters in forms of their own. At most `MAX_END_LETTERS` may follow the text, which is
-    room for a stop string. A repetition of the text is another text.
+    Letters and digits are compared. Tags such as <|im_end|>, ids in place of tokens, and the bytes of
+    characters outside ASCII, which servers write in forms of their own, are left out. Tokens without any
+    letter tell nothing. At most `MAX_END_LETTERS` may follow the text, which is room for a stop string. A
+    repetition of the text is another text.
     """
-    spelt, expected = _letters("".join(tokens)), _letters(text)
-    rest = spelt[len(expected) :]
+    joined = "".join(tokens)
+    in_bytes = _BYTES.search(joined) is not None
+    found, expected = _letters(joined, ascii_only=in_bytes), _letters(text, ascii_only=in_bytes)
+    rest = found[len(expected) :]
     is_repeated = bool(expected) and rest.startswith(expected)
-    return not any(tokens) or (
-        spelt.startswith(expected) and len(rest) <= MAX_END_LETTERS and not is_repeated
-    )
+    return not found or (found.startswith(expected) and len(rest) <= MAX_END_LETTERS and not is_repeated)
 
 
-def _letters(text: str) -> str:
-    return "".join(filter(str.isalnum, _TAG.sub("", text).encode("ascii", "ignore").decode()))
+def _letters(text: str, *, ascii_only: bool) -> str:
+    """Return letters and digits: ASCII and, unless `ascii_only`, those that stand for no bytes."""
+    beyond = sys.maxunicode if ascii_only else _LAST_BYTE
+    kept = (c for c in _NO_TEXT.sub("", text) if c.isalnum() and (c.isascii() or ord(c) > beyond))
+    return "".join(kept)
 
 
 def _nats(value: object) -> float | None:

@@ -418,9 +418,9 @@ def spoken_logprobs(
 ) -> list[SpokenLogprobs | None]:
     """Return the log-probabilities of each claim's tokens; None where they are not known.
 
-    tokens: of the text, as drawn. Those that spell another text tell nothing.
+    tokens: of the text, as drawn. Tokens of another text are not used.
     """
-    spelt = spell(text, tokens)
+    spelt = align_tokens(text, tokens)
     if spelt is None:
         return [None] * len(claims_)
     begin, end, values = spelt
@@ -431,13 +431,12 @@ def spoken_logprobs(
     ]
 
 
-def spell(
+def align_tokens(
     text: str, tokens: Sequence[tuple[str, float]]
 ) -> tuple[NDArray[np.int_], NDArray[np.int_], NDArray[np.float64]] | None:
     """Return where each token of the text begins and ends, and its log-probability, (k,) each.
 
-    White space around the text, and what half a character is told as, are passed over. None where the tokens
-    spell another text.
+    White space around the text and replacement characters are skipped. None for tokens of another text.
     """
     joined = "".join(token for token, _ in tokens)
     begun, before, kept = max(joined.rfind(text), 0), 0, list[tuple[str, float]]()

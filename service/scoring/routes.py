@@ -23,7 +23,7 @@ from service.calibration.rows import LogProbability, TokenLogProbability
 from service.errors import EigencalError, InvalidRequest, NotFound, Overloaded
 from service.heavy_json import MAX_BATCH_VALUES, is_heavy
 from service.llm.port import GenerationRequest, Message, Sampling, question_text
-from service.scoring.claims import spell
+from service.scoring.claims import align_tokens
 from service.scoring.score import (
     EFFORTS,
     HEADERS,
@@ -166,7 +166,7 @@ class ScoreRequest(RequestModel):
         None,
         max_length=MAX_TOKENS,
         description="The tokens of the `candidate`, in order: what they tell of each of its claims, without "
-        "any answer drawn. Tokens that spell another text tell nothing. Refused where their sum contradicts "
+        "any answer drawn. Tokens of another text are not used. Refused if their sum contradicts "
         "`candidate_logprob`.",
     )
     target_error: float | None = Field(
@@ -255,7 +255,9 @@ class ScoreRequest(RequestModel):
         total = self.candidate_logprob
         if total is None or not self.candidate_tokens or self.candidate is None:
             return self
-        spelt = spell(self.candidate.strip(), [(one.token, one.logprob) for one in self.candidate_tokens])
+        spelt = align_tokens(
+            self.candidate.strip(), [(one.token, one.logprob) for one in self.candidate_tokens]
+        )
         if spelt is None:
             return self
         summed = float(spelt[2].sum())

@@ -248,6 +248,17 @@ class TestLogProbabilitiesOfAnotherText:
         assert (chat["status"], chat["warning"]["code"]) == ("not_scored", "logprobs_of_other_text")
 
     @pytest.mark.parametrize(
+        ("text", "other"),
+        [("\u041f\u0430\u0440\u0438\u0436", "\u041b\u0438\u043e\u043d"), ("\u5317\u4eac", "\u4e0a\u6d77")],
+        ids=["Russian", "Chinese"],
+    )
+    async def test_another_text_is_seen_in_other_scripts(self, text: str, other: str) -> None:
+        server = with_tokens(text, (other, -0.1))
+        async with before(server, server) as made:
+            scored = (await made.http.post("/score", json={"prompt": "?"})).json()
+        assert scored["evidence"] is None
+
+    @pytest.mark.parametrize(
         ("text", "tokens"),
         [
             ("Paris.", ["Paris", ".", "<|im_end|>"]),
@@ -257,8 +268,28 @@ class TestLogProbabilitiesOfAnotherText:
             ("Mus\u00e9e d'Orsay", ["Mus", "\u00c3\u00a9", "e", " d'", "Orsay"]),
             ("<b>Paris</b>", ["<", "b", ">", "Paris", "</", "b", ">", ""]),
             ("Paris.", ["", ""]),
+            ("Paris.", ["token_id:3681", "token_id:13"]),
+            ("\u5317\u4eac", ["\u5317", "\u4eac", "<|im_end|>"]),
+            ("\u5317\u9f98 1", ["\u5317", "\ufffd", "\ufffd", " ", "1"]),
+            ("\u5317\u4eac", ["bytes:\\xe5\\x8c", "bytes:\\x97", "\u4eac"]),
+            ("\u5317", ["<0xE5>", "<0x8C>", "<0x97>"]),
+            ("\u041f\u0430\u0440\u0438\u0436 2024", ["\u00d0\u0141\u00d0\u00b0\u00d1\u0122", "\u01202024"]),
         ],
-        ids=["end", "vocabulary", "stop string", "Chinese", "accent", "markup", "no texts"],
+        ids=[
+            "end",
+            "vocabulary",
+            "stop string",
+            "Chinese",
+            "accent",
+            "markup",
+            "no texts",
+            "ids",
+            "Chinese as text",
+            "parts of a character",
+            "escaped bytes",
+            "byte tokens",
+            "Russian in bytes",
+        ],
     )
     async def test_tokens_in_the_servers_own_forms_are_evidence(self, text: str, tokens: list[str]) -> None:
         server = with_tokens(text, *((token, -0.1) for token in tokens))

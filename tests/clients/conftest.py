@@ -133,12 +133,18 @@ def half_knowing() -> Iterator[OpenAIServer]:
         yield made
 
 
-@pytest.fixture(scope="session")
-def deciding(half_knowing: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service with a calibration that knows right from wrong."""
-    folder = tmp_path_factory.mktemp("deciding")
-    with service(f"sqlite:///{folder / 'store.db'}", half_knowing, folder, llm_api_key=LLM_KEY) as made:
+@contextmanager
+def calibrated(server: OpenAIServer, folder: Path) -> Iterator[Service]:
+    """A service in front of an LLM server, with a calibration of it."""
+    with service(f"sqlite:///{folder / 'store.db'}", server, folder, llm_api_key=LLM_KEY) as made:
         job = made.post(labelled(), activate="always").json()
         ended = made.ended(job["id"])
         assert ended["state"] == "succeeded", ended
+        yield made
+
+
+@pytest.fixture(scope="session")
+def deciding(half_knowing: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service with a calibration that knows right from wrong."""
+    with calibrated(half_knowing, tmp_path_factory.mktemp("deciding")) as made:
         yield made

@@ -12,11 +12,10 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from tests.clients.conftest import behind, half_known, labelled, litellm_proxy
+from tests.clients.conftest import behind, calibrated, half_known, litellm_proxy
 from tests.clients.environments import LITELLM_KEY, LLM_KEY, SCRIPTS, printed
 from tests.clients.upstream import answering, upstream
 from tests.support.openai_server import MODEL, Exchange, OpenAIServer, serving_in_thread
-from tests.support.services import service
 
 pytestmark = pytest.mark.clients
 TEXTS = ["Paris", "Lyon"]
@@ -96,11 +95,7 @@ def server() -> Iterator[OpenAIServer]:
 @pytest.fixture(scope="module")
 def recorder(server: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorder]:
     """A calibrated service in front of the strict server."""
-    folder = tmp_path_factory.mktemp("calibrated")
-    with service(f"sqlite:///{folder / 'store.db'}", server, folder, llm_api_key=LLM_KEY) as made:
-        job = made.post(labelled(), activate="always").json()
-        ended = made.ended(job["id"])
-        assert ended["state"] == "succeeded", ended
+    with calibrated(server, tmp_path_factory.mktemp("calibrated")) as made:
         yield Recorder(str(made.http.base_url).rstrip("/"))
 
 
