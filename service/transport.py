@@ -169,7 +169,7 @@ class _Socket(asyncio.Protocol, httpcore2.AsyncNetworkBackend, httpcore2.AsyncNe
         if self._transport is not None:
             self._transport.abort()
 
-    # What httpcore2 asks for
+    # Interface of httpcore2
 
     async def connect_tcp(
         self,
@@ -227,7 +227,7 @@ class _Socket(asyncio.Protocol, httpcore2.AsyncNetworkBackend, httpcore2.AsyncNe
         self.close()
 
     def get_extra_info(self, info: str) -> Any:
-        """Return what asyncio knows of the connection; "is_readable" is True if it cannot be used again."""
+        """Return asyncio's information; "is_readable" is True if the connection cannot be used again."""
         return not self.is_idle() if info == "is_readable" else self._transport.get_extra_info(info)
 
     async def _until(
@@ -241,7 +241,7 @@ class _Socket(asyncio.Protocol, httpcore2.AsyncNetworkBackend, httpcore2.AsyncNe
         except TimeoutError:
             raise error("The server has been silent for too long.") from None
 
-    # What asyncio tells
+    # Callbacks of asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""

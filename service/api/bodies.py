@@ -90,7 +90,7 @@ def refuse_heavy(body: bytes, max_values: int = MAX_VALUES) -> None:
 def refusal(error: ValidationError, model: type[BaseModel], *, within: Sequence[str] = ()) -> InvalidRequest:
     """Return the error that tells the caller what does not fit, without repeating the input.
 
-    model: of what was read. within: the field of the body that was read.
+    model: of the object that was read. within: the field of the body that holds the object.
     """
     if error.error_count() > MAX_FAULTS:
         msg = f"has {error.error_count()} faults, too many to tell them one by one"

@@ -321,9 +321,9 @@ class Gains:
     """What a calibration costs on held-out rows, minus what its rival costs on the same; below 0: better.
 
     against: id of the active calibration; None where there is none: then raw scores. risk: matrix log risk;
-    brier: of the projection; loss: log loss of P(correct). In nats, but for brier. informative: whether it
-    tells prompts apart: its projection Brier is below that of one confidence for all, or P(correct) beats the
-    base rate beyond chance.
+    brier: of the projection; loss: log loss of P(correct). In nats, but for brier. informative: True if
+    the projection Brier is below that of one confidence for all prompts, or P(correct) beats the base rate
+    beyond chance.
     """
 
     against: str | None

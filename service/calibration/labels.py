@@ -74,12 +74,12 @@ class Judged:
 
     @property
     def supported(self) -> NDArray[np.bool_]:
-        """Whether an answer drawn supports the judged text, or speaks of the claim, unrefused, (n,).
+        """Whether a drawn answer supports the judged text or the claim, and neither refuses, (n,).
 
         Else no score lets it through.
         """
-        told = supported(self.texts) if self.groups is None else self.texts.outside < 1 - NO_OVERLAP
-        return told & ~self.refused
+        found = supported(self.texts) if self.groups is None else self.texts.outside < 1 - NO_OVERLAP
+        return found & ~self.refused
 
     def columns(self, map_: AnyMap) -> dict[str, ArrayLike]:
         """Return the features (n,) of the judged texts under a map, as one score has them.

@@ -130,7 +130,7 @@ _AND = re.compile(r"^(?:and|or|und|oder|et|ou|y|o|и|или)\s+")
 
 
 def is_courtesy(sentence: str) -> bool:
-    """Return whether a sentence greets, thanks, takes leave or offers help, and does nothing else.
+    """Return True if the whole sentence is a greeting, thanks, a farewell or an offer of help.
 
     A greeting may name whom it greets ("Hello Anna!"). Any other number or name makes the sentence a claim.
     """

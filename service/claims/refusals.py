@@ -55,9 +55,9 @@ _OF_ERRORS = frozenset(
 
 
 def is_refusal(answer: str, question: str | None = None) -> bool:
-    """Return whether an answer says nothing in reply: it refuses, or is a placeholder, an error, punctuation.
+    """Return True for a refusal, a placeholder, an error, punctuation, and a repetition of the question.
 
-    Or the question itself. A blank text is no refusal: the settings say what empty answers mean.
+    Return False for a blank text: the settings decide how empty answers are treated.
     """
     text = answer.strip()
     if is_blank(text):
@@ -74,16 +74,13 @@ def is_refusal(answer: str, question: str | None = None) -> bool:
         return True
     sentences = [one for one in _SENTENCE.split(text) if plain(one)]
     refusing = [is_refusing(one) for one in sentences]
-    # Beside a refusal an offer of help, or what the user may have meant, is no answer.
+    # Offers of help and questions to the user do not make a refusal an answer.
     others = (one for one, refuses in zip(sentences, refusing, strict=True) if not refuses)
     return any(refusing) and all(is_courtesy(one) or one.rstrip().endswith(("?", "？")) for one in others)
 
 
 def is_unanswered(judged: bool, drawn: NDArray[np.bool_]) -> bool:
-    """Return whether a question is unanswered: the judged text refuses, or most answers drawn do.
-
-    drawn: (m,), which of them do.
-    """
+    """Return True if the judged text is a refusal, or more than half of the drawn answers, (m,), are."""
     return judged or 2 * int(drawn.sum()) > drawn.size
 
 
@@ -95,13 +92,13 @@ def essence(text: str) -> str:
 
 
 def is_refusing(sentence: str) -> bool:
-    """Return whether a sentence refuses to answer, and does nothing else."""
-    said = plain(sentence)
-    lead = _LEAD.match(said)
-    begun = _REFUSING.match(said, lead.end() if lead else 0)
-    if begun is None:
+    """Return True if the whole sentence is a refusal."""
+    text = plain(sentence)
+    lead = _LEAD.match(text)
+    begin = _REFUSING.match(text, lead.end() if lead else 0)
+    if begin is None:
         return False
-    rest = said[begun.end() :]
+    rest = text[begin.end() :]
     pieces = [_JOINS.sub("", plain(piece), count=1) for piece in _PIECE.split(rest)[1:]]
     return not re.search(r"[:;：；]\s*\S", rest) and all(
         not piece
@@ -114,7 +111,7 @@ def is_refusing(sentence: str) -> bool:
 
 
 def _is_empty_json(text: str) -> bool:
-    """Return whether a text is JSON that holds an error, or nothing but nulls, empty texts and refusals."""
+    """Return True for JSON that holds an error, or only nulls, empty texts and refusals."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -123,9 +120,9 @@ def _is_empty_json(text: str) -> bool:
         return value.keys() <= _ERRORS | _OF_ERRORS
     leaves, left = list[Any](), [value]
     while left:
-        one = left.pop()
-        if isinstance(one, dict | list):
-            left += one.values() if isinstance(one, dict) else one
+        node = left.pop()
+        if isinstance(node, dict | list):
+            left += node.values() if isinstance(node, dict) else node
         else:
-            leaves.append(one)
-    return all(one is None or (isinstance(one, str) and (not one or is_refusal(one))) for one in leaves)
+            leaves.append(node)
+    return all(leaf is None or (isinstance(leaf, str) and (not leaf or is_refusal(leaf))) for leaf in leaves)

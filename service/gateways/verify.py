@@ -41,12 +41,12 @@ class Verified(BaseModel):
     """Whether the answer will do."""
 
     confidence: float = Field(
-        description="Probability that the answer is right, 0..1, by the calibration; 0 for one that says "
-        "what none of those drawn said, and for a refusal."
+        description="Calibrated probability that the answer is right, 0..1. It is 0 for a refusal, and for "
+        "an answer that no drawn answer supports."
     )
     should_escalate: bool = Field(
-        description="Whether the confidence is below the threshold, most answers drawn are refusals, or the "
-        "question is unlike those of the calibration (unless `EIGENCAL_OOD_ABSTAIN` is off)."
+        description="True if the confidence is below the threshold, if most drawn answers are refusals, or "
+        "if the question is out of distribution (unless `EIGENCAL_OOD_ABSTAIN` is off)."
     )
     verified_count: int = Field(
         description="How many of the answers drawn lie on the mode of the answer: closest to the eigenvector "

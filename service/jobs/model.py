@@ -80,7 +80,7 @@ class CalibrateOptions(EvaluateOptions):
 class JobOptions(CalibrateOptions):
     """Those of a job.
 
-    dev_rows: set for an evaluation: so many rows are fitted on, the rest are tested on. corrects: id of the
+    dev_rows: of an evaluation, the number of rows to fit on; the rest are for testing. corrects: id of the
     calibration with the same rows before verdicts were corrected, "" for other jobs.
     """
 

@@ -22,7 +22,7 @@ IGNORED = NEUTRAL.keys() - {"n", "seed"} | {"echo", "top_logprobs", "prompt_logp
 
 
 class Refusal(Exception):
-    """A call is refused. `param`: the member of its body; `code`: that of OpenAI's API, where it has one."""
+    """A call is refused. `param`: the refused member of the body. `code`: error code of OpenAI's API."""
 
     def __init__(self, message: str, param: str | None = None, code: str = "invalid_request") -> None:
         super().__init__(message)
@@ -101,7 +101,7 @@ def _request(body: Mapping[str, Any], api: Api, default: Sampling) -> Generation
         raise Refusal(reason.message) from None
     _refuse(wire.marks.keys() - READ_MARKS)
     if "turns" in wire.marks or "prompt" in wire.marks or (api == "chat" and not wire.parts["messages"]):
-        raise Refusal("The embedded LLM takes turns of text by system, user and assistant alone.")
+        raise Refusal("The embedded LLM takes only text turns of the roles system, user and assistant.")
     stop = body.get("stop") or ()
     sampling = Sampling(
         temperature=_number(body, "temperature", default.temperature, 0, 2),

@@ -283,8 +283,8 @@ def ood_p_value(
 ) -> tuple[float | None, list[ScoreWarning]]:
     """Return how like a calibration's rows a prompt is (method, section 12), and warnings where it is not.
 
-    vectors: (d,) by text, the question's among them where it has one that is compared. candidate: its length
-    counts where no answer was drawn. None where the calibration, if any, does not know its rows' prompts.
+    vectors: (d,) by text, with the question's if it is compared. candidate: its length counts if no answer
+    was drawn. None where the calibration, if any, does not know its rows' prompts.
     """
     reference = None if applied is None else applied.calibration.reference
     if reference is None:
@@ -296,7 +296,7 @@ def ood_p_value(
     if p_value is not None and p_value < MAX_OOD_P_VALUE:
         message = (
             "The question, or the length of its answers, is unlike the calibration's rows "
-            f"(p = {p_value:.2g}): what the calibration says is said of questions like those."
+            f"(p = {p_value:.2g}). The calibration holds for questions like its rows."
         )
         warnings.insert(0, warning("out_of_distribution", message))
     return p_value, warnings
@@ -309,6 +309,6 @@ def _out_of_range(length: float | None, reference: ConformalReference) -> list[S
         return []
     message = (
         f"The calibration's rows hold answers of {least} to {most} words, and this one has {length:.3g}: "
-        "what the calibration says is said of answers like those."
+        "the calibration holds for answers like its rows'."
     )
     return [warning("length_out_of_range", message)]

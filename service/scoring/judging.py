@@ -292,13 +292,13 @@ def _columns(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Refusals:
-    """Answers without content to one question: the distinct texts, and (m,) which answers drawn are such."""
+    """Answers without content to one question: their distinct texts, and a mask (m,) of the drawn answers."""
 
     texts: frozenset[str]
     drawn: NDArray[np.bool_]
 
     def reason(self, judged: str) -> str | None:
-        """Return why the judged text is not let through, in words; None where nothing speaks against it."""
+        """Return why the judged text is not let through, None if refusals do not prevent it."""
         if not is_unanswered(judged in self.texts, self.drawn):
             return None
         if judged in self.texts:
@@ -324,16 +324,16 @@ def without_refusals(
 ) -> tuple[Judgement, list[ScoreWarning]]:
     """Return the judgement of a score's `answer` and a candidate with what refusals change, and a warning.
 
-    A refusal has no P(correct): that the answers agree on it says nothing. Where the judged text is one, or
-    most answers drawn are, the decision is to abstain, with or without a calibration.
+    A refusal has no P(correct). If the judged text or most drawn answers are refusals, the decision is to
+    abstain, with or without a calibration.
     """
-    told, own = judgement.candidate, judgement.probability_correct
-    if told is not None and candidate in refusals.texts:
-        told = told.model_copy(update={"probability_correct": None})
+    judged, correct = judgement.candidate, judgement.probability_correct
+    if judged is not None and candidate in refusals.texts:
+        judged = judged.model_copy(update={"probability_correct": None})
     judgement = replace(
         judgement,
-        candidate=told,
-        probability_correct=None if answer in refusals.texts else own,
+        candidate=judged,
+        probability_correct=None if answer in refusals.texts else correct,
         num_refusals=int(refusals.drawn.sum()),
     )
     reason = refusals.reason(answer if candidate is None else candidate)

@@ -231,8 +231,8 @@ class Judgement:
 
     `share`: of the answers, how many of 1 lie closest to the candidate's mode. `no_model`: why nothing tells
     P(correct), in words; None where something does. `unlike`: the prompt is too unlike the calibration's rows
-    for anything to be let through. `num_refusals`: answers drawn without content. `is_refused`: nothing is
-    let through, since the judged text or most answers drawn are such.
+    for anything to be let through. `num_refusals`: number of drawn answers without content. `is_refused`:
+    the judged text or most drawn answers have no content, so nothing is let through.
     """
 
     candidate: Candidate | None = None
@@ -394,9 +394,10 @@ class Score(Part):
         "was drawn."
     )
     probability_correct: float | None = Field(
-        description="Probability that `answer` is right, 0..1, by the verdicts on the calibration's "
-        "questions. Null where no calibration is applied, where it has no model of being right for so many "
-        "answers, where the model takes log-probabilities that these lack, or where `answer` is a refusal."
+        description="Probability that `answer` is right, 0..1, estimated from the verdicts on the "
+        "calibration's questions. Null without a calibration, if the calibration has no correctness model "
+        "for this number of answers, if the model needs log-probabilities that are missing, and if "
+        "`answer` is a refusal."
     )
     rank_score: float | None = Field(
         None,
@@ -406,9 +407,9 @@ class Score(Part):
     )
     candidate: Candidate | None = Field(description="The `candidate` judged; null without one.")
     decision: Decision | None = Field(
-        description="What to do with the `candidate` or, without one, `answer`, to keep a target error; null "
-        "where no calibration can decide and the request names no `target_error`, unless refusals do. "
-        "Without a `probability_correct`, as for a candidate whose `mode` is null: abstain."
+        description="Whether to let the `candidate` (without a candidate: `answer`) through, so that the "
+        "target error is kept. Null if no calibration can decide and the request has no `target_error`, "
+        "unless the answers are refusals. Without a `probability_correct` the decision is to abstain."
     )
     lambda_max: float | None = Field(
         description="Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much "
@@ -428,12 +429,12 @@ class Score(Part):
         description="The calibration used, be it the default; null: none, and the values are raw."
     )
     ood_p_value: float | None = Field(
-        description="How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this "
-        "share look as unlike, by their question and by the length of their answers, if any was drawn. "
-        "Higher = more like. Below 0.02 a warning says so. By the question it is at least 2 / (rows + 1), by "
-        "the length 4 / (rows + 1): fewer than 200 rows cannot bring it below 0.02 by the length, so lengths "
-        "that no row has are told by `length_out_of_range`. Null where no calibration is applied, or one "
-        "that does not know its rows' prompts."
+        description="Conformal p-value, 0..1, of the hypothesis that the prompt is like the calibration's "
+        "rows. It compares the question and, if answers were drawn, their mean length. Lower = less alike. "
+        "Below 0.02 the score has a warning. The smallest possible value is 2 / (rows + 1) by the question "
+        "and 4 / (rows + 1) by the length, so with fewer than 200 rows the length alone cannot reach 0.02; "
+        "`length_out_of_range` then warns of lengths that no row has. Null without a calibration, and for "
+        "calibrations that do not keep the prompts of their rows."
     )
     evidence: Evidence | None = Field(
         description="What the log-probabilities say; null unless every answer has one."
@@ -451,10 +452,9 @@ class Score(Part):
         description="Answers without text: left out as failed, unless the settings say what they mean."
     )
     num_refusals: int = Field(
-        description="Answers drawn that do not answer: they refuse, or are placeholders (null), errors, "
-        "punctuation alone, or the question itself. They count in the spectrum. Where the text decided about "
-        "is one, or more than half of the answers are, the decision is to abstain, and a warning says so "
-        "(`refusals`)."
+        description="Number of drawn answers without content: refusals, placeholders (null), errors, "
+        "punctuation, or the question itself. They count in the spectrum. If the judged text is a refusal, "
+        "or more than half of the answers are, the decision is to abstain, with the warning `refusals`."
     )
     modes: list[Mode] | None = Field(None, description="The leading meanings, at most five.")
     samples: list[str] | None = Field(None, description="The answers, in the order drawn.")

@@ -34,8 +34,8 @@ class ConformalReference:
 
         question: unit vector (d,), None for a prompt without text; lengths: words of its m' <= m answers,
         empty where none was drawn. None where there is neither. Where both are there, at least 2 / (n + 1) by
-        the question and 4 / (k + 1) by the length; half of that by one alone. So of fewer than 200 rows
-        (100 without questions) no length alone brings it below 0.02: `length_range` tells there.
+        the question and 4 / (k + 1) by the length; half of that by one alone. With fewer than 200 rows
+        (100 without questions) the length alone cannot bring it below 0.02; `length_range` can show it.
         """
         p_values = [self._of_lengths(lengths)] if lengths.size else []
         if question is not None and len(self.questions) >= MIN_QUESTIONS:

@@ -2140,7 +2140,7 @@ export interface components {
              * @description How much of that text is claims, 0..1. The rest is code, headings, questions, greetings and what the user said. With `claims` alone.
              */
             claims_share?: number | null;
-            /** @description What to do with the `candidate` or, without one, `answer`, to keep a target error; null where no calibration can decide and the request names no `target_error`, unless refusals do. Without a `probability_correct`, as for a candidate whose `mode` is null: abstain. */
+            /** @description Whether to let the `candidate` (without a candidate: `answer`) through, so that the target error is kept. Null if no calibration can decide and the request has no `target_error`, unless the answers are refusals. Without a `probability_correct` the decision is to abstain. */
             decision: components["schemas"]["Decision"] | null;
             /**
              * Embedder
@@ -2191,7 +2191,7 @@ export interface components {
             num_empty: number;
             /**
              * Num Refusals
-             * @description Answers drawn that do not answer: they refuse, or are placeholders (null), errors, punctuation alone, or the question itself. They count in the spectrum. Where the text decided about is one, or more than half of the answers are, the decision is to abstain, and a warning says so (`refusals`).
+             * @description Number of drawn answers without content: refusals, placeholders (null), errors, punctuation, or the question itself. They count in the spectrum. If the judged text is a refusal, or more than half of the answers are, the decision is to abstain, with the warning `refusals`.
              */
             num_refusals: number;
             /**
@@ -2206,7 +2206,7 @@ export interface components {
             num_truncated: number;
             /**
              * Ood P Value
-             * @description How like the calibration's rows the prompt is, 0..1: of prompts like them, at most this share look as unlike, by their question and by the length of their answers, if any was drawn. Higher = more like. Below 0.02 a warning says so. By the question it is at least 2 / (rows + 1), by the length 4 / (rows + 1): fewer than 200 rows cannot bring it below 0.02 by the length, so lengths that no row has are told by `length_out_of_range`. Null where no calibration is applied, or one that does not know its rows' prompts.
+             * @description Conformal p-value, 0..1, of the hypothesis that the prompt is like the calibration's rows. It compares the question and, if answers were drawn, their mean length. Lower = less alike. Below 0.02 the score has a warning. The smallest possible value is 2 / (rows + 1) by the question and 4 / (rows + 1) by the length, so with fewer than 200 rows the length alone cannot reach 0.02; `length_out_of_range` then warns of lengths that no row has. Null without a calibration, and for calibrations that do not keep the prompts of their rows.
              */
             ood_p_value: number | null;
             /**
@@ -2216,7 +2216,7 @@ export interface components {
             probability_all_correct?: number | null;
             /**
              * Probability Correct
-             * @description Probability that `answer` is right, 0..1, by the verdicts on the calibration's questions. Null where no calibration is applied, where it has no model of being right for so many answers, where the model takes log-probabilities that these lack, or where `answer` is a refusal.
+             * @description Probability that `answer` is right, 0..1, estimated from the verdicts on the calibration's questions. Null without a calibration, if the calibration has no correctness model for this number of answers, if the model needs log-probabilities that are missing, and if `answer` is a refusal.
              */
             probability_correct: number | null;
             /**
@@ -2266,7 +2266,7 @@ export interface components {
             candidate_logprob?: number;
             /**
              * Candidate Tokens
-             * @description The tokens of the `candidate`, in order: what they tell of each of its claims, without any answer drawn. Tokens that spell another text tell nothing. Refused where their sum contradicts `candidate_logprob`.
+             * @description The tokens of the `candidate`, in order: what they tell of each of its claims, without any answer drawn. Tokens of another text are not used. Refused if their sum contradicts `candidate_logprob`.
              */
             candidate_tokens?: components["schemas"]["TokenIn"][];
             /**
@@ -2453,7 +2453,7 @@ export interface components {
             claims?: components["schemas"]["Claim"][] | null;
             /**
              * Confidence
-             * @description Probability that the answer is right, 0..1, by the calibration; 0 for one that says what none of those drawn said, and for a refusal.
+             * @description Calibrated probability that the answer is right, 0..1. It is 0 for a refusal, and for an answer that no drawn answer supports.
              */
             confidence: number;
             /**
@@ -2463,7 +2463,7 @@ export interface components {
             samples: string[];
             /**
              * Should Escalate
-             * @description Whether the confidence is below the threshold, most answers drawn are refusals, or the question is unlike those of the calibration (unless `EIGENCAL_OOD_ABSTAIN` is off).
+             * @description True if the confidence is below the threshold, if most drawn answers are refusals, or if the question is out of distribution (unless `EIGENCAL_OOD_ABSTAIN` is off).
              */
             should_escalate: boolean;
             /**

@@ -106,7 +106,7 @@ class ScoreOptions(TypedDict):
     candidate_logprob: NotRequired[float | None]
     """The natural-log probability of the whole `candidate`, the token that ended it included, by the LLM that wrote it. It counts where no answer is drawn."""
     candidate_tokens: NotRequired[Sequence[CandidateToken] | None]
-    """The tokens of the `candidate`, in order: what they tell of each of its claims, without any answer drawn. Tokens that spell another text tell nothing. Refused where their sum contradicts `candidate_logprob`."""
+    """The tokens of the `candidate`, in order: what they tell of each of its claims, without any answer drawn. Tokens of another text are not used. Refused if their sum contradicts `candidate_logprob`."""
     claims: NotRequired[bool | None]
     """Whether to score the `candidate` or, without one, `answer` claim by claim, too. Left out: where it has as many characters as the settings say (400)."""
     confidence: NotRequired[float | None]
