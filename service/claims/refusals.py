@@ -62,18 +62,20 @@ def is_refusal(answer: str, question: str | None = None) -> bool:
     text = answer.strip()
     if is_blank(text):
         return False
-    if question and len(text) <= 2 * len(question) and essence(text) == essence(question):
+    may_repeat = question is not None and len(question) <= 2 * len(text) <= 4 * len(question)
+    if question and may_repeat and essence(text) == essence(question):
         return True
     if len(text) > _MAX_CHARS:
         return False
     if fenced := _FENCE.fullmatch(text):
         text = fenced[1]
-    if not essence(text).strip("`") or (text[0] in "{[" and _is_empty_json(text)):
+    is_bare = not any(map(str.isalnum, text)) and not essence(text).strip("`")
+    if is_bare or (text[0] in "{[" and _is_empty_json(text)):
         return True
     if _EDGES.sub("", text) in _PLACEHOLDERS or _WHOLE.fullmatch(plain(text)):
         return True
-    sentences = [one for one in _SENTENCE.split(text) if plain(one)]
-    refusing = [is_refusing(one) for one in sentences]
+    sentences = [sentence for sentence in _SENTENCE.split(text) if any(map(str.isalnum, sentence))]
+    refusing = [is_refusing(sentence) for sentence in sentences]
     # Offers of help and questions to the user do not make a refusal an answer.
     others = (one for one, refuses in zip(sentences, refusing, strict=True) if not refuses)
     return any(refusing) and all(is_courtesy(one) or one.rstrip().endswith(("?", "？")) for one in others)
