@@ -61,6 +61,7 @@ class Stream(IntEnum):
     SELECTORS = 10
     REFERENCE = 11
     COPIES = 12
+    NEAR_COPIES = 13
     ANSWERS = 20
 
 

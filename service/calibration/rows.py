@@ -154,6 +154,18 @@ class DevRow:
             return tuple((turn.role, _plain(turn.content)) for turn in self.messages)
         return self.line
 
+    @property
+    def context(self) -> Hashable:
+        """Return the turns but for the user's last one, as `wording` has them."""
+        turns = self.messages or ()
+        asked = max((i for i, turn in enumerate(turns) if turn.role == "user"), default=None)
+        return tuple((turn.role, _plain(turn.content)) for i, turn in enumerate(turns) if i != asked)
+
+    @property
+    def right_answers(self) -> set[str]:
+        """Return the references as `wording` has questions."""
+        return {_plain(text) for text in self.references}
+
 
 ROW = TypeAdapter(DevRow)
 

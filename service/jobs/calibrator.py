@@ -40,6 +40,7 @@ from service.calibration.material import (
     conformal_reference,
     sentences_of,
     usable_rows,
+    without_near_copies,
 )
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
@@ -386,7 +387,10 @@ class Calibrator:
             stored, options.num_samples or asked, rng(options.seed, Stream.COPIES), options.unit
         )
         fingerprint = await self._fingerprint(job, stored, identity, drawn=drawn)
-        material = await embedding.material(job, rows, num_samples, options.unit)
+        all_rows = await embedding.material(job, rows, num_samples, options.unit)
+        random = rng(options.seed, Stream.NEAR_COPIES)
+        material = await asyncio.to_thread(without_near_copies, all_rows, random)
+        near = len(all_rows.rows) - len(material.rows)
         if material.made_by is not None:  # another, when it has changed meanwhile
             check_same(fingerprint, with_embedder(fingerprint, material.made_by))
         active = self.calibrations.active(fingerprint.key())
@@ -418,7 +422,7 @@ class Calibrator:
                 target,
                 num_rows=job.num_rows,
                 active=active,
-                copies=copies,
+                copies=copies + near,
                 refused=refused,
                 resamples=self.resamples,
             )
@@ -437,7 +441,7 @@ class Calibrator:
             job.id,
             calibration,
             report,
-            len(rows),
+            len(rows) - near,
             activate=decision["activated"],
             compared_with=None if active is None else active.id,
             verdicts=dict(zip(full, judged, strict=True)),

@@ -278,7 +278,7 @@ def about_data(data: Part, right: Bools) -> Iterator[Caution]:
         text = f"{usable - full} rows {fewer}: left out of the headline fit."
         yield caution("short_rows", text)
     if copies := data["copies"]:
-        text = f"{copies} rows ask what another row asks: of each question one row counts."
+        text = f"{copies} rows ask what another row asks, or nearly: of each question one row counts."
         yield caution("copies", text)
     if data["rows"] > usable + copies:
         text = f"{data['rows'] - usable - copies} rows have no reference or fewer than two answers: left out."

@@ -126,6 +126,35 @@ async def test_without_verdicts_of_both_kinds_it_decides_nothing_and_says_why(
     assert part["promises"] == []
 
 
+class Numbered(Remembering):
+    """Hardly sees the number before a question."""
+
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        if not texts:
+            return await super().embed(texts)
+        near = 5 * vectors_of([text.split("] ")[-1] for text in texts]) + vectors_of(texts)
+        return Embedded(near / np.linalg.norm(near, axis=1, keepdims=True), self.identity)
+
+
+async def test_near_copies_of_a_question_are_one_row(tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in sent(12).splitlines()]
+    copies = [one | {"prompt": f"[{i}] {one['prompt']}"} for i in range(30) for one in rows]
+    other = [one | {"prompt": f"[{99}] {one['prompt']}", "reference": "another"} for one in rows]
+    data = "".join(json.dumps(one) + "\n" for one in [*copies, *other]).encode()
+    app = create_app(Settings(data_dir=tmp_path), llm=FakeLLM(), embedder=Numbered(), resamples=FEW)
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=120) as client:
+            found = await calibrated(client, data)
+            report = (await client.get(found["links"]["report"])).json()
+    part = report["data"]
+    assert [part[name] for name in ("rows", "usable", "rows_full", "copies")] == [372, 24, 24, 348]
+    assert found["rows"] == 24
+    assert "24 rows are too few" in report["decision"]["reason"]
+    counts = report["correctness"]["by_num_samples"][-1]
+    assert counts["right"] + counts["wrong"] == 24
+
+
 async def test_copies_of_a_question_are_one_row_everywhere(http: httpx.AsyncClient) -> None:
     lines = sent(ROWS).splitlines()
     first = json.loads(lines[0])
