@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.recorded_evidence import DATA, DEV, TEST, WEIGHTS, Recorded
 from service.calibration.calibration import answer_features
+from service.claims.verdicts import correct
 from service.spectral.correctness_model import (
     brier,
     fit_correctness,
@@ -32,7 +33,6 @@ from service.spectral.fit import fit_depolarized, fit_evidence, fit_temperature
 from service.spectral.reliability import auroc, projection_brier
 from service.spectral.resampling import Difference, figure_difference, mean_difference
 from service.spectral.spectrum import Identity, TemperatureMap
-from service.spectral.text_scores import correct
 
 FURTHER = (1, 3, 5, 19)
 FIT, HELD = np.arange(150), np.arange(150, 400)
@@ -137,9 +137,7 @@ def own_first(name: str) -> tuple[Recorded, np.ndarray]:
     for row in data.rows:
         row["answer"] = row["samples"].pop(0)
     data.drawn = data.drawn[:, 1:]
-    data.right = np.array(
-        [correct(row["answer"], [row["reference"]], containment=False) for row in data.rows]
-    )
+    data.right = np.array([correct(row["answer"], [row["reference"]]) for row in data.rows])
     return data, totals
 
 

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from service.calibration.calibration import answer_features
+from service.claims.verdicts import correct
 from service.spectral.correctness_model import FEATURES, FEATURES_ALONE, Columns, logit_probability
 from service.spectral.dev_set import Answers, DevSet, born_probabilities, dev_set, served_entropies, supported
 from service.spectral.evidence import logit_missing_mass, mean_log_probability, missing_mass
 from service.spectral.fit import assign_folds, fit_depolarized, fit_evidence
-from service.spectral.text_scores import correct, per_word
+from service.spectral.text_scores import per_word
 
 ROOT = Path(__file__).parents[1]
 DATA, WEIGHTS = ROOT.parent / "shared" / "data", ROOT / "data" / "weights"
@@ -51,9 +52,7 @@ class Recorded:
         pairs = list(zip(files, first[:-1], strict=True))
         self.drawn = np.concatenate([one["S"][:, :count] + start for one, start in pairs])
         self.references = np.concatenate([one["Y"] + start for one, start in pairs])
-        self.right = np.array(
-            [correct(row["answer"], [row["reference"]], containment=False) for row in self.rows]
-        )
+        self.right = np.array([correct(row["answer"], [row["reference"]]) for row in self.rows])
         self._embed = embed
 
     @cached_property
@@ -92,7 +91,7 @@ class Recorded:
         """What P(correct) of the first answers rests on, each judged by itself."""
         texts, totals = ([row[name][0] for row in self.rows] for name in ("samples", "logprob"))
         pairs = zip(texts, self.rows, strict=True)
-        right = [correct(text, [row["reference"]], containment=False) for text, row in pairs]
+        right = [correct(text, [row["reference"]]) for text, row in pairs]
         return MaterialAlone(answer_features(totals, texts), np.array(right))
 
     def material(self, m: int) -> "Material":

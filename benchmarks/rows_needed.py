@@ -16,12 +16,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.spectral_worlds import DATA, DEV, DIMENSION, TEST, recorded
+from service.claims.verdicts import correct
 from service.spectral.dev_set import Answers, DevSet, dev_set, risk, served_lambda_max
 from service.spectral.fit import bootstrap, fit_depolarized
 from service.spectral.reliability import auroc, projection_brier, reliability_diagram
 from service.spectral.spectrum import CalibrationMap, DepolarizedMap, Identity
 from service.spectral.subsets import fit_by_num_samples
-from service.spectral.text_scores import correct
 
 NUM_SAMPLES = 20
 ANSWERS = (3, 5, 10, 20, 40)
@@ -80,7 +80,7 @@ def by_rows() -> None:
 def by_answers() -> None:
     maps = fit_by_num_samples(questions(DEV, max(ANSWERS)), "depolarized", dimension=DIMENSION)
     rows = [json.loads(line) for line in (DATA / f"{DEV}.jsonl").read_text().splitlines()]
-    right = [correct(row["answer"], [row["reference"]], containment=False) for row in rows]
+    right = [correct(row["answer"], [row["reference"]]) for row in rows]
     print("| m | T | g | AUROC of lambda_max |")
     print("|---:|---:|---:|---:|")
     for m in ANSWERS:

@@ -18,11 +18,11 @@ import numpy as np
 from service.calibration.calibration import features
 from service.calibration.fitting import METHODS
 from service.claims.facts import beyond, sentence_vectors
+from service.claims.verdicts import correct
 from service.spectral.claims import MatchedUnits
 from service.spectral.correctness_model import ModelPrior, model_prior
 from service.spectral.dev_set import DevSet, Overlaps, born_probabilities, served_entropies, solve, weighted
 from service.spectral.fit import fit, objective, point_of
-from service.spectral.text_scores import correct
 from tools.default_models import WITHOUT_EVIDENCE_FEATURES, embedded, model_table
 
 CLAIMS = 3  # of an answer

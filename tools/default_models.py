@@ -18,6 +18,7 @@ from service.calibration.default import ALONE
 from service.calibration.labels import FullRows
 from service.calibration.material import all_texts, assemble
 from service.calibration.rows import DevRow
+from service.claims.verdicts import correct
 from service.llm.port import Draw
 from service.spectral.correctness_model import (
     FEATURES,
@@ -30,7 +31,6 @@ from service.spectral.correctness_model import (
 )
 from service.spectral.evidence import EvidenceMap
 from service.spectral.spectrum import DepolarizedMap, TemperatureMap
-from service.spectral.text_scores import correct
 
 WITHOUT_EVIDENCE_FEATURES = tuple(name for name in FEATURES if name in WITHOUT_EVIDENCE)
 DIGITS = 6  # significant ones packaged

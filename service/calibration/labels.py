@@ -1,7 +1,7 @@
 """Who was right, and what the first answers of a row say of the text that was judged (method, section 8).
 
 That text is the row's own `answer`, or else its dominant answer, which may be another for fewer answers. A
-verdict without an `answer` is about the dominant one of all answers: another text is right by ROUGE-L.
+verdict without an `answer` is about the dominant one of all answers: another text is judged by its words.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +16,7 @@ from service.calibration.calibration import JudgedTexts, answer_features, claim_
 from service.calibration.material import FULL_SHARE, Material
 from service.calibration.rows import DevRow, Verdict
 from service.claims.refusals import is_refusal, is_unanswered
+from service.claims.verdicts import correct, verdict
 from service.embedding.port import log_probabilities
 from service.spectral.dev_set import (
     NO_OVERLAP,
@@ -32,7 +33,7 @@ from service.spectral.dev_set import (
     weighted,
 )
 from service.spectral.evidence import POSITIVE_ROUNDING, missing_mass
-from service.spectral.text_scores import correct, num_words, rouge_l, why_correct
+from service.spectral.text_scores import num_words
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.int_] | NDArray[np.bool_]
@@ -125,7 +126,7 @@ class FullRows:
         problems = [weighted(one) for one in self._overlaps]
         self.dev = self._solved(problems, self._evidence(material.num_samples))
         self._of_all = self._dominant(problems)
-        # ROUGE-L takes longer than the rest; most answers stay dominant as others join them.
+        # Comparing texts takes longer than the rest; most answers stay dominant as others join them.
         self._verdicts: dict[tuple[int, int], bool] = {}
 
     def __len__(self) -> int:
@@ -152,10 +153,10 @@ class FullRows:
         return [np.array([is_refusal(text, one.question) for text in texts]) for one, texts in pairs]
 
     @property
-    def source(self) -> Literal["data", "rouge_l", "mixed"]:
-        """Return who says what is right: the data, or the words of the answers."""
-        given = {one.why == "given" for one in self.verdicts}
-        return "mixed" if len(given) == 2 else "data" if given == {True} else "rouge_l"
+    def source(self) -> Literal["data", "rule", "mixed"]:
+        """Return the source of the verdicts: the data, or the rule of `service.claims.verdicts`."""
+        given = {one.rule == "given" for one in self.verdicts}
+        return "mixed" if len(given) == 2 else "data" if given == {True} else "rule"
 
     def why_no_evidence(self) -> str | None:
         """Return why no evidence map can be fitted, as a sentence; None where it can."""
@@ -303,8 +304,7 @@ def _own(material: Material, position: int) -> Floats | None:
 
 
 def _verdict(row: DevRow, text: str) -> Verdict:
-    alike = rouge_l(text, row.references)
     if row.correct is not None:
-        return Verdict(text, row.correct, "given", alike)
-    why = why_correct(text, row.references)
-    return Verdict(text, why != "none", why, alike)
+        return Verdict(text, row.correct, "given")
+    rule = verdict(text, row.references)
+    return Verdict(text, rule != "none", rule)

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AliasChoices,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -23,6 +24,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from service.calibration.calibration import Unit
 from service.calibration.printed import may_be_list, texts_of_reference
+from service.claims.verdicts import Rule
 from service.field_names import describe_unknown
 from service.heavy_json import MAX_FAULTS
 from service.llm.port import Draw, Message, question_text
@@ -86,16 +88,19 @@ class ClaimIn(_Strict):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a calibration made of a row: the answer that it judged, whether that is right, and why.
+    """The verdict of a calibration on the answer of a row.
 
-    `why`: "given" (by the data), "reference_contained" (a reference stands in the answer, word for word),
-    "rouge_l" (its F is above 0.3), or "none" (none of these: wrong). `rouge_l`: the best F, in [0, 1].
+    `rule`: "given" (by the data), a rule of `service.claims.verdicts`, or "rouge_l" (F above 0.3;
+    calibrations of versions before 0.4.0).
     """
 
     answer: str
     correct: bool
-    why: Literal["given", "reference_contained", "rouge_l", "none"]
-    rouge_l: float
+    rule: Annotated[
+        Rule | Literal["given", "rouge_l"],
+        BeforeValidator(lambda name: "contains" if name == "reference_contained" else name),
+        Field(validation_alias=AliasChoices("rule", "why")),  # "why" before 0.4.0
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,9 @@ def _spoken(question: str) -> list[str]:
 
 def _bare(word: str) -> str:
     """Return a word without the marks around it, case and accents."""
-    return _plain(word.strip(string.punctuation + "\u201c\u201d\u2018\u2019\u00ab\u00bb\u00bf\u00a1\u2026"))
+    return normalize_text(
+        word.strip(string.punctuation + "\u201c\u201d\u2018\u2019\u00ab\u00bb\u00bf\u00a1\u2026")
+    )
 
 
 def _words(text: str) -> list[_Word]:
@@ -134,27 +136,29 @@ def _words(text: str) -> list[_Word]:
     for match, after in zip_longest(every, every[1:]):
         word = match.group()
         if match["number"]:
-            found.append(_Word(_number(word, _plain(after.group()) if after else ""), True, False))
-        elif plain := _plain(word):
+            found.append(
+                _Word(normalize_number(word, normalize_text(after.group()) if after else ""), True, False)
+            )
+        elif plain := normalize_text(word):
             found.append(_Word(plain, False, word[0].isupper()))
     return found
 
 
-def _number(text: str, after: str) -> str:
-    """Return a number however it is written; what is none, as a date or a version, as it stands.
+def normalize_number(text: str, following: str) -> str:
+    """Return the number that a text spells in one form; a date or a version is returned as it stands.
 
-    Of "3.141" nothing tells whether it is 3141: it is taken for that.
+    following: the word behind it, which may be a power of ten ("5 million"). "3.141" is read as 3141.
     """
     bare = _GROUPS.sub("", text).replace(",", ".").replace("\u2212", "-")
     exact = Context(prec=len(bare) + max(_POWERS_OF_TEN.values()))
-    power = next((power for word, power in _POWERS_OF_TEN.items() if after.startswith(word)), 0)
+    power = next((power for word, power in _POWERS_OF_TEN.items() if following.startswith(word)), 0)
     try:
         return f"{Decimal(bare).scaleb(power, exact).normalize(exact):f}"
     except InvalidOperation:
         return bare
 
 
-def _plain(word: str) -> str:
-    """Return a word without case and accents."""
-    bare = "".join(c for c in unicodedata.normalize("NFKD", word) if not unicodedata.combining(c))
+def normalize_text(text: str) -> str:
+    """Return a text without case and accents."""
+    bare = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
     return bare.casefold()

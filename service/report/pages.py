@@ -104,7 +104,7 @@ def render(report: Part) -> str:
         "state": _state(report),
         "parameters": report.get("evidence_parameters") or report["parameters"],
         "decided": _decided(report),
-        "whys": words.WHY_RIGHT,
+        "rules": words.RULES,
     }
     return page("report.html", context)
 

@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 
 from service.calibration.calibration import Gains
 from service.calibration.rows import FEW_ROWS, Verdict
+from service.claims.verdicts import is_too_long
 from service.scoring.judging import answers_drawn, percent
 from service.spectral.fit import AnyFit
 from service.spectral.resampling import Difference, Interval
-from service.spectral.text_scores import too_long
 
 MIN_KEPT = 10  # answers left where an accuracy-rejection curve ends: fewer say nothing
 MAX_USELESS = 0.05  # share of truncated or empty answers without a warning
 CONVERGED = 1e-4  # nats; a fit that has converged is within about 1e-6 (method, section 3)
 FEW_OF_A_KIND = 20  # right or wrong answers: with as many, an AUROC has a standard error of about 0.07
 SHORT_REFERENCES = (
-    "answers judged by their words are so much longer than their references that a right one is known only "
-    "by a reference that stands in it, word for word. Look at the verdicts, or give your own (`correct`)."
+    "answers judged by their words are so much longer than their references that a right one is recognised "
+    "only if it contains a reference, word for word. Look at the verdicts, or give your own (`correct`)."
 )
 RESTS = "AUROC, rejection, the correctness diagram and P(correct), if there is one, rest"
 
@@ -50,14 +50,18 @@ ORIGINS = {
 }
 LABELLED = {
     "data": "the labels in the data",
-    "rouge_l": "words: ROUGE-L F above 0.3 against the best reference, or a reference in it",
-    "mixed": "the labels in the data, or words where there is none (as ROUGE-L F above 0.3)",
+    "rule": "comparing the words of answer and references",
+    "rouge_l": "ROUGE-L F above 0.3 against the best reference, or a reference in it",  # before 0.4.0
+    "mixed": "the labels in the data, or the words of answer and references where there is no label",
 }
-WHY_RIGHT = {
-    "given": "as the data says",
-    "rouge_l": "ROUGE-L F above 0.3",
-    "reference_contained": "a reference stands in it",
-    "none": "neither ROUGE-L nor a reference in it",
+RULES = {
+    "given": "given in the data",
+    "equal": "equal to a reference",
+    "contains": "contains a reference",
+    "contained": "at least half of a reference",
+    "spelling": "a reference in another spelling",
+    "rouge_l": "ROUGE-L F above 0.3",  # before 0.4.0
+    "none": "no reference fits",
 }
 
 
@@ -311,8 +315,8 @@ def poor_rows(data: Part, right: Bools) -> list[str]:
 
 def about_verdicts(verdicts: Sequence[Verdict], references: Sequence[Sequence[str]]) -> Iterator[Caution]:
     """Yield a warning where most verdicts by words are on answers too long for their references."""
-    by_words = [pair for pair in zip(verdicts, references, strict=True) if pair[0].why != "given"]
-    long = sum(too_long(verdict.answer, of) for verdict, of in by_words)
+    by_words = [pair for pair in zip(verdicts, references, strict=True) if pair[0].rule != "given"]
+    long = sum(is_too_long(verdict.answer, of) for verdict, of in by_words)
     if long > len(by_words) / 2:
         yield caution("short_references", f"{long} of {len(by_words)} {SHORT_REFERENCES}")
 

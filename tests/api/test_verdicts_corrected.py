@@ -17,7 +17,7 @@ CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz")
 
 
 def rows(count: int = 40) -> list[dict[str, Any]]:
-    """Rows that the service drew: right by the words, by ROUGE-L, by the data, and wrong, in turn."""
+    """Rows that the service drew: right by a reference in the answer, by an equal one, and wrong, in turn."""
     sentences = ("The capital of that large country is {}.", "{}", "I cannot say that at all, sorry.")
     found = []
     for i in range(count):
@@ -61,14 +61,13 @@ async def test_report_and_export_tell_what_was_judged_and_why(world: World) -> N
         "references": ["Paris"],
         "answer": "The capital of that large country is Paris.",
         "correct": True,
-        "why": "reference_contained",
-        "rouge_l": pytest.approx(2 / 9),
+        "rule": "contains",
     }
-    assert [found[name]["why"] for name in ("q1", "q2")] == ["rouge_l", "none"]
+    assert [found[name]["rule"] for name in ("q1", "q2")] == ["equal", "none"]
     page = (await world.http.get(job["links"]["report"], headers={"Accept": "text/html"})).text
     assert "The capital of that large country is Paris." in page
     data = (await world.http.get(f"/calibrations/{job['calibration_id']}/data")).text.splitlines()
-    assert json.loads(data[0])["verdict"]["why"] == "reference_contained"
+    assert json.loads(data[0])["verdict"]["rule"] == "contains"
 
     assert (await world.http.delete(f"/calibrations/{job['calibration_id']}/data")).status_code == 204
     assert (await world.report(job))["verdicts"] is None
@@ -105,9 +104,9 @@ async def test_corrected_verdicts_make_another_calibration_on_the_same_answers(w
     assert latest["calibration_id"] == second["calibration_id"]
     assert f"those of {first['calibration_id']} with corrected verdicts" in latest["reason"]
     found = await verdicts(world, second)
-    assert [(found[name]["correct"], found[name]["why"]) for name in ("q0", "q1", "q2")] == [
+    assert [(found[name]["correct"], found[name]["rule"]) for name in ("q0", "q1", "q2")] == [
         (False, "given"),
-        (True, "rouge_l"),
+        (True, "equal"),
         (True, "given"),
     ]
     assert (await verdicts(world, first))["q0"]["correct"], "the calibration corrected stays as it is"
@@ -125,7 +124,7 @@ async def test_the_exported_file_posted_again_corrects_verdicts(world: World) ->
     exported[0]["correct"] = False
     second = await calibrated(world, exported)
     before, after = await verdicts(world, first), await verdicts(world, second)
-    assert (after["q0"]["correct"], after["q0"]["why"]) == (False, "given")
+    assert (after["q0"]["correct"], after["q0"]["rule"]) == (False, "given")
     assert after["q0"]["answer"] == before["q0"]["answer"], "the verdict is about the answer that was judged"
     assert {name: row for name, row in after.items() if name != "q0"} == {
         name: row for name, row in before.items() if name != "q0"

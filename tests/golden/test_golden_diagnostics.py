@@ -19,7 +19,7 @@ from service.spectral.reliability import (
     reliability_diagram,
 )
 from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, reference_alignment, spectrum
-from service.spectral.text_scores import correct
+from service.spectral.text_scores import correct_by_rouge_l
 from tests.unit.spectral.worlds import null_band
 
 NAME = "triviaqa_test_smollm2_m20"
@@ -33,7 +33,7 @@ class Recorded:
         self.golden = golden
         lines = (folder / f"{NAME}.jsonl").read_text().splitlines()
         self.right = np.array(
-            [correct(r["answer"], [r["reference"]], containment=False) for r in map(json.loads, lines)]
+            [correct_by_rouge_l(r["answer"], [r["reference"]]) for r in map(json.loads, lines)]
         )
         arrays = np.load(folder / f"{NAME}.npz")
         self.embeddings = arrays["emb"]

@@ -14,7 +14,7 @@ from service.evaluation.experiments import naive
 from service.llm.port import Draw
 from service.report.diagnostics import EvaluationContext, Split
 from service.report.report import figures
-from service.spectral.text_scores import correct
+from service.spectral.text_scores import correct_by_rouge_l
 
 pytestmark = pytest.mark.shared
 SERVED = {
@@ -34,7 +34,7 @@ def stored(number: int, row: dict[str, Any], *, tells: bool) -> DevRow:
         prompt=row["prompt"],
         samples=samples,
         answer=answer if answer in samples else None,
-        correct=correct(answer, [row["reference"]], containment=False),
+        correct=correct_by_rouge_l(answer, [row["reference"]]),
     )
     told = row["logprob"] if tells else [None] * len(samples)
     draws = tuple(Draw(text, total_logprob=one) for text, one in zip(samples, told, strict=True))

@@ -20,7 +20,7 @@ from service.spectral.fit import (
 )
 from service.spectral.reliability import auroc, projection_brier, reliability_diagram
 from service.spectral.subsets import fit_by_num_samples
-from service.spectral.text_scores import correct
+from service.spectral.text_scores import correct_by_rouge_l
 
 pytestmark = pytest.mark.shared
 D = 768
@@ -55,7 +55,7 @@ class Case:
         self.whole = rows(recorded, int(m))
         parts = (self.whole.take(np.arange(*told[part])) for part in ("fit_rows", "test_rows"))
         self.fit, self.test = parts
-        labels = [correct(row["answer"], [row["reference"]], containment=False) for row in recorded["rows"]]
+        labels = [correct_by_rouge_l(row["answer"], [row["reference"]]) for row in recorded["rows"]]
         self.right = labels[slice(*told["test_rows"])]
         self.flat: DepolarizedFit = fit_depolarized(self.fit)
         self.evidence: EvidenceFit = fit_evidence(self.fit)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from service.claims.verdicts import correct
 from service.spectral.spectrum import DepolarizedMap
-from service.spectral.text_scores import correct
 from tests.support.built_site import ROOT
 from tools.site.figures import FOLDER, NUMBERS, figures, recorded
 

@@ -16,11 +16,11 @@ import pytest
 from service.app import build_llm, create_app, serving_of
 from service.calibration.files import read_file
 from service.calibration.rows import FEW_ROWS, DevRow
+from service.claims.verdicts import correct
 from service.demo.data import PLACES, QUESTIONS, RECORDED, recorded_fit
 from service.demo.tour import DEFAULTS, PROMPTS, BackgroundService, DemoError, calibrate, call, walk
 from service.llm.port import FEW_SHOT
 from service.settings import Settings
-from service.spectral.text_scores import correct
 from tests.support.evidence import TellingLLM
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import served

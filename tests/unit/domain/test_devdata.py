@@ -444,13 +444,13 @@ class TestExport:
         assert rows_of(write_row(row)) == [row]
 
     def test_verdicts_are_told_and_not_read(self):
-        row = DevRow(1, "a", ("b",), "Ü?", verdict=Verdict("b", True, "rouge_l", 1.0))
+        row = DevRow(1, "a", ("b",), "Ü?", verdict=Verdict("b", True, "equal"))
         told = json.loads(write_row(row))
         assert told == {
             "prompt": "Ü?",
             "reference": "b",
             "id": "a",
-            "verdict": {"answer": "b", "correct": True, "why": "rouge_l", "rouge_l": 1.0},
+            "verdict": {"answer": "b", "correct": True, "rule": "equal"},
         }
         assert rows_of(write_row(row))[0].verdict is None
 

@@ -123,7 +123,11 @@ def test_a_text_judged_by_itself_is_compared_with_answers_drawn(bench, found):
     mine = row(found, 0, "probability_correct", "evidence")
     _, fit = own_probabilities(bench.dev)
     rows, _ = own_probabilities(bench.test)
-    p = fit.model.predict(rows.columns) if fit.model else np.full(len(rows), fit.base_rate)
+    p = (
+        fit.model.predict(rows.columns)
+        if fit.model
+        else np.full(len(rows), base_rate(own_probabilities(bench.dev)[0].right))
+    )
     assert mine["loss"]["value"] == pytest.approx(log_loss(rows.right, p), abs=1e-9)
     assert mine["loss_gap"] is not None and mine["tokens"] == 0
 

@@ -1,0 +1,181 @@
+"""Whether an answer is right, by its words and a reference (**ours**, method, section 15).
+
+On 1,442 recorded rows that were read by eye the rule has a precision of .95 and a recall of .96, on 240
+rows of another LLM .98 and .89. ROUGE-L > 0.3, the rule of the paper, has a precision of .65 and a recall
+of .94.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
+from typing import Literal, NamedTuple
+
+from service.claims.facts import normalize_number, normalize_text
+from service.spectral.text_scores import words
+
+Rule = Literal["equal", "contains", "contained", "spelling", "none"]
+
+_TOKEN = re.compile(
+    r"(?P<sign>(?<!\w)(?:minus\s+|[-\u2212]))?"
+    r"(?P<number>(?:\d{1,3}(?: \d{3})+(?!\d)|\d+)(?:[.,'\u2019:]\d+)*)"
+    r"|[^\W\d_]+\d*"
+)
+_DIGITS = {
+    word: str(digit)
+    for digit, word in enumerate(
+        [
+            "zero",
+            "one",
+            "two",
+            "three",
+            "four",
+            "five",
+            "six",
+            "seven",
+            "eight",
+            "nine",
+            "ten",
+            "eleven",
+            "twelve",
+        ]
+    )
+}
+_ARTICLES = frozenset({"a", "an", "the"})
+_PLURAL_FROM = 4  # characters: "gas" and "yes" keep their s
+_SPELLING_FROM, _SPELLING_SHARE = 8, 1 / 8  # characters; edits by characters
+_EXTRA_TOKENS = 2  # beside twice as many as the reference: a short answer
+
+# An answer negates a reference in the same clause (en, de, fr, es, it, pt, nl, sv, da, ru; without accents).
+_NEGATION = re.compile(
+    r"(?<!\w)(?:not|never|no|none|nor|neither|without|cannot|unlike|except|false|wrong|incorrect|nicht|kein\w*"
+    r"|nie|niemals|weder|ne|pas|jamais|aucune?|nunca|jamas|sin|non|nao|nem|niet|geen|inte|ikke|не|нет"
+    r"|hardly|formerly|used to be|myth)(?!\w)"
+    r"|n['\u2019]t(?!\w)|(?<!\w)n['\u2019]|(?:instead of|rather than|other than)\s"
+)
+_OR = re.compile(r"(?<!\w)(?:or|either|oder|entweder|ou|soit|o(?!['\u2019]))(?!\w)")
+_CLAUSE_END = re.compile(r"[.!?:](?=\s|$)|[,;()\n]|(?<!\w)(?:but|sondern|aber|mais|pero|sino|ma|mas)(?!\w)")
+_SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
+_PIECE_END = re.compile(r"[,;\n]")
+_MAX_PIECE_WORDS, _MIN_PIECES = 3, 3
+# Words of long answers that do not mean them.
+_COMMON = frozenset(
+    words(
+        "yes no true false ja nein oui non si sí sì não sim wahr falsch vrai faux "
+        "it us the he she we they i you who this that is are was in on of and to a an"
+    )
+)
+
+
+class _Token(NamedTuple):
+    """A word or number without case, accents and plural, and its place in the normalized text."""
+
+    text: str
+    start: int
+    end: int
+
+
+def verdict(answer: str, references: Iterable[str]) -> Rule:
+    """Return the rule by which the answer is right, "none" for a wrong answer.
+
+    equal: the answer and a reference have the same words. contains: the reference stands in the answer.
+    contained: the answer stands in the reference and is at least half of it. spelling: both differ in an
+    eighth of their letters at most, and hold no number. Case, accents, plurals, articles and the form of a
+    number are ignored.
+
+    An answer does not contain a reference that it negates ("not Berlin"), offers as one of several ("Berlin
+    or Bonn", "Berlin, Paris, Rome") or asks about. In a longer answer references of one character and
+    common words ("yes") do not count. The check does not recognise hedging ("probably Paris"), corrections
+    in another clause and words of scripts without spaces.
+
+    >>> verdict("The capital of Germany is Berlin.", ["Berlin"]), verdict("It is not Berlin.", ["Berlin"])
+    ('contains', 'none')
+    """
+    normalized = normalize_text(answer)
+    rules = (_rule(normalized, normalize_text(reference)) for reference in references)
+    return next((rule for rule in rules if rule != "none"), "none")
+
+
+def correct(answer: str, references: Iterable[str]) -> bool:
+    """Return True if the answer is right by one of the references; see `verdict`."""
+    return verdict(answer, references) != "none"
+
+
+def is_too_long(answer: str, references: Iterable[str]) -> bool:
+    """Return True if the answer is too long for every rule except "contains"."""
+    longest = max((sum(1 for _ in _tokens(normalize_text(one))) for one in references), default=0)
+    return sum(1 for _ in _tokens(normalize_text(answer))) > 2 * longest + _EXTRA_TOKENS
+
+
+def _rule(answer: str, reference: str) -> Rule:
+    """Return the rule by which one reference makes the answer right. Both texts are normalized."""
+    of_answer, of_reference = list(_tokens(answer)), list(_tokens(reference))
+    said, wanted = [token.text for token in of_answer], [token.text for token in of_reference]
+    if not said or not wanted:
+        return "none"
+    if said == wanted:
+        return "equal"
+    is_short = len(said) <= 2 * len(wanted) + _EXTRA_TOKENS
+    is_telling = len("".join(wanted)) > 1 and "".join(wanted) not in _COMMON
+    if (is_short or is_telling) and not (_is_list(answer) and not _is_list(reference)):
+        places = _places(of_answer, wanted)
+        if any(_is_meant(answer, of_answer[i].start, of_answer[i + len(wanted) - 1].end) for i in places):
+            return "contains"
+    if 2 * len(said) >= len(wanted) and any(True for _ in _places(of_reference, said)):
+        return "contained"
+    return "spelling" if _same_spelling(" ".join(said), " ".join(wanted)) else "none"
+
+
+def _tokens(normalized: str) -> Iterator[_Token]:
+    """Yield the tokens of a normalized text, without articles."""
+    matches = list(_TOKEN.finditer(normalized))
+    for match, following in zip_longest(matches, matches[1:]):
+        text = match[0]
+        if match["number"]:
+            number = normalize_number(match["number"], following[0] if following else "")
+            yield _Token(f"-{number}" if match["sign"] else number, *match.span())
+        elif text not in _ARTICLES:
+            is_plural = len(text) >= _PLURAL_FROM and text.endswith("s") and not text.endswith("ss")
+            singular = text[:-1] if is_plural else text
+            yield _Token(_DIGITS.get(text, singular), *match.span())
+
+
+def _places(tokens: Sequence[_Token], wanted: Sequence[str]) -> Iterator[int]:
+    """Yield the positions at which the wanted words stand among the tokens, in one piece."""
+    texts = [token.text for token in tokens]
+    for i in range(len(texts) - len(wanted) + 1):
+        if texts[i : i + len(wanted)] == wanted:
+            yield i
+
+
+def _same_spelling(answer: str, reference: str) -> bool:
+    from rapidfuzz.distance import Levenshtein
+
+    longest = max(len(answer), len(reference))
+    if longest < _SPELLING_FROM or any(character.isdigit() for character in answer + reference):
+        return False
+    shorter, longer = sorted((answer, reference), key=len)
+    is_negated = longer.endswith(shorter)  # "symmetric" in "asymmetric"
+    return not is_negated and Levenshtein.distance(answer, reference) <= _SPELLING_SHARE * longest
+
+
+def _is_list(text: str) -> bool:
+    """Return True if the text is a list of short pieces, as "Berlin, Paris, Rome"."""
+    sizes = [len(words(piece)) for piece in _PIECE_END.split(text)]
+    filled = [size for size in sizes if size]
+    return len(filled) >= _MIN_PIECES and max(filled) <= _MAX_PIECE_WORDS
+
+
+def _is_meant(text: str, start: int, end: int) -> bool:
+    """Return True unless the answer negates the passage, offers an alternative to it or asks about it."""
+    clause = _around(text, start, end, _CLAUSE_END)
+    sentence = _around(text, start, end, _SENTENCE_END)
+    neighbours = text[:start].rstrip()[-1:] + text[end:].lstrip()[:1]
+    before_mark, mark, _ = text[end:].partition("?")
+    is_asked = mark and not _SENTENCE_END.search(before_mark)
+    return not (_NEGATION.search(clause) or _OR.search(sentence) or "/" in neighbours or is_asked)
+
+
+def _around(text: str, start: int, end: int, ends: re.Pattern[str]) -> str:
+    """Return the text before and after a passage, up to the next end on either side."""
+    before, after = ends.split(text[:start])[-1], ends.split(text[end:], maxsplit=1)[0]
+    return f"{before} | {after}"

@@ -1,0 +1,156 @@
+"""Whether an answer is right, by its words and a reference (method, section 15)."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from service.calibration.rows import ROW, DevRow, Verdict
+from service.claims.verdicts import correct, is_too_long, verdict
+
+RIGHT = {
+    "equal": [
+        ("60mph", "60 mph"),
+        ("1", "One"),
+        ("twelve apostles", "The 12 Apostles"),
+        ("CAFÉ", "cafe\u0301"),
+        ("Straße", "STRASSE"),
+        ("The Beatles", "beatle"),
+        ("１９４５", "1945"),
+        ("5,000,000", "5 000 000"),
+        ("東京", "「東京」"),
+        ("\u221215", "-15"),
+    ],
+    "contains": [
+        ("Joshua 6:11", "JOSHUA"),
+        ("Martin Luther King Jr.", "Martin Luther King"),
+        ("5 million", "5,000,000"),
+        ("The capital of Germany is Berlin.", "Berlin"),
+        ("It isn't Bonn, as it was for a long time, it is Berlin.", "Berlin"),
+        ("No, that would be Berlin, the largest city of the country.", "Berlin"),
+        ("Not Paris but Berlin has been the capital ever since then.", "Berlin"),
+        ("Die Hauptstadt von Deutschland ist seit vielen Jahren BERLIN!", "Berlin"),
+        ("Berlin, the city state", "Berlin"),  # two pieces are no list
+        (
+            "Berlin of the east, Bonn on the Rhine, Rome on seven hills",
+            "Berlin",
+        ),  # nor are pieces of four words
+        ("By route a/b Berlin is the next large city", "Berlin"),  # a slash beside another word
+        ("He lives in St. Louis, a city on the Mississippi, since 1953.", "St Louis"),
+        ("He lives in St. Louis, a city on the Mississippi, since 1953.", "1953"),
+        ("It is 5", "5"),
+        ("Red, white and blue", "white and blue"),
+        ("Red, white, blue, gold", "red, white, blue"),
+    ],
+    "contained": [("Churchill", "Winston Churchill"), ("North Carolina", "Raleigh, North Carolina")],
+    "spelling": [("Beethovan", "Beethoven"), ("Tchaikovsky", "Tchaikovski")],
+}
+
+WRONG = [
+    ("The Beatles", "THE UNDERTONES"),
+    ("King Edward VII", "Edward III"),
+    ("New Zealand", "NEW JERSEY"),
+    ("Carolina", "Raleigh, North Carolina"),
+    ("", "Winston Churchill"),
+    ("Winston Churchill", ""),
+    ("symmetric", "asymmetric"),
+    ("Room 1234567", "Room 1234568"),  # a number has no other spelling
+    ("B52", "52"),
+    ("195", "1953"),
+    ("not Berlin", "Berlin"),
+    ("Berlin or Bonn", "Berlin"),
+    ("Berlin/Bonn", "Berlin"),
+    ("Berlin, Paris, Rome", "Berlin"),
+    ("The answer could very well be 5 of them", "5"),
+    ("The capital of Germany is certainly not Berlin.", "Berlin"),
+    ("I would say that Berlin isn't the capital of Germany.", "Berlin"),
+    ("It was never moved to Berlin as far as I know.", "Berlin"),
+    ("Das ist nicht Berlin, soviel ich davon weiss.", "Berlin"),
+    ("Ce n'est pas Berlin, mais une autre ville du pays.", "Berlin"),
+    ("Nunca jamás fue Berlin, que yo sepa.", "Berlin"),
+    ("Não é Berlin, pelo que eu sei disso.", "Berlin"),
+    ("I think that it is either Berlin or Bonn, one of them.", "Berlin"),
+    ("It might be Berlin, Paris or even the city of Rome.", "Berlin"),
+    ("Berlin, Paris, Rome, Vienna, Madrid, Lisbon", "Berlin"),
+    ("Is it Berlin, the largest city? I really have no idea at all.", "Berlin"),
+    ("It used to be Berlin, in the times of the old empire.", "Berlin"),
+    ("Столица этой страны не Берлин, а другой город.", "Берлин"),
+    ("Candidates are Berlin/Bonn, as far as I am aware.", "Berlin"),
+    ("New York City, San Francisco Bay, Los Angeles Area", "New York City"),
+    ("The capital of that country lies in East Berliner land.", "Berlin"),
+    ("The right choice is, as far as I can tell, b here.", "B"),
+    ("Yes, of course it is, as everybody knows by now.", "yes"),
+    ("It is a novel by Stephen King about a clown in Maine.", "It"),
+    ("Stratford lies upon the river Avon in the county.", "upon Avon"),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "answer", "reference"), [(rule, *pair) for rule, pairs in RIGHT.items() for pair in pairs]
+)
+def test_the_rule_that_makes_an_answer_right(rule: str, answer: str, reference: str) -> None:
+    assert verdict(answer, [reference]) == rule
+    assert verdict(answer, ["something else entirely", reference]) == rule
+    assert correct(answer, [reference])
+
+
+@pytest.mark.parametrize(("answer", "reference"), WRONG)
+def test_a_wrong_answer(answer: str, reference: str) -> None:
+    assert verdict(answer, [reference]) == "none"
+    assert not correct(answer, [reference])
+
+
+@pytest.mark.parametrize("number", ["15", "15.", "$15", "1914-15", "+15", "15 %"])
+def test_an_answer_contains_a_number(number: str) -> None:
+    assert verdict(f"The total of all of them is {number} as of now", ["15"]) == "contains"
+
+
+@pytest.mark.parametrize(
+    "number", ["15,500", "12,15", "3.15", "15.5", "-15", "minus 15", "12:15", "15th", "15'000"]
+)
+def test_a_part_of_a_number_is_not_that_number(number: str) -> None:
+    assert verdict(f"The total of all of them is {number} as of now", ["15"]) == (
+        "contains" if number == "15th" else "none"
+    )
+
+
+def test_a_negative_number_is_not_the_positive_one() -> None:
+    said = "The total of all of them is {} as of now"
+    assert verdict(said.format("-15"), ["-15"]) == verdict(said.format("minus 15"), ["-15"]) == "contains"
+    assert verdict(said.format("15"), ["-15"]) == "none"
+
+
+def test_answers_too_long_for_their_references() -> None:
+    assert is_too_long("The capital of that large country is Berlin.", ["Berlin"])
+    assert not is_too_long("It is Berlin.", ["Berlin"])
+    assert [is_too_long("word " * said, ["Berlin city"]) for said in (6, 7)] == [False, True]
+
+
+def test_verdicts_of_earlier_versions_are_read() -> None:
+    def stored(why: str) -> DevRow:
+        row = {"line": 1, "id": None, "references": ["Paris"]}
+        return ROW.validate_python(
+            row | {"verdict": {"answer": "Paris", "correct": True, "why": why, "rouge_l": 0.5}}
+        )
+
+    rules = {"given": "given", "reference_contained": "contains", "rouge_l": "rouge_l", "none": "none"}
+    assert {why: stored(why).verdict for why in rules} == {
+        why: Verdict("Paris", True, rule) for why, rule in rules.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("triviaqa_dev_smollm2_m40", 23),
+        ("triviaqa_test_smollm2_m20", 40),
+        ("triviaqa_test_qwen1.5b_m10", 57),
+        ("everyday_qwen1.5b_m10", 134),
+    ],
+)
+def test_recorded_answers(shared_data: Path, name: str, right: int) -> None:
+    rows = [json.loads(line) for line in (shared_data / f"{name}.jsonl").read_text("utf-8").splitlines()]
+    references = [
+        row["reference"] if isinstance(row["reference"], list) else [row["reference"]] for row in rows
+    ]
+    assert sum(correct(row["answer"], of) for row, of in zip(rows, references, strict=True)) == right
