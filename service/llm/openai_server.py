@@ -26,7 +26,7 @@ from service.llm.port import (
     PromptShape,
     Usage,
 )
-from service.llm.sse import events
+from service.llm.sse import events, find_events
 from service.llm.wire import (
     OPTIONAL,
     PATHS,
@@ -37,7 +37,6 @@ from service.llm.wire import (
     build_body,
     error_of,
     has_no_room,
-    is_event_stream,
     max_bytes_of,
     model_name,
     pieces,
@@ -277,7 +276,8 @@ class HttpLanguageModel:
                 body["top_logprobs"] = 1
             try:
                 reply = await self._complete(path, body, request.priority, ends)
-                if size == 1 or not reply.is_unnumbered:
+                is_mixed = reply.is_unnumbered and reply.failure is None and len(reply.draws) < size
+                if not is_mixed:
                     break
                 refused.add("n")
             except EigencalError as error:
@@ -338,20 +338,25 @@ class HttpLanguageModel:
 
     async def _attempt(self, path: str, body: dict[str, Any], reader: ReplyReader) -> None:
         """Send a call and read its answer. Raises TransientError for failures that are retried."""
-        url, content = endpoint(self._base, path), json.dumps(body).encode()
+        url, sent = endpoint(self._base, path), json.dumps(body).encode()
         try:
-            async with self._connections.stream("POST", url, content) as response:
+            async with self._connections.stream("POST", url, sent) as response:
                 if response.status_code != 200:
                     raise await self._refusal(response)
                 content_type = response.headers.get("content-type", "")
-                if is_event_stream(content_type, asked=bool(body.get("stream"))):
-                    most = max_bytes_of(body)
-                    async for event in events(pieces(response, most), most):
+                most, asked = max_bytes_of(body), bool(body.get("stream"))
+                is_stream, content = await find_events(content_type, pieces(response, most), asked=asked)
+                if is_stream:
+                    async for event in events(content, most):
                         reader.feed(event)
-                    if not reader.done:  # the connection ended without [DONE]: what had not finished is cut
+                    if not reader.is_whole:
                         raise LLMUnavailable("The LLM server broke off its answer.")
                 else:
-                    reader.feed_whole(await read(response, max_bytes_of(body)))
+                    whole = b"".join([piece async for piece in content])
+                    try:
+                        reader.feed_whole(whole)
+                    except LLMUnavailable as error:
+                        raise TransientError(error) from None
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError):
             raise TransientError(LLMUnavailable("The LLM server cannot be reached.")) from None
 
