@@ -198,20 +198,21 @@ class HttpLanguageModel:
             status, _ = await self._get(self._base.copy_with(path=f"{root}/health"))
         if status >= 500 and status != 501:
             raise LLMUnavailable("The LLM server says that it is not well.")
-        self._learn_model(models)
+        self._learn_model(status, models)
 
     async def _resolve_model(self) -> str:
         if not self._model:
-            _, listed = await self._get(endpoint(self._base, "/models"))
-            self._learn_model(listed_models(listed))
+            status, listed = await self._get(endpoint(self._base, "/models"))
+            self._learn_model(status, listed_models(listed))
         return self._model
 
-    def _learn_model(self, models: Sequence[Mapping[str, Any]]) -> None:
+    def _learn_model(self, status: int, models: Sequence[Mapping[str, Any]]) -> None:
         names = (model.get("id") or model.get("name") for model in models)
         with suppress(ValueError):
             self._model = self._model or model_name(next(names, None))
         if not self._model:
-            raise LLMUnavailable("The LLM server lists no model: set EIGENCAL_LLM_MODEL.")
+            cause = "" if status == 200 else f" (status {status})"
+            raise LLMUnavailable(f"The LLM server lists no model{cause}: set EIGENCAL_LLM_MODEL.")
 
     async def _get(self, url: httpx2.URL) -> tuple[int, Any]:
         """Return status and JSON (None when it is none), without a permit. Raises LLMUnavailable."""
@@ -371,10 +372,12 @@ class HttpLanguageModel:
 
 
 def listed_models(listed: Any) -> list[dict[str, Any]]:
-    """Return the models of GET /models: `{"data": [...]}`, `{"models": [...]}` or a bare list."""
+    """Return the models of GET /models: `{"data": [...]}`, `{"models": [...]}` or a list, of names too."""
     if isinstance(listed, dict):
         listed = listed.get("data") or listed.get("models")
-    return [model for model in listed if isinstance(model, dict)] if isinstance(listed, list) else []
+    models = listed if isinstance(listed, list) else []
+    named = ({"id": model} if isinstance(model, str) else model for model in models)
+    return [model for model in named if isinstance(model, dict)]
 
 
 def has_logprobs(draw: Draw) -> bool:
