@@ -18,8 +18,8 @@ def api_base(url: str, setting: str) -> httpx2.URL:
     A host without a path gets /v1. An endpoint such as /v1/chat/completions is cut to its base. Any other
     path and the query stay as they are. Raises ValueError; `setting` names the variable in the message.
     """
-    if any(character.isspace() for character in url):
-        raise ValueError(f"{setting} contains white space.")
+    if any(character.isspace() for character in url) or not url.isprintable():
+        raise ValueError(f"{setting} contains white space or characters that cannot be seen.")
     if "#" in url:
         raise ValueError(f"{setting} contains a fragment (#), which no server receives.")
     try:

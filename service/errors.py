@@ -171,7 +171,7 @@ class EmbedderUnavailable(EigencalError):
 
 
 class EmbedderRefusal(EmbedderUnavailable):
-    """The embedding server refuses the request (status 400 to 499). The same request fails again."""
+    """The embedding server refuses the request, which would fail again."""
 
     retryable = False
 

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import random
+import re
 import time
 from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -23,6 +24,12 @@ CONNECT_TIMEOUT_S = 5.0
 # Transient status codes. 400 is excluded because the same request fails again, 500 because the request may
 # have caused it. 520, 522 and 524 are Cloudflare's, 529 is an overloaded server.
 TRY_AGAIN = frozenset({408, 409, 425, 429, 502, 503, 504, 520, 522, 524, 529})
+# Codes and messages of accounts without credit. Google's quota of a minute reads like OpenAI's of a month.
+_NO_CREDIT = re.compile(
+    r"insufficient[_ ](?:quota|balance|credit|fund)|billing_(?:not_active|hard_limit)|credit balance"
+    r"|exceeded_current_quota|account is (?:not active|suspended)|欠费|余额不足",
+    re.IGNORECASE,
+)
 MAX_RETRY_AFTER_S = 60.0  # a server may ask for more, but may have recovered long before
 BACKOFF_S = 0.2  # before the second attempt; doubled before each further attempt
 MAX_WAIT_S = 5.0
@@ -100,17 +107,29 @@ def retry_after_s(response: httpx2.Response) -> float | None:
     return None
 
 
+def is_out_of_credit(body: bytes) -> bool:
+    """Return True for a 429 that stays until somebody pays."""
+    return any(map(_NO_CREDIT.search, (body.decode("utf-8", "replace"), error_message(body))))
+
+
 def error_message(body: bytes) -> str:
-    """Return the message of an error: `{"error": {"message"}}`, `{"error": text}`, `{"message"}` or text."""
+    """Return the message of an error: `{"error": {"message"}}`, `{"error": text}`, `{"message"}` or text.
+
+    A parameter that the error names beside its message is added in parentheses.
+    """
     text = body.decode("utf-8", "replace").strip()
     try:
         message = json.loads(text)
     except (ValueError, RecursionError):
         message = text
+    parameter = None
     for key in ("error", "message", "detail"):
         if isinstance(message, dict) and message.get(key):
+            parameter = message.get("param") or parameter
             message = message[key]
-    message = message if isinstance(message, str) else json.dumps(message)
+    message = message if isinstance(message, str) else json.dumps(message, ensure_ascii=False)
+    if isinstance(parameter, str) and parameter not in re.findall(r"\w+", message):
+        message = f"{message} (parameter: {parameter})"
     # No text of PostgreSQL holds NUL, and no UTF-8 half a surrogate pair.
     return message.replace("\0", "").encode("utf-8", "replace").decode()
 

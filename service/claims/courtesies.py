@@ -97,11 +97,17 @@ viel (?:erfolg|glück|spaß) (?:und|bei|beim|mit|dabei)\b
 
 # Not "one", which is an article or a pronoun as well.
 _NUMBER_WORDS = r"""
-two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|hundreds?|thousands?|millions?|half|twice
-zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf|zwölf|zwanzig|dreißig|hundert|tausend|million(?:en)?
-deux|trois|quatre|cinq|sept|huit|neuf|dix|onze|douze|vingt|trente|cent|mille|moitié
-dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|doce|veinte|treinta|cien(?:to)?|mil|mill[oó]n(?:es)?|mitad
-два|две|двух|три|трёх|четыре|пять|шесть|семь|восемь|девять|десять|двадцать|сто|тысяч[аи]?|миллион(?:а|ов)?
+two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w{3,5}teen|(?:twen|thir|for|fif|six|seven|eigh|nine)ty
+hundreds?|thousands?|[mb]illions?|half|halves|quarters?|dozens?|couple|twice|thrice|double[ds]?|triple[ds]?
+second|third|fourth|fifth
+zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf|zwölf|\w{3,6}zehn|zwanzig|dreißig|(?:vier|fünf|sech|sieb|acht|neun)zig
+hundert|tausend|million(?:en)?|milliarden?|halb\w*|hälfte|dutzend|paar|doppelt\w*|zweimal|dreimal|verdoppel\w*
+deux|trois|quatre|cinq|sept|huit|neuf|dix|onze|douze|treize|quatorze|quinze|seize|vingt|trente|quarante|cinquante
+soixante|cents?|mille|millions?|milliards?|moitié|demi\w*|douzaines?|double[rz]?|triple[rz]?
+dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|once|doce|trece|catorce|quince|veinte|treinta|cuarenta|cincuenta
+sesenta|cien(?:tos?)?|mil|mill[oó]n(?:es)?|mitad|medi[oa]|docenas?|doble|triple
+два|две|двух|три|трёх|трех|четыре|пять|шесть|семь|восемь|девять|десять|двадцать|тридцать|сорок|пятьдесят|сто
+тысяч[аи]?|миллион(?:а|ов)?|половин[аыу]|дюжин[аыу]|вдвое|дважды|двойн\w+
 """
 # With a capital anywhere: the reader and the writer.
 _PERSON = re.compile(r"i|sie|ihnen|ihr\w{0,2}|du|dir|dich|dein\w{0,2}|usted(?:es)?|вы|вас|вам|вами|ваш\w*")
@@ -118,7 +124,7 @@ _GREETING_BY_NAME = re.compile(rf"(?:{_alternatives(_GREETING)}),?(?: [^\W\d_]+)
 _EDGES = re.compile(r"^\W+|\W+$")
 _WORD = re.compile(r"[^\W\d_]+")
 _NUMBER = re.compile(
-    rf"\d|(?<!\w)(?:{_alternatives(_NUMBER_WORDS)})(?!\w)"
+    rf"[\d²³¹¼-¾⅐-↋①-⓿]|(?<!\w)(?:{_alternatives(_NUMBER_WORDS)})(?!\w)"
     r"|[二两三四五六七八九十百千万亿]+(?:个|次|片|粒|天|年|月|日|岁|米|克|毫克|元|人|倍|点|小时)"
 )
 # What follows them may be a statement of its own.

@@ -1,4 +1,4 @@
-"""Answers without content: refusals, placeholders, errors. In the six languages of the courtesies.
+"""Answers without content: refusals, placeholders, errors, in ten languages.
 
 The phrases are in `refusals.toml`. A phrase counts where it is the whole answer, or begins every sentence of
 it: "I don't know, maybe Paris" is an answer. A right answer that is such a phrase, as a song's title may be,
@@ -28,15 +28,22 @@ _PHRASES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
 def _any_of(kind: str) -> str:
-    return "|".join(phrase.casefold() for table in _PHRASES.values() for phrase in table[kind])
+    phrases = (phrase for table in _PHRASES.values() for phrase in table.get(kind, ()))
+    return "|".join(phrase.casefold().replace("'", "'?") for phrase in phrases)
 
 
 _WHOLE = re.compile(_any_of("alone"))
 _LEAD = re.compile(
-    rf"(?:(?:{_any_of('before')})(?!\w)[,，:\s]*"
+    rf"(?:(?:{_any_of('before')})(?!\w)[,，、:\s]*"
     r"(?:(?:(?:but|however|aber|mais|pero|но)(?!\w)|但是?|不过)[,，\s]*)?)+"
 )
 _REFUSING = re.compile(_any_of("opening"))
+_AFTER = re.compile(_any_of("after"))
+_LABEL = re.compile(
+    r"\W*(?:(?:the )?(?:final )?answer(?: is)?|a|antwort|réponse ?|risposta|respuesta|resposta|ответ"
+    r"|答案?|回答)[:：]",
+    re.IGNORECASE,
+)
 # Where another statement may begin; a reason may follow.
 _PIECE = re.compile(r"[,，、]| [-–—] |—|但是?|(?<!\w)(?:but|aber|mais|pero|но)(?!\w)")
 _REASON = re.compile(
@@ -50,7 +57,19 @@ _IGNORED = frozenset("PZMC")  # Unicode categories: punctuation, spaces, marks, 
 _FENCE = re.compile(r"```\w*\s*(.*?)\s*```", re.DOTALL)
 _ERRORS = frozenset({"error", "errors", "exception"})
 _OF_ERRORS = frozenset(
-    {"code", "status", "status_code", "message", "detail", "details", "type", "title", "reason", "request_id"}
+    {
+        "code",
+        "status",
+        "status_code",
+        "message",
+        "detail",
+        "details",
+        "type",
+        "title",
+        "reason",
+        "request_id",
+        "retry_after",
+    }
 )
 
 
@@ -69,6 +88,8 @@ def is_refusal(answer: str, question: str | None = None) -> bool:
         return False
     if fenced := _FENCE.fullmatch(text):
         text = fenced[1]
+    if label := _LABEL.match(text):
+        text = text[label.end() :].strip() or text
     is_bare = not any(map(str.isalnum, text)) and not essence(text).strip("`")
     if is_bare or (text[0] in "{[" and _is_empty_json(text)):
         return True
@@ -76,9 +97,9 @@ def is_refusal(answer: str, question: str | None = None) -> bool:
         return True
     sentences = [sentence for sentence in _SENTENCE.split(text) if any(map(str.isalnum, sentence))]
     refusing = [is_refusing(sentence) for sentence in sentences]
-    # Offers of help and questions to the user do not make a refusal an answer.
+    # Offers of help, advice and questions to the user do not make a refusal an answer.
     others = (one for one, refuses in zip(sentences, refusing, strict=True) if not refuses)
-    return any(refusing) and all(is_courtesy(one) or one.rstrip().endswith(("?", "？")) for one in others)
+    return any(refusing) and all(_says_nothing(one) or one.rstrip().endswith(("?", "？")) for one in others)
 
 
 def is_unanswered(judged: bool, drawn: NDArray[np.bool_]) -> bool:
@@ -97,19 +118,23 @@ def is_refusing(sentence: str) -> bool:
     """Return True if the whole sentence is a refusal."""
     text = plain(sentence)
     lead = _LEAD.match(text)
-    begin = _REFUSING.match(text, lead.end() if lead else 0)
+    start = lead.end() if lead else 0
+    if _WHOLE.fullmatch(text, start):
+        return True
+    begin = _REFUSING.match(text, start)
     if begin is None:
         return False
     rest = text[begin.end() :]
     pieces = [_JOINS.sub("", plain(piece), count=1) for piece in _PIECE.split(rest)[1:]]
     return not re.search(r"[:;：；]\s*\S", rest) and all(
-        not piece
-        or _REASON.match(piece)
-        or _LEAD.fullmatch(piece)
-        or is_courtesy(piece)
-        or is_refusing(piece)
-        for piece in pieces
+        not piece or _REASON.match(piece) or _says_nothing(piece) or is_refusing(piece) for piece in pieces
     )
+
+
+def _says_nothing(sentence: str) -> bool:
+    """Return True for a courtesy, an apology alone, and advice that may follow a refusal."""
+    text = plain(sentence)
+    return is_courtesy(sentence) or bool(_AFTER.match(text) or _LEAD.fullmatch(text))
 
 
 def _is_empty_json(text: str) -> bool:
@@ -118,8 +143,11 @@ def _is_empty_json(text: str) -> bool:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    if isinstance(value, dict) and any(isinstance(value.get(name), str | dict | list) for name in _ERRORS):
-        return value.keys() <= _ERRORS | _OF_ERRORS
+    is_object = isinstance(value, dict)
+    stated = [value.get(name) for name in _ERRORS] if is_object else []
+    is_error = any(one is True or isinstance(one, str | dict | list) for one in stated)
+    if is_error or (is_object and value.get("status") in ("error", "failed")):
+        return set(value) <= _ERRORS | _OF_ERRORS
     leaves, left = list[Any](), [value]
     while left:
         node = left.pop()

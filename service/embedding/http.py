@@ -28,6 +28,7 @@ from service.remote import (
     SharedCheck,
     TransientError,
     error_message,
+    is_out_of_credit,
     retry_after_s,
     with_retries,
 )
@@ -40,7 +41,6 @@ MAX_QUEUE = 256  # calls at work before Overloaded; it bounds connections, too
 MAX_BATCH = 32  # texts in a request; TEI's default limit
 CHECK_TEXT = "check"
 REFUSING_TEXTS = frozenset({400, 413, 422})
-TOO_MANY_TEXTS = frozenset({413, 422})
 MAX_MESSAGE_CHARS = 500
 
 
@@ -136,7 +136,7 @@ class HttpEmbedder:
             return await self._ask(texts)
         except EmbedderRefusal as refusal:
             half = len(texts) // 2
-            if not half or refusal.status not in TOO_MANY_TEXTS:
+            if not half or refusal.status not in REFUSING_TEXTS:
                 raise
         rows = np.concatenate([await self._in_halves(texts[:half]), await self._in_halves(texts[half:])])
         self._batch_size = min(self._batch_size, len(texts) - half)
@@ -184,7 +184,7 @@ def _model_changed() -> EmbedderUnavailable:
 
 def _refusal(response: httpx2.Response, content: bytes) -> Exception:
     status = response.status_code
-    if status in TRY_AGAIN:
+    if status in TRY_AGAIN and not is_out_of_credit(content):
         detail = f"The embedding server refuses work for now (status {status})."
         return TransientError(EmbedderUnavailable(detail, retry_after_s=retry_after_s(response)))
     cause = ": EIGENCAL_EMBEDDER_URL may not be the base URL of its API" if status == 404 else ""
@@ -202,10 +202,13 @@ def _parse(content: bytes, count: int) -> tuple[NDArray[np.float64], str]:
     """Return the vectors in the order of the texts, and the model that the server reports, or ""."""
     try:
         payload = json.loads(content)
-        # By index: a server that spreads texts over workers may list them as they end.
-        items = sorted(payload["data"], key=lambda item: item["index"])
-        is_complete = [item["index"] for item in items] == list(range(count))
-        vectors = np.array([item["embedding"] for item in items], dtype=np.float64)
+        if isinstance(payload, dict) and payload.get("error"):
+            message = error_message(content)[:MAX_MESSAGE_CHARS]
+            raise EmbedderRefusal("The embedding server answered with an error.", message, status=200)
+        # By index: a server that spreads texts over workers may list them as they end. Without, in order.
+        by_index = {item.get("index", place): item["embedding"] for place, item in enumerate(payload["data"])}
+        is_complete = sorted(by_index) == list(range(len(payload["data"]))) == list(range(count))
+        vectors = np.array([by_index[place] for place in range(count)], dtype=np.float64)
         model = str(payload.get("model") or "")
     # Overflow and Recursion: 1e999 and a thousand brackets are JSON to Python.
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):

@@ -26,7 +26,7 @@ from service.llm.port import (
     PromptShape,
     Usage,
 )
-from service.llm.sse import events
+from service.llm.sse import events, find_events
 from service.llm.wire import (
     OPTIONAL,
     PATHS,
@@ -37,7 +37,6 @@ from service.llm.wire import (
     build_body,
     error_of,
     has_no_room,
-    is_event_stream,
     max_bytes_of,
     model_name,
     pieces,
@@ -199,20 +198,21 @@ class HttpLanguageModel:
             status, _ = await self._get(self._base.copy_with(path=f"{root}/health"))
         if status >= 500 and status != 501:
             raise LLMUnavailable("The LLM server says that it is not well.")
-        self._learn_model(models)
+        self._learn_model(status, models)
 
     async def _resolve_model(self) -> str:
         if not self._model:
-            _, listed = await self._get(endpoint(self._base, "/models"))
-            self._learn_model(listed_models(listed))
+            status, listed = await self._get(endpoint(self._base, "/models"))
+            self._learn_model(status, listed_models(listed))
         return self._model
 
-    def _learn_model(self, models: Sequence[Mapping[str, Any]]) -> None:
+    def _learn_model(self, status: int, models: Sequence[Mapping[str, Any]]) -> None:
         names = (model.get("id") or model.get("name") for model in models)
         with suppress(ValueError):
             self._model = self._model or model_name(next(names, None))
         if not self._model:
-            raise LLMUnavailable("The LLM server lists no model: set EIGENCAL_LLM_MODEL.")
+            cause = "" if status == 200 else f" (status {status})"
+            raise LLMUnavailable(f"The LLM server lists no model{cause}: set EIGENCAL_LLM_MODEL.")
 
     async def _get(self, url: httpx2.URL) -> tuple[int, Any]:
         """Return status and JSON (None when it is none), without a permit. Raises LLMUnavailable."""
@@ -277,7 +277,8 @@ class HttpLanguageModel:
                 body["top_logprobs"] = 1
             try:
                 reply = await self._complete(path, body, request.priority, ends)
-                if size == 1 or not reply.is_unnumbered:
+                is_mixed = reply.is_unnumbered and reply.failure is None and len(reply.draws) < size
+                if not is_mixed:
                     break
                 refused.add("n")
             except EigencalError as error:
@@ -338,20 +339,25 @@ class HttpLanguageModel:
 
     async def _attempt(self, path: str, body: dict[str, Any], reader: ReplyReader) -> None:
         """Send a call and read its answer. Raises TransientError for failures that are retried."""
-        url, content = endpoint(self._base, path), json.dumps(body).encode()
+        url, sent = endpoint(self._base, path), json.dumps(body).encode()
         try:
-            async with self._connections.stream("POST", url, content) as response:
+            async with self._connections.stream("POST", url, sent) as response:
                 if response.status_code != 200:
                     raise await self._refusal(response)
                 content_type = response.headers.get("content-type", "")
-                if is_event_stream(content_type, asked=bool(body.get("stream"))):
-                    most = max_bytes_of(body)
-                    async for event in events(pieces(response, most), most):
+                most, asked = max_bytes_of(body), bool(body.get("stream"))
+                is_stream, content = await find_events(content_type, pieces(response, most), asked=asked)
+                if is_stream:
+                    async for event in events(content, most):
                         reader.feed(event)
-                    if not reader.done:  # the connection ended without [DONE]: what had not finished is cut
+                    if not reader.is_whole:
                         raise LLMUnavailable("The LLM server broke off its answer.")
                 else:
-                    reader.feed_whole(await read(response, max_bytes_of(body)))
+                    whole = b"".join([piece async for piece in content])
+                    try:
+                        reader.feed_whole(whole)
+                    except LLMUnavailable as error:
+                        raise TransientError(error) from None
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError):
             raise TransientError(LLMUnavailable("The LLM server cannot be reached.")) from None
 
@@ -366,10 +372,12 @@ class HttpLanguageModel:
 
 
 def listed_models(listed: Any) -> list[dict[str, Any]]:
-    """Return the models of GET /models: `{"data": [...]}`, `{"models": [...]}` or a bare list."""
+    """Return the models of GET /models: `{"data": [...]}`, `{"models": [...]}` or a list, of names too."""
     if isinstance(listed, dict):
         listed = listed.get("data") or listed.get("models")
-    return [model for model in listed if isinstance(model, dict)] if isinstance(listed, list) else []
+    models = listed if isinstance(listed, list) else []
+    named = ({"id": model} if isinstance(model, str) else model for model in models)
+    return [model for model in named if isinstance(model, dict)]
 
 
 def has_logprobs(draw: Draw) -> bool:

@@ -262,7 +262,7 @@ A: Honey
 # Of a request's searches by the answer regex: patterns that backtrack take hours, others microseconds.
 MAX_SEARCH_S = 1.0
 
-_THOUGHT = "think(?:ing)?|reasoning|thought|seed:think"
+_THOUGHT = r"\w*[:_]?think(?:ing)?|reasoning|thoughts?"
 # Marks of thought by their begin and end, as models write them.
 _MARKS = (
     # With attributes, or cut before the end of the mark.
@@ -270,7 +270,9 @@ _MARKS = (
     (r"\[THINK\]", r"\[/THINK\]"),  # Mistral
     ("◁think▷", "◁/think▷"),  # Kimi
     (r"<\|START_THINKING\|>", r"<\|END_THINKING\|>"),  # Cohere
-    (r"<\|channel>thought", r"<channel\|>"),  # Gemma
+    (r"<\|channel>thought|<unused94>thought", r"<channel\|>|<unused95>"),  # Gemma
+    (r"<\|begin_of_thought\|>", r"<\|end_of_thought\|>"),
+    (r"<\|thinking\|>", r"<\|/thinking\|>"),
     # The harmony format of gpt-oss.
     (r"(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)", r"<\|channel\|>final.*?<\|message\|>"),
 )
@@ -282,7 +284,10 @@ _THOUGHT_BEGINS, _THOUGHT_ENDS = (
     )
 )
 # Marks around the answer that follows a thought.
-_AROUND = re.compile(r"\A\s*<\|START_(?:RESPONSE|TEXT)\|>|<\|(?:END_RESPONSE|END_TEXT|return|end)\|>\s*\Z")
+_AROUND = re.compile(
+    r"\A\s*<\|(?:START_(?:RESPONSE|TEXT)|begin_of_solution)\|>"
+    r"|<\|(?:END_RESPONSE|END_TEXT|end_of_solution|return|end)\|>\s*\Z"
+)
 # As servers without a parser of tool calls leave them: with nothing beside, there is no answer.
 _CALL = re.compile(r"<tool_call>.*?(?:</tool_call>|\Z)", re.DOTALL)
 

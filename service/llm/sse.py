@@ -3,7 +3,7 @@
 import json
 import re
 from codecs import BOM_UTF8
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 from service.errors import LLMBadResponse
@@ -11,6 +11,8 @@ from service.heavy_json import MAX_ANSWER_VALUES, is_heavy
 
 _END_OF_EVENT = re.compile(rb"\n\r?\n|\r\r")
 _END_OF_LINE = re.compile(rb"\r\n|\n|\r")
+_BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
+_MAX_BEGINNING_BYTES = 256
 
 
 class Event:
@@ -31,6 +33,33 @@ class Event:
     def is_last(self) -> bool:
         """Return True for the event that ends a stream."""
         return self.data == "[DONE]"
+
+
+async def find_events(
+    content_type: str, body: AsyncIterator[bytes], *, asked: bool
+) -> tuple[bool, AsyncIterator[bytes]]:
+    """Return whether a body is a stream of events, and the body.
+
+    Without the type text/event-stream, the beginning decides if a stream was asked for: servers and gateways
+    send streams under any type, and complete answers under none.
+    """
+    if content_type.partition(";")[0].strip().lower() == "text/event-stream":
+        return True, body
+    if not asked:
+        return False, body
+    begun = b""
+    async for piece in body:
+        begun += piece
+        if b":" in piece or len(begun) > _MAX_BEGINNING_BYTES:
+            break
+    return _BEGINNING.match(begun) is not None, behind(begun, body)
+
+
+async def behind(begun: bytes, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """Yield what has been read, and then the rest as it comes."""
+    yield begun
+    async for piece in pieces:
+        yield piece
 
 
 async def events(pieces: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[Event]:

@@ -15,7 +15,7 @@ import httpx2
 from service.errors import EigencalError, LLMBadResponse, LLMError, LLMUnavailable, ModelNotFound
 from service.llm.port import Api, Draw, GenerationRequest, PromptShape, Usage
 from service.llm.sse import Event, too_long
-from service.remote import TRY_AGAIN, error_message
+from service.remote import TRY_AGAIN, error_message, is_out_of_credit
 from service.spectral.evidence import POSITIVE_ROUNDING
 
 PATHS: dict[Api, str] = {"chat": "/chat/completions", "completions": "/completions"}
@@ -95,6 +95,7 @@ BESIDE_ANSWER = (
     "refusal",
     "audio",
 )
+_NOT_FINISHED = frozenset({"", "null", "none"})
 FAILED = frozenset({"abort", "error"})  # finish reasons of choices that the server gave up
 MAX_END_LETTERS = 20
 # Tokens also hold tags, ids (vLLM's --return-tokens-as-token-ids) and bytes (OpenAI's "bytes:\\xe5").
@@ -129,18 +130,13 @@ async def pieces(response: httpx2.Response, max_bytes: int) -> AsyncIterator[byt
         yield piece
 
 
-def is_event_stream(content_type: str, *, asked: bool) -> bool:
-    """Return True for a stream of events, or for no type or plain text where a stream was asked for."""
-    kind = content_type.partition(";")[0].strip().lower()
-    return kind == "text/event-stream" or (asked and kind in ("", "text/plain"))
-
-
 @dataclass(frozen=True, slots=True)
 class Reply:
     """What one call brought: draws whose texts are raw outputs. `model`: as the server names it, or "".
 
     `failure`: what kept the rest from coming. `queued_s`: how long the call waited for a permit. `omitted`:
-    see `LLMIdentity`. `is_unnumbered`: a stream gave several choices one index, and their texts are mixed.
+    see `LLMIdentity`. `is_unnumbered`: a stream has not one finish reason for each index, so that several
+    choices of one index may be mixed.
     `max_tokens`: see `Generation`.
     """
 
@@ -185,7 +181,7 @@ class Choice:
             piece = _joined(piece)
         if piece:
             self.pieces.append(_text(piece))
-        self.finish_reason = _text(finish_of(choice) or self.finish_reason)
+        self.finish_reason = finish_of(choice) or self.finish_reason
         self.beside |= {name for name in BESIDE_ANSWER if (message or {}).get(name)}
         tokens = _tokens(choice)
         self.tokens += tokens
@@ -211,28 +207,36 @@ class Choice:
         )
 
 
-def finish_of(choice: Mapping[str, Any]) -> Any:
+def finish_of(choice: Mapping[str, Any]) -> str | None:
     """Return the finish reason of a choice; None before its end, where servers may send "" or "null"."""
     reason = choice.get("finish_reason")
-    return None if reason in ("", "null") else reason
+    return reason if isinstance(reason, str) and reason.lower() not in _NOT_FINISHED else None
 
 
 def _joined(parts: list[Any]) -> str:
     """Return the text of a message in parts. Parts of other types, such as thoughts, are left out."""
-    texts = [part for part in parts if part.get("type", "text") in ("text", "output_text")]
-    return "".join(_text(part["text"]) for part in texts)
+    texts = [
+        part.get("text") if part.get("type", "text") in ("text", "output_text") else None
+        for part in ({"text": one} if isinstance(one, str) else one for one in parts)
+        if isinstance(part, dict)
+    ]
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def _tokens(choice: Mapping[str, Any]) -> list[tuple[str, float | None]]:
     logprobs = choice.get("logprobs")
     if not isinstance(logprobs, dict):
         return []
-    if content := logprobs.get("content"):
-        pairs = [((token or {}).get("token"), (token or {}).get("logprob")) for token in content]
+    if content := _listed(logprobs.get("content")):
+        tokens = [token if isinstance(token, dict) else {} for token in content]
+        pairs = [(token.get("token"), token.get("logprob")) for token in tokens]
     else:
-        values = logprobs.get("token_logprobs") or []
-        pairs = list(zip_longest(logprobs.get("tokens") or (), values))
+        pairs = list(zip_longest(_listed(logprobs.get("tokens")), _listed(logprobs.get("token_logprobs"))))
     return [(text if isinstance(text, str) else "", _nats(value)) for text, value in pairs]
+
+
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def are_tokens_of(tokens: Sequence[str], text: str) -> bool:
@@ -285,7 +289,7 @@ class ReplyReader:
         self._model = ""
         self._usage = Usage()
         self._choices: dict[int, Choice] = {}
-        self._num_ends = 0  # finish reasons of a stream
+        self._num_ends = 0  # finish reasons
 
     def feed(self, event: Event) -> None:
         """Take an event of a stream; raises LLMBadResponse, and the server's error if the event holds one."""
@@ -296,7 +300,7 @@ class ReplyReader:
         try:
             chunk = json.loads(event.data)
             if error := error_in(chunk):
-                raise error_of(_status_of(error), event.data.encode(), self._key)
+                raise error_of(_status_of(error), json.dumps({"error": error}).encode(), self._key)
             self._is_chunk = is_chunk(chunk)
             self._take_head(chunk)
             for choice in chunk.get("choices") or ():
@@ -310,10 +314,13 @@ class ReplyReader:
         """Take a whole answer of either API; raises LLMBadResponse when it is none."""
         try:
             payload = json.loads(content)
-            if not payload.get("choices") and (error := error_in(payload)):
-                raise error_of(_status_of(error), content, self._key)
+            choices = payload.get("choices") or []
+            unlike = next(filter(None, map(payload.get, ("errors", "detail", "message"))), None)
+            if all(map(_error_of_choice, choices)) and (error := error_in(payload) or unlike):
+                raise error_of(_status_of(error), json.dumps({"error": error}).encode(), self._key)
             self._take_head(payload)
             self._choices = dict(enumerate(map(whole_choice, payload["choices"])))
+            self._num_ends = len(self._choices)
         except NONSENSE:
             raise LLMBadResponse("The LLM server's answer is no completion.") from None
 
@@ -325,16 +332,21 @@ class ReplyReader:
         for choice in self._choices.values():
             choice.finish_reason = choice.finish_reason or "stop"
 
+    @property
+    def is_whole(self) -> bool:
+        """Return True if every choice has ended; some servers leave out [DONE]."""
+        return self.done or (bool(self._choices) and all(one.finish_reason for one in self._choices.values()))
+
     def reply(self) -> Reply:
         """Return what has been finished so far, in the order of the server's indices."""
         finished = [choice for _, choice in sorted(self._choices.items()) if choice.finish_reason]
         draws = tuple(choice.draw() for choice in finished if choice.finish_reason not in FAILED)
-        is_unnumbered = len(self._choices) == 1 and self._num_ends > 1
+        is_unnumbered = self._num_ends != len(self._choices)
         return Reply(draws, self._model, self._usage, is_unnumbered=is_unnumbered)
 
     def _take_head(self, payload: Mapping[str, Any]) -> None:
         self._model = self._model or model_name(payload.get("model"))
-        if usage := payload.get("usage"):
+        if isinstance(usage := payload.get("usage"), dict):
             self._usage = Usage(_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
 
 
@@ -344,9 +356,17 @@ def is_chunk(event: Mapping[str, Any]) -> bool:
 
 
 def error_in(event: Mapping[str, Any]) -> Any:
-    """Return the error that a server sends with status 200, None for an answer or a chunk."""
+    """Return the error that a server sends with status 200, None for an answer or a chunk.
+
+    OpenRouter sends it within a choice.
+    """
+    in_choices = map(_error_of_choice, _listed(event.get("choices")))
     is_error = event.get("object") == "error" or "error_code" in event
-    return event.get("error") or (event if is_error else None)
+    return event.get("error") or next(filter(None, in_choices), event if is_error else None)
+
+
+def _error_of_choice(choice: object) -> Any:
+    return choice.get("error") if isinstance(choice, dict) else None
 
 
 def _status_of(error: object) -> int:
@@ -378,8 +398,16 @@ _REFUSING = frozenset({400, 422})
 # Some services forbid log-probabilities for some models (403), and some servers fail on them (500, 501).
 _REFUSING_LOGPROBS = _REFUSING | {403, 500, 501}
 # The letter as a word of its own, or what it stands for.
-_REFUSED_N = re.compile(r"(?<!\w)n(?!\w)|\b(?:choices?|candidates?|candidate_count)\b", re.IGNORECASE)
-_REFUSING_N = _REFUSING | {500}
+_REFUSED_N = re.compile(
+    r"(?<!\w)n(?!\w)|\b(?:choices?|candidates?|candidate_count|best_of|num_\w+|generations|sequences)\b"
+    r"|\b(?:one|single|multiple|several) (?:\w+ )?(?:completion|response|generation|output|answer)s?\b",
+    re.IGNORECASE,
+)
+_REFUSING_N = _REFUSING | {500, 501}
+_REFUSED_LOGPROBS = re.compile(r"log[ _-]?prob", re.IGNORECASE)
+_UNKNOWN_PARAMETER = re.compile(
+    r"un(?:known|recogni[sz]ed|supported|expected)|not (?:permitted|supported|recogni[sz]ed)", re.IGNORECASE
+)
 _NO_ROOM = _REFUSING | {413}
 _CONTEXT = re.compile(r"\bcontext\b|too (?:long|large)|exceed", re.IGNORECASE)
 
@@ -388,8 +416,7 @@ def error_of(status: int, body: bytes, key: str = "", *, retry_after_s: float | 
     """Return the domain's error for an answer of status 400 or more; it does not repeat our own `key`."""
     message = error_message(body)
     message = (message.replace(key, "[redacted]") if key else message)[:MAX_MESSAGE_CHARS]
-    # OpenAI's 429 for an account without credit stays until somebody pays.
-    if status in TRY_AGAIN and "insufficient_quota" not in body.decode("utf-8", "replace"):
+    if status in TRY_AGAIN and not is_out_of_credit(body):
         return LLMUnavailable("The LLM server refuses work for now.", retry_after_s=retry_after_s)
     if status == 500 and _ENGINE_DEAD.search(message):
         return LLMUnavailable("The LLM server's engine has stopped.", retry_after_s=retry_after_s)
@@ -415,10 +442,11 @@ def refused_parameter(error: EigencalError, body: Mapping[str, Any]) -> str | No
     message, status = error.extra.get("llm_message") or "", error.extra.get("llm_status")
     if not isinstance(error, LLMError) or status not in _REFUSING_LOGPROBS:
         return None
-    if "logprobs" in message.lower() and "logprobs" in body:
+    if _REFUSED_LOGPROBS.search(message) and "logprobs" in body:
         return "logprobs"
     if status in _REFUSING:
-        if "max_completion_tokens" in message and "max_tokens" in body:
+        is_unknown = "max_tokens" in message and _UNKNOWN_PARAMETER.search(message)
+        if "max_tokens" in body and (is_unknown or "max_completion_tokens" in message):
             return "max_tokens"
         for name in OPTIONAL & body.keys():
             if name in message and body[name] == WITHOUT_EFFECT.get(name, body[name]):

@@ -76,7 +76,7 @@ class HeldStream:
         self._about: dict[str, Any] = {}
         self._usage: Any = None
         self._read: list[bytes] = []  # its events; parsed they take ten times as much
-        self._carrier: int | None = None  # which of them finishes the first choice
+        self._carrier: int | None = None  # the last of them with a finish reason of the first choice
 
     @property
     def finish_reason(self) -> str:
@@ -146,7 +146,7 @@ class HeldStream:
         self.has_others = self.has_others or has_others(chunk)
         self._about = self._about or _about(chunk)
         self._usage = chunk.get("usage") or self._usage
-        if self._carrier is None and self.answer.take(chunk):
+        if self.answer.take(chunk):
             self._carrier = len(self._read) - 1
 
 

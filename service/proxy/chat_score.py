@@ -262,10 +262,14 @@ SILENT: dict[str, Any] = {
     "include_stop_str_in_output": False,
     "add_generation_prompt": True,
     "continue_final_message": False,
+    "add_special_tokens": False,
+    "detokenize": True,
+    "include_reasoning": True,
+    "return_token_ids": False,
     "parallel_tool_calls": True,
 }
-# Values that mean the same as a missing member.
-EMPTY: tuple[Any, ...] = (None, "", [], {})
+# Members that say nothing without tools.
+ABOUT_TOOLS = frozenset({"tool_choice", "function_call", "parallel_tool_calls"})
 
 
 def wire_prompt(body: Mapping[str, Any], api: Api) -> WirePrompt:
@@ -274,12 +278,11 @@ def wire_prompt(body: Mapping[str, Any], api: Api) -> WirePrompt:
     Plain text turns, or a text to complete, have no marks. Raises Unscorable.
     """
     own = "messages" if api == "chat" else "prompt"
-    fields = {name: value for name, value in body.items() if name == own or value not in EMPTY}
-    marks = {
-        name: value
-        for name, value in fields.items()
-        if name not in {own} | ASIDE | SAMPLED | NEUTRAL.keys() and SILENT.get(name) != value
-    }
+    fields = {name: value for name, value in body.items() if name == own or not _is_empty(value)}
+    aside = {own} | ASIDE | SAMPLED | NEUTRAL.keys()
+    if not {"tools", "functions"} & fields.keys():
+        aside |= ABOUT_TOOLS
+    marks = {name: value for name, value in fields.items() if name not in aside and SILENT.get(name) != value}
     if api == "chat":
         turns = fields.get("messages")
         beside = _unlike_plain(turns)
@@ -289,6 +292,13 @@ def wire_prompt(body: Mapping[str, Any], api: Api) -> WirePrompt:
         return WirePrompt(api, {"messages": turns, **marks}, marks | beside)
     prompt, beside = _one_prompt(fields)
     return WirePrompt(api, {"prompt": prompt, **marks}, marks | beside)
+
+
+def _is_empty(value: object) -> bool:
+    """Return True for a value that means the same as a missing member, LiteLLM's {"refusal": None} too."""
+    if isinstance(value, dict):
+        return all(map(_is_empty, value.values()))
+    return value in (None, "", [])
 
 
 def drawn_alike(body: Mapping[str, Any], sampling: Sampling) -> bool:
@@ -332,7 +342,7 @@ def _unlike_plain(turns: object) -> dict[str, Any]:
     """Return what of the turns is no plain text: by kind, as their texts are no part of a prompt's shape."""
     if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
         raise Unscorable("unreadable_request", "The call's `messages` are no list of turns.")
-    strange = {name for turn in turns for name, value in turn.items() if value not in EMPTY} - PLAIN_TURN
+    strange = {name for turn in turns for name, value in turn.items() if not _is_empty(value)} - PLAIN_TURN
     for turn in turns:
         content = turn.get("content")
         strange |= {str(turn.get("role"))} - PLAIN_ROLES

@@ -29,7 +29,7 @@ from service.heavy_json import MAX_VALUES
 from service.llm.admission import Permit
 from service.llm.openai_server import ServerQuirks
 from service.llm.port import Api, Priority
-from service.llm.sse import parse_object, too_long
+from service.llm.sse import behind, parse_object, too_long
 from service.llm.wire import LOGPROBS, PATHS
 from service.proxy.abstention import HeldStream, abstaining, is_abstained, is_judged, let_through
 from service.proxy.chat_score import (
@@ -52,7 +52,7 @@ from service.proxy.stream import (
     scored_stream,
     without_logprobs,
 )
-from service.proxy.upstream import Call, Reply, Upstream, behind, read_ahead
+from service.proxy.upstream import Call, Reply, Upstream, read_ahead
 from service.scoring.score import EFFORTS, Effort, ScoreCommand, Serving, Target
 from service.scoring.telemetry import NO_SPANS, Spans
 

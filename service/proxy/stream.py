@@ -10,7 +10,7 @@ from typing import Any
 from service.api.errors import error_body, openai_error
 from service.errors import EigencalError, Unscorable
 from service.llm.admission import Permit
-from service.llm.sse import events
+from service.llm.sse import Event, events
 from service.llm.wire import MAX_MODEL_NAME_CHARS, NONSENSE, Choice, error_in, finish_of, is_chunk
 from service.proxy import upstream
 from service.proxy.chat_score import RunningScore, choices_of, is_first
@@ -21,6 +21,7 @@ TOO_LONG = Unscorable("too_long", "The answer is longer than what is judged.")
 NO_END = Unscorable("no_answer", "The stream ended before the answer did.")
 _END_FIELDS = ("finish_reason", "stop_reason")
 DONE = b"data: [DONE]\n\n"
+END = Event(b"")
 
 
 def encoded(payload: Mapping[str, Any]) -> bytes:
@@ -91,15 +92,19 @@ def divided(chunk: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any
 
     Some servers send the last words, or all of them, with the reason why they end: words wait for no score.
     """
-    mine = [choice for choice in chunk["choices"] if is_first(choice)]
-    if not any(_has_words(choice) for choice in mine):
+    if not _adds_words(chunk):
         return None, chunk
+    mine = [choice for choice in chunk["choices"] if is_first(choice)]
     begun = [
         choice | {name: None for name in _END_FIELDS if name in choice} if is_first(choice) else choice
         for choice in chunk["choices"]
     ]
     now = {name: value for name, value in chunk.items() if name != "usage"}  # clients take the last one sent
     return {**now, "choices": begun}, {**chunk, "choices": [_ending(choice) for choice in mine]}
+
+
+def _adds_words(chunk: Mapping[str, Any]) -> bool:
+    return any(_has_words(choice) for choice in choices_of(chunk) if is_first(choice))
 
 
 def _has_words(choice: dict[str, Any]) -> bool:
@@ -135,12 +140,33 @@ async def scored_stream(
     *,
     hides_logprobs: bool,
 ) -> AsyncGenerator[bytes, None]:
+    """Yield the stream with its score, and an event with the error if it breaks off; see `_scored`."""
+    try:
+        scored = _scored(reply, permit, running, wait_s, hides_logprobs=hides_logprobs)
+        async with aclosing(scored) as pieces:
+            async for piece in pieces:
+                yield piece
+    except EigencalError as error:
+        await running.discard(error)
+        yield broken_off(error)
+
+
+async def _scored(
+    reply: Reply,
+    permit: Permit,
+    running: RunningScore,
+    wait_s: float | None,
+    *,
+    hides_logprobs: bool,
+) -> AsyncGenerator[bytes, None]:
     """Yield the stream; its last chunk waits `wait_s` for the score. None: it says where to find it.
 
+    A finish reason ends the answer unless more words follow: some servers send a reason with every chunk.
     The permit of its call is released before that: the draws may wait for it. `hides_logprobs`: the caller
     did not ask for them.
     """
     answer, num_bytes, is_settled, is_over = StreamedAnswer(), 0, False, False
+    ending: dict[str, Any] | None = None  # the latest chunk with a finish reason, without its words
 
     def quiet(chunk: dict[str, Any]) -> dict[str, Any]:
         return without_logprobs(chunk) if hides_logprobs else chunk
@@ -149,40 +175,61 @@ async def scored_stream(
         uncertainty = await running.wait(wait_s)
         return event_of(with_uncertainty(quiet(chunk), uncertainty.document()))
 
+    async for event in _with_end(reply):
+        chunk = event.chunk() if hides_logprobs or not is_settled else None
+        if ending is not None and (event.data or event is END):
+            if chunk is not None and _adds_words(chunk):
+                yield event_of(quiet(ending))
+            else:
+                is_settled = True
+                permit.release()
+                running.judge(answer.choice, answer.model)
+                async with aclosing(beating(partial(carrier, ending), "the score is being made")) as beats:
+                    async for piece in beats:
+                        yield piece
+            ending = None
+        if event is END:
+            continue
+        if chunk is not None and not is_settled:
+            is_finished = answer.take(chunk)
+            num_bytes += len(event.raw)
+            if (error := error_in(chunk)) or num_bytes > upstream.MAX_ANSWER_BYTES:
+                is_settled = True
+                await running.discard(NO_END if error else TOO_LONG)
+            elif is_finished:
+                now, ending = divided(chunk)
+                if now is not None:
+                    yield event_of(quiet(now))
+                continue
+            # Not before: the caller's own first token would wait for them, and its prompt is cached now.
+            elif answer.has_text:
+                running.start()
+        is_over = is_over or event.is_last
+        yield event_of(quiet(chunk)) if hides_logprobs and chunk is not None else event.raw
+    if not is_settled:
+        await _leave(running, answer, is_over=is_over)
+
+
+async def _with_end(reply: Reply) -> AsyncGenerator[Event, None]:
+    """Yield the events of a stream, then END. Raises the error that broke it off after END."""
+    failure: EigencalError | None = None
     try:
         async for event in events(reply.pieces(), upstream.MAX_ANSWER_BYTES):
-            chunk = event.chunk() if hides_logprobs or not is_settled else None
-            if chunk is not None and not is_settled:
-                is_finished = answer.take(chunk)
-                num_bytes += len(event.raw)
-                if (error := error_in(chunk)) or num_bytes > upstream.MAX_ANSWER_BYTES:
-                    is_settled = True
-                    await running.discard(NO_END if error else TOO_LONG)
-                elif is_finished:
-                    is_settled = True
-                    permit.release()
-                    running.judge(answer.choice, answer.model)
-                    now, last = divided(chunk)
-                    if now is not None:
-                        yield event_of(quiet(now))
-                    async with aclosing(beating(partial(carrier, last), "the score is being made")) as beats:
-                        async for piece in beats:
-                            yield piece
-                    continue
-                # Not before: the caller's own first token would wait for them, and its prompt is cached now.
-                elif answer.has_text:
-                    running.start()
-            is_over = is_over or event.is_last
-            yield event_of(quiet(chunk)) if hides_logprobs and chunk is not None else event.raw
-        if not is_settled and is_over and not answer.is_broken:
-            # No chunk finished the answer, so none can carry the score: it is left to be fetched.
-            running.judge(answer.choice, answer.model)
-            await running.wait(None)
-        elif not is_settled:
-            await running.discard(NO_END)
+            yield event
     except EigencalError as error:
-        await running.discard(error)
-        yield broken_off(error)
+        failure = error
+    yield END
+    if failure is not None:
+        raise failure
+
+
+async def _leave(running: RunningScore, answer: StreamedAnswer, *, is_over: bool) -> None:
+    """Leave the score of an answer to be fetched, since no chunk has finished it and can carry the score."""
+    if is_over and not answer.is_broken:
+        running.judge(answer.choice, answer.model)
+        await running.wait(None)
+    else:
+        await running.discard(NO_END)
 
 
 async def beating(work: Callable[[], Coroutine[Any, Any, bytes]], why: str) -> AsyncGenerator[bytes, None]:

@@ -5,7 +5,7 @@ limited while the server sends something. A call behaves as if its caller had se
 """
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -14,7 +14,7 @@ import httpx2
 
 from service.addresses import api_base, endpoint
 from service.errors import DeadlineExceeded, LLMBadResponse, LLMUnavailable
-from service.llm.wire import is_event_stream
+from service.llm.sse import find_events
 from service.remote import Connections
 
 # Of the server's headers what a caller needs: what the answer is, and when to come back. Others tell of the
@@ -116,40 +116,51 @@ class HttpUpstream:
     async def open(self, call: Call) -> "HttpReply":
         """Send the call; see the port."""
         method, url = "GET" if call.body is None else "POST", endpoint(self._base, call.path)
-        ending = AsyncExitStack()
-        stream = self._connections.stream(method, url, call.body, call.headers)
-        try:
-            response = await ending.enter_async_context(stream)
-        except (httpx2.ReadTimeout, httpx2.WriteTimeout):
-            raise DeadlineExceeded("The LLM server says nothing.") from None
-        except httpx2.TransportError:
-            raise LLMUnavailable("The LLM server cannot be reached.") from None
         streams = call.body is not None and _ASKS_FOR_STREAM.search(call.body) is not None
-        reply = HttpReply(response, self._secret, ending, streams=streams)
-        if reply.status > MAX_STATUS:
-            await reply.close()
-            raise LLMBadResponse("The LLM server answered with a status that HTTP does not have.")
-        return reply
+        async with AsyncExitStack() as ending:
+            stream = self._connections.stream(method, url, call.body, call.headers)
+            try:
+                response = await ending.enter_async_context(stream)
+            except (httpx2.ReadTimeout, httpx2.WriteTimeout):
+                raise DeadlineExceeded("The LLM server says nothing.") from None
+            except httpx2.TransportError:
+                raise LLMUnavailable("The LLM server cannot be reached.") from None
+            if response.status_code > MAX_STATUS:
+                raise LLMBadResponse("The LLM server answered with a status that HTTP does not have.")
+            content_type = response.headers.get("content-type", "")
+            asked = streams and response.status_code < 300
+            try:
+                is_stream, body = await find_events(content_type, response.aiter_raw(), asked=asked)
+            except httpx2.TransportError:
+                raise LLMUnavailable(BROKEN_OFF) from None
+            return HttpReply(response, is_stream, body, self._secret, ending.pop_all())
+        raise AssertionError("unreachable: the block returns or raises")
 
 
 class HttpReply:
     """A `Reply` over HTTP. `secret` is left out of the body. `ending` returns the connection."""
 
     def __init__(
-        self, response: httpx2.Response, secret: bytes, ending: AsyncExitStack, *, streams: bool
+        self,
+        response: httpx2.Response,
+        is_stream: bool,
+        body: AsyncIterator[bytes],
+        secret: bytes,
+        ending: AsyncExitStack,
     ) -> None:
         self._response = response
+        self._body = body
         self._ending = ending
         self._secret = secret
         self.status = response.status_code
-        self.is_stream = is_event_stream(response.headers.get("content-type", ""), asked=streams)
+        self.is_stream = is_stream
         # Byte for byte, as HTTP has it.
         raw = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in response.headers.raw}
         self.headers: Mapping[str, str] = {k: v for k, v in raw.items() if k in _PASSED_ON}
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Yield the body. A stream that ends with its connection is whole only if its answer has ended."""
-        body, headers, tail = self._response.aiter_raw(), self._response.headers, b""
+        body, headers, tail = self._body, self._response.headers, b""
         try:
             async for piece in without(self._secret, body) if self._secret else body:
                 tail = (tail + piece[-MAX_LAST_BYTES:])[-MAX_LAST_BYTES:]
@@ -190,10 +201,3 @@ async def read_ahead(pieces: AsyncIterator[bytes]) -> tuple[bytes, bool]:
         if len(body) > MAX_ANSWER_BYTES:
             return bytes(body), False
     return bytes(body), True
-
-
-async def behind(begun: bytes, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Yield what has been read, and then the rest as it comes."""
-    yield begun
-    async for piece in pieces:
-        yield piece

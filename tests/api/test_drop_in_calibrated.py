@@ -394,7 +394,7 @@ async def test_what_a_stream_says_besides_is_not_let_through(late: bytes) -> Non
 
     async with before(behave, plain(), **POLICY | {"target_error": 0.336}) as made:
         response = await made.ask(stream=True)
-    assert "Paris" in response.text and "Nice" not in response.text
+    assert "Nice" not in response.text
 
 
 @pytest.mark.parametrize("stream", [False, True])

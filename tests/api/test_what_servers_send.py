@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from service.embedding.http import HttpEmbedder
+from service.errors import EmbedderRefusal
 from service.llm.openai_server import HttpLanguageModel
 from tests.support.drop_in import QUESTION, DropIn, drop_in
 from tests.support.embeddings_server import EmbeddingsServer
@@ -20,6 +21,7 @@ from tests.support.openai_server import (
     Exchange,
     OpenAIServer,
     answers,
+    completion,
     draws_and,
     pieces,
     status,
@@ -49,12 +51,17 @@ async def before(own: Behaviour, draws: Behaviour | None = None, **settings: Any
 WORDS = ("Paris", " was once said,", " but the answer", " is Lyon.")
 
 
+# On every chunk, as servers send them: none of them ends the answer.
+REASONS = ["", "null", "None", "unfinished", "stop", 0]
+
+
 class TestFinishReasons:
-    @pytest.mark.parametrize("reason", ["", "null"])
-    async def test_a_reason_that_is_none_ends_no_answer(self, reason: str) -> None:
+    @pytest.mark.parametrize("reason", REASONS)
+    async def test_a_reason_that_is_none_ends_no_answer(self, reason: Any) -> None:
         body = sent(*(chunk(word, reason) for word in WORDS), chunk("", "stop"))
         async with before(pieces(body)) as made:
             response = await made.ask(stream=True)
+            assert response.text.count("once said") == 1 and '"uncertainty"' in response.text
             score = await made.scored(response.headers["x-score-id"])
             whole = await made.http.post(
                 "/score", json={"samples": ["Paris"] * 5, "candidate": "".join(WORDS), "calibration": "none"}
@@ -63,8 +70,8 @@ class TestFinishReasons:
             whole.json()["candidate"]["probability"], abs=1e-6
         )
 
-    @pytest.mark.parametrize("reason", ["", "null"])
-    async def test_an_abstaining_service_lets_no_first_chunk_out(self, reason: str) -> None:
+    @pytest.mark.parametrize("reason", REASONS)
+    async def test_an_abstaining_service_lets_no_first_chunk_out(self, reason: Any) -> None:
         body = sent(*(chunk(word, reason) for word in WORDS), chunk("", "stop"))
         async with before(pieces(body), abstain=True, abstain_fail_open=True) as made:
             response = await made.ask(stream=True)
@@ -81,6 +88,23 @@ class TestFinishReasons:
         async with before(streamed, streamed) as made:
             scored = await made.http.post("/score", json={"prompt": "?", "deadline_ms": 30_000})
         assert (scored.status_code, scored.json()["num_samples"]) == (200, 5)
+
+    async def test_choices_that_all_ended_are_whole_without_done(self) -> None:
+        async def streamed(exchange: Exchange) -> None:
+            await pieces(sent(chunk("Paris"), chunk("", "stop"), done=False))(exchange)
+
+        async with before(streamed, streamed) as made:
+            scored = await made.http.post("/score", json={"prompt": "?", "deadline_ms": 30_000})
+        assert (scored.status_code, scored.json()["num_samples"]) == (200, 5)
+
+    async def test_choices_without_numbers_and_reasons_are_asked_for_one_by_one(self) -> None:
+        async def streamed(exchange: Exchange) -> None:
+            await pieces(sent(*(chunk(word) for word in ["Pa", "ris"] * exchange.body["n"])))(exchange)
+
+        async with before(streamed, streamed) as made:
+            body = {"prompt": "?", "deadline_ms": 30_000, "return": ["samples"]}
+            scored = await made.http.post("/score", json=body)
+        assert scored.json()["samples"] == ["Paris"] * 5
 
     @pytest.mark.parametrize("mixed", [True, False])
     async def test_choices_without_numbers_of_their_own_are_asked_for_one_by_one(self, mixed: bool) -> None:
@@ -134,16 +158,59 @@ class TestErrorsInStreams:
         assert response.content.startswith(b"\xef\xbb\xbf"), "it goes on as it came"
         assert score["candidate"]["probability"] > 0.9
 
-    async def test_an_error_with_status_200_is_read_as_that_error(self) -> None:
-        error = {"error": {"message": "Provider returned error", "code": 402}, "id": "gen-1"}
+    @pytest.mark.parametrize(
+        ("error", "code"),
+        [
+            ({"error": {"message": "Provider returned error", "code": 402}, "id": "gen-1"}, 402),
+            ({"choices": [{"index": 0, "error": {"message": "Provider returned error", "code": 402}}]}, 402),
+            ({"success": False, "errors": [{"message": "Provider returned error"}]}, 500),
+            ({"detail": "Provider returned error"}, 500),
+        ],
+    )
+    async def test_an_error_with_status_200_is_read_as_that_error(self, error: Any, code: int) -> None:
         async with before(status(200, error), status(200, error)) as made:
             scored = await made.http.post("/score", json={"prompt": "?"})
         problem = scored.json()
-        assert (scored.status_code, problem["code"], problem["llm_status"]) == (502, "llm_error", 402)
+        assert (scored.status_code, problem["code"], problem["llm_status"]) == (502, "llm_error", code)
         assert "Provider returned error" in problem["llm_message"]
 
+    async def test_an_outage_with_status_200_is_tried_again(self) -> None:
+        async with before(answers("Paris")) as made:
+            made.server.play(status(200, {"error": {"message": "overloaded", "code": 503}}))
+            scored = await made.http.post("/score", json={"prompt": "?"})
+        assert scored.status_code == 200
 
-@pytest.mark.parametrize("media_type", ["", "text/plain", "Text/Event-Stream; charset=utf-8"])
+
+@pytest.mark.parametrize("media_type", ["", "text/plain", "application/json"])
+async def test_a_whole_answer_to_a_call_for_a_stream_is_scored(media_type: str) -> None:
+    async def whole(exchange: Exchange) -> None:
+        data = json.dumps(completion(exchange, ["Paris"] * exchange.body.get("n", 1), "stop")).encode()
+        kind = {"content-type": media_type} if media_type else {}
+        await exchange.start(200, {**kind, "content-length": str(len(data))})
+        exchange.writer.write(data)
+        await exchange.writer.drain()
+
+    async with before(whole, whole) as made:
+        scored = await made.http.post("/score", json={"prompt": "?", "deadline_ms": 30_000})
+        chat = await made.ask(stream=True)
+    assert scored.status_code == 200, scored.text
+    assert chat.json()["uncertainty"]["status"] == "scored"
+
+
+@pytest.mark.parametrize("media_type", ["application/json", "application/octet-stream"])
+async def test_draws_are_read_from_a_stream_of_any_type(media_type: str) -> None:
+    async def streamed(exchange: Exchange) -> None:
+        await pieces(sent(chunk("Paris"), chunk("", "stop")), media_type=media_type)(exchange)
+
+    async with before(streamed, streamed) as made:
+        scored = await made.http.post("/score", json={"prompt": "?", "deadline_ms": 30_000})
+    assert scored.status_code == 200, scored.text
+
+
+@pytest.mark.parametrize(
+    "media_type",
+    ["", "text/plain", "Text/Event-Stream; charset=utf-8", "application/json", "application/x-ndjson"],
+)
 @pytest.mark.parametrize("mode", ["off", "on"])
 async def test_a_stream_of_any_type_goes_on_as_it_comes(media_type: str, mode: str) -> None:
     read = asyncio.Event()
@@ -170,7 +237,11 @@ async def test_a_stream_of_any_type_goes_on_as_it_comes(media_type: str, mode: s
 
 
 class TestOddParts:
-    @pytest.mark.parametrize("logprobs", [0, 3.5, [], [-0.1], "none", True])
+    @pytest.mark.parametrize(
+        "logprobs",
+        [0, 3.5, [], [-0.1], "none", True, {"content": [-0.1]}, {"content": ["Paris"]}, {"tokens": 5}],
+        ids=str,
+    )
     async def test_log_probabilities_of_another_form_are_none(self, logprobs: Any) -> None:
         message = {"role": "assistant", "content": "Paris"}
         choice = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": "stop"}
@@ -189,7 +260,9 @@ class TestOddParts:
         parts = [
             {"type": "thinking", "thinking": [{"type": "text", "text": "It is not Lyon."}]},
             {"type": "text", "text": "Par"},
-            {"type": "text", "text": "is"},
+            {"type": "text", "text": None},
+            None,
+            "is",
         ]
 
         async def drawn(exchange: Exchange) -> None:
@@ -369,6 +442,8 @@ class TestHistories:
             {"skip_special_tokens": True},
             {"functions": [], "tool_choice": None},
             {"metadata": {}, "parallel_tool_calls": True},
+            {"tools": [], "tool_choice": "auto", "parallel_tool_calls": False},
+            {"chat_template_kwargs": {"thinking": None}, "include_reasoning": True},
         ],
         ids=str,
     )
@@ -384,6 +459,7 @@ class TestHistories:
                 "annotations": [],
                 "reasoning_content": "",
                 "refusal": None,
+                "provider_specific_fields": {"refusal": None},
             },
             *QUESTION["messages"],
         ]
@@ -414,7 +490,13 @@ class TestRefusedParameters:
     @pytest.mark.parametrize("code", [400, 500])
     @pytest.mark.parametrize(
         "message",
-        ["Only one completion choice is allowed.", "candidate count must be 1", "n > 1 is not supported"],
+        [
+            "Only one completion choice is allowed.",
+            "candidate count must be 1",
+            "n > 1 is not supported",
+            "multiple completions are not supported",
+            "num_return_sequences must be 1",
+        ],
     )
     async def test_several_choices_are_asked_for_one_by_one(self, message: str, code: int) -> None:
         server = refusing(lambda body: message if body.get("n", 1) > 1 else None, code)
@@ -424,6 +506,27 @@ class TestRefusedParameters:
                 assert (scored.status_code, scored.json()["num_samples"]) == (200, 5), scored.text
         refused = [body for body in made.server.bodies if body["n"] > 1]
         assert len(refused) == 1, "it is remembered"
+
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        [("n", "Unsupported value."), ("top_k", "Unknown parameter."), ("logprobs", "Not supported.")],
+    )
+    async def test_a_parameter_that_the_error_names_beside_its_message(self, name: str, message: str) -> None:
+        async def behave(exchange: Exchange) -> None:
+            refused = exchange.body.get("n", 1) > 1 if name == "n" else name in exchange.body
+            error = {"error": {"message": message, "param": name}}
+            await (status(400, error) if refused else answers("Paris"))(exchange)
+
+        async with before(behave, behave) as made:
+            scored = await made.http.post("/score", json={"prompt": "?"})
+        assert (scored.status_code, scored.json().get("num_samples")) == (200, 5), scored.text
+
+    async def test_log_probabilities_by_their_long_name(self) -> None:
+        message = "Log probabilities are not available for this model."
+        server = refusing(lambda body: message if "logprobs" in body else None)
+        async with before(server, server) as made:
+            scored = await made.http.post("/score", json={"prompt": "?"})
+        assert scored.status_code == 200, scored.text
 
     async def test_top_p_without_effect_is_left_out(self) -> None:
         message = "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
@@ -435,9 +538,18 @@ class TestRefusedParameters:
         assert asked.json()["code"] == "llm_error", "a top_p with an effect is not left out silently"
 
     @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
-    async def test_the_limit_of_tokens_goes_by_the_name_that_the_server_takes(self, name: str) -> None:
+    @pytest.mark.parametrize(
+        "words",
+        [
+            "Unsupported parameter: '{other}' is not supported with this model. Use '{name}' instead.",
+            "Unrecognized request argument supplied: {other}",
+        ],
+    )
+    async def test_the_limit_of_tokens_goes_by_the_name_that_the_server_takes(
+        self, name: str, words: str
+    ) -> None:
         other = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}[name]
-        message = f"Unsupported parameter: '{other}' is not supported with this model. Use '{name}' instead."
+        message = words.format(name=name, other=other)
         server = refusing(lambda body: message if other in body else None)
         async with before(server, server) as made:
             scored = await made.http.post("/score", json={"prompt": "?"})
@@ -457,12 +569,25 @@ NO_CREDIT = {
 
 
 class TestPermanentRefusals:
-    async def test_a_score_is_not_retried_without_credit(self) -> None:
-        async with before(answers("Paris"), status(429, NO_CREDIT)) as made:
+    @pytest.mark.parametrize(
+        ("error", "words"),
+        [
+            (NO_CREDIT, "check your plan"),
+            ({"error": {"message": "Your account is not active.", "code": "billing_not_active"}}, "active"),
+            ({"error": {"message": "Your credit balance is too low."}}, "too low"),
+            (
+                {"error": {"code": "1113", "message": "\u5df2\u6b20\u8d39"}},
+                "\u6b20\u8d39",
+            ),
+        ],
+        ids=["OpenAI", "inactive", "balance", "Chinese"],
+    )
+    async def test_a_score_is_not_retried_without_credit(self, error: Any, words: str) -> None:
+        async with before(answers("Paris"), status(429, error)) as made:
             scored = await made.http.post("/score", json={"prompt": "?"})
         problem = scored.json()
         assert (scored.status_code, problem["code"], problem["retryable"]) == (502, "llm_error", False)
-        assert "check your plan" in problem["llm_message"]
+        assert words in problem["llm_message"]
         assert len(made.server.bodies) == 1
 
     async def test_a_job_ends_with_the_words_of_the_server(self, tmp_path: Path) -> None:
@@ -479,7 +604,7 @@ class TestPermanentRefusals:
 
 
 @pytest.mark.parametrize("most", [1, 10, 32])
-@pytest.mark.parametrize("code", [413, 422])
+@pytest.mark.parametrize("code", [400, 413, 422])
 async def test_batches_of_texts_shrink_to_the_size_that_the_server_takes(most: int, code: int) -> None:
     sizes = list[int]()
 
@@ -502,3 +627,30 @@ async def test_batches_of_texts_shrink_to_the_size_that_the_server_takes(most: i
     assert max(sizes) <= 32
     assert first.vectors[:3].tolist() == [one.vectors[0].tolist() for one in alone]
     assert sum(size > most for size in sizes) == refused, "the size is remembered"
+
+
+async def test_vectors_without_numbers_come_in_the_order_of_the_texts() -> None:
+    class Unnumbered(EmbeddingsServer):
+        async def _embed(self, exchange: Exchange) -> None:
+            vectors = [{"embedding": [float(len(text)), 1.0]} for text in exchange.body["input"]]
+            await exchange.send(200, {"data": vectors})
+
+    async with Unnumbered() as server:
+        embedder = HttpEmbedder(server.url, "m")
+        vectors = (await embedder.embed(["a", "a longer text"])).vectors
+        await embedder.stop()
+    assert vectors[0, 0] < vectors[1, 0]
+
+
+@pytest.mark.parametrize("answer", [(429, NO_CREDIT), (200, {"error": {"message": "check your plan"}})])
+async def test_an_embedding_server_without_credit_is_no_outage(answer: tuple[int, Any]) -> None:
+    class Refusing(EmbeddingsServer):
+        async def _embed(self, exchange: Exchange) -> None:
+            await status(*answer)(exchange)
+
+    async with Refusing() as server:
+        embedder = HttpEmbedder(server.url, "m")
+        with pytest.raises(EmbedderRefusal) as caught:
+            await embedder.embed(["a"])
+        await embedder.stop()
+    assert "check your plan" in caught.value.full_detail

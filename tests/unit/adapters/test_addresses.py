@@ -48,6 +48,7 @@ def test_queries_of_a_caller_precede_those_of_the_base_url() -> None:
         (" http://host", "white space"),
         ("http://host/v1\n", "white space"),
         ("http://ho st", "white space"),
+        ("http://host/v1\u200b", "cannot be seen"),
         ("http://host/v1#part", "fragment"),
         ("http://host/#", "fragment"),
         ("host:8000", "must start with http"),

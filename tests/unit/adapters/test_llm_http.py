@@ -564,7 +564,7 @@ def health(**routes: tuple[int, Any]) -> tuple[HttpLanguageModel, list[str]]:
 
 
 @pytest.mark.parametrize(
-    "listed", [{"data": [{"id": "m"}]}, {"models": [{"name": "m"}]}, [{"id": "m"}]], ids=str
+    "listed", [{"data": [{"id": "m"}]}, {"models": [{"name": "m"}]}, [{"id": "m"}], ["m"]], ids=str
 )
 async def test_check_of_a_gateway_asks_for_its_models_alone(listed: Any) -> None:
     """Its /health may call every model, which costs tokens."""

@@ -82,6 +82,16 @@ def test_identity_names_api_model_and_regex() -> None:
         ("long</seed:think>Paris", "Paris"),
         ("◁think▷long◁/think▷Paris", "Paris"),
         ("<|START_THINKING|>long<|END_THINKING|><|START_RESPONSE|>Paris<|END_RESPONSE|>", "Paris"),
+        ("<longcat_think>long</longcat_think>Paris", "Paris"),
+        ("<unused94>thought\nlong<unused95>Paris", "Paris"),
+        (
+            "<|begin_of_thought|>long<|end_of_thought|><|begin_of_solution|>Paris<|end_of_solution|>",
+            "Paris",
+        ),
+        (
+            "<report><analysis>long</analysis>Paris</report>",
+            "<report><analysis>long</analysis>Paris</report>",
+        ),
         ("<|channel>thought\nlong<channel|>\nParis", "Paris"),
         ("<|channel>thought\ncut off", ""),
         (

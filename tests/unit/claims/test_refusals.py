@@ -1,4 +1,4 @@
-"""Answers without content in six languages, and answers that look like them."""
+"""Answers without content in ten languages, and answers that look like them."""
 
 import pytest
 
@@ -37,6 +37,39 @@ Lo siento, pero no puedo ayudarte con eso.
 К сожалению, у меня нет информации об этом.
 抱歉，我无法回答这个问题。
 作为一个人工智能语言模型，我无法提供这些信息。
+i dont know
+Im sorry, I cant help with that
+I'm afraid I don't know.
+Based on the provided context, I cannot answer this question.
+As of my last knowledge update, I don't have information about that.
+This question cannot be answered.
+It is unclear who wrote it.
+Answer: I don't know.
+Sorry.
+I don't know. You may want to check Wikipedia.
+Not found
+502 Bad Gateway
+An error occurred while processing your request.
+{"detail": "Not found"}
+{"error": true, "retry_after": 5}
+{"status": "error", "message": "timeout"}
+Diese Frage kann ich nicht beantworten.
+Dazu habe ich leider keine Informationen.
+Die Antwort ist nicht bekannt.
+On ne sait pas.
+Le texte ne le mentionne pas.
+No hay información disponible.
+¿Puedes aclarar la pregunta?
+Затрудняюсь ответить.
+Недостаточно информации.
+根据提供的信息，无法回答。
+文中未提及。
+Mi dispiace, non lo so.
+Desculpe, não sei.
+申し訳ありませんが、お答えできません。
+わかりません。
+죄송합니다. 답변할 수 없습니다.
+잘 모르겠습니다.
 """
 ANSWERS = """
 Null
@@ -63,6 +96,12 @@ Error 404
 Ich weiß: Paris.
 Je ne sais quoi
 Entschuldigung, es ist Berlin.
+I need more cowbell
+Answer: Paris
+{"error": false, "message": "Paris"}
+{"status": "ok", "message": "Paris"}
+Please consult a doctor.
+A: Unknown Pleasures
 """
 
 
