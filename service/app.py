@@ -91,7 +91,7 @@ def build_upstream(settings: Settings, llm: LanguageModel, serving: Serving) -> 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 EMBEDDER_PARTS = frozenset(
-    ("embedder", "embedder_revision", "embedder_precision", "embedder_dimension", "empty_answers")
+    ("embedder", "embedder_revision", "embedder_precision", "embedder_dimension", "empty_answers", "kernel")
 )
 # Few beside the slots: who waits as long as an answer takes has often gone before his own is there.
 MIN_LLM_QUEUE = 16
@@ -144,6 +144,7 @@ def build_embedder(settings: Settings) -> Embedder:
             settings.embedder,
             api_key=settings.embedder_api_key.get_secret_value(),
             empty_answers=settings.empty_answers,
+            kernel=settings.kernel,
             proxies_from_env=settings.proxies_from_env,
         )
     from service.embedding.local import SentenceTransformerEmbedder
@@ -152,6 +153,7 @@ def build_embedder(settings: Settings) -> Embedder:
         settings.embedder,
         cache_dir=settings.data_dir / "weights",
         empty_answers=settings.empty_answers,
+        kernel=settings.kernel,
     )
 
 
@@ -204,7 +206,11 @@ def job_setup(settings: Settings, llm: LanguageModel, serving: Serving) -> Setup
     asked = llm.identity(serving.request(prompt="?"))
     server = "" if asked.model else shape_hash(url=settings.llm_url)
     return Setup(
-        {"embedder": settings.embedder, "empty_answers": settings.empty_answers},
+        {
+            "embedder": settings.embedder,
+            "empty_answers": settings.empty_answers,
+            "kernel": settings.kernel,
+        },
         {
             **asked.parts(),
             "llm_url": server,
@@ -501,7 +507,7 @@ def create_app(
         store.calibrations,
         live=live,
         ood_abstain=settings.ood_abstain,
-        default=packaged() if settings.default_calibration else None,
+        default=packaged(embedder.kernel) if settings.default_calibration else None,
         claims=ClaimScorer(
             packaged_for_claims() if settings.default_calibration else None,
             settings.claims_from_characters,

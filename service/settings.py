@@ -187,6 +187,11 @@ class Settings(BaseSettings):
         "count; or where an empty answer means something, one `outcome` orthogonal to all others, or "
         '`embedded` as the text "" (which some embeddings servers refuse).',
     )
+    kernel: Literal["facts", "paper"] = Field(
+        "facts",
+        description="How answers are compared: `facts`, by what they say beyond the question, their numbers, "
+        "names and negation; `paper`, by the cosine of their embeddings. A calibration holds for one kernel.",
+    )
     embedder_url: str = Field(
         "",
         description="Base URL of an OpenAI-style embeddings server to use instead, in the form of `llm_url`; "

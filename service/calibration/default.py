@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import Calibration, Fingerprint
-from service.embedding.port import EmbedderIdentity
+from service.embedding.port import EmbedderIdentity, Kernel
 from service.spectral.conformal import ConformalReference
 from service.spectral.correctness_model import Columns, CorrectnessModel, ModelPrior, sigmoid
 from service.spectral.evidence import EvidenceMap
@@ -25,9 +25,9 @@ from service.spectral.fit import Prior
 from service.spectral.spectrum import DepolarizedMap
 
 Floats = NDArray[np.float64]
-DEFAULT_ID = "default-1"
-FIGURES = Path(__file__).with_name(f"{DEFAULT_ID}.json")
-ROWS = Path(__file__).with_name(f"{DEFAULT_ID}.npz")
+DEFAULT_IDS: Mapping[Kernel, str] = {"facts": "default-2", "paper": "default-1"}
+FOLDER = Path(__file__).parent
+ROWS = FOLDER / "default-1.npz"  # of both: the rows are the same
 DIMENSION = 768  # of the embedder whose vectors it was fitted on
 ALONE = "answer"  # in place of a map, where no answer is drawn
 PRIOR_WEIGHT = 30.0  # labelled rows that the default counts for (method, section 9)
@@ -175,13 +175,18 @@ class DefaultCalibration:
 @cache
 def packaged_for_claims() -> DefaultCalibration:
     """Return the default calibration of claims of this release; it knows nothing of its rows' prompts."""
-    figures = json.loads(FIGURES.read_text("utf-8"))
+    figures = json.loads(figures_file("paper").read_text("utf-8"))
     named = {name: figures[name] for name in ("id", "created_at")}
     return DefaultCalibration(named | figures["claims"], {})
 
 
 @cache
-def packaged() -> DefaultCalibration:
-    """Return the default calibration of this release."""
+def packaged(kernel: Kernel) -> DefaultCalibration:
+    """Return the default calibration of this release for a kernel."""
     with np.load(ROWS) as rows:
-        return DefaultCalibration(json.loads(FIGURES.read_text("utf-8")), dict(rows))
+        return DefaultCalibration(json.loads(figures_file(kernel).read_text("utf-8")), dict(rows))
+
+
+def figures_file(kernel: Kernel) -> Path:
+    """Return the file of the figures that are packaged for a kernel."""
+    return FOLDER / f"{DEFAULT_IDS[kernel]}.json"

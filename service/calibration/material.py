@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from service.calibration.calibration import Unit
 from service.calibration.rows import MIN_USABLE_ROWS, ClaimIn, DevRow
 from service.claims.facts import beyond, sentence_vectors
+from service.claims.kernel import compared_texts, kernel_vectors
 from service.claims.segments import claims
-from service.embedding.port import EmbedderIdentity, EmptyAnswers, distinct, usable
+from service.embedding.port import PAPER, EmbedderIdentity, EmptyAnswers, Kernel, distinct, usable
 from service.errors import Conflict, InvalidDevData, LLMError
 from service.spectral.claims import SPEAKS, MatchedUnits, realised
 from service.spectral.conformal import ConformalReference
@@ -54,6 +55,11 @@ class Material:
     made_by: EmbedderIdentity | None = None
     questions: Sequence[NDArray[np.float32] | None] = ()
     groups: NDArray[np.int_] | None = None
+
+    @property
+    def shares_space(self) -> bool:
+        """Return True if the vectors of two rows compare."""
+        return self.groups is None and (self.made_by is None or self.made_by.kernel == PAPER)
 
     @property
     def full_groups(self) -> NDArray[np.int_] | None:
@@ -192,14 +198,18 @@ def check_made_by(*identities: EmbedderIdentity | None) -> None:
         raise Conflict(f"The embedder changed while texts were embedded ({parts}); run it again.")
 
 
-def all_texts(rows: Sequence[DevRow]) -> list[str]:
-    """Return the distinct texts of answers, references and judged answers, in order of appearance."""
+def all_texts(rows: Sequence[DevRow], kernel: Kernel = PAPER) -> list[str]:
+    """Return the distinct texts to embed, of answers, references and judged answers, as they appear."""
     texts: list[str] = []
     for one in rows:
-        texts += [*(draw.text for draw in one.draws), *one.references]
-        if one.answer is not None:
-            texts.append(one.answer.strip())  # as answers drawn are
+        texts += compared_texts(_texts_of(one), one.question or "", kernel)
     return distinct(texts)[0]
+
+
+def _texts_of(row: DevRow) -> list[str]:
+    """Return the distinct answers of a row, its references and, last, the judged answer, if it gives one."""
+    judged = [] if row.answer is None else [row.answer.strip()]  # as answers drawn are
+    return [*distinct([draw.text for draw in row.draws])[0], *row.references, *judged]
 
 
 def assemble(
@@ -208,8 +218,11 @@ def assemble(
     vectors: NDArray[np.float32],
     place: dict[str, int],
     dimension: int,
+    kernel: Kernel = PAPER,
 ) -> Material:
     """Return the rows as vectors; place: the row of each text in `vectors`, made by `outcome_vectors`."""
+    if kernel != PAPER:
+        return _assemble_by_kernel(rows, num_samples, vectors, place, dimension, kernel)
     answers, texts = [], []
     judged: list[NDArray[np.floating] | None] = []
     for one in rows:
@@ -219,6 +232,33 @@ def assemble(
         texts.append(outcomes)
         judged.append(None if one.answer is None else vectors[place[one.answer.strip()]])
     full = np.flatnonzero([len(one.draws) == num_samples for one in rows])
+    return Material(rows, answers, texts, full, num_samples, dimension, judged)
+
+
+def _assemble_by_kernel(
+    rows: Sequence[DevRow],
+    num_samples: int,
+    vectors: NDArray[np.float32],
+    place: dict[str, int],
+    dimension: int,
+    kernel: Kernel,
+) -> Material:
+    """Return the rows as vectors whose products are the kernel. Vectors of two rows do not compare."""
+    width = max(len(_texts_of(row)) for row in rows)
+    answers, texts = [], []
+    judged: list[NDArray[np.floating] | None] = []
+    for row in rows:
+        outcomes, index = distinct([draw.text for draw in row.draws])
+        known, question = _texts_of(row), row.question or ""
+        compared = compared_texts(known, question, kernel)
+        embedded = _rows_at(vectors, [place[text] for text in compared])
+        space = np.zeros((len(known), width), dtype=np.float32)
+        space[:, : len(known)] = kernel_vectors(known, compared, embedded, question, len(outcomes))
+        end = len(outcomes) + len(row.references)
+        answers.append(Answers(space[: len(outcomes)], index, space[len(outcomes) : end]))
+        texts.append(outcomes)
+        judged.append(None if row.answer is None else space[-1])
+    full = np.flatnonzero([len(row.draws) == num_samples for row in rows])
     return Material(rows, answers, texts, full, num_samples, dimension, judged)
 
 

@@ -22,6 +22,9 @@ NUMBER_COUNTS, NAME_COUNTS = 4.0, 1.0
 RESTATES = 1 / 3
 # A prompt of more words brings material to answer from: what is in it may be the answer.
 MAX_ASKED = 100
+# Words between alternatives ("steel or aluminium"), and how far those reach, in words.
+ALTERNATIVES = frozenset({"or", "oder", "ou", "o", "eller", "или"})
+NEAR_ALTERNATIVE = 4
 MAX_QUESTIONS = 20  # of a prompt of more, as without spaces, none is told from the others
 
 _SPACES = " \u00a0\u2009\u202f"
@@ -29,19 +32,26 @@ _WORD = re.compile(
     rf"(?P<number>(?:(?<![^\s(])[-\u2212])?(?:\d{{1,3}}(?:[{_SPACES}]\d{{3}})+(?!\d)|\d+)(?:[.,]\d+)*)"
     r"|[^\W\d_]+"
 )
+_SENTENCE_END = re.compile(r"[.!?:;\n\u3002\uff01\uff1f]")
 _GROUPS = re.compile(rf"[{_SPACES}]|[.,](?=\d{{3}}(?!\d))")
 _QUESTION = re.compile(r"[^?\uff1f]+([?\uff1f]?)")
 # Of a number, by the beginning of the word behind it.
-_POWERS_OF_TEN = {"thousand": 3, "tausend": 3, "million": 6, "milliard": 9, "billion": 9, "trillion": 12}
+POWERS_OF_TEN = {"thousand": 3, "tausend": 3, "million": 6, "milliard": 9, "billion": 9, "trillion": 12}
 
 
 @dataclass(frozen=True, slots=True)
-class _Word:
-    """A word, or a number, without what it may be written with or without."""
+class Word:
+    """A word or a number of a text, and its place there.
+
+    plain: without case and accents; numbers in one form. is_initial: first of a sentence.
+    """
 
     plain: str
     is_number: bool
     has_capital: bool
+    is_initial: bool
+    start: int
+    end: int
 
 
 def beyond(sentences: Sequence[str], question: str) -> list[str]:
@@ -49,7 +59,7 @@ def beyond(sentences: Sequence[str], question: str) -> list[str]:
 
     An embedder sees what a sentence is about. Where all are about the question, little tells them apart.
     """
-    asked, found = set(_spoken(question)), list[str]()
+    asked, found = words_of_question(question), list[str]()
     for sentence in sentences:
         words = sentence.split()
         left = [word for word, plain in zip(words, map(_bare, words), strict=True) if plain not in asked]
@@ -65,7 +75,7 @@ def facts(sentences: Sequence[str], *, question: str = "") -> list[dict[str, flo
     within the question: "Paris is ..", "the capital is Paris"; or where the sentence restates the question,
     and the word stands nowhere without a capital. Scripts without capitals have numbers alone.
     """
-    *said, asked = map(_words, [*sentences, question])
+    *said, asked = map(read_words, [*sentences, question])
     named = {word.plain for found in [*said, asked] for word in found[1:] if word.has_capital}
     common = {word.plain for found in [*said, asked] for word in found if not word.has_capital}
     told = list[dict[str, float]]()
@@ -100,7 +110,7 @@ def sentence_vectors(
         # By names and numbers alone: "she", "was" and "the" stand in the words of any question.
         named = [len(one & mine.keys()) for one in found]
         places.append(frozenset(i for i, count in enumerate(named) if count == max(named)))
-        words = _words(rest)
+        words = read_words(rest)
         brief.append(rest != sentence and 2 * sum(word.plain in mine for word in words) >= len(words))
     whole, beyond_it = ([vectors[text] for text in some] for some in (sentences, left))
     names = [frozenset(fact for fact, counts in one.items() if counts == NAME_COUNTS) for one in known]
@@ -114,7 +124,19 @@ def _questions(prompt: str) -> list[set[str]]:
     parts = [*_QUESTION.finditer(prompt)]
     several = 1 < sum(bool(part[1]) for part in parts) <= MAX_QUESTIONS
     texts = [part[0] for part in parts] if several else [prompt]
-    return [{*_spoken(text), *(word.plain for word in _words(text))} for text in texts]
+    return [{*_spoken(text), *(word.plain for word in read_words(text))} for text in texts]
+
+
+def words_of_question(question: str) -> frozenset[str]:
+    """Return the words of a question that its answers need not repeat: all but those near an "or".
+
+    A long question brings material to answer from: it has none.
+    """
+    words = _spoken(question)
+    places = [i for i, word in enumerate(words) if word in ALTERNATIVES]
+    near = {j for i in places for j in range(i - NEAR_ALTERNATIVE, i + NEAR_ALTERNATIVE + 1)}
+    offered = {word for j, word in enumerate(words) if j in near}
+    return frozenset(words) - offered
 
 
 def _spoken(question: str) -> list[str]:
@@ -130,18 +152,25 @@ def _bare(word: str) -> str:
     )
 
 
-def _words(text: str) -> list[_Word]:
+def read_words(text: str) -> list[Word]:
     """Return the words and numbers of a text; "5 million" is one number."""
-    found, every = list[_Word](), [*_WORD.finditer(text)]
-    for match, after in zip_longest(every, every[1:]):
-        word = match.group()
-        if match["number"]:
-            found.append(
-                _Word(normalize_number(word, normalize_text(after.group()) if after else ""), True, False)
+    words, matches, end = list[Word](), [*_WORD.finditer(text)], 0
+    for match, following in zip_longest(matches, matches[1:]):
+        word, is_number = match.group(), match["number"] is not None
+        if is_number:
+            plain = normalize_number(word, normalize_text(following.group()) if following else "")
+        else:
+            plain = normalize_text(word)
+        if plain:
+            # "J. Smith" is one sentence.
+            after_initial = bool(words) and len(words[-1].plain) == 1
+            is_initial = not words or (
+                not after_initial and _SENTENCE_END.search(text, end, match.start()) is not None
             )
-        elif plain := normalize_text(word):
-            found.append(_Word(plain, False, word[0].isupper()))
-    return found
+            has_capital = not is_number and word[0].isupper()
+            words.append(Word(plain, is_number, has_capital, is_initial, *match.span()))
+            end = match.end()
+    return words
 
 
 def normalize_number(text: str, following: str) -> str:
@@ -150,8 +179,8 @@ def normalize_number(text: str, following: str) -> str:
     following: the word behind it, which may be a power of ten ("5 million"). "3.141" is read as 3141.
     """
     bare = _GROUPS.sub("", text).replace(",", ".").replace("\u2212", "-")
-    exact = Context(prec=len(bare) + max(_POWERS_OF_TEN.values()))
-    power = next((power for word, power in _POWERS_OF_TEN.items() if following.startswith(word)), 0)
+    exact = Context(prec=len(bare) + max(POWERS_OF_TEN.values()))
+    power = next((power for word, power in POWERS_OF_TEN.items() if following.startswith(word)), 0)
     try:
         return f"{Decimal(bare).scaleb(power, exact).normalize(exact):f}"
     except InvalidOperation:
@@ -160,5 +189,7 @@ def normalize_number(text: str, following: str) -> str:
 
 def normalize_text(text: str) -> str:
     """Return a text without case and accents."""
+    if text.isascii():
+        return text.lower()
     bare = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
     return bare.casefold()

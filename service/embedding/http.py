@@ -14,9 +14,11 @@ from service.addresses import api_base, endpoint
 from service.embedding.port import (
     EMBEDDED,
     FAILED,
+    PAPER,
     Embedded,
     EmbedderIdentity,
     EmptyAnswers,
+    Kernel,
     VectorCache,
     Vectors,
     unit_rows,
@@ -64,6 +66,7 @@ class HttpEmbedder:
         api_key: str = "",
         cache_size: int = 20_000,
         empty_answers: EmptyAnswers = FAILED,
+        kernel: Kernel = PAPER,
         proxies_from_env: bool = False,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
@@ -71,6 +74,7 @@ class HttpEmbedder:
         self._url = endpoint(base, "/embeddings")
         self._model = model
         self.empty_answers: EmptyAnswers = empty_answers
+        self.kernel: Kernel = kernel
         self._identity: EmbedderIdentity | None = None
         self._cache_size = cache_size
         self._batch_size = MAX_BATCH
@@ -146,7 +150,7 @@ class HttpEmbedder:
         raw, revision = _parse(await self._post(texts), len(texts))
         rows = unit_rows(raw, len(texts))
         now = EmbedderIdentity(
-            self._model, revision or self._model, rows.shape[1], "float32", self.empty_answers
+            self._model, revision or self._model, rows.shape[1], "float32", self.empty_answers, self.kernel
         )
         before, self._identity = self._identity, now
         if before is not None and now != before:

@@ -13,9 +13,11 @@ import numpy as np
 
 from service.embedding.port import (
     FAILED,
+    PAPER,
     Embedded,
     EmbedderIdentity,
     EmptyAnswers,
+    Kernel,
     VectorCache,
     Vectors,
     unit_rows,
@@ -155,9 +157,11 @@ class SentenceTransformerEmbedder:
         cache_dir: Path,
         cache_size: int = 20_000,
         empty_answers: EmptyAnswers = FAILED,
+        kernel: Kernel = PAPER,
     ) -> None:
         self._wanted = str(name_or_folder)
         self.empty_answers: EmptyAnswers = empty_answers
+        self.kernel: Kernel = kernel
         self._cache_dir = cache_dir
         self._vectors = VectorCache(self._compute, max_entries=cache_size, max_queue=MAX_QUEUE)
         self._worker: ThreadPoolExecutor | None = None
@@ -239,7 +243,7 @@ class SentenceTransformerEmbedder:
         # Only a vector tells the dimension for sure; and the first call, the slow one, is nobody's request.
         dimension = _encode(model, ["warm up"]).shape[1]
         self._identity = EmbedderIdentity(
-            source.name, source.revision, dimension, "float32", self.empty_answers
+            source.name, source.revision, dimension, "float32", self.empty_answers, self.kernel
         )
         self._model = model
 

@@ -22,13 +22,18 @@ from service.spectral.evidence import checked_log_probabilities
 EmptyAnswers = Literal["failed", "outcome", "embedded"]
 FAILED: EmptyAnswers = "failed"
 EMBEDDED: EmptyAnswers = "embedded"
+# What answers are compared by: the words beyond the question, numbers, names and negation
+# (`service.claims.kernel`), or the cosine of their embeddings, as in the paper.
+Kernel = Literal["facts", "paper"]
+FACTS: Kernel = "facts"
+PAPER: Kernel = "paper"
 
 
 @dataclass(frozen=True, slots=True)
 class EmbedderIdentity:
     """What decides the vectors: `revision` is a weights hash or hub revision, `precision` e.g. "float32".
 
-    `empty_answers`: what an answer without text is.
+    `empty_answers`: what an answer without text is. `kernel`: what answers are compared by.
     """
 
     name: str
@@ -36,6 +41,7 @@ class EmbedderIdentity:
     dimension: int
     precision: str
     empty_answers: EmptyAnswers = FAILED
+    kernel: Kernel = PAPER
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +58,10 @@ class Embedder(Protocol):
     @property
     def empty_answers(self) -> EmptyAnswers:
         """Return what an answer without text is."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """Return what answers are compared by."""
 
     @property
     def identity(self) -> EmbedderIdentity:

@@ -28,7 +28,7 @@ from service.calibration.material import (
     usable_rows,
 )
 from service.calibration.rows import DevRow, check_row, draws_from_json, draws_to_json
-from service.embedding.port import Embedder, outcome_vectors, supplied_draws, texts_to_embed
+from service.embedding.port import PAPER, Embedder, outcome_vectors, supplied_draws, texts_to_embed
 from service.errors import BodyTooLarge, EigencalError, InvalidDevData
 from service.evaluation.baselines import TransformersEntailment, by_entailment
 from service.evaluation.experiments import make_results, provenance
@@ -246,7 +246,7 @@ class _Run:
         vectors = outcome_vectors(texts, np.concatenate([one.vectors for one in chunks]))
         place = {text: i for i, text in enumerate(texts)}
         material = assemble(rows, num_samples, vectors, place, embedder.identity.dimension)
-        return replace(material, made_by=chunks[0].made_by)
+        return replace(material, made_by=replace(chunks[0].made_by, kernel=PAPER))
 
     def _experiments(
         self, dev: Material, test: Material, origin: dict[str, Any], files: dict[str, EvaluationFile]

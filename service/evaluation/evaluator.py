@@ -8,7 +8,7 @@ from service.calibration.fitting import Stream, rng
 from service.calibration.labels import FullRows
 from service.calibration.material import answered, check_made_by, full_number, usable_rows
 from service.calibration.rows import DevRow
-from service.embedding.port import Embedder
+from service.embedding.port import PAPER, Embedder
 from service.evaluation.experiments import make_results, provenance
 from service.jobs.calibrator import Embedding, in_thread
 from service.jobs.store import RunningJob, SqlJobs
@@ -45,7 +45,7 @@ class Evaluator:
         materials = []
         for rows in files.values():
             usable, *_ = usable_rows(rows, m, rng(seed, Stream.COPIES))
-            materials.append(await self.embedding.material(job, usable, m))
+            materials.append(await self.embedding.material(job, usable, m, kernel=PAPER))
         # An embedding server may change its model between the two files.
         check_made_by(*(one.made_by for one in materials))
         sizes = len(files["dev"]), len(files["test"])

@@ -47,6 +47,7 @@ from service.calibration.store import SqlCalibrations
 from service.embedding.port import (
     Embedder,
     EmbedderIdentity,
+    Kernel,
     outcome_vectors,
     texts_to_embed,
     usable,
@@ -300,17 +301,23 @@ class Embedding:
     patience: Patience = field(default_factory=Patience)
 
     async def material(
-        self, job: RunningJob, rows: Sequence[DevRow], num_samples: int, unit: Unit = "answer"
+        self,
+        job: RunningJob,
+        rows: Sequence[DevRow],
+        num_samples: int,
+        unit: Unit = "answer",
+        kernel: Kernel | None = None,
     ) -> Material:
-        """Return the rows, or their claims, as vectors, all of one embedder.
+        """Return the rows, or their claims, as vectors, all of one embedder. kernel: None for the embedder's.
 
         Raises EmbedderUnavailable once patience ends, Conflict when the embedder changes, JobEndedError, and
         InvalidDevData for more sentences than are held in memory.
         """
+        kernel = kernel or self.embedder.kernel
         asked, said = [one.question for one in rows], list[Sentences]()
         if unit == "claim":
             said = await asyncio.to_thread(lambda: [sentences_of(one) for one in rows])
-        of_rows = claim_texts(rows, said) if unit == "claim" else all_texts(rows)
+        of_rows = claim_texts(rows, said) if unit == "claim" else all_texts(rows, kernel)
         if len(of_rows) > MAX_TEXTS:
             raise InvalidDevData(
                 f"The rows hold {len(of_rows)} sentences; {MAX_TEXTS} may be held in memory."
@@ -332,8 +339,10 @@ class Embedding:
         place = {text: i for i, text in enumerate(texts)}
         questions = [vectors[place[text], : identity.dimension] if text else None for text in asked]
         if unit == "answer":
-            material = assemble(rows, num_samples, vectors, place, identity.dimension)
-            return replace(material, made_by=identity, questions=questions)
+            material = await asyncio.to_thread(
+                assemble, rows, num_samples, vectors, place, identity.dimension, kernel
+            )
+            return replace(material, made_by=replace(identity, kernel=kernel), questions=questions)
         of_text = {text: vectors[i] for text, i in place.items()}
         material = await asyncio.to_thread(
             claim_material, rows, said, of_text, num_samples, identity.dimension
@@ -469,7 +478,8 @@ class Calibrator:
         return replace(claimed, unit=unit)
 
     async def _fit(self, job: RunningJob, material: Material, active: Calibration | None) -> Fitted:
-        asked, default, usual, claims = job.options.prior_weight, packaged(), PRIOR_WEIGHT, 1.0
+        kernel = self.embedding.embedder.kernel
+        asked, default, usual, claims = job.options.prior_weight, packaged(kernel), PRIOR_WEIGHT, 1.0
         if material.groups is not None:
             default, usual = packaged_for_claims(), CLAIM_PRIOR_WEIGHT
             claims = material.groups.size / np.unique(material.groups).size

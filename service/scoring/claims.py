@@ -22,7 +22,7 @@ from service.claims.facts import beyond, sentence_vectors
 from service.claims.fields import Field, fields
 from service.claims.refusals import is_refusal
 from service.claims.segments import Segment, claims
-from service.embedding.port import EmbedderIdentity
+from service.embedding.port import FACTS, EmbedderIdentity
 from service.scoring.choice import Applied, applied_to
 from service.scoring.judging import decide
 from service.scoring.score import (
@@ -265,7 +265,7 @@ class ClaimScorer:
             verdicts = _judged(selector, columns, [True] * len(known), command.target, 0, unlike=unlike)
         ranks = list[float]()
         if applied is not None and applied.default is not None and known:
-            ranks = packaged().rank("", 0, columns, DIMENSION).tolist()
+            ranks = packaged(FACTS).rank("", 0, columns, DIMENSION).tolist()
         of_known = dict(zip(known, verdicts.claims, strict=True))
         rank_of = dict(zip(known, ranks, strict=False))
         scored = [_claim(one, rank_of.get(i), of_known.get(i), spoken[i]) for i, one in enumerate(kept)]

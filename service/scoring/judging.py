@@ -38,15 +38,16 @@ MAX_MODES = 5
 class Basis:
     """The answers, a candidate beside them, and what was made of both.
 
-    `texts`: the distinct answers. `space`: their vectors and, last, that of a candidate that is none of them,
-    (n, d): d is one more than the embedder's where an empty text is an outcome of its own. `spectrum`: of the
+    `texts`: the distinct answers. `compared`: the embedded text of each and, last, that of a candidate which
+    is none of them. `space`: their vectors, (n, d), whose products are the kernel. `spectrum`: of the
     answers alone, `raw` as it came, `served` as to act on.
     """
 
     generation: Generation
     texts: Sequence[str]
     candidate: str | None
-    space: NDArray[np.float32]
+    compared: Sequence[str]
+    space: NDArray[np.floating]
     spectrum: Spectrum
     raw: ServedSpectrum
     served: ServedSpectrum
@@ -59,9 +60,9 @@ class Basis:
         """Return the answer most aligned with the dominant eigenvector."""
         return self.modes[0].answer
 
-    def vector(self, text: str) -> NDArray[np.float32]:
+    def vector(self, text: str) -> NDArray[np.floating]:
         """Return the vector of an answer, or of the candidate (d,)."""
-        vector: NDArray[np.float32] = self.space[with_candidate(self.texts, self.candidate).index(text)]
+        vector: NDArray[np.floating] = self.space[with_candidate(self.texts, self.candidate).index(text)]
         return vector
 
     def born(self, text: str, served: ServedSpectrum) -> BornProbability:
@@ -73,7 +74,8 @@ def basis_of(
     generation: Generation,
     texts: Sequence[str],
     candidate: str | None,
-    space: NDArray[np.float32],
+    compared: Sequence[str],
+    space: NDArray[np.floating],
     spectrum: Spectrum,
     counts: NDArray[np.int_],
     applied: Applied | None,
@@ -83,7 +85,9 @@ def basis_of(
     raw = Identity().serve(spectrum.eigenvalues, spectrum.dimension)
     served = applied.map.serve(spectrum.eigenvalues, spectrum.dimension) if applied and applied.map else raw
     modes = find_modes(spectrum, served, texts, counts)
-    return Basis(generation, texts, candidate, space, spectrum, raw, served, applied, evidence, modes)
+    return Basis(
+        generation, texts, candidate, compared, space, spectrum, raw, served, applied, evidence, modes
+    )
 
 
 def evidence_of(draws: Sequence[Draw], index: NDArray[np.int_]) -> Evidence | None:
@@ -183,7 +187,7 @@ def indistinct_warning(alike: int, distinct_: int) -> list[ScoreWarning]:
     return [warning("indistinct_answers", message)]
 
 
-def num_indistinct(texts: Sequence[str], vectors: NDArray[np.float32]) -> int:
+def num_indistinct(texts: Sequence[str], vectors: NDArray[np.floating]) -> int:
     """Return how many distinct texts have the vector of another that says something else, 0..len(texts).
 
     vectors: unit rows (k, d). Texts that differ in case, accents, spaces and punctuation alone say the same.
@@ -488,8 +492,8 @@ def _mistaken(basis: Basis) -> list[ScoreWarning]:
     if candidate is None or candidate in texts:
         return []
     near = np.flatnonzero(basis.space[: len(texts)] @ basis.vector(candidate) > EQUAL_COSINE)
-    meaning = essence(candidate) if near.size else ""
-    if all(essence(texts[i]) == meaning for i in near.tolist()):
+    meaning = essence(basis.compared[-1]) if near.size else ""
+    if all(essence(basis.compared[i]) == meaning for i in near.tolist()):
         return []
     message = (
         "The embedder cannot tell the candidate from an answer that says another thing (characters unknown "

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from service.calibration.calibration import Calibration
 from service.calibration.default import DefaultCalibration
 from service.calibration.store import SqlCalibrations
+from service.claims.kernel import compared_texts, kernel_vectors
 from service.embedding.port import (
     FAILED,
+    PAPER,
     Embedded,
     Embedder,
     EmbedderIdentity,
@@ -263,8 +265,11 @@ class Scorer:
         question = self.choice.question(command, chosen)
         said = await self._claims.read(command, texts, candidate, len(index))
         every_text = [] if question is None else [question]
+        compared = list[str]()
         if not command.draws_none:
-            answers = texts_to_embed(with_candidate(texts, candidate), self.empty_answers)
+            judged_too = with_candidate(texts, candidate)
+            compared = compared_texts(judged_too, command.question or "", self._embedder.kernel)
+            answers = texts_to_embed(compared, self.empty_answers)
             every_text = [*answers, *every_text, *(said.to_embed() if said else [])]
         every_text = list(dict.fromkeys(every_text))
         embedded = await self._embed(every_text, command, sum(drawn.seconds.values()))
@@ -282,7 +287,12 @@ class Scorer:
             judging = partial(judge_alone, applied, *told, command.target)
             rank = rank_alone(applied, *told, made_by.dimension)
         else:
-            basis, about = await self._basis(drawn, texts, index, candidate, embedded, applied, evidence)
+            space = await self._maybe_in_thread(
+                _is_expensive(texts), self._space, command, texts, candidate, compared, vectors, made_by
+            )
+            basis, about = await self._basis(
+                drawn, texts, index, candidate, compared, space, made_by, applied, evidence
+            )
             judging, rank = partial(judge, basis, command.target), rank_score(basis)
             slow, warnings = slow or _is_expensive([candidate or ""]), [*about, *warnings]
         abstains = bool(unlike) and self._ood_abstain
@@ -305,35 +315,55 @@ class Scorer:
         drawn = replace(drawn, seconds={**drawn.seconds, **seconds})
         return compose(drawn, basis, applied, judgement, rank, warnings, made_by, p_value, claims)
 
+    def _space(
+        self,
+        command: ScoreCommand,
+        texts: Sequence[str],
+        candidate: str | None,
+        compared: Sequence[str],
+        vectors: Mapping[str, NDArray[np.float32]],
+        made_by: EmbedderIdentity,
+    ) -> NDArray[np.floating]:
+        """Return the vectors (n, d) of the distinct answers and the candidate, as the kernel compares them.
+
+        compared: the text of each that `vectors` holds the embedding of.
+        """
+        rows = [vectors[text] for text in texts_to_embed(compared, self.empty_answers)]
+        embedded = np.array(rows, dtype=np.float32).reshape(-1, made_by.dimension)
+        space = outcome_vectors(compared, embedded)
+        if made_by.kernel == PAPER:
+            return space
+        known = with_candidate(texts, candidate)
+        return kernel_vectors(known, compared, space, command.question or "", len(texts))
+
     async def _basis(
         self,
         drawn: Drawn,
         texts: Sequence[str],
         index: NDArray[np.int_],
         candidate: str | None,
-        embedded: Embedded,
+        compared: Sequence[str],
+        space: NDArray[np.floating],
+        made_by: EmbedderIdentity,
         applied: Applied | None,
         evidence: Evidence | None,
     ) -> tuple[Basis, list[ScoreWarning]]:
         """Return what the score of these answers rests on, and what to know about them.
 
-        texts: the distinct ones; index: (m,) which of them each answer is. embedded: first those, then the
-        candidate.
+        texts: the distinct ones; index: (m,) which of them each answer is. compared, space: see `_space`.
         """
         generation = drawn.generation
         if applied is None and len(index) < MIN_SAMPLES:
             # Another model answered than expected, or it told no log-probability.
             raise too_few(generation, drawn.command.generation)
-        known, dimension = with_candidate(texts, candidate), embedded.made_by.dimension
-        num_embedded = len(texts_to_embed(known, self.empty_answers))
-        space = outcome_vectors(known, embedded.vectors[:num_embedded])
+        dimension = made_by.dimension
         own = space[: len(texts)]  # a candidate that is none of the answers stays out of their spectrum
         counts = np.bincount(index, minlength=len(texts))
         with self._spans.spectrum(len(texts)):
             many = len(texts) > INLINE_DISTINCT
             found = await self._maybe_in_thread(many, spectrum, own, counts, dimension=dimension)
-        alike = await self._maybe_in_thread(_is_expensive(texts), num_indistinct, texts, own)
-        basis = basis_of(generation, texts, candidate, space, found, counts, applied, evidence)
+        alike = await self._maybe_in_thread(_is_expensive(texts), num_indistinct, compared[: len(texts)], own)
+        basis = basis_of(generation, texts, candidate, compared, space, found, counts, applied, evidence)
         about = [*partial_warning(generation), *truncated_warning(generation, drawn.command)]
         return basis, [*about, *other_text_warning(generation), *indistinct_warning(alike, len(texts))]
 

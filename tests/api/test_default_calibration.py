@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.calibration.default import DEFAULT_ID, packaged
+from service.calibration.default import DEFAULT_IDS, packaged
+from service.embedding.port import PAPER
 from service.errors import EmbedderUnavailable
 from service.spectral.spectrum import DepolarizedMap
 from tests.api.conftest import Client
@@ -37,9 +38,9 @@ def codes(score: Any) -> list[str]:
 
 async def test_log_probabilities_are_served_by_its_evidence_map(client: Client) -> None:
     score = await scored(client, SENT)
-    used, default = score["calibration"], packaged().under(FakeEmbedder(D).identity)
+    used, default = score["calibration"], packaged(PAPER).under(FakeEmbedder(D).identity)
     map_ = default.evidence[3].at(0.4)
-    assert (used["id"], used["origin"], used["method"]) == (DEFAULT_ID, "default", "evidence")
+    assert (used["id"], used["origin"], used["method"]) == (DEFAULT_IDS[PAPER], "default", "evidence")
     assert (score["calibrated"], codes(score)) == (False, ["default_calibration"])
     assert score["lambda_max"] == map_.serve(np.array([2 / 3, 1 / 3]), D).lambda_max
     assert used["depolarization"] == pytest.approx(map_.depolarization)
@@ -49,7 +50,7 @@ async def test_log_probabilities_are_served_by_its_evidence_map(client: Client) 
 
 async def test_answers_without_log_probabilities_are_served_by_its_plain_twin(client: Client) -> None:
     score = await scored(client, {"samples": SENT["samples"]})
-    plain = packaged().under(FakeEmbedder(D).identity).parameters[3]
+    plain = packaged(PAPER).under(FakeEmbedder(D).identity).parameters[3]
     map_ = DepolarizedMap(plain.temperature, plain.depolarization)
     assert score["calibration"]["method"] == "depolarized"
     assert score["lambda_max"] == map_.serve(np.array([2 / 3, 1 / 3]), D).lambda_max
@@ -76,7 +77,9 @@ async def test_more_answers_than_it_knows_are_served_raw(
 
 async def test_a_calibration_that_does_not_fit_is_named_beside_it(client: Client) -> None:
     """Neither the active one nor one asked for by its id is applied where it does not fit."""
-    other = calibration(FakeEmbedder(D).identity and packaged().under(FakeEmbedder(D).identity).fingerprint)
+    other = calibration(
+        FakeEmbedder(D).identity and packaged(PAPER).under(FakeEmbedder(D).identity).fingerprint
+    )
     for asked in ("active", other.id):
         score = await scored(client, SENT | {"calibration": asked}, calibrations=Active(other))
         assert score["calibration"]["origin"] == "default"
@@ -155,5 +158,5 @@ def test_an_essay_ranks_as_the_longest_of_its_rows_answers_would() -> None:
         "mean_log_probability": np.array([-103.0, -40.0]),
         "log_probability_per_word": np.full(2, -1.1),
     }
-    essay, long = packaged().rank("evidence", 3, columns, 768)
+    essay, long = packaged(PAPER).rank("evidence", 3, columns, 768)
     assert essay == long < 0.5

@@ -16,7 +16,8 @@ import pytest
 
 from service.app import create_app, serving_of
 from service.calibration.calibration import Calibration, service_fingerprint
-from service.calibration.default import DEFAULT_ID
+from service.calibration.default import DEFAULT_IDS
+from service.embedding.port import PAPER
 from service.errors import EmbedderUnavailable
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import LLMIdentity, Message, Sampling
@@ -195,7 +196,7 @@ async def test_where_none_fits_the_default_ranks_texts(started: Served) -> None:
         assert ranks == sorted(ranks, reverse=True) and 0 < ranks[-1] < ranks[0] < 1
         first, codes = told[0], [*mismatch, "default_calibration"]
         assert [one["code"] for one in first["warnings"]] == codes
-        assert (first["calibration"]["id"], first["calibration"]["origin"]) == (DEFAULT_ID, "default")
+        assert (first["calibration"]["id"], first["calibration"]["origin"]) == (DEFAULT_IDS[PAPER], "default")
         assert first["probability_correct"] is None and not first["calibrated"]
         assert (asked["decision"]["action"], raw["rank_score"]) == ("abstain", None)
         assert "the default calibration" in asked["decision"]["reason"]

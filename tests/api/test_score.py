@@ -251,3 +251,34 @@ async def test_a_score_needs_no_thread_of_those_that_all_share(client: Client) -
     async with client() as http:
         with fail_after(60):
             assert (await http.post("/score", json={"prompt": "p"})).status_code == 200
+
+
+async def test_answers_are_compared_by_what_they_say(client: Client, embedder: FakeEmbedder) -> None:
+    """To the fake embedder each text is another; numbers, names and negation are factors beside it."""
+    embedder.kernel = "facts"
+    sent = {"prompt": "What is the capital of Italy?", "samples": ["The capital of Italy is Rome.", "Rome."]}
+    async with client() as http:
+        same = (await http.post("/score", json=sent)).json()
+        judged = (await http.post("/score", json=sent | {"candidate": "The capital is Rome."})).json()
+        empty = (await http.post("/score", json={"samples": ["", "7"]})).json()
+        assert empty["code"] == "too_few_samples"
+        embedder.empty_answers = "outcome"
+        outcomes = (await http.post("/score", json={"samples": ["", "7"]})).json()
+        nothing = (await http.post("/score", json={"samples": ["", ""]})).json()
+    assert same["lambda_max"] == judged["lambda_max"] == pytest.approx(1.0)
+    assert judged["candidate"]["probability"] == pytest.approx(1.0)
+    # Texts that say the same beyond the question are not indistinct.
+    assert [one["code"] for one in same["warnings"]] == ["calibration_missing"]
+    assert outcomes["lambda_max"] == pytest.approx(0.5)
+    assert nothing["lambda_max"] == pytest.approx(1.0)
+
+
+async def test_a_calibration_holds_for_its_kernel(client: Client, embedder: FakeEmbedder) -> None:
+    embedder.kernel = "facts"
+    for kernel, differs in (("facts", []), ("paper", [["kernel"]])):
+        fitted = calibration(caller_fingerprint("", FakeEmbedder(8, kernel=kernel).identity))
+        async with client(calibrations=Active(fitted)) as http:
+            body = (await http.post("/score", json={"samples": ["a", "a", "b"]})).json()
+        assert [
+            one["differs"] for one in body["warnings"] if one["code"] == "calibration_mismatch"
+        ] == differs

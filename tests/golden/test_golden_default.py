@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.calibration.default import FIGURES, packaged
+from service.calibration.default import figures_file, packaged
+from service.embedding.port import PAPER
 from tools.default_calibration import LARGEST, SETS, SIZES, Recorded, figures
 
 
@@ -16,7 +17,7 @@ def made(shared_data: Path) -> dict:
 
 
 def test_the_packaged_figures_are_those_of_the_recorded_sets(made: dict) -> None:
-    packed = json.loads(FIGURES.read_text())
+    packed = json.loads(figures_file(PAPER).read_text())
     for method, table in made["maps"].items():
         assert packed["maps"][method]["sizes"] == table["sizes"]
         for name in ("parameters", "hessians"):
@@ -27,20 +28,22 @@ def test_the_packaged_figures_are_those_of_the_recorded_sets(made: dict) -> None
 @pytest.mark.parametrize("m", SIZES)
 def test_the_evidence_map_is_the_one_found_elsewhere(shared_data: Path, m: int) -> None:
     golden = json.loads((shared_data / "defaults.json").read_text())[str(m)]
-    prior = packaged().prior("evidence", m)
+    prior = packaged(PAPER).prior("evidence", m)
     assert np.exp(prior.center[0]) == pytest.approx(golden["T"], abs=1e-3)
     assert prior.center[1:] == pytest.approx([golden["a"], golden["b"]], abs=1e-3)
     np.testing.assert_allclose(prior.hessian, golden["hessian_logT_a_b"], atol=1e-3)
 
 
 def test_numbers_between_are_linear_in_the_logarithm_of_m() -> None:
-    low, high = packaged().prior("evidence", 10), packaged().prior("evidence", 20)
+    low, high = packaged(PAPER).prior("evidence", 10), packaged(PAPER).prior("evidence", 20)
     share = np.log(14 / 10) / np.log(2)
-    between = packaged().prior("evidence", 14)
+    between = packaged(PAPER).prior("evidence", 14)
     np.testing.assert_allclose(between.center, (1 - share) * low.center + share * high.center)
     np.testing.assert_allclose(between.hessian, (1 - share) * low.hessian + share * high.hessian)
-    assert (packaged().prior("evidence", 200).center == packaged().prior("evidence", LARGEST).center).all()
+    assert (
+        packaged(PAPER).prior("evidence", 200).center == packaged(PAPER).prior("evidence", LARGEST).center
+    ).all()
 
 
 def test_no_weight_is_no_prior() -> None:
-    assert packaged().prior("evidence", 3, weight=0) is None
+    assert packaged(PAPER).prior("evidence", 3, weight=0) is None

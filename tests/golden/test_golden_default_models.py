@@ -11,8 +11,8 @@ import pytest
 from benchmarks.few_verdicts import Elsewhere, Seen, chosen, judged_on
 from benchmarks.recorded_evidence import WEIGHTS
 from service.calibration.calibration import WITHOUT_EVIDENCE
-from service.calibration.default import ALONE, DIMENSION, FIGURES, packaged
-from service.embedding.port import EmbedderIdentity
+from service.calibration.default import ALONE, DIMENSION, figures_file, packaged
+from service.embedding.port import PAPER, EmbedderIdentity
 from service.spectral.correctness_model import FEATURES, MIN_WEIGHT, fit_model, log_loss
 from service.spectral.text_scores import per_word
 from tools.default_models import JudgedRows
@@ -31,7 +31,7 @@ def told(shared_data: Path) -> dict[str, Any]:
 
 
 def ours(m: int) -> Any:
-    prior = packaged().model_prior("evidence", m, dict.fromkeys(FEATURES, 0.0))
+    prior = packaged(PAPER).model_prior("evidence", m, dict.fromkeys(FEATURES, 0.0))
     assert prior is not None
     return prior
 
@@ -56,7 +56,7 @@ def every(shared_data: Path) -> JudgedRows:
 @pytest.mark.parametrize("m", SIZES)
 def test_weights(told: dict[str, Any], every: JudgedRows, monkeypatch: pytest.MonkeyPatch, m: int) -> None:
     """Theirs let the weight of p(y) be 0; ours are the same where that is allowed."""
-    columns, right = every.columns(packaged().under(MPNET).evidence[m], m)
+    columns, right = every.columns(packaged(PAPER).under(MPNET).evidence[m], m)
     served = fit_model(columns, right, FEATURES)
     assert [*ours(m).model.weights] == pytest.approx([*served.weights], abs=1e-5)
     monkeypatch.setitem(MIN_WEIGHT, "logit_probability", 0.0)
@@ -77,10 +77,10 @@ def test_what_it_says_hangs_little_on_the_number_of_dimensions(
     for d in (DIMENSION, dimension):
         monkeypatch.setattr(every.rows, "material", replace(every.rows.material, dimension=d))
         rows = every.rows.at(3)
-        default = packaged().under(MPNET)
+        default = packaged(PAPER).under(MPNET)
         columns = rows.columns(default.evidence[3] if method == "evidence" else default.map_for(3))
         known = {name: columns[name] for name in (FEATURES if method == "evidence" else WITHOUT_EVIDENCE)}
-        losses.append(log_loss(packaged().rank(method, 3, known, d), rows.right))
+        losses.append(log_loss(packaged(PAPER).rank(method, 3, known, d), rows.right))
     assert losses[1] == pytest.approx(losses[0], abs=most)
 
 
@@ -94,7 +94,7 @@ def test_the_log_probability_per_word_of_the_recorded_answers(shared_data: Path,
 
 
 def test_every_model_keeps_its_signs_and_its_hessian_is_a_curvature() -> None:
-    for method, tables in json.loads(FIGURES.read_text("utf-8"))["correctness"].items():
+    for method, tables in json.loads(figures_file(PAPER).read_text("utf-8"))["correctness"].items():
         for table in tables:
             weights = dict(zip(table["features"], np.transpose(table["parameters"]), strict=False))
             if method == ALONE:
@@ -119,10 +119,10 @@ def test_between_the_numbers_fitted_the_models_are_between_and_beyond_the_last_t
 def test_without_log_probabilities_there_is_a_model_of_what_there_is_and_no_weight_is_no_prior() -> None:
     without = {"logit_probability": [0.0], "entropy": [1.0]}
     for method in ("depolarized", "temperature"):
-        prior = packaged().model_prior(method, 3, without)
+        prior = packaged(PAPER).model_prior(method, 3, without)
         assert prior is not None
         assert prior.model.features == ("logit_probability", "entropy")
-        assert packaged().model_prior(method, 3, without, weight=0.0) is None
+        assert packaged(PAPER).model_prior(method, 3, without, weight=0.0) is None
 
 
 @pytest.fixture(scope="module")

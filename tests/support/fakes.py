@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from service.embedding.port import FAILED, Embedded, EmbedderIdentity, EmptyAnswers
+from service.embedding.port import FAILED, PAPER, Embedded, EmbedderIdentity, EmptyAnswers, Kernel
 from service.errors import DeadlineExceeded, EmbedderUnavailable, LLMUnavailable
 from service.llm.port import Draw, Generation, GenerationRequest, LLMIdentity, Usage, shape_hash
 
@@ -129,9 +129,11 @@ class FakeEmbedder:
         vectors: Mapping[str, Sequence[float]] | None = None,
         gate: asyncio.Event | None = None,
         empty_answers: EmptyAnswers = FAILED,
+        kernel: Kernel = PAPER,
     ) -> None:
         self.dimension = dimension
         self.empty_answers: EmptyAnswers = empty_answers
+        self.kernel: Kernel = kernel
         self.available = True
         self.calls: list[tuple[str, ...]] = []
         self._gate = gate
@@ -140,7 +142,9 @@ class FakeEmbedder:
     @property
     def identity(self) -> EmbedderIdentity:
         """Return the fake's identity."""
-        return EmbedderIdentity("fake-embedder", "1", self.dimension, "float32", self.empty_answers)
+        return EmbedderIdentity(
+            "fake-embedder", "1", self.dimension, "float32", self.empty_answers, self.kernel
+        )
 
     async def start(self) -> None:
         """Nothing to load."""

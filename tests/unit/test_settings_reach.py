@@ -81,6 +81,7 @@ OTHER = {
     "score_ttl_s": "60",
     "embedder": "all-MiniLM-L6-v2",
     "empty_answers": "embedded",
+    "kernel": "paper",
     "embedder_url": "http://127.0.0.1:9002/v1",
     "embedder_api_key": "an-embedder-key",
     "proxies_from_env": "true",

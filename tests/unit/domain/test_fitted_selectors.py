@@ -20,6 +20,7 @@ from service.calibration.fitting import (
 )
 from service.calibration.labels import FullRows
 from service.calibration.rows import DevRow
+from service.embedding.port import PAPER
 from service.llm.port import Draw
 from service.report.report import correctness_part, format_promise, targets
 from service.spectral.correctness_model import FEATURES, FEATURES_ALONE, base_rate, log_loss, stratified_folds
@@ -127,7 +128,7 @@ def test_why_there_is_no_model() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_ten_rows_are_enough_where_fits_are_drawn_to_the_default(method: Method) -> None:
     """On rows that no fit has seen."""
-    new, default = FullRows(judged_material(judged_rows(400, seed=77))).at(4), packaged()
+    new, default = FullRows(judged_material(judged_rows(400, seed=77))).at(4), packaged(PAPER)
     gains = []
     for seed in range(12):
         found = fit_selectors(

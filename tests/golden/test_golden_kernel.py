@@ -1,0 +1,51 @@
+"""The kernel of answers on recorded data: contradictions, and the default calibration fitted with it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.contradictions import PAIRS, WEIGHTS, embedded, probabilities, read_pairs
+from service.calibration.default import figures_file, packaged
+from service.embedding.port import FACTS, PAPER, Kernel
+from tools.default_calibration import SETS, Recorded
+
+pytestmark = pytest.mark.weights
+
+
+def right_above_wrong(path: Path, kernel: Kernel) -> dict[str, int]:
+    if not WEIGHTS.exists():
+        pytest.skip("the weights all-MiniLM-L6-v2 are not here")
+    pairs = read_pairs(path)
+    vectors = embedded(pairs)
+    counts = dict[str, int]()
+    for pair in pairs:
+        right, wrong = probabilities(pair, kernel, vectors)
+        kind = pair.get("kind", "all")
+        counts[kind] = counts.get(kind, 0) + (right > wrong)
+    return counts
+
+
+def test_contradictions_of_five_kinds() -> None:
+    facts = right_above_wrong(PAIRS, FACTS)
+    assert facts == {"number": 12, "unit": 11, "name": 12, "negation": 11, "roles": 0}
+    assert sum(right_above_wrong(PAIRS, PAPER).values()) == 3
+
+
+def test_contradictions_of_the_method(shared_data: Path) -> None:
+    path = shared_data / "contradictions.jsonl"
+    assert right_above_wrong(path, FACTS) == {"all": 13}
+    assert right_above_wrong(path, PAPER) == {"all": 1}
+
+
+@pytest.mark.mpnet
+@pytest.mark.parametrize("m", [1, 3, 20])
+def test_the_packaged_maps_are_those_of_the_recorded_rows(shared_data: Path, m: int) -> None:
+    packed = json.loads(figures_file(FACTS).read_text("utf-8"))["maps"]["evidence"]
+    expected = packed["parameters"][packed["sizes"].index(m)]
+    point, _ = Recorded(SETS, FACTS).maps(m)["evidence"]
+    np.testing.assert_allclose(point, expected, atol=2e-3)
+    prior = packaged(FACTS).prior("evidence", m)
+    assert prior is not None
+    np.testing.assert_allclose(prior.center, expected)

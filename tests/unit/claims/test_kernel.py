@@ -1,0 +1,116 @@
+"""The kernel that answers are compared by (method, section 16)."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.claims.kernel import COMMON, NEGATION, compared_texts, kernel_vectors
+from service.embedding.port import FACTS, PAPER
+from service.spectral.spectrum import spectrum
+
+QUESTION = "What is the capital of Italy?"
+
+
+def kernel(texts: list[str], question: str = "", num_drawn: int | None = None) -> np.ndarray:
+    """The kernel (n, n) of texts whose embeddings are all equal: what facts and negation make of them."""
+    compared = compared_texts(texts, question, FACTS)
+    vectors = kernel_vectors(texts, compared, np.ones((len(texts), 2)), question, num_drawn)
+    return np.asarray(vectors @ vectors.T)
+
+
+def test_what_is_embedded() -> None:
+    texts = ["The capital of Italy is Rome.", "Rome"]
+    assert compared_texts(texts, QUESTION, FACTS) == ["Rome.", "Rome"]
+    assert compared_texts(texts, QUESTION, PAPER) == texts
+
+
+def test_the_embeddings_are_a_factor() -> None:
+    embeddings = np.array([[1.0, 0.0], [0.6, 0.8]])
+    vectors = kernel_vectors(["red", "green"], ["red", "green"], embeddings, "")
+    assert vectors @ vectors.T == pytest.approx(np.array([[1.0, 0.6], [0.6, 1.0]]))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "question"),
+    [
+        ("It takes 5 million dollars", "It takes 5,000,000 dollars", ""),
+        ("within 30 days", "30 days at most", ""),
+        ("within thirty days", "30 Tage", ""),
+        ("It costs $5", "5 dollars", ""),
+        ("It is 20 degrees Celsius", "20 °C", ""),
+        ("The capital of Italy is Rome.", "It is Rome.", QUESTION),
+        ("It is Rome.", "it is rome", QUESTION),  # the name has a capital in a drawn answer
+        ("Not at all", "Never", ""),
+        ("It isn't allowed", "It is not allowed", ""),
+    ],
+)
+def test_the_same_facts_in_other_words(first: str, second: str, question: str) -> None:
+    assert kernel([first, second], question, 1)[0, 1] == pytest.approx(1.0)
+
+
+NUMBERS = COMMON / (COMMON + 4.0)
+UNITS = (COMMON + 1.0) / (COMMON + 4.0)
+NAMES = COMMON / (COMMON + 1.0)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "question", "expected"),
+    [
+        ("within 30 days", "within 90 days", "", NUMBERS),
+        ("within 30 days", "within 30 months", "", UNITS),
+        ("within 30 days", "within 30", "", np.sqrt(UNITS)),
+        ("It costs $5", "It costs €5", "", UNITS),
+        ("It is Rome.", "It is Milan.", QUESTION, NAMES),
+        ("Rome", "Milan", QUESTION, NAMES),
+        ("It is allowed", "It is not allowed", "", NEGATION),
+        ("Hunde sind erlaubt", "Hunde sind nicht erlaubt", "", NEGATION),
+        ("It is allowed", "It isn't allowed", "Why isn't it allowed?", 1.0),  # the question is negated
+        ("made of Steel", "made of Wood", "Is it made of Steel or Wood?", NAMES),  # the question offers both
+    ],
+)
+def test_facts_that_differ(first: str, second: str, question: str, expected: float) -> None:
+    assert kernel([first, second], question)[0, 1] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [
+            "They left early in the morning",
+            "Nobody knows it to this day",
+        ],  # the first word of a sentence has a capital in any case
+        ["It is Peanut Butter", "It is peanut butter"],  # a drawn answer writes it without
+        ["It is Italy", "It is here"],  # the question holds it
+    ],
+)
+def test_words_that_are_no_names(texts: list[str]) -> None:
+    assert kernel(texts, "Where in Italy?")[0, 1] == pytest.approx(1.0)
+
+
+def test_the_kernel_of_drawn_answers_does_not_depend_on_a_candidate() -> None:
+    drawn = ["It is Rome.", "Rome is the one", "It is Milan."]
+    alone = kernel(drawn, QUESTION)
+    for candidate in ("it is rome, not milan", "Rome", "The Capital Rome of 1912"):
+        assert kernel([*drawn, candidate], QUESTION, 3)[:3, :3] == pytest.approx(alone)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.text("aBc 019.,-%€ n't not Rome Milan days", max_size=30), min_size=1, max_size=6, unique=True
+    ),
+    st.text("aBc? or Rome", max_size=20),
+    st.integers(0, 1000),
+)
+def test_it_is_a_kernel_for_any_texts(texts: list[str], question: str, seed: int) -> None:
+    embeddings = np.random.default_rng(seed).normal(size=(len(texts), 5))
+    vectors = kernel_vectors(texts, compared_texts(texts, question, FACTS), embeddings, question)
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(len(texts)))
+    assert (np.abs(vectors @ vectors.T) <= 1 + 1e-9).all()
+    assert spectrum(vectors).eigenvalues.sum() == pytest.approx(1.0)
+
+
+def test_a_long_text_takes_no_quadratic_time() -> None:
+    long = "In 1912 Rome had 500 citizens, but not Milan. " * 2000
+    assert kernel([long, "Rome"], QUESTION)[0, 0] == pytest.approx(1.0)
