@@ -220,6 +220,7 @@ logger = logging.getLogger(__name__)
 ANSWER_S = 2.0  # for what must not wait long: scores, health checks
 IDLE_S = 15.0  # how long Postgres lets a transaction lie idle
 BUSY_TIMEOUT_S = 30.0  # of SQLite
+DAMAGED = "The database file is damaged."
 
 
 def store_url(url: str) -> URL:
@@ -265,14 +266,26 @@ def translated() -> Iterator[None]:
         cause = error.orig if isinstance(error, DBAPIError) else error
         # The first line alone: further ones of a driver may quote what was to be stored.
         logger.warning("database failed: %s: %s", type(cause).__name__, str(cause).partition("\n")[0][:200])
-        reason = "The disk of the database is full." if _is_full(cause) else "The database cannot be reached."
-        raise StoreUnavailable(reason, retry_after_s=5.0) from None
+        raise StoreUnavailable(_reason(cause), retry_after_s=5.0) from None
 
 
-def _is_full(error: BaseException | None) -> bool:
-    if isinstance(error, OSError):
-        return error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"
+@contextmanager
+def opening(url: URL) -> Iterator[None]:
+    """As `translated`, for the start: the error names the database, which no caller of the API may learn."""
+    try:
+        with translated():
+            yield
+    except StoreUnavailable as error:
+        raise StoreUnavailable(f"{shown(url)}: {error.detail}", retry_after_s=error.retry_after_s) from None
+
+
+def _reason(error: BaseException | None) -> str:
+    name = getattr(error, "sqlite_errorname", "")
+    if name == "SQLITE_FULL" or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+        return "The disk of the database is full."
+    if name == "SQLITE_NOTADB" or name.startswith("SQLITE_CORRUPT"):
+        return DAMAGED
+    return "The database cannot be reached."
 
 
 class Database:
@@ -287,8 +300,8 @@ class Database:
         self.ready = SharedCheck(lambda: self.soon(self._ready()))
 
     async def start(self) -> None:
-        """Create the file's folder, migrate, open the pool. Raises StoreUnavailable."""
-        with translated():
+        """Create the file's folder, migrate, open the pool. Raises StoreUnavailable, which names the file."""
+        with opening(self.url):
             if self.url.get_backend_name() == "sqlite":
                 Path(str(self.url.database)).parent.mkdir(parents=True, exist_ok=True)
             await asyncio.to_thread(migrate, sync_url(self.url))  # Alembic blocks

@@ -11,10 +11,12 @@ import httpx2 as httpx
 import numpy as np
 import pytest
 
+from benchmarks.processes import PYTHON, running
 from service.calibration.store import _encode_reference
 from service.spectral.conformal import ConformalReference
 from service.store.database import Database
 from tests.support.replica_apps import replica_app
+from tests.support.services import address, until
 
 LISTS = ("/jobs", "/calibrations", "/calibrations/active", "/calibrations/activations", "/keys")
 ROWS = [
@@ -226,6 +228,28 @@ async def test_an_unreadable_admin_key_leaves_the_admin_routes_closed(tmp_path: 
         store.execute("UPDATE keys SET name = ?", (CUT,))
     async with replica_app(tmp_path) as http:
         assert (await http.get("/jobs")).status_code == 401
+
+
+@pytest.mark.parametrize("name", ["eigencal.db", "eigencal.db.jobs"])
+@pytest.mark.parametrize("damaged", [slice(0, 100), slice(4096, 8192)])
+def test_a_start_names_the_damaged_file_in_one_line(tmp_path: Path, name: str, damaged: slice) -> None:
+    log, path = tmp_path / "log", tmp_path / name
+    nobody = "http://127.0.0.1:1"
+    settings = {"DATA_DIR": str(tmp_path), "PORT": "0", "LLM_BACKEND": "vllm"}
+    settings |= {"LLM_URL": nobody, "EMBEDDER_URL": nobody}
+    env = {f"EIGENCAL_{setting}": value for setting, value in settings.items()}
+    with running([PYTHON, "-m", "service"], env=env, log=log) as process:
+        address(process, log)
+    with closing(sqlite3.connect(path)) as store:
+        store.execute("PRAGMA journal_mode = DELETE")
+    content = bytearray(path.read_bytes())
+    content[damaged] = b"\xa5" * (damaged.stop - damaged.start)
+    path.write_bytes(content)
+    log.unlink()
+    with running([PYTHON, "-m", "service"], env=env, log=log) as process:
+        until(lambda: process.poll() is not None)
+    assert f"Cannot start: SQLite file {path}: The database file is damaged." in log.read_text()
+    assert "Traceback" not in log.read_text()
 
 
 async def test_readiness_fails_while_no_row_can_be_written(tmp_path: Path) -> None:
