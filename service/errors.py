@@ -193,6 +193,15 @@ class StoreUnavailable(EigencalError):
     retryable = True
 
 
+class DamagedRow(EigencalError):
+    """A stored row cannot be read. The same request fails until the row is restored or deleted."""
+
+    code = "damaged_row"
+
+    def __init__(self, table: str, row_id: str) -> None:
+        super().__init__(f"Row {row_id} of the table {table} is damaged. Restore it from a backup.")
+
+
 class NoProbability(EigencalError):
     """A probability is asked for, and no calibration that fits this set-up tells one."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import select
 import sys
 from collections.abc import Iterator
 from socket import socket
@@ -74,9 +75,10 @@ class Connection(H11Protocol):
         self._update_wait(None)
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close once the peer has read the last bytes."""
-        super().timeout_keep_alive_handler()
-        self._update_wait(None)
+        """Close once the peer has read the last bytes, unless the next request has arrived."""
+        if not self.transport.is_closing() and not self._has_unread():
+            super().timeout_keep_alive_handler()
+            self._update_wait(None)
 
     def _update_wait(self, before: object) -> None:
         """Start or end waits by the state of the peer. before: its former state; None after an answer."""
@@ -107,8 +109,15 @@ class Connection(H11Protocol):
         if not self._timers:
             self.waiting.pop(self, None)
 
+    def _has_unread(self) -> bool:
+        """Return True if bytes wait in the socket: in a process that was frozen, timers run before reads."""
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket"), select.POLLIN)
+        return bool(poll.poll(0))
+
     def _time_out(self, kind: str, seconds: float) -> None:
-        if kind == "read" and self.flow.read_paused:  # the application has not read the data yet
+        # The application, or a process that was frozen, has not read the data yet.
+        if kind == "read" and (self.flow.read_paused or self._has_unread()):
             self._begin_wait(kind, seconds)
         else:
             self.transport.abort()

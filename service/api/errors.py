@@ -37,6 +37,7 @@ STATUS: dict[str, int] = {
     "unsupported_media_type": 415,
     "rate_limited": 429,
     "internal": 500,
+    "damaged_row": 500,
     "llm_error": 502,
     "llm_bad_response": 502,
     "no_usable_answers": 502,

@@ -159,6 +159,10 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         _example("unsupported_media_type", "Send JSON or multipart/form-data."),
         _example("internal", "Something went wrong in the service.", retryable=True),
         _example(
+            "damaged_row",
+            "Row cal_01K9ZD3QW4 of the table calibrations is damaged. Restore it from a backup.",
+        ),
+        _example(
             "llm_error",
             "The LLM server answered with status 400.",
             llm_status=400,

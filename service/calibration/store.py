@@ -3,7 +3,7 @@
 import asyncio
 import io
 import logging
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -69,6 +69,22 @@ def _decoded(stored: RowMapping) -> Calibration:
         reference=_reference(stored.get("reference")),
         **dict(_Body.model_validate(stored["body"])),
     )
+
+
+class _Report(BaseModel):
+    """What pages need of every report."""
+
+    version: int
+    calibration: dict[str, Any]
+    data: dict[str, Any]
+    served: list[Any]
+    decision: dict[str, Any]
+    opening: dict[str, Any]
+
+
+def _report(stored: RowMapping) -> dict[str, Any]:
+    _Report.model_validate(stored["report"])
+    return dict(stored["report"])
 
 
 def _encode_reference(reference: ConformalReference) -> bytes:
@@ -226,7 +242,7 @@ class SqlCalibrations:
             async with self._database.read() as connection:
                 latest = (await connection.execute(sa.select(sa.func.max(activations.c.id)))).scalar() or 0
             if latest != self._version:
-                active = await self._database.readable(query, calibrations.c.id, _decoded)
+                active = await self._database.readable(query, calibrations, _decoded)
                 self._by_key = {calibration.fingerprint.key(): calibration for calibration in active}
                 self._version = latest
 
@@ -255,26 +271,22 @@ class SqlCalibrations:
 
     async def _read(self, calibration_id: str) -> Calibration | None:
         query = with_reference().where(calibrations.c.id == calibration_id)
-        async with self._database.read() as connection:
-            stored = (await connection.execute(query)).mappings().one_or_none()
-        return None if stored is None else _decoded(stored)
+        return await self._database.row(query, calibrations, _decoded)
 
     async def list_all(self) -> list[CalibrationRecord]:
         """Return all calibrations, latest first."""
         query = _records().order_by(calibrations.c.created_at.desc(), calibrations.c.id.desc())
-        return await self._database.readable(query, calibrations.c.id, _record)
+        return await self._database.readable(query, calibrations, _record)
 
     async def record(self, calibration_id: str) -> CalibrationRecord | None:
         """Return a calibration with its activation, job and figures; None if there is no such calibration."""
         query = _records().where(calibrations.c.id == calibration_id)
-        async with self._database.read() as connection:
-            stored = (await connection.execute(query)).mappings().one_or_none()
-        return None if stored is None else _record(stored)
+        return await self._database.row(query, calibrations, _record)
 
     async def list_active(self) -> list[CalibrationRecord]:
         """Return one calibration per fingerprint, the service's own set-up first, then latest activated."""
         query = _records().where(activations.c.current).order_by(activations.c.id.desc())
-        own, records = self._own_keys(), await self._database.readable(query, calibrations.c.id, _record)
+        own, records = self._own_keys(), await self._database.readable(query, calibrations, _record)
         return sorted(records, key=lambda record: _rank(record.calibration, own))
 
     async def activate(self, calibration_id: str, *, by: str = "") -> CalibrationRecord | None:
@@ -297,32 +309,35 @@ class SqlCalibrations:
     async def history(self) -> list[Activation]:
         """Return every activation, newest first."""
         query = sa.select(activations).order_by(activations.c.id.desc())
-        return await self._database.readable(query, activations.c.id, Activation.model_validate)
+        return await self._database.readable(query, activations, Activation.model_validate)
 
     async def report(self, calibration_id: str) -> dict[str, Any] | None:
         """Return the report made when it was fitted."""
-        query = sa.select(reports.c.report).where(reports.c.calibration_id == calibration_id)
-        async with self._database.read() as connection:
-            report: dict[str, Any] | None = (await connection.execute(query)).scalar_one_or_none()
-        return report
+        query = sa.select(reports).where(reports.c.calibration_id == calibration_id)
+        return await self._database.row(query, reports, _report)
 
     async def rows(self, calibration_id: str) -> AsyncIterator[DevRow]:
-        """Yield the rows it was fitted on, answers and `logprobs` as drawn; none once forgotten."""
+        """Yield the rows it was fitted on, answers and `logprobs` as drawn; none once forgotten.
+
+        A row that cannot be read is skipped, as in `Database.readable`.
+        """
         record = await self.record(calibration_id)
         if record is not None and record.job_id is not None:
-            async for stored in read_rows(self._database, record.job_id):
+            async for stored in read_rows(self._database, record.job_id, self._database.readable):
                 texts = tuple(d.text for d in stored.draws)
                 sent = replace(stored, samples=texts, logprobs=totals(stored.draws))
                 yield replace(sent, draws=(), complete=False, refused=None)
 
     async def forget_data(self, calibration_id: str) -> bool:
         """Delete its rows (prompts, references, answers) for good; False if there is no such calibration."""
-        job_id = sa.select(calibrations.c.job_id).where(calibrations.c.id == calibration_id)
+        this = calibrations.c.id == calibration_id
+        job_id = sa.select(calibrations.c.job_id).where(this).scalar_subquery()
         async with self._database.write() as connection:
-            await connection.execute(sa.delete(dev_rows).where(dev_rows.c.job_id == job_id.scalar_subquery()))
+            await connection.execute(sa.delete(dev_rows).where(dev_rows.c.job_id == job_id))
+            known = (await connection.execute(sa.select(calibrations.c.id).where(this))).scalar()
         # After the commit: the log can be emptied only once nobody writes.
         await self._database.forget()
-        return await self.record(calibration_id) is not None
+        return known is not None
 
 
 def _rank(calibration: Calibration, own_keys: Collection[str]) -> int:
@@ -350,29 +365,23 @@ def encode_row(row: DevRow) -> dict[str, Any]:
 def decode_row(stored: RowMapping) -> DevRow:
     """Return a stored row; its `samples` are those it was uploaded with."""
     draws = draws_from_json(stored["draws"])
-    content = stored["content"] | {"line": stored["line"], "verdict": stored["verdict"]}
+    content = stored["content"] | {name: stored[name] for name in ("line", "verdict", "complete", "refused")}
     if stored["supplied"]:
         content |= {"samples": [one.text for one in draws], "logprobs": totals(draws)}
-    return replace(
-        ROW.validate_python(content),
-        draws=draws,
-        complete=bool(stored["complete"]),
-        refused=stored["refused"],
-    )
+    return replace(ROW.validate_python(content), draws=draws)
 
 
-async def read_rows(database: Database, job_id: str) -> AsyncIterator[DevRow]:
-    """Yield the rows in file order; no connection is held between pages."""
-    query = (
-        sa.select(dev_rows).where(dev_rows.c.job_id == job_id).order_by(dev_rows.c.line).limit(_ROWS_AT_ONCE)
-    )
-    # Pages begin after the last line seen: OFFSET would read all pages before once more.
-    last = -1
-    while True:
-        async with database.read() as connection:
-            page = (await connection.execute(query.where(dev_rows.c.line > last))).mappings().all()
-        if not page:
-            return
-        for stored in page:
-            yield decode_row(stored)
-        last = page[-1]["line"]
+async def read_rows(
+    database: Database, job_id: str, read: Callable[..., Awaitable[list[DevRow]]]
+) -> AsyncIterator[DevRow]:
+    """Yield the rows in file order; no connection is held between pages.
+
+    `read`: `Database.rows` or `Database.readable`, which treat a damaged row in two ways.
+    """
+    query = sa.select(dev_rows).where(dev_rows.c.job_id == job_id).order_by(dev_rows.c.line)
+    async with database.read() as connection:
+        lines = (await connection.execute(query.with_only_columns(dev_rows.c.line))).scalars().all()
+    for begin in range(0, len(lines), _ROWS_AT_ONCE):
+        page = lines[begin : begin + _ROWS_AT_ONCE]
+        for row in await read(query.where(dev_rows.c.line.between(page[0], page[-1])), dev_rows, decode_row):
+            yield row

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+import sqlalchemy as sa
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer, SetWorkflowID, error
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
@@ -27,7 +28,7 @@ from service.errors import StoreUnavailable
 from service.jobs.presence import Presence
 from service.jobs.runner import JobSteps, draw_chunk, run_job
 from service.jobs.store import JobEndedError
-from service.store.database import IDLE_S, sync_url, translated
+from service.store.database import DAMAGED, IDLE_S, opening, sync_url, translated
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ class DbosEngine:
 
     def __init__(self, url: URL, *, setup_keys: Sequence[str], presence: Presence | None = None) -> None:
         self._url = sync_url(url)
+        self._jobs_url = jobs_url(self._url)
         self._presence = presence
         # A SQLite file has one process. It resumes its workflows after a restart by the same id.
         self.executor_id = "only" if presence is None else f"{socket.gethostname()}-{secrets.token_hex(4)}"
@@ -134,7 +136,7 @@ class DbosEngine:
             await self._presence.beat(self.executor_id)  # first: peers take over from silent replicas
         self._is_launched, self._last_open = True, time.monotonic()
         try:
-            with translated():
+            with opening(self._jobs_url):
                 await asyncio.to_thread(self._launch_dbos)
         except BaseException:
             await self._shut_down()
@@ -151,7 +153,8 @@ class DbosEngine:
     def _launch_dbos(self) -> None:
         config: DBOSConfig = {
             "name": "eigencal",
-            "system_database_url": jobs_url(self._url),
+            # str() of a URL has asterisks in place of the password.
+            "system_database_url": self._jobs_url.render_as_string(hide_password=False),
             "dbos_system_schema": SCHEMA,
             # The default is a hash of DBOS's version and the code: a release would orphan older workflows.
             "application_version": WORKFLOW_VERSION,
@@ -163,6 +166,8 @@ class DbosEngine:
             "log_level": "ERROR",
         }
         DBOS(config=config)
+        if self._presence is None:
+            _require_intact(self._jobs_url)  # DBOS would log a traceback
         jobs, chunks = [queue_of(key) for key in self._setup_keys], queue_of(self._setup_keys[0], "rows")
         # Before the launch, as DBOS demands: otherwise jobs of other settings would run here.
         DBOS.listen_queues([*jobs, chunks])
@@ -294,9 +299,14 @@ def _enqueue(job_id: str, queue: str) -> None:
             DBOS.enqueue_workflow(queue, _job, job_id)
 
 
-def jobs_url(url: URL) -> str:
+def jobs_url(url: URL) -> URL:
     """Return the URL of DBOS's tables: a second SQLite file, or the same Postgres (own schema)."""
-    if url.get_backend_name() == "sqlite":
-        url = url.set(database=f"{url.database}.jobs")
-    # str() of a URL has asterisks in place of the password.
-    return url.render_as_string(hide_password=False)
+    return url.set(database=f"{url.database}.jobs") if url.get_backend_name() == "sqlite" else url
+
+
+def _require_intact(url: URL) -> None:
+    """Raise StoreUnavailable, or an error of the database, if a SQLite file is damaged."""
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        if connection.exec_driver_sql("PRAGMA quick_check(1)").scalar() != "ok":
+            raise StoreUnavailable(DAMAGED)

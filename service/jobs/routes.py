@@ -16,7 +16,7 @@ from service.api.openapi import recorded, responses
 from service.api.uploads import CALIBRATE, EVALUATE, Shape, received
 from service.jobs.model import Job
 
-CODES = (*KEY_CODES, "store_unavailable", "internal")
+CODES = (*KEY_CODES, "store_unavailable", "damaged_row", "internal")
 BAD_UPLOAD = ("invalid_request", "invalid_dev_data", "body_too_large", "unsupported_media_type")
 UPLOAD_CODES = (*BAD_UPLOAD, "conflict", "overloaded")
 LOCATION: dict[str, Any] = {

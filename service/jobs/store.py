@@ -9,12 +9,13 @@ import hashlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, TypeVar, get_args
 
 import sqlalchemy as sa
+from pydantic import BaseModel, TypeAdapter
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -56,6 +57,49 @@ _ROWS_AT_ONCE = 200
 GenerationKey = Callable[[DevRow], Hashable]
 
 
+class _Options(BaseModel):
+    name: str
+
+
+class _Setup(BaseModel):
+    draws: bool
+
+
+class _Columns(BaseModel):
+    """Columns of a job that are read as they are."""
+
+    options: _Options
+    setup: _Setup
+    fingerprint: dict[str, Any] | None
+    num_rows: int
+    refused_rows: int
+
+
+class _Results(BaseModel):
+    """What the page of an evaluation needs."""
+
+    version: int
+    method: str
+    dev: dict[str, Any]
+    test: dict[str, Any]
+    served: list[Any]
+    answers: dict[str, Any]
+    provenance: dict[str, Any]
+
+
+_FINGERPRINT = TypeAdapter[Fingerprint | None](Fingerprint | None)
+
+
+def _checked(stored: RowMapping) -> RowMapping:
+    _Columns.model_validate(dict(stored))
+    return stored
+
+
+def _results(stored: RowMapping) -> dict[str, Any]:
+    _Results.model_validate(stored["results"])
+    return dict(stored["results"])
+
+
 class JobEndedError(Exception):
     """The job was cancelled, or has ended: the run that hears this must stop.
 
@@ -80,6 +124,11 @@ class RunningJob:
     options: JobOptions
     num_rows: int
     fingerprint: Fingerprint | None
+
+
+def _running(stored: RowMapping) -> RunningJob:
+    fingerprint = _FINGERPRINT.validate_python(stored["fingerprint"])
+    return RunningJob(stored["id"], JobOptions(**stored["options"]), stored["num_rows"], fingerprint)
 
 
 class SqlJobs:
@@ -140,7 +189,7 @@ class SqlJobs:
                 }
                 await connection.execute(sa.update(jobs).where(jobs.c.id == job_id).values(stored))
         except IntegrityError:  # the key is taken: no row was read yet
-            earlier = await self._one(jobs.c.idempotency_key == key)
+            earlier = await self._one(jobs.c.idempotency_key == key, _checked)
             if earlier is None:
                 raise
             while await asyncio.to_thread(intake.columns, rest, _ROWS_AT_ONCE):
@@ -152,22 +201,21 @@ class SqlJobs:
         assert job is not None
         return job, True
 
-    async def _one(self, condition: sa.ColumnElement[bool]) -> RowMapping | None:
-        async with self._database.read() as connection:
-            return (await connection.execute(sa.select(jobs).where(condition))).mappings().one_or_none()
+    async def _one(self, condition: sa.ColumnElement[bool], decode: Callable[[RowMapping], T]) -> T | None:
+        return await self._database.row(sa.select(jobs).where(condition), jobs, decode)
 
     async def get(self, job_id: str) -> Job | None:
         """Return a job."""
-        stored = await self._one(jobs.c.id == job_id)
-        if stored is not None and stored["activated"]:
+        job = await self._one(jobs.c.id == job_id, self._shown)
+        if job is not None and job.activated:
             # Whoever hears that its calibration is in force is served by it here, too.
             await self._calibrations.refresh()
-        return None if stored is None else self._shown(stored)
+        return job
 
     async def latest(self, limit: int = 100) -> list[Job]:
         """Return the latest jobs, latest first."""
         query = sa.select(jobs).order_by(jobs.c.id.desc()).limit(limit)
-        return await self._database.readable(query, jobs.c.id, self._shown)
+        return await self._database.readable(query, jobs, self._shown)
 
     def _shown(self, stored: RowMapping) -> Job:
         note, error = stored["note"], None
@@ -219,7 +267,7 @@ class SqlJobs:
         is missing. One for which nothing was drawn yet is bound to the present settings. Raises Conflict when
         nothing is missing, when its rows were not kept, or when answers were drawn under other settings.
         """
-        job = await self._one(jobs.c.id == job_id)
+        job = await self._one(jobs.c.id == job_id, _checked)
         if job is None:
             return None
         setup = self._present_setup(job)
@@ -251,34 +299,44 @@ class SqlJobs:
         None if there is no such job. Raises InvalidRequest for a row that it does not have, Conflict as
         `retry` does.
         """
-        job = await self._one(jobs.c.id == job_id)
+        job = await self._one(jobs.c.id == job_id, _checked)
         if job is None:
             return None
-        return await self._successor(job, self._present_setup(job), corrections, options)
+        setup, rows = self._present_setup(job), await self.rows(job_id)
+        if len(rows) != job["num_rows"]:
+            raise Conflict(NOT_KEPT)
+        return await self._successor(job, setup, _corrected(rows, corrections), options)
 
     async def _successor(
         self,
         job: RowMapping,
         setup: Mapping[str, Any],
-        corrections: Sequence[Correction] = (),
+        corrected: Sequence[DevRow] = (),
         options: Mapping[str, Any] | None = None,
     ) -> str:
-        """Queue a job with the rows and answers of one that succeeded; without corrections, it draws."""
+        """Queue a job with the rows and answers of one that succeeded.
+
+        `corrected`: rows with other verdicts. Without any, the job draws.
+        """
         job_id, columns = new_id("job"), ("line", "content", "draws", "supplied")
         same = {name: job[name] for name in ("kind", "fingerprint", "num_rows", "content_hash")}
         new = {"id": job_id, "options": job["options"] | dict(options or {}), "total": job["num_rows"]}
         rows = sa.select(
             sa.literal(job_id),
             *(dev_rows.c[name] for name in columns),
-            sa.true() if corrections else dev_rows.c.complete,
-            dev_rows.c.refused if corrections else sa.null(),
+            sa.true() if corrected else dev_rows.c.complete,
+            dev_rows.c.refused if corrected else sa.null(),
         ).where(dev_rows.c.job_id == job["id"])
         copy = sa.insert(dev_rows).from_select(["job_id", *columns, "complete", "refused"], rows)
         async with self._database.write() as connection:
             await connection.execute(sa.insert(jobs).values(same | new | dict(setup)))
             if (await connection.execute(copy)).rowcount != job["num_rows"]:
                 raise Conflict(NOT_KEPT)
-            await _correct(connection, job_id, corrections)
+            if corrected:
+                this = (dev_rows.c.job_id == job_id, dev_rows.c.line == sa.bindparam("at"))
+                change = sa.update(dev_rows).where(*this).values(content=sa.bindparam("corrected"))
+                changes = [{"at": row.line, "corrected": encode_row(row)["content"]} for row in corrected]
+                await connection.execute(change, changes)
         return job_id
 
     def _present_setup(self, job: RowMapping) -> dict[str, Any]:
@@ -301,10 +359,8 @@ class SqlJobs:
 
     async def evaluation(self, job_id: str) -> dict[str, Any] | None:
         """Return the results of an evaluation."""
-        query = sa.select(evaluations.c.results).where(evaluations.c.job_id == job_id)
-        async with self._database.read() as connection:
-            results: dict[str, Any] | None = (await connection.execute(query)).scalar_one_or_none()
-        return results
+        query = sa.select(evaluations).where(evaluations.c.job_id == job_id)
+        return await self._database.row(query, evaluations, _results)
 
     # What the run of a job does. Writes raise JobEndedError once the job does not run any more.
 
@@ -319,11 +375,10 @@ class SqlJobs:
 
     async def running(self, job_id: str) -> RunningJob:
         """Return a job that runs. Raises JobEndedError."""
-        job = await self._one(sa.and_(jobs.c.id == job_id, jobs.c.state == "running"))
+        job = await self._one(sa.and_(jobs.c.id == job_id, jobs.c.state == "running"), _running)
         if job is None:
             raise JobEndedError(job_id)
-        bound = None if job["fingerprint"] is None else Fingerprint(**job["fingerprint"])
-        return RunningJob(job_id, JobOptions(**job["options"]), job["num_rows"], bound)
+        return job
 
     async def stage(self, job_id: str, stage: JobStage, total: int, done: int = 0) -> None:
         """Store and log that a stage begins; what is left of it is told from its pace from here on."""
@@ -361,16 +416,15 @@ class SqlJobs:
 
     async def rows(self, job_id: str) -> list[DevRow]:
         """Return the rows in file order."""
-        return [row async for row in read_rows(self._database, job_id)]
+        return [row async for row in read_rows(self._database, job_id, self._database.rows)]
 
     async def row(self, job_id: str, line: int) -> DevRow:
         """Return one row. Raises JobEndedError where there is none: one that is cancelled forgets them."""
         query = sa.select(dev_rows).where(dev_rows.c.job_id == job_id, dev_rows.c.line == line)
-        async with self._database.read() as connection:
-            stored = (await connection.execute(query)).mappings().one_or_none()
-        if stored is None:
+        row = await self._database.row(query, dev_rows, decode_row)
+        if row is None:
             raise JobEndedError(job_id)
-        return decode_row(stored)
+        return row
 
     async def missing_lines(self, job_id: str, *, refused: bool = False) -> list[int]:
         """Return the lines of the rows that lack answers, in file order.
@@ -484,27 +538,22 @@ async def _keep_verdicts(connection: AsyncConnection, job_id: str, verdicts: Map
     await connection.execute(change, [{"at": at, "judged": asdict(one)} for at, one in verdicts.items()])
 
 
-async def _correct(connection: AsyncConnection, job_id: str, corrections: Sequence[Correction]) -> None:
-    """Write the verdicts into the rows. Raises InvalidRequest for a row that is not there."""
-    if not corrections:
-        return
-    query = sa.select(dev_rows.c.line, dev_rows.c.content).where(dev_rows.c.job_id == job_id)
-    content = {row.line: row.content for row in await connection.execute(query)}
-    line_of = {one["id"]: line for line, one in content.items() if one["id"] is not None}
-    changed: dict[int, dict[str, Any]] = {}
+def _corrected(rows: Sequence[DevRow], corrections: Sequence[Correction]) -> list[DevRow]:
+    """Return the corrected rows. Raises InvalidRequest for a row that is not there."""
+    by_line = {row.line: row for row in rows}
+    by_id = {row.id: row for row in rows if row.id is not None}
+    changed: dict[int, DevRow] = {}
     for position, one in enumerate(corrections):
-        line = one.line if one.id is None else line_of.get(one.id)
-        if line is None or line not in content:
+        row = by_line.get(one.line or 0) if one.id is None else by_id.get(one.id)
+        if row is None:
             field, value = ("line", one.line) if one.id is None else ("id", one.id)
             reason = f"no row of this calibration has the {field} {value!r}"
             raise InvalidRequest(f"{reason}.", [{"loc": ["body", "rows", position, field], "msg": reason}])
-        if line in changed and changed[line]["correct"] != one.correct:
-            reason = f"two verdicts on one row, of line {line}"
+        if row.line in changed and changed[row.line].correct != one.correct:
+            reason = f"two verdicts on one row, of line {row.line}"
             raise InvalidRequest(f"{reason}.", [{"loc": ["body", "rows", position], "msg": reason}])
-        changed[line] = content[line] | {"correct": one.correct}
-    row = (dev_rows.c.job_id == job_id, dev_rows.c.line == sa.bindparam("at"))
-    change = sa.update(dev_rows).where(*row).values(content=sa.bindparam("corrected"))
-    await connection.execute(change, [{"at": at, "corrected": one} for at, one in changed.items()])
+        changed[row.line] = replace(row, correct=one.correct)
+    return list(changed.values())
 
 
 def _eta_s(stored: RowMapping) -> float | None:

@@ -356,7 +356,7 @@ LLM_CODES = (
     "deadline_exceeded",
     "model_not_found",
 )
-PART_CODES = ("embedder_unavailable", "store_unavailable", "overloaded", "internal")
+PART_CODES = ("embedder_unavailable", "store_unavailable", "overloaded", "damaged_row", "internal")
 BODY_CODES = ("invalid_request", "too_few_samples", "body_too_large", "unsupported_media_type")
 
 
@@ -536,7 +536,7 @@ class KeptScore(BaseModel):
         200: ok(
             KeptScore, {"pending": {"id": "scr_01K9ZD3QW40000000000000000", "status": "pending"}} | SCORED
         ),
-        **responses("not_found", *KEY_CODES, "store_unavailable", "internal"),
+        **responses("not_found", *KEY_CODES, "store_unavailable", "damaged_row", "internal"),
     },
     response_model=None,
     openapi_extra=BEARER,

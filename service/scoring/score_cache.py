@@ -12,6 +12,8 @@ from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
+from pydantic import TypeAdapter
+from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.errors import StoreUnavailable
@@ -30,6 +32,7 @@ RETRY_S = 5.0
 FLUSH_S = 5.0  # at the stop
 # The database's own clock: those of two replicas need not be in step. SQLite's counts whole seconds.
 _NOW = sa.extract("epoch", sa.func.now())
+_OBJECT = TypeAdapter(dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +98,9 @@ class SqlKept:
 
         A database that does not answer is not waited for long.
         """
-        text = await self._database.soon(self._get(id_, owner))
-        return None if text is None else dict(json.loads(text))
-
-    async def _get(self, id_: str, owner: str) -> str | None:
         named = (kept.c.owner == owner, kept.c.id == id_, kept.c.expires > _NOW)
-        query = sa.select(kept.c.content).where(*named).order_by(kept.c.number.desc()).limit(1)
-        async with self._database.read() as connection:
-            text: str | None = (await connection.execute(query)).scalar_one_or_none()
-        return text
+        query = sa.select(kept).where(*named).order_by(kept.c.number.desc()).limit(1)
+        return await self._database.soon(self._database.row(query, kept, _document))
 
     async def _sweeping(self) -> None:
         while True:
@@ -121,6 +118,10 @@ class SqlKept:
             deleted = await _delete(connection, kept.c.expires <= _NOW)
         if deleted:
             await self._database.forget()
+
+
+def _document(row: RowMapping) -> dict[str, Any]:
+    return _OBJECT.validate_json(row["content"])
 
 
 async def _delete(connection: AsyncConnection, which: sa.ColumnElement[bool]) -> int:

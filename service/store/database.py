@@ -31,7 +31,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from service.errors import StoreUnavailable
+from service.errors import DamagedRow, StoreUnavailable
 from service.remote import SharedCheck
 from service.store.migrations import migrate
 
@@ -220,6 +220,7 @@ logger = logging.getLogger(__name__)
 ANSWER_S = 2.0  # for what must not wait long: scores, health checks
 IDLE_S = 15.0  # how long Postgres lets a transaction lie idle
 BUSY_TIMEOUT_S = 30.0  # of SQLite
+DAMAGED = "The database file is damaged."
 
 
 def store_url(url: str) -> URL:
@@ -265,14 +266,26 @@ def translated() -> Iterator[None]:
         cause = error.orig if isinstance(error, DBAPIError) else error
         # The first line alone: further ones of a driver may quote what was to be stored.
         logger.warning("database failed: %s: %s", type(cause).__name__, str(cause).partition("\n")[0][:200])
-        reason = "The disk of the database is full." if _is_full(cause) else "The database cannot be reached."
-        raise StoreUnavailable(reason, retry_after_s=5.0) from None
+        raise StoreUnavailable(_reason(cause), retry_after_s=5.0) from None
 
 
-def _is_full(error: BaseException | None) -> bool:
-    if isinstance(error, OSError):
-        return error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"
+@contextmanager
+def opening(url: URL) -> Iterator[None]:
+    """As `translated`, for the start: the error names the database, which no caller of the API may learn."""
+    try:
+        with translated():
+            yield
+    except StoreUnavailable as error:
+        raise StoreUnavailable(f"{shown(url)}: {error.detail}", retry_after_s=error.retry_after_s) from None
+
+
+def _reason(error: BaseException | None) -> str:
+    name = getattr(error, "sqlite_errorname", "")
+    if name == "SQLITE_FULL" or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+        return "The disk of the database is full."
+    if name == "SQLITE_NOTADB" or name.startswith("SQLITE_CORRUPT"):
+        return DAMAGED
+    return "The database cannot be reached."
 
 
 class Database:
@@ -287,8 +300,8 @@ class Database:
         self.ready = SharedCheck(lambda: self.soon(self._ready()))
 
     async def start(self) -> None:
-        """Create the file's folder, migrate, open the pool. Raises StoreUnavailable."""
-        with translated():
+        """Create the file's folder, migrate, open the pool. Raises StoreUnavailable, which names the file."""
+        with opening(self.url):
             if self.url.get_backend_name() == "sqlite":
                 Path(str(self.url.database)).parent.mkdir(parents=True, exist_ok=True)
             await asyncio.to_thread(migrate, sync_url(self.url))  # Alembic blocks
@@ -354,31 +367,49 @@ class Database:
                 yield connection
 
     async def readable(
-        self, query: sa.Select[Any], row_id: sa.Column[Any], decode: Callable[[RowMapping], T]
+        self, query: sa.Select[Any], table: sa.Table, decode: Callable[[RowMapping], T]
     ) -> list[T]:
         """Return the decoded rows of a query. A row that cannot be read is skipped, and logged by its id.
 
-        `row_id`: the column that identifies a row.
+        `table`: the table whose primary key identifies a row.
         """
+        rows, failures = await self._decoded(query, table, decode)
+        # A calibration may be readable for a list, but not with the reference that a score needs.
+        unreadable = self._unreadable[table.name, decode]
+        for failed_id in failures.keys() - unreadable:
+            error = type(failures[failed_id]).__name__
+            logger.error("row %s of %s cannot be read and is skipped: %s", failed_id, table.name, error)
+        unreadable.difference_update(rows)
+        unreadable.update(failures)
+        return list(rows.values())
+
+    async def rows(
+        self, query: sa.Select[Any], table: sa.Table, decode: Callable[[RowMapping], T]
+    ) -> list[T]:
+        """Return the decoded rows of a query. Raises DamagedRow for the first that cannot be read."""
+        rows, failures = await self._decoded(query, table, decode)
+        for failed_id, failure in failures.items():
+            raise DamagedRow(table.name, failed_id) from failure
+        return list(rows.values())
+
+    async def row(
+        self, query: sa.Select[Any], table: sa.Table, decode: Callable[[RowMapping], T]
+    ) -> T | None:
+        """Return the decoded first row of a query; None if there is no row. Raises DamagedRow."""
+        return next(iter(await self.rows(query, table, decode)), None)
+
+    async def _decoded(
+        self, query: sa.Select[Any], table: sa.Table, decode: Callable[[RowMapping], T]
+    ) -> tuple[dict[str, T], dict[str, Exception]]:
+        """Return the decoded rows of a query, and the errors of the rows that cannot be read, by id."""
         async with self.read() as connection:
             try:
-                stored = list((await connection.execute(query)).mappings())
-                rows = [(str(row[row_id]), decode(row)) for row in stored]
-                failures = dict[str, Exception]()
+                stored = (await connection.execute(query)).mappings().all()
+                return {_id_of(table, row): decode(row) for row in stored}, {}
             except Exception as failure:
                 if not _is_of_a_row(failure):
                     raise
-                rows, failures = await _row_by_row(connection, query, row_id, decode)
-        # A calibration may be readable for a list, but not with the reference that a score needs.
-        unreadable = self._unreadable[row_id.table.name, decode]
-        for failed_id in failures.keys() - unreadable:
-            error = type(failures[failed_id]).__name__
-            logger.error(
-                "row %s of %s cannot be read and is skipped: %s", failed_id, row_id.table.name, error
-            )
-        unreadable.difference_update(read_id for read_id, _ in rows)
-        unreadable.update(failures)
-        return [row for _, row in rows]
+                return await _row_by_row(connection, query, table, decode)
 
     def unreadable_rows(self, table: str = "") -> list[str]:
         """Return the rows that `readable` skips, of a table or of all tables, as "table id"."""
@@ -423,21 +454,26 @@ class Database:
 async def _row_by_row(
     connection: AsyncConnection,
     query: sa.Select[Any],
-    row_id: sa.Column[Any],
+    table: sa.Table,
     decode: Callable[[RowMapping], T],
-) -> tuple[list[tuple[str, T]], dict[str, Exception]]:
-    """Return the rows that can be read, each with its id, and the error of each other row by its id."""
-    ids = await connection.execute(query.with_only_columns(row_id, maintain_column_froms=True))
-    rows, failures = list[tuple[str, T]](), dict[str, Exception]()
-    for stored_id in ids.scalars().all():
+) -> tuple[dict[str, T], dict[str, Exception]]:
+    key = table.primary_key.columns
+    keys = await connection.execute(query.with_only_columns(*key, maintain_column_froms=True))
+    rows, failures = dict[str, T](), dict[str, Exception]()
+    for stored_key in keys.mappings().all():
+        this = (column == stored_key[column] for column in key)
+        row_id = _id_of(table, stored_key)
         try:
-            row = (await connection.execute(query.where(row_id == stored_id))).mappings().one()
-            rows.append((str(stored_id), decode(row)))
+            rows[row_id] = decode((await connection.execute(query.where(*this))).mappings().one())
         except Exception as error:
             if not _is_of_a_row(error):
                 raise
-            failures[str(stored_id)] = error
+            failures[row_id] = error
     return rows, failures
+
+
+def _id_of(table: sa.Table, row: RowMapping) -> str:
+    return "/".join(str(row[column]) for column in table.primary_key.columns)
 
 
 def _is_of_a_row(error: Exception) -> bool:

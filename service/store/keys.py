@@ -49,7 +49,7 @@ class SqlKeys:
         A slow store counts as unavailable.
         """
         query = sa.select(keys).order_by(keys.c.created_at.desc(), keys.c.id.desc())
-        return await self._database.soon(self._database.readable(query, keys.c.id, _decoded))
+        return await self._database.soon(self._database.readable(query, keys, _decoded))
 
     @property
     def has_unreadable(self) -> bool:
@@ -59,14 +59,13 @@ class SqlKeys:
     async def revoke(self, key_id: str, at: datetime) -> Key | None:
         """Revoke a key for good and return it as it is now; one that was revoked keeps its time.
 
-        None when there is no such key.
+        None when there is no such key. Raises DamagedRow for a key that cannot be read: it is revoked, too.
         """
         this = keys.c.id == key_id
         change = sa.update(keys).where(this, keys.c.revoked_at.is_(None)).values(revoked_at=at)
         async with self._database.write() as connection:
             await connection.execute(change)
-            row = (await connection.execute(sa.select(keys).where(this))).mappings().first()
-        return None if row is None else Key(**row)
+        return await self._database.row(sa.select(keys).where(this), keys, _decoded)
 
 
 def _decoded(row: RowMapping) -> Key:

@@ -6,6 +6,7 @@ from service.api.deps import prefers_html
 from service.calibration.routes import CalibrationOut
 from tests.support.calibrations import add, calibration, rows
 from tests.support.operator_world import BROWSER, NO_CALIBRATION, World, problem, upload
+from tests.support.reports import small_report
 
 
 class TestCalibrations:
@@ -62,22 +63,22 @@ class TestCalibrations:
             assert (await client.get(f"/calibrations/{made.id}")).json()["data_kept"] is False
 
     async def test_the_report_is_json_or_a_page(self, world: World) -> None:
-        made = calibration()
-        await add(world.calibrations, made, {"risk": 1.5, "auroc": None})
+        made, report = calibration(), small_report() | {"version": 7}
+        await add(world.calibrations, made, report)
         path = f"/calibrations/{made.id}/report"
         async with world.client() as client:
             told = await client.get(path)
             now = {"active": False, "activated_at": None}
-            assert told.json() == {"risk": 1.5, "auroc": None, "now": now, "verdicts": None}
+            assert told.json() == {**report, "now": now, "verdicts": None}
             assert told.headers["vary"] == "Accept"
             page = await client.get(path, headers={"Accept": "text/html,application/xml;q=0.9,*/*;q=0.8"})
             assert page.headers["content-type"] == "text/html; charset=utf-8"
-            assert page.text == "<html>1.5</html>"
+            assert page.text == "<html>7</html>"
 
     async def test_the_report_says_what_is_active_when_it_is_asked(self, world: World) -> None:
-        made, other = calibration(), calibration()
+        made, other, report = calibration(), calibration(), small_report()
         for one in (made, other):
-            await add(world.calibrations, one, {"risk": 1.5, "decision": {"activated": False}})
+            await add(world.calibrations, one, report)
         async with world.client() as client:
             await client.post(f"/calibrations/{made.id}/activate")
             now = (await client.get(f"/calibrations/{made.id}/report")).json()["now"]
@@ -86,7 +87,7 @@ class TestCalibrations:
             await client.post(f"/calibrations/{other.id}/activate")
             told = (await client.get(f"/calibrations/{made.id}/report")).json()
         assert told["now"] == {"active": False, "activated_at": None}
-        assert told["decision"] == {"activated": False}  # then, as it was
+        assert told["decision"] == report["decision"]  # then, as it was
 
     async def test_a_browser_gets_a_page_and_a_program_json(self, world: World) -> None:
         made = calibration()

@@ -9,6 +9,7 @@ import pytest
 from service.api.auth import Keys
 from tests.support.keys import MemoryKeys
 from tests.support.operator_world import World
+from tests.support.reports import small_evaluation
 
 
 def examples(count: int, name: str = "q") -> list[dict[str, Any]]:
@@ -94,8 +95,9 @@ async def test_the_report_comes_as_json_or_as_a_page(world: World) -> None:
         path = f"/evaluations/{posted.json()['id']}/report"
         assert (await client.get(path)).json()["code"] == "not_found"
         await world.store.runs.begin(posted.json()["id"])
-        await world.store.runs.keep_evaluation(posted.json()["id"], {"risk": 7, "experiments": []})
-        assert (await client.get(path)).json() == {"risk": 7, "experiments": []}
+        results = small_evaluation() | {"version": 7}
+        await world.store.runs.keep_evaluation(posted.json()["id"], results)
+        assert (await client.get(path)).json() == results
         job = (await client.get(f"/jobs/{posted.json()['id']}")).json()
         assert (posted.json()["links"].get("report"), job["links"]["report"]) == (None, path)
         page = await client.get(path, headers={"Accept": "text/html"})

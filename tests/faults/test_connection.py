@@ -2,13 +2,19 @@
 
 import asyncio
 import json
+import signal
 import socket
+import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
+from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from benchmarks.processes import PYTHON, running
 from service import server
 from service.api import middleware
 from service.app import create_app
@@ -16,6 +22,7 @@ from service.server import http_options
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import listening, served
+from tests.support.services import address
 from tests.support.sqlite_store import SqliteStore
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -142,6 +149,27 @@ async def test_a_slow_request_is_cut_off(bound: str, monkeypatch: pytest.MonkeyP
         async with calling(port) as caller:
             await caller.send(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
             assert await caller.status() == 200
+
+
+def test_a_request_that_arrives_while_the_process_is_frozen_is_answered(tmp_path: Path) -> None:
+    """A paused container or virtual machine: at its end all timers are due, and requests are still unread."""
+    log, nobody = tmp_path / "log", "http://127.0.0.1:1"
+    settings = {"DATA_DIR": str(tmp_path), "PORT": "0", "LLM_BACKEND": "vllm"}
+    settings |= {"LLM_URL": nobody, "EMBEDDER_URL": nobody}
+    env = {f"EIGENCAL_{name}": value for name, value in settings.items()}
+    with running([PYTHON, "-m", "service"], env=env, log=log) as process:
+        url = urlsplit(address(process, log))
+        with closing(HTTPConnection(url.netloc)) as new, closing(HTTPConnection(url.netloc)) as idle:
+            new.connect()
+            idle.request("GET", "/healthz")
+            assert idle.getresponse().read()
+            time.sleep(0.5)  # until the event loop sleeps
+            process.send_signal(signal.SIGSTOP)
+            for connection in (new, idle):
+                connection.request("GET", "/healthz")
+            time.sleep(server.HEAD_S + 1)  # uvicorn closes idle connections after 5 s
+            process.send_signal(signal.SIGCONT)
+            assert [connection.getresponse().status for connection in (new, idle)] == [200, 200]
 
 
 @pytest.mark.parametrize("large", [True, False])

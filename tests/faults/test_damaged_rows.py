@@ -1,18 +1,22 @@
-"""Unreadable rows of the store are skipped at the start, in lists and by scores. /readyz names them."""
+"""Damaged rows of the store are skipped at the start and in lists; a request for one says which it is."""
 
 import logging
 import sqlite3
-from contextlib import closing
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx2 as httpx
 import numpy as np
 import pytest
 
+from benchmarks.processes import PYTHON, running
 from service.calibration.store import _encode_reference
 from service.spectral.conformal import ConformalReference
 from service.store.database import Database
 from tests.support.replica_apps import replica_app
+from tests.support.services import address, until
 
 LISTS = ("/jobs", "/calibrations", "/calibrations/active", "/calibrations/activations", "/keys")
 ROWS = [
@@ -60,13 +64,16 @@ async def test_the_service_starts_and_lists_without_damaged_rows(
         folder = tmp_path / str(number)
         folder.mkdir()
         async with replica_app(folder, decides=True) as http:
-            (await http.post("/calibrate", json={"examples": ROWS})).raise_for_status()
+            job = (await http.post("/calibrate", json={"examples": ROWS})).raise_for_status().json()
+            await http.get(f"/jobs/{job['id']}/events")  # until it ends: it would write to its row again
             secret = (await http.post("/keys", json={"name": "x", "scope": "admin"})).json()["key"]
             http.headers["Authorization"] = f"Bearer {secret}"
             whole = {path: (await http.get(path)).json() for path in LISTS}
             assert all(whole.values()), "each list has rows"
         with closing(sqlite3.connect(folder / "eigencal.db", isolation_level=None)) as store:
-            store.execute("INSERT INTO conformal_references SELECT id, ? FROM calibrations", (REFERENCE,))
+            store.execute(
+                "INSERT OR IGNORE INTO conformal_references SELECT id, ? FROM calibrations", (REFERENCE,)
+            )
             is_text = damage.value is NO_UTF8
             change = f"UPDATE {damage.table} SET {damage.column} = {'CAST(? AS TEXT)' if is_text else '?'}"
             value = b'{"\xff"' if is_text else damage.value
@@ -104,6 +111,116 @@ async def test_a_row_that_can_be_read_again_is_served_again(tmp_path: Path) -> N
         assert (await http.get("/readyz")).json()["unreadable"] == []
 
 
+NO_OBJECT = (CUT, "", "null", "7", "[1]", "{}", NO_UTF8)
+CALIBRATION = "/calibrations/{calibration}"
+SCORE = {"samples": ["Paris", "Lyon"]}
+READS = [
+    ("conformal_references", "content", (b"PK\x03\x04 cut",), ("POST /score",)),
+    (
+        "calibrations",
+        "body",
+        NO_OBJECT,
+        (
+            f"GET {CALIBRATION}",
+            f"GET {CALIBRATION}/report",
+            f"GET {CALIBRATION}/data",
+            f"POST {CALIBRATION}/activate",
+            f"PATCH {CALIBRATION}/rows",
+            "POST /score",
+        ),
+    ),
+    ("calibrations", "created_at", ("yesterday",), (f"GET {CALIBRATION}",)),
+    ("calibrations", "num_rows", ("many",), (f"GET {CALIBRATION}",)),
+    ("reports", "report", NO_OBJECT, (f"GET {CALIBRATION}/report",)),
+    ("evaluations", "results", NO_OBJECT, ("GET /evaluations/{evaluation}/report",)),
+    ("jobs", "options", NO_OBJECT, ("GET /jobs/{job}", "GET /jobs/{job}/events", "POST /jobs/{job}/retry")),
+    ("jobs", "setup", NO_OBJECT, ("POST /jobs/{job}/retry", f"PATCH {CALIBRATION}/rows", "POST /calibrate")),
+    ("jobs", "state", ("resting",), ("GET /jobs/{job}",)),
+    ("jobs", "finished_at", ("yesterday",), ("GET /jobs/{job}",)),
+    ("dev_rows", "content", NO_OBJECT, (f"PATCH {CALIBRATION}/rows",)),
+    ("dev_rows", "draws", (CUT, "null", "7"), (f"PATCH {CALIBRATION}/rows",)),
+    ("kept", "content", (CUT, "", "null", "7", "[1]", NO_UTF8), ("GET /scores/{score}",)),
+    ("keys", "name", (CUT, "null", "7", NO_UTF8), ("DELETE /keys/{key}",)),
+]
+
+
+World = tuple[httpx.AsyncClient, sqlite3.Connection, dict[str, str]]
+
+
+@asynccontextmanager
+async def stored_world(folder: Path) -> AsyncIterator[World]:
+    """Yield a client, its database, and ids: a calibration that is not active, its job and so on."""
+    authorization = {"Authorization": "Bearer an admin key of the settings"}
+    async with replica_app(folder, admin_key="an admin key of the settings") as http:
+        http.headers.update(authorization)
+        headers = {"Idempotency-Key": "one"}
+        body = {"examples": ROWS, "activate": "never"}
+        ids = {"job": (await http.post("/calibrate", json=body, headers=headers)).json()["id"]}
+        ids["evaluation"] = (await http.post("/evaluate", json={"dev": ROWS, "test": ROWS})).json()["id"]
+        for kind in ("job", "evaluation"):
+            await http.get(f"/jobs/{ids[kind]}/events")  # until it ends
+        ids["calibration"] = (await http.get(f"/jobs/{ids['job']}")).json()["calibration_id"]
+        ids["key"] = (await http.post("/keys", json={"name": "x", "scope": "score"})).json()["id"]
+        ids["score"] = (await http.post("/score", json=SCORE)).json()["id"]
+    path = folder / "eigencal.db"
+    async with replica_app(folder, admin_key="an admin key of the settings") as http:  # nothing in memory
+        http.headers.update(authorization)
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as store:
+            yield http, store, ids
+
+
+async def test_a_request_for_a_damaged_row_says_which_row_is_damaged(tmp_path: Path) -> None:
+    async with stored_world(tmp_path) as (http, store, ids):
+        bodies = {
+            "POST /score": SCORE | {"calibration": ids["calibration"]},
+            "POST /calibrate": {"examples": ROWS, "activate": "never"},
+            f"PATCH {CALIBRATION}/rows": {"rows": [{"line": 1, "correct": False}]},
+        }
+        keys = {
+            "jobs": ("id", "job"),
+            "reports": ("calibration_id", "calibration"),
+            "evaluations": ("job_id", "evaluation"),
+            "dev_rows": ("line = 3 AND job_id", "job"),
+            "kept": ("id", "score"),
+            "keys": ("id", "key"),
+            "calibrations": ("id", "calibration"),
+            "conformal_references": ("calibration_id", "calibration"),
+        }
+        for table, column, values, requests in READS:
+            condition, kind = keys[table]
+            this = f"FROM {table} WHERE {condition} = ?"
+            [whole] = store.execute(f"SELECT {column} {this}", (ids[kind],)).fetchone()
+            for value in values:
+                is_text = value is NO_UTF8
+                change = f"UPDATE {table} SET {column} = {'CAST(? AS TEXT)' if is_text else '?'}"
+                change += f" WHERE {condition} = ?"
+                store.execute(change, (b'{"\xff"' if is_text else value, ids[kind]))
+                for request in requests:
+                    method, path = request.format(**ids).split()
+                    answer = await http.request(
+                        method, path, json=bodies.get(request), headers={"Idempotency-Key": "one"}
+                    )
+                    case = (request, column, value, answer.text)
+                    assert answer.status_code == 500, case
+                    problem = answer.json()
+                    assert (problem["code"], problem["retryable"]) == ("damaged_row", False), case
+                    assert "is damaged" in problem["detail"], case
+                    row_id = {"dev_rows": f"{ids['job']}/3", "kept": "1"}.get(table, ids[kind])
+                    assert f"Row {row_id} of" in problem["detail"], case
+            store.execute(f"UPDATE {table} SET {column} = ? WHERE {condition} = ?", (whole, ids[kind]))
+        assert (await http.get(f"/jobs/{ids['job']}")).status_code == 200
+
+
+async def test_reports_and_exports_skip_damaged_rows(tmp_path: Path) -> None:
+    async with stored_world(tmp_path) as (http, store, ids):
+        path, change = CALIBRATION.format(**ids), "UPDATE dev_rows SET content = ? WHERE job_id = ?"
+        store.execute(f"{change} AND line IN (3, 12)", (CUT, ids["job"]))
+        export, report = await http.get(f"{path}/data"), await http.get(f"{path}/report")
+        assert len(export.text.splitlines()) == report.json()["verdicts"]["count"] == len(ROWS) - 2
+        unreadable = (await http.get("/readyz")).json()["unreadable"]
+        assert unreadable == [f"dev_rows {ids['job']}/{line}" for line in (12, 3)]
+
+
 async def test_an_unreadable_admin_key_leaves_the_admin_routes_closed(tmp_path: Path) -> None:
     async with replica_app(tmp_path) as http:
         (await http.post("/keys", json={"name": "x", "scope": "admin"})).raise_for_status()
@@ -111,6 +228,28 @@ async def test_an_unreadable_admin_key_leaves_the_admin_routes_closed(tmp_path: 
         store.execute("UPDATE keys SET name = ?", (CUT,))
     async with replica_app(tmp_path) as http:
         assert (await http.get("/jobs")).status_code == 401
+
+
+@pytest.mark.parametrize("name", ["eigencal.db", "eigencal.db.jobs"])
+@pytest.mark.parametrize("damaged", [slice(0, 100), slice(4096, 8192)])
+def test_a_start_names_the_damaged_file_in_one_line(tmp_path: Path, name: str, damaged: slice) -> None:
+    log, path = tmp_path / "log", tmp_path / name
+    nobody = "http://127.0.0.1:1"
+    settings = {"DATA_DIR": str(tmp_path), "PORT": "0", "LLM_BACKEND": "vllm"}
+    settings |= {"LLM_URL": nobody, "EMBEDDER_URL": nobody}
+    env = {f"EIGENCAL_{setting}": value for setting, value in settings.items()}
+    with running([PYTHON, "-m", "service"], env=env, log=log) as process:
+        address(process, log)
+    with closing(sqlite3.connect(path)) as store:
+        store.execute("PRAGMA journal_mode = DELETE")
+    content = bytearray(path.read_bytes())
+    content[damaged] = b"\xa5" * (damaged.stop - damaged.start)
+    path.write_bytes(content)
+    log.unlink()
+    with running([PYTHON, "-m", "service"], env=env, log=log) as process:
+        until(lambda: process.poll() is not None)
+    assert f"Cannot start: SQLite file {path}: The database file is damaged." in log.read_text()
+    assert "Traceback" not in log.read_text()
 
 
 async def test_readiness_fails_while_no_row_can_be_written(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ class World:
             ScoreCache(MemoryKept(), keep_s=0),
             Admission(80, 16),
             limits=UploadLimits(**limits),
-            report_page=lambda report: f"<html>{report['risk']}</html>",
+            report_page=lambda report: f"<html>{report['version']}</html>",
         )
         self.app.include_router(jobs.router)
         self.app.include_router(calibrations.router)

@@ -35,6 +35,11 @@ FEW = Resamples(*[20] * 7)  # the least that a band may rest on
 MADE_AT = datetime(2026, 11, 1, 12, 30, tzinfo=UTC)
 
 
+def small_evaluation() -> dict[str, Any]:
+    """Return the results of an evaluation."""
+    return _stored("evaluation")
+
+
 def small_report(*, with_active: bool = False) -> dict[str, Any]:
     """Return a report of its own: three maps, and the calibration that was active before, or none."""
     return _stored("report_active" if with_active else "report")

@@ -29,6 +29,7 @@ export const BY_CODE: Readonly<Record<string, Kind>> = {
   store_unavailable: errors.StoreUnavailableError,
   no_probability: errors.NoProbabilityError,
   deadline_exceeded: errors.DeadlineExceededError,
+  damaged_row: errors.InternalError,
   internal: errors.InternalError,
 };
 // For codes of others: of a proxy before the service, or of the LLM server behind it.

@@ -306,7 +306,7 @@ async def test_an_engine_that_could_not_be_started_is_started_later(tmp_path: Pa
     path = tmp_path / "store.db.jobs"
     path.write_bytes(b"no database " * 1000)
     for _ in range(2):
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(StoreUnavailable, match=r"store\.db\.jobs: The database file is damaged"):
             async with opened(tmp_path / "store.db", dbos):
                 pass
     path.unlink()

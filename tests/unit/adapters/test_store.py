@@ -30,6 +30,7 @@ from service.store.database import (
     dev_rows,
     jobs,
     metadata,
+    shown,
     store_url,
     sync_url,
 )
@@ -37,6 +38,7 @@ from tests.support.calibrations import NASTY, add, calibration, fingerprint, row
 from tests.support.decisions import selector
 from tests.support.evidence import by_evidence
 from tests.support.postgres import Cluster
+from tests.support.reports import small_report
 
 OPTIONS = JobOptions(name=NASTY)
 
@@ -251,8 +253,8 @@ class TestStore:
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(samples=("a", "b")), OPTIONS)
             await store.jobs.begin(job.id)
-            fitted = calibration()
-            await store.jobs.succeed(job.id, fitted, {"risk": None, "s": NASTY}, 40, activate=True)
+            fitted, report = calibration(), small_report() | {"s": NASTY}
+            await store.jobs.succeed(job.id, fitted, report, 40, activate=True)
             done = await store.jobs.get(job.id)
             record = await store.calibrations.record(fitted.id)
             assert done is not None
@@ -263,7 +265,7 @@ class TestStore:
             assert record is not None
             assert (record.calibration, record.active, record.job_id) == (fitted, True, job.id)
             assert (record.num_rows, record.data_kept) == (40, True)
-            assert await store.calibrations.report(fitted.id) == {"risk": None, "s": NASTY}
+            assert await store.calibrations.report(fitted.id) == report
             assert [row async for row in store.calibrations.rows(fitted.id)] == list(rows(samples=("a", "b")))
             assert await store.calibrations.forget_data(fitted.id)
             assert [row async for row in store.calibrations.rows(fitted.id)] == []
@@ -468,7 +470,7 @@ async def test_a_database_that_cannot_be_opened(tmp_path: Path) -> None:
     for url in (f"sqlite:///{tmp_path}/file/store.db", "postgresql://nobody@127.0.0.1:1/none"):
         with pytest.raises(StoreUnavailable) as caught:
             await Database(url).start()
-        assert "file" not in caught.value.detail
+        assert caught.value.detail == f"{shown(store_url(url))}: The database cannot be reached."
 
 
 @pytest.mark.parametrize(
