@@ -28,7 +28,7 @@ class _Nothing:
 def contract_text() -> str:
     """Return the OpenAPI document as it is committed in clients/openapi.json."""
     nothing: Any = _Nothing()
-    app = create_app(Settings(), llm=nothing, embedder=nothing, store=nothing)
+    app = create_app(Settings(default_calibration=False), llm=nothing, embedder=nothing, store=nothing)
     return json.dumps(app.openapi(), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 

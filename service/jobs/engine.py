@@ -62,6 +62,8 @@ async def _work(work: Callable[["DbosEngine"], Awaitable[None]]) -> None:
     engine, workflow_id = _current, DBOS.workflow_id
     if engine is None or workflow_id is None:  # the service is stopping
         raise asyncio.CancelledError
+    if workflow_id in engine.running:  # resumed on a busy machine before its task began
+        raise asyncio.CancelledError
     engine.running.add(workflow_id)
     try:
         await work(engine)
