@@ -22,14 +22,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from service.claims.facts import POWERS_OF_TEN, Word, beyond, read_words, words_of_question
 from service.embedding.port import FACTS, Kernel
+from service.spectral.claims import Facts, fact_cosines
 from service.spectral.spectrum import RANK_TOLERANCE, unit_rows
 
 Floats = NDArray[np.float64]
-Facts = Mapping[str, float]  # the weight of each fact, > 0
-
-# The weight that all answers share, beside 4 for a number and 1 for a name: answers with different numbers
-# have a cosine of .07, with different names .23.
-COMMON = 0.3
+# Beside .3 that all texts have in common: texts with different numbers have a cosine of .07, with different
+# units .30, with different names .23.
 NAME = 1.0
 NUMBER, UNIT = 1.0, 3.0  # of a number, and of a number together with its unit
 NEGATION = 0.3
@@ -68,7 +66,7 @@ def kernel_vectors(
     read = [read_words(text) for text in texts]
     numbers = [dict(_numbers(words, text)) for words, text in zip(read, texts, strict=True)]
     names = _names(read, compared, words_of_question(question), num_drawn)
-    kernel = rows @ rows.T * _cosines(numbers) * _cosines(names)
+    kernel = rows @ rows.T * fact_cosines(numbers, numbers) * fact_cosines(names, names)
     if not _is_negated(read_words(question), question):
         negated = [_is_negated(words, text) for words, text in zip(read, texts, strict=True)]
         kernel *= np.where(np.equal.outer(negated, negated), 1.0, NEGATION)
@@ -81,20 +79,6 @@ def realize(kernel: Floats) -> Floats:
     return unit_rows(columns * np.sqrt(np.where(values > RANK_TOLERANCE, values, 0.0)))
 
 
-def _cosines(facts: Sequence[Facts]) -> Floats:
-    """Return the cosines (n, n) of the facts of n texts, in (0, 1]: 1 for the same facts, or none in both."""
-    place = {fact: i for i, fact in enumerate(dict.fromkeys(fact for one in facts for fact in one), start=1)}
-    if not place:
-        return np.ones((len(facts), len(facts)))
-    vectors = np.zeros((len(facts), len(place) + 1))
-    vectors[:, 0] = np.sqrt(COMMON)
-    for row, one in zip(vectors, facts, strict=True):
-        for fact, weight in one.items():
-            row[place[fact]] = np.sqrt(weight)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors @ vectors.T)
-
-
 def _numbers(words: Sequence[Word], text: str) -> Iterator[tuple[str, float]]:
     """Yield the numbers of a text with their weights, and each number with its unit."""
     for i, word in enumerate(words):
@@ -105,7 +89,9 @@ def _numbers(words: Sequence[Word], text: str) -> Iterator[tuple[str, float]]:
         between = next((word.plain for word in words[i + 1 : i + 2]), "")
         skips = between in _DEGREES or between.startswith(tuple(POWERS_OF_TEN))
         following = words[i + 1 + skips].plain if i + 1 + skips < len(words) else ""
-        after, before = text[word.end :].lstrip()[:1], text[: word.start].rstrip()[-1:]
+        # A space may stand between number and sign.
+        after = text[word.end : word.end + 2].lstrip()[:1]
+        before = text[max(word.start - 2, 0) : word.start].rstrip()[-1:]
         unit = _SIGNS.get(after) or _SIGNS.get(before) or _UNITS.get(following)
         if unit is not None:
             yield f"{number} {unit}", UNIT
