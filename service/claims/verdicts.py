@@ -83,9 +83,9 @@ def verdict(answer: str, references: Iterable[str]) -> Rule:
     number are ignored.
 
     An answer does not contain a reference that it negates ("not Berlin"), offers as one of several ("Berlin
-    or Bonn", "Berlin, Paris, Rome") or asks about. In a longer answer references of one character and
-    common words ("yes") do not count. The check does not recognise hedging ("probably Paris"), corrections
-    in another clause and words of scripts without spaces.
+    or Bonn", "Berlin, Paris, Rome") or asks about. In a longer answer common words ("yes") and references of
+    one character do not count, except the only number of the answer. The check does not recognise hedging
+    ("probably Paris"), corrections in another clause and words of scripts without spaces.
 
     >>> verdict("The capital of Germany is Berlin.", ["Berlin"]), verdict("It is not Berlin.", ["Berlin"])
     ('contains', 'none')
@@ -115,7 +115,12 @@ def _rule(answer: str, reference: str) -> Rule:
     if said == wanted:
         return "equal"
     is_short = len(said) <= 2 * len(wanted) + _EXTRA_TOKENS
-    is_telling = len("".join(wanted)) > 1 and "".join(wanted) not in _COMMON
+    # "One" is a pronoun as often.
+    numbers = {
+        token.text for token in of_answer if token.text.isdigit() and answer[token.start : token.end] != "one"
+    }
+    is_common = len("".join(wanted)) == 1 or "".join(wanted) in _COMMON
+    is_telling = not is_common or {*wanted} == numbers
     if (is_short or is_telling) and not (_is_list(answer) and not _is_list(reference)):
         places = _places(of_answer, wanted)
         if any(_is_meant(answer, of_answer[i].start, of_answer[i + len(wanted) - 1].end) for i in places):
