@@ -150,7 +150,7 @@ COMPARED = (
     ("Risk, in nats", "lower", "risk", ""),
     ("Projection ECE", "lower", "projection_ece", ""),
     ("Projection Brier", "lower", "projection_brier", ""),
-    ("Algorithm 1 ECE", "", "algorithm1_ece", "too few prompts that are alike"),
+    ("Algorithm 1 ECE", "", "algorithm1_ece", "no two prompts compare"),
     ("AUROC of λmax", "higher", "auroc_lambda_max", NO_CLASSES),
     ("AUROC of −entropy", "higher", "auroc_entropy", NO_CLASSES),
     ("Accuracy-rejection area", "higher", "rejection_area", NO_CLASSES),
