@@ -42,7 +42,7 @@ class Recorded:
     """The rows of some sets: what spectra need of them, by row, and their log-probabilities."""
 
     def __init__(self, names: tuple[str, ...], kernel: Kernel) -> None:
-        stored, self.rows, known = recorded_rows(names, DATA, LARGEST, kernel, WEIGHTS)
+        stored, self.rows, known = recorded_rows(names, DATA, LARGEST, kernel, WEIGHTS, judged=False)
         texts = list(known)
         place = {text: i for i, text in enumerate(texts)}
         vectors = np.stack([known[text] for text in texts])

@@ -70,9 +70,18 @@ class JudgedRows:
 
 
 def recorded_rows(
-    names: Sequence[str], data: Path, num_samples: int, kernel: Kernel, weights: Path
+    names: Sequence[str],
+    data: Path,
+    num_samples: int,
+    kernel: Kernel,
+    weights: Path,
+    *,
+    judged: bool = True,
 ) -> tuple[list[DevRow], list[dict[str, Any]], dict[str, np.ndarray]]:
-    """Return the rows of some sets as a calibration has them and as recorded, and the vector of each text."""
+    """Return the rows of some sets as a calibration has them and as recorded, and the vector of each text.
+
+    judged: with the `answer` of each row, which has no recorded vector.
+    """
     known: dict[str, np.ndarray] = {}
     stored, recorded = list[DevRow](), list[dict[str, Any]]()
     for name in names:
@@ -84,8 +93,11 @@ def recorded_rows(
             known[row["reference"]] = vectors[reference]
         stored += [_stored(i, row, num_samples) for i, row in enumerate(lines, start=1)]
         recorded += lines
+    if not judged:
+        stored = [replace(row, answer=None) for row in stored]
     texts = all_texts(stored, kernel)
-    known |= embedded([text for text in texts if text not in known], weights)
+    if missing := [text for text in texts if text not in known]:
+        known |= embedded(missing, weights)
     return stored, recorded, {text: known[text] for text in texts}
 
 

@@ -41,7 +41,7 @@ def figures(rows: Judged) -> tuple[float, float, float]:
 def test_figures_of_the_recorded_answers(world: World) -> None:
     assert (world.right.size, world.right.sum()) == (180, 16)
     assert figures(world.short()) == pytest.approx((0.720, 0.748, 0.660), abs=0.005)
-    assert figures(world.matched()) == pytest.approx((0.708, 0.717, 0.618), abs=0.005)
+    assert figures(world.matched()) == pytest.approx((0.721, 0.722, 0.618), abs=0.005)
     assert auroc(world.best_cosines(), world.right) == pytest.approx(0.699, abs=0.005)
 
 

@@ -13,7 +13,7 @@ from tools.default_calibration import LARGEST, SETS, SIZES, Recorded, figures
 
 @pytest.fixture(scope="module")
 def made(shared_data: Path) -> dict:
-    return figures(Recorded(SETS), Recorded(SETS[:1]))
+    return figures(Recorded(SETS, PAPER), Recorded(SETS[:1], PAPER), PAPER)
 
 
 def test_the_packaged_figures_are_those_of_the_recorded_sets(made: dict) -> None:
