@@ -1,6 +1,7 @@
 """The default's models of P(correct) against the independent ones of the recorded data."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,17 +11,27 @@ import pytest
 
 from benchmarks.few_verdicts import Elsewhere, Seen, chosen, judged_on
 from benchmarks.recorded_evidence import WEIGHTS
+from service.calibration import labels
 from service.calibration.calibration import WITHOUT_EVIDENCE
 from service.calibration.default import ALONE, DIMENSION, figures_file, packaged
 from service.embedding.port import PAPER, EmbedderIdentity
 from service.spectral.correctness_model import FEATURES, MIN_WEIGHT, fit_model, log_loss
-from service.spectral.text_scores import per_word
+from service.spectral.text_scores import correct_by_rouge_l, per_word
 from tools.default_models import JudgedRows
 
 THEIRS = ("lp", "lu", "H", "mlp", "pw")
 SIZES = (1, 2, 3, 5, 10, 20)
 MPNET = EmbedderIdentity("all-mpnet-base-v2", "", DIMENSION, "float32")
 NAMES = ("triviaqa_dev_smollm2_m40", "triviaqa_test_smollm2_m20")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def verdicts_of_the_release() -> Iterator[None]:
+    """`default-1` was fitted with verdicts by ROUGE-L, before there was a rule of our own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(labels, "correct", correct_by_rouge_l)
+        patch.setattr(labels, "verdict", lambda text, of: "equal" if correct_by_rouge_l(text, of) else "none")
+        yield
 
 
 @pytest.fixture(scope="module")
