@@ -243,7 +243,10 @@ def _assemble_by_kernel(
     dimension: int,
     kernel: Kernel,
 ) -> Material:
-    """Return the rows as vectors whose products are the kernel. Vectors of two rows do not compare."""
+    """Return the rows as vectors whose products are the kernel.
+
+    Vectors of different rows are not comparable.
+    """
     width = max(len(_texts_of(row)) for row in rows)
     answers, texts = [], []
     judged: list[NDArray[np.floating] | None] = []

@@ -43,7 +43,7 @@ _DIGITS = {
 _ARTICLES = frozenset({"a", "an", "the"})
 _PLURAL_FROM = 4  # characters: "gas" and "yes" keep their s
 _SPELLING_FROM, _SPELLING_SHARE = 8, 1 / 8  # characters; edits by characters
-_EXTRA_TOKENS = 2  # beside twice as many as the reference: a short answer
+_EXTRA_TOKENS = 2  # a short answer has at most 2 n + 2 tokens, n those of the reference
 
 # An answer negates a reference in the same clause (en, de, fr, es, it, pt, nl, sv, da, ru; without accents).
 _NEGATION = re.compile(

@@ -314,7 +314,7 @@ class SqlJobs:
         corrected: Sequence[DevRow] = (),
         options: Mapping[str, Any] | None = None,
     ) -> str:
-        """Queue a job with the rows and answers of one that succeeded.
+        """Queue a job with the rows and answers of a job that succeeded.
 
         `corrected`: rows with other verdicts. Without any, the job draws.
         """

@@ -207,7 +207,7 @@ class EvaluationContext:
     def algorithm1(self, served: Served, num_clusters: int = CLUSTERS) -> tuple[Clustering, Nulls]:
         """Return the clusters of Algorithm 1, so many a bin, and both of its nulls."""
         test = self.test
-        # Prompts whose vectors do not compare are clusters of their own.
+        # If vectors of different prompts are not comparable, each prompt is a cluster.
         number = num_clusters if test.material.shares_space else len(test)
         clusters = cluster_prompts(test.stack, served.lambda_max, num_bins=BINS, num_clusters=number)
         random, again = self.rng(Stream.ALGORITHM1), self.resamples.nulls

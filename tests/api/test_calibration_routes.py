@@ -87,7 +87,7 @@ class TestCalibrations:
             await client.post(f"/calibrations/{other.id}/activate")
             told = (await client.get(f"/calibrations/{made.id}/report")).json()
         assert told["now"] == {"active": False, "activated_at": None}
-        assert told["decision"] == report["decision"]  # then, as it was
+        assert told["decision"] == report["decision"]  # unchanged
 
     async def test_a_browser_gets_a_page_and_a_program_json(self, world: World) -> None:
         made = calibration()

@@ -254,7 +254,7 @@ async def test_a_score_needs_no_thread_of_those_that_all_share(client: Client) -
 
 
 async def test_answers_are_compared_by_what_they_say(client: Client, embedder: FakeEmbedder) -> None:
-    """To the fake embedder each text is another; numbers, names and negation are factors beside it."""
+    """The fake embedder maps different texts to different vectors."""
     embedder.kernel = "facts"
     sent = {"prompt": "What is the capital of Italy?", "samples": ["The capital of Italy is Rome.", "Rome."]}
     async with client() as http:

@@ -14,7 +14,7 @@ QUESTION = "What is the capital of Italy?"
 
 
 def kernel(texts: list[str], question: str = "", num_drawn: int | None = None) -> np.ndarray:
-    """The kernel (n, n) of texts whose embeddings are all equal: what facts and negation make of them."""
+    """Return the kernel (n, n) of texts with equal embeddings: the product of the other factors."""
     compared = compared_texts(texts, question, FACTS)
     vectors = kernel_vectors(texts, compared, np.ones((len(texts), 2)), question, num_drawn)
     return np.asarray(vectors @ vectors.T)

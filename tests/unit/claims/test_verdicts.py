@@ -35,7 +35,7 @@ RIGHT = {
             "Berlin of the east, Bonn on the Rhine, Rome on seven hills",
             "Berlin",
         ),  # nor are pieces of four words
-        ("By route a/b Berlin is the next large city", "Berlin"),  # a slash beside another word
+        ("By route a/b Berlin is the next large city", "Berlin"),  # the slash is next to another word
         ("He lives in St. Louis, a city on the Mississippi, since 1953.", "St Louis"),
         ("He lives in St. Louis, a city on the Mississippi, since 1953.", "1953"),
         ("It is 5", "5"),
