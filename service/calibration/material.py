@@ -221,46 +221,29 @@ def assemble(
     kernel: Kernel = PAPER,
 ) -> Material:
     """Return the rows as vectors; place: the row of each text in `vectors`, made by `outcome_vectors`."""
-    if kernel != PAPER:
-        return _assemble_by_kernel(rows, num_samples, vectors, place, dimension, kernel)
-    answers, texts = [], []
-    judged: list[NDArray[np.floating] | None] = []
-    for one in rows:
-        outcomes, index = distinct([d.text for d in one.draws])
-        references = _rows_at(vectors, [place[text] for text in one.references])
-        answers.append(Answers(_rows_at(vectors, [place[text] for text in outcomes]), index, references))
-        texts.append(outcomes)
-        judged.append(None if one.answer is None else vectors[place[one.answer.strip()]])
-    full = np.flatnonzero([len(one.draws) == num_samples for one in rows])
-    return Material(rows, answers, texts, full, num_samples, dimension, judged)
-
-
-def _assemble_by_kernel(
-    rows: Sequence[DevRow],
-    num_samples: int,
-    vectors: NDArray[np.float32],
-    place: dict[str, int],
-    dimension: int,
-    kernel: Kernel,
-) -> Material:
-    """Return the rows as vectors whose products are the kernel.
-
-    Vectors of different rows are not comparable.
-    """
-    width = max(len(_texts_of(row)) for row in rows)
+    width = max((len(_texts_of(row)) for row in rows), default=0)
     answers, texts = [], []
     judged: list[NDArray[np.floating] | None] = []
     for row in rows:
         outcomes, index = distinct([draw.text for draw in row.draws])
-        known, question = _texts_of(row), row.question or ""
-        compared = compared_texts(known, question, kernel)
-        embedded = _rows_at(vectors, [place[text] for text in compared])
-        space = np.zeros((len(known), width), dtype=np.float32)
-        space[:, : len(known)] = kernel_vectors(known, compared, embedded, question, len(outcomes))
-        end = len(outcomes) + len(row.references)
-        answers.append(Answers(space[: len(outcomes)], index, space[len(outcomes) : end]))
+        known, count = _texts_of(row), len(outcomes)
+        own: NDArray[np.floating]
+        others: NDArray[np.floating]
+        if kernel == PAPER:
+            own, others = (
+                _rows_at(vectors, [place[text] for text in part]) for part in (known[:count], known[count:])
+            )
+        else:
+            question = row.question or ""
+            compared = compared_texts(known, question, kernel)
+            embeddings = _rows_at(vectors, [place[text] for text in compared])
+            # Vectors of different rows are not comparable. They have one dimension for Algorithm 1.
+            space = np.zeros((len(known), width), dtype=np.float32)
+            space[:, : len(known)] = kernel_vectors(known, compared, embeddings, question, count)
+            own, others = space[:count], space[count:]
+        answers.append(Answers(own, index, others[: len(row.references)]))
         texts.append(outcomes)
-        judged.append(None if row.answer is None else space[-1])
+        judged.append(None if row.answer is None else others[-1])
     full = np.flatnonzero([len(row.draws) == num_samples for row in rows])
     return Material(rows, answers, texts, full, num_samples, dimension, judged)
 

@@ -123,6 +123,7 @@ INLINE_DISTINCT = 64
 
 # Taking as many accented characters apart, to compare what is said, takes milliseconds.
 INLINE_CHARACTERS = 20_000
+INLINE_FACTS = 4_000  # characters: the kernel reads their facts in a few milliseconds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -288,7 +289,14 @@ class Scorer:
             rank = rank_alone(applied, *told, made_by.dimension)
         else:
             space = await self._maybe_in_thread(
-                _is_expensive(texts), self._space, command, texts, candidate, compared, vectors, made_by
+                sum(map(len, texts)) > INLINE_FACTS or _is_expensive(texts),
+                self._space,
+                command,
+                texts,
+                candidate,
+                compared,
+                vectors,
+                made_by,
             )
             basis, about = await self._basis(
                 drawn, texts, index, candidate, compared, space, made_by, applied, evidence
