@@ -496,7 +496,7 @@ def format_promise(made: Promise, num_samples: int, *, of_claims: bool) -> str:
     target = percent(made.target_error)
     if made.threshold is not None:
         what = "claims let through, one of each answer at random," if of_claims else "answers let through"
-        like = "on questions like those of the dev set"
+        like = "on questions like its rows"
         return f"{sure[0].upper()}{sure[1:]}, at most {target} of the {what} are wrong, {like}."
     if made.lowest_error is None:
         return f"No error can be promised {sure}: these rows are too few."

@@ -246,8 +246,7 @@ def in_short(served: Sequence[Part], method: str) -> Iterator[str]:
     else:
         yield (
             "How well λmax tells right from wrong answers (AUROC; 0.5 is chance) goes from "
-            f"{number(ranked[0])} to {number(ranked[1])}. Calibration is about what the numbers mean; "
-            "it is not meant to improve this."
+            f"{number(ranked[0])} to {number(ranked[1])}; calibration is not meant to improve it."
         )
 
 
