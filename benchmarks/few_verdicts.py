@@ -37,7 +37,7 @@ from service.spectral.evidence import EvidenceMap
 from service.spectral.fit import Prior, fit_evidence, objective, point_of
 from service.spectral.reliability import auroc
 from service.spectral.resampling import Difference, figure_difference, mean_difference
-from tools.default_models import JudgedRows
+from tools.recorded_rows import JudgedRows
 
 LABELS = (5, 10, 20, 30, 70)
 DRAWS = 100

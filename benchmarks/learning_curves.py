@@ -23,7 +23,7 @@ from service.spectral.dev_set import DevSet, risks, served_lambda_max
 from service.spectral.evidence import EvidenceMap
 from service.spectral.fit import Prior, fit_evidence, objective, point_of
 from service.spectral.reliability import reliability_diagram
-from tools.default_models import JudgedRows
+from tools.recorded_rows import JudgedRows
 
 LABELS = (5, 10, 20, 30, 70)
 ANSWERS = (1, 3, 20)

@@ -33,7 +33,7 @@ from service.spectral.fit import fit_evidence
 from service.spectral.reliability import auroc, resampled_aurocs
 from service.spectral.resampling import ResampleCounts, percentile_interval
 from service.spectral.text_scores import num_words
-from tools.default_models import JudgedRows
+from tools.recorded_rows import JudgedRows
 
 SIZES = (0, 1, 3, 5, 20)
 SETS = (TEST, DEV)

@@ -23,7 +23,7 @@ from service.api.middleware import AnswerLimit, BodyLimit, PlainStart, RequestCo
 from service.api.openapi import Described, Problem
 from service.calibration import routes as calibrations
 from service.calibration.calibration import CALLER, Calibration, Fingerprint, service_fingerprint
-from service.calibration.default import packaged, packaged_for_claims
+from service.calibration.default import packaged
 from service.calibration.files import UploadLimits
 from service.calibration.store import SqlCalibrations
 from service.embedding.port import Embedder
@@ -508,11 +508,7 @@ def create_app(
         live=live,
         ood_abstain=settings.ood_abstain,
         default=packaged(embedder.kernel) if settings.default_calibration else None,
-        claims=ClaimScorer(
-            packaged_for_claims() if settings.default_calibration else None,
-            settings.claims_from_characters,
-            threads=threads,
-        ),
+        claims=ClaimScorer(settings.claims_from_characters, threads=threads),
         threads=threads,
         spans=spans or NO_SPANS,
     )

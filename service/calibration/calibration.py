@@ -11,14 +11,21 @@ from datetime import datetime
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, Field
 
 from service.embedding.port import FAILED, PAPER, EmbedderIdentity, EmptyAnswers, Kernel
 from service.llm.port import LLMIdentity, Sampling
 from service.spectral.conformal import ConformalReference
-from service.spectral.correctness_model import CorrectnessModel, logit_probability
-from service.spectral.evidence import EvidenceMap, checked_log_probabilities, logit_missing_mass
+from service.spectral.correctness_model import (
+    AGREEMENT,
+    FEATURES_OF_TOKENS,
+    PER_WORD,
+    CorrectnessModel,
+    agreement,
+    logit_probability,
+)
+from service.spectral.evidence import EvidenceMap, checked_log_probabilities
 from service.spectral.resampling import Difference
 from service.spectral.selective import SelectiveCounts
 from service.spectral.spectrum import DepolarizedMap, TemperatureMap
@@ -127,7 +134,6 @@ PROMISE_MEANING = (
     "that it promises with one number of answers, on questions like those of its rows. So a target may be "
     "chosen after looking at what is reachable; where the number of answers is, too, fewer keep them."
 )
-WITHOUT_EVIDENCE = frozenset({"logit_probability", "entropy"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +143,10 @@ class Selector:
     `map` was fitted on all rows, and on what it says of them `model`. `counts` are of all rows, too, each
     predicted by a map and a model fitted without its fold: so what they promise holds for new questions like
     them, and texts like those judged. Of those, texts that no answer drawn supports (`born.supported`) are
-    never let through, here as in a score. `map` is None where no answer is drawn, and the model takes the
-    judged text's own log-probability. `all_correct`: of claims, the probability that all of an answer are
-    right, by `answer_columns`; `with_tokens`: what tells more where the log-probabilities of a claim's tokens
-    are known, too.
+    never let through, here as in a score. Where no answer is drawn, `map` is that of one answer, which the
+    judged text stands for; None for claims, whose model takes log-probabilities of tokens. `all_correct`: of
+    claims, the probability that all of an answer are right, by `answer_columns`; `with_tokens`: what tells
+    more where the log-probabilities of a claim's tokens are known, too.
     """
 
     map: DepolarizedMap | TemperatureMap | EvidenceMap | None
@@ -153,50 +159,41 @@ class Selector:
     def map_for(self, missing_mass: float | None) -> DepolarizedMap | TemperatureMap | None:
         """Return the map that makes the features of one prompt.
 
-        missing_mass: u of its answers; None: no log-probabilities. None where map or model takes them, and
-        where no answer is drawn.
+        missing_mass: u of its answers or, where none is drawn, of the judged text; None: no
+        log-probabilities, and no map where it takes them. None, too, for claims to which no answer is drawn.
         """
         if isinstance(self.map, EvidenceMap):
             return None if missing_mass is None else self.map.at(missing_mass)
-        takes_them = not WITHOUT_EVIDENCE.issuperset(self.model.features)
-        return None if takes_them and missing_mass is None else self.map
+        return self.map
 
 
-def features(
-    probability: ArrayLike,
-    entropy: ArrayLike,
-    missing_mass: ArrayLike | None = None,
-    mean_log_probability: ArrayLike | None = None,
-    log_probability_per_word: ArrayLike | None = None,
-) -> dict[str, ArrayLike]:
-    """Return the columns that a correctness model knows, (n,) each or one number each.
+def answer_features(lambda_max: ArrayLike, probability: ArrayLike) -> dict[str, ArrayLike]:
+    """Return the column of a model of answers, (n,) or one number: see `agreement`.
 
-    probability: p(y) of the judged text under `Selector.map`, in [0, 1]; entropy: of the spectrum that it
-    serves, in nats; missing_mass and both means, of log-probabilities and of those per word: of the prompt's
-    answers, None where they have none.
+    lambda_max: of the spectrum that `Selector.map` serves; probability: p(y) of the judged text under it.
     """
-    columns: dict[str, ArrayLike] = {"logit_probability": logit_probability(probability), "entropy": entropy}
-    if missing_mass is not None and mean_log_probability is not None and log_probability_per_word is not None:
-        columns["logit_missing_mass"] = logit_missing_mass(missing_mass)
-        columns["mean_log_probability"] = mean_log_probability
-        columns["log_probability_per_word"] = log_probability_per_word
-    return columns
+    return {AGREEMENT: agreement(lambda_max, probability)}
 
 
-def answer_features(log_probability: ArrayLike, texts: Sequence[str]) -> dict[str, ArrayLike]:
-    """Return the column of a model that takes no answers drawn: of texts (n,) judged by themselves.
+def word_features(log_probability: ArrayLike, texts: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    """Return the further column of a model of answers (n,) where none is drawn: log-probability per word.
 
-    log_probability: of each whole text, (n,) in nats; raises ValueError as `checked_log_probabilities`.
+    Long answers need it: all are of little probability. log_probability: of each whole text, in nats; raises
+    ValueError as `checked_log_probabilities`.
     """
-    return {"answer_log_probability_per_word": per_word(checked_log_probabilities(log_probability), texts)}
+    return {PER_WORD: per_word(checked_log_probabilities(log_probability), texts)}
 
 
-def claim_features(logprob_per_word: ArrayLike, least_logprob: ArrayLike) -> dict[str, ArrayLike]:
+def claim_features(probability: ArrayLike, entropy: ArrayLike) -> dict[str, ArrayLike]:
+    """Return the columns of a model of claims, (n,) each: of p(y) in [0, 1] and entropies in nats."""
+    return {"logit_probability": logit_probability(probability), "entropy": entropy}
+
+
+def token_features(
+    logprob_per_word: NDArray[np.float64], least_logprob: NDArray[np.float64]
+) -> dict[str, NDArray[np.float64]]:
     """Return the columns of a model of claims that takes no answers drawn, of log-probabilities (n,)."""
-    return {
-        "answer_log_probability_per_word": logprob_per_word,
-        "answer_least_log_probability": least_logprob,
-    }
+    return dict(zip(FEATURES_OF_TOKENS, (logprob_per_word, least_logprob), strict=True))
 
 
 def answer_columns(probabilities: ArrayLike, groups: ArrayLike) -> dict[str, ArrayLike]:

@@ -9,19 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import Calibration, JudgedTexts, Method, Selector, answer_columns
-from service.calibration.labels import FullRows, Judged, JudgedAlone
+from service.calibration.labels import FullRows, Judged, JudgedClaims
 from service.calibration.material import Material
 from service.calibration.rows import MIN_USABLE_ROWS
 from service.embedding.port import log_probabilities
 from service.errors import InvalidDevData
 from service.spectral.correctness_model import (
-    Columns,
     CorrectnessFit,
     CorrectnessModel,
-    ModelPrior,
-    ModelPriorSource,
     fit_correctness,
-    no_model_prior,
     stratified_folds,
 )
 from service.spectral.dev_set import Answers, AnyMap, DevSet
@@ -114,7 +110,7 @@ class Fitted:
 
     rows: the full ones; maps: fitted on them. method: the one chosen; parameters: of every m' for it, those
     of "depolarized" for "evidence", whose own are in evidence_table. decided: what the verdicts allow, by
-    number of answers. priors, model_priors: what all of it was drawn to.
+    number of answers. priors: what the maps were drawn to.
     """
 
     rows: FullRows
@@ -124,7 +120,6 @@ class Fitted:
     decided: Mapping[int, DecidedAt]
     evidence_table: Mapping[int, EvidenceMap] = field(default_factory=dict)
     priors: PriorSource = no_prior
-    model_priors: ModelPriorSource = no_model_prior
 
     def selectors(self) -> dict[int, Selector]:
         """Return the selectors that there are, by number of answers."""
@@ -139,7 +134,6 @@ def fit_all(
     seed: int = 0,
     resamples: Resamples = DEFAULT,
     priors: PriorSource = no_prior,
-    model_priors: ModelPriorSource = no_model_prior,
     progress: OnDone | None = None,
 ) -> Fitted:
     """Fit the maps on the full rows, and the tables of the chosen one on all.
@@ -170,10 +164,9 @@ def fit_all(
         method,
         rng=rng(seed, Stream.SELECTORS),
         priors=priors,
-        model_priors=model_priors,
         progress=_part(progress, parts - 1, parts),
     )
-    return Fitted(rows, maps, method, parameters, decided, table, priors, model_priors)
+    return Fitted(rows, maps, method, parameters, decided, table, priors)
 
 
 def _chosen(asked: str, risks: Mapping[str, Floats]) -> Method:
@@ -280,7 +273,6 @@ def fit_selectors(
     *,
     rng: np.random.Generator,
     priors: PriorSource = no_prior,
-    model_priors: ModelPriorSource = no_model_prior,
     progress: OnDone | None = None,
 ) -> dict[int, DecidedAt]:
     """Return what the verdicts on the full rows allow, by how many of their first answers are taken.
@@ -297,25 +289,28 @@ def fit_selectors(
     sizes = [*([1] if method == "evidence" else []), *fitted_sizes(most)]
     alone, decided = rows.alone(), dict[int, DecidedAt]()
     tokens = None
-    if alone is not None and alone.groups is not None and alone.known.all():
-        tokens = {name: np.asarray(column) for name, column in alone.columns.items()}
+    if alone is not None and isinstance(alone.texts, JudgedClaims) and alone.known.all():
+        tokens = alone.texts.tokens
     for done, size in enumerate(sizes, start=1):
         seen = full if size == most else rows.at(size)
         fit_map = partial(fit, method=method, prior=priors(method, size))
-        found = _decided(seen, fold, rows.judged, fit_map, partial(model_priors, method, size), counted)
+        found = _decided(seen, fold, rows.judged, fit_map, counted)
         if tokens is not None:
-            # Nothing is known of these features to which a model could be drawn.
-            nothing = partial(no_model_prior, method, size)
-            more = _decided(replace(seen, tokens=tokens), fold, rows.judged, fit_map, nothing, counted)
+            more = _decided(replace(seen, tokens=tokens), fold, rows.judged, fit_map, counted)
             found = _with_tokens(found, more)
         decided[size] = found
         if progress is not None:
             progress(done, len(sizes))
     if alone is not None:
-        prior, own_fold = model_priors(method, 0, alone.columns), fold[alone.known]
-        model = fit_correctness(alone.columns, alone.right, own_fold, prior=prior, groups=alone.groups)
-        picked = None if alone.groups is None else one_of_each(alone.groups, rng)
-        decided = {0: _decided_by(alone, model, None, alone.judged, own_fold, picked), **decided}
+        texts, own_fold = alone.texts, fold[alone.known]
+        picked = None if texts.groups is None else one_of_each(texts.groups, rng)
+        if isinstance(texts, JudgedClaims):
+            model = fit_correctness(texts.tokens, texts.right, own_fold, groups=texts.groups)
+            of_none = _decided_by(texts, model, None, alone.judged, own_fold, picked)
+        else:
+            fit_map = partial(fit, method="evidence", prior=priors("evidence", 1))
+            of_none = _decided(texts, own_fold, alone.judged, fit_map, picked)
+        decided = {0: of_none, **decided}
     return decided
 
 
@@ -324,7 +319,6 @@ def _decided(
     fold: NDArray[np.int_],
     judged: JudgedTexts,
     fit_map: Callable[[DevSet], AnyFit],
-    model_prior: Callable[[Columns], ModelPrior | None],
     counted: NDArray[np.int_] | None,
 ) -> DecidedAt:
     """Return what the verdicts allow; counted: of rows that go together one each, which bounds rest on."""
@@ -332,21 +326,19 @@ def _decided(
     columns = rows.columns(map_)
     # What predicts a row has seen nothing of it, in map and model: the promise rests on that.
     by_fold = [rows.columns(fit_map(rows.rows.take(fold != k)).map) for k in range(FOLDS)]
-    fit = fit_correctness(
-        columns, rows.right, fold, prior=model_prior(columns), by_fold=by_fold, groups=rows.groups
-    )
+    fit = fit_correctness(columns, rows.right, fold, by_fold=by_fold, groups=rows.groups)
     return _decided_by(rows, fit, map_, judged, fold, counted)
 
 
 def _decided_by(
-    rows: Judged | JudgedAlone,
+    rows: Judged | JudgedClaims,
     fit: CorrectnessFit,
     map_: FittedMap | None,
     judged: JudgedTexts,
     fold: NDArray[np.int_],
     counted: NDArray[np.int_] | None,
 ) -> DecidedAt:
-    """Return what a fit of P(correct) allows. map_: None where no answer is drawn."""
+    """Return what a fit of P(correct) allows. map_: None for claims to which no answer is drawn."""
     selector = None
     if fit.model is not None and fit.held_out is not None:
         counted = np.arange(len(rows)) if counted is None else counted

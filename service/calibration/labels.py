@@ -12,7 +12,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.calibration.calibration import JudgedTexts, answer_features, claim_features, features
+from service.calibration.calibration import (
+    JudgedTexts,
+    answer_features,
+    claim_features,
+    token_features,
+    word_features,
+)
 from service.calibration.material import FULL_SHARE, Material
 from service.calibration.rows import DevRow, Verdict
 from service.claims.refusals import is_refusal, is_unanswered
@@ -28,14 +34,15 @@ from service.spectral.dev_set import (
     dominant,
     overlaps,
     served_entropies,
+    served_lambda_max,
     solve,
     supported,
     weighted,
 )
 from service.spectral.evidence import POSITIVE_ROUNDING, missing_mass
-from service.spectral.text_scores import num_words
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
 Mask = NDArray[np.int_] | NDArray[np.bool_]
 
 
@@ -44,17 +51,15 @@ class Judged:
     """n prompts as some of their answers show them, and a text of each that was judged.
 
     rows: their spectra, with the references as targets; texts: the same with the judged text as target.
-    right: (n,) verdicts. refused: (n,) whether the judged text, or most answers, refuse to answer. evidence:
-    missing mass, mean log-probability, log-probability per word, (n,) each;
-    empty where an answer of any prompt has no log-probability. groups: (n,), as `Material.full_groups`.
-    tokens: further features (n,) of the judged texts, by their own log-probabilities.
+    right: (n,) verdicts. refused: (n,) whether the judged text, or most answers, refuse to answer. groups:
+    (n,), as `Material.full_groups`. tokens: further features (n,) of the judged texts, by their own
+    log-probabilities.
     """
 
     rows: DevSet
     texts: DevSet
     right: NDArray[np.bool_]
     refused: NDArray[np.bool_]
-    evidence: tuple[Floats, ...] = ()
     groups: NDArray[np.int_] | None = None
     tokens: Mapping[str, Floats] = field(default_factory=dict)
 
@@ -68,7 +73,6 @@ class Judged:
             self.texts.take(rows),
             self.right[rows],
             self.refused[rows],
-            tuple(column[rows] for column in self.evidence),
             None if self.groups is None else self.groups[rows],
             {name: column[rows] for name, column in self.tokens.items()},
         )
@@ -87,28 +91,43 @@ class Judged:
 
         Raises ValueError where the map needs missing masses that the rows lack.
         """
-        p, entropy = born_probabilities(map_, self.texts), served_entropies(map_, self.rows)
-        return {**features(p, entropy, *self.evidence), **self.tokens}
+        p = born_probabilities(map_, self.texts)
+        if self.groups is None:
+            return {**answer_features(served_lambda_max(map_, self.rows), p), **self.tokens}
+        return {**claim_features(p, served_entropies(map_, self.rows)), **self.tokens}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JudgedClaims:
+    """n claims that their tokens' log-probabilities judge, without any answer drawn.
+
+    tokens: features (n,); right: (n,) verdicts; groups: as `Material.full_groups`, of these.
+    """
+
+    tokens: Mapping[str, Floats]
+    right: NDArray[np.bool_]
+    groups: NDArray[np.int_]
+
+    def __len__(self) -> int:
+        return self.right.size
+
+    @property
+    def supported(self) -> NDArray[np.bool_]:
+        """Whether a score may let each through, (n,): any."""
+        return np.ones(self.right.size, dtype=np.bool_)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JudgedAlone:
-    """The n prompts whose judged text has a log-probability of its own, and what it says.
+    """The rows whose judged text has log-probabilities of its own, judged by these: no answer is drawn.
 
-    known: (N,) which of the full rows they are. columns: features (n,); right: (n,) verdicts; supported: (n,)
-    whether the text is no refusal; judged: whose texts they are on. groups: as `Material.full_groups`, of
-    these.
+    known: (N,) which of the full rows they are. texts: answers, each as if it were the one answer drawn, or
+    claims; judged: whose texts they are.
     """
 
     known: NDArray[np.bool_]
-    columns: Mapping[str, ArrayLike]
-    right: NDArray[np.bool_]
-    supported: NDArray[np.bool_]
+    texts: Judged | JudgedClaims
     judged: JudgedTexts
-    groups: NDArray[np.int_] | None = None
-
-    def __len__(self) -> int:
-        return self.right.size
 
 
 class FullRows:
@@ -122,9 +141,8 @@ class FullRows:
         self._overlaps = [overlaps(material.answers[i]) for i in material.full]
         self._own = [_own(material, int(i)) for i in material.full]
         self._totals = [log_probabilities(one.draws) for one in self._rows]
-        self._lengths = [num_words([draw.text for draw in one.draws]) for one in self._rows]
         problems = [weighted(one) for one in self._overlaps]
-        self.dev = self._solved(problems, self._evidence(material.num_samples))
+        self.dev = self._solved(problems, self._missing_mass(material.num_samples))
         self._of_all = self._dominant(problems)
         # Comparing texts takes longer than the rest; most answers stay dominant as others join them.
         self._verdicts: dict[tuple[int, int], bool] = {}
@@ -188,13 +206,12 @@ class FullRows:
             replace(problem, overlaps=replace(one, targets=one.cosines[[answer]] if own is None else own))
             for problem, one, own, answer in zip(problems, self._overlaps, self._own, answers, strict=True)
         ]
-        evidence = self._evidence(num_samples)
+        mass = self._missing_mass(num_samples)
         return Judged(
-            self._solved(problems, evidence),
-            self._solved(texts, evidence),
+            self._solved(problems, mass),
+            self._solved(texts, mass),
             np.array([self._right(row, answer) for row, answer in enumerate(answers)]),
             np.array([self._refused(row, answer, num_samples) for row, answer in enumerate(answers)]),
-            evidence,
             self.groups,
         )
 
@@ -211,15 +228,32 @@ class FullRows:
         known = np.array([total is not None for _, total, _ in found])
         if known.mean() < FULL_SHARE:
             return None
-        pairs = [(text, total) for text, total, _ in found if total is not None]
-        refused = [is_refusal(found[row][0], self._rows[row].question) for row in np.flatnonzero(known)]
+        rows = np.flatnonzero(known)
+        totals = [total for _, total, _ in found if total is not None]
         return JudgedAlone(
             known,
-            answer_features([total for _, total in pairs], [text for text, _ in pairs]),
-            np.array([right for *_, right in found])[known],
-            ~np.array(refused),
-            _kind_of([own is not None for own, has in zip(self._own, known, strict=True) if has], "first"),
+            self._as_drawn(rows, [found[row][0] for row in rows], totals, [found[row][2] for row in rows]),
+            _kind_of([self._own[row] is not None for row in rows], "first"),
         )
+
+    def _as_drawn(
+        self, rows: Ints, texts: Sequence[str], totals: Sequence[float], right: Sequence[bool]
+    ) -> Judged:
+        """Return rows with one text each as the only answer drawn; totals: its log-probability in nats."""
+        problems, judged = list[Weighted](), list[Weighted]()
+        for row in rows.tolist():
+            position = int(self.material.full[row])
+            answers, vector = self.material.answers[position], self.material.judged[position]
+            if vector is None:
+                vector = answers.vectors[answers.index[0]]
+            only = overlaps(Answers(vector[None], np.zeros(1, dtype=np.intp), answers.references))
+            problems.append(weighted(only))
+            judged.append(weighted(replace(only, targets=only.cosines)))
+        masses = np.array([missing_mass([total], [0]) for total in totals])
+        dev, own = self._solved(problems, masses), self._solved(judged, masses)
+        questions = [self._rows[row].question for row in rows]
+        refused = [is_refusal(*pair) for pair in zip(texts, questions, strict=True)]
+        return Judged(dev, own, np.array(right), np.array(refused), tokens=word_features(totals, texts))
 
     def _claims_alone(self, groups: NDArray[np.int_]) -> JudgedAlone | None:
         claims = [one.claims[0] for one in self._rows]
@@ -229,8 +263,7 @@ class FullRows:
             return None
         told = np.array([pair for pair in pairs if None not in pair], dtype=np.float64)
         right = np.array([one.correct for one in claims])
-        every = np.ones(len(told), dtype=np.bool_)
-        return JudgedAlone(known, claim_features(*told.T), right[known], every, "given", groups[known])
+        return JudgedAlone(known, JudgedClaims(token_features(*told.T), right[known], groups[known]), "given")
 
     def _alone(self, row: int) -> tuple[str, float | None, bool]:
         """Return the judged text of a row, its log-probability where it is known, and its verdict."""
@@ -246,10 +279,8 @@ class FullRows:
         known = [total for total in totals if total is not None and total <= POSITIVE_ROUNDING]
         return text, max(known, default=None), self._right(row, index)
 
-    def _solved(self, problems: Sequence[Weighted], evidence: tuple[Floats, ...]) -> DevSet:
-        """Return the dev set of the problems, with their missing masses where there is evidence."""
-        found = solve(problems, self.material.dimension)
-        return replace(found, missing_mass=evidence[0]) if evidence else found
+    def _solved(self, problems: Sequence[Weighted], mass: Floats | None) -> DevSet:
+        return replace(solve(problems, self.material.dimension), missing_mass=mass)
 
     def _dominant(self, problems: Sequence[Weighted]) -> list[int]:
         """Return which distinct answer of each row is dominant; -1 where the row gives a text of its own."""
@@ -276,18 +307,16 @@ class FullRows:
         judged = bool(refuses[answer]) if one.answer is None else is_refusal(one.answer, one.question)
         return is_unanswered(judged, refuses[self._overlaps[row].index[:num_samples]])
 
-    def _evidence(self, num_samples: int) -> tuple[Floats, ...]:
-        """Return what `Judged` holds of the first answers' log-probabilities, (n,) each, if all have one."""
-        rows = []
-        parts = zip(self._rows, self._totals, self._lengths, self._overlaps, strict=True)
-        for row, totals, lengths, one in parts:
+    def _missing_mass(self, num_samples: int) -> Floats | None:
+        """Return the missing masses (n,) of the first answers; None unless each has a log-probability."""
+        masses = []
+        for row, totals, one in zip(self._rows, self._totals, self._overlaps, strict=True):
             # The first may all have one where a later one has none.
             first = log_probabilities(row.draws[:num_samples]) if totals is None else totals[:num_samples]
             if first is None:
-                return ()
-            mass, spoken = missing_mass(first, one.index[:num_samples]), first / lengths[:num_samples]
-            rows.append((mass, first.mean(), spoken.mean()))
-        return tuple(np.array(rows).T)
+                return None
+            masses.append(missing_mass(first, one.index[:num_samples]))
+        return np.array(masses)
 
 
 def _kind_of(given: Sequence[bool], other: JudgedTexts) -> JudgedTexts:

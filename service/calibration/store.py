@@ -28,6 +28,7 @@ from service.embedding.port import supplied_draws, totals
 from service.errors import StoreUnavailable
 from service.lru import LRU
 from service.spectral.conformal import ConformalReference
+from service.spectral.correctness_model import AGREEMENT
 from service.spectral.evidence import EvidenceMap
 from service.spectral.spectrum import DepolarizedMap
 from service.store.database import (
@@ -63,11 +64,15 @@ class _Body(BaseModel):
 
 def _decoded(stored: RowMapping) -> Calibration:
     """Return a calibration; its reference where the query has read it as `reference`."""
+    body = _Body.model_validate(stored["body"])
+    if body.fingerprint.unit == "answer":
+        # Models of before 0.4.0 took features that scores do not have any more.
+        body.selectors = {m: one for m, one in body.selectors.items() if AGREEMENT in one.model.features}
     return Calibration(
         id=stored["id"],
         created_at=stored["created_at"],
         reference=_reference(stored.get("reference")),
-        **dict(_Body.model_validate(stored["body"])),
+        **dict(body),
     )
 
 

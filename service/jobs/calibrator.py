@@ -26,7 +26,7 @@ from service.calibration.calibration import (
     service_fingerprint,
     with_embedder,
 )
-from service.calibration.default import CLAIM_PRIOR_WEIGHT, PRIOR_WEIGHT, packaged, packaged_for_claims
+from service.calibration.default import PRIOR_WEIGHT, packaged
 from service.calibration.fitting import WHOLE, Fitted, Stream, fit_all, rng
 from service.calibration.material import (
     Material,
@@ -70,6 +70,7 @@ from service.llm.port import Generation, GenerationRequest, LanguageModel, Prior
 from service.report.report import make_report
 from service.scoring.score import Serving
 from service.scoring.scorer import LiveLoad
+from service.spectral.fit import no_prior
 from service.spectral.resampling import DEFAULT, Resamples
 from service.spectral.subsets import OnDone
 
@@ -478,12 +479,10 @@ class Calibrator:
         return replace(claimed, unit=unit)
 
     async def _fit(self, job: RunningJob, material: Material, active: Calibration | None) -> Fitted:
-        kernel = self.embedding.embedder.kernel
-        asked, default, usual, claims = job.options.prior_weight, packaged(kernel), PRIOR_WEIGHT, 1.0
-        if material.groups is not None:
-            default, usual = packaged_for_claims(), CLAIM_PRIOR_WEIGHT
-            claims = material.groups.size / np.unique(material.groups).size
-        weight = claims * (usual if asked is None else asked)
+        default, asked = packaged(self.embedding.embedder.kernel), job.options.prior_weight
+        weight = PRIOR_WEIGHT if asked is None else asked
+        # Nothing is known of claims that holds for those of other set-ups.
+        priors = partial(default.prior, weight=weight) if material.groups is None else no_prior
 
         def work(done: OnDone) -> Fitted:
             return fit_all(
@@ -492,8 +491,7 @@ class Calibrator:
                 active=active,
                 seed=job.options.seed,
                 resamples=self.resamples,
-                priors=partial(default.prior, weight=weight),
-                model_priors=partial(default.model_prior, dimension=material.dimension, weight=weight),
+                priors=priors,
                 progress=done,
             )
 

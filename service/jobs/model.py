@@ -47,7 +47,7 @@ class CalibrateOptions(EvaluateOptions):
         le=1e6,
         allow_inf_nan=False,
         description="Labelled rows that the default calibration counts for, to which fits are drawn; left "
-        "out: 30, for claims 3; 0: the rows alone.",
+        "out: 30; 0: the rows alone, as for claims.",
     )
     unit: Unit = Field(
         "answer",

@@ -15,19 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration import fitting
-from service.calibration.calibration import WITHOUT_EVIDENCE, Calibration
+from service.calibration.calibration import Calibration
 from service.calibration.fitting import METHODS, Fitted, FittedMaps, Stream, fit_maps
-from service.calibration.labels import FullRows, Judged, JudgedAlone
+from service.calibration.labels import FullRows, Judged, JudgedClaims
 from service.report.words import estimate
 from service.spectral.algorithm1 import Clustering, Nulls, cluster_prompts, nulls
 from service.spectral.correctness_model import (
     Columns,
-    ModelPriorSource,
     base_rate,
     fit_correctness,
     held_out_predictions,
     log_losses,
-    no_model_prior,
     stratified_folds,
 )
 from service.spectral.density import DensityStack
@@ -52,7 +50,7 @@ Estimate = dict[str, float | None]
 
 BINS, CLUSTERS = 8, 5  # of Algorithm 1, as the paper has them
 SIZES = (1, 2, 3, 5, 8, 10, 20, 40, 80, 160)
-# The map whose p(y) and entropy are features of P(correct), with the log-probabilities and without.
+# The map whose lambda_max and p(y) P(correct) rests on, with the log-probabilities and without.
 CORRECT_BY = ("evidence", "depolarized")
 
 
@@ -148,7 +146,6 @@ class EvaluationContext:
     def __init__(self, dev: Split, test: Split, *, seed: int = 0, resamples: Resamples = DEFAULT) -> None:
         self.dev, self.test, self.seed, self.resamples = dev, test, seed, resamples
         self.priors: PriorSource = no_prior
-        self.model_priors: ModelPriorSource = no_model_prior
         self._first_answers: dict[int, AtSize] = {}
 
     def rng(self, stream: Stream) -> np.random.Generator:
@@ -236,17 +233,19 @@ class EvaluationContext:
     def first_answers(self, num_samples: int) -> AtSize:
         """Return what the first answers of each prompt are worth."""
         if num_samples not in self._first_answers:
-            self._first_answers[num_samples] = self._judge(num_samples)
+            judged = self.test.rows.at(num_samples, one_text=True)
+            dev = judged if self.fold is not None else self.dev.rows.at(num_samples, one_text=True)
+            self._first_answers[num_samples] = self._judge(judged, dev, num_samples)
         return self._first_answers[num_samples]
 
-    def _judge(self, num_samples: int) -> AtSize:
-        judged, fold, fitted_on = self.test.rows.at(num_samples, one_text=True), self.fold, None
+    def _judge(self, judged: Judged, dev: Judged, num_samples: int) -> AtSize:
+        """Return prompts by so many answers; dev: the rows fitted on, where they are another file's."""
+        fold, fitted_on = self.fold, None
         if fold is None:
-            dev = self.dev.rows.at(num_samples, one_text=True)
             maps, held = self._fit(dev, num_samples), [np.arange(len(judged))]
             if judged.rows.missing_mass is None:
                 maps.pop("evidence", None)
-            fitted_on = {n: _columns(dev, maps[n], n) for n in CORRECT_BY if n in maps}, dev.right
+            fitted_on = {n: dev.columns(maps[n]) for n in CORRECT_BY if n in maps}, dev.right
             parts = [(maps, judged)]
         else:
             held = [np.flatnonzero(fold == number) for number in range(int(fold.max()) + 1)]
@@ -256,7 +255,7 @@ class EvaluationContext:
             ]
         order, names = np.argsort(np.concatenate(held)), list(parts[0][0])
         scored = list[Scored]()
-        for name in names:
+        for name in names if num_samples else []:
             losses, squares, values = zip(
                 *(_lambda_max(maps[name], rows) for maps, rows in parts), strict=True
             )
@@ -264,7 +263,7 @@ class EvaluationContext:
             scored.append(Scored("lambda_max", name, *figures))
         columns = {}
         for name in [one for one in CORRECT_BY if one in names]:
-            features = [_columns(rows, maps[name], name) for maps, rows in parts]
+            features = [rows.columns(maps[name]) for maps, rows in parts]
             columns[name] = {
                 key: np.concatenate([np.asarray(one[key]) for one in features])[order] for key in features[0]
             }
@@ -276,16 +275,20 @@ class EvaluationContext:
 
         None unless every judged text has one.
         """
-        rows = self.test.rows.alone()
-        dev = rows if self.fold is not None else self.dev.rows.alone()
-        if rows is None or dev is None or not (dev.known.all() and rows.known.all()):
+        alone = self.test.rows.alone()
+        dev = alone if self.fold is not None else self.dev.rows.alone()
+        if alone is None or dev is None or not (dev.known.all() and alone.known.all()):
             return None
-        # Log-probabilities are all that is known.
-        fitted_on = ({"evidence": dev.columns}, dev.right) if self.fold is None else None
-        return self._by_p_correct(rows, 0, {"evidence": rows.columns}, fitted_on, [], 0.0)
+        rows, others = alone.texts, dev.texts
+        if isinstance(rows, JudgedClaims) or isinstance(others, JudgedClaims):
+            fitted_on = ({"evidence": others.tokens}, others.right) if self.fold is None else None
+            found = self._by_p_correct(rows, 0, {"evidence": rows.tokens}, fitted_on, [], 0.0)
+        else:
+            found = self._judge(rows, others, 0)
+        return replace(found, same_text=alone.judged == "given")
 
     def _fit(self, rows: Judged, num_samples: int) -> dict[str, AnyMap]:
-        """Return every map fitted on the rows; the spectrum of one answer is 1: only evidence can map it."""
+        """Return every map fitted on the rows; of one answer or none, only evidence can map the spectrum."""
         maps: dict[str, AnyMap] = {}
         if num_samples > 1:
             maps["raw"] = Identity()
@@ -293,12 +296,12 @@ class EvaluationContext:
         if rows.rows.missing_mass is not None:
             methods = (*methods, "evidence")
         for method in methods:
-            maps[method] = fit(rows.rows, method, prior=self.priors(method, num_samples)).map
+            maps[method] = fit(rows.rows, method, prior=self.priors(method, max(num_samples, 1))).map
         return maps
 
     def _by_p_correct(
         self,
-        rows: Judged | JudgedAlone,
+        rows: Judged | JudgedClaims,
         num_samples: int,
         columns: Mapping[str, Columns],
         fitted_on: tuple[Mapping[str, Columns], Bools] | None,
@@ -319,8 +322,7 @@ class EvaluationContext:
             base = np.full(len(rows), base_rate(right))
         by_correct, why_none = list[Scored](), ""
         for name, one in known.items():
-            prior = self.model_priors(name, num_samples, one)
-            found = fit_correctness(one, right, fold, prior=prior, groups=groups)
+            found = fit_correctness(one, right, fold, groups=groups)
             if found.why_none == "one_kind" and num_samples:
                 why_none = f"all {right.size} {what} are {'right' if found.num_right else 'wrong'}"
             if found.held_out is None:
@@ -339,7 +341,6 @@ class EvaluationContext:
             log_losses(base, rows.right),
             why_none,
             tokens,
-            same_text=isinstance(rows, Judged) or rows.judged == "given",
             groups=groups,
         )
 
@@ -353,7 +354,7 @@ class CrossValidated(EvaluationContext):
     def __init__(self, fitted: Fitted, *, seed: int = 0, resamples: Resamples = DEFAULT) -> None:
         rows = Split(fitted.rows)
         super().__init__(rows, rows, seed=seed, resamples=resamples)
-        self.priors, self.model_priors = fitted.priors, fitted.model_priors
+        self.priors = fitted.priors
         self.fitted, self.risks = fitted.maps, fitted.maps.risks  # not fitted anew
 
     @property
@@ -384,8 +385,7 @@ class CrossValidated(EvaluationContext):
             return None
         if isinstance(selector.map, EvidenceMap) and rows.rows.missing_mass is None:
             return None
-        columns = rows.columns(selector.map)
-        return selector.model.predict(columns) if columns.keys() >= set(selector.model.features) else None
+        return selector.model.predict(rows.columns(selector.map))
 
 
 def _lambda_max(map_: AnyMap, rows: Judged) -> tuple[Floats, Floats, Floats]:
@@ -393,12 +393,6 @@ def _lambda_max(map_: AnyMap, rows: Judged) -> tuple[Floats, Floats, Floats]:
     largest = served_lambda_max(map_, rows.rows)
     gaps = largest - np.clip(rows.rows.alignment[:, 0], 0.0, 1.0)
     return risks(map_, rows.rows), np.square(gaps), largest
-
-
-def _columns(rows: Judged, map_: AnyMap, name: str) -> Columns:
-    columns = rows.columns(map_)
-    # Without evidence means what a server without log-probabilities would leave.
-    return columns if name == "evidence" else {k: v for k, v in columns.items() if k in WITHOUT_EVIDENCE}
 
 
 # How many answers to draw.

@@ -257,11 +257,9 @@ def _to_do(report: Part) -> Iterator[str]:
 # P(correct), and what thresholds on it promise.
 
 FEATURES = {
-    "logit_probability": "probability of the answer",
-    "logit_missing_mass": "missing mass",
+    "agreement": "agreement of the answers",
+    "logit_probability": "probability of the claim",
     "entropy": "entropy",
-    "mean_log_probability": "mean log-probability",
-    "log_probability_per_word": "log-probability per word",
     "answer_log_probability_per_word": "its own log-probability per word",
     "answer_least_log_probability": "its least likely token",
 }

@@ -42,9 +42,8 @@ BY_DEFAULT = warning(
 )
 RANKED_BY_DEFAULT = warning(
     "default_calibration",
-    "Ranked by the default calibration, fitted on short answers of a small LLM to trivia questions: "
-    "`rank_score` is a number to sort by. Label 100 questions of your own, and POST /calibrate "
-    "makes a calibration of them.",
+    "Judged by the default calibration, fitted on short answers of a small LLM to trivia questions. Label "
+    "100 questions of your own, and POST /calibrate makes a calibration of them.",
 )
 # Below it a prompt is called unlike the rows: at most that share of those that are like them, too.
 MAX_OOD_P_VALUE = 0.02

@@ -1,29 +1,28 @@
 """The claims of a long answer: each by a density matrix of its own (method, section 13)."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from service.calibration.calibration import (
     Selector,
     answer_columns,
     claim_features,
-    features,
+    token_features,
 )
-from service.calibration.default import DIMENSION, DefaultCalibration, packaged
 from service.calibration.rows import MAX_CLAIMS
 from service.claims.facts import beyond, sentence_vectors
 from service.claims.fields import Field, fields
 from service.claims.refusals import is_refusal
 from service.claims.segments import Segment, claims
-from service.embedding.port import FACTS, EmbedderIdentity
-from service.scoring.choice import Applied, applied_to
+from service.scoring.choice import Applied
 from service.scoring.judging import decide
 from service.scoring.score import (
     CalibrationUsed,
@@ -181,18 +180,10 @@ class ClaimScores:
 class ClaimScorer:
     """Scores answers claim by claim: where that is asked for, and those of `from_characters` or more.
 
-    `from_characters` 0: only where it is asked for. `default`: the calibration of claims that serves where no
-    other fits; None: raw values do. `threads` compute the scores.
+    `from_characters` 0: only where it is asked for. `threads` compute the scores.
     """
 
-    def __init__(
-        self,
-        default: DefaultCalibration | None = None,
-        from_characters: int = 0,
-        *,
-        threads: Threads | None = None,
-    ) -> None:
-        self._default = default
+    def __init__(self, from_characters: int = 0, *, threads: Threads | None = None) -> None:
         self._from_characters = from_characters
         self._threads = threads or Threads("claims")
 
@@ -215,15 +206,6 @@ class ClaimScorer:
         said = Said(dict(zip(texts, claims_of_texts, strict=True)), question)
         is_too_long = len(said.sentences) > MAX_SENTENCES
         return Said(dict.fromkeys(texts, ()), question, is_too_long=True) if is_too_long else said
-
-    def by_default(
-        self, command: ScoreCommand, num_samples: int, made_by: EmbedderIdentity
-    ) -> Applied | None:
-        """Return what serves claims for want of a calibration of their own; None: raw values do."""
-        if self._default is None or command.calibration == "none":
-            return None
-        applied = applied_to(self._default.under(made_by), num_samples)
-        return None if applied is None else replace(applied, default=self._default)
 
     async def scores(
         self,
@@ -263,12 +245,11 @@ class ClaimScorer:
         verdicts = _Verdicts([None] * len(known))
         if selector is not None and known:
             verdicts = _judged(selector, columns, [True] * len(known), command.target, 0, unlike=unlike)
-        ranks = list[float]()
-        if applied is not None and applied.default is not None and known:
-            ranks = packaged(FACTS).rank("", 0, columns, DIMENSION).tolist()
         of_known = dict(zip(known, verdicts.claims, strict=True))
-        rank_of = dict(zip(known, ranks, strict=False))
-        scored = [_claim(one, rank_of.get(i), of_known.get(i), spoken[i]) for i, one in enumerate(kept)]
+        scored = list[Claim]()
+        for i, one in enumerate(kept):
+            rank = math.exp(known[i].least) if i in known and applied is None else None
+            scored.append(_claim(one, rank, of_known.get(i), spoken[i]))
         about = [*claims_left_out(said, len(found), len(kept)), *verdicts.warnings]
         all_correct = verdicts.all_correct if len(known) == len(found) else None
         used = None if selector is None or applied is None else applied.used
@@ -294,7 +275,7 @@ def _scores_of_outcomes(
     found = said.by_text[judged]
     spoken = spoken_logprobs(judged, kept, command.candidate_tokens)
     selector = None if applied is None else applied.calibration.selectors.get(num_drawn)
-    tokens = dict[str, ArrayLike]()
+    tokens = dict[str, NDArray[np.float64]]()
     if selector is not None and selector.with_tokens is not None and None not in spoken:
         selector, tokens = selector.with_tokens, token_columns(spoken)
     verdicts = _Verdicts([None] * len(kept))
@@ -302,7 +283,7 @@ def _scores_of_outcomes(
         # The model was fitted with the selector's map. Claims have no map by evidence.
         assert isinstance(selector.map, DepolarizedMap | TemperatureMap)
         born = [outcome.born(selector.map) for outcome in outcomes]
-        columns = features([p.probability for p, _ in born], [served.entropy for _, served in born])
+        columns = claim_features([p.probability for p, _ in born], [served.entropy for _, served in born])
         spoken_of = [outcome.support.spoken_of for outcome in outcomes]
         verdicts = _judged(selector, columns | tokens, spoken_of, command.target, num_drawn, unlike=unlike)
     parts = zip(kept, outcomes, verdicts.claims, spoken, strict=True)
@@ -315,10 +296,11 @@ def _scores_of_outcomes(
     return ClaimScores(scored, share(judged, found), used, all_correct, about)
 
 
-def token_columns(spoken: Sequence[SpokenLogprobs | None]) -> dict[str, ArrayLike]:
+def token_columns(spoken: Sequence[SpokenLogprobs | None]) -> dict[str, NDArray[np.float64]]:
     """Return the features of the claims whose tokens' log-probabilities are known."""
     known = [one for one in spoken if one is not None]
-    return claim_features([one.per_word for one in known], [one.least for one in known])
+    values = np.array([(one.per_word, one.least) for one in known], dtype=np.float64)
+    return token_features(*values.reshape(-1, 2).T)
 
 
 def _read(texts: Sequence[str], question: str) -> Iterator[Claims]:
@@ -377,12 +359,8 @@ def _scored(
     spoken: SpokenLogprobs | None,
 ) -> Claim:
     born, served = outcomes.born((applied and applied.map) or Identity())
-    support, rank = outcomes.support, None
-    if applied is not None and applied.default is not None and support.spoken_of:
-        columns = features(born.probability, served.entropy)
-        count = support.agree + support.differ + support.silent
-        dimension = outcomes.spectrum.dimension
-        rank = float(applied.default.rank(applied.method, count, columns, dimension).item())
+    support = outcomes.support
+    rank = born.probability if applied is None and support.spoken_of else None
     of_support = ClaimSupport.model_construct(**asdict(support), example=outcomes.instead)
     return _claim(claim, rank, verdict, spoken).model_copy(
         update={

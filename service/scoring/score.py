@@ -27,12 +27,14 @@ class Target:
 
     `error`: the share of wrong ones allowed among the answers let through, in (0, 1). `confidence`: with
     which probability it is kept, in (0, 1). `by_default`: nobody named one, so there is a decision only
-    where a calibration can make it.
+    where a calibration can make it. `by_caller`: the request itself names the error, so the default
+    calibration may decide, which promises nothing.
     """
 
     error: float
     confidence: float
     by_default: bool = False
+    by_caller: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ class Serving:
             DEFAULT_TARGET_ERROR if named is None else named,
             CONFIDENCE if confidence is None else confidence,
             by_default=named is None and confidence is None,
+            by_caller=error is not None,
         )
 
     def request(
@@ -169,9 +172,6 @@ class Evidence(Part):
     mean_logprob: float = Field(
         description="Mean log-probability of the whole answers, nats. Higher = more certain."
     )
-    mean_logprob_per_word: float = Field(
-        description="The same, each answer's over its number of words (at least 1). Higher = more certain."
-    )
 
 
 class ScoreWarning(Part):
@@ -202,7 +202,8 @@ class Candidate(Part):
     probability_correct: float | None = Field(
         description="Probability, 0..1, that the candidate is right. Null in the cases in which the "
         "`probability_correct` of the response is null, where `mode` is null, and for a refusal. Unlike "
-        "`probability`, it rests on verdicts: on whether answers to the calibration's questions were right."
+        "`probability`, it rests on verdicts, if there are any: on whether answers to the calibration's "
+        "questions were right."
     )
 
 
@@ -220,8 +221,9 @@ class Decision(Part):
     threshold: float | None = Field(
         description="The least P(correct) that is let through; null where the target cannot be promised."
     )
-    coverage: float = Field(
-        description="Share of the calibration's questions that is let through, 0..1; 0 where none is."
+    coverage: float | None = Field(
+        description="Share of the calibration's questions that is let through, 0..1; 0 where none is. Null "
+        "where the default calibration decides, which promises nothing."
     )
 
 
@@ -243,6 +245,11 @@ class Judgement:
     unlike: bool = False
     num_refusals: int = 0
     is_refused: bool = False
+
+    @property
+    def decisive(self) -> float | None:
+        """P(correct) of the text that a decision is about: the candidate where there is one."""
+        return self.probability_correct if self.candidate is None else self.candidate.probability_correct
 
 
 class Mode(Part):
@@ -288,8 +295,9 @@ class Claim(Part):
         "to what the answers mean."
     )
     rank_score: float | None = Field(
-        description="A number to sort claims by, 0..1, where the default calibration serves. Higher = more "
-        "likely right, but no probability. Null elsewhere, and where no answer speaks of the claim."
+        description="A number to sort claims by, 0..1, where no calibration of claims serves: `probability` "
+        "or, where no answer was drawn, the probability of its least likely token. Higher = more likely "
+        "right, but no probability of that. Null elsewhere, and where no answer speaks of the claim."
     )
     probability_correct: float | None = Field(
         description="Probability that the claim is right, 0..1, by the verdicts on claims of the "
@@ -395,15 +403,14 @@ class Score(Part):
     )
     probability_correct: float | None = Field(
         description="Probability that `answer` is right, 0..1, estimated from the verdicts on the "
-        "calibration's questions. Null without a calibration, if the calibration has no correctness model "
-        "for this number of answers, if the model needs log-probabilities that are missing, and if "
-        "`answer` is a refusal."
+        "calibration's questions; by the default calibration from none (warning `default_probability`). Null "
+        "without a calibration, if the calibration has no correctness model for this number of answers, if "
+        "the model needs log-probabilities that are missing, and if `answer` is a refusal."
     )
     rank_score: float | None = Field(
         None,
-        description="A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where "
-        "the default calibration serves. Higher = more likely right, but no probability. Null elsewhere, for "
-        "a refusal, and for a candidate that none of the answers drawn supports.",
+        description="A number to sort texts by where the default calibration serves: `probability_correct` "
+        "of the `candidate` or, without one, of `answer`. Null elsewhere.",
     )
     candidate: Candidate | None = Field(description="The `candidate` judged; null without one.")
     decision: Decision | None = Field(

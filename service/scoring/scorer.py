@@ -52,8 +52,6 @@ from service.scoring.judging import (
     num_indistinct,
     other_text_warning,
     partial_warning,
-    rank_alone,
-    rank_score,
     truncated_warning,
     with_candidate,
     without_refusals,
@@ -285,8 +283,7 @@ class Scorer:
         if command.draws_none:
             assert candidate is not None and command.candidate_logprob is not None
             told = candidate, command.candidate_logprob
-            judging = partial(judge_alone, applied, *told, command.target)
-            rank = rank_alone(applied, *told, made_by.dimension)
+            judging = partial(judge_alone, applied, *told, made_by.dimension, command.target)
         else:
             space = await self._maybe_in_thread(
                 sum(map(len, texts)) > INLINE_FACTS or _is_expensive(texts),
@@ -301,7 +298,7 @@ class Scorer:
             basis, about = await self._basis(
                 drawn, texts, index, candidate, compared, space, made_by, applied, evidence
             )
-            judging, rank = partial(judge, basis, command.target), rank_score(basis)
+            judging = partial(judge, basis, command.target)
             slow, warnings = slow or _is_expensive([candidate or ""]), [*about, *warnings]
         abstains = bool(unlike) and self._ood_abstain
         judgement, about = await self._maybe_in_thread(slow, judging, unlike=abstains)
@@ -312,7 +309,6 @@ class Scorer:
         judgement, refused = without_refusals(judgement, answer, candidate, refusals, command.target)
         warnings += [*unlike, *about, *refused]
         judged = answer if candidate is None else candidate
-        rank = None if judged in refusals.texts else rank
         claims = None
         if said is not None:
             claims = await self._claim_scores(drawn, said, judged, vectors, made_by, question)
@@ -321,7 +317,7 @@ class Scorer:
         embedding_s = drawn.seconds.get("embed", 0.0) + all_embedded - begun
         seconds = {"embed": embedding_s, "spectrum": time.perf_counter() - all_embedded}
         drawn = replace(drawn, seconds={**drawn.seconds, **seconds})
-        return compose(drawn, basis, applied, judgement, rank, warnings, made_by, p_value, claims)
+        return compose(drawn, basis, applied, judgement, warnings, made_by, p_value, claims)
 
     def _space(
         self,
@@ -394,11 +390,10 @@ class Scorer:
         if not said.is_json(judged):
             own, _ = self.choice.fitting(command, drawn.chosen, generation, made_by, unit="claim")
         if own is not None and command.draws_none and 0 not in own.selectors:
-            own = None  # the default ranks them
+            own = None
         applied = None if own is None else applied_to(own, len(texts))
         if own is not None and applied is None:
             warnings = [mismatch(own, ["num_samples"])]
-        applied = applied or self._claims.by_default(command, len(texts), made_by)
         _, unlike = ood_p_value(applied, question, vectors, generation.draws, judged)
         abstains = bool(unlike) and self._ood_abstain
         if command.draws_none:
@@ -476,13 +471,12 @@ def compose(
     basis: Basis | None,
     applied: Applied | None,
     judgement: Judgement,
-    rank: float | None,
     warnings: list[ScoreWarning],
     made_by: EmbedderIdentity,
     ood_p_value: float | None,
     claims: ClaimScores | None,
 ) -> Score:
-    """Return the score. basis: None where no answer was drawn; rank: its `rank_score`."""
+    """Return the score. basis: None where no answer was drawn."""
     generation, total = drawn.generation, sum(drawn.seconds.values())
     laps = {stage: round(1000 * took, 3) for stage, took in drawn.seconds.items()}
     if drawn.command.generation is None:
@@ -504,8 +498,8 @@ def compose(
         id=new_id("scr"),
         answer=answer,
         probability_correct=judgement.probability_correct,
-        rank_score=rank,
         candidate=judgement.candidate,
+        rank_score=judgement.decisive if applied is not None and applied.default is not None else None,
         decision=judgement.decision,
         calibrated=calibrated,
         calibration=None if applied is None else applied.used,

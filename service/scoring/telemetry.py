@@ -22,7 +22,6 @@ log = logging.getLogger(__name__)
 
 EVENT = "gen_ai.evaluation.result"
 PROBABILITY, CANDIDATE, LAMBDA_MAX = "probability_correct", "candidate_probability", "lambda_max"
-RANK = "rank_score"  # where no answer was drawn, and the default calibration serves
 STOP_S = 5.0
 
 
@@ -100,7 +99,7 @@ def attributes_of(score: Score) -> dict[str, Any]:
     elif candidate is not None and candidate.probability is not None:
         name, value = CANDIDATE, candidate.probability
     elif score.lambda_max is None:
-        name, value = (PROBABILITY, None) if score.rank_score is None else (RANK, score.rank_score)
+        name, value = PROBABILITY, None
     attributes: dict[str, Any] = {
         "gen_ai.evaluation.name": name,
         "gen_ai.evaluation.score.value": value,

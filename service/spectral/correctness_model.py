@@ -1,17 +1,17 @@
-"""P(correct), the probability that an answer is right (**ours**, method, section 8).
+"""P(correct), the probability that a text is right (**ours**, method, sections 8 and 18).
 
-lambda_max is an agreement in meaning, no verdict. So verdicts have a model of their own: a logistic
-regression with an L2 penalty, or none where it does not beat the base rate. With a prior it takes every
-feature and is drawn to a model fitted on other rows; without one it takes the nested set of least
-cross-validated log loss. Its weights have the signs that the features' meanings give them; folds hold right
-and wrong answers in equal shares.
+Of an answer it is the calibrated agreement of the answers drawn, `agreement`, moved and stretched as far as
+verdicts say: two parameters with a prior that leaves it as it is. Without a verdict it is the agreement
+itself. Of claims it is a logistic regression on features that are standardised, with an L2 penalty, the
+nested set of least cross-validated log loss. No model is served that does not beat the base rate. Folds hold
+right and wrong answers in equal shares.
 
-Source of the penalty's form: scikit-learn's `LogisticRegression`, whose C this is. Of nested
-cross-validation: Varma and Simon, *Bias in Error Estimation when Using Cross-Validation for Model
-Selection*, 2006.
+Source of the penalty's form: scikit-learn's `LogisticRegression`, whose C this is. Of moving and stretching
+logits: Platt, *Probabilistic Outputs for Support Vector Machines*, 1999. Of nested cross-validation: Varma
+and Simon, *Bias in Error Estimation when Using Cross-Validation for Model Selection*, 2006.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,42 +26,36 @@ Ints = NDArray[np.int_]
 Columns = Mapping[str, ArrayLike]
 WhyNone = Literal["one_kind", "no_better_than_base_rate"]
 
-# In the order in which nested sets take them in; a set-up without evidence has the first and the third.
-FEATURES = (
-    "logit_probability",
-    "logit_missing_mass",
-    "entropy",
-    "mean_log_probability",
-    "log_probability_per_word",
-)
-# Of a text judged by itself, where no answer is drawn.
-FEATURES_ALONE = ("answer_log_probability_per_word",)
-# Of a claim, its least likely token; of an answer, P(correct) of its claims.
-FEATURES_OF_CLAIMS = ("answer_least_log_probability", "least_logit", "mean_logit", "log_number")
-EVERY_FEATURE = (*FEATURES, *FEATURES_ALONE, *FEATURES_OF_CLAIMS)
-# Weights on the side of 0 that the quantity's meaning allows. The mean log-probability has no such side:
-# beside the missing mass it falls where answers are many, each of little mass, which speaks for neither.
-# Of two texts the one that the answers bear out better is more likely right. Verdicts on one text of each row
-# do not show that, and took the weight to 0: two answers to one prompt were equally likely right. Bounded, of
-# a right and a wrong draw for one prompt the right one is above in .62 to .67 of pairs (3 to 20 answers)
-# instead of .52 to .65; log losses on recorded rows rise by .0014 with 1 answer, by .0003 at most with more.
+AGREEMENT = "agreement"
+PER_WORD = "answer_log_probability_per_word"
+FEATURES_OF_CLAIMS = ("logit_probability", "entropy")
+# Of a claim, by the log-probabilities of its tokens; of an answer, by P(correct) of its claims.
+FEATURES_OF_TOKENS = (PER_WORD, "answer_least_log_probability")
+# In the order in which nested sets take them in.
+FEATURES = (AGREEMENT, *FEATURES_OF_CLAIMS, *FEATURES_OF_TOKENS, "least_logit", "mean_logit", "log_number")
+# The share of p(y)'s logit in the agreement. The rest is that of lambda_max, which says how often the LLM is
+# right; p(y) says which of its answers is. On answers of three recorded trivia sets that were not drawn for
+# the score, the log loss is within .011 nats of the best share's with 1 answer and within .003 with 3 and 6.
+OWN_SHARE = 0.25
+# Standard deviations of the priors of slope and offset, around 1 and 0. On the recorded sets half and twice
+# of these cost up to .02 nats with 10 to 100 verdicts.
+SLOPE_SPREAD, OFFSET_SPREAD = 0.25, 1.0
+# Weights on the side of 0 that the quantity's meaning allows.
 MIN_WEIGHT = {
+    AGREEMENT: 0.1,
     "logit_probability": 0.1,
-    "log_probability_per_word": 0.0,
-    "answer_log_probability_per_word": 0.0,
+    PER_WORD: 0.0,
     "answer_least_log_probability": 0.0,
     "least_logit": 0.0,
     "mean_logit": 0.0,
 }
-MAX_WEIGHT = {"logit_missing_mass": 0.0, "entropy": 0.0, "log_number": 0.0}
+MAX_WEIGHT = {"entropy": 0.0, "log_number": 0.0}
 # Standard errors by which a model must beat the base rate. Verdicts that are coin flips pass at 0 in a third
 # of cases, at 0.5 in a seventh; at 1 in a twelfth, but then half of the recorded sets without evidence fail.
 # Of ten verdicts, a tenth (half of them right) to three tenths (a fifth right) pass at 0.5.
 MIN_GAIN = 0.5
 PROBABILITY_CLIP = 1e-6  # a text outside of a raw spectrum's span has probability 0, and logit -inf
 STRENGTH = 1.0  # C (method, section 8), which is scikit-learn's default, too
-# Of a prior, the intercept's curvature that is kept: base rates differ between set-ups more than weights do.
-INTERCEPT_SHARE = 0.1
 NO_SPREAD = 1e-5
 # Quantiles of a feature among the rows, beyond which a model says no more than at them: extrapolated, it was
 # sure of an essay that rows with answers of a few words had fitted.
@@ -100,13 +94,11 @@ def stratified_folds(
 
 
 class LogisticRisk:
-    """J(w, b) = ||w||^2 / 2 + C sum_i log(1 + exp(-s_i (w . x_i + b))), s = +1 right, -1 wrong; convex."""
+    """J(w, b) = sum_i log(1 + exp(-s_i (w . x_i + b))), s = +1 right, -1 wrong; convex."""
 
-    def __init__(self, features: Floats, right: NDArray[np.bool_], strength: float) -> None:
+    def __init__(self, features: Floats, right: NDArray[np.bool_]) -> None:
         self._rows = np.column_stack([features, np.ones(right.size)])
         self._right = right
-        self._strength = strength
-        self._penalty = np.append(np.ones(features.shape[1]), 0.0)  # the intercept is free
 
     def __call__(self, point: Floats) -> tuple[float, Floats, Floats]:
         """Return J, its gradient (p + 1,) and Hessian (p + 1, p + 1) at (w, b)."""
@@ -114,10 +106,8 @@ class LogisticRisk:
         p = sigmoid(z)
         # log(1 + exp(-s z)) without overflow.
         losses = np.logaddexp(0.0, np.where(self._right, -z, z))
-        value = float(self._penalty @ np.square(point)) / 2 + self._strength * float(losses.sum())
-        gradient = self._penalty * point + self._strength * (self._rows.T @ (p - self._right))
-        curved = (self._rows.T * (p * (1 - p))) @ self._rows
-        return value, gradient, np.diag(self._penalty) + self._strength * curved
+        gradient = self._rows.T @ (p - self._right)
+        return float(losses.sum()), gradient, (self._rows.T * (p * (1 - p))) @ self._rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,37 +125,39 @@ def sigmoid(values: ArrayLike) -> Floats:
     return np.asarray(np.where(z >= 0, 1.0, small) / (1.0 + small))
 
 
+def ridge(num_features: int, strength: float = STRENGTH) -> Prior:
+    """Return the L2 penalty ||w||^2 / (2 C) as a prior of weights and intercept; the intercept is free."""
+    return Prior(np.zeros(num_features + 1), np.diag([1.0] * num_features + [0.0]), 1 / strength)
+
+
 def fit_logistic(
     features: ArrayLike,
     labels: ArrayLike,
     *,
-    strength: float = STRENGTH,
+    prior: Prior | None = None,
     low: ArrayLike = -np.inf,
     high: ArrayLike = np.inf,
-    prior: Prior | None = None,
 ) -> Logistic:
-    """Return the minimum of `LogisticRisk` for features (n, p) and labels (n,) in {0, 1}.
+    """Return the minimum of `LogisticRisk` and a prior for features (n, p) and labels (n,) in {0, 1}.
 
-    low <= high: bounds of the weights, (p,) or one for all; the intercept has none. Features should be
-    of like scale: the penalty is the same for all. prior: of (w, b), beside that penalty: without it,
-    losses on recorded rows fell by .003 at most and rose by up to .027. Raises ValueError for features that
-    are not finite or of another length, or labels of one kind only, which without a prior no finite intercept
-    fits.
+    prior: of (w, b); None: `ridge`. low <= high: bounds of the weights, (p,) or one for all; the intercept
+    has none. Raises ValueError for features that are not finite or of another length, or labels of one kind
+    only, unless the prior bounds the intercept.
     """
     rows, right = np.asarray(features, dtype=np.float64), verdicts(labels)
     if rows.ndim != 2 or rows.shape[0] != right.size or not np.isfinite(rows).all():
         raise ValueError("features must be a finite matrix with one row per label")
     weights = rows.shape[1]
-    if prior is not None:
-        start = prior.center
-    elif right.all() or not right.any():
-        raise ValueError("labels of one kind only have no logistic regression")
-    else:
+    prior = ridge(weights) if prior is None else prior
+    start = prior.center
+    if not prior.hessian[-1, -1]:
+        if right.all() or not right.any():
+            raise ValueError("labels of one kind only have no logistic regression")
         # The best intercept without features: the search begins at the base rate.
-        start = np.append(np.zeros(weights), np.log(right.mean()) - np.log1p(-right.mean()))
+        start = np.append(start[:-1], np.log(right.mean()) - np.log1p(-right.mean()))
     least = np.append(np.broadcast_to(low, weights), -np.inf)
     most = np.append(np.broadcast_to(high, weights), np.inf)
-    end = minimize(drawn_to(LogisticRisk(rows, right, strength), prior), start, least, most)
+    end = minimize(drawn_to(LogisticRisk(rows, right), prior), start, least, most)
     return Logistic(end.point[:-1], float(end.point[-1]))
 
 
@@ -200,14 +192,27 @@ def logit_probability(probability: ArrayLike) -> Floats:
     return np.asarray(np.log(p) - np.log1p(-p))
 
 
+def agreement(lambda_max: ArrayLike, probability: ArrayLike) -> Floats:
+    """Return what the answers say of texts (n,), in logits. Higher = more likely right.
+
+    lambda_max: of the spectrum served, in [0, 1]; probability: p(y) of the text, in [0, lambda_max]. For the
+    dominant answer it is the logit of lambda_max, but for rounding. Both are clipped as `logit_probability`.
+
+    >>> agreement([0.5, 0.9], [0.5, 0.1]).round(4).tolist()
+    [0.0, 1.0986]
+    """
+    whole, own = logit_probability(lambda_max), logit_probability(probability)
+    return np.asarray((1 - OWN_SHARE) * whole + OWN_SHARE * own)
+
+
 @dataclass(frozen=True, slots=True)
 class CorrectnessModel:
     """P(correct) = sigmoid(intercept + sum_j weights_j (x_j - means_j) / scales_j): numbers only.
 
     features: names of the x_j, in the order of the rest. lows, highs: within which the rows had them
-    (`BOUNDS`); what lies beyond counts as the bound, since rows show nothing of it. Fitted, it rises with a
-    text's p(y) where rows differ in it, rises with the log-probability per word or stays, and falls with
-    missing mass and entropy or stays.
+    (`BOUNDS`); what lies beyond counts as the bound, since rows show nothing of it. The agreement is not
+    bounded so: it has mean 0 and scale 1. Fitted, it rises with the agreement and with p(y) where rows differ
+    in it, rises with log-probabilities or stays, and falls with entropy or stays.
     """
 
     features: tuple[str, ...]
@@ -227,42 +232,9 @@ class CorrectnessModel:
         return sigmoid((within - self.means) / self.scales @ np.array(self.weights) + self.intercept)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ModelPrior:
-    """A model fitted on other rows, which a fit on few is drawn to (method, section 9).
-
-    hessian: (p + 1, p + 1), of the mean log loss in the model's own weights and, last, its intercept.
-    weight: >= 0, how many labelled rows it counts for; for the intercept, a tenth of them.
-    """
-
-    model: CorrectnessModel
-    hessian: Floats
-    weight: float
-
-    def of_parameters(self) -> Prior:
-        """Return the prior of weights and intercept, of standardised features."""
-        hessian = self.hessian.copy()
-        # A base rate says nothing of what features mean.
-        hessian[-1, :-1] = hessian[:-1, -1] = 0.0
-        hessian[-1, -1] *= INTERCEPT_SHARE
-        return Prior(np.append(self.model.weights, self.model.intercept), hessian, self.weight)
-
-
-# By the method of the map, the number of answers and the features that there are.
-ModelPriorSource = Callable[[str, int, Columns], ModelPrior | None]
-
-
-def no_model_prior(method: str, num_samples: int, columns: Columns) -> None:
-    """Return that nothing draws a model anywhere: a `ModelPriorSource`."""
-
-
-def model_prior(columns: Columns, labels: ArrayLike, features: Sequence[str], weight: float) -> ModelPrior:
-    """Return what `fit_model` finds on these rows as a prior for others."""
-    model = fit_model(columns, labels, features)
-    rows = (_table(columns, features) - model.means) / model.scales
-    p = sigmoid(rows @ np.array(model.weights) + model.intercept)
-    rows = np.column_stack([rows, np.ones(p.size)])
-    return ModelPrior(model, (rows.T * (p * (1 - p))) @ rows / p.size, weight)
+_EXTREME = float(-logit_probability(0.0))
+# The model of no verdict: P(correct) is the agreement itself.
+NO_VERDICTS = CorrectnessModel((AGREEMENT,), (0.0,), (1.0,), (1.0,), 0.0, (-_EXTREME,), (_EXTREME,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,50 +270,43 @@ def _table(columns: Columns, names: Sequence[str]) -> Floats:
 
 
 def nested_sets(available: Sequence[str] | Columns) -> list[tuple[str, ...]]:
-    """Return the sets of features to try: the first of `EVERY_FEATURE` available, and one more each time.
+    """Return the sets of features to try: the first of `FEATURES` available, and one more each time.
 
     >>> nested_sets(["entropy", "logit_probability"])
     [('logit_probability',), ('logit_probability', 'entropy')]
     """
-    names = tuple(name for name in EVERY_FEATURE if name in available)
+    names = tuple(name for name in FEATURES if name in available)
     return [names[:size] for size in range(1, len(names) + 1)]
 
 
-def fit_model(
-    columns: Columns,
-    labels: ArrayLike,
-    features: Sequence[str],
-    *,
-    strength: float = STRENGTH,
-    prior: ModelPrior | None = None,
-) -> CorrectnessModel:
-    """Return the model of the named features, fitted on all rows (method, section 8; C = `strength`).
+def fit_model(columns: Columns, labels: ArrayLike, features: Sequence[str]) -> CorrectnessModel:
+    """Return the model of the named features, fitted on all rows (method, sections 8 and 18).
 
-    Weights keep `MIN_WEIGHT` and `MAX_WEIGHT`. prior: of a model of these features, whose means and scales
-    are taken, and whose bounds may be wider; without one, those of the rows are, and a feature that is the
-    same in all gets weight 0.
+    Weights keep `MIN_WEIGHT` and `MAX_WEIGHT`. The agreement's weight is drawn to 1, and with it the
+    intercept to 0; all others to 0. A feature that is the same in all rows gets weight 0, but the agreement.
     Raises ValueError as `fit_logistic` does.
     """
     rows = _table(columns, features)
-    lows, highs = np.quantile(rows, BOUNDS, axis=0) if rows.size else (np.empty(0), np.empty(0))
-    if prior is None:
-        means, spread = rows.mean(axis=0), rows.std(axis=0)
-        # Vectors are float32: what their rounding leaves of equal texts is no spread. A weight of it, which
-        # the bound would keep above 0, would turn noise into certainty.
-        constant = spread <= NO_SPREAD * np.maximum(np.abs(means), 1.0)
-        scales = np.where(constant, 1.0, spread)
-    else:
-        means, scales = np.array(prior.model.means), np.array(prior.model.scales)
-        lows, highs = np.minimum(lows, prior.model.lows), np.maximum(highs, prior.model.highs)
-        constant = np.zeros(means.size, dtype=np.bool_)
+    lows, highs = np.quantile(rows, BOUNDS, axis=0)
+    means, spread = rows.mean(axis=0), rows.std(axis=0)
+    # Vectors are float32: what their rounding leaves of equal texts is no spread. A weight of it, which the
+    # bound would keep above 0, would turn noise into certainty.
+    constant = spread <= NO_SPREAD * np.maximum(np.abs(means), 1.0)
+    scales = np.where(constant, 1.0, spread)
+    prior = ridge(len(features))
+    if AGREEMENT in features:
+        at = tuple(features).index(AGREEMENT)
+        means[at], scales[at], constant[at] = 0.0, 1.0, False
+        lows[at], highs[at] = -_EXTREME, _EXTREME
+        center, hessian = prior.center, prior.hessian
+        center[at], hessian[at, at], hessian[-1, -1] = 1.0, SLOPE_SPREAD**-2, OFFSET_SPREAD**-2
     logistic = fit_logistic(
         (rows - means) / scales,
         labels,
-        strength=strength,
+        prior=prior,
         # Scales are positive: what bounds the weight of a standardised feature bounds that of the feature.
         low=[MIN_WEIGHT.get(name, -np.inf) for name in features],
         high=[MAX_WEIGHT.get(name, np.inf) for name in features],
-        prior=None if prior is None else prior.of_parameters(),
     )
     return CorrectnessModel(
         tuple(features),
@@ -367,22 +332,15 @@ def base_rate(labels: ArrayLike) -> float:
     return float((right.sum() + 0.5) / (right.size + 1))
 
 
-def held_out_predictions(
-    columns: Columns,
-    labels: ArrayLike,
-    features: Sequence[str],
-    fold: Ints,
-    *,
-    prior: ModelPrior | None = None,
-) -> Floats:
+def held_out_predictions(columns: Columns, labels: ArrayLike, features: Sequence[str], fold: Ints) -> Floats:
     """Return P(correct) (n,) from the model of the other folds (n,); no features: their base rate.
 
-    The base rate, too, where they hold one kind only and there is no prior.
+    The base rate, too, where they hold one kind only, unless the agreement is a feature.
     """
     right, predicted = verdicts(labels), np.empty(fold.size)
     for number in np.unique(fold):
         held = fold == number
-        predicted[held] = _predictions(columns, right, features, held, prior)
+        predicted[held] = _predictions(columns, right, features, held)
     return predicted
 
 
@@ -391,14 +349,13 @@ def _predictions(
     right: NDArray[np.bool_],
     features: Sequence[str],
     held: NDArray[np.bool_],
-    prior: ModelPrior | None,
 ) -> Floats:
     """Return P(correct) of the rows held out (mask) from the model of the others."""
     others = right[~held]
-    if not features or (prior is None and (others.all() or not others.any())):
+    if not features or (AGREEMENT not in features and (others.all() or not others.any())):
         return np.full(np.count_nonzero(held), base_rate(others))
     # Means and scales, too, are of the others: nothing of a held-out row may leak in.
-    return fit_model(_rows(columns, ~held), others, features, prior=prior).predict(_rows(columns, held))
+    return fit_model(_rows(columns, ~held), others, features).predict(_rows(columns, held))
 
 
 def _rows(columns: Columns, chosen: NDArray[np.bool_]) -> Columns:
@@ -407,7 +364,7 @@ def _rows(columns: Columns, chosen: NDArray[np.bool_]) -> Columns:
 
 def _checked(columns: Columns, size: int) -> dict[str, Floats]:
     """Return the columns that are features, or raise ValueError where there are none or they are unusable."""
-    known = {one: np.asarray(columns[one], dtype=np.float64) for one in EVERY_FEATURE if one in columns}
+    known = {one: np.asarray(columns[one], dtype=np.float64) for one in FEATURES if one in columns}
     if not known:
         raise ValueError("the columns hold none of the features")
     if not all(column.shape == (size,) and np.isfinite(column).all() for column in known.values()):
@@ -423,17 +380,8 @@ def _beats(ours: Floats, base: Floats, right: NDArray[np.bool_], groups: Ints) -
     return bool(gains.mean() > MIN_GAIN * sums.std(ddof=1) * np.sqrt(sums.size) / gains.size)
 
 
-def best_features(
-    columns: Columns, labels: ArrayLike, fold: Ints, prior: ModelPrior | None = None
-) -> tuple[str, ...]:
-    """Return the prior's features, or the nested set of least log loss over these folds (n,).
-
-    With a prior there is no choice: on 10 to 250 recorded rows it cost .003 and .009 nats of held-out log
-    loss in the mean (by 3 and 20 answers), and gained .002 by 1.
-    """
-    if prior is not None:
-        return prior.model.features
-    # Of equal ones the first, which is the smallest set.
+def best_features(columns: Columns, labels: ArrayLike, fold: Ints) -> tuple[str, ...]:
+    """Return the nested set of least log loss over these folds (n,); of equal ones the smallest."""
     return min(
         nested_sets(columns),
         key=lambda one: log_loss(held_out_predictions(columns, labels, one, fold), labels),
@@ -445,7 +393,6 @@ def fit_correctness(
     labels: ArrayLike,
     fold: Ints,
     *,
-    prior: ModelPrior | None = None,
     by_fold: Sequence[Columns] | None = None,
     groups: ArrayLike | None = None,
 ) -> CorrectnessFit:
@@ -454,11 +401,11 @@ def fit_correctness(
     None unless P(correct) held out beats the base rate by `MIN_GAIN` standard errors of the paired
     difference. Nothing of it is optimistic: a row has no part in the model that predicts it, nor in the
     choice of that model's features.
-    columns: by names of `EVERY_FEATURE`, (n,) each, finite; labels: (n,) verdicts, 1 = right. fold: (n,)
+    columns: by names of `FEATURES`, (n,) each, finite; labels: (n,) verdicts, 1 = right. fold: (n,)
     which of 0 .. k - 1 holds each row out. by_fold: k times the columns, as a map fitted without that fold
     has them; left out, they are the same for all. groups: (n,), rows that go together, which folds should
     keep whole: the standard error is over them; None: each row is one. Raises ValueError for columns that are
-    none of `EVERY_FEATURE`, not finite or of other lengths.
+    none of `FEATURES`, not finite or of other lengths.
     """
     right = verdicts(labels)
     known = _checked(columns, right.size)
@@ -469,13 +416,13 @@ def fit_correctness(
     for number in np.unique(fold):
         held = fold == number
         seen = known if by_fold is None else _checked(by_fold[number], right.size)
-        features = best_features(_rows(seen, ~held), right[~held], fold[~held], prior)
-        predicted[held] = _predictions(seen, right, features, held, prior)
+        features = best_features(_rows(seen, ~held), right[~held], fold[~held])
+        predicted[held] = _predictions(seen, right, features, held)
     base = held_out_predictions({}, right, (), fold)
     beaten = _beats(predicted, base, right, grouped(groups, right.size))
     model = None
     if beaten:
-        model = fit_model(known, right, best_features(known, right, fold, prior), prior=prior)
+        model = fit_model(known, right, best_features(known, right, fold))
     return CorrectnessFit(
         model,
         None if beaten else "no_better_than_base_rate",

@@ -17,7 +17,7 @@ from service.calibration.default import ALONE, DIMENSION, figures_file, packaged
 from service.embedding.port import PAPER, EmbedderIdentity
 from service.spectral.correctness_model import FEATURES, MIN_WEIGHT, fit_model, log_loss
 from service.spectral.text_scores import correct_by_rouge_l, per_word
-from tools.default_models import JudgedRows
+from tools.recorded_rows import JudgedRows
 
 THEIRS = ("lp", "lu", "H", "mlp", "pw")
 SIZES = (1, 2, 3, 5, 10, 20)

@@ -1,0 +1,90 @@
+"""The recorded sets as a calibration has their rows, for `tools.default_calibration` and the benchmarks.
+
+Answers without a recorded vector (one in twelve) are embedded.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from service.calibration.labels import FullRows
+from service.calibration.material import all_texts, assemble
+from service.calibration.rows import DevRow
+from service.embedding.port import PAPER, Kernel
+from service.llm.port import Draw
+from service.spectral.correctness_model import Columns
+from service.spectral.dev_set import AnyMap
+
+
+class JudgedRows:
+    """The rows of some recorded sets as a calibration has them, with their first `num_samples` answers."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        data: Path,
+        weights: Path,
+        num_samples: int,
+        kernel: Kernel = PAPER,
+    ) -> None:
+        stored, _, known = recorded_rows(names, data, num_samples, kernel, weights)
+        texts = list(known)
+        place = {text: i for i, text in enumerate(texts)}
+        vectors = np.stack([known[text] for text in texts])
+        self.rows = FullRows(assemble(stored, num_samples, vectors, place, vectors.shape[1], kernel))
+
+    def columns(self, map_: AnyMap, m: int) -> tuple[Columns, Any]:
+        """Return the features (n,) of the first m answers under a map, and the verdicts (n,)."""
+        judged = self.rows.at(m)
+        return judged.columns(map_), judged.right
+
+
+def recorded_rows(
+    names: Sequence[str],
+    data: Path,
+    num_samples: int,
+    kernel: Kernel,
+    weights: Path,
+    *,
+    judged: bool = True,
+) -> tuple[list[DevRow], list[dict[str, Any]], dict[str, np.ndarray]]:
+    """Return the rows of some sets as a calibration has them and as recorded, and the vector of each text.
+
+    judged: with the `answer` of each row, which has no recorded vector.
+    """
+    known: dict[str, np.ndarray] = {}
+    stored, recorded = list[DevRow](), list[dict[str, Any]]()
+    for name in names:
+        lines = [json.loads(line) for line in (data / f"{name}.jsonl").read_text("utf-8").splitlines()]
+        with np.load(data / f"{name}.npz") as arrays:
+            vectors, drawn, references = (arrays[key] for key in ("emb", "S", "Y"))
+        for row, places, reference in zip(lines, drawn, references, strict=True):
+            known |= dict(zip(row["samples"], vectors[places], strict=True))
+            known[row["reference"]] = vectors[reference]
+        stored += [_stored(i, row, num_samples) for i, row in enumerate(lines, start=1)]
+        recorded += lines
+    if not judged:
+        stored = [replace(row, answer=None) for row in stored]
+    texts = all_texts(stored, kernel)
+    if missing := [text for text in texts if text not in known]:
+        known |= embedded(missing, weights)
+    return stored, recorded, {text: known[text] for text in texts}
+
+
+def _stored(line: int, row: Mapping[str, Any], num_samples: int) -> DevRow:
+    pairs = zip(row["samples"][:num_samples], row["logprob"][:num_samples], strict=True)
+    draws = tuple(Draw(text, total_logprob=total) for text, total in pairs)
+    dev = DevRow(line, None, (row["reference"],), prompt=row["prompt"], answer=row["answer"])
+    return replace(dev, draws=draws, complete=True)
+
+
+def embedded(texts: Sequence[str], weights: Path) -> dict[str, np.ndarray]:
+    """Return the vector (d,) of each text."""
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(weights / "all-mpnet-base-v2"), device="cpu")
+    return dict(zip(texts, model.encode(list(texts), normalize_embeddings=True), strict=True))
