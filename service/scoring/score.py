@@ -178,10 +178,10 @@ class ScoreWarning(Part):
     """Something the caller should know."""
 
     code: str = Field(
-        description="calibration_missing, calibration_mismatch, default_calibration, evidence_missing, "
-        "partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, "
-        "unsupported_candidate, correctness_label_mismatch, out_of_distribution, length_out_of_range, "
-        "refusals, logprobs_of_other_text or claims_left_out."
+        description="calibration_missing, calibration_mismatch, default_calibration, default_probability, "
+        "evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, "
+        "target_unreachable, unsupported_candidate, correctness_label_mismatch, out_of_distribution, "
+        "length_out_of_range, refusals, logprobs_of_other_text or claims_left_out."
     )
     message: str = Field(description="The same for a person.")
     differs: list[str] | None = Field(None, description="For a mismatch: the parts that differ.")

@@ -149,11 +149,11 @@ async def _serves_claims_of_its_number_of_answers_alone(
     [mismatch] = [one for one in told["warnings"] if one["code"] == "calibration_mismatch"]
     assert mismatch["differs"] == ["unit"]
     told = await score(http, asked(made, samples=[*made["samples"], "Nobody knows."]))
-    assert told["claims_calibration"]["origin"] == "default"
+    assert told["claims_calibration"] is None
     [mismatch] = [one for one in told["warnings"] if one["code"] == "calibration_mismatch"]
     assert (calibration_id in mismatch["message"], mismatch["differs"]) == (True, ["num_samples"])
     told = await score(http, {"samples": ['{"b": 1}'] * 4, "candidate": '{"b": 1}', "claims": True})
-    assert told["claims_calibration"]["origin"] == "default"
+    assert told["claims_calibration"] is None
     assert told["claims"][0]["probability_correct"] is None
 
 

@@ -52,7 +52,8 @@ async def test_each_claim_of_the_candidate_has_a_score_its_place_and_what_speaks
     assert first["rank_score"] > second["rank_score"]
     assert not (first["doubtful"] or second["doubtful"])
     assert 0 < score["claims_share"] < 1
-    assert score["claims_calibration"]["origin"] == "default"
+    assert first["rank_score"] == first["probability"]
+    assert score["claims_calibration"] is None
 
 
 async def test_a_disputed_field_of_json_is_seen() -> None:

@@ -235,4 +235,4 @@ def test_a_request_names_a_target_or_the_settings_do(error: float, confidence: f
             parse(json.dumps(sent).encode(), ScoreRequest)
         return
     body = parse(json.dumps(sent).encode(), ScoreRequest)
-    assert to_command(body, SERVING, None).target == Target(error, confidence or 0.9)
+    assert to_command(body, SERVING, None).target == Target(error, confidence or 0.9, by_caller=True)

@@ -36,16 +36,19 @@ def codes(score: Any) -> list[str]:
     return [one["code"] for one in score["warnings"]]
 
 
+DEFAULT = ["default_calibration", "default_probability"]
+
+
 async def test_log_probabilities_are_served_by_its_evidence_map(client: Client) -> None:
     score = await scored(client, SENT)
     used, default = score["calibration"], packaged(PAPER).under(FakeEmbedder(D).identity)
     map_ = default.evidence[3].at(0.4)
     assert (used["id"], used["origin"], used["method"]) == (DEFAULT_IDS[PAPER], "default", "evidence")
-    assert (score["calibrated"], codes(score)) == (False, ["default_calibration"])
+    assert (score["calibrated"], codes(score)) == (False, DEFAULT)
     assert score["lambda_max"] == map_.serve(np.array([2 / 3, 1 / 3]), D).lambda_max
     assert used["depolarization"] == pytest.approx(map_.depolarization)
     assert score["uncalibrated"]["lambda_max"] == pytest.approx(2 / 3)
-    assert score["probability_correct"] is None
+    assert score["probability_correct"] == pytest.approx(score["lambda_max"])
 
 
 async def test_answers_without_log_probabilities_are_served_by_its_plain_twin(client: Client) -> None:
@@ -54,7 +57,8 @@ async def test_answers_without_log_probabilities_are_served_by_its_plain_twin(cl
     map_ = DepolarizedMap(plain.temperature, plain.depolarization)
     assert score["calibration"]["method"] == "depolarized"
     assert score["lambda_max"] == map_.serve(np.array([2 / 3, 1 / 3]), D).lambda_max
-    assert codes(score) == ["default_calibration"]
+    assert codes(score) == DEFAULT
+    assert score["probability_correct"] == pytest.approx(score["lambda_max"])
 
 
 async def test_one_answer_is_a_score_by_its_log_probability_alone(client: Client) -> None:
@@ -72,7 +76,7 @@ async def test_more_answers_than_it_knows_are_served_raw(
 ) -> None:
     score = await scored(client, {"samples": ["a", *"b" * (count - 1)]})
     assert (score["calibration"] or {"origin": None})["origin"] == origin
-    assert codes(score) == (["default_calibration"] if origin else ["calibration_missing"])
+    assert codes(score) == (DEFAULT if origin else ["calibration_missing"])
 
 
 async def test_a_calibration_that_does_not_fit_is_named_beside_it(client: Client) -> None:
@@ -83,7 +87,7 @@ async def test_a_calibration_that_does_not_fit_is_named_beside_it(client: Client
     for asked in ("active", other.id):
         score = await scored(client, SENT | {"calibration": asked}, calibrations=Active(other))
         assert score["calibration"]["origin"] == "default"
-        assert codes(score) == ["calibration_mismatch", "default_calibration"]
+        assert codes(score) == ["calibration_mismatch", *DEFAULT]
         assert score["warnings"][0]["differs"]
 
 
@@ -95,26 +99,47 @@ async def test_raw_values_can_be_had(client: Client) -> None:
         assert score["lambda_max"] == pytest.approx(2 / 3)
 
 
-async def test_it_ranks_texts_without_telling_how_likely_they_are_right(client: Client) -> None:
-    """An answer that the others bear out goes before one that they do not, and a raw score ranks nothing."""
-    ranks = []
+async def test_it_tells_how_likely_texts_are_right_without_a_verdict(client: Client) -> None:
+    """An answer that the others bear out goes before one that they do not; a raw score tells nothing."""
+    found = []
     for sent in (SENT, SENT | {"candidate": "b"}, {"samples": SENT["samples"]}):
         score = await scored(client, sent)
-        assert score["probability_correct"] is None
-        ranks.append(score["rank_score"])
-    assert 0 < ranks[1] < ranks[0] < 1
-    assert ranks[2] != ranks[0]
+        judged = score["candidate"] or score
+        assert score["rank_score"] == judged["probability_correct"]
+        found.append(score["rank_score"])
+    assert 0 < found[1] < found[0] < 1
+    assert found[2] != found[0]
     surer = await scored(client, SENT | {"logprobs": [math.log(0.9), math.log(0.9), math.log(0.05)]})
-    assert surer["rank_score"] > ranks[0]
-    assert (await scored(client, SENT | {"calibration": "none"}))["rank_score"] is None
+    assert surer["probability_correct"] > found[0]
+    raw = await scored(client, SENT | {"calibration": "none"})
+    assert (raw["rank_score"], raw["probability_correct"]) == (None, None)
 
 
-async def test_a_decision_asked_for_abstains(client: Client) -> None:
-    score = await scored(client, SENT | {"target_error": 0.2})
-    assert score["decision"]["action"] == "abstain"
-    assert "the default calibration" in score["decision"]["reason"]
-    assert codes(score) == ["default_calibration", "no_correctness_model"]
+@pytest.mark.parametrize("candidate", ["a", "b"])
+async def test_a_candidate_is_right_as_the_agreement_has_it(client: Client, candidate: str) -> None:
+    """Three quarters of lambda_max's logit, and a quarter of the text's own."""
+    score = await scored(client, SENT | {"candidate": candidate})
+    whole, own = (math.log(p / (1 - p)) for p in (score["lambda_max"], score["candidate"]["probability"]))
+    agreed = 0.75 * whole + 0.25 * own
+    assert score["candidate"]["probability_correct"] == pytest.approx(1 / (1 + math.exp(-agreed)))
+
+
+async def test_it_decides_where_the_request_names_a_target_and_promises_nothing(client: Client) -> None:
+    correct = (await scored(client, SENT))["probability_correct"]
+    for error, action in ((1 - correct + 1e-6, "answer"), (1 - correct - 1e-6, "abstain")):
+        score = await scored(client, SENT | {"target_error": error})
+        decision = score["decision"]
+        assert (decision["action"], decision["coverage"]) == (action, None)
+        assert decision["threshold"] == pytest.approx(1 - error)
+        assert "It is no promise" in decision["reason"] and codes(score) == DEFAULT
     assert (await scored(client, SENT))["decision"] is None
+
+
+async def test_it_decides_nothing_by_a_target_of_the_settings(client: Client) -> None:
+    score = await scored(client, SENT, target_error=0.9)
+    assert score["decision"]["action"] == "abstain"
+    assert "rests on no verdict" in score["decision"]["reason"]
+    assert codes(score) == [*DEFAULT, "no_correctness_model"]
 
 
 async def test_its_own_rows_say_how_usual_a_prompt_is(client: Client) -> None:
@@ -146,17 +171,5 @@ async def test_an_embedder_that_comes_later_is_asked_with_the_first_score(
 
 
 async def test_a_candidate_that_no_answer_supports_has_no_rank(client: Client) -> None:
-    assert (await scored(client, SENT | {"candidate": "d"}))["rank_score"] is None
-
-
-def test_an_essay_ranks_as_the_longest_of_its_rows_answers_would() -> None:
-    """Its rows hold a few words: a hundred nats show nothing of being right."""
-    columns = {
-        "logit_probability": np.full(2, -2.8),
-        "logit_missing_mass": np.full(2, 9.2),
-        "entropy": np.full(2, 6.3),
-        "mean_log_probability": np.array([-103.0, -40.0]),
-        "log_probability_per_word": np.full(2, -1.1),
-    }
-    essay, long = packaged(PAPER).rank("evidence", 3, columns, 768)
-    assert essay == long < 0.5
+    score = await scored(client, SENT | {"candidate": "d"})
+    assert (score["rank_score"], score["candidate"]["probability_correct"]) == (None, None)

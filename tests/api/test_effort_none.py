@@ -194,16 +194,24 @@ async def test_where_none_fits_the_default_ranks_texts(started: Served) -> None:
             raw = await answered(http, **ASKED, calibration="none")
         ranks = [one["rank_score"] for one in told]
         assert ranks == sorted(ranks, reverse=True) and 0 < ranks[-1] < ranks[0] < 1
-        first, codes = told[0], [*mismatch, "default_calibration"]
+        first, codes = told[0], [*mismatch, "default_calibration", "default_probability"]
         assert [one["code"] for one in first["warnings"]] == codes
         assert (first["calibration"]["id"], first["calibration"]["origin"]) == (DEFAULT_IDS[PAPER], "default")
-        assert first["probability_correct"] is None and not first["calibrated"]
+        assert first["probability_correct"] == first["rank_score"] and not first["calibrated"]
         assert (asked["decision"]["action"], raw["rank_score"]) == ("abstain", None)
         assert "the default calibration" in asked["decision"]["reason"]
-        assert [one["code"] for one in asked["warnings"]] == [*codes, "no_correctness_model"]
+        assert [one["code"] for one in asked["warnings"]] == codes
 
 
-async def test_claims_are_ranked_by_default_where_their_own_calibration_cannot_judge_them_undrawn(
+async def test_where_none_fits_it_is_right_as_one_draw_of_its_probability_would_be(started: Served) -> None:
+    async with started(None) as http:
+        alone = await answered(http, **ASKED | {"candidate_logprob": -1.5})
+        drawn = await answered(http, samples=[ASKED["candidate"]], logprobs=[-1.5])
+    assert alone["probability_correct"] == pytest.approx(drawn["probability_correct"])
+    assert alone["probability_correct"] == pytest.approx(drawn["lambda_max"])
+
+
+async def test_claims_are_ranked_where_their_own_calibration_cannot_judge_them_undrawn(
     started: Served,
 ) -> None:
     own = fitted(fingerprint=replace(fitted().fingerprint, unit="claim"), selectors={3: selector()})
@@ -211,7 +219,7 @@ async def test_claims_are_ranked_by_default_where_their_own_calibration_cannot_j
     async with started(own) as http:
         body = await answered(http, **ASKED, candidate_tokens=tokens, claims=True)
     [claim] = body["claims"]
-    assert 0 < claim["rank_score"] < 1 and claim["probability_correct"] is None
+    assert claim["rank_score"] == pytest.approx(math.exp(-3.0)) and claim["probability_correct"] is None
 
 
 async def test_a_question_unlike_the_rows_is_told_by_itself(started: Served) -> None:
@@ -269,7 +277,7 @@ async def test_the_default_knows_the_lengths_of_its_rows(started: Served) -> Non
             await answered(http, **ASKED | {"candidate": text}, target_error=0.2)
             for text in ("two words", PADDED)
         ]
-    codes = ["default_calibration", "no_correctness_model"]
+    codes = ["default_calibration", "default_probability"]
     assert [[one["code"] for one in body["warnings"]] for body in found] == [
         codes,
         [codes[0], "length_out_of_range", codes[1]],
@@ -486,10 +494,10 @@ async def test_a_completion_is_judged_so_too() -> None:
         own = (await made.ask(**asked, **NONE, logprobs=0)).json()
         assert [sent["logprobs"] for sent in made.server.bodies] == [1, 0]
     assert told["choices"][0]["logprobs"] is None and own["choices"][0]["logprobs"]["token_logprobs"]
-    # No calibration is of completions: the default ranks them.
+    # No calibration is of completions: the default judges them.
     codes = [one["code"] for one in told["uncertainty"]["warnings"]]
-    assert codes == ["calibration_mismatch", "default_calibration"]
-    assert told["uncertainty"]["probability_correct"] is None and told["uncertainty"]["rank_score"] > 0
+    assert codes == ["calibration_mismatch", "default_calibration", "default_probability"]
+    assert 0 < told["uncertainty"]["probability_correct"] < 1
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -38,9 +38,7 @@ async def test_a_score_by_evidence_tells_what_it_rests_on(client: Client, llm: T
     used = body["calibration"]
     assert (used["method"], used["evidence_intercept"], used["evidence_slope"]) == ("evidence", 0.0, 1.0)
     assert used["depolarization"] == pytest.approx(0.25)
-    told = {"missing_mass": 0.25, "mean_logprob": math.log(0.75)}
-    words = len(body["answer"].split())
-    assert body["evidence"] == pytest.approx(told | {"mean_logprob_per_word": math.log(0.75) / words})
+    assert body["evidence"] == pytest.approx({"missing_mass": 0.25, "mean_logprob": math.log(0.75)})
     assert body["lambda_max"] == pytest.approx(0.75 + 0.25 / DIMENSION)
     assert (body["calibrated"], body["warnings"]) == (True, [])
 

@@ -745,7 +745,7 @@ export interface components {
             num_samples?: number;
             /**
              * Prior Weight
-             * @description Labelled rows that the default calibration counts for, to which fits are drawn; left out: 30, for claims 3; 0: the rows alone.
+             * @description Labelled rows that the default calibration counts for, to which fits are drawn; left out: 30; 0: the rows alone, as for claims.
              */
             prior_weight?: number;
             /**
@@ -812,7 +812,7 @@ export interface components {
             num_samples?: number;
             /**
              * Prior Weight
-             * @description Labelled rows that the default calibration counts for, to which fits are drawn; left out: 30, for claims 3; 0: the rows alone.
+             * @description Labelled rows that the default calibration counts for, to which fits are drawn; left out: 30; 0: the rows alone, as for claims.
              */
             prior_weight?: number;
             /**
@@ -1020,7 +1020,7 @@ export interface components {
             probability: number | null;
             /**
              * Probability Correct
-             * @description Probability, 0..1, that the candidate is right. Null in the cases in which the `probability_correct` of the response is null, where `mode` is null, and for a refusal. Unlike `probability`, it rests on verdicts: on whether answers to the calibration's questions were right.
+             * @description Probability, 0..1, that the candidate is right. Null in the cases in which the `probability_correct` of the response is null, where `mode` is null, and for a refusal. Unlike `probability`, it rests on verdicts, if there are any: on whether answers to the calibration's questions were right.
              */
             probability_correct: number | null;
         };
@@ -1076,7 +1076,7 @@ export interface components {
             probability_correct: number | null;
             /**
              * Rank Score
-             * @description A number to sort claims by, 0..1, where the default calibration serves. Higher = more likely right, but no probability. Null elsewhere, and where no answer speaks of the claim.
+             * @description A number to sort claims by, 0..1, where no calibration of claims serves: `probability` or, where no answer was drawn, the probability of its least likely token. Higher = more likely right, but no probability of that. Null elsewhere, and where no answer speaks of the claim.
              */
             rank_score: number | null;
             /**
@@ -1213,9 +1213,9 @@ export interface components {
             confidence: number;
             /**
              * Coverage
-             * @description Share of the calibration's questions that is let through, 0..1; 0 where none is.
+             * @description Share of the calibration's questions that is let through, 0..1; 0 where none is. Null where the default calibration decides, which promises nothing.
              */
-            coverage: number;
+            coverage: number | null;
             /**
              * Reason
              * @description Why, and what to do with the text, for a person.
@@ -1310,11 +1310,6 @@ export interface components {
              * @description Mean log-probability of the whole answers, nats. Higher = more certain.
              */
             mean_logprob: number;
-            /**
-             * Mean Logprob Per Word
-             * @description The same, each answer's over its number of words (at least 1). Higher = more certain.
-             */
-            mean_logprob_per_word: number;
             /**
              * Missing Mass
              * @description Mass that the LLM gives to none of the answers, 0..1. Higher = less certain.
@@ -2216,12 +2211,12 @@ export interface components {
             probability_all_correct?: number | null;
             /**
              * Probability Correct
-             * @description Probability that `answer` is right, 0..1, estimated from the verdicts on the calibration's questions. Null without a calibration, if the calibration has no correctness model for this number of answers, if the model needs log-probabilities that are missing, and if `answer` is a refusal.
+             * @description Probability that `answer` is right, 0..1, estimated from the verdicts on the calibration's questions; by the default calibration from none (warning `default_probability`). Null without a calibration, if the calibration has no correctness model for this number of answers, if the model needs log-probabilities that are missing, and if `answer` is a refusal.
              */
             probability_correct: number | null;
             /**
              * Rank Score
-             * @description A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where the default calibration serves. Higher = more likely right, but no probability. Null elsewhere, for a refusal, and for a candidate that none of the answers drawn supports.
+             * @description A number to sort texts by where the default calibration serves: `probability_correct` of the `candidate` or, without one, of `answer`. Null elsewhere.
              */
             rank_score?: number | null;
             /**
@@ -2348,7 +2343,7 @@ export interface components {
         ScoreWarning: {
             /**
              * Code
-             * @description calibration_missing, calibration_mismatch, default_calibration, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch, out_of_distribution, length_out_of_range, refusals, logprobs_of_other_text or claims_left_out.
+             * @description calibration_missing, calibration_mismatch, default_calibration, default_probability, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch, out_of_distribution, length_out_of_range, refusals, logprobs_of_other_text or claims_left_out.
              */
             code: string;
             /**

@@ -19,7 +19,7 @@ class CalibrateOptions(TypedDict):
     num_samples: NotRequired[int | None]
     """Answers per prompt; left out: as many as a score draws."""
     prior_weight: NotRequired[float | None]
-    """Labelled rows that the default calibration counts for, to which fits are drawn; left out: 30, for claims 3; 0: the rows alone."""
+    """Labelled rows that the default calibration counts for, to which fits are drawn; left out: 30; 0: the rows alone, as for claims."""
     seed: NotRequired[int | None]
     """Seed of folds, subsets and bootstrap."""
     source_label: NotRequired[str | None]

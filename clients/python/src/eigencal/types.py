@@ -53,7 +53,7 @@ class Candidate(Result):
     probability: float | None
     """Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer to what the LLM means. Raw where `calibration` is null; null where no answer was drawn."""
     probability_correct: float | None
-    """Probability, 0..1, that the candidate is right. Null in the cases in which the `probability_correct` of the response is null, where `mode` is null, and for a refusal. Unlike `probability`, it rests on verdicts: on whether answers to the calibration's questions were right."""
+    """Probability, 0..1, that the candidate is right. Null in the cases in which the `probability_correct` of the response is null, where `mode` is null, and for a refusal. Unlike `probability`, it rests on verdicts, if there are any: on whether answers to the calibration's questions were right."""
 
 
 class ClaimSupport(Result):
@@ -91,7 +91,7 @@ class Claim(Result):
     probability_correct: float | None
     """Probability that the claim is right, 0..1, by the verdicts on claims of the calibration's rows. Null without such a calibration, and where no answer speaks of the claim."""
     rank_score: float | None
-    """A number to sort claims by, 0..1, where the default calibration serves. Higher = more likely right, but no probability. Null elsewhere, and where no answer speaks of the claim."""
+    """A number to sort claims by, 0..1, where no calibration of claims serves: `probability` or, where no answer was drawn, the probability of its least likely token. Higher = more likely right, but no probability of that. Null elsewhere, and where no answer speaks of the claim."""
     start: int
     """Where it begins in the judged text (of a chat: in that of its choice), in characters (code points)."""
     support: ClaimSupport | None
@@ -107,8 +107,8 @@ class Decision(Result):
     """Let it through, or do not."""
     confidence: float
     """How sure the promise is, 0..1: of calibrations on other questions drawn likewise, at least this share keep every error that they promise for this number of answers, all at once. So `target_error` may be chosen after looking at what is reachable. It says nothing of this one text."""
-    coverage: float
-    """Share of the calibration's questions that is let through, 0..1; 0 where none is."""
+    coverage: float | None
+    """Share of the calibration's questions that is let through, 0..1; 0 where none is. Null where the default calibration decides, which promises nothing."""
     reason: str
     """Why, and what to do with the text, for a person."""
     target_error: float
@@ -122,8 +122,6 @@ class Evidence(Result):
 
     mean_logprob: float
     """Mean log-probability of the whole answers, nats. Higher = more certain."""
-    mean_logprob_per_word: float
-    """The same, each answer's over its number of words (at least 1). Higher = more certain."""
     missing_mass: float
     """Mass that the LLM gives to none of the answers, 0..1. Higher = less certain."""
 
@@ -401,7 +399,7 @@ class ScoreWarning(Result):
     """Something the caller should know."""
 
     code: str
-    """calibration_missing, calibration_mismatch, default_calibration, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch, out_of_distribution, length_out_of_range, refusals, logprobs_of_other_text or claims_left_out."""
+    """calibration_missing, calibration_mismatch, default_calibration, default_probability, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch, out_of_distribution, length_out_of_range, refusals, logprobs_of_other_text or claims_left_out."""
     differs: tuple[str, ...] | None = None
     """For a mismatch: the parts that differ."""
     message: str
@@ -549,9 +547,9 @@ class Score(Result):
     probability_all_correct: float | None = None
     """Probability that every claim of that text is right, 0..1. Null without a calibration of claims that tells. With `claims` alone."""
     probability_correct: float | None
-    """Probability that `answer` is right, 0..1, estimated from the verdicts on the calibration's questions. Null without a calibration, if the calibration has no correctness model for this number of answers, if the model needs log-probabilities that are missing, and if `answer` is a refusal."""
+    """Probability that `answer` is right, 0..1, estimated from the verdicts on the calibration's questions; by the default calibration from none (warning `default_probability`). Null without a calibration, if the calibration has no correctness model for this number of answers, if the model needs log-probabilities that are missing, and if `answer` is a refusal."""
     rank_score: float | None = None
-    """A number to sort texts by, 0..1, of the `candidate` or, without one, `answer`, where the default calibration serves. Higher = more likely right, but no probability. Null elsewhere, for a refusal, and for a candidate that none of the answers drawn supports."""
+    """A number to sort texts by where the default calibration serves: `probability_correct` of the `candidate` or, without one, of `answer`. Null elsewhere."""
     samples: tuple[str, ...] | None = None
     """The answers, in the order drawn."""
     spectrum: Spectrum | None = None
