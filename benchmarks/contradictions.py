@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from service.claims.kernel import compared_texts, kernel_vectors
+from service.claims.kernel import compared_texts, kernel_vectors, read_texts
 from service.embedding.port import FACTS, PAPER, Kernel
 from service.spectral.spectrum import Identity, born_probability_of, spectrum
 
@@ -41,7 +41,7 @@ def probabilities(
     compared = compared_texts(texts, question, kernel)
     space = np.stack([vectors[text] for text in compared])
     if kernel == FACTS:
-        space = kernel_vectors(texts, compared, space, question, 1)
+        space = kernel_vectors(read_texts(texts, compared, question, 1), space)
     found = spectrum(space[:1])
     served = Identity().serve(found.eigenvalues, found.dimension)
     right, wrong = (born_probability_of(found, served, space[:1], space[i]).probability for i in (1, 2))

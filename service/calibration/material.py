@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from service.calibration.calibration import Unit
 from service.calibration.rows import MIN_USABLE_ROWS, ClaimIn, DevRow
 from service.claims.facts import beyond, sentence_vectors
-from service.claims.kernel import compared_texts, kernel_vectors
+from service.claims.kernel import compared_texts, kernel_vectors, read_texts
 from service.claims.segments import claims
 from service.embedding.port import PAPER, EmbedderIdentity, EmptyAnswers, Kernel, distinct, usable
 from service.errors import Conflict, InvalidDevData, LLMError
@@ -239,7 +239,7 @@ def assemble(
             embeddings = _rows_at(vectors, [place[text] for text in compared])
             # Vectors of different rows are not comparable. They have one dimension for Algorithm 1.
             space = np.zeros((len(known), width), dtype=np.float32)
-            space[:, : len(known)] = kernel_vectors(known, compared, embeddings, question, count)
+            space[:, : len(known)] = kernel_vectors(read_texts(known, compared, question, count), embeddings)
             own, others = space[:count], space[count:]
         answers.append(Answers(own, index, others[: len(row.references)]))
         texts.append(outcomes)

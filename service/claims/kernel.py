@@ -15,6 +15,7 @@ matrices holds for it. `kernel_vectors` returns unit vectors that realize it.
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from service.claims.facts import POWERS_OF_TEN, Word, beyond, read_words, words_of_question
 from service.embedding.port import FACTS, Kernel
-from service.spectral.claims import Facts, fact_cosines
+from service.spectral.claims import fact_cosines
 from service.spectral.spectrum import RANK_TOLERANCE, unit_rows
 
 Floats = NDArray[np.float64]
@@ -50,27 +51,68 @@ def compared_texts(texts: Sequence[str], question: str, kernel: Kernel) -> list[
     return beyond(texts, question) if kernel == FACTS else [*texts]
 
 
-def kernel_vectors(
-    texts: Sequence[str],
-    compared: Sequence[str],
-    embeddings: ArrayLike,
-    question: str,
-    num_drawn: int | None = None,
-) -> Floats:
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number of a text: in one form, with its unit in one form ("": none), and as it is written."""
+
+    number: str
+    unit: str
+    written: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """The facts of n texts.
+
+    quantities: the numbers of each; names: its names, and how each is written. negated: whether it holds a
+    negation; of no text where the question holds one.
+    """
+
+    quantities: Sequence[Sequence[Quantity]]
+    names: Sequence[Mapping[str, str]]
+    negated: Sequence[bool]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def read_texts(
+    texts: Sequence[str], compared: Sequence[str], question: str, num_drawn: int | None = None
+) -> Reading:
+    """Return the facts of n texts that answer a question.
+
+    compared: the `compared_texts`. num_drawn: the number of first texts by which words are recognised as
+    names (None: all). The facts of these do not depend on the rest.
+    """
+    read = [read_words(text) for text in texts]
+    is_negation = _is_negated(read_words(question), question)
+    pairs = list(zip(read, texts, strict=True))
+    return Reading(
+        [list(_quantities(*pair)) for pair in pairs],
+        _names(read, texts, compared, words_of_question(question), num_drawn),
+        [not is_negation and _is_negated(*pair) for pair in pairs],
+    )
+
+
+def kernel_vectors(reading: Reading, embeddings: ArrayLike) -> Floats:
     """Return one unit vector per text, (n, n): their products are the kernel, in [-1, 1].
 
-    compared: the `compared_texts`; embeddings: (n, d), of these. num_drawn: the number of first texts by
-    which words are recognised as names (None: all). The kernel of these does not depend on the rest.
+    embeddings: (n, d), of the `compared_texts`.
     """
     rows = unit_rows(embeddings)
-    read = [read_words(text) for text in texts]
-    numbers = [dict(_numbers(words, text)) for words, text in zip(read, texts, strict=True)]
-    names = _names(read, compared, words_of_question(question), num_drawn)
+    numbers = [dict(_weighted(of_text)) for of_text in reading.quantities]
+    names = [dict.fromkeys(of_text, NAME) for of_text in reading.names]
     kernel = rows @ rows.T * fact_cosines(numbers, numbers) * fact_cosines(names, names)
-    if not _is_negated(read_words(question), question):
-        negated = [_is_negated(words, text) for words, text in zip(read, texts, strict=True)]
-        kernel *= np.where(np.equal.outer(negated, negated), 1.0, NEGATION)
+    kernel *= np.where(np.equal.outer(reading.negated, reading.negated), 1.0, NEGATION)
     return realize(kernel)
+
+
+def _weighted(quantities: Sequence[Quantity]) -> Iterator[tuple[str, float]]:
+    """Yield the numbers of a text with their weights, and each number with its unit."""
+    for one in quantities:
+        yield one.number, NUMBER
+        if one.unit:
+            yield f"{one.number} {one.unit}", UNIT
 
 
 def realize(kernel: Floats) -> Floats:
@@ -79,28 +121,36 @@ def realize(kernel: Floats) -> Floats:
     return unit_rows(columns * np.sqrt(np.where(values > RANK_TOLERANCE, values, 0.0)))
 
 
-def _numbers(words: Sequence[Word], text: str) -> Iterator[tuple[str, float]]:
-    """Yield the numbers of a text with their weights, and each number with its unit."""
+def _quantities(words: Sequence[Word], text: str) -> Iterator[Quantity]:
+    """Yield the numbers of a text."""
     for i, word in enumerate(words):
         number = word.plain if word.is_number else _NUMERALS.get(word.plain)
         if number is None:
             continue
-        yield number, NUMBER
         between = next((word.plain for word in words[i + 1 : i + 2]), "")
         skips = between in _DEGREES or between.startswith(tuple(POWERS_OF_TEN))
-        following = words[i + 1 + skips].plain if i + 1 + skips < len(words) else ""
+        following = next(iter(words[i + 1 + skips : i + 2 + skips]), None)
         # A space may stand between number and sign.
-        after = text[word.end : word.end + 2].lstrip()[:1]
-        before = text[max(word.start - 2, 0) : word.start].rstrip()[-1:]
-        unit = _SIGNS.get(after) or _SIGNS.get(before) or _UNITS.get(following)
-        if unit is not None:
-            yield f"{number} {unit}", UNIT
+        after, before = text[word.end : word.end + 2], text[max(word.start - 2, 0) : word.start]
+        if unit := _SIGNS.get(after.lstrip()[:1]):
+            written = text[word.start : word.end] + after[: after.index(after.lstrip()[0]) + 1]
+        elif unit := _SIGNS.get(before.rstrip()[-1:]):
+            written = before.strip() + text[word.start : word.end]
+        elif following is not None and (unit := _UNITS.get(following.plain)):
+            written = text[word.start : following.end]
+        else:
+            unit, written = "", text[word.start : word.end]
+        yield Quantity(number, unit, written)
 
 
 def _names(
-    read: Sequence[Sequence[Word]], left: Sequence[str], asked: frozenset[str], num_drawn: int | None
-) -> list[Facts]:
-    """Return the names of each text. left: what the texts say beyond the question.
+    read: Sequence[Sequence[Word]],
+    texts: Sequence[str],
+    left: Sequence[str],
+    asked: frozenset[str],
+    num_drawn: int | None,
+) -> list[dict[str, str]]:
+    """Return the names of each text, as they are written. left: what the texts say beyond the question.
 
     A name is a word with a capital that the question does not hold. The first word of a sentence has a
     capital in any case: it is a name if the text is brief, or if it has a capital within a sentence of a
@@ -119,8 +169,12 @@ def _names(
     common = {word.plain for words in drawn for word in words if not word.has_capital} | asked
     known = {name for names in own[:num_drawn] for name in names} - common
     return [
-        dict.fromkeys((names - common) | (known & {word.plain for word in words}), NAME)
-        for names, words in zip(own, read, strict=True)
+        {
+            word.plain: text[word.start : word.end]
+            for word in words
+            if word.plain in known or (word.plain in names and word.plain not in common)
+        }
+        for names, words, text in zip(own, read, texts, strict=True)
     ]
 
 

@@ -239,6 +239,7 @@ class Chat:
                     as_recommended=as_recommended,
                     target=target,
                     claims=own.mark or own.claims,
+                    quotes=not self.abstain,
                 ),
                 number,
                 partial(self._recommended, chosen=chosen),

@@ -47,7 +47,8 @@ class ScoreCommand:
     of the whole of it, in nats; where no answer is drawn, it is judged by that alone. `candidate_tokens`: the
     same token by token, if known. `target`: what a decision is to keep.
     `as_recommended`: draw as many answers as the calibration's report recommends, if it does.
-    `claims`: whether the answer is scored claim by claim, too; None: where it is long.
+    `claims`: whether the answer is scored claim by claim, too; None: where it is long. `quotes`: whether the
+    score may quote answers, unless they are claims or asked for.
     `asked`: the text that supplied samples answer, None where it is not known.
     """
 
@@ -63,6 +64,7 @@ class ScoreCommand:
     as_recommended: bool = False
     target: Target | None = None
     claims: bool | None = None
+    quotes: bool = True
     asked: str | None = None
     arrived: float | None = None  # time.perf_counter() when the request came in
 
@@ -258,6 +260,26 @@ class Mode(Part):
     probability: float = Field(description="Its served eigenvalue, 0..1.")
     share: float = Field(description="Share of the samples that lie closest to it, 0..1.")
     answer: str = Field(description="The sample most aligned with it.")
+
+
+class DisagreementValue(Part):
+    """What some of the answers say."""
+
+    value: str = Field(description="As one of the answers writes it; `negated` or `not negated`.")
+    share: float = Field(description="Share of the answers with content that say it, 0..1.")
+
+
+class Disagreement(Part):
+    """What answers say instead of one another."""
+
+    kind: Literal["number", "name", "negation"] = Field(
+        description="Numbers are compared with those of the same unit, names only between answers that have "
+        "none in common."
+    )
+    values: list[DisagreementValue] = Field(
+        description="The values by share, largest first, at most ten. The shares need not add up to 1: an "
+        "answer may say nothing of it."
+    )
 
 
 class ClaimSupport(Part):
@@ -462,6 +484,11 @@ class Score(Part):
         description="Number of drawn answers without content: refusals, placeholders (null), errors, "
         "punctuation, or the question itself. They count in the spectrum. If the judged text is a refusal, "
         "or more than half of the answers are, the decision is to abstain, with the warning `refusals`."
+    )
+    disagreements: list[Disagreement] | None = Field(
+        description="Where the drawn answers hold different numbers, names or negations. Empty: nowhere. "
+        "Null where fewer than two answers have content, where they are scored claim by claim, and where "
+        "answers may be withheld (EIGENCAL_ABSTAIN)."
     )
     modes: list[Mode] | None = Field(None, description="The leading meanings, at most five.")
     samples: list[str] | None = Field(None, description="The answers, in the order drawn.")

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from service.calibration.calibration import Calibration
 from service.calibration.default import DefaultCalibration
 from service.calibration.store import SqlCalibrations
-from service.claims.kernel import compared_texts, kernel_vectors
+from service.claims.disagreements import find_disagreements
+from service.claims.kernel import Reading, compared_texts, kernel_vectors, read_texts
 from service.embedding.port import (
     FAILED,
     PAPER,
@@ -57,6 +58,8 @@ from service.scoring.judging import (
     without_refusals,
 )
 from service.scoring.score import (
+    Disagreement,
+    DisagreementValue,
     Evidence,
     FullSpectrum,
     Judgement,
@@ -285,7 +288,7 @@ class Scorer:
             told = candidate, command.candidate_logprob
             judging = partial(judge_alone, applied, *told, made_by.dimension, command.target)
         else:
-            space = await self._maybe_in_thread(
+            space, reading = await self._maybe_in_thread(
                 sum(map(len, texts)) > INLINE_FACTS or _is_expensive(texts),
                 self._space,
                 command,
@@ -309,7 +312,15 @@ class Scorer:
         judgement, refused = without_refusals(judgement, answer, candidate, refusals, command.target)
         warnings += [*unlike, *about, *refused]
         judged = answer if candidate is None else candidate
-        claims = None
+        claims, disagreements = None, None
+        if said is None and command.quotes and basis is not None:
+            contents = [
+                0 if text in refusals.texts else n
+                for text, n in zip(texts, np.bincount(index).tolist(), strict=True)
+            ]
+            disagreements = await self._maybe_in_thread(
+                _is_expensive(texts), _disagreements, reading, contents
+            )
         if said is not None:
             claims = await self._claim_scores(drawn, said, judged, vectors, made_by, question)
             known = {one.code for one in unlike}
@@ -317,7 +328,7 @@ class Scorer:
         embedding_s = drawn.seconds.get("embed", 0.0) + all_embedded - begun
         seconds = {"embed": embedding_s, "spectrum": time.perf_counter() - all_embedded}
         drawn = replace(drawn, seconds={**drawn.seconds, **seconds})
-        return compose(drawn, basis, applied, judgement, warnings, made_by, p_value, claims)
+        return compose(drawn, basis, applied, judgement, warnings, made_by, p_value, claims, disagreements)
 
     def _space(
         self,
@@ -327,18 +338,17 @@ class Scorer:
         compared: Sequence[str],
         vectors: Mapping[str, NDArray[np.float32]],
         made_by: EmbedderIdentity,
-    ) -> NDArray[np.floating]:
+    ) -> tuple[NDArray[np.floating], Reading]:
         """Return the vectors (n, d) of the distinct answers and the candidate, as the kernel compares them.
 
-        compared: the text of each that `vectors` holds the embedding of.
+        And their facts. compared: the text of each that `vectors` holds the embedding of.
         """
         rows = [vectors[text] for text in texts_to_embed(compared, self.empty_answers)]
         embedded = np.array(rows, dtype=np.float32).reshape(-1, made_by.dimension)
         space = outcome_vectors(compared, embedded)
-        if made_by.kernel == PAPER:
-            return space
         known = with_candidate(texts, candidate)
-        return kernel_vectors(known, compared, space, command.question or "", len(texts))
+        reading = read_texts(known, compared, command.question or "", len(texts))
+        return space if made_by.kernel == PAPER else kernel_vectors(reading, space), reading
 
     async def _basis(
         self,
@@ -475,6 +485,7 @@ def compose(
     made_by: EmbedderIdentity,
     ood_p_value: float | None,
     claims: ClaimScores | None,
+    disagreements: list[Disagreement] | None,
 ) -> Score:
     """Return the score. basis: None where no answer was drawn."""
     generation, total = drawn.generation, sum(drawn.seconds.values())
@@ -511,6 +522,7 @@ def compose(
         num_refusals=judgement.num_refusals,
         num_truncated=sum(draw.truncated for draw in generation.draws),
         num_empty=generation.num_empty + sum(not text for text in texts),
+        disagreements=disagreements,
         samples=texts,
         timings_ms=Timings.model_construct(None, **laps, total=round(1000 * total, 3)),
         **_values(basis),
@@ -518,6 +530,19 @@ def compose(
     )
     score._judgement = judgement
     return score
+
+
+def _disagreements(reading: Reading, counts: Sequence[int]) -> list[Disagreement] | None:
+    """Return where distinct answers disagree; None if fewer than two answers count. counts: of each."""
+    if sum(counts) < MIN_SAMPLES:
+        return None
+    return [
+        Disagreement.model_construct(
+            kind=one.kind,
+            values=[DisagreementValue.model_construct(value=v, share=share) for v, share in one.values],
+        )
+        for one in find_disagreements(reading, counts)
+    ]
 
 
 def _values(basis: Basis | None) -> dict[str, Any]:

@@ -229,6 +229,7 @@ async def test_an_answer_that_is_not_sure_enough_is_withheld_where_that_is_asked
     ]
     found = body["uncertainty"]
     assert (found["decision"]["action"], found["withheld"]) == ("abstain", "Nice")
+    assert found["disagreements"] == []
     assert response.headers["x-decision"] == "abstain" and body["usage"] == {"prompt_tokens": 3}
     assert told.json()["choices"][0]["message"]["content"] == "Nice"
     assert told.json()["uncertainty"]["decision"]["action"] == "abstain"
@@ -258,6 +259,7 @@ async def test_the_settings_may_abstain_for_every_caller() -> None:
     assert body["uncertainty"]["decision"]["action"] == "abstain"
     # The model's own text is the operator's: its callers get it by no way.
     assert "Nice" not in response.text and "withheld" not in kept
+    assert kept["disagreements"] is None
 
 
 async def test_what_stands_in_for_a_packed_answer_is_not_packed() -> None:

@@ -273,6 +273,22 @@ async def test_answers_are_compared_by_what_they_say(client: Client, embedder: F
     assert nothing["lambda_max"] == pytest.approx(1.0)
 
 
+async def test_a_score_says_where_answers_disagree(client: Client) -> None:
+    days = ["You have 30 days.", "30 days", "It is 90 days."]
+    async with client() as http:
+        found = (await http.post("/score", json={"samples": days, "return": ["modes"]})).json()
+        same = (await http.post("/score", json={"samples": days[:2]})).json()
+        refused = (await http.post("/score", json={"samples": ["30 days", "I don't know."]})).json()
+        claims = (await http.post("/score", json={"samples": days, "claims": True})).json()
+    [numbers] = found["disagreements"]
+    values = [(one["value"], one["share"]) for one in numbers["values"]]
+    assert numbers["kind"] == "number"
+    assert values == [("30 days", pytest.approx(2 / 3)), ("90 days", pytest.approx(1 / 3))]
+    assert same["disagreements"] == []
+    assert refused["disagreements"] is None
+    assert claims["disagreements"] is None
+
+
 async def test_a_calibration_holds_for_its_kernel(client: Client, embedder: FakeEmbedder) -> None:
     embedder.kernel = "facts"
     for kernel, differs in (("facts", []), ("paper", [["kernel"]])):

@@ -1233,6 +1233,39 @@ export interface components {
             threshold: number | null;
         };
         /**
+         * Disagreement
+         * @description What answers say instead of one another.
+         */
+        Disagreement: {
+            /**
+             * Kind
+             * @description Numbers are compared with those of the same unit, names only between answers that have none in common.
+             * @enum {string}
+             */
+            kind: "number" | "name" | "negation";
+            /**
+             * Values
+             * @description The values by share, largest first, at most ten. The shares need not add up to 1: an answer may say nothing of it.
+             */
+            values: components["schemas"]["DisagreementValue"][];
+        };
+        /**
+         * DisagreementValue
+         * @description What some of the answers say.
+         */
+        DisagreementValue: {
+            /**
+             * Share
+             * @description Share of the answers with content that say it, 0..1.
+             */
+            share: number;
+            /**
+             * Value
+             * @description As one of the answers writes it; `negated` or `not negated`.
+             */
+            value: string;
+        };
+        /**
          * EvaluateForm
          * @description Two sets of rows as files, options as form fields.
          */
@@ -2137,6 +2170,11 @@ export interface components {
             claims_share?: number | null;
             /** @description Whether to let the `candidate` (without a candidate: `answer`) through, so that the target error is kept. Null if no calibration can decide and the request has no `target_error`, unless the answers are refusals. Without a `probability_correct` the decision is to abstain. */
             decision: components["schemas"]["Decision"] | null;
+            /**
+             * Disagreements
+             * @description Where the drawn answers hold different numbers, names or negations. Empty: nowhere. Null where fewer than two answers have content, where they are scored claim by claim, and where answers may be withheld (EIGENCAL_ABSTAIN).
+             */
+            disagreements: components["schemas"]["Disagreement"][] | null;
             /**
              * Embedder
              * @description Embedder of the answers.

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.claims.kernel import NEGATION, compared_texts, kernel_vectors
+from service.claims.kernel import NEGATION, compared_texts, kernel_vectors, read_texts
 from service.embedding.port import FACTS, PAPER
 from service.spectral.claims import COMMON
 from service.spectral.spectrum import spectrum
@@ -16,7 +16,7 @@ QUESTION = "What is the capital of Italy?"
 def kernel(texts: list[str], question: str = "", num_drawn: int | None = None) -> np.ndarray:
     """Return the kernel (n, n) of texts with equal embeddings: the product of the other factors."""
     compared = compared_texts(texts, question, FACTS)
-    vectors = kernel_vectors(texts, compared, np.ones((len(texts), 2)), question, num_drawn)
+    vectors = kernel_vectors(read_texts(texts, compared, question, num_drawn), np.ones((len(texts), 2)))
     return np.asarray(vectors @ vectors.T)
 
 
@@ -28,7 +28,7 @@ def test_what_is_embedded() -> None:
 
 def test_the_embeddings_are_a_factor() -> None:
     embeddings = np.array([[1.0, 0.0], [0.6, 0.8]])
-    vectors = kernel_vectors(["red", "green"], ["red", "green"], embeddings, "")
+    vectors = kernel_vectors(read_texts(["red", "green"], ["red", "green"], ""), embeddings)
     assert vectors @ vectors.T == pytest.approx(np.array([[1.0, 0.6], [0.6, 1.0]]))
 
 
@@ -106,7 +106,7 @@ def test_the_kernel_of_drawn_answers_does_not_depend_on_a_candidate() -> None:
 )
 def test_it_is_a_kernel_for_any_texts(texts: list[str], question: str, seed: int) -> None:
     embeddings = np.random.default_rng(seed).normal(size=(len(texts), 5))
-    vectors = kernel_vectors(texts, compared_texts(texts, question, FACTS), embeddings, question)
+    vectors = kernel_vectors(read_texts(texts, compared_texts(texts, question, FACTS), question), embeddings)
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(len(texts)))
     assert (np.abs(vectors @ vectors.T) <= 1 + 1e-9).all()
     assert spectrum(vectors).eigenvalues.sum() == pytest.approx(1.0)

@@ -117,6 +117,24 @@ class Decision(Result):
     """The least P(correct) that is let through; null where the target cannot be promised."""
 
 
+class DisagreementValue(Result):
+    """What some of the answers say."""
+
+    share: float
+    """Share of the answers with content that say it, 0..1."""
+    value: str
+    """As one of the answers writes it; `negated` or `not negated`."""
+
+
+class Disagreement(Result):
+    """What answers say instead of one another."""
+
+    kind: Literal["number", "name", "negation"] | str
+    """Numbers are compared with those of the same unit, names only between answers that have none in common."""
+    values: tuple[DisagreementValue, ...]
+    """The values by share, largest first, at most ten. The shares need not add up to 1: an answer may say nothing of it."""
+
+
 class Evidence(Result):
     """What the log-probabilities of the answers say."""
 
@@ -469,6 +487,7 @@ class KeptScore(Result):
     claims_calibration: CalibrationUsed | None = None
     claims_share: float | None = None
     decision: Decision | None = None
+    disagreements: tuple[Disagreement, ...] | None = None
     embedder: str | None = None
     entropy: float | None = None
     entropy_normalized: float | None = None
@@ -516,6 +535,8 @@ class Score(Result):
     """How much of that text is claims, 0..1. The rest is code, headings, questions, greetings and what the user said. With `claims` alone."""
     decision: Decision | None
     """Whether to let the `candidate` (without a candidate: `answer`) through, so that the target error is kept. Null if no calibration can decide and the request has no `target_error`, unless the answers are refusals. Without a `probability_correct` the decision is to abstain."""
+    disagreements: tuple[Disagreement, ...] | None
+    """Where the drawn answers hold different numbers, names or negations. Empty: nowhere. Null where fewer than two answers have content, where they are scored claim by claim, and where answers may be withheld (EIGENCAL_ABSTAIN)."""
     embedder: str
     """Embedder of the answers."""
     entropy: float | None
