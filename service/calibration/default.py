@@ -47,11 +47,11 @@ class DefaultCalibration:
     (k, d), unit vectors times 127, by name of their embedder.
     """
 
-    def __init__(self, figures: Mapping[str, Any], rows: Mapping[str, NDArray[Any]]) -> None:
+    def __init__(self, figures: Mapping[str, Any], rows: Mapping[str, NDArray[Any]], kernel: Kernel) -> None:
         self._maps = figures["maps"]
         self._rows = rows
         sizes = range(1, self._maps["depolarized"]["sizes"][-1] + 1)
-        fingerprint = Fingerprint("default", "", "", "", 0)
+        fingerprint = Fingerprint("default", "", "", "", 0, kernel=kernel)
         self._calibration = Calibration(
             id=figures["id"],
             method="evidence",
@@ -101,7 +101,7 @@ class DefaultCalibration:
 def packaged(kernel: Kernel) -> DefaultCalibration:
     """Return the default calibration of this release for a kernel."""
     with np.load(ROWS) as rows:
-        return DefaultCalibration(json.loads(figures_file(kernel).read_text("utf-8")), dict(rows))
+        return DefaultCalibration(json.loads(figures_file(kernel).read_text("utf-8")), dict(rows), kernel)
 
 
 def figures_file(kernel: Kernel) -> Path:

@@ -91,6 +91,7 @@ class Applied:
             temperature=temperature,
             depolarization=depolarization,
             created_at=self.calibration.created_at,
+            kernel=self.calibration.fingerprint.kernel,
             origin="own" if self.default is None else "default",
             **by_evidence,
         )

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, computed_field
 
+from service.embedding.port import Kernel
 from service.llm.port import GenerationRequest, Message, Priority, Sampling
 from service.spectral.selective import CONFIDENCE
 
@@ -160,6 +161,10 @@ class CalibrationUsed(Part):
     )
     evidence_slope: float | None = Field(None, description="With `evidence`: b.")
     created_at: datetime = Field(description="When it was fitted.")
+    kernel: Kernel = Field(
+        description="What it compares answers by: `facts`, what they say; `paper`, the cosine of their "
+        "embeddings."
+    )
     origin: Literal["own", "default"] = Field(
         description="`own`: fitted for this very set-up. `default`: packaged, for want of such a one."
     )

@@ -44,6 +44,7 @@ async def test_log_probabilities_are_served_by_its_evidence_map(client: Client) 
     used, default = score["calibration"], packaged(PAPER).under(FakeEmbedder(D).identity)
     map_ = default.evidence[3].at(0.4)
     assert (used["id"], used["origin"], used["method"]) == (DEFAULT_IDS[PAPER], "default", "evidence")
+    assert used["kernel"] == "paper"
     assert (score["calibrated"], codes(score)) == (False, DEFAULT)
     assert score["lambda_max"] == map_.serve(np.array([2 / 3, 1 / 3]), D).lambda_max
     assert used["depolarization"] == pytest.approx(map_.depolarization)

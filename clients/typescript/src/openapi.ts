@@ -986,6 +986,12 @@ export interface components {
              */
             id: string;
             /**
+             * Kernel
+             * @description What it compares answers by: `facts`, what they say; `paper`, the cosine of their embeddings.
+             * @enum {string}
+             */
+            kernel: "facts" | "paper";
+            /**
              * Method
              * @description The map applied.
              * @enum {string}

@@ -37,6 +37,8 @@ class CalibrationUsed(Result):
     """With `evidence`: b."""
     id: str
     """Id of the calibration."""
+    kernel: Literal["facts", "paper"] | str
+    """What it compares answers by: `facts`, what they say; `paper`, the cosine of their embeddings."""
     method: Literal["depolarized", "temperature", "evidence"] | str
     """The map applied."""
     origin: Literal["own", "default"] | str
