@@ -5,11 +5,13 @@ As far as they can be told without knowing the language.
 
 import re
 import string
+import tomllib
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, InvalidOperation
 from itertools import zip_longest
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +29,10 @@ ALTERNATIVES = frozenset({"or", "oder", "ou", "o", "eller", "или"})
 NEAR_ALTERNATIVE = 4
 MAX_QUESTIONS = 20  # of a prompt of more, as without spaces, none is told from the others
 
+# Lists of words by language: negations, numerals, units.
+LISTS = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
+_NEGATION = re.compile(rf"(?:{'|'.join(LISTS['negations'])})\Z")
+_CONTRACTION = re.compile(r"n['\u2019]t(?!\w)")
 _SPACES = " \u00a0\u2009\u202f"
 _WORD = re.compile(
     rf"(?P<number>(?:(?<![^\s(])[-\u2212])?(?:\d{{1,3}}(?:[{_SPACES}]\d{{3}})+(?!\d)|\d+)(?:[.,]\d+)*)"
@@ -114,7 +120,13 @@ def sentence_vectors(
         brief.append(rest != sentence and 2 * sum(word.plain in mine for word in words) >= len(words))
     whole, beyond_it = ([vectors[text] for text in some] for some in (sentences, left))
     names = [frozenset(fact for fact, counts in one.items() if counts == NAME_COUNTS) for one in known]
-    return SentenceVectors.of(whole, beyond_it, known, asked, names, brief, places)
+    negated = [is_negated(read_words(sentence), sentence) for sentence in sentences]
+    return SentenceVectors.of(whole, beyond_it, known, asked, names, brief, places, negated)
+
+
+def is_negated(words: Sequence[Word], text: str) -> bool:
+    """Return True if a text of these words holds a negation."""
+    return any(_NEGATION.match(word.plain) for word in words) or bool(_CONTRACTION.search(text))
 
 
 def _questions(prompt: str) -> list[set[str]]:

@@ -13,15 +13,21 @@ matrices holds for it. `kernel_vectors` returns unit vectors that realize it.
 """
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.claims.facts import POWERS_OF_TEN, Word, beyond, read_words, words_of_question
+from service.claims.facts import (
+    LISTS,
+    POWERS_OF_TEN,
+    Word,
+    beyond,
+    is_negated,
+    read_words,
+    words_of_question,
+)
 from service.embedding.port import FACTS, Kernel
 from service.spectral.claims import fact_cosines
 from service.spectral.spectrum import RANK_TOLERANCE, unit_rows
@@ -34,16 +40,13 @@ NUMBER, UNIT = 1.0, 3.0  # of a number, and of a number together with its unit
 NEGATION = 0.3
 BRIEF = 3  # words: a text of no more, without a number, may be a name
 
-_DATA = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-_NEGATION = re.compile(rf"(?:{'|'.join(_DATA['negations'])})\Z")
-_CONTRACTION = re.compile(r"n['\u2019]t(?!\w)")
-_NUMERALS = {word: number for number, words in _DATA["numerals"].items() for word in words}
-_UNITS = {word: unit for unit, words in _DATA["units"].items() for word in words}
-_DEGREES = frozenset(_DATA["degrees"])
+_NUMERALS = {word: number for number, words in LISTS["numerals"].items() for word in words}
+_UNITS = {word: unit for unit, words in LISTS["units"].items() for word in words}
+_DEGREES = frozenset(LISTS["degrees"])
 _NO_NAME = re.compile(
-    rf"(?:{'|'.join([*_DATA['no_names'], *_DATA['negations'], *_DATA['degrees'], *_UNITS])})\Z"
+    rf"(?:{'|'.join([*LISTS['no_names'], *LISTS['negations'], *LISTS['degrees'], *_UNITS])})\Z"
 )
-_SIGNS: Mapping[str, str] = _DATA["signs"]
+_SIGNS: Mapping[str, str] = LISTS["signs"]
 
 
 def compared_texts(texts: Sequence[str], question: str, kernel: Kernel) -> list[str]:
@@ -85,12 +88,12 @@ def read_texts(
     names (None: all). The facts of these do not depend on the rest.
     """
     read = [read_words(text) for text in texts]
-    is_negation = _is_negated(read_words(question), question)
+    is_negation = is_negated(read_words(question), question)
     pairs = list(zip(read, texts, strict=True))
     return Reading(
         [list(_quantities(*pair)) for pair in pairs],
         _names(read, texts, compared, words_of_question(question), num_drawn),
-        [not is_negation and _is_negated(*pair) for pair in pairs],
+        [not is_negation and is_negated(*pair) for pair in pairs],
     )
 
 
@@ -176,7 +179,3 @@ def _names(
         }
         for names, words, text in zip(own, read, texts, strict=True)
     ]
-
-
-def _is_negated(words: Sequence[Word], text: str) -> bool:
-    return any(_NEGATION.match(word.plain) for word in words) or bool(_CONTRACTION.search(text))

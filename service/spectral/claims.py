@@ -61,7 +61,7 @@ class SentenceVectors:
     vectors, beyond: (n, d), unit rows, of the sentence and of what it says beyond the question. asked: the
     words of the question that it holds, facts among them. names: those of its facts that are no numbers.
     brief: whether it says hardly more than names beyond the question, as a short answer does. questions: of
-    those in the prompt the places of the ones that it may answer.
+    those in the prompt the places of the ones that it may answer. negated: whether it holds a negation.
     """
 
     vectors: Floats
@@ -71,6 +71,7 @@ class SentenceVectors:
     names: Sequence[frozenset[str]]
     brief: Sequence[bool]
     questions: Sequence[frozenset[int]]
+    negated: Sequence[bool]
 
     @classmethod
     def of(
@@ -82,12 +83,13 @@ class SentenceVectors:
         names: Sequence[frozenset[str]] | None = None,
         brief: Sequence[bool] | None = None,
         questions: Sequence[frozenset[int]] | None = None,
+        negated: Sequence[bool] | None = None,
     ) -> Self:
         """Return sentences by rows that need not be of length 1.
 
         beyond: None for what the sentences say themselves. facts, asked, names: None where nobody knows any;
-        brief: None where none is; questions: None where there is but one. Raises ValueError for no rows, and
-        for some that are zero or not finite.
+        brief, negated: None where none is; questions: None where there is but one. Raises ValueError for no
+        rows, and for some that are zero or not finite.
         """
         whole = unit_rows(vectors)
         none = [frozenset[str]()] * len(whole)
@@ -99,15 +101,19 @@ class SentenceVectors:
             none if names is None else names,
             [False] * len(whole) if brief is None else brief,
             [frozenset({0})] * len(whole) if questions is None else questions,
+            [False] * len(whole) if negated is None else negated,
         )
 
     def take(self, rows: Sequence[int]) -> "SentenceVectors":
         """Return some of the sentences, or none."""
         which = np.asarray(rows, dtype=np.intp)
-        known, brief = [self.facts[i] for i in which], [self.brief[i] for i in which]
+        known = [self.facts[i] for i in which]
+        brief, negated = ([of[i] for i in which] for of in (self.brief, self.negated))
         asked, names = ([of[i] for i in which] for of in (self.asked, self.names))
         questions = [self.questions[i] for i in which]
-        return SentenceVectors(self.vectors[which], self.beyond[which], known, asked, names, brief, questions)
+        return SentenceVectors(
+            self.vectors[which], self.beyond[which], known, asked, names, brief, questions, negated
+        )
 
     def same_question(self, others: "SentenceVectors") -> Bools:
         """Return whether each sentence may answer a question that each of l others may, (n, l)."""
@@ -192,8 +198,11 @@ class MatchedUnits:
         return agree
 
     def _agrees(self, claim: int, sentence: int, cosine: float) -> bool:
-        """Return True if the sentence agrees with the claim. cosine: between their embeddings."""
-        if cosine < SPEAKS:
+        """Return True if the sentence agrees with the claim. cosine: between their embeddings.
+
+        Where only one is negated, and where both hold names and none in common, they do not.
+        """
+        if cosine < SPEAKS or self.claims.negated[claim] != self.sentences.negated[sentence]:
             return False
         of_claim, of_sentence = self.claims.facts[claim], self.sentences.facts[sentence]
         asked = self.claims.asked[claim], self.sentences.asked[sentence]
@@ -201,6 +210,12 @@ class MatchedUnits:
             of_claim, of_sentence = _less(of_claim, asked[0]), _less(of_sentence, asked[1])
         if not of_claim:
             return not of_sentence and cosine >= AGREES
+        names = (
+            self.claims.names[claim] & of_claim.keys(),
+            self.sentences.names[sentence] & of_sentence.keys(),
+        )
+        if all(names) and names[0].isdisjoint(names[1]):
+            return False
         shared = sum(of_claim[fact] for fact in of_claim.keys() & of_sentence.keys())
         claim_weight, sentence_weight = sum(of_claim.values()), sum(of_sentence.values())
         bound = max(AGREES_HALF * min(claim_weight, sentence_weight), AGREES_OWN * claim_weight)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from service.claims.facts import MAX_ASKED, NAME_COUNTS, NUMBER_COUNTS, beyond, facts, sentence_vectors
+from service.spectral.claims import MatchedUnits, Support
 
 WINNER = "Who won the final, Germany or Brazil?"
 
@@ -124,3 +125,23 @@ def test_of_more_questions_than_anyone_asks_none_is_told_from_the_others() -> No
 def test_long_numbers_are_compared_to_the_last_digit() -> None:
     first, second = facts(["It is 123456789012345678901234567890.", "It is 123456789012345678901234567899."])
     assert first.keys() != second.keys()
+
+
+@pytest.mark.parametrize(
+    ("claim", "sentence", "agrees"),
+    [
+        ("The tower was built in 1889.", "They built it in 1889.", True),
+        ("The tower was built in 1889.", "The tower was not built in 1889.", False),
+        ("He died in Warsaw in 1934.", "He died in 1934.", True),
+        ("He died in Warsaw in 1934.", "He died in Paris in 1934.", False),
+        ("It was Marie Curie in 1903.", "It was Curie in 1903.", True),
+    ],
+)
+def test_a_sentence_with_another_name_or_negation_does_not_agree(
+    claim: str, sentence: str, agrees: bool
+) -> None:
+    """The numbers are the same, and so are the vectors."""
+    texts = [claim, sentence]
+    said = sentence_vectors(texts, dict.fromkeys([*texts, *beyond(texts, "")], np.ones(3)), question="")
+    units = MatchedUnits.of(said.take([0]), said.take([1]), [[0]])
+    assert units.support() == [Support(int(agrees), int(not agrees), 0)]
