@@ -190,10 +190,10 @@ def claim_features(probability: ArrayLike, entropy: ArrayLike) -> dict[str, Arra
 
 
 def token_features(
-    logprob_per_word: NDArray[np.float64], least_logprob: NDArray[np.float64]
+    fact_logprob: NDArray[np.float64], least_logprob: NDArray[np.float64], logprob: NDArray[np.float64]
 ) -> dict[str, NDArray[np.float64]]:
     """Return the columns of a model of claims that takes no answers drawn, of log-probabilities (n,)."""
-    return dict(zip(FEATURES_OF_TOKENS, (logprob_per_word, least_logprob), strict=True))
+    return dict(zip(FEATURES_OF_TOKENS, (fact_logprob, least_logprob, logprob), strict=True))
 
 
 def answer_columns(probabilities: ArrayLike, groups: ArrayLike) -> dict[str, ArrayLike]:

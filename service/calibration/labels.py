@@ -257,11 +257,11 @@ class FullRows:
 
     def _claims_alone(self, groups: NDArray[np.int_]) -> JudgedAlone | None:
         claims = [one.claims[0] for one in self._rows]
-        pairs = [(one.logprob_per_word, one.least_logprob) for one in claims]
-        known = np.array([None not in pair for pair in pairs])
+        every = [(one.fact_logprob, one.least_logprob, one.logprob) for one in claims]
+        known = np.array([None not in one for one in every])
         if known.mean() < FULL_SHARE:
             return None
-        told = np.array([pair for pair in pairs if None not in pair], dtype=np.float64)
+        told = np.array([one for one in every if None not in one], dtype=np.float64)
         right = np.array([one.correct for one in claims])
         return JudgedAlone(known, JudgedClaims(token_features(*told.T), right[known], groups[known]), "given")
 

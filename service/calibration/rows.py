@@ -80,10 +80,20 @@ class ClaimIn(_Strict):
 
     text: FilledText = Field(description="What it says.")
     correct: bool = Field(description="Whether it is right.")
-    logprob_per_word: TokenLogProbability | None = Field(
+    logprob: TokenLogProbability | None = Field(
         None, description="As a score's `claims` have it: for P(correct) without any answer drawn."
     )
+    fact_logprob: TokenLogProbability | None = Field(None, description="As a score's `claims` have it.")
     least_logprob: TokenLogProbability | None = Field(None, description="As a score's `claims` have it.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drops_what_was(cls, values: Any) -> Any:
+        """Drop the log-probability per word, which rows of before 0.4.0 have."""
+        if isinstance(values, dict) and "logprob_per_word" in values:
+            # Beside it, `least_logprob` was of all tokens.
+            return {k: v for k, v in values.items() if k not in ("logprob_per_word", "least_logprob")}
+        return values
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,14 @@ from service.calibration.calibration import (
     Fingerprint,
     Method,
     Selector,
+    Unit,
 )
 from service.calibration.rows import ROW, DevRow, draws_from_json, draws_to_json
 from service.embedding.port import supplied_draws, totals
 from service.errors import StoreUnavailable
 from service.lru import LRU
 from service.spectral.conformal import ConformalReference
-from service.spectral.correctness_model import AGREEMENT
+from service.spectral.correctness_model import AGREEMENT, FEATURES
 from service.spectral.evidence import EvidenceMap
 from service.spectral.spectrum import DepolarizedMap
 from service.store.database import (
@@ -65,15 +66,21 @@ class _Body(BaseModel):
 def _decoded(stored: RowMapping) -> Calibration:
     """Return a calibration; its reference where the query has read it as `reference`."""
     body = _Body.model_validate(stored["body"])
-    if body.fingerprint.unit == "answer":
-        # Models of before 0.4.0 took features that scores do not have any more.
-        body.selectors = {m: one for m, one in body.selectors.items() if AGREEMENT in one.model.features}
+    # Models of before 0.4.0 took features that scores do not have any more.
+    body.selectors = {m: one for m, one in body.selectors.items() if _is_known(one, body.fingerprint.unit)}
     return Calibration(
         id=stored["id"],
         created_at=stored["created_at"],
         reference=_reference(stored.get("reference")),
         **dict(body),
     )
+
+
+def _is_known(selector: Selector, unit: Unit) -> bool:
+    """Return whether scores have the features of a model of P(correct)."""
+    models = [selector.model, *([selector.with_tokens.model] if selector.with_tokens else [])]
+    names = {name for model in models for name in model.features}
+    return names.issubset(FEATURES) and (unit == "claim" or AGREEMENT in names)
 
 
 class _Report(BaseModel):

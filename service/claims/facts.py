@@ -32,6 +32,7 @@ MAX_QUESTIONS = 20  # of a prompt of more, as without spaces, none is told from 
 # Lists of words by language: negations, numerals, units.
 LISTS = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
 _NEGATION = re.compile(rf"(?:{'|'.join(LISTS['negations'])})\Z")
+_NO_NAMES = frozenset(LISTS["no_names"])
 _CONTRACTION = re.compile(r"n['\u2019]t(?!\w)")
 _SPACES = " \u00a0\u2009\u202f"
 _WORD = re.compile(
@@ -95,6 +96,19 @@ def facts(sentences: Sequence[str], *, question: str = "") -> list[dict[str, flo
             }
         )
     return told
+
+
+def fact_places(sentences: Sequence[str], question: str) -> list[list[tuple[int, int]]]:
+    """Return where the numbers and names of each sentence stand that are not the question's: (begin, end).
+
+    Of a sentence without any, its words that are not the question's.
+    """
+    asked, places = words_of_question(question), list[list[tuple[int, int]]]()
+    for sentence, known in zip(sentences, facts(sentences, question=question), strict=True):
+        words = [word for word in read_words(sentence) if word.plain not in asked]
+        own = [word for word in words if word.plain in known and word.plain not in _NO_NAMES] or words
+        places.append([(word.start, word.end) for word in own])
+    return places
 
 
 def sentence_vectors(

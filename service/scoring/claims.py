@@ -18,7 +18,7 @@ from service.calibration.calibration import (
     token_features,
 )
 from service.calibration.rows import MAX_CLAIMS
-from service.claims.facts import beyond, sentence_vectors
+from service.claims.facts import beyond, fact_places, sentence_vectors
 from service.claims.fields import Field, fields
 from service.claims.refusals import is_refusal
 from service.claims.segments import Segment, claims
@@ -48,7 +48,6 @@ from service.spectral.spectrum import (
     born_probability,
     spectrum_from_gram,
 )
-from service.spectral.text_scores import per_word
 
 # Of all answers to a prompt: reading 150 characters takes up to a millisecond, embedding a sentence several.
 MAX_CHARACTERS, MAX_SENTENCES = 200_000, 1000
@@ -157,9 +156,10 @@ def _of_field(value: str, values: Sequence[str | None], dimension: int) -> Outco
 
 @dataclass(frozen=True, slots=True)
 class SpokenLogprobs:
-    """Of the tokens of a claim, in nats: all of them over its words, and the least likely one."""
+    """Of the tokens of a claim, in nats: all of them, those of its facts, and the least likely of these."""
 
-    per_word: float
+    total: float
+    facts: float
     least: float
 
 
@@ -238,7 +238,7 @@ class ClaimScorer:
         """Return the claims of the candidate by its own log-probabilities: no answer was drawn."""
         found = said.by_text[judged]
         kept = found[:MAX_CLAIMS]
-        spoken = spoken_logprobs(judged, kept, command.candidate_tokens)
+        spoken = spoken_logprobs(judged, kept, command.candidate_tokens, said.question)
         known = {i: one for i, one in enumerate(spoken) if one is not None}
         columns = token_columns(spoken)
         selector = None if applied is None else applied.calibration.selectors.get(0)
@@ -273,7 +273,7 @@ def _scores_of_outcomes(
 ) -> ClaimScores:
     """Return the scores of the kept claims: the first claims of the judged text. outcomes: one per claim."""
     found = said.by_text[judged]
-    spoken = spoken_logprobs(judged, kept, command.candidate_tokens)
+    spoken = spoken_logprobs(judged, kept, command.candidate_tokens, said.question)
     selector = None if applied is None else applied.calibration.selectors.get(num_drawn)
     tokens = dict[str, NDArray[np.float64]]()
     if selector is not None and selector.with_tokens is not None and None not in spoken:
@@ -299,8 +299,8 @@ def _scores_of_outcomes(
 def token_columns(spoken: Sequence[SpokenLogprobs | None]) -> dict[str, NDArray[np.float64]]:
     """Return the features of the claims whose tokens' log-probabilities are known."""
     known = [one for one in spoken if one is not None]
-    values = np.array([(one.per_word, one.least) for one in known], dtype=np.float64)
-    return token_features(*values.reshape(-1, 2).T)
+    values = np.array([(one.facts, one.least, one.total) for one in known], dtype=np.float64)
+    return token_features(*values.reshape(-1, 3).T)
 
 
 def _read(texts: Sequence[str], question: str) -> Iterator[Claims]:
@@ -385,14 +385,15 @@ def _claim(claim: Unit, rank: float | None, verdict: Verdict | None, spoken: Spo
         rank_score=rank,
         probability_correct=correct,
         decision=decision,
-        logprob_per_word=None if spoken is None else spoken.per_word,
+        logprob=None if spoken is None else spoken.total,
+        fact_logprob=None if spoken is None else spoken.facts,
         least_logprob=None if spoken is None else spoken.least,
         support=None,
     )
 
 
 def spoken_logprobs(
-    text: str, claims_: Claims, tokens: Sequence[tuple[str, float]]
+    text: str, claims_: Claims, tokens: Sequence[tuple[str, float]], question: str
 ) -> list[SpokenLogprobs | None]:
     """Return the log-probabilities of each claim's tokens; None where they are not known.
 
@@ -402,11 +403,17 @@ def spoken_logprobs(
     if spelt is None:
         return [None] * len(claims_)
     begin, end, values = spelt
-    of_claims = (values[(begin < one.end) & (end > one.start)] for one in claims_)
-    return [
-        SpokenLogprobs(float(per_word([mine.sum()], [one.text])[0]), float(mine.min())) if mine.size else None
-        for one, mine in zip(claims_, of_claims, strict=True)
-    ]
+    places = fact_places([text[one.start : one.end] for one in claims_], question)
+    found = list[SpokenLogprobs | None]()
+    for one, of_facts in zip(claims_, places, strict=True):
+        mine = (begin < one.end) & (end > one.start)
+        told = mine & np.any(
+            [(begin < one.start + last) & (end > one.start + first) for first, last in of_facts], axis=0
+        )
+        told = told if told.any() else mine
+        total, facts = float(values[mine].sum()), values[told]
+        found.append(SpokenLogprobs(total, float(facts.sum()), float(facts.min())) if mine.any() else None)
+    return found
 
 
 def align_tokens(

@@ -334,11 +334,15 @@ class Claim(Part):
         description="Let the claim through, or do not, so that of one claim of each answer, taken at random, "
         "few of those let through are wrong; null where no calibration of claims can decide."
     )
-    logprob_per_word: float | None = Field(
-        description="Log-probability of its tokens over its number of words, nats. Higher = more certain. "
-        "Null where they are not known."
+    logprob: float | None = Field(
+        description="Log-probability of all its tokens, nats. Higher = more certain. Null where they are not "
+        "known."
     )
-    least_logprob: float | None = Field(description="That of its least likely token, nats.")
+    fact_logprob: float | None = Field(
+        description="That of the tokens of its numbers and names alone, without those of the question; where "
+        "it has none, of its other words."
+    )
+    least_logprob: float | None = Field(description="That of the least likely of these tokens.")
     support: ClaimSupport | None = Field(description="What the answers drawn say of it.")
 
     @computed_field(  # type: ignore[prop-decorator]
@@ -491,9 +495,10 @@ class Score(Part):
         "or more than half of the answers are, the decision is to abstain, with the warning `refusals`."
     )
     disagreements: list[Disagreement] | None = Field(
+        None,
         description="Where the drawn answers hold different numbers, names or negations. Empty: nowhere. "
         "Null where fewer than two answers have content, where they are scored claim by claim, and where "
-        "answers may be withheld (EIGENCAL_ABSTAIN)."
+        "answers may be withheld (EIGENCAL_ABSTAIN).",
     )
     modes: list[Mode] | None = Field(None, description="The leading meanings, at most five.")
     samples: list[str] | None = Field(None, description="The answers, in the order drawn.")

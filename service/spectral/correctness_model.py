@@ -29,10 +29,15 @@ WhyNone = Literal["one_kind", "no_better_than_base_rate"]
 AGREEMENT = "agreement"
 PER_WORD = "answer_log_probability_per_word"
 FEATURES_OF_CLAIMS = ("logit_probability", "entropy")
-# Of a claim, by the log-probabilities of its tokens; of an answer, by P(correct) of its claims.
-FEATURES_OF_TOKENS = (PER_WORD, "answer_least_log_probability")
-# In the order in which nested sets take them in.
-FEATURES = (AGREEMENT, *FEATURES_OF_CLAIMS, *FEATURES_OF_TOKENS, "least_logit", "mean_logit", "log_number")
+# Of a claim: the log-probability of the tokens of its facts, that of the least likely one, and of all tokens.
+FEATURES_OF_TOKENS = ("fact_log_probability", "least_log_probability", "log_probability")
+# In the order in which nested sets take them in. The last three are of an answer, by P(correct) of claims.
+FEATURES = (
+    *(AGREEMENT, PER_WORD),
+    *FEATURES_OF_CLAIMS,
+    *FEATURES_OF_TOKENS,
+    *("least_logit", "mean_logit", "log_number"),
+)
 # The share of p(y)'s logit in the agreement. The rest is that of lambda_max, which says how often the LLM is
 # right; p(y) says which of its answers is. On answers of three recorded trivia sets that were not drawn for
 # the score, the log loss is within .011 nats of the best share's with 1 answer and within .003 with 3 and 6.
@@ -45,7 +50,9 @@ MIN_WEIGHT = {
     AGREEMENT: 0.1,
     "logit_probability": 0.1,
     PER_WORD: 0.0,
-    "answer_least_log_probability": 0.0,
+    "fact_log_probability": 0.0,
+    "least_log_probability": 0.0,
+    "log_probability": 0.0,
     "least_logit": 0.0,
     "mean_logit": 0.0,
 }

@@ -17,7 +17,7 @@ from service.scoring.choice import Applied
 from service.scoring.claims import ClaimScorer, Said, spoken_logprobs
 from service.scoring.score import ScoreCommand
 from service.settings import Settings
-from service.spectral.correctness_model import CorrectnessModel
+from service.spectral.correctness_model import FEATURES_OF_TOKENS, CorrectnessModel
 from service.spectral.selective import SelectiveCounts
 from service.spectral.spectrum import DepolarizedMap
 from tests.api.test_calibrate_decides import calibrated
@@ -44,7 +44,8 @@ def row(number: int, rng: np.random.Generator, **changed: Any) -> dict[str, Any]
             {
                 "text": text,
                 "correct": bool(good),
-                "logprob_per_word": min(value, 0),
+                "logprob": min(value, 0) - 2,
+                "fact_logprob": min(value, 0) - 1,
                 "least_logprob": min(value, 0) - 1,
             }
             for text, good, value in zip(claims, right, tokens, strict=True)
@@ -110,7 +111,7 @@ async def test_verdicts_on_claims_make_p_correct_and_decisions_of_claims(http: h
 
 async def test_claims_are_judged_by_their_tokens_where_nothing_is_drawn(http: httpx.AsyncClient) -> None:
     every = rows()
-    del every[0]["claims"][0]["logprob_per_word"]
+    del every[0]["claims"][0]["fact_logprob"]
     assert (await of_claims(http, every))["correctness_sample_counts"] == [0, 2, 3, 4]
     [one] = rows(1)
     text = " ".join(claim["text"] for claim in one["claims"])
@@ -182,9 +183,9 @@ async def test_claims_that_would_not_fit_into_memory_are_refused(
 async def test_a_model_that_takes_tokens_takes_the_map_that_it_was_fitted_with() -> None:
     """Of no weight, they change nothing."""
     model = CorrectnessModel(("logit_probability",), (0.0,), (1.0,), (1.0,), 0.0, (-99.0,), (99.0,))
-    more = ("answer_log_probability_per_word", "answer_least_log_probability")
-    numbers = (0.0,) * 3, (1.0,) * 3, (1.0, 0.0, 0.0), 0.0, (-99.0,) * 3, (99.0,) * 3
-    taking = CorrectnessModel((*model.features, *more), *numbers)
+    names = (*model.features, *FEATURES_OF_TOKENS)
+    numbers = (0.0,) * 4, (1.0,) * 4, (1.0, 0.0, 0.0, 0.0), 0.0, (-99.0,) * 4, (99.0,) * 4
+    taking = CorrectnessModel(names, *numbers)
     one = Selector(DepolarizedMap(0.5, 0.6), model, SelectiveCounts((), (), ()), "given")
     made = replace(one, with_tokens=replace(one, model=taking))
     own = replace(calibration(), num_samples=3, parameters={3: DepolarizedMap(0.5, 0.6)}, selectors={3: made})
@@ -205,7 +206,23 @@ def test_tokens_of_a_thought_are_not_those_of_the_answer() -> None:
     [claim] = claims(text)
     thought, said = ("It weighs", " 9", " kilograms.", " So: "), (" It weighs 9", " kilograms.")
     tokens = [*((one, -7.0) for one in thought), *((one, -0.1) for one in said)]
-    [spoken] = spoken_logprobs(text, [claim], tokens)
+    [spoken] = spoken_logprobs(text, [claim], tokens, "")
     assert spoken is not None and spoken.least == -0.1
-    [spoken] = spoken_logprobs(text, [claim], [(" It weighs 9 kilograms", -0.2), (".", -0.3)])
-    assert spoken is not None and spoken.least == -0.3
+
+
+@pytest.mark.parametrize(
+    ("question", "facts", "least"),
+    [
+        ("", -2.5, -2.0),  # Mars and 1867
+        ("Who visited Mars?", -2.0, -2.0),  # 1867
+        ("Who visited Mars in 1867?", -0.4, -0.4),  # no fact is left: "she"
+    ],
+)
+def test_the_facts_of_a_claim_have_tokens_of_their_own(question: str, facts: float, least: float) -> None:
+    text = "She visited Mars in 1867."
+    [claim] = claims(text)
+    tokens = [("She", -0.4), (" visited", -0.3), (" Mars", -0.5), (" in", -0.2), (" 18", -2.0), ("67.", 0.0)]
+    [spoken] = spoken_logprobs(text, [claim], tokens, question)
+    assert spoken is not None
+    assert (spoken.facts, spoken.least) == (pytest.approx(facts), least)
+    assert spoken.total == pytest.approx(-3.4)

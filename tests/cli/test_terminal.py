@@ -56,7 +56,7 @@ def claim(text: str, agree: int, example: str | None = None) -> dict[str, object
     support = {"agree": agree, "differ": 3 - agree, "silent": 0, "example": example}
     told = {"start": 0, "end": 1, "lambda_max": 0.5, "entropy": 0.5, "probability": 0.5, "rank_score": 0.5}
     verdict = {"probability_correct": None, "decision": None, "doubtful": agree < 2}
-    of_tokens = {"logprob_per_word": None, "least_logprob": None}
+    of_tokens = {"logprob": None, "fact_logprob": None, "least_logprob": None}
     return {"text": text, **told, **verdict, **of_tokens, "support": support}
 
 

@@ -1056,20 +1056,25 @@ export interface components {
              */
             entropy: number | null;
             /**
+             * Fact Logprob
+             * @description That of the tokens of its numbers and names alone, without those of the question; where it has none, of its other words.
+             */
+            fact_logprob: number | null;
+            /**
              * Lambda Max
              * @description Largest eigenvalue served of what the answers say of it, 0..1. Higher = they agree more. Null where no answer was drawn, as are the next two and `support`.
              */
             lambda_max: number | null;
             /**
              * Least Logprob
-             * @description That of its least likely token, nats.
+             * @description That of the least likely of these tokens.
              */
             least_logprob: number | null;
             /**
-             * Logprob Per Word
-             * @description Log-probability of its tokens over its number of words, nats. Higher = more certain. Null where they are not known.
+             * Logprob
+             * @description Log-probability of all its tokens, nats. Higher = more certain. Null where they are not known.
              */
-            logprob_per_word: number | null;
+            logprob: number | null;
             /**
              * Probability
              * @description Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer to what the answers mean.
@@ -1109,17 +1114,23 @@ export interface components {
              */
             correct: boolean;
             /**
+             * Fact Logprob
+             * @description As a score's `claims` have it.
+             * @default null
+             */
+            fact_logprob?: number | null;
+            /**
              * Least Logprob
              * @description As a score's `claims` have it.
              * @default null
              */
             least_logprob?: number | null;
             /**
-             * Logprob Per Word
+             * Logprob
              * @description As a score's `claims` have it: for P(correct) without any answer drawn.
              * @default null
              */
-            logprob_per_word?: number | null;
+            logprob?: number | null;
             /**
              * Text
              * @description What it says.
@@ -2180,7 +2191,7 @@ export interface components {
              * Disagreements
              * @description Where the drawn answers hold different numbers, names or negations. Empty: nowhere. Null where fewer than two answers have content, where they are scored claim by claim, and where answers may be withheld (EIGENCAL_ABSTAIN).
              */
-            disagreements: components["schemas"]["Disagreement"][] | null;
+            disagreements?: components["schemas"]["Disagreement"][] | null;
             /**
              * Embedder
              * @description Embedder of the answers.

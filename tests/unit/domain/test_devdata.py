@@ -33,7 +33,7 @@ def problems(data, limits=ONE):
 
 class TestRows:
     def test_every_field_is_read_and_written_back(self):
-        claim = {"text": "a is b", "correct": True, "logprob_per_word": -1.0}
+        claim = {"text": "a is b", "correct": True, "logprob": -1.0}
         row = {"id": 7.0, "prompt": "Ü?", "reference": ["a", "b"], "samples": ["a", ""], "answer": "a"}
         more = {"correct": True, "logprob": [-1.0, 0.01], "answer_logprob": -0.5, "claims": [claim]}
         (read,) = rows_of(jsonl([row | more | {"messages": None}]))
@@ -47,9 +47,16 @@ class TestRows:
             answer="a",
             answer_logprob=-0.5,
             correct=True,
-            claims=(ClaimIn(text="a is b", correct=True, logprob_per_word=-1.0),),
+            claims=(ClaimIn(text="a is b", correct=True, logprob=-1.0),),
         )
         assert rows_of(write_row(read)) == [read]
+
+    def test_claims_of_before_are_read_without_the_log_probabilities_that_are_gone(self):
+        claim = {"text": "a is b", "correct": True}
+        (read,) = rows_of(
+            jsonl([{"prompt": "p", "claims": [claim | {"logprob_per_word": -1.0, "least_logprob": -2.0}]}])
+        )
+        assert read.claims == (ClaimIn(**claim),)
 
     def test_messages_stand_for_a_prompt(self):
         messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Q?"}]

@@ -82,12 +82,14 @@ class Claim(Result):
     """Where it ends."""
     entropy: float | None
     """Von Neumann entropy served, nats. Higher = less certain."""
+    fact_logprob: float | None
+    """That of the tokens of its numbers and names alone, without those of the question; where it has none, of its other words."""
     lambda_max: float | None
     """Largest eigenvalue served of what the answers say of it, 0..1. Higher = they agree more. Null where no answer was drawn, as are the next two and `support`."""
     least_logprob: float | None
-    """That of its least likely token, nats."""
-    logprob_per_word: float | None
-    """Log-probability of its tokens over its number of words, nats. Higher = more certain. Null where they are not known."""
+    """That of the least likely of these tokens."""
+    logprob: float | None
+    """Log-probability of all its tokens, nats. Higher = more certain. Null where they are not known."""
     probability: float | None
     """Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer to what the answers mean."""
     probability_correct: float | None
@@ -537,7 +539,7 @@ class Score(Result):
     """How much of that text is claims, 0..1. The rest is code, headings, questions, greetings and what the user said. With `claims` alone."""
     decision: Decision | None
     """Whether to let the `candidate` (without a candidate: `answer`) through, so that the target error is kept. Null if no calibration can decide and the request has no `target_error`, unless the answers are refusals. Without a `probability_correct` the decision is to abstain."""
-    disagreements: tuple[Disagreement, ...] | None
+    disagreements: tuple[Disagreement, ...] | None = None
     """Where the drawn answers hold different numbers, names or negations. Empty: nowhere. Null where fewer than two answers have content, where they are scored claim by claim, and where answers may be withheld (EIGENCAL_ABSTAIN)."""
     embedder: str
     """Embedder of the answers."""
