@@ -202,10 +202,9 @@ NO_COUNTS = SelectiveCounts((), (), ())
 UNVERIFIED = "the default calibration, which serves here, rests on no verdict on answers of yours"
 DEFAULT_PROBABILITY = warning(
     "default_probability",
-    "`probability_correct` is the agreement of the answers as the default calibration has it: no verdict on "
-    "answers of yours stands behind it. On trivia questions of two small LLMs it was within 0.11 of the "
-    "share of right ones; on easy questions, nine in ten answered right, it was too low by 0.4. Ten labelled "
-    "questions mend that, with POST /calibrate.",
+    "`probability_correct` is how far the answers agree, and no verdict of yours stands behind it. It was "
+    "within 0.11 of the share of right answers to trivia questions by two small LLMs, and 0.4 too low on easy "
+    "questions. Ten labelled questions mend that, with POST /calibrate.",
 )
 UNSUPPORTED = (
     "None of the answers drawn says what it says, so nothing tells how likely it is right. More answers may."

@@ -138,7 +138,7 @@ def test_what_was_there_before_an_upgrade_is_there_after_it(operated: Compositio
 
 
 def test_a_calibration_goes_on_where_its_process_was_killed(operated: Composition) -> None:
-    job_id = operated.calibrate(questions(), name="killed")
+    job_id = operated.calibrate(questions(), name="killed", activate="always")
     until(lambda: operated.job(job_id)["done"] >= QUESTIONS // 4)
     operated.shell(f"docker compose exec eigencal {KILL} || true")  # its own shell goes with the container
     (replica,) = operated.replicas()
