@@ -11,7 +11,7 @@ from service.calibration.material import Material, all_texts, assemble
 from service.calibration.rows import DevRow
 from service.llm.port import Draw
 from service.scoring.score import Target
-from service.spectral.correctness_model import FEATURES_ALONE, CorrectnessModel
+from service.spectral.correctness_model import AGREEMENT, NO_VERDICTS, PER_WORD, CorrectnessModel
 from service.spectral.evidence import EvidenceMap
 from service.spectral.selective import SelectiveCounts
 from service.spectral.spectrum import DepolarizedMap, TemperatureMap
@@ -24,21 +24,17 @@ TARGET = Target(0.2, 0.9, by_default=True)
 
 
 def selector(
-    map_: DepolarizedMap | TemperatureMap | EvidenceMap | None = PLAIN,
-    names: tuple[str, ...] = ("logit_probability",),
-    judged: JudgedTexts = "mixed",
+    map_: DepolarizedMap | TemperatureMap | EvidenceMap = PLAIN, judged: JudgedTexts = "mixed"
 ) -> Selector:
-    """P(correct) = p(y) where p(y) is the only feature; each further one counts 0.1 for its size."""
-    zeros, ones = (0.0,) * len(names), (1.0,) * len(names)
-    weights = (1.0, *(0.1,) * (len(names) - 1))
-    bounds = (-1e9,) * len(names), (1e9,) * len(names)
-    return Selector(map_, CorrectnessModel(names, zeros, ones, weights, 0.0, *bounds), COUNTS, judged)
+    """P(correct) is the agreement: lambda_max of the dominant answer."""
+    return Selector(map_, NO_VERDICTS, COUNTS, judged)
 
 
 def selector_alone(judged: JudgedTexts = "first") -> Selector:
     """P(correct) = sigmoid(4 + log-probability of the judged text per word), for no answer drawn."""
-    model = CorrectnessModel(FEATURES_ALONE, (0.0,), (1.0,), (1.0,), 4.0, (-1e9,), (1e9,))
-    return Selector(None, model, COUNTS, judged)
+    names, bound = (AGREEMENT, PER_WORD), (1e9, 1e9)
+    model = CorrectnessModel(names, (0.0, 0.0), (1.0, 1.0), (0.0, 1.0), 4.0, (-1e9, -1e9), bound)
+    return Selector(EvidenceMap(1.0, 0.0, 1.0), model, COUNTS, judged)
 
 
 def judged_rows(count: int, *, seed: int = 0, num_samples: int = 4, logprobs: bool = True) -> list[DevRow]:
