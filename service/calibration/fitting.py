@@ -278,10 +278,12 @@ def fit_selectors(
     """Return what the verdicts on the full rows allow, by how many of their first answers are taken.
 
     The rows are folded once, by their verdicts with all answers. method: the kind of map, which all rows have
-    chosen (by risk, not by verdicts: decision 0023). From 1 answer for "evidence", else from 2; of more than
-    64, those that maps are fitted for. And for 0, where the judged texts have log-probabilities of their own.
-    Blocking: seconds.
+    chosen (by risk, not by verdicts: decision 0023); "depolarized" in place of "temperature", by which
+    answers that are all alike are certain to be right. From 1 answer for "evidence", else from 2; of more
+    than 64, those that maps are fitted for. And for 0, where the judged texts have log-probabilities of their
+    own. Blocking: seconds.
     """
+    kind: Method = "depolarized" if method == "temperature" else method
     most = rows.material.num_samples
     full = rows.at(most)
     fold = stratified_folds(full.right, FOLDS, rng, full.groups)
@@ -293,7 +295,7 @@ def fit_selectors(
         tokens = alone.texts.tokens
     for done, size in enumerate(sizes, start=1):
         seen = full if size == most else rows.at(size)
-        fit_map = partial(fit, method=method, prior=priors(method, size))
+        fit_map = partial(fit, method=kind, prior=priors(kind, size))
         found = _decided(seen, fold, rows.judged, fit_map, counted)
         if tokens is not None:
             more = _decided(replace(seen, tokens=tokens), fold, rows.judged, fit_map, counted)

@@ -202,8 +202,8 @@ def logit_probability(probability: ArrayLike) -> Floats:
 def agreement(lambda_max: ArrayLike, probability: ArrayLike) -> Floats:
     """Return what the answers say of texts (n,), in logits. Higher = more likely right.
 
-    lambda_max: of the spectrum served, in [0, 1]; probability: p(y) of the text, in [0, lambda_max]. For the
-    dominant answer it is the logit of lambda_max, but for rounding. Both are clipped as `logit_probability`.
+    lambda_max: of the spectrum served, in [0, 1]; probability: p(y) of the text, in [0, lambda_max], which it
+    reaches where the text is the dominant eigenvector. Both are clipped as `logit_probability`.
 
     >>> agreement([0.5, 0.9], [0.5, 0.1]).round(4).tolist()
     [0.0, 1.0986]

@@ -6,16 +6,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from service.calibration.calibration import features
-from service.calibration.labels import FullRows
+from service.calibration.calibration import answer_features
+from service.calibration.labels import FullRows, Judged
 from service.calibration.material import Material, all_texts, assemble
 from service.calibration.rows import DevRow
 from service.embedding.port import distinct, outcome_vectors
 from service.llm.port import Draw
-from service.scoring.judging import evidence_of, find_modes
-from service.spectral.correctness_model import FEATURES
+from service.scoring.choice import Applied
+from service.scoring.judging import evidence_of, find_modes, judge_alone
+from service.spectral.correctness_model import AGREEMENT, NO_VERDICTS, PER_WORD, sigmoid
 from service.spectral.evidence import EvidenceMap
 from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, born_probability_of, spectrum
+from tests.support.calibrations import calibration
+from tests.support.decisions import selector, selector_alone
 from tests.support.first_answers import first_answers
 
 D, M = 12, 6
@@ -38,7 +41,7 @@ def rows(count: int = 40, *, logprobs: bool = True) -> list[DevRow]:
 
 def vectors_of(texts: Sequence[str]) -> np.ndarray:
     rng = np.random.default_rng(1)
-    known = {text: rng.standard_normal(D) + 0.7 for text in (*TEXTS, "Metz", "else")}
+    known = {text: rng.standard_normal(D) + 0.7 for text in (*TEXTS, "Metz", "else", "I don't know.")}
     made = np.stack([known[text] / np.linalg.norm(known[text]) for text in texts if text])
     return outcome_vectors(texts, made.astype(np.float32))
 
@@ -49,7 +52,7 @@ def material(stored: Sequence[DevRow]) -> Material:
 
 
 def scored(one: DevRow, m: int, map_: EvidenceMap | DepolarizedMap | TemperatureMap) -> dict[str, float]:
-    """What scoring has for the first m answers: one spectrum, the map's eigenvalues, p of one text."""
+    """What scoring has for the first m answers: one spectrum, the map's eigenvalues, p(y) of one text."""
     texts, index = distinct([draw.text for draw in one.draws[:m]])
     answer = None if one.answer is None else one.answer.strip()
     every = vectors_of(distinct([*texts, *TEXTS, "Metz"])[0])
@@ -65,8 +68,8 @@ def scored(one: DevRow, m: int, map_: EvidenceMap | DepolarizedMap | Temperature
         answer = find_modes(found, served, texts, counts)[0].answer
     text = every[distinct([*texts, *TEXTS, "Metz"])[0].index(answer)]
     p = born_probability_of(found, served, every[: len(texts)], text).probability
-    known = evidence.model_dump().values() if evidence else ()
-    return {name: float(np.asarray(value)) for name, value in features(p, served.entropy, *known).items()}
+    columns = answer_features(served.lambda_max, p)
+    return {name: float(np.asarray(value)) for name, value in columns.items()}
 
 
 @pytest.mark.parametrize("m", [1, 2, 3, M])
@@ -78,12 +81,60 @@ def test_training_has_the_features_that_a_score_has(
 ) -> None:
     full = first_answers(material(rows()), M)
     made = FullRows(full).at(m).columns(map_)
-    assert set(made) == set(FEATURES)
+    assert set(made) == {AGREEMENT}
     for i, one in enumerate(full.rows):
         expected = scored(one, m, map_)
         assert {name: float(np.asarray(made[name])[i]) for name in made} == pytest.approx(
             expected, rel=1e-12, abs=1e-12
         )
+
+
+def with_own_logprobs() -> list[DevRow]:
+    rng = np.random.default_rng(8)
+    return [one if one.answer is None else replace(one, answer_logprob=-rng.gamma(2.0)) for one in rows()]
+
+
+@pytest.mark.parametrize("map_", [EvidenceMap(0.9, -0.2, 0.5), EvidenceMap(1.0, 0.7, 1.3)], ids=repr)
+def test_a_text_judged_by_itself_is_the_one_answer_drawn_and_has_the_features_that_a_score_has(
+    map_: EvidenceMap,
+) -> None:
+    """Whatever was drawn: its log-probability makes the map, and its words are a further feature."""
+    made = material(with_own_logprobs())
+    full = FullRows(made)
+    alone = full.alone()
+    assert alone is not None
+    assert (alone.judged, alone.known.all()) == ("mixed", True)
+    texts = alone.texts
+    assert isinstance(texts, Judged)
+    columns = texts.columns(map_)
+    assert set(columns) == {AGREEMENT, PER_WORD}
+    by_agreement = replace(selector(map_), model=NO_VERDICTS)
+    for i, position in enumerate(made.full):
+        one = made.rows[position]
+        text, total = (one.draws[0].text, one.draws[0].total_logprob)
+        if one.answer is not None:
+            text, total = one.answer.strip(), one.answer_logprob
+        for model, logit in (
+            (by_agreement, np.asarray(columns[AGREEMENT])[i]),
+            (selector_alone(), 4 + np.asarray(columns[PER_WORD])[i]),
+        ):
+            applied = Applied(replace(calibration(), selectors={0: replace(model, map=map_)}), None)
+            judgement, _ = judge_alone(applied, text, total, D, None)
+            assert judgement.probability_correct == pytest.approx(float(sigmoid(logit)), rel=1e-12)
+
+
+def test_a_text_judged_by_itself_is_right_refused_and_supported_by_itself() -> None:
+    texts = ("Paris", "Metz", "I don't know.", " Paris ")
+    stored = [
+        replace(one, answer=text, answer_logprob=-1.0, correct=correct)
+        for one, text, correct in zip(rows(4), texts, (None, None, None, False), strict=True)
+    ]
+    alone = FullRows(material([replace(one, draws=rows(1)[0].draws) for one in stored])).alone()
+    assert alone is not None
+    assert isinstance(alone.texts, Judged)
+    assert alone.texts.right.tolist() == [True, False, False, False]
+    assert alone.texts.supported.tolist() == [True, True, False, True]
+    assert alone.texts.rows.missing_mass == pytest.approx(np.full(4, 1 - np.exp(-1.0)))
 
 
 def test_any_number_of_first_answers_is_what_it_would_be_had_no_more_been_drawn() -> None:
@@ -112,10 +163,7 @@ def test_first_answers_have_log_probabilities_though_a_later_one_has_none() -> N
     with pytest.raises(ValueError, match="log-probability"):
         whole.at(M).columns(EvidenceMap(1.0, 0.0, 1.0))
     assert whole.at(M - 1).rows.missing_mass is not None
-    assert set(FullRows(material(rows(logprobs=False))).at(M).columns(Identity())) == {
-        "logit_probability",
-        "entropy",
-    }
+    assert set(FullRows(material(rows(logprobs=False))).at(M).columns(Identity())) == {AGREEMENT}
 
 
 def test_the_judged_answer_is_embedded_stripped() -> None:
@@ -162,5 +210,5 @@ def test_one_text_is_judged_alike_however_few_answers_judge_it() -> None:
     map_ = DepolarizedMap(1.0, 0.5)
     for name, values in found.at(M, one_text=True).columns(map_).items():
         np.testing.assert_array_equal(values, found.at(M).columns(map_)[name])
-    logits = np.asarray(found.at(1, one_text=True).columns(map_)["logit_probability"])
-    assert logits.min() < logits.max() - 1
+    agreed = np.asarray(found.at(1, one_text=True).columns(map_)[AGREEMENT])
+    assert agreed.min() < agreed.max() - 0.5

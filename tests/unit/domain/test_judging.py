@@ -19,11 +19,10 @@ from service.calibration.calibration import (
 from service.llm.port import GenerationRequest, Sampling
 from service.scoring.score import Score, ScoreCommand, Target
 from service.scoring.scorer import Scorer
-from service.spectral.correctness_model import FEATURES
+from service.spectral.correctness_model import agreement, sigmoid
 from service.spectral.evidence import EvidenceMap
 from service.spectral.selective import SelectiveCounts, selective_counts
 from service.spectral.spectrum import DepolarizedMap
-from service.spectral.text_scores import num_words
 from tests.support.calibrations import Active, calibration
 from tests.support.decisions import selector
 from tests.support.evidence import TellingLLM, by_evidence
@@ -155,7 +154,7 @@ def test_a_candidate_never_counts_as_an_answer(
 
 
 async def test_being_right_is_told_by_the_selectors_own_map() -> None:
-    """P(correct) = p(y) there, under g = 0.2 where g = 0.5 is served."""
+    """P(correct) is the agreement there, under g = 0.2 where g = 0.5 is served."""
     active = supplied(selectors={3: selector(DepolarizedMap(1.0, 0.2))})
     score = await scored(TWO_TO_ONE, active, candidate="mostly a")
     first = 0.8 * 2 / 3 + 0.2 / 8
@@ -163,27 +162,22 @@ async def test_being_right_is_told_by_the_selectors_own_map() -> None:
     assert score.probability_correct == pytest.approx(first)
     assert score.candidate is not None
     assert score.candidate.probability == pytest.approx(0.64 * FIRST + 0.36 * NULL)
-    assert score.candidate.probability_correct == pytest.approx(0.64 * first + 0.36 * 0.2 / 8)
+    agreed = agreement(first, 0.64 * first + 0.36 * 0.2 / 8)
+    assert score.candidate.probability_correct == pytest.approx(float(sigmoid(agreed)))
     assert (score.decision, score.warnings) == (None, [])
 
 
 @pytest.mark.parametrize(("missing", "count"), [(0.25, 1), (0.25, 3), (0.9, 3)])
-async def test_evidence_goes_into_the_map_and_the_features(missing: float, count: int) -> None:
-    """At g = u a unanimous answer has p = 1 - u + u/d; the other four features have weight 0.1."""
+async def test_evidence_goes_into_the_map_that_tells_p_correct(missing: float, count: int) -> None:
+    """At g = u a unanimous answer has lambda_max = p(y) = 1 - u + u/d, and that is P(correct)."""
     llm = TellingLLM(told={"question 0": math.log(1 - missing)})
     command = ScoreCommand(GenerationRequest(count, Sampling(), prompt="question 0"))
-    names = {m: selector(EvidenceMap(1.0, 0.0, 1.0), FEATURES) for m in (1, 3)}
+    every = {m: selector(EvidenceMap(1.0, 0.0, 1.0)) for m in (1, 3)}
     fits = by_evidence(
-        fingerprint=Scorer(llm, embedder(), Active()).choice.fingerprint(command), selectors=names
+        fingerprint=Scorer(llm, embedder(), Active()).choice.fingerprint(command), selectors=every
     )
     score = await Scorer(llm, embedder(), Active(fits)).score(command)
-    p = 1 - missing + missing / DIMENSION
-    rest, words = missing / DIMENSION, num_words([score.answer]).item()
-    entropy = -p * math.log(p) - (DIMENSION - 1) * rest * math.log(rest)
-    logit = math.log(p / (1 - p)) + 0.1 * (
-        math.log(missing / (1 - missing)) + entropy + math.log(1 - missing) * (1 + 1 / words)
-    )
-    assert score.probability_correct == pytest.approx(1 / (1 + math.exp(-logit)))
+    assert score.probability_correct == pytest.approx(1 - missing + missing / DIMENSION)
 
 
 @pytest.mark.parametrize("told", [0.0, 1e-7, -1e-12, -1e4, -math.inf, math.nan, math.inf])
@@ -193,7 +187,7 @@ async def test_being_right_is_a_finite_probability_whatever_the_log_probabilitie
         GenerationRequest(3, Sampling(), prompt="question 0"), candidate="answer 0", target=EASY
     )
     wanted = Scorer(llm, embedder(), Active()).choice.fingerprint(command)
-    fits = by_evidence(fingerprint=wanted, selectors={3: selector(EvidenceMap(1.0, 0.0, 1.0), FEATURES)})
+    fits = by_evidence(fingerprint=wanted, selectors={3: selector(EvidenceMap(1.0, 0.0, 1.0))})
     score = await Scorer(llm, embedder(), Active(fits)).score(command)
     missing = math.isnan(told) or told == math.inf  # which are no log-probabilities
     assert codes(score) == (["evidence_missing", "no_correctness_model"] if missing else [])

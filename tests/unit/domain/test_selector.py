@@ -4,8 +4,15 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from service.calibration.calibration import Selector, features
-from service.spectral.correctness_model import CorrectnessModel
+from service.calibration.calibration import (
+    Selector,
+    answer_columns,
+    answer_features,
+    claim_features,
+    token_features,
+    word_features,
+)
+from service.spectral.correctness_model import FEATURES, PER_WORD, CorrectnessModel
 from service.spectral.evidence import EvidenceMap
 from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 from tests.support.decisions import selector
@@ -28,19 +35,30 @@ def test_a_map_by_evidence_is_made_at_the_missing_mass() -> None:
     assert one.map_for(None) is None
 
 
-def test_a_plain_map_serves_answers_without_log_probabilities_unless_the_model_takes_them() -> None:
+def test_a_plain_map_serves_answers_with_and_without_log_probabilities() -> None:
     plain = DepolarizedMap(0.9, 0.5)
-    assert selector(plain).map_for(None) == plain
-    with_mass = selector(plain, ("logit_probability", "logit_missing_mass"))
-    assert with_mass.map_for(None) is None
-    assert with_mass.map_for(0.5) == plain
+    assert selector(plain).map_for(None) == selector(plain).map_for(0.5) == plain
 
 
-@pytest.mark.parametrize(("evidence", "number"), [((), 2), ((0.5, -1.0, -0.5), 5)])
-def test_the_features_are_those_that_models_know(evidence: tuple[float, ...], number: int) -> None:
-    columns = features(0.5, 1.0, *evidence)
-    assert len(columns) == number
-    names = tuple(columns)
-    zeros = (0.0,) * number
-    model = CorrectnessModel(names, zeros, (1.0,) * number, zeros, 0.0, zeros, zeros)
-    assert model.predict(columns) == pytest.approx(np.array([0.5]))
+def test_each_group_of_features_goes_into_a_model_by_its_names() -> None:
+    groups = (
+        answer_features([0.5], [0.5]),
+        word_features([-1.0], ["one two"]),
+        claim_features([0.5], [1.0]),
+        token_features(np.array([-1.0]), np.array([-2.0])),
+        answer_columns([0.5, 0.9], [0, 0]),
+    )
+    found: set[str] = set()
+    for columns in groups:
+        found |= set(columns)
+        number = len(columns)
+        zeros, ones = (0.0,) * number, (1.0,) * number
+        model = CorrectnessModel(tuple(columns), zeros, ones, zeros, 0.0, zeros, zeros)
+        assert model.predict(columns) == pytest.approx(np.array([0.5]))
+    assert found == set(FEATURES)
+
+
+def test_the_words_of_an_answer_count_its_log_probability() -> None:
+    assert word_features([-4.0, -4.0], ["Paris", "the city of Paris"])[PER_WORD].tolist() == [-4.0, -1.0]
+    with pytest.raises(ValueError, match="log-probabilit"):
+        word_features([1.0], ["Paris"])

@@ -1,5 +1,6 @@
 """What an answer more is worth: figures by number of answers, against the same computed by other ways."""
 
+from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from service.calibration.labels import FullRows
 from service.report.diagnostics import CrossValidated, EvaluationContext, Split, sizes
 from service.report.report import figures
 from service.spectral.correctness_model import base_rate, fit_correctness, stratified_folds
+from service.spectral.fit import fit_evidence
 from service.spectral.reliability import projection_brier
 from tests.support.decisions import by_first_answers, judged_material, judged_rows
 from tests.support.first_answers import first_answers
@@ -69,8 +71,6 @@ def test_probabilities_are_fitted_on_dev_and_judged_on_test(bench, found, m, nam
     alone = context(dev, test)
     map_ = alone.fitted.fits[name].map
     told = [FullRows(part.material).at(m).columns(map_) for part in (dev, test)]
-    if name != "evidence":
-        told = [{k: one[k] for k in ("logit_probability", "entropy")} for one in told]
     rng, right = bench.rng(Stream.ANSWERS), test.rows.right
     fold = stratified_folds(dev.rows.right, 5, rng)
     model = fit_correctness(told[0], dev.rows.right, fold).model
@@ -112,23 +112,19 @@ def test_gaps_are_to_all_answers_and_have_intervals(found):
             assert one[name]["low"] <= one[name]["value"] <= one[name]["high"]
 
 
-def own_probabilities(part):
-    """P(correct) of each row's own text, by its log-probability per word, fitted without a prior."""
-    rows = part.rows.alone()
-    fold = stratified_folds(rows.right, 5, fitting.rng(0, Stream.ANSWERS))
-    return rows, fit_correctness(rows.columns, rows.right, fold)
+def fitted_on(columns, right):
+    """P(correct) by a text without any answer drawn, fitted without a prior of its map."""
+    return fit_correctness(columns, right, stratified_folds(right, 5, fitting.rng(0, Stream.ANSWERS)))
 
 
 def test_a_text_judged_by_itself_is_compared_with_answers_drawn(bench, found):
+    """As if it were the one answer drawn, under the map of the dev file's texts."""
     mine = row(found, 0, "probability_correct", "evidence")
-    _, fit = own_probabilities(bench.dev)
-    rows, _ = own_probabilities(bench.test)
-    p = (
-        fit.model.predict(rows.columns)
-        if fit.model
-        else np.full(len(rows), base_rate(own_probabilities(bench.dev)[0].right))
-    )
-    assert mine["loss"]["value"] == pytest.approx(log_loss(rows.right, p), abs=1e-9)
+    dev, test = (part.rows.alone().texts for part in (bench.dev, bench.test))
+    map_ = fit_evidence(dev.rows).map
+    model = fitted_on(dev.columns(map_), dev.right).model
+    p = np.full(len(test), base_rate(dev.right)) if model is None else model.predict(test.columns(map_))
+    assert mine["loss"]["value"] == pytest.approx(log_loss(test.right, p), abs=1e-9)
     assert mine["loss_gap"] is not None and mine["tokens"] == 0
 
 
@@ -138,10 +134,17 @@ def test_held_out_it_is_recommended_only_where_all_judge_one_text(given):
     whole = Split(FullRows(judged_material(judged_rows(160) if given else by_first_answers(160))))
     study = CrossValidated(fit_all(whole.material, "evidence", resamples=FEW), resamples=FEW)
     mine = row(answers(study), 0, "probability_correct", "evidence")
-    rows, fit = own_probabilities(whole)
-    assert rows.judged == ("given" if given else "first")
-    assert mine["loss"]["value"] == pytest.approx(log_loss(rows.right, fit.held_out), abs=1e-9)
-    assert mine["auroc"]["value"] == pytest.approx(roc_auc_score(rows.right, fit.held_out))
+    alone = whole.rows.alone()
+    texts, columns = alone.texts, defaultdict(lambda: np.empty(160))
+    for k in range(5):
+        held = study.fold == k
+        map_ = fit_evidence(texts.take(~held).rows).map
+        for name, values in texts.take(held).columns(map_).items():
+            columns[name][held] = values
+    held_out = fitted_on(columns, texts.right).held_out
+    assert alone.judged == ("given" if given else "first")
+    assert mine["loss"]["value"] == pytest.approx(log_loss(texts.right, held_out), abs=1e-9)
+    assert mine["auroc"]["value"] == pytest.approx(roc_auc_score(texts.right, held_out))
     assert (mine["loss_gap"] is not None) is given
     named = {one.num_samples for one in [study.no_answers(), study.first_answers(2)] if one.same_text}
     assert named == ({0, 2} if given else {2})

@@ -1,18 +1,28 @@
-from dataclasses import replace
+"""P(correct): of claims a regression on standardised features, of answers the agreement and its prior."""
+
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from service.spectral.correctness_model import (
-    FEATURES,
+    AGREEMENT,
+    FEATURES_OF_CLAIMS,
+    FEATURES_OF_TOKENS,
+    MIN_WEIGHT,
+    NO_VERDICTS,
+    OFFSET_SPREAD,
+    PER_WORD,
+    SLOPE_SPREAD,
     Columns,
     CorrectnessModel,
-    ModelPrior,
+    agreement,
     best_features,
     brier,
     fit_correctness,
@@ -20,7 +30,6 @@ from service.spectral.correctness_model import (
     held_out_predictions,
     log_loss,
     logit_probability,
-    model_prior,
     nested_sets,
     sigmoid,
     stratified_folds,
@@ -28,19 +37,21 @@ from service.spectral.correctness_model import (
 from service.spectral.reliability import auroc
 from tests.unit.spectral.worlds import seeds
 
+OF_CLAIMS = (*FEATURES_OF_CLAIMS, *FEATURES_OF_TOKENS)
+# The side of 0 that each weight is bounded to.
+SIGNS = (1, -1, 1, 1)
+
 
 def world(seed: int, size: int = 300, strength: float = 1.5) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Rows of all features on scales of their own; the second one decides: the less the likelier right."""
+    """Claims with all features, on scales of their own: the lower the second, the likelier right."""
     rng = np.random.default_rng(seed)
-    rows = rng.standard_normal((size, 5)) * [1.0, 3.0, 0.5, 20.0, 2.0] + [0.0, 2.0, 4.0, -30.0, -3.0]
+    rows = rng.standard_normal((size, 4)) * [1.0, 3.0, 20.0, 2.0] + [0.0, 2.0, -30.0, -3.0]
     right = rng.random(size) < sigmoid(-1 - strength * (rows[:, 1] - 2.0) / 3.0)
     right[:1], right[1:2] = True, False
-    return dict(zip(FEATURES, rows.T, strict=True)), right
+    return dict(zip(OF_CLAIMS, rows.T, strict=True)), right
 
 
-def decisive(
-    seed: int, signs: tuple[int, ...] = (1, -1, -1, 1, 1)
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
+def decisive(seed: int, signs: tuple[int, ...] = SIGNS) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Rows in which every feature decides alike strongly, each in the direction of its sign."""
     columns, _ = world(seed)
     rows = np.column_stack([(one - one.mean()) / one.std() for one in columns.values()])
@@ -49,23 +60,19 @@ def decisive(
 
 
 @settings(deadline=None, max_examples=25)
-@given(seeds, st.tuples(*[st.sampled_from([-1, 0, 1])] * 5))
-def test_it_rises_with_the_texts_probability_and_falls_with_missing_mass_and_entropy(
+@given(seeds, st.tuples(*[st.sampled_from([-1, 0, 1])] * 4))
+def test_it_rises_with_probabilities_and_falls_with_entropy_whatever_the_verdicts_say(
     seed: int, signs: tuple[int, ...]
 ) -> None:
-    """Whatever the verdicts say: the mean log-probability alone may point either way."""
     columns, right = decisive(seed, signs)
     if right.all() or not right.any():
         return
-    model = fit_model(columns, right, FEATURES)
+    model = fit_model(columns, right, OF_CLAIMS)
     before = model.predict(columns)
-    bounded = [name for name in FEATURES if name != "mean_log_probability"]
-    for name, direction in zip(bounded, (1, -1, -1, 1), strict=True):
+    for name, direction, sign in zip(OF_CLAIMS, SIGNS, signs, strict=True):
         more = model.predict(columns | {name: columns[name] + 1.0})
         assert (direction * (more - before) >= 0).all()
-        told = dict(zip(FEATURES, signs, strict=True))[name]
-        assert (told != direction) or (more != before).any()
-    assert np.sign(model.weights[3]) == signs[3] or signs[3] == 0
+        assert (sign != direction) or (more != before).any()
 
 
 def rng() -> np.random.Generator:
@@ -77,9 +84,9 @@ def rng() -> np.random.Generator:
 def test_it_is_scikit_learns_on_standardised_features(seed: int) -> None:
     """Where all features decide, by the signs that they are bounded to."""
     columns, right = decisive(seed)
-    rows = np.column_stack([columns[name] for name in FEATURES])
+    rows = np.column_stack([columns[name] for name in OF_CLAIMS])
     theirs = make_pipeline(StandardScaler(), LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000))
-    found = fit_model(columns, right, FEATURES)
+    found = fit_model(columns, right, OF_CLAIMS)
     expected = theirs.fit(rows, right).predict_proba(np.clip(rows, found.lows, found.highs))[:, 1]
     assert found.predict(columns) == pytest.approx(expected, abs=1e-5)
 
@@ -96,24 +103,21 @@ def test_a_prediction_by_hand() -> None:
         model.predict({"other": [1.0]})
 
 
-@pytest.mark.parametrize("drawn", [True, False])
-def test_an_essay_is_no_surer_than_the_surest_of_short_answers(drawn: bool) -> None:
-    """With answers of a few words a longer one may be likelier right; a hundred nats show nothing of that."""
-    random = rng()
-    total = -random.gamma(4.0, 1.5, 200)
-    columns = {"logit_probability": random.normal(size=200), "mean_log_probability": total}
-    right = random.random(200) < 1 / (1 + np.exp(total + 7))
-    prior = model_prior(columns, right, list(columns), 100.0) if drawn else None
-    model = fit_model(columns, right, list(columns), prior=prior)
-    assert model.weights[1] < 0
-    told = model.predict({"logit_probability": [0.0] * 2, "mean_log_probability": [-103.0, total.min()]})
-    assert told[0] == told[1]
+def test_a_value_that_no_row_shows_counts_as_the_outermost_that_they_show() -> None:
+    """Claims of a few words say nothing of one of a hundred nats."""
+    columns, right = decisive(0)
+    model = fit_model(columns, right, OF_CLAIMS)
+    one = {name: np.full(4, np.median(column)) for name, column in columns.items()}
+    for name, low, high in zip(OF_CLAIMS, model.lows, model.highs, strict=True):
+        lowest, below, highest, above = model.predict(one | {name: np.array([low, -1e3, high, 1e3])})
+        assert lowest == below != highest == above
 
 
 def test_sets_are_nested_and_those_of_what_there_is() -> None:
-    assert [len(one) for one in nested_sets(FEATURES)] == [1, 2, 3, 4, 5]
+    assert [len(one) for one in nested_sets(OF_CLAIMS)] == [1, 2, 3, 4]
     without = nested_sets(["entropy", "logit_probability", "unknown"])
     assert without == [("logit_probability",), ("logit_probability", "entropy")]
+    assert nested_sets([PER_WORD, AGREEMENT]) == [(AGREEMENT,), (AGREEMENT, PER_WORD)]
 
 
 def folds(right: np.ndarray) -> np.ndarray:
@@ -128,7 +132,7 @@ def test_the_set_of_least_held_out_log_loss_is_chosen_and_fitted_on_all_rows() -
     assert fit.why_none is None
     tried = {one: held_out_predictions(columns, right, one, fold) for one in nested_sets(columns)}
     best = min(tried, key=lambda one: log_loss(tried[one], right))
-    assert "logit_missing_mass" in best
+    assert "entropy" in best
     assert fit.model == fit_model(columns, right, best)
     assert fit.held_out is not None
     assert fit.scores is not None
@@ -154,7 +158,7 @@ def test_a_row_has_no_part_in_what_predicts_it() -> None:
     assert after.held_out is not None
     assert np.array_equal(before.held_out[held], after.held_out[held])
     by_fold: list[Columns] = [columns] * 5
-    by_fold[2] = columns | {"entropy": columns["entropy"][::-1], "logit_missing_mass": -columns["entropy"]}
+    by_fold[2] = columns | {"logit_probability": -columns["entropy"], "entropy": columns["entropy"][::-1]}
     other = fit_correctness(columns, right, fold, by_fold=by_fold)
     assert other.held_out is not None
     moved = other.held_out != before.held_out
@@ -163,7 +167,7 @@ def test_a_row_has_no_part_in_what_predicts_it() -> None:
 
 
 def test_what_is_held_out_is_not_optimistic_where_verdicts_are_coin_flips() -> None:
-    """The best of five sets looks better than chance where it is judged on what chose it."""
+    """The best of four sets looks better than chance where it is judged on what chose it."""
     gains, chosen = [], []
     for seed in range(30):
         columns, right = world(seed, size=40, strength=0.0)
@@ -181,19 +185,19 @@ def test_what_is_held_out_is_not_optimistic_where_verdicts_are_coin_flips() -> N
 def test_predictions_held_out_are_of_the_other_folds() -> None:
     columns, right = world(2, size=100)
     fold = stratified_folds(right, 5, rng())
-    found = held_out_predictions(columns, right, FEATURES[:2], fold)
+    found = held_out_predictions(columns, right, OF_CLAIMS[:2], fold)
     base = held_out_predictions(columns, right, (), fold)
     for number in range(5):
         held = fold == number
         rest = {name: values[~held] for name, values in columns.items()}
-        model = fit_model(rest, right[~held], FEATURES[:2])
+        model = fit_model(rest, right[~held], OF_CLAIMS[:2])
         assert found[held] == pytest.approx(model.predict({n: v[held] for n, v in columns.items()}))
         assert base[held] == pytest.approx((right[~held].sum() + 0.5) / ((~held).sum() + 1))
     assert base.std() < 0.01
 
 
 def test_a_world_that_knows_nothing_hardly_ever_gets_a_model() -> None:
-    """Five features of noise: luck alone must beat the base rate by half a standard error."""
+    """Four features of noise: luck alone must beat the base rate by half a standard error."""
     found = []
     for seed in range(20):
         columns, right = world(seed, size=200, strength=0.0)
@@ -205,86 +209,37 @@ def test_a_world_that_knows_nothing_hardly_ever_gets_a_model() -> None:
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_verdicts_of_one_kind_have_no_model_and_say_so(turned: bool) -> None:
-    columns, _ = world(0, size=100)
+@pytest.mark.parametrize("features", [OF_CLAIMS, (AGREEMENT, PER_WORD)])
+def test_verdicts_of_one_kind_have_no_model_and_say_so(features: tuple[str, ...], turned: bool) -> None:
+    columns = dict(zip(features, world(0, size=100)[0].values(), strict=False))
     right = np.full(100, turned)
-    for prior in (None, elsewhere()):
-        fit = fit_correctness(columns, right, folds(right), prior=prior)
-        assert (fit.model, fit.why_none, fit.held_out, fit.base_rate) == (None, "one_kind", None, None)
-        assert (fit.num_right, fit.num_wrong) == (100 * turned, 100 * (not turned))
+    fit = fit_correctness(columns, right, folds(right))
+    assert (fit.model, fit.why_none, fit.held_out, fit.base_rate) == (None, "one_kind", None, None)
+    assert (fit.num_right, fit.num_wrong) == (100 * turned, 100 * (not turned))
 
 
 @pytest.mark.parametrize("num_right", [1, 2, 5, 9])
-def test_ten_verdicts_are_tried_with_a_prior_and_without(num_right: int) -> None:
-    columns, _ = world(0, size=10)
+@pytest.mark.parametrize("feature", ["logit_probability", AGREEMENT])
+def test_ten_verdicts_that_the_feature_knows_give_a_model_that_beats_the_base_rate(
+    feature: str, num_right: int
+) -> None:
     right = np.arange(10) < num_right
-    columns["logit_missing_mass"] = 2.0 - 6.0 * right
-    for prior in (None, elsewhere()):
-        fit = fit_correctness(columns, right, folds(right), prior=prior)
-        assert fit.held_out is not None
-        assert ((fit.held_out > 0) & (fit.held_out < 1)).all()
+    fit = fit_correctness({feature: 6.0 * right - 3.0}, right, folds(right))
+    assert fit.held_out is not None
+    assert ((fit.held_out > 0) & (fit.held_out < 1)).all()
     assert fit.model is not None
     assert fit.scores is not None
     assert fit.base_rate is not None
     assert fit.scores.log_loss < fit.base_rate.log_loss
 
 
-def elsewhere(weight: float = 100.0, seed: int = 9, size: int = 700) -> ModelPrior:
-    """What other rows of the same world say."""
-    return model_prior(*world(seed, size), FEATURES, weight)
-
-
-def test_no_weight_is_the_fit_on_these_rows_and_all_of_it_the_priors_model() -> None:
-    columns, right = world(3, size=80)
-    far = fit_model(columns, right, FEATURES, prior=elsewhere(1e12))
-    there = elsewhere().model
-    assert (far.weights, far.intercept) == (pytest.approx(there.weights), pytest.approx(there.intercept))
-    assert (far.means, far.scales) == (there.means, there.scales)
-    # Standardised as the prior is, but for that the same.
-    rows = np.column_stack([columns[name] for name in FEATURES])
-    prior = elsewhere(0.0)
-    own = fit_model(columns, right, FEATURES)
-    like_own = {"means": tuple(rows.mean(axis=0)), "scales": tuple(rows.std(axis=0))}
-    bounds = {"lows": own.lows, "highs": own.highs}
-    rescaled = ModelPrior(replace(prior.model, **like_own, **bounds), prior.hessian, 0.0)
-    none = fit_model(columns, right, FEATURES, prior=rescaled)
-    assert none.predict(columns) == pytest.approx(own.predict(columns), abs=1e-8)
-
-
-def test_few_rows_do_better_drawn_to_others_and_keep_their_own_base_rate() -> None:
-    test, known = world(11, size=2000)
-    losses = []
-    for seed in range(30):
-        columns, right = world(100 + seed, size=15)
-        drawn = fit_model(columns, right, FEATURES, prior=elsewhere())
-        alone = fit_model(columns, right, FEATURES)
-        losses.append([log_loss(one.predict(test), known) for one in (drawn, alone)])
-    drawn_to, own = np.mean(losses, axis=0)
-    assert drawn_to < own - 0.05
-    # Ten rows' worth of intercept give way to forty rows that are nearly all right.
-    columns, right = world(5, size=40)
-    told = np.arange(40) > 2
-    moved = fit_model(columns, told, FEATURES, prior=elsewhere())
-    assert moved.predict(columns).mean() > 0.5 > elsewhere().model.predict(columns).mean()
-
-
-def test_a_prior_leaves_no_choice_of_features() -> None:
-    columns, right = world(1, size=150)
-    prior = elsewhere()
-    fold = folds(right)
-    assert best_features(columns, right, fold, prior) == FEATURES
-    fit = fit_correctness(columns, right, fold, prior=prior)
-    assert fit.model == fit_model(columns, right, FEATURES, prior=prior)
-    assert fit.held_out == pytest.approx(held_out_predictions(columns, right, FEATURES, fold, prior=prior))
-
-
 @pytest.mark.parametrize("value", [0.0, 0.1, -1e9])
 def test_a_constant_feature_has_no_weight(value: float) -> None:
     columns, right = world(3)
     columns["entropy"] = np.full(right.size, value)
-    model = fit_model(columns, right, FEATURES[:3])
-    plain = fit_model(columns, right, FEATURES[:2])
-    assert model.weights[2] == 0.0
+    model = fit_model(columns, right, OF_CLAIMS[:2])
+    plain = fit_model(columns, right, OF_CLAIMS[:1])
+    assert model.weights[1] == 0.0
     assert model.predict(columns) == pytest.approx(plain.predict(columns), abs=1e-9)
     moved = columns | {"entropy": columns["entropy"] + 3.0}
     assert model.predict(moved) == pytest.approx(plain.predict(columns), abs=1e-9)
@@ -309,5 +264,179 @@ def test_what_rounding_leaves_of_a_constant_is_no_feature() -> None:
     """Equal texts by vectors of float32: a weight of their last bits would make certainties of noise."""
     columns, right = world(2)
     noise = 2.0 + 1e-6 * rng().standard_normal(right.size)
-    model = fit_model(columns | {"logit_probability": noise}, right, FEATURES)
+    model = fit_model(columns | {"logit_probability": noise}, right, OF_CLAIMS)
     assert model.weights[0] == 0.0
+
+
+# P(correct) of answers: the agreement, and what verdicts make of it.
+
+shares = st.floats(0.0, 1.0)
+
+
+@given(shares, shares, shares)
+def test_the_agreement_rises_with_lambda_max_and_with_the_texts_own_probability(
+    low: float, high: float, share: float
+) -> None:
+    low, high = sorted((low, high))
+    # What either is clipped to at 0 and 1 says no more, and the last bits of a logit may say nothing.
+    clearly = min(high, 1 - 1e-6) - max(low, 1e-6) > 1e-9
+    for less, more in (
+        (agreement(low, share * low), agreement(high, share * low)),
+        (agreement(high, share * low), agreement(high, share * high)),
+    ):
+        assert less <= more
+    assert not clearly or agreement(low, share * low) < agreement(high, share * low)
+    assert not clearly or agreement(high, low) < agreement(high, high)
+
+
+@given(shares, shares)
+def test_the_agreement_is_between_the_logits_of_both_and_that_of_lambda_max_where_they_are_one(
+    lambda_max: float, share: float
+) -> None:
+    p = share * lambda_max
+    assert logit_probability(p) - 1e-9 <= agreement(lambda_max, p) <= logit_probability(lambda_max) + 1e-9
+    assert agreement(lambda_max, lambda_max) == pytest.approx(logit_probability(lambda_max))
+    assert np.isfinite(agreement(lambda_max, 0.0))
+
+
+@given(shares, shares)
+def test_without_a_verdict_p_correct_is_the_agreement(lambda_max: float, share: float) -> None:
+    agreed = agreement(lambda_max, share * lambda_max)
+    assert NO_VERDICTS.predict({AGREEMENT: [agreed]}) == pytest.approx(sigmoid([agreed]))
+    # Of a text that is all that the answers say, it is their lambda_max.
+    [whole] = NO_VERDICTS.predict({AGREEMENT: [agreement(lambda_max, lambda_max)]})
+    assert whole == pytest.approx(np.clip(lambda_max, 1e-6, 1 - 1e-6))
+
+
+@pytest.mark.parametrize("times", [1, 30])
+def test_verdicts_that_are_as_the_agreement_says_leave_it_as_it_is(times: int) -> None:
+    """Of four texts agreed on by three to one three are right; where nothing is agreed on, half are."""
+    agreed = np.log([3.0] * 4 + [1.0] * 2 + [1 / 3] * 4)
+    right = np.array([1, 1, 1, 0, 1, 0, 1, 0, 0, 0])
+    model = fit_model({AGREEMENT: np.tile(agreed, times)}, np.tile(right, times), [AGREEMENT])
+    assert model.features == NO_VERDICTS.features
+    assert [*model.weights, model.intercept] == pytest.approx([1.0, 0.0], abs=1e-6)
+    around = {AGREEMENT: np.linspace(-20, 20, 9)}
+    assert model.predict(around) == pytest.approx(NO_VERDICTS.predict(around), abs=1e-6)
+
+
+def agreed_world(
+    seed: int, size: int, slope: float = 1.0, offset: float = 0.0
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Answers whose P(correct) is the agreement, moved and stretched; their words say nothing."""
+    rng = np.random.default_rng(seed)
+    columns = {AGREEMENT: 2.5 * rng.standard_normal(size), PER_WORD: rng.normal(-3.0, 2.0, size)}
+    right = rng.random(size) < sigmoid(slope * columns[AGREEMENT] + offset)
+    return columns, right
+
+
+def most_probable(columns: Mapping[str, np.ndarray], right: np.ndarray) -> np.ndarray:
+    """Slope, weight per word and offset (3,) or slope and offset (2,) by SciPy: the prior as it is stated."""
+    names = list(columns)
+    rows = np.column_stack([columns[name] for name in names] + [np.ones(right.size)])
+    rows[:, 1:-1] = (rows[:, 1:-1] - rows[:, 1:-1].mean(axis=0)) / rows[:, 1:-1].std(axis=0)
+    center = np.array([1.0] + [0.0] * len(names))
+    spreads = np.array([SLOPE_SPREAD] + [1.0] * (len(names) - 1) + [OFFSET_SPREAD])
+
+    def loss(point: np.ndarray) -> float:
+        z = rows @ point
+        happened = np.logaddexp(0.0, np.where(right, -z, z)).sum()
+        return float(happened + np.square((point - center) / spreads).sum() / 2)
+
+    low = [(MIN_WEIGHT[name], None) for name in names] + [(None, None)]
+    return minimize(loss, center, method="L-BFGS-B", bounds=low, options={"ftol": 1e-15, "gtol": 1e-9}).x
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    seeds,
+    st.sampled_from([1, 2, 10, 100]),
+    st.sampled_from([-1.0, 0.3, 1.0, 2.0]),
+    st.floats(-3, 3),
+    st.booleans(),
+)
+def test_slope_and_offset_are_the_most_probable_by_their_prior(
+    seed: int, size: int, slope: float, offset: float, words: bool
+) -> None:
+    """Also by one verdict, by verdicts of one kind, and with the log-probability per word of the text."""
+    columns, right = agreed_world(seed, size, slope, offset)
+    if not words or size == 1:
+        del columns[PER_WORD]
+    model = fit_model(columns, right, list(columns))
+    assert [*model.weights, model.intercept] == pytest.approx(most_probable(columns, right), abs=1e-4)
+    assert (model.means[0], model.scales[0]) == (0.0, 1.0)
+    assert model.weights[0] >= MIN_WEIGHT[AGREEMENT]
+
+
+def test_the_prior_is_that_of_the_method() -> None:
+    """Slope ~ N(1, 1/4^2), offset ~ N(0, 1)."""
+    assert (SLOPE_SPREAD, OFFSET_SPREAD) == (0.25, 1.0)
+
+
+@pytest.mark.parametrize(("slope", "offset"), [(1.45, 1.0), (0.5, -2.0)])
+def test_slope_and_offset_of_many_verdicts_are_those_of_a_plain_regression(
+    slope: float, offset: float
+) -> None:
+    gaps = []
+    for size in (30, 300, 30_000):
+        columns, right = agreed_world(1, size, slope, offset)
+        plain = LogisticRegression(C=np.inf, tol=1e-10).fit(columns[AGREEMENT][:, None], right)
+        found = fit_model(columns, right, [AGREEMENT])
+        gaps.append(abs(found.weights[0] - plain.coef_[0, 0]) + abs(found.intercept - plain.intercept_[0]))
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[2] < 0.01
+
+
+def test_a_few_verdicts_move_the_agreement_and_mend_it_where_it_is_too_low() -> None:
+    """On easy questions (offset 2): the more verdicts, the nearer to the share of right ones."""
+    test, known = agreed_world(99, 4000, offset=2.0)
+    losses = [log_loss(NO_VERDICTS.predict(test), known)]
+    for size in (10, 100, 1000):
+        fits = [fit_model(*agreed_world(seed, size, offset=2.0), [AGREEMENT]) for seed in range(20)]
+        losses.append(np.mean([log_loss(one.predict(test), known) for one in fits]))
+    assert losses == sorted(losses, reverse=True)
+    assert losses[0] - losses[1] > 0.1
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_verdicts_of_one_kind_still_move_the_agreement_of_a_fold(turned: bool) -> None:
+    """The features of claims have the base rate there."""
+    columns, _ = agreed_world(0, 20)
+    fold = np.arange(20) // 10
+    right = (fold == 0) == turned
+    found = held_out_predictions(columns, right, [AGREEMENT], fold)
+    before = NO_VERDICTS.predict(columns)
+    upwards = np.where(fold == 1, turned, not turned)
+    assert np.array_equal(found > before, upwards)
+    assert np.unique(found).size == 20
+    base = held_out_predictions({"entropy": columns[AGREEMENT]}, right, ["entropy"], fold)
+    assert np.unique(base).tolist() == pytest.approx([0.5 / 11, 10.5 / 11])
+
+
+def test_the_agreement_is_not_bounded_by_that_of_the_rows() -> None:
+    columns, right = agreed_world(3, 40)
+    model = fit_model(columns, right, [AGREEMENT, PER_WORD])
+    most = columns[AGREEMENT].max()
+    one = {AGREEMENT: np.array([most, most + 2, most + 4]), PER_WORD: np.full(3, -3.0)}
+    assert (np.diff(model.predict(one)) > 0).all()
+
+
+def test_an_agreement_that_is_the_same_in_all_rows_keeps_a_slope() -> None:
+    """Its prior knows one; the verdicts move the offset."""
+    model = fit_model({AGREEMENT: np.zeros(10)}, np.arange(10) < 8, [AGREEMENT])
+    assert model.weights == pytest.approx((1.0,))
+    assert 0.5 < model.predict({AGREEMENT: [0.0]})[0] < 0.8
+
+
+def test_words_join_the_agreement_where_they_tell_more() -> None:
+    """As of long answers, all of which have little probability."""
+    worlds = [agreed_world(seed, 300) for seed in range(20)]
+    chosen = [best_features(columns, right, folds(right)) for columns, right in worlds]
+    assert chosen.count((AGREEMENT,)) > 10
+    columns, _ = worlds[1]
+    by_words = rng().random(300) < sigmoid(2 * (columns[PER_WORD] + 3.0))
+    assert best_features(columns, by_words, folds(by_words)) == (AGREEMENT, PER_WORD)
+    fit = fit_correctness(columns, by_words, folds(by_words))
+    assert fit.model is not None
+    assert fit.model.features == (AGREEMENT, PER_WORD)
+    assert fit.model.weights[1] > 0

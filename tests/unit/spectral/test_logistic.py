@@ -14,8 +14,10 @@ from service.spectral.correctness_model import (
     fit_logistic,
     log_loss,
     log_losses,
+    ridge,
     sigmoid,
 )
+from service.spectral.fit import Prior, drawn_to
 from tests.unit.spectral.worlds import seeds
 
 
@@ -32,7 +34,7 @@ def made(seed: int, size: int = 60, width: int = 3) -> tuple[np.ndarray, np.ndar
 def test_it_is_that_of_scikit_learn(seed: int, strength: float) -> None:
     rows, right = made(seed)
     theirs = LogisticRegression(C=strength, tol=1e-10, max_iter=10_000).fit(rows, right)
-    ours = fit_logistic(rows, right, strength=strength)
+    ours = fit_logistic(rows, right, prior=ridge(3, strength))
     assert ours.weights == pytest.approx(theirs.coef_[0], abs=1e-4, rel=1e-4)
     assert ours.intercept == pytest.approx(theirs.intercept_[0], abs=1e-4, rel=1e-4)
 
@@ -41,7 +43,7 @@ def test_it_is_that_of_scikit_learn(seed: int, strength: float) -> None:
 @given(seeds)
 def test_the_optimum_is_stationary_and_the_derivatives_are_those_of_the_risk(seed: int) -> None:
     rows, right = made(seed)
-    objective = LogisticRisk(rows, right, 1.0)
+    objective = drawn_to(LogisticRisk(rows, right), ridge(3))
     found = fit_logistic(rows, right)
     point = np.append(found.weights, found.intercept)
     assert np.abs(objective(point)[1]).max() < 1e-8
@@ -49,6 +51,31 @@ def test_the_optimum_is_stationary_and_the_derivatives_are_those_of_the_risk(see
     for part in (0, 1):
         slope = np.array([(objective(away + h)[part] - objective(away - h)[part]) / 2e-5 for h in step])
         assert objective(away)[part + 1] == pytest.approx(slope, rel=1e-5, abs=1e-5)
+
+
+@settings(deadline=None, max_examples=40)
+@given(seeds)
+def test_the_risk_is_the_log_loss_alone_and_the_ridge_is_its_penalty(seed: int) -> None:
+    rows, right = made(seed)
+    point = np.random.default_rng(seed).standard_normal(4)
+    value = LogisticRisk(rows, right)(point)[0]
+    assert value == pytest.approx(right.size * log_loss(sigmoid(rows @ point[:3] + point[3]), right))
+    # ||w||^2 / (2 C), whatever the intercept is.
+    assert ridge(3, 0.5).penalty(point)[0] == pytest.approx(point[:3] @ point[:3])
+    assert ridge(3).penalty(point)[0] == pytest.approx(point[:3] @ point[:3] / 2)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_labels_of_one_kind_have_a_fit_where_the_prior_bounds_the_intercept(turned: bool) -> None:
+    rows, _ = made(0)
+    right = np.full(60, turned)
+    prior = Prior(np.array([1.0, 0.0, 0.0, 0.5]), np.eye(4), 4.0)
+    found = fit_logistic(rows, right, prior=prior)
+    point = np.append(found.weights, found.intercept)
+    assert np.abs(drawn_to(LogisticRisk(rows, right), prior)(point)[1]).max() < 1e-8
+    assert (found.intercept > 0.5) == turned
+    heavy = fit_logistic(rows, right, prior=Prior(prior.center, prior.hessian, 1e12))
+    assert [*heavy.weights, heavy.intercept] == pytest.approx(prior.center, abs=1e-6)
 
 
 def test_an_optimum_by_hand() -> None:
@@ -106,7 +133,7 @@ def test_a_bounded_optimum_keeps_its_bounds_and_rises_only_beyond_them(seed: int
     rows, right = made(seed)
     low, high = [0.0, -np.inf, -np.inf], [np.inf, 0.0, np.inf]
     found = fit_logistic(rows, right, low=low, high=high)
-    gradient = LogisticRisk(rows, right, 1.0)(np.append(found.weights, found.intercept))[1]
+    gradient = drawn_to(LogisticRisk(rows, right), ridge(3))(np.append(found.weights, found.intercept))[1]
     assert found.weights[0] >= 0 >= found.weights[1]
     for at, outward in ((0, -1), (1, 1)):
         # On its bound it may still fall outward; inside it is stationary.
