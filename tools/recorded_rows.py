@@ -1,6 +1,6 @@
 """The recorded sets as a calibration has their rows, for `tools.default_calibration` and the benchmarks.
 
-Answers without a recorded vector (one in twelve) are embedded.
+Texts without a recorded vector are embedded: one answer in twelve of SmolLM2's, and all of Qwen's.
 """
 
 import json
@@ -30,8 +30,10 @@ class JudgedRows:
         weights: Path,
         num_samples: int,
         kernel: Kernel = PAPER,
+        *,
+        judged: bool = True,
     ) -> None:
-        stored, _, known = recorded_rows(names, data, num_samples, kernel, weights)
+        stored, _, known = recorded_rows(names, data, num_samples, kernel, weights, judged=judged)
         texts = list(known)
         place = {text: i for i, text in enumerate(texts)}
         vectors = np.stack([known[text] for text in texts])
@@ -54,32 +56,43 @@ def recorded_rows(
 ) -> tuple[list[DevRow], list[dict[str, Any]], dict[str, np.ndarray]]:
     """Return the rows of some sets as a calibration has them and as recorded, and the vector of each text.
 
-    judged: with the `answer` of each row, which has no recorded vector.
+    judged: with the `answer` of each row.
     """
     known: dict[str, np.ndarray] = {}
     stored, recorded = list[DevRow](), list[dict[str, Any]]()
     for name in names:
         lines = [json.loads(line) for line in (data / f"{name}.jsonl").read_text("utf-8").splitlines()]
-        with np.load(data / f"{name}.npz") as arrays:
-            vectors, drawn, references = (arrays[key] for key in ("emb", "S", "Y"))
-        for row, places, reference in zip(lines, drawn, references, strict=True):
-            known |= dict(zip(row["samples"], vectors[places], strict=True))
-            known[row["reference"]] = vectors[reference]
+        known |= _recorded_vectors(data / f"{name}.npz", lines)
         stored += [_stored(i, row, num_samples) for i, row in enumerate(lines, start=1)]
         recorded += lines
     if not judged:
-        stored = [replace(row, answer=None) for row in stored]
+        stored = [replace(row, answer=None, answer_logprob=None) for row in stored]
     texts = all_texts(stored, kernel)
     if missing := [text for text in texts if text not in known]:
         known |= embedded(missing, weights)
     return stored, recorded, {text: known[text] for text in texts}
 
 
+def _recorded_vectors(path: Path, lines: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    """Return the vector (d,) of each sample and reference; none where the file is missing."""
+    known: dict[str, np.ndarray] = {}
+    if not path.exists():
+        return known
+    with np.load(path) as arrays:
+        vectors, drawn, references = (arrays[key] for key in ("emb", "S", "Y"))
+    for row, places, reference in zip(lines, drawn, references, strict=True):
+        known |= dict(zip(row["samples"], vectors[places], strict=True))
+        known[row["reference"]] = vectors[reference]
+    return known
+
+
 def _stored(line: int, row: Mapping[str, Any], num_samples: int) -> DevRow:
     pairs = zip(row["samples"][:num_samples], row["logprob"][:num_samples], strict=True)
     draws = tuple(Draw(text, total_logprob=total) for text, total in pairs)
-    dev = DevRow(line, None, (row["reference"],), prompt=row["prompt"], answer=row["answer"])
-    return replace(dev, draws=draws, complete=True)
+    reference = row["reference"]
+    references = (reference,) if isinstance(reference, str) else tuple(reference)
+    dev = DevRow(line, None, references, prompt=row["prompt"], answer=row["answer"])
+    return replace(dev, answer_logprob=row.get("answer_logprob"), draws=draws, complete=True)
 
 
 def embedded(texts: Sequence[str], weights: Path) -> dict[str, np.ndarray]:

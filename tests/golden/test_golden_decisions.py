@@ -15,7 +15,13 @@ from benchmarks.selective_worlds import Tally, naive, recorded_splits
 from service.calibration.calibration import Calibration
 from service.calibration.rows import DevRow
 from service.embedding.port import supplied_draws
-from service.spectral.correctness_model import FEATURES, fit_correctness, fit_model, stratified_folds
+from service.spectral.correctness_model import (
+    AGREEMENT,
+    NO_VERDICTS,
+    fit_correctness,
+    log_loss,
+    stratified_folds,
+)
 from service.spectral.dev_set import born_probabilities, served_lambda_max
 from service.spectral.reliability import auroc
 from service.spectral.selective import promise
@@ -42,6 +48,7 @@ def test_the_rows_judged(data: Recorded) -> None:
 def test_p_correct_of_three_answers_with_evidence_beats_the_base_rate(data: Recorded) -> None:
     columns = data.material(3).held_out_columns(evidence=True)
     right = data.right[data.judged]
+    assert set(columns) == {AGREEMENT}
     fit = fit_correctness(columns, right, stratified_folds(right, 5, np.random.default_rng(1)))
     assert fit.model is not None
     assert fit.held_out is not None
@@ -49,9 +56,10 @@ def test_p_correct_of_three_answers_with_evidence_beats_the_base_rate(data: Reco
     assert fit.scores is not None
     assert fit.scores.log_loss < fit.base_rate.log_loss - 0.02
     assert fit.scores.brier < fit.base_rate.brier
-    assert auroc(fit.held_out, data.right[data.judged]) > 0.64
-    both = fit_model(columns, data.right[data.judged], FEATURES[:2])
-    assert both.weights[0] > 0 > both.weights[1]  # the answer's own probability, and the mass that is missing
+    assert auroc(fit.held_out, right) > 0.64
+    # By the paper's kernel the agreement is too high on these questions, and verdicts say so.
+    assert log_loss(NO_VERDICTS.predict(columns), right) > fit.base_rate.log_loss
+    assert fit.model.intercept < -0.5
 
 
 @pytest.mark.mpnet

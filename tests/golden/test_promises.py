@@ -15,7 +15,7 @@ def test_the_promises_hold_at_once_in_simulated_worlds() -> None:
     broken = reached = 0
     for seed in range(worlds):
         material = judged_material(judged_rows(200, seed=seed, num_samples=size))
-        found = fit_selectors(FullRows(material), "depolarized", rng=np.random.default_rng(seed))
+        found = fit_selectors(FullRows(material), "evidence", rng=np.random.default_rng(seed))
         if (selector := found[size].selector) is None:
             continue
         reached += promise(selector.counts, 0.3).threshold is not None
@@ -35,7 +35,7 @@ def test_the_promise_holds_where_many_judged_texts_are_supported_by_no_answer() 
     broken = reached = 0
     for seed in range(runs):
         material = judged_material(judged_rows(160, seed=seed, num_samples=size))
-        found = fit_selectors(FullRows(material), "depolarized", rng=np.random.default_rng(seed))
+        found = fit_selectors(FullRows(material), "evidence", rng=np.random.default_rng(seed))
         if (selector := found[size].selector) is None:
             continue
         made = promise(selector.counts, target)

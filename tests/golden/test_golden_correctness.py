@@ -1,0 +1,145 @@
+"""P(correct) on the recorded sets, under the kernel `facts`: without a verdict, by few, and without a draw.
+
+The evidence map has seen no verdict and none of the rows: of SmolLM2's files it is that of the other file, of
+Qwen's the packaged one. Verdicts are those of the rule.
+"""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.calibration.default import packaged
+from service.calibration.labels import Judged
+from service.embedding.port import FACTS, EmbedderIdentity
+from service.spectral.correctness_model import (
+    AGREEMENT,
+    NO_VERDICTS,
+    PER_WORD,
+    Columns,
+    base_rate,
+    fit_model,
+    log_loss,
+)
+from service.spectral.evidence import EvidenceMap
+from service.spectral.fit import fit_evidence
+from service.spectral.reliability import auroc, reliability_diagram
+from tools.default_calibration import DATA, WEIGHTS
+from tools.recorded_rows import JudgedRows
+
+pytestmark = [pytest.mark.shared, pytest.mark.mpnet]
+DEV, TEST = "triviaqa_dev_smollm2_m40", "triviaqa_test_smollm2_m20"
+QWEN, EASY = "triviaqa_test_qwen1.5b_m10", "everyday_qwen1.5b_m10"
+OTHER = {DEV: TEST, TEST: DEV}
+MPNET = EmbedderIdentity("all-mpnet-base-v2", "", 768, "float32")
+DRAWS = 50
+
+
+@pytest.fixture(scope="module", autouse=True)
+def recorded_data(shared_data: Path) -> None:
+    """Skip where the data are missing."""
+    assert (shared_data / f"{QWEN}.jsonl").exists()
+
+
+@cache
+def rows(name: str, *, judged: bool = True) -> JudgedRows:
+    return JudgedRows([name], DATA, WEIGHTS, 10, FACTS, judged=judged)
+
+
+def default(m: int) -> EvidenceMap:
+    return packaged(FACTS).under(MPNET).evidence[m]
+
+
+def columns(name: str, m: int) -> tuple[Columns, np.ndarray]:
+    """The features by m answers, and the verdicts."""
+    map_ = fit_evidence(rows(OTHER[name]).rows.at(m).rows).map if name in OTHER else default(m)
+    return rows(name).columns(map_, m)
+
+
+def at(known: Columns, chosen: np.ndarray) -> Columns:
+    return {name: np.asarray(column)[chosen] for name, column in known.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "by_answers"),
+    [
+        (DEV, {1: 0.015, 3: 0.034, 10: 0.026}),
+        (TEST, {1: 0.037, 3: 0.029, 10: 0.033}),
+        (QWEN, {1: 0.105, 3: 0.084, 10: 0.060}),
+    ],
+)
+def test_without_a_verdict_p_correct_is_near_the_share_of_right_ones(
+    name: str, by_answers: dict[int, float]
+) -> None:
+    """Expected calibration error in 8 bins of equal mass: at most 0.1, but for one answer of Qwen's."""
+    for m, expected in by_answers.items():
+        known, right = columns(name, m)
+        p = NO_VERDICTS.predict(known)
+        assert reliability_diagram(p, right.astype(float)).ece == pytest.approx(expected, abs=5e-3)
+        assert log_loss(p, right) < log_loss(np.full(right.size, right.mean()), right) - 0.02
+        assert auroc(p, right) > 0.77
+
+
+@pytest.mark.parametrize("m", [3])
+def test_on_easy_questions_it_is_too_low_until_ten_verdicts_say_so(m: int) -> None:
+    """Nine in ten are answered right: what the warning `default_probability` says."""
+    known, right = columns(EASY, m)
+    p = NO_VERDICTS.predict(known)
+    assert right.mean() - p.mean() == pytest.approx(0.374, abs=5e-3)
+    assert auroc(p, right) == pytest.approx(0.917, abs=5e-3)
+    base, ours = by_verdicts(known, right, 10)
+    assert log_loss(p, right) > base + 0.2 > ours + 0.2
+
+
+def by_verdicts(known: Columns, right: np.ndarray, verdicts: int) -> tuple[float, float]:
+    """Log losses of the base rate and of P(correct) on the rows without a verdict, means of the draws."""
+    losses = []
+    for draw in range(DRAWS):
+        order = np.random.default_rng([draw, verdicts]).permutation(right.size)
+        chosen, rest = order[:verdicts], order[verdicts:]
+        p = fit_model(at(known, chosen), right[chosen], [AGREEMENT]).predict(at(known, rest))
+        rate = np.full(rest.size, base_rate(right[chosen]))
+        losses.append([log_loss(one, right[rest]) for one in (rate, p)])
+    base, ours = np.mean(losses, axis=0).tolist()
+    return base, ours
+
+
+@pytest.mark.parametrize(
+    ("name", "losses"),
+    [
+        (DEV, {10: 0.231, 30: 0.230, 100: 0.231}),
+        (TEST, {10: 0.285, 30: 0.283, 100: 0.273}),
+        (QWEN, {10: 0.428, 30: 0.418, 100: 0.413}),
+        (EASY, {10: 0.315, 30: 0.259, 100: 0.233}),
+    ],
+)
+def test_few_verdicts_by_three_answers_beat_the_base_rate(name: str, losses: dict[int, float]) -> None:
+    known, right = columns(name, 3)
+    for verdicts, expected in losses.items():
+        base, ours = by_verdicts(known, right, verdicts)
+        assert ours == pytest.approx(expected, abs=5e-3)
+        assert ours < base - 0.05
+
+
+@pytest.mark.parametrize(
+    ("name", "order", "loss"),
+    [(DEV, 0.868, 0.208), (TEST, 0.854, 0.190), (QWEN, 0.831, 0.436), (EASY, 0.916, 0.673)],
+)
+def test_with_no_answer_drawn_the_total_log_probability_of_the_text_tells(
+    name: str, order: float, loss: float
+) -> None:
+    """Of SmolLM2, whose answers have none recorded, that of the first answer drawn. The packaged map."""
+    alone = rows(name, judged=name not in OTHER).rows.alone()
+    assert alone is not None
+    texts = alone.texts
+    assert isinstance(texts, Judged)
+    known, right = texts.columns(default(1)), texts.right
+    p = NO_VERDICTS.predict(known)
+    assert auroc(p, right) == pytest.approx(order, abs=5e-3)
+    assert auroc(p, right) > auroc(np.asarray(known[PER_WORD]), right)
+    assert log_loss(p, right) == pytest.approx(loss, abs=5e-3)
+    base, ours = by_verdicts(known, right, 30)
+    assert ours < base
+    if name != EASY:  # too low there, as with answers drawn
+        assert log_loss(p, right) < log_loss(np.full(right.size, right.mean()), right)
