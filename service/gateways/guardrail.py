@@ -207,7 +207,7 @@ async def post_guardrail(request: Request, app: ServicesDep, guardrail: Guardrai
     elif not reason and score is not None and score.decision and score.decision.action == "abstain":
         # Told to whoever waits for the answer, not to who decides about it.
         blocked = f"This answer is held back. {score.decision.reason.removeprefix(HELD_BACK)}"
-    if score is None or score.decisive is None:
+    if reason or score is None or score.decisive is None:
         why = blocked or reason
         log.warning("guardrail_unscored, request %s: %s", request_id_of(request), why)
         headers["X-Eigencal-Reason"] = why.encode("ascii", "replace").decode()[:MAX_REASON_CHARS]

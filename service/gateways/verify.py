@@ -120,6 +120,6 @@ def probability_correct(score: Score) -> float:
     if score.no_model is None and (not score.supported or (score.is_refused and correct is None)):
         # Decisions never let such a text through. As a failure, a router that fails open would send it on.
         correct = 0.0
-    if correct is None or not math.isfinite(correct):
+    if score.no_model is not None or correct is None or not math.isfinite(correct):
         raise NoProbability(why_no_probability(score))
     return min(max(correct, 0.0), 1.0)

@@ -118,11 +118,12 @@ async def test_it_tells_how_likely_texts_are_right_without_a_verdict(client: Cli
 
 @pytest.mark.parametrize("candidate", ["a", "b"])
 async def test_a_candidate_is_right_as_the_agreement_has_it(client: Client, candidate: str) -> None:
-    """Three quarters of lambda_max's logit, and a quarter of the text's own."""
+    """As far as it agrees with the dominant answer; one in twenty where it differs and that is wrong."""
     score = await scored(client, SENT | {"candidate": candidate})
-    whole, own = (math.log(p / (1 - p)) for p in (score["lambda_max"], score["candidate"]["probability"]))
-    agreed = 0.75 * whole + 0.25 * own
-    assert score["candidate"]["probability_correct"] == pytest.approx(1 / (1 + math.exp(-agreed)))
+    top, own = score["lambda_max"], score["candidate"]["probability"]
+    alike = math.sqrt(own / top)
+    expected = top * alike + 0.05 * (1 - top) * (1 - alike)
+    assert score["candidate"]["probability_correct"] == pytest.approx(expected)
 
 
 async def test_it_decides_where_the_request_names_a_target_and_promises_nothing(client: Client) -> None:

@@ -8,6 +8,7 @@ import httpx2 as httpx
 import pytest
 
 from service.llm.port import Message
+from service.spectral.correctness_model import agreement, sigmoid
 from tests.api.conftest import Client
 from tests.support.fakes import FakeLLM
 from tests.support.replica_apps import ORTHOGONAL, orthogonal, replica_app
@@ -68,16 +69,18 @@ async def test_a_blank_answer_is_right_with_no_probability(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("answer", "count", "probability"), [("Lyon", 1, 0.5 * 0.2 + 0.5 / ORTHOGONAL), ("Nice", 0, 0.0)]
+    ("answer", "count", "probability"), [("Lyon", 1, 0.5 * 0.2 + 0.5 / ORTHOGONAL), ("Nice", 0, None)]
 )
 async def test_those_that_mean_the_same_are_counted(
-    tmp_path: Path, answer: str, count: int, probability: float
+    tmp_path: Path, answer: str, count: int, probability: float | None
 ) -> None:
     """Of an answer that nobody gave: none, whatever the largest mode is, and no confidence in it."""
     async with service(tmp_path, FakeLLM(default=FOUR_OF_FIVE)) as http:
         found = await verified(http, answer=answer)
     assert (found["verified_count"], found["should_escalate"]) == (count, True)
-    assert found["confidence"] == pytest.approx(probability)
+    top = 0.5 * 0.8 + 0.5 / ORTHOGONAL
+    expected = 0.0 if probability is None else sigmoid(agreement(top, probability)).item()
+    assert found["confidence"] == pytest.approx(expected)
 
 
 async def test_a_context_is_a_system_message(tmp_path: Path) -> None:
@@ -97,7 +100,7 @@ async def test_a_score_by_default_is_no_probability(client: Client) -> None:
         metrics = (await http.get("/metrics")).text
     assert (refused.status_code, refused.json()["code"]) == (503, "no_probability")
     assert refused.headers["content-type"] == "application/problem+json"
-    assert "the default calibration, which serves here, holds no model" in refused.json()["detail"]
+    assert "the default calibration, which serves here, rests on no verdict" in refused.json()["detail"]
     assert 'eigencal_score_errors_total{code="no_probability"} 1.0' in metrics
 
 

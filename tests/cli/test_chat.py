@@ -11,7 +11,7 @@ from tests.support.openai_server import OpenAIServer, answers, draws_and, servin
 from tests.support.services import asked
 from tests.support.sqlite_store import SqliteStore
 
-UNCERTAINTY = "[share of the meaning "
+UNCERTAINTY = ("[P(right) 0.", "[share of the meaning ")
 
 
 def test_every_answer_says_how_uncertain_it_is(here: Here, llm: OpenAIServer) -> None:
@@ -75,4 +75,4 @@ def test_a_score_that_is_still_made_is_waited_for(
     assert len(told) == 2
     assert all(line.startswith(UNCERTAINTY) and line.endswith("by the default calibration]") for line in told)
     assert done.err.startswith("note: ") and "calibrat" in done.err
-    assert done.err.count("\n") == 1, "why it is raw is told once"
+    assert done.err.count("\n") == 2, "each note is told once"

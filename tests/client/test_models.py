@@ -33,7 +33,7 @@ def test_a_newer_services_fields_and_values_are_kept() -> None:
     said = EXAMPLE["prompt"]["response"] | {"of_tomorrow": {"a": 1}}
     said["calibration"] = {
         "id": "cal_1", "origin": "own", "method": "of_tomorrow", "temperature": 1.0, "depolarization": 0.0,
-        "created_at": "2026-01-01T00:00:00Z",
+        "created_at": "2026-01-01T00:00:00Z", "kernel": "facts",
     }  # fmt: skip
     score = eigencal.Score.model_validate(said)
     assert (score.model_extra or {})["of_tomorrow"] == {"a": 1}

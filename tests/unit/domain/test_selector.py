@@ -45,7 +45,7 @@ def test_each_group_of_features_goes_into_a_model_by_its_names() -> None:
         answer_features([0.5], [0.5]),
         word_features([-1.0], ["one two"]),
         claim_features([0.5], [1.0]),
-        token_features(np.array([-1.0]), np.array([-2.0])),
+        token_features(np.array([-3.0]), np.array([-2.0]), np.array([-4.0])),
         answer_columns([0.5, 0.9], [0, 0]),
     )
     found: set[str] = set()
