@@ -37,7 +37,6 @@ from service.spectral.fit import fit_depolarized
 from service.spectral.reliability import auroc, reliability_diagram, resampled_aurocs
 from service.spectral.resampling import ResampleCounts, percentile_interval
 from service.spectral.spectrum import CalibrationMap, Identity
-from tools.default_claims import WORDINGS
 
 CLAIMS, SIZES, DIVISIONS, RESAMPLES, SHUFFLES = 3, (3, 5, 10, 20), 5, 1000, 6
 SHORT, MATCHED, WHOLE, COSINE = "short answers alone", "matched units", "whole answers", "mean best cosine"
@@ -109,7 +108,7 @@ def compose(m: int, *, seed: int = 0) -> list[Answer]:
     rng = np.random.default_rng([seed, m])
 
     def said(row: dict[str, Any], answer: str) -> str:
-        return WORDINGS[0](row["prompt"], answer.strip())
+        return f"{row['prompt']}: {answer.strip()}."
 
     answers = []
     for chosen in order[: len(rows) // CLAIMS * CLAIMS].reshape(-1, CLAIMS).tolist():
@@ -139,10 +138,11 @@ class World:
         self.group = np.repeat(np.arange(len(answers)), CLAIMS)
         self.units = [table.matched(one.claims, one.drawn, one.question) for one in answers]
 
-    def judged(self, texts: list[Overlaps], rows: list[Overlaps]) -> Judged:
+    def judged(self, texts: list[Overlaps], rows: list[Overlaps], groups: np.ndarray | None = None) -> Judged:
+        """groups: by which P(correct) takes them for claims of an answer; None: for answers."""
         dimension = self.units[0].claims.vectors.shape[1]
         made = [solve([weighted(one) for one in each], dimension) for each in (rows, texts)]
-        return Judged(made[0], made[1], self.right, np.zeros(len(self.right), dtype=np.bool_))
+        return Judged(made[0], made[1], self.right, np.zeros(len(self.right), dtype=np.bool_), groups)
 
     def matched(self, *, bound: float = SPEAKS) -> Judged:
         texts, rows = list[Overlaps](), list[Overlaps]()
@@ -150,7 +150,7 @@ class World:
             read = self._table.read(one.references, one.question)
             texts += units.overlaps(bound=bound)
             rows += units.overlaps([read.take([i]) for i in range(CLAIMS)], bound=bound)
-        return self.judged(texts, rows)
+        return self.judged(texts, rows, self.group)
 
     def _plain(self, found: Sequence[tuple[str, str, list[str]]]) -> Judged:
         """Each text against answers taken whole, as short ones are: text, reference, answers drawn."""

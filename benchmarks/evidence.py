@@ -2,26 +2,25 @@
 
     python -m benchmarks.evidence
 
-Needs ../shared/data. First the maps by number of answers, fitted on rows 0-149 and tested on rows 150-399 of
-the TriviaQA test file (method, section 6). Then P(correct) of each row's `answer` beside lambda_max of 20
-answers, on both TriviaQA files; maps and models are cross-validated, the intervals are paired bootstraps over
-questions. Answers without a recorded vector (one in twelve) are embedded by the all-mpnet-base-v2 in
-data/weights; where that is missing, those rows are left out. Tokens are those of the answers, with the one
-that ended each, counted with the model's tokenizer. Last P(correct) of the first answer drawn, taken for a
-caller's own: by its own log-probability, and by further answers. Takes about a minute in one thread.
+Needs ../shared/data and the all-mpnet-base-v2 in data/weights. First the maps by number of answers, fitted
+on rows 0-149 and tested on rows 150-399 of the TriviaQA test file of SmolLM2 (method, section 6). Then
+P(correct) of each row's `answer` beside the raw lambda_max of all its answers, on each set; maps and models
+are cross-validated, the intervals are paired bootstraps over questions. Answers are compared by the kernel
+`facts`; where a column or table says so, by the cosine. Tokens are those of the answers, with the one that
+ended each. Last P(correct) of an answer by its own log-probability, and by further answers. Takes a few
+minutes in one thread.
 """
 
 import sys
+from collections.abc import Sequence
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.recorded_evidence import DATA, DEV, TEST, WEIGHTS, Recorded
-from service.calibration.calibration import answer_features
-from service.claims.verdicts import correct
+from benchmarks.recorded_evidence import DATA, DEV, EVERYDAY, NAMES, QWEN, TEST, WEIGHTS, Recorded, recorded
+from service.embedding.port import FACTS, PAPER
 from service.spectral.correctness_model import (
     brier,
-    fit_correctness,
     held_out_predictions,
     log_loss,
     log_losses,
@@ -34,9 +33,9 @@ from service.spectral.reliability import auroc, projection_brier
 from service.spectral.resampling import Difference, figure_difference, mean_difference
 from service.spectral.spectrum import Identity, TemperatureMap
 
-FURTHER = (1, 3, 5, 19)
 FIT, HELD = np.arange(150), np.arange(150, 400)
-DRAWN = ((1, True), (2, True), (3, True), (3, False), (5, True), (10, True), (20, True), (20, False))
+SIZES = (1, 2, 3, 5, 10, 20)
+WITHOUT = (3, 10, 20)  # answers, of the rows of the tables without evidence
 
 
 def map_row(name: str, map_: AnyMap, dev: DevSet, right: np.ndarray, numbers: str) -> str:
@@ -52,8 +51,8 @@ def map_row(name: str, map_: AnyMap, dev: DevSet, right: np.ndarray, numbers: st
 def by_answers(data: Recorded) -> None:
     print("| m | map | T | a | b | risk | projection Brier | correlation | AUROC of lambda_max |")
     print("|---:|---|---:|---:|---:|---:|---:|---:|---:|")
-    for m in (1, 2, 3, 5, 10, 20):
-        rows = data.evidence(m)
+    for m in SIZES:
+        rows = data.material(m).rows
         fit, held = rows.take(FIT), rows.take(HELD)
         paper, flat, ours = fit_temperature(fit).map, fit_depolarized(fit).map, fit_evidence(fit).map
         g = flat.depolarization
@@ -71,19 +70,22 @@ def by_answers(data: Recorded) -> None:
         for name, map_, numbers in lines:
             if m == 1 and isinstance(map_, TemperatureMap):
                 continue  # a spectrum that is a single 1 has no shape
-            print(f"| {m} " + map_row(name, map_, held, data.right[HELD], numbers))
+            print(f"| {m} " + map_row(name, map_, held, data.right[HELD], numbers), flush=True)
 
 
-def tokens(data: Recorded, m: int) -> str:
-    """Mean tokens of m answers to a question, the one that ended each included."""
+def tokens(sets: Sequence[Recorded], m: int) -> str:
+    """Mean tokens of the first m answers to a question, the one that ended each included."""
+    rows = [row for one in sets for row in one.rows]
+    if all("ntok" in row for row in rows):
+        return f"{np.mean([sum(row['ntok'][1 : m + 1]) for row in rows]):.1f}"
     path = next(WEIGHTS.glob("SmolLM2*/tokenizer.json"), None)
     if path is None:
         return "?"
     from tokenizers import Tokenizer
 
     count = Tokenizer.from_file(str(path))
-    texts = [f" {text}" for row in data.rows for text in row["samples"][:m]]
-    return f"{sum(len(one.ids) + 1 for one in count.encode_batch(texts)) / len(data.rows):.1f}"
+    texts = [f" {text}" for row in rows for text in row["samples"][:m]]
+    return f"{sum(len(one.ids) + 1 for one in count.encode_batch(texts)) / len(rows):.1f}"
 
 
 def interval(found: Difference) -> str:
@@ -102,84 +104,68 @@ def loss_difference(ours: np.ndarray, others: np.ndarray, right: np.ndarray) -> 
     return interval(mean_difference(*gaps, np.random.default_rng(2)))
 
 
-def by_verdicts(name: str, data: Recorded) -> None:
-    """P(correct) by number of answers beside lambda_max of 20 (its log loss: a logistic regression on it)."""
-    right, fold_rng = data.right[data.judged], np.random.default_rng(1)
-    many = data.material(20).rows.eigenvalues[:, 0]
-    fold = stratified_folds(right, 5, fold_rng)
-    alone = held_out_predictions({"lambda_max": logit_probability(many)}, right, ("lambda_max",), fold)
-    base = held_out_predictions({}, right, (), fold)
-    print(f"\n{name}: {right.size} rows, {right.sum()} right. Base rate: {log_loss(base, right):.3f}")
-    print("| answers | tokens | AUROC | over lambda_max of 20 | log loss | over lambda_max of 20 | Brier |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
-    print(
-        f"| 20, lambda_max alone | {tokens(data, 20)} | {auroc(many, right):.3f} | | "
-        f"{log_loss(alone, right):.3f} | | {brier(alone, right):.4f} |"
+def by_verdicts(name: str) -> None:
+    """P(correct) by number of answers beside lambda_max of all; its log loss: of a regression on it."""
+    data, cosine = recorded(name), recorded(name, PAPER)
+    most, right = data.num_samples, data.right
+    many = data.material(most).rows.eigenvalues[:, 0]
+    fold = stratified_folds(right, 5, np.random.default_rng(1))
+    alone = held_out_predictions(
+        {"logit_probability": logit_probability(many)}, right, ("logit_probability",), fold
     )
-    for m, evidence in DRAWN:
-        columns = data.material(m).held_out_columns(evidence=evidence)
-        fit = fit_correctness(columns, right, fold)
-        ours = fit.held_out
-        assert ours is not None
-        name = f"{m} {'with evidence' if evidence else 'without'}{', not served' if fit.why_none else ''}"
+    base = held_out_predictions({}, right, (), fold)
+    print(f"\n{NAMES[name]}: {right.size} rows, {right.sum()} right. Base rate: {log_loss(base, right):.3f}")
+    gap = f"over lambda_max of {most}"
+    print(f"| answers | tokens | AUROC | {gap} | log loss | {gap} | Brier | AUROC by the cosine | log loss |")
+    print("|---|---:|---:|---|---:|---|---:|---:|---:|")
+    by_cosine = auroc(cosine.material(most).rows.eigenvalues[:, 0], right)
+    print(
+        f"| {most}, lambda_max alone | {tokens([data], most)} | {auroc(many, right):.3f} | | "
+        f"{log_loss(alone, right):.3f} | | {brier(alone, right):.4f} | {by_cosine:.3f} | |"
+    )
+    sizes = [m for m in SIZES if m <= most]
+    for m, evidence in [*((m, True) for m in sizes), *((m, False) for m in WITHOUT if m in sizes)]:
+        ours, served = data.material(m).held_out(evidence=evidence)
+        theirs, _ = cosine.material(m).held_out(evidence=evidence)
+        told = f"{m} {'with evidence' if evidence else 'without'}{'' if served else ', not served'}"
         losses = f"{log_loss(ours, right):.3f} | {loss_difference(ours, alone, right)}"
         print(
-            f"| {name} | {tokens(data, m)} | {auroc(ours, right):.3f} "
-            f"| {auroc_difference(ours, many, right)} | {losses} | {brier(ours, right):.4f} |"
+            f"| {told} | {tokens([data], m)} | {auroc(ours, right):.3f} "
+            f"| {auroc_difference(ours, many, right)} | {losses} | {brier(ours, right):.4f} "
+            f"| {auroc(theirs, right):.3f} | {log_loss(theirs, right):.3f} |",
+            flush=True,
         )
 
 
-def own_first(name: str) -> tuple[Recorded, np.ndarray]:
-    """The recorded rows with the first answer drawn as the text to judge, by the others; log p of it."""
-    data = Recorded(name, embed=False)
-    assert data.answer_vectors, "of every answer, before the first is taken from them"
-    totals = np.array([row["logprob"].pop(0) for row in data.rows])
-    for row in data.rows:
-        row["answer"] = row["samples"].pop(0)
-    data.drawn = data.drawn[:, 1:]
-    data.right = np.array([correct(row["answer"], [row["reference"]]) for row in data.rows])
-    return data, totals
-
-
-def by_itself() -> None:
-    """P(correct) of an answer drawn as a caller's own is, by its own log-probability and by further draws."""
-    files = [own_first(name) for name in (DEV, TEST)]
-    right = np.concatenate([data.right for data, _ in files])
-    texts = [row["answer"] for data, _ in files for row in data.rows]
-    sets = {0: answer_features(np.concatenate([totals for _, totals in files]), texts)}
-    for m in FURTHER:
-        parts = [data.material(m).held_out_columns(evidence=True) for data, _ in files]
-        sets[m] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    found = {}
-    for m, columns in sets.items():
-        fit = fit_correctness(columns, right, stratified_folds(right, 5, np.random.default_rng(1)))
-        assert fit.held_out is not None
-        found[m] = fit.held_out
-    print(f"\nThe first answer of TriviaQA dev and test: {right.size} rows, {right.sum()} right.")
+def by_itself(name: str, sets: Sequence[Recorded]) -> None:
+    """P(correct) of an answer by its own log-probability, and by further answers."""
+    most = min(one.num_samples for one in sets)
+    found: dict[int, np.ndarray] = {}
+    for m in (0, 1, 3, 5, most):
+        found[m] = np.concatenate([one.material(m).held_out()[0] for one in sets])
+    right = np.concatenate([one.right for one in sets])
+    print(f"\n{name}: {right.size} rows, {right.sum()} right.")
     print("| further answers | tokens | AUROC | none minus that | log loss | none minus that |")
-    print("|---|---:|---:|---:|---:|---:|")
+    print("|---|---:|---:|---|---:|---|")
     for m, p in found.items():
         gaps = auroc_difference(found[0], p, right), loss_difference(found[0], p, right)
         ranked, lost = gaps if m else ("", "")
-        told = f"| {m} | {_tokens(files, m)} | {auroc(p, right):.3f} | {ranked} | {log_loss(p, right):.3f} "
-        print(f"{told}| {lost} |")
-
-
-def _tokens(files: list[tuple[Recorded, np.ndarray]], m: int) -> str:
-    """Mean tokens of the further answers, over both files."""
-    rows = sum(len(data.rows) for data, _ in files)
-    means = [float(tokens(data, m)) * len(data.rows) for data, _ in files] if m else [0.0]
-    return f"{sum(means) / rows:.1f}"
+        told = f"| {m} | {tokens(sets, m) if m else 0} | {auroc(p, right):.3f} | {ranked} "
+        print(f"{told}| {log_loss(p, right):.3f} | {lost} |", flush=True)
 
 
 def main() -> None:
     if not DATA.is_dir():
         sys.exit("The recorded answers are not beside this checkout: ../shared/data")
-    test = Recorded(TEST, embed=True)
-    by_answers(test)
-    for name, data in (("TriviaQA test", test), ("TriviaQA dev", Recorded(DEV, embed=True))):
-        by_verdicts(name, data)
-    by_itself()
+    for kernel in (FACTS, PAPER):
+        print(f"\nMaps, kernel {kernel}")
+        by_answers(recorded(TEST, kernel))
+    for name in NAMES:
+        by_verdicts(name)
+    for name in (QWEN, EVERYDAY):
+        by_itself(NAMES[name], [recorded(name)])
+    first = [Recorded(name, embed=True, kernel=FACTS, of="first") for name in (DEV, TEST)]
+    by_itself("SmolLM2-135M, the first answer drawn of TriviaQA dev and test", first)
 
 
 if __name__ == "__main__":

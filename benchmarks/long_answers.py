@@ -16,7 +16,6 @@ import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ from benchmarks.long_questions import Question, questions
 from benchmarks.processes import ROOT, free_port, running, wait_for
 from benchmarks.recorded_evidence import WEIGHTS, embedded
 from benchmarks.rivals import VENV
-from service.calibration.default import CLAIM_PRIOR_WEIGHT, packaged_for_claims
 from service.calibration.fitting import fit_all
 from service.calibration.material import Material, claim_material, sentences_of
 from service.calibration.rows import ClaimIn, DevRow
@@ -239,16 +237,8 @@ def labelled(drawn: Sequence[Drawn], vectors: dict[str, Floats], m: int) -> Mate
 
 def report_calibrated(material: Material) -> None:
     """Print what a calibration of claims serves of questions that it has not seen."""
-    default, number = packaged_for_claims(), np.unique(material.groups).size
-    weight = CLAIM_PRIOR_WEIGHT * len(material.rows) / number
     resamples = Resamples(*[20] * 7)
-    fitted = fit_all(
-        material,
-        "depolarized",
-        resamples=resamples,
-        priors=partial(default.prior, weight=weight),
-        model_priors=partial(default.model_prior, dimension=material.dimension, weight=weight),
-    )
+    fitted = fit_all(material, "depolarized", resamples=resamples)
     shown = CrossValidated(fitted, resamples=resamples)
     print("\n" + head("calibrated claims", "projection ECE", "mean lambda_max"))
     for name in ("raw", "depolarized"):

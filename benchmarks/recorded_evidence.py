@@ -1,30 +1,52 @@
-"""The recorded answers with their log-probabilities and verdicts, and what P(correct) takes from them."""
+"""The recorded answers as a calibration has its rows: their spectra, their features and who is right."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from service.calibration.calibration import answer_features
+from service.calibration.default import PRIOR_WEIGHT, packaged
+from service.calibration.labels import FullRows, Judged
+from service.calibration.material import all_texts, assemble
+from service.calibration.rows import DevRow
 from service.claims.verdicts import correct
-from service.spectral.correctness_model import FEATURES, FEATURES_ALONE, Columns, logit_probability
-from service.spectral.dev_set import Answers, DevSet, born_probabilities, dev_set, served_entropies, supported
-from service.spectral.evidence import logit_missing_mass, mean_log_probability, missing_mass
-from service.spectral.fit import assign_folds, fit_depolarized, fit_evidence
-from service.spectral.text_scores import per_word
+from service.embedding.port import FACTS, PAPER, EmbedderIdentity, Kernel
+from service.llm.port import Draw
+from service.spectral.correctness_model import (
+    AGREEMENT,
+    Columns,
+    CorrectnessModel,
+    best_features,
+    fit_correctness,
+    fit_model,
+    stratified_folds,
+)
+from service.spectral.dev_set import DevSet
+from service.spectral.evidence import EvidenceMap
+from service.spectral.fit import Prior, assign_folds, fit_depolarized, fit_evidence, objective, point_of
 
 ROOT = Path(__file__).parents[1]
 DATA, WEIGHTS = ROOT.parent / "shared" / "data", ROOT / "data" / "weights"
 TEST, DEV = "triviaqa_test_smollm2_m20", "triviaqa_dev_smollm2_m40"
+QWEN, EVERYDAY = "triviaqa_test_qwen1.5b_m10", "everyday_qwen1.5b_m10"
+NAMES = {
+    QWEN: "Qwen2.5-Coder-1.5B, TriviaQA",
+    EVERYDAY: "Qwen2.5-Coder-1.5B, everyday questions",
+    TEST: "SmolLM2-135M, TriviaQA test",
+    DEV: "SmolLM2-135M, TriviaQA dev",
+}
+OTHER = {TEST: DEV, DEV: TEST}
 D = 768
+MPNET = EmbedderIdentity("all-mpnet-base-v2", "", D, "float32")
+FOLDS = 5
 
 
-def embedded(texts: Sequence[str], name: str = "all-mpnet-base-v2") -> dict[str, np.ndarray]:
-    """Vectors of the texts, or none where the weights are not at hand."""
+def embedded(texts: Sequence[str], name: str = MPNET.name) -> dict[str, np.ndarray]:
+    """Return vectors of the texts, or none where the weights are not at hand."""
     path = WEIGHTS / name
     if not path.exists() or not texts:
         return {}
@@ -34,130 +56,220 @@ def embedded(texts: Sequence[str], name: str = "all-mpnet-base-v2") -> dict[str,
     return dict(zip(texts, model.encode(list(texts), normalize_embeddings=True), strict=True))
 
 
-class Recorded:
-    """One file or several: answers, log-probabilities, the answer to be judged and its verdict.
+def own_logprob(row: Mapping[str, Any]) -> float | None:
+    """Return the log-probability of the row's `answer`: recorded, or of the samples with this text."""
+    sums = [
+        total
+        for text, total in zip(row["samples"], row["logprob"], strict=True)
+        if text.strip() == row["answer"].strip()
+    ]
+    recorded: float | None = row.get("answer_logprob", max(sums, default=None))
+    return recorded
 
-    Of several files as many answers a row as all have. embed: whether answers without a recorded vector are
-    embedded; rows without are left out of what needs it.
+
+def references_of(row: Mapping[str, Any]) -> tuple[str, ...]:
+    reference = row["reference"]
+    return (reference,) if isinstance(reference, str) else tuple(reference)
+
+
+class Recorded:
+    """The rows of recorded files: answers, log-probabilities, the text to be judged and its verdict.
+
+    Of several files as many answers a row as all have. Verdicts are the recorded ones where rows have
+    `correct`, else by words. embed: embed the texts without a recorded vector; rows with such a text are left
+    out otherwise. of: which text is judged: "answer" (the row's own), "spoken" (the same, of the rows where
+    its log-probability is known) or "first" (the first answer drawn, which is then no sample).
     """
 
-    def __init__(self, *names: str, embed: bool) -> None:
-        files = [np.load(DATA / f"{name}.npz") for name in names]
-        self.vectors = np.concatenate([one["emb"] for one in files])
-        first = np.cumsum([0, *(len(one["emb"]) for one in files)])
-        count = min(one["S"].shape[1] for one in files)
-        lines = [line for name in names for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
-        whole: list[dict[str, Any]] = [json.loads(line) for line in lines]
-        self.rows = [row | {name: row[name][:count] for name in ("samples", "logprob")} for row in whole]
-        pairs = list(zip(files, first[:-1], strict=True))
-        self.drawn = np.concatenate([one["S"][:, :count] + start for one, start in pairs])
-        self.references = np.concatenate([one["Y"] + start for one, start in pairs])
-        self.right = np.array([correct(row["answer"], [row["reference"]]) for row in self.rows])
-        self._embed = embed
+    def __init__(
+        self,
+        *names: str,
+        embed: bool,
+        kernel: Kernel = PAPER,
+        of: Literal["answer", "spoken", "first"] = "answer",
+    ) -> None:
+        self._recorded: dict[str, np.ndarray] = {}
+        self._embed, self._kernel = embed, kernel
+        every = list[dict[str, Any]]()
+        for name in names:
+            lines = (DATA / f"{name}.jsonl").read_text("utf-8").splitlines()
+            rows = [json.loads(line) for line in lines]
+            self._recorded |= recorded_vectors(name, rows)
+            every += rows
+        self.num_samples = min(len(row["samples"]) for row in every)
+        self.rows = [_cut(row, self.num_samples) for row in every]
+        if of == "spoken":
+            pairs = [(row, own_logprob(row)) for row in self.rows]
+            self.rows = [row | {"answer_logprob": own} for row, own in pairs if own is not None]
+        if of == "first":
+            self.rows = [_of_first(row) for row in self.rows]
+            self.num_samples -= 1
+        self._stored = [_stored(i, row) for i, row in enumerate(self.rows, start=1)]
+        verdicts = [(row.correct, row.answer or "", row.references) for row in self._stored]
+        self.right = np.array([
+            correct(text, references) if known is None else known for known, text, references in verdicts
+        ])  # fmt: skip
 
     @cached_property
     def answer_vectors(self) -> dict[str, np.ndarray]:
-        known = {
-            text: self.vectors[at]
-            for row, drawn, reference in zip(self.rows, self.drawn, self.references, strict=True)
-            for text, at in zip([*row["samples"], row["reference"]], [*drawn, reference], strict=True)
-        }
-        missing = sorted({row["answer"] for row in self.rows} - known.keys())
-        return known | (embedded(missing) if self._embed else {})
+        """Vectors (d,) of the texts that are compared."""
+        missing = [text for text in all_texts(self._stored, self._kernel) if text not in self._recorded]
+        return self._recorded | (embedded(missing) if self._embed else {})
 
     @cached_property
     def judged(self) -> np.ndarray:
-        """Which rows have a vector of their `answer`."""
-        return np.array([row["answer"] in self.answer_vectors for row in self.rows])
+        """Whether each row has vectors of all its texts (n,)."""
+        return np.array([
+            all(text in self.answer_vectors for text in all_texts([row], self._kernel))
+            for row in self._stored
+        ])  # fmt: skip
 
-    def answers(self, m: int, targets: np.ndarray | None = None) -> list[Answers]:
-        """The first m answers of each row; the references, or others (n, d) in their place."""
-        rows = self.vectors[self.references] if targets is None else targets
-        made = []
-        for drawn, target in zip(self.drawn[:, :m], rows, strict=True):
-            distinct, index = np.unique(drawn, return_inverse=True)
-            made.append(Answers(self.vectors[distinct], index, target[None]))
-        return made
+    @cached_property
+    def full(self) -> FullRows:
+        """The judged rows as a calibration has them."""
+        return self._assembled([row for row, known in zip(self._stored, self.judged, strict=True) if known])
 
-    def sums(self, m: int) -> list[np.ndarray]:
-        return [np.array(row["logprob"][:m]) for row in self.rows]
-
-    def evidence(self, m: int) -> DevSet:
-        made = self.answers(m)
-        missing = [missing_mass(one, row.index) for one, row in zip(self.sums(m), made, strict=True)]
-        return replace(dev_set(made, D), missing_mass=np.array(missing))
-
-    def alone(self) -> "MaterialAlone":
-        """What P(correct) of the first answers rests on, each judged by itself."""
-        texts, totals = ([row[name][0] for row in self.rows] for name in ("samples", "logprob"))
-        pairs = zip(texts, self.rows, strict=True)
-        right = [correct(text, [row["reference"]]) for text, row in pairs]
-        return MaterialAlone(answer_features(totals, texts), np.array(right))
+    def _assembled(self, rows: Sequence[DevRow]) -> FullRows:
+        texts = all_texts(rows, self._kernel)
+        place = {text: i for i, text in enumerate(texts)}
+        vectors = np.stack([self.answer_vectors[text] for text in texts])
+        return FullRows(assemble(rows, self.num_samples, vectors, place, D, self._kernel))
 
     def material(self, m: int) -> "Material":
-        """What P(correct) of the judged rows rests on."""
-        none = np.eye(1, D, dtype=np.float32)[0]
-        targets = np.stack([self.answer_vectors.get(row["answer"], none) for row in self.rows])
-        means = np.array([mean_log_probability(one) for one in self.sums(m)])
-        spoken = [per_word(one, row["samples"][:m]) for one, row in zip(self.sums(m), self.rows, strict=True)]
-        words = np.array([mean_log_probability(one) for one in spoken])
-        kept = self.judged
-        return Material(
-            self.evidence(m).take(kept),
-            dev_set(self.answers(m, targets), D).take(kept),
-            means[kept],
-            words[kept],
-            self.right[kept],
-        )
+        """Return what P(correct) of the judged rows rests on by their first m answers.
+
+        m = 0: the judged text is its own only answer. Where its log-probability is not known, the first
+        answer drawn is judged in its place.
+        """
+        if m:
+            return Material(self.full.at(m))
+        rows = self._stored
+        if any(row.answer_logprob is None for row in rows):
+            rows = [replace(row, answer=None) for row in rows]
+        alone = self._assembled(rows).alone()
+        assert alone is not None
+        assert isinstance(alone.texts, Judged)
+        assert alone.known.all()
+        return Material(alone.texts)
+
+
+def recorded_vectors(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    """Return the vectors (d,) that a file has beside it, of its samples and references."""
+    path = DATA / f"{name}.npz"
+    if not path.exists():
+        return {}
+    with np.load(path) as arrays:
+        vectors, drawn, references = (arrays[key] for key in ("emb", "S", "Y"))
+    found: dict[str, np.ndarray] = {}
+    for row, places, reference in zip(rows, drawn, references, strict=True):
+        found |= dict(zip(row["samples"], vectors[places], strict=True))
+        found[row["reference"]] = vectors[reference]
+    return found
+
+
+def _cut(row: dict[str, Any], count: int) -> dict[str, Any]:
+    return row | {name: row[name][:count] for name in ("samples", "logprob")}
+
+
+def _of_first(row: dict[str, Any]) -> dict[str, Any]:
+    own = {"answer": row["samples"][0], "answer_logprob": row["logprob"][0], "correct": None}
+    return row | own | {name: row[name][1:] for name in ("samples", "logprob")}
+
+
+def _stored(line: int, row: Mapping[str, Any]) -> DevRow:
+    pairs = zip(row["samples"], row["logprob"], strict=True)
+    return DevRow(
+        line,
+        None,
+        references_of(row),
+        prompt=row["prompt"],
+        answer=row["answer"],
+        answer_logprob=row.get("answer_logprob"),
+        correct=row.get("correct"),
+        draws=tuple(Draw(text, total_logprob=total) for text, total in pairs),
+        complete=True,
+    )
 
 
 @dataclass(frozen=True)
 class Material:
-    """Judged rows: spectra with u, the same with the judged text as target, means of log p, verdicts."""
+    """Judged rows by some of their answers, and their features under maps fitted on others."""
 
-    rows: DevSet
-    candidates: DevSet
-    mean_log_probability: np.ndarray
-    log_probability_per_word: np.ndarray
-    right: np.ndarray
-    features = FEATURES
+    judged: Judged
+
+    @property
+    def rows(self) -> DevSet:
+        """Spectra with their missing masses, the references as targets."""
+        return self.judged.rows
+
+    @property
+    def candidates(self) -> DevSet:
+        """The same with the judged text as target."""
+        return self.judged.texts
+
+    @property
+    def right(self) -> np.ndarray:
+        return self.judged.right
 
     def supported(self, held: np.ndarray) -> np.ndarray:
-        """Whether an answer drawn supports the judged text, of the held rows."""
-        return supported(self.candidates.take(held))
+        """Whether a score may let the judged text through, of the held rows."""
+        return self.judged.take(held).supported
 
-    def columns(self, fitted: np.ndarray, held: np.ndarray, *, evidence: bool) -> dict[str, np.ndarray]:
-        """Features of the held rows under the map fitted on others (masks)."""
-        fit, rows = self.rows.take(fitted), self.rows.take(held)
-        map_ = fit_evidence(fit).map if evidence else fit_depolarized(fit).map
-        p = born_probabilities(rows.mapped_by(map_), self.candidates.take(held))
-        found = {"logit_probability": logit_probability(p), "entropy": served_entropies(map_, rows)}
-        if evidence:
-            found["logit_missing_mass"] = logit_missing_mass(rows.missing_mass)
-            found["mean_log_probability"] = self.mean_log_probability[held]
-            found["log_probability_per_word"] = self.log_probability_per_word[held]
-        return found
+    def columns(
+        self, fitted: np.ndarray, held: np.ndarray, *, evidence: bool = True, prior: Prior | None = None
+    ) -> dict[str, np.ndarray]:
+        """Features of the held rows under the map fitted on others (masks), drawn to the prior."""
+        rows = self.rows.take(fitted)
+        map_ = fit_evidence(rows, prior=prior).map if evidence else fit_depolarized(rows, prior=prior).map
+        found = self.judged.take(held).columns(map_)
+        return {name: np.asarray(column) for name, column in found.items()}
 
     def held_out_columns(self, *, evidence: bool) -> dict[str, np.ndarray]:
         """Features of every row under the map of the four fifths that it is not in."""
-        fold = assign_folds(len(self.rows), 5, np.random.default_rng(0))
-        parts = [self.columns(fold != number, fold == number, evidence=evidence) for number in range(5)]
+        fold = assign_folds(len(self.rows), FOLDS, np.random.default_rng(0))
+        parts = [self.columns(fold != k, fold == k, evidence=evidence) for k in range(FOLDS)]
         back = np.argsort(np.argsort(fold, kind="stable"), kind="stable")
         return {name: np.concatenate([part[name] for part in parts])[back] for name in parts[0]}
 
+    def held_out(
+        self, seed: int = 1, *, evidence: bool = True, prior: Prior | None = None
+    ) -> tuple[np.ndarray, bool]:
+        """Return P(correct) (n,) by map and model of the other fifths, and whether it would be served."""
+        fold = stratified_folds(self.right, FOLDS, np.random.default_rng(seed))
+        every = np.ones(self.right.size, dtype=np.bool_)
+        by_fold = [self.columns(fold != k, every, evidence=evidence, prior=prior) for k in range(FOLDS)]
+        fit = fit_correctness(by_fold[0], self.right, fold, by_fold=by_fold)
+        assert fit.held_out is not None
+        return fit.held_out, fit.model is not None
 
-@dataclass(frozen=True)
-class MaterialAlone:
-    """The first answers, each judged by its own log-probability, and the verdicts on them."""
 
-    every: Columns
-    right: np.ndarray
-    features = FEATURES_ALONE
+def model_of(columns: Columns, right: np.ndarray, rng: np.random.Generator) -> CorrectnessModel:
+    """Return the model of P(correct) by these verdicts, as a calibration fits one that is served."""
+    features: tuple[str, ...] = (AGREEMENT,)
+    if len(columns) > 1 and right.any() and not right.all():
+        features = best_features(columns, right, stratified_folds(right, FOLDS, rng))
+    return fit_model(columns, right, features)
 
-    def supported(self, held: np.ndarray) -> np.ndarray:
-        """Whether a score may let the text through, of the held rows: here any."""
-        return np.ones(np.count_nonzero(held), dtype=np.bool_)
 
-    def columns(self, fitted: np.ndarray, held: np.ndarray, *, evidence: bool) -> dict[str, np.ndarray]:
-        """Features of the held rows; there is no map to be fitted on others."""
-        return {name: np.asarray(column)[held] for name, column in self.every.items()}
+@cache
+def recorded(name: str, kernel: Kernel = FACTS) -> Recorded:
+    """Return the rows of one file, every text embedded."""
+    return Recorded(name, embed=True, kernel=kernel)
+
+
+@cache
+def default_for(name: str, m: int, kernel: Kernel = FACTS) -> tuple[EvidenceMap, Prior]:
+    """Return an evidence map that has seen no row of this file, and what it draws fits to.
+
+    Of the files of SmolLM2 the map fitted on the other one, since the packaged default has seen both; of the
+    others the packaged default. m = 0: that of one answer.
+    """
+    if name not in OTHER:
+        default = packaged(kernel)
+        prior = default.prior("evidence", max(m, 1))
+        assert prior is not None
+        return default.under(MPNET).evidence[max(m, 1)], prior
+    rows = recorded(OTHER[name], kernel).material(max(m, 1)).rows
+    map_ = fit_evidence(rows).map
+    theta = point_of(map_)
+    return map_, Prior(theta, objective(rows, "evidence")(theta)[2], PRIOR_WEIGHT)

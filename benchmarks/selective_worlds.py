@@ -4,9 +4,9 @@
 
 A promise is broken where the true error among the answered exceeds a bound that was shown, at any threshold:
 so the figures hold for targets chosen after looking. First 2,000 simulated worlds a line; then 200 random
-splits of the recorded rows, which need ../shared/data; last models of P(correct) fitted on few rows, which
-are counted in halves, or whole with each row scored by a model of the other folds. Takes half an hour in
-one thread.
+splits of the recorded rows, which need ../shared/data and the all-mpnet-base-v2 in data/weights; last models
+of P(correct) fitted on few rows, which are counted in halves, or whole with each row scored by a model of the
+other folds. Takes half an hour in one thread.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,9 +15,19 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.recorded_evidence import DATA, DEV, TEST, Material, MaterialAlone, Recorded
-from service.spectral.correctness_model import fit_model, sigmoid, stratified_folds
-from service.spectral.fit import Prior, minimize
+from benchmarks.recorded_evidence import (
+    DATA,
+    DEV,
+    NAMES,
+    QWEN,
+    TEST,
+    Material,
+    Recorded,
+    model_of,
+    recorded,
+)
+from service.embedding.port import FACTS
+from service.spectral.correctness_model import AGREEMENT, fit_model, sigmoid, stratified_folds
 from service.spectral.reliability import rounded_ties
 from service.spectral.selective import (
     SelectiveCounts,
@@ -28,8 +38,9 @@ from service.spectral.selective import (
 
 TARGETS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 REPORTED = np.arange(0.05, 1.0, 0.05)
-WORLDS, SPLITS = 2000, 200
+WORLDS, SPLITS, FITTED = 2000, 200, 500  # FITTED: worlds in which models are fitted
 SIZES = (40, 70, 150, 300, 600)
+FITTED_SIZES = (40, 150, 600)
 # P(right | score), by name.
 KINDS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "few right": lambda s: 0.02 + 0.5 * s**3,  # as with the recorded answers
@@ -158,21 +169,21 @@ def recorded_splits(
     whose errors are known: the rows counted are as many drawn from it, with replacement. share_right: right
     rows weigh so much in both halves, as with an LLM that is right as often; then 300 rows are counted.
     """
-    materials = {m: data.material(m) if m else data.alone() for m in sizes}
+    materials = [data.material(m) for m in sizes]
     for seed in range(splits):
-        yield [_split(material, seed, share_right) for material in materials.values()]
+        yield [_split(material, seed, share_right) for material in materials]
 
 
-def _split(material: Material | MaterialAlone, seed: int, share_right: float | None) -> tuple[Rows, Known]:
+def _split(material: Material, seed: int, share_right: float | None) -> tuple[Rows, Known]:
     # Equal seeds for all numbers of answers: the same rows fit, and the same are counted.
     rng = np.random.default_rng(seed)
     fitted = stratified_folds(material.right, 2, rng) == 0
-    columns = [material.columns(fitted, part, evidence=True) for part in (fitted, ~fitted)]
     seen, right = material.right[fitted], material.right[~fitted]
     at = np.arange(seen.size)
     if share_right is not None:
         at = rng.choice(seen.size, seen.size, p=_weights(seen, share_right))
-    model = fit_model({name: column[at] for name, column in columns[0].items()}, seen[at], material.features)
+    columns = [material.columns(fitted, part) for part in (fitted, ~fitted)]
+    model = model_of({name: column[at] for name, column in columns[0].items()}, seen[at], rng)
     truth = Known(
         model.predict(columns[1]),
         right,
@@ -186,75 +197,51 @@ def _weights(right: np.ndarray, share_right: float) -> np.ndarray:
     return np.where(right, share_right / right.sum(), (1 - share_right) / (~right).sum())
 
 
-# About as on the recorded rows with 3 answers.
-WEIGHTS, INTERCEPT = np.array([0.3, -0.35, -0.5, -0.3, 0.4]), -2.25
-LAWS = {"as the prior": WEIGHTS, "twice as sharp": 2 * WEIGHTS, "worthless": 0 * WEIGHTS}
+# Slopes of the law of verdicts over the agreement. The prior of the model is at 1.
+LAWS = {"as the prior": 1.0, "twice as sharp": 2.0, "worthless": 0.0}
 
 
 class VerdictWorld:
-    """Five features of a large population, verdicts by a logistic law on them, and models fitted on few rows.
-
-    Fits are drawn to the weights and the base rate of the law "as the prior"; method, section 9.
-    """
+    """Agreements of a large population, verdicts by a logistic law, and models fitted on few of its rows."""
 
     SIZE, FOLDS = 20_000, 5
 
     def __init__(self, law: str, base_rate: float) -> None:
-        rng = np.random.default_rng(7)
-        signs = np.sign(WEIGHTS)  # features agree in what they say, as the recorded ones do
-        own, common = rng.standard_normal((self.SIZE, 5)), rng.standard_normal((self.SIZE, 1)) * signs
-        self.features = np.sqrt(0.6) * own + np.sqrt(0.4) * common
-        skew = np.exp(0.6 * self.features[:, 0])
-        self.features[:, 0] = (skew - skew.mean()) / skew.std()
-        logits = self.features @ LAWS[law]
-        low, high = -15.0, 15.0
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (middle, high) if sigmoid(logits + middle).mean() < base_rate else (low, middle)
-        self.p = sigmoid(logits + low)
-        self.prior = self._prior()
-
-    def _prior(self) -> Prior:
-        center = np.append(WEIGHTS, INTERCEPT)
-        spread = self.predict(center) * (1 - self.predict(center))
-        hessian = np.zeros((6, 6))
-        hessian[:5, :5] = (self.features.T * spread) @ self.features / self.SIZE
-        hessian[5, 5] = 0.1 * spread.mean()
-        return Prior(center, hessian, 100.0)
-
-    def predict(self, point: np.ndarray) -> np.ndarray:
-        return sigmoid(self.features @ point[:5] + point[5])
-
-    def fit(self, rows: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Weights and intercept (6,) by the verdicts on rows and the prior."""
-        x = np.column_stack([self.features[rows], np.ones(rows.size)])
-        start = np.append(WEIGHTS, np.log(right.sum() + 0.5) - np.log((~right).sum() + 0.5))
-
-        def objective(point: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-            z = x @ point
-            p = sigmoid(z)
-            value, slope, curved = self.prior.penalty(point)
-            loss = float(np.logaddexp(0.0, np.where(right, -z, z)).sum())
-            return value + loss, slope + x.T @ (p - right), curved + (x.T * (p * (1 - p))) @ x
-
-        return minimize(objective, start, np.full(6, -np.inf), np.full(6, np.inf), tol=1e-6).point
+        skew = np.exp(0.6 * np.random.default_rng(7).standard_normal(self.SIZE))
+        spread = 1.5 * (skew - skew.mean()) / skew.std()
+        self.agreement = spread + _offset(spread, base_rate)
+        logits = LAWS[law] * self.agreement
+        self.p = sigmoid(logits + _offset(logits, base_rate))
 
     def rivals(self, rng: np.random.Generator, size: int) -> dict[str, tuple[SelectiveCounts, "Exact"]]:
         """What `size` labelled rows allow: counts, and the population by the model that is served."""
         at = rng.integers(0, self.SIZE, size)
         right = rng.random(size) < self.p[at]
-        whole = self.predict(self.fit(at, right))
+
+        def by(rows: np.ndarray) -> np.ndarray:
+            model = fit_model({AGREEMENT: self.agreement[at[rows]]}, right[rows], (AGREEMENT,))
+            return model.predict({AGREEMENT: self.agreement})
+
+        whole = by(np.arange(size))
         fold, held_out = stratified_folds(right, self.FOLDS, rng), np.empty(size)
         for one in range(self.FOLDS):
-            held = fold == one
-            held_out[held] = self.predict(self.fit(at[~held], right[~held]))[at[held]]
+            held_out[fold == one] = by(np.flatnonzero(fold != one))[at[fold == one]]
         half = stratified_folds(right, 2, rng) == 0
-        served = self.predict(self.fit(at[half], right[half]))
+        served = by(np.flatnonzero(half))
         return {
             "folds": (selective_counts(held_out, right), Exact(whole, self.p)),
             "halves": (selective_counts(served[at[~half]], right[~half]), Exact(served, self.p)),
             "neither": (selective_counts(whole[at], right), Exact(whole, self.p)),
         }
+
+
+def _offset(logits: np.ndarray, base_rate: float) -> float:
+    """Return what is added to the logits (n,) so that their probabilities have this mean."""
+    low, high = -15.0, 15.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sigmoid(logits + middle).mean() < base_rate else (low, middle)
+    return low
 
 
 @dataclass(frozen=True)
@@ -302,12 +289,16 @@ def fewest_breaks(pairs: Sequence[tuple[Rows, Known]], target: float) -> bool:
     return False
 
 
-def recorded() -> None:
+def by_sets() -> None:
     """Bounds broken on the recorded rows, by number of answers and with the number chosen after looking."""
-    data, sizes = Recorded(TEST, DEV, embed=False), (0, 1, 3, 5, 20)
     print("\n| recorded rows | answers | splits broken | of those with a promise | of the promises |")
     print("|---|---:|---:|---:|---:|")
-    for name, share_right in (("as they are", None), ("half right", 0.5)):
+    both = Recorded(TEST, DEV, embed=True, kernel=FACTS)
+    for name, data, sizes, share_right in (
+        (NAMES[QWEN], recorded(QWEN), (0, 1, 3, 5, 10), None),
+        ("SmolLM2-135M", both, (0, 1, 3, 5, 20), None),
+        ("SmolLM2-135M, half right", both, (0, 1, 3, 5, 20), 0.5),
+    ):
         tallies, any_of_all, any_of_fewest = {m: Tally() for m in sizes}, 0, 0
         for pairs in recorded_splits(data, sizes, SPLITS, share_right=share_right):
             broken = [
@@ -318,7 +309,7 @@ def recorded() -> None:
         for m in sizes:
             print(f"| {name} | {m} | {tallies[m].cells()} |")
         print(f"| {name} | any of them | {any_of_all / SPLITS:.3f} | | |")
-        print(f"| {name} | the fewest that reach a target | {any_of_fewest / SPLITS:.3f} | | |")
+        print(f"| {name} | the fewest that reach a target | {any_of_fewest / SPLITS:.3f} | | |", flush=True)
 
 
 def fitted_on_few() -> None:
@@ -329,21 +320,21 @@ def fitted_on_few() -> None:
     for law in LAWS:
         for base_rate, target in ((0.1, 0.8), (0.3, 0.55), (0.5, 0.35)):
             world = VerdictWorld(law, base_rate)
-            for size in SIZES:
+            for size in FITTED_SIZES:
                 rng = np.random.default_rng([size, int(100 * base_rate)])
                 tallies, covered = {way: Tally() for way in ways}, dict.fromkeys(ways, 0.0)
-                for _ in range(WORLDS):
+                for _ in range(FITTED):
                     for way, (counts, truth) in world.rivals(rng, size).items():
                         tallies[way].add(counts, truth)
-                        covered[way] += truth.coverage(promise(counts, target).threshold) / WORLDS
-                cells = [f"{tallies[way].broken / WORLDS:.3f} | {covered[way]:.3f}" for way in ways]
+                        covered[way] += truth.coverage(promise(counts, target).threshold) / FITTED
+                cells = [f"{tallies[way].broken / FITTED:.3f} | {covered[way]:.3f}" for way in ways]
                 print(f"| {law} | {base_rate} | {size} | " + " | ".join(cells) + " |", flush=True)
 
 
 def main() -> None:
     simulated()
     if DATA.is_dir():
-        recorded()
+        by_sets()
     fitted_on_few()
 
 
