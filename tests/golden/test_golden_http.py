@@ -28,6 +28,7 @@ async def client(folder: Path, embedder: FakeEmbedder | None = None) -> AsyncIte
         data_dir=folder,
         embedder=str(ROOT / "data" / "weights" / "all-mpnet-base-v2"),
         empty_answers="embedded",
+        kernel="paper",
         default_calibration=False,
     )
     app = create_app(settings, llm=FakeLLM(), embedder=embedder, resamples=FEW)
