@@ -16,6 +16,8 @@ from service.calibration.calibration import (
     Selector,
     caller_fingerprint,
 )
+from service.calibration.default import packaged
+from service.embedding.port import PAPER
 from service.llm.port import GenerationRequest, Sampling
 from service.scoring.score import Score, ScoreCommand, Target
 from service.scoring.scorer import Scorer
@@ -178,6 +180,33 @@ async def test_evidence_goes_into_the_map_that_tells_p_correct(missing: float, c
     )
     score = await Scorer(llm, embedder(), Active(fits)).score(command)
     assert score.probability_correct == pytest.approx(1 - missing + missing / DIMENSION)
+
+
+@pytest.mark.parametrize("candidate", [None, "a", "b", "mostly a", "new"])
+@pytest.mark.parametrize("error", [0.1, 0.7])
+async def test_under_the_default_calibration_p_correct_is_the_agreement_and_promises_nothing(
+    candidate: str | None, error: float
+) -> None:
+    scorer = Scorer(FakeLLM(), embedder(), Active(), default=packaged(PAPER))
+    asked = Target(error, 0.9, by_caller=True)
+    score = await scorer.score(ScoreCommand(samples=TWO_TO_ONE, candidate=candidate, target=asked))
+    # The answer drawn most is the dominant eigenvector: its p(y) is lambda_max.
+    assert score.probability_correct == pytest.approx(score.lambda_max)
+    found, made = score.candidate, score.decision
+    assert made is not None
+    if found is not None:
+        agreed = float(sigmoid(agreement(score.lambda_max, found.probability)))
+        expected = None if candidate == "new" else pytest.approx(agreed)
+        assert found.probability_correct == expected
+    assert score.rank_score == score.decisive
+    assert ("default_probability" in codes(score)) == (candidate != "new")
+    passes = score.decisive is not None and score.decisive >= 1 - error
+    assert made.action == ("answer" if passes else "abstain")
+    if candidate != "new":
+        assert (made.threshold, made.coverage) == (pytest.approx(1 - error), None)
+    unasked = await scorer.score(ScoreCommand(samples=TWO_TO_ONE, target=replace(asked, by_caller=False)))
+    assert unasked.decision is not None
+    assert unasked.decision.action == "abstain"
 
 
 @pytest.mark.parametrize("told", [0.0, 1e-7, -1e-12, -1e4, -math.inf, math.nan, math.inf])
