@@ -203,7 +203,7 @@ UNVERIFIED = "the default calibration, which serves here, rests on no verdict on
 DEFAULT_PROBABILITY = warning(
     "default_probability",
     "`probability_correct` is how far the answers agree, and no verdict of yours stands behind it. It was "
-    "within 0.11 of the share of right answers to trivia questions by two small LLMs, and 0.4 too low on "
+    "within 0.13 of the share of right answers to trivia questions by two small LLMs, and 0.4 too low on "
     "easy questions. Ten labelled questions mend that, with POST /calibrate.",
 )
 UNSUPPORTED = (
