@@ -127,7 +127,7 @@ class World:
                 self.asked["drawn"].append([one.answers[j] for j in others])
                 self._score_whole(answer, self.asked["drawn"][-1], len(found))
                 if one.tokens:
-                    self._score_tokens(answer, found, one.tokens[i])
+                    self._score_tokens(answer, found, one.tokens[i], one.question.text)
                 right += [verdict for _, verdict in judged]
                 group += [number] * len(judged)
         self.right, self.group = np.array(right), np.array(group)
@@ -185,10 +185,13 @@ class World:
         self._add("whole answers: p(y)", [self._born(found, vectors @ self._vectors[answer])] * count)
         self._add("whole answers: lambda_max", [float(found.eigenvalues[0])] * count)
 
-    def _score_tokens(self, answer: str, found: list[Segment], tokens: Sequence[tuple[str, float]]) -> None:
-        spoken = spoken_logprobs(answer, found, tokens)
-        self._add("log-probability per word", [one.per_word for one in spoken if one])
-        self._add("least likely token", [one.least for one in spoken if one])
+    def _score_tokens(
+        self, answer: str, found: list[Segment], tokens: Sequence[tuple[str, float]], question: str
+    ) -> None:
+        spoken = spoken_logprobs(answer, found, tokens, question)
+        self._add("log-probability of the facts", [one.facts for one in spoken if one])
+        self._add("least likely token of the facts", [one.least for one in spoken if one])
+        self._add("log-probability of all tokens", [one.total for one in spoken if one])
 
 
 def report(world: World, m: int) -> None:
@@ -214,12 +217,14 @@ def labelled(drawn: Sequence[Drawn], vectors: dict[str, Floats], m: int) -> Mate
     for number, one in enumerate(drawn):
         for i, answer in enumerate(one.answers):
             found = claims(answer, question=one.question.text)
-            spoken = spoken_logprobs(answer, found, one.tokens[i] if one.tokens else ())
+            tokens = one.tokens[i] if one.tokens else ()
+            spoken = spoken_logprobs(answer, found, tokens, one.question.text)
             of_answer = tuple(
                 ClaimIn(
                     text=claim.text,
                     correct=verdict,
-                    logprob_per_word=own.per_word if own else None,
+                    logprob=own.total if own else None,
+                    fact_logprob=own.facts if own else None,
                     least_logprob=own.least if own else None,
                 )
                 for claim, own in zip(found, spoken, strict=True)

@@ -88,12 +88,13 @@ class ClaimIn(_Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _drops_what_was(cls, values: Any) -> Any:
+    def _drop_old_fields(cls, values: Any) -> Any:
         """Drop the log-probability per word, which rows of before 0.4.0 have."""
-        if isinstance(values, dict) and "logprob_per_word" in values:
-            # Beside it, `least_logprob` was of all tokens.
-            return {k: v for k, v in values.items() if k not in ("logprob_per_word", "least_logprob")}
-        return values
+        if not isinstance(values, dict) or "logprob_per_word" not in values:
+            return values
+        # In those rows `least_logprob` covers all tokens.
+        dropped = {"logprob_per_word"} if "fact_logprob" in values else {"logprob_per_word", "least_logprob"}
+        return {name: value for name, value in values.items() if name not in dropped}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import asyncio
 import io
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -29,7 +29,7 @@ from service.embedding.port import supplied_draws, totals
 from service.errors import StoreUnavailable
 from service.lru import LRU
 from service.spectral.conformal import ConformalReference
-from service.spectral.correctness_model import AGREEMENT, FEATURES
+from service.spectral.correctness_model import AGREEMENT, FEATURES_OF_CLAIMS, FEATURES_OF_TOKENS, PER_WORD
 from service.spectral.evidence import EvidenceMap
 from service.spectral.spectrum import DepolarizedMap
 from service.store.database import (
@@ -66,8 +66,7 @@ class _Body(BaseModel):
 def _decoded(stored: RowMapping) -> Calibration:
     """Return a calibration; its reference where the query has read it as `reference`."""
     body = _Body.model_validate(stored["body"])
-    # Models of before 0.4.0 took features that scores do not have any more.
-    body.selectors = {m: one for m, one in body.selectors.items() if _is_known(one, body.fingerprint.unit)}
+    body.selectors = _readable(body.selectors, body.fingerprint.unit)
     return Calibration(
         id=stored["id"],
         created_at=stored["created_at"],
@@ -76,11 +75,19 @@ def _decoded(stored: RowMapping) -> Calibration:
     )
 
 
-def _is_known(selector: Selector, unit: Unit) -> bool:
-    """Return whether scores have the features of a model of P(correct)."""
-    models = [selector.model, *([selector.with_tokens.model] if selector.with_tokens else [])]
-    names = {name for model in models for name in model.features}
-    return names.issubset(FEATURES) and (unit == "claim" or AGREEMENT in names)
+def _readable(selectors: Mapping[int, Selector], unit: Unit) -> dict[int, Selector]:
+    """Return the selectors with features that scores have: models of before 0.4.0 took others."""
+    known = {AGREEMENT, PER_WORD} if unit == "answer" else {*FEATURES_OF_CLAIMS, *FEATURES_OF_TOKENS}
+    kept = dict[int, Selector]()
+    for number, selector in selectors.items():
+        with_tokens = selector.with_tokens
+        if with_tokens is not None and not known.issuperset(with_tokens.model.features):
+            with_tokens = None
+        if known.issuperset(selector.model.features) and (
+            unit == "claim" or AGREEMENT in selector.model.features
+        ):
+            kept[number] = replace(selector, with_tokens=with_tokens)
+    return kept
 
 
 class _Report(BaseModel):

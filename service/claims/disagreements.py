@@ -18,7 +18,7 @@ Kind = Literal["number", "name", "negation"]
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """What answers say instead of one another: values and the share of answers of each, largest first."""
+    """Conflicting values and the share of answers with each, largest first."""
 
     kind: Kind
     values: Sequence[tuple[str, float]]
@@ -28,20 +28,21 @@ def find_disagreements(reading: Reading, counts: Sequence[int]) -> list[Disagree
     """Return the disagreements of distinct answers (k,): numbers by unit, then names, then negation.
 
     counts: (k,), how many of the drawn answers each is; 0 for an answer that does not count. Shares are of
-    all drawn answers that count. Names disagree only between answers without a common one: nouns have
-    capitals in some languages.
+    all drawn answers that count. Names disagree only between answers without a common one, because German
+    capitalises nouns.
     """
     used = [i for i, count in enumerate(counts) if count]
     total = sum(counts)
     found = list[Disagreement]()
 
     def add(kind: Kind, held: Mapping[int, Mapping[str, str]], *, apart: bool = False) -> None:
-        values = defaultdict[str, int](int)
-        for i, value in _values(held, apart=apart):
-            values[value] += counts[i]
-        largest = sorted(values.items(), key=lambda one: -one[1])[:MAX_VALUES]
+        drawn, written = defaultdict[frozenset[str], int](int), dict[frozenset[str], str]()
+        for i, facts, value in _values(held, apart=apart):
+            drawn[facts] += counts[i]
+            written.setdefault(facts, value)
+        largest = sorted(drawn, key=lambda facts: -drawn[facts])[:MAX_VALUES]
         if largest:
-            found.append(Disagreement(kind, [(value, count / total) for value, count in largest]))
+            found.append(Disagreement(kind, [(written[facts], drawn[facts] / total) for facts in largest]))
 
     units = dict.fromkeys(one.unit for i in used for one in reading.quantities[i])
     for unit in units:
@@ -57,20 +58,21 @@ def _of_unit(quantities: Sequence[Quantity], unit: str) -> dict[str, str]:
     return {one.number: one.written for one in quantities if one.unit == unit}
 
 
-def _values(held: Mapping[int, Mapping[str, str]], *, apart: bool) -> Iterator[tuple[int, str]]:
-    """Yield what each answer holds as one value, if two of them disagree; held: written facts by fact.
+def _values(
+    held: Mapping[int, Mapping[str, str]], *, apart: bool
+) -> Iterator[tuple[int, frozenset[str], str]]:
+    """Yield the facts of each answer that not all share, and how it writes them, if two answers disagree.
 
-    apart: two disagree only if they have nothing in common. Equal facts have one value, as the first answer
-    writes them.
+    held: by answer, how it writes each fact. apart: two disagree only if they have nothing in common.
     """
     spoken = {i: facts for i, facts in held.items() if facts}
     sets = {frozenset(facts) for facts in spoken.values()}
     pairs = combinations(sets, 2)
     if not any(one.isdisjoint(two) if apart else one - two and two - one for one, two in pairs):
         return
-    common, written = frozenset.intersection(*sets), dict[frozenset[str], str]()
+    common = frozenset.intersection(*sets)
     between = " " if apart else ", "
     for i, facts in spoken.items():
         own = frozenset(facts) - common
         if own:
-            yield i, written.setdefault(own, between.join(facts[fact] for fact in facts if fact in own))
+            yield i, own, between.join(facts[fact] for fact in facts if fact in own)

@@ -101,7 +101,7 @@ def facts(sentences: Sequence[str], *, question: str = "") -> list[dict[str, flo
 def fact_places(sentences: Sequence[str], question: str) -> list[list[tuple[int, int]]]:
     """Return where the numbers and names of each sentence stand that are not the question's: (begin, end).
 
-    Of a sentence without any, its words that are not the question's.
+    For a sentence without any, its words that the question lacks.
     """
     asked, places = words_of_question(question), list[list[tuple[int, int]]]()
     for sentence, known in zip(sentences, facts(sentences, question=question), strict=True):
@@ -134,7 +134,8 @@ def sentence_vectors(
         brief.append(rest != sentence and 2 * sum(word.plain in mine for word in words) >= len(words))
     whole, beyond_it = ([vectors[text] for text in some] for some in (sentences, left))
     names = [frozenset(fact for fact, counts in one.items() if counts == NAME_COUNTS) for one in known]
-    negated = [is_negated(read_words(sentence), sentence) for sentence in sentences]
+    is_asked = is_negated(read_words(question), question)
+    negated = [not is_asked and is_negated(read_words(sentence), sentence) for sentence in sentences]
     return SentenceVectors.of(whole, beyond_it, known, asked, names, brief, places, negated)
 
 

@@ -135,14 +135,16 @@ def _quantities(words: Sequence[Word], text: str) -> Iterator[Quantity]:
         following = next(iter(words[i + 1 + skips : i + 2 + skips]), None)
         # A space may stand between number and sign.
         after, before = text[word.end : word.end + 2], text[max(word.start - 2, 0) : word.start]
-        if unit := _SIGNS.get(after.lstrip()[:1]):
-            written = text[word.start : word.end] + after[: after.index(after.lstrip()[0]) + 1]
-        elif unit := _SIGNS.get(before.rstrip()[-1:]):
-            written = before.strip() + text[word.start : word.end]
-        elif following is not None and (unit := _UNITS.get(following.plain)):
-            written = text[word.start : following.end]
-        else:
-            unit, written = "", text[word.start : word.end]
+        begin, end = word.start, word.end
+        if unit := _SIGNS.get(after.lstrip()[:1], ""):
+            end += after.index(after.lstrip()[0]) + 1
+        elif unit := _SIGNS.get(before.rstrip()[-1:], ""):
+            begin -= len(before) - len(before.rstrip()) + 1
+        elif following is not None and (unit := _UNITS.get(following.plain, "")):
+            end = following.end
+        elif skips:
+            end = words[i + 1].end
+        written = text[begin:end]
         yield Quantity(number, unit, written)
 
 

@@ -36,9 +36,9 @@ NO_EVIDENCE = warning(
 )
 BY_DEFAULT = warning(
     "default_calibration",
-    "Served by the default calibration: fitted on short answers of a small LLM to trivia questions, better "
-    "than raw values wherever it was tried. Label 100 questions of your own, and POST /calibrate "
-    "makes a calibration of them.",
+    "Served by the default calibration: fitted on short answers of a small LLM to trivia questions, too "
+    "careful where questions are easy. Label 100 questions of your own, and POST /calibrate makes a "
+    "calibration of them.",
 )
 RANKED_BY_DEFAULT = warning(
     "default_calibration",

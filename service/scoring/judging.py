@@ -198,13 +198,14 @@ def num_indistinct(texts: Sequence[str], vectors: NDArray[np.floating]) -> int:
 
 
 HELD_BACK = "Hold it back. "
+NAME_A_TARGET = "Calibrate, or name a `target_error` in the request to decide by it without a promise."
 NO_COUNTS = SelectiveCounts((), (), ())
-UNVERIFIED = "the default calibration, which serves here, rests on no verdict on answers of yours"
+UNVERIFIED = "the default calibration, which serves here, uses no labels of yours"
 DEFAULT_PROBABILITY = warning(
     "default_probability",
-    "`probability_correct` is how far the answers agree, and no verdict of yours stands behind it. It was "
-    "within 0.13 of the share of right answers to trivia questions by two small LLMs, and 0.4 too low on "
-    "easy questions. Ten labelled questions mend that, with POST /calibrate.",
+    "`probability_correct` is how far the answers agree, and uses no labels of yours. It was within 0.13 of "
+    "the share of right answers to trivia questions by two small LLMs (kernel `facts`), and 0.4 too low on "
+    "easy questions. A calibration on labelled questions of yours mends that: POST /calibrate.",
 )
 UNSUPPORTED = (
     "None of the answers drawn says what it says, so nothing tells how likely it is right. More answers may."
@@ -249,8 +250,8 @@ def _decide_unverified(correct: float, target: Target) -> Decision:
     passes = rounded_ties(correct) >= rounded_ties(needed)
     reason = (
         f"{'Let it through. ' if passes else HELD_BACK}Right with a probability of {correct:.3f} by the "
-        f"default calibration, and {needed:.3f} is asked for. It is no promise: no verdict on answers of "
-        "yours stands behind it."
+        f"default calibration, and {needed:.3f} is asked for. It is no promise: the default calibration uses "
+        "no labels of yours."
     )
     return Decision.model_construct(
         action="answer" if passes else "abstain",
@@ -381,8 +382,6 @@ def judge(
     candidate, share = _candidate(basis, correct)
     decisive = own if candidate is None else candidate.probability_correct
     no_model, warnings = _why_no_model(selector), _mistaken(basis)
-    if no_model and decisive is not None:
-        warnings.append(DEFAULT_PROBABILITY)
     if target is None or (target.by_default and no_model):
         return Judgement(candidate, share, own, None, no_model, unlike), warnings
     decision, about_decision = _decided(selector, decisive, target, num_samples, unlike=unlike)
@@ -420,8 +419,6 @@ def judge_alone(
         decision, warnings = _decided(selector, correct, target, 0, unlike=unlike)
     elif isinstance(selector, str) and applied is not None:
         warnings = [_no_model(selector)]
-    if no_model and correct is not None:
-        warnings = [DEFAULT_PROBABILITY, *warnings]
     return Judgement(candidate, 0.0, correct, decision, no_model, unlike), warnings
 
 
@@ -468,10 +465,15 @@ def _decided(
 ) -> tuple[Decision, list[ScoreWarning]]:
     """Return the decision on a text of this P(correct); model: what tells it, or why nothing does."""
     no_model = _why_no_model(model)
-    if no_model and target.by_caller and correct is not None:
+    if isinstance(model, str):
+        about = _no_model(model)
+        decision, warnings = held_back(target, about.message), [about]
+    elif no_model and correct is None:
+        decision, warnings = held_back(target, UNSUPPORTED), []
+    elif no_model and target.by_caller and correct is not None:
         decision, warnings = _decide_unverified(correct, target), []
-    elif isinstance(model, str) or no_model:
-        about = _no_model(no_model or "")
+    elif no_model:
+        about = warning("no_correctness_model", f"Nothing is decided: {no_model}. {NAME_A_TARGET}")
         decision, warnings = held_back(target, about.message), [about]
     else:
         decision, warnings = decide(model.counts, correct, target, num_samples)

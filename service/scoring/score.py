@@ -258,6 +258,11 @@ class Judgement:
         """P(correct) of the text that a decision is about: the candidate where there is one."""
         return self.probability_correct if self.candidate is None else self.candidate.probability_correct
 
+    @property
+    def is_unverified(self) -> bool:
+        """Whether there is a P(correct), and no verdict that it rests on."""
+        return self.no_model is not None and (self.probability_correct, self.decisive) != (None, None)
+
 
 class Mode(Part):
     """One latent meaning among the answers: an eigenvector of the density matrix."""
@@ -497,8 +502,8 @@ class Score(Part):
     disagreements: list[Disagreement] | None = Field(
         None,
         description="Where the drawn answers hold different numbers, names or negations. Empty: nowhere. "
-        "Null where fewer than two answers have content, where they are scored claim by claim, and where "
-        "answers may be withheld (EIGENCAL_ABSTAIN).",
+        "Null where fewer than two answers have content, where they are scored claim by claim, and in "
+        "chats under EIGENCAL_ABSTAIN.",
     )
     modes: list[Mode] | None = Field(None, description="The leading meanings, at most five.")
     samples: list[str] | None = Field(None, description="The answers, in the order drawn.")

@@ -17,6 +17,7 @@ from service.calibration.store import SqlCalibrations
 from service.claims.disagreements import find_disagreements
 from service.claims.kernel import Reading, compared_texts, kernel_vectors, read_texts
 from service.embedding.port import (
+    FACTS,
     FAILED,
     PAPER,
     Embedded,
@@ -43,6 +44,7 @@ from service.llm.port import Generation, GenerationRequest, LanguageModel, is_bl
 from service.scoring.choice import Applied, CalibrationChoice, applied_to, mismatch, ood_p_value
 from service.scoring.claims import ClaimScorer, ClaimScores, Said
 from service.scoring.judging import (
+    DEFAULT_PROBABILITY,
     Basis,
     basis_of,
     evidence_of,
@@ -310,12 +312,14 @@ class Scorer:
         )
         answer = candidate or "" if basis is None else basis.answer
         judgement, refused = without_refusals(judgement, answer, candidate, refusals, command.target)
+        if judgement.is_unverified:
+            warnings.append(DEFAULT_PROBABILITY)
         warnings += [*unlike, *about, *refused]
         judged = answer if candidate is None else candidate
         claims, disagreements = None, None
         if said is None and command.quotes and basis is not None:
             contents = [
-                0 if text in refusals.texts else n
+                0 if text in refusals.texts or is_blank(text) else n
                 for text, n in zip(texts, np.bincount(index).tolist(), strict=True)
             ]
             disagreements = await self._maybe_in_thread(
@@ -347,7 +351,8 @@ class Scorer:
         embedded = np.array(rows, dtype=np.float32).reshape(-1, made_by.dimension)
         space = outcome_vectors(compared, embedded)
         known = with_candidate(texts, candidate)
-        reading = read_texts(known, compared, command.question or "", len(texts))
+        question = command.question or ""
+        reading = read_texts(known, compared_texts(known, question, FACTS), question, len(texts))
         return space if made_by.kernel == PAPER else kernel_vectors(reading, space), reading
 
     async def _basis(

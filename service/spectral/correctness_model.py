@@ -38,8 +38,8 @@ FEATURES = (
     *FEATURES_OF_TOKENS,
     *("least_logit", "mean_logit", "log_number"),
 )
-# How often a text is right that says something else than the answers, where these are wrong. Recorded answers
-# that were not drawn for the score: the log loss is within .001 nats with .03 and .08.
+# Probability that a differing text is right when the answers are wrong. On recorded answers that were not
+# drawn for the score, the log loss is within .001 nats with .03 and .08.
 OTHERWISE = 0.05
 # Standard deviations of the priors of slope and offset, around 1 and 0. On the recorded sets half and twice
 # of these cost up to .02 nats with 10 to 100 verdicts.
@@ -202,9 +202,9 @@ def agreement(lambda_max: ArrayLike, probability: ArrayLike) -> Floats:
     """Return what the answers say of texts (n,), in logits. Higher = more likely right.
 
     lambda_max: of the spectrum served, in (0, 1]; probability: p(y) of the text, in [0, lambda_max].
-    k = sqrt(p(y) / lambda_max), 1 for the dominant eigenvector, says how far a text agrees with it: the text
-    is right where both agree and that is right, or seldom (`OTHERWISE`) where they differ and it is wrong. It
-    rises with p(y).
+    k = sqrt(p(y) / lambda_max) is 1 for a text equal to the dominant eigenvector. A text is right if it
+    agrees with that eigenvector and the eigenvector is right. If both differ and the eigenvector is wrong,
+    the text is right with probability `OTHERWISE`. It rises with p(y).
 
     >>> sigmoid(agreement([0.9, 0.9, 0.9], [0.9, 0.225, 0.0])).round(4).tolist()
     [0.9, 0.4525, 0.005]

@@ -140,7 +140,7 @@ async def test_it_decides_where_the_request_names_a_target_and_promises_nothing(
 async def test_it_decides_nothing_by_a_target_of_the_settings(client: Client) -> None:
     score = await scored(client, SENT, target_error=0.9)
     assert score["decision"]["action"] == "abstain"
-    assert "rests on no verdict" in score["decision"]["reason"]
+    assert "uses no labels" in score["decision"]["reason"]
     assert codes(score) == [*DEFAULT, "no_correctness_model"]
 
 
@@ -175,3 +175,12 @@ async def test_an_embedder_that_comes_later_is_asked_with_the_first_score(
 async def test_a_candidate_that_no_answer_supports_has_no_rank(client: Client) -> None:
     score = await scored(client, SENT | {"candidate": "d"})
     assert (score["rank_score"], score["candidate"]["probability_correct"]) == (None, None)
+    assert score["probability_correct"] is not None and "default_probability" in codes(score)
+    score = await scored(client, SENT | {"candidate": "d", "target_error": 0.9})
+    assert score["decision"]["action"] == "abstain"
+    assert "None of the answers drawn says what it says" in score["decision"]["reason"]
+
+
+async def test_a_refusal_has_no_probability_and_no_warning_of_one(client: Client) -> None:
+    score = await scored(client, {"samples": ["I don't know."] * 3})
+    assert score["probability_correct"] is None and "default_probability" not in codes(score)

@@ -280,7 +280,7 @@ async def test_the_default_knows_the_lengths_of_its_rows(started: Served) -> Non
     codes = ["default_calibration", "default_probability"]
     assert [[one["code"] for one in body["warnings"]] for body in found] == [
         codes,
-        [codes[0], "length_out_of_range", codes[1]],
+        [*codes, "length_out_of_range"],
     ]
     assert "length" in found[1]["decision"]["reason"]
 

@@ -100,7 +100,7 @@ async def test_a_score_by_default_is_no_probability(client: Client) -> None:
         metrics = (await http.get("/metrics")).text
     assert (refused.status_code, refused.json()["code"]) == (503, "no_probability")
     assert refused.headers["content-type"] == "application/problem+json"
-    assert "the default calibration, which serves here, rests on no verdict" in refused.json()["detail"]
+    assert "the default calibration, which serves here, uses no labels" in refused.json()["detail"]
     assert 'eigencal_score_errors_total{code="no_probability"} 1.0' in metrics
 
 

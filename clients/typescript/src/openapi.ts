@@ -2189,7 +2189,7 @@ export interface components {
             decision: components["schemas"]["Decision"] | null;
             /**
              * Disagreements
-             * @description Where the drawn answers hold different numbers, names or negations. Empty: nowhere. Null where fewer than two answers have content, where they are scored claim by claim, and where answers may be withheld (EIGENCAL_ABSTAIN).
+             * @description Where the drawn answers hold different numbers, names or negations. Empty: nowhere. Null where fewer than two answers have content, where they are scored claim by claim, and in chats under EIGENCAL_ABSTAIN.
              */
             disagreements?: components["schemas"]["Disagreement"][] | null;
             /**

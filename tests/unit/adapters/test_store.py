@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
+from service.calibration.calibration import Selector, Unit
 from service.calibration.files import UploadLimits, read_file
 from service.calibration.rows import DevRow, write_row
 from service.calibration.store import SqlCalibrations, make_current
@@ -22,6 +23,7 @@ from service.jobs.model import JobError, JobOptions, Setup
 from service.jobs.store import JobEndedError, SqlJobs
 from service.llm.port import Draw
 from service.spectral.conformal import ConformalReference
+from service.spectral.correctness_model import CorrectnessModel
 from service.spectral.evidence import EvidenceMap
 from service.store.database import (
     Database,
@@ -201,6 +203,30 @@ class TestStore:
         async with opened(url) as store:
             await add(store.calibrations, made, {})
             assert await store.calibrations.get(made.id) == made
+
+    @pytest.mark.parametrize("unit", ["answer", "claim"])
+    async def test_models_of_features_that_scores_do_not_have_are_left_out(
+        self, url: str, unit: Unit
+    ) -> None:
+        """Calibrations of before 0.4.0 hold them."""
+
+        def taking(*names: str) -> Selector:
+            number = len(names)
+            zeros, ones = (0.0,) * number, (1.0,) * number
+            return replace(selector(), model=CorrectnessModel(names, zeros, ones, ones, 0.0, zeros, ones))
+
+        known = selector() if unit == "answer" else taking("logit_probability", "entropy")
+        gone = taking("logit_probability", "mean_log_probability")
+        selectors = {
+            0: taking("answer_log_probability_per_word"),
+            2: gone,
+            3: replace(known, with_tokens=taking("entropy", "answer_least_log_probability")),
+        }
+        made = by_evidence(fingerprint=replace(fingerprint(), unit=unit), selectors=selectors)
+        async with opened(url) as store:
+            await add(store.calibrations, made, {})
+            read = await store.calibrations.get(made.id)
+        assert read is not None and read.selectors == {3: known}
 
     async def test_a_failed_job_keeps_its_answers_until_it_is_given_up(self, url: str) -> None:
         async with opened(url) as store:

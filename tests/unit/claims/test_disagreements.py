@@ -24,6 +24,9 @@ def test_numbers_of_one_unit_are_compared_as_they_are_written() -> None:
     drawn = ["You have 30 days."] * 2 + ["Returns are taken for 90 days."]
     assert found(drawn) == {"number": {"30 days": pytest.approx(2 / 3), "90 days": pytest.approx(1 / 3)}}
     assert found(["30 days", "thirty days", "30 Tage"]) == {}
+    people = ["It has 5 million people.", "It has 5 billion people."]
+    assert found(people) == {"number": {"5 million": 0.5, "5 billion": 0.5}}
+    assert found(["It costs ($5).", "It costs ($6)."]) == {"number": {"$5": 0.5, "$6": 0.5}}
 
 
 def test_numbers_that_all_answers_hold_and_those_of_other_units_are_left_out() -> None:

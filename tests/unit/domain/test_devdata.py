@@ -57,6 +57,9 @@ class TestRows:
             jsonl([{"prompt": "p", "claims": [claim | {"logprob_per_word": -1.0, "least_logprob": -2.0}]}])
         )
         assert read.claims == (ClaimIn(**claim),)
+        of_facts = {"fact_logprob": -1.0, "least_logprob": -0.5}
+        (read,) = rows_of(jsonl([{"prompt": "p", "claims": [claim | of_facts | {"logprob_per_word": -1.0}]}]))
+        assert read.claims == (ClaimIn(**claim, **of_facts),)
 
     def test_messages_stand_for_a_prompt(self):
         messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Q?"}]

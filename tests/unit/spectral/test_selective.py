@@ -229,7 +229,7 @@ def test_rows_that_fitted_a_model_of_many_features_break_bounds_that_folds_keep(
     names, worlds, broken = (*FEATURES_OF_CLAIMS, *FEATURES_OF_TOKENS), 200, {"folds": 0, "fitted": 0}
     for seed in range(worlds):
         rng = np.random.default_rng(seed)
-        columns = dict(zip(names, rng.standard_normal((4, 100)), strict=True))
+        columns = dict(zip(names, rng.standard_normal((len(names), 100)), strict=True))
         right = rng.random(100) < 0.3
         fold = stratified_folds(right, 5, rng)
         scores = {

@@ -540,7 +540,7 @@ class Score(Result):
     decision: Decision | None
     """Whether to let the `candidate` (without a candidate: `answer`) through, so that the target error is kept. Null if no calibration can decide and the request has no `target_error`, unless the answers are refusals. Without a `probability_correct` the decision is to abstain."""
     disagreements: tuple[Disagreement, ...] | None = None
-    """Where the drawn answers hold different numbers, names or negations. Empty: nowhere. Null where fewer than two answers have content, where they are scored claim by claim, and where answers may be withheld (EIGENCAL_ABSTAIN)."""
+    """Where the drawn answers hold different numbers, names or negations. Empty: nowhere. Null where fewer than two answers have content, where they are scored claim by claim, and in chats under EIGENCAL_ABSTAIN."""
     embedder: str
     """Embedder of the answers."""
     entropy: float | None
