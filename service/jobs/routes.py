@@ -7,6 +7,8 @@ from itertools import chain
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request
+from pydantic import BeforeValidator
+from pydantic_core import PydanticKnownError
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
@@ -34,6 +36,13 @@ IdempotencyKey = Annotated[
         description="The same file and options under the same key give the same job.",
     ),
 ]
+
+
+def _whole_number(value: object) -> object:
+    """Refuse what Pydantic reads as an integer and the contract does not: "6 ", "6.0", "1_0"."""
+    if isinstance(value, str) and not (value.isascii() and value.removeprefix("-").isdecimal()):
+        raise PydanticKnownError("int_parsing")
+    return value
 
 
 def example(value: object) -> dict[str, Any]:
@@ -99,7 +108,10 @@ async def post_calibrate(
     openapi_extra=BEARER,
 )
 async def get_jobs(
-    app: ServicesDep, limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 100
+    app: ServicesDep,
+    limit: Annotated[
+        int, BeforeValidator(_whole_number), Query(ge=1, le=1000, description="How many at most.")
+    ] = 100,
 ) -> list[Job]:
     """Return jobs, latest first."""
     return await app.jobs.store.latest(limit)

@@ -18,7 +18,8 @@ class TestJobs:
             listed = (await client.get("/jobs")).json()
             assert [job["id"] for job in listed] == [second.id, first.id]
             assert len((await client.get("/jobs?limit=1")).json()) == 1
-            problem(await client.get("/jobs?limit=0"), 422, "invalid_request")
+            for limit in ("0", "6+", "+6", "6.0", "1_0", "%0A6", "\u0666", ""):
+                problem(await client.get(f"/jobs?limit={limit}"), 422, "invalid_request")
             error = JobError(code="llm_unavailable", detail="The LLM server cannot be reached.")
             await world.store.change(
                 first.id, state="failed", error_code=error.code, error_detail=error.detail
