@@ -32,11 +32,11 @@ PRINTS = {
     ("openai-python.md", "stream.py"): ["this answer {'probability': 0."],
     ("openai-python.md", "helper.py"): ["this answer {'probability': 0."],
     ("openai-python.md", "later.py"): ["this answer {'probability': 0."],
-    ("openai-node.md", "ask.mjs"): ["this answer { probability: 0."],
-    ("openai-node.md", "stream.mjs"): ["this answer { probability: 0."],
+    ("openai-node.md", "ask.mjs"): ["this answer {\n  probability: 0."],
+    ("openai-node.md", "stream.mjs"): ["this answer {\n  probability: 0."],
     ("ai-sdk.md", "ask.mjs"): [
-        "this answer { probability: 0.",
-        f"{DRAWN[0]}\nthis answer {{ probability: 0.",
+        "this answer {\n  probability: 0.",
+        f"{DRAWN[0]}\nthis answer {{\n  probability: 0.",
     ],
     ("langchain.md", "ask.py"): ["this answer 0.", f"{DRAWN[0]}\nthis answer {{'probability': 0."],
     ("llama-index.md", "llama_index_ask.py"): [
@@ -96,8 +96,9 @@ def test_langfuse_gets_each_figure_once(ours: str, tmp_path: Path) -> None:
     assert {body["name"]: body["value"] for body in bodies} == {
         "lambda_max": score["lambda_max"],
         "entropy": score["entropy"],
+        "probability_correct": score["probability_correct"],
     }
-    assert len({body["id"] for body in bodies}) == len(bodies) == 2
+    assert len({body["id"] for body in bodies}) == len(bodies) == 3
     for body in bodies:
         assert body.keys() <= LANGFUSE_FIELDS
         assert (body["traceId"], body["dataType"], body["comment"]) == ("trace-1", "NUMERIC", "raw")
@@ -137,7 +138,7 @@ def test_the_event_of_a_score_is_below_the_callers_span(
     assert event.trace_id.hex() == "4bf92f3577b34da6a3ce929d0e0e4736"
     assert event.span_id.hex() == "00f067aa0ba902b7"
     told = {one.key: one.value for one in event.attributes}
-    assert told["gen_ai.evaluation.name"].string_value == "candidate_probability"
+    assert told["gen_ai.evaluation.name"].string_value == "probability_correct"
     assert 0 < told["gen_ai.evaluation.score.value"].double_value <= 1
     assert told["eigencal.score.id"].string_value.startswith("scr_")
 

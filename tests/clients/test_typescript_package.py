@@ -15,10 +15,10 @@ from tests.support.services import Service
 pytestmark = pytest.mark.clients
 # What each example prints, in order. `page.js` runs in a browser: test_typescript_browser.py.
 PRINTS = {
-    "score.ts": ["Berlin null 0."],
+    "score.ts": ["Berlin 0."],
     "batch.ts": ["0 0.", "1 0."],
     "calibrate.ts": ["reporting", "November is "],
-    "chat.ts": ["Berlin { probability: 0.", "\n { probability: 0."],
+    "chat.ts": ["Berlin {\n  probability: 0.", "\n {\n  probability: 0."],
     "errors.ts": ["model_not_found 404"],
 }
 STRICT = ("--strict", "--target", "es2022", "--skipLibCheck", "false")
