@@ -110,7 +110,7 @@ async def post_calibrate(
 async def get_jobs(
     app: ServicesDep,
     limit: Annotated[
-        int, BeforeValidator(_whole_number), Query(ge=1, le=1000, description="How many at most.")
+        int, Query(ge=1, le=1000, description="How many at most."), BeforeValidator(_whole_number)
     ] = 100,
 ) -> list[Job]:
     """Return jobs, latest first."""
