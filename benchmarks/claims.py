@@ -1,4 +1,4 @@
-"""Long answers claim by claim on composed answers (method, section 13): what matched units are worth.
+"""Long answers claim by claim on composed answers (method, section 13): what single sentences tell.
 
     python -m benchmarks.claims [--embedder all-mpnet-base-v2]
 
@@ -24,8 +24,8 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.recorded_evidence import DATA, DEV, TEST, Recorded, embedded
 from service.calibration.labels import Judged
-from service.claims.facts import beyond, sentence_vectors
-from service.spectral.claims import SPEAKS, MatchedUnits, SentenceVectors
+from service.claims.facts import beyond
+from service.claims.matching import MatchedClaim, match_claims
 from service.spectral.correctness_model import (
     fit_correctness,
     held_out_predictions,
@@ -39,7 +39,12 @@ from service.spectral.resampling import ResampleCounts, percentile_interval
 from service.spectral.spectrum import CalibrationMap, Identity
 
 CLAIMS, SIZES, DIVISIONS, RESAMPLES, SHUFFLES = 3, (3, 5, 10, 20), 5, 1000, 6
-SHORT, MATCHED, WHOLE, COSINE = "short answers alone", "matched units", "whole answers", "mean best cosine"
+SHORT, MATCHED, WHOLE, COSINE = (
+    "short answers alone",
+    "nearest sentences",
+    "whole answers",
+    "mean best cosine",
+)
 Floats = np.ndarray
 
 
@@ -60,20 +65,12 @@ class Table:
     def of(self, texts: Sequence[str]) -> Floats:
         return np.stack([self.vectors[text] for text in texts])
 
-    def read(self, texts: Sequence[str], question: str | None) -> SentenceVectors:
-        """question: None for embeddings alone."""
-        if question is None:
-            return SentenceVectors.of(self.of(texts))
-        return sentence_vectors(texts, self.vectors, question=question)
-
-    def matched(
-        self, claims: Sequence[str], answers: Sequence[Sequence[str]], question: str | None
-    ) -> MatchedUnits:
-        """Match sentences: the claims to those of each answer drawn."""
-        place = {text: i for i, text in enumerate(dict.fromkeys(chain(*answers)))}
-        read, count = self.read([*claims, *place], question), len(claims)
-        own, table = read.take(range(count)), read.take(range(count, count + len(place)))
-        return MatchedUnits.of(own, table, [[place[text] for text in one] for one in answers])
+    def whole(self, text: str, drawn: Sequence[str]) -> Overlaps:
+        """Return what the spectrum of whole texts needs, and the text judged by it."""
+        place = {text: i for i, text in enumerate(dict.fromkeys(drawn))}
+        rows = self.of(list(place))
+        index = np.array([place[one] for one in drawn])
+        return Overlaps(rows @ rows.T, self.of([text]) @ rows.T, index)
 
 
 @dataclass(frozen=True)
@@ -136,30 +133,38 @@ class World:
         table.learn(list(chain(*(one.texts() for one in answers))))
         self.right = np.array(list(chain(*(one.right for one in answers))))
         self.group = np.repeat(np.arange(len(answers)), CLAIMS)
-        self.units = [table.matched(one.claims, one.drawn, one.question) for one in answers]
+        self.matches = [
+            match
+            for one in answers
+            for claim, reference in zip(one.claims, one.references, strict=True)
+            for match in match_claims(
+                [claim], one.drawn, table.vectors, question=one.question, references=[reference]
+            )
+        ]
 
     def judged(self, texts: list[Overlaps], rows: list[Overlaps], groups: np.ndarray | None = None) -> Judged:
         """groups: by which P(correct) takes them for claims of an answer; None: for answers."""
-        dimension = self.units[0].claims.vectors.shape[1]
+        dimension = next(iter(self._table.vectors.values())).size
         made = [solve([weighted(one) for one in each], dimension) for each in (rows, texts)]
         return Judged(made[0], made[1], self.right, np.zeros(len(self.right), dtype=np.bool_), groups)
 
-    def matched(self, *, bound: float = SPEAKS) -> Judged:
-        texts, rows = list[Overlaps](), list[Overlaps]()
-        for units, one in zip(self.units, self.answers, strict=True):
-            read = self._table.read(one.references, one.question)
-            texts += units.overlaps(bound=bound)
-            rows += units.overlaps([read.take([i]) for i in range(CLAIMS)], bound=bound)
-        return self.judged(texts, rows, self.group)
+    def matched(self) -> Judged:
+        def against(one: MatchedClaim, target: Floats) -> Overlaps:
+            return Overlaps(one.outcomes @ one.outcomes.T, target[None] @ one.outcomes.T, one.index)
+
+        unsaid = [np.eye(one.claim.size)[-1] for one in self.matches]
+        references = [one.reference for one in self.matches]
+        targets = [away if known is None else known for known, away in zip(references, unsaid, strict=True)]
+        rows = [against(one, target) for one, target in zip(self.matches, targets, strict=True)]
+        return self.judged([against(one, one.claim) for one in self.matches], rows, self.group)
 
     def _plain(self, found: Sequence[tuple[str, str, list[str]]]) -> Judged:
         """Each text against answers taken whole, as short ones are: text, reference, answers drawn."""
         self._table.learn(list(chain(*([text, reference, *drawn] for text, reference, drawn in found))))
         texts, rows = list[Overlaps](), list[Overlaps]()
         for text, reference, drawn in found:
-            units = self._table.matched([text], [[one] for one in drawn], None)
-            texts += units.overlaps(bound=-1.0)
-            rows += units.overlaps([self._table.read([reference], None)], bound=-1.0)
+            texts.append(self._table.whole(text, drawn))
+            rows.append(self._table.whole(reference, drawn))
         return self.judged(texts, rows)
 
     def short(self) -> Judged:
@@ -180,7 +185,7 @@ class World:
 
     def best_cosines(self) -> Floats:
         """Mean over the answers drawn, 0 of one without a sentence, as UQLM has it."""
-        return np.concatenate([np.maximum(units.cosines, 0).mean(axis=1) for units in self.units])
+        return np.array([np.maximum(one.cosines, 0).mean() for one in self.matches])
 
 
 @dataclass(frozen=True)
@@ -269,7 +274,7 @@ def scores_of(world: World) -> tuple[dict[str, Judged], dict[str, Held]]:
 
 
 def by_size(table: Table) -> None:
-    """The main tables: every score by number of answers, and matched units less the others."""
+    """The main tables: every score by number of answers, and nearest sentences less the others."""
     raw = Identity()
     names = ("AUROC: lambda_max", "p(y)", "P(correct)", "projection ECE: raw", "calibrated", "log loss")
     gaps = []
@@ -298,13 +303,13 @@ def by_size(table: Table) -> None:
                 pairs = zip(found[MATCHED], cells, strict=True)
                 less = [(a - b).told("+") if a and b else "" for a, b in pairs]
                 gaps.append(f"| {m} | {name} | {less[0]} | {less[1]} | {less[2]} | {less[5]} |")
-    print("\nMatched units, less the score (the AUROC of the mean best cosine stands beside p(y))")
+    print("\nNearest sentences, less the score (the AUROC of the mean best cosine stands beside p(y))")
     print(head("m", "score", *names[:3], names[5]))
     print("\n".join(gaps), flush=True)
 
 
 def by_shuffle(table: Table) -> None:
-    """Matched units beside the short answers, over several shuffles: which rows meet tells by chance, too."""
+    """Nearest sentences beside the short answers, over several shuffles: which rows meet is chance."""
     print(f"\nOver {SHUFFLES} shuffles, AUROC of p(y)\n{head('m', SHORT, MATCHED, 'difference', 'sd')}")
     for m in (3, 10):
         found = []

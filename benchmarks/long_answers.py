@@ -31,17 +31,16 @@ from service.calibration.fitting import fit_all
 from service.calibration.material import Material, claim_material, sentences_of
 from service.calibration.rows import ClaimIn, DevRow
 from service.claims.facts import beyond
+from service.claims.matching import match_claims
 from service.claims.segments import Segment, claims
 from service.llm.embedded import EmbeddedLanguageModel, converted_model
 from service.llm.port import Draw, GenerationRequest, Message, Sampling
 from service.report.diagnostics import CrossValidated
 from service.report.report import served_figures
 from service.scoring.claims import outcomes_of, spoken_logprobs
-from service.spectral.claims import MatchedUnits, SentenceVectors
-from service.spectral.dev_set import weighted
 from service.spectral.reliability import auroc, resampled_aurocs
 from service.spectral.resampling import ResampleCounts, Resamples
-from service.spectral.spectrum import Identity, Spectrum, born_probability, spectrum, spectrum_from_gram
+from service.spectral.spectrum import Identity, Spectrum, born_probability, spectrum
 from tests.support.vllm import ENVIRONMENT, serve_command
 
 TEMPERATURE, MAX_TOKENS, SIZES, RESAMPLES = 0.7, 160, (3, 5, 10), 1000
@@ -148,32 +147,18 @@ class World:
         outcomes = [*outcomes_of(found, drawn, self._vectors, self._dimension, question=question)]
         served = [Identity().serve(one.spectrum.eigenvalues, one.spectrum.dimension) for one in outcomes]
         self._add(
-            "matched units: p(y)",
+            "nearest sentences: p(y)",
             [
                 born_probability(one.spectrum, raw, one.cosines).probability
                 for one, raw in zip(outcomes, served, strict=True)
             ],
         )
-        self._add("matched units: lambda_max", [raw.lambda_max for raw in served])
+        self._add("nearest sentences: lambda_max", [raw.lambda_max for raw in served])
         self._add("entropy", [raw.entropy for raw in served])
         self._add("share that agrees", [one.support.agree / len(drawn) for one in outcomes])
-        self._score_without_facts(found, drawn)
-
-    def _score_without_facts(self, found: list[Segment], drawn: Sequence[list[Segment]]) -> None:
-        table = list(dict.fromkeys(one.text for answer in drawn for one in answer))
-        row = {text: i for i, text in enumerate(table)}
-        answers = [[row[one.text] for one in answer] for answer in drawn]
-        own = [one.text for one in found]
-        read = SentenceVectors.of([self._vectors[text] for text in [*own, *table]])
-        of_table = read.take(range(len(own), len(own) + len(table)))
-        units = MatchedUnits.of(read.take(range(len(own))), of_table, answers)
-        self._add("mean best cosine", np.maximum(units.cosines, 0).mean(axis=1).tolist())
-        rows = [weighted(one) for one in units.overlaps()]
-        for copies in (1, 12):
-            spectra = [spectrum_from_gram(one.cosines**copies, one.share, self._dimension) for one in rows]
-            pairs = zip(spectra, rows, strict=True)
-            values = [self._born(made, one.targets[0] ** copies) for made, one in pairs]
-            self._add(f"embeddings alone, {copies} copies: p(y)", values)
+        table = [[one.text for one in answer] for answer in drawn]
+        matches = match_claims([one.text for one in found], table, self._vectors, question=question)
+        self._add("mean best cosine", [float(np.maximum(one.cosines, 0).mean()) for one in matches])
 
     def _born(self, spectrum: Spectrum, cosines: Floats) -> float:
         served = Identity().serve(spectrum.eigenvalues, spectrum.dimension)
@@ -195,7 +180,7 @@ class World:
 
 
 def report(world: World, m: int) -> None:
-    """Print every score's figures, and those of matched units less the others'."""
+    """Print every score's figures, and p(y) less the others'."""
     right = world.right
     resamples = ResampleCounts.of(right.size, np.random.default_rng(0), RESAMPLES, world.group)
 
@@ -204,8 +189,8 @@ def report(world: World, m: int) -> None:
 
     questions_ = np.unique(world.group).size
     print(f"\nm = {m}: {right.size} claims of {questions_} questions, {right.mean():.0%} right\n")
-    print(head("score", "AUROC", "matched units' p(y) less it"))
-    best = ranked(np.array(world.scores["matched units: p(y)"]))
+    print(head("score", "AUROC", "their p(y) less it"))
+    best = ranked(np.array(world.scores["nearest sentences: p(y)"]))
     for name, values in world.scores.items():
         one = ranked(np.array(values) * (-1 if name == "entropy" else 1))
         print(f"| {name} | {one.told()} | {(best - one).told('+')} |")

@@ -31,6 +31,7 @@ from service.spectral.fit import Prior, assign_folds, fit_depolarized, fit_evide
 
 ROOT = Path(__file__).parents[1]
 DATA, WEIGHTS = ROOT.parent / "shared" / "data", ROOT / "data" / "weights"
+RECORDED = ROOT / ".cache" / "recorded"  # by `benchmarks.record`
 TEST, DEV = "triviaqa_test_smollm2_m20", "triviaqa_dev_smollm2_m40"
 QWEN, EVERYDAY = "triviaqa_test_qwen1.5b_m10", "everyday_qwen1.5b_m10"
 NAMES = {

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from service.calibration.calibration import Unit
 from service.calibration.rows import MIN_USABLE_ROWS, ClaimIn, DevRow
-from service.claims.facts import beyond, sentence_vectors
+from service.claims.facts import beyond
 from service.claims.kernel import compared_texts, kernel_vectors, read_texts
+from service.claims.matching import match_claims
 from service.claims.segments import claims
 from service.embedding.port import PAPER, EmbedderIdentity, EmptyAnswers, Kernel, distinct, usable
 from service.errors import Conflict, InvalidDevData, LLMError
-from service.spectral.claims import SPEAKS, MatchedUnits, realised
 from service.spectral.conformal import ConformalReference
 from service.spectral.dev_set import Answers
 from service.spectral.text_scores import words
@@ -347,26 +347,18 @@ def _answers(
     row: DevRow, said: Sentences, vectors: Vectors, num_samples: int
 ) -> list[tuple[Answers, Floats]]:
     """Return, of each claim, what the answers say with its reference, and the claim itself (k,)."""
-    texts = [claim.text for claim in row.claims]
-    table = list(dict.fromkeys(text for answer in said.drawn for text in answer))
-    place = {text: i for i, text in enumerate(table)}
-    every = [*texts, *table, *said.references]
-    read = sentence_vectors(every, vectors, question=row.question or "")
-    own, last = read.take(range(len(texts))), len(texts) + len(table)
-    answers_ = [[place[text] for text in answer] for answer in said.drawn]
-    units = MatchedUnits.of(own, read.take(range(len(texts), last)), answers_)
-    # Last the claim itself, which is judged.
-    targets = [read.take([i]) for i in range(len(texts))]
-    spoken = np.zeros(len(texts), dtype=np.bool_)
-    if said.references:
-        cosines = own.vectors @ read.vectors[last:].T
-        nearest, spoken = cosines.argmax(axis=1), cosines.max(axis=1) >= SPEAKS
-        for i in np.flatnonzero(spoken):
-            targets[i] = read.take([last + int(nearest[i]), int(i)])
+    matched = match_claims(
+        [claim.text for claim in row.claims],
+        said.drawn,
+        vectors,
+        question=row.question or "",
+        references=said.references,
+    )
     answers = list[tuple[Answers, Floats]]()
-    for claim, one, has in zip(row.claims, units.overlaps(targets), spoken, strict=True):
-        outcomes, along = realised(one, num_samples + 1)
-        unsaid = np.eye(1, num_samples + 1, num_samples)
-        reference = along[:1] if has or claim.correct else unsaid
-        answers.append((Answers(outcomes, one.index, reference), along[-1]))
+    for claim, one in zip(row.claims, matched, strict=True):
+        reference = one.reference
+        if reference is None:
+            unsaid = np.eye(one.claim.size)[-1]
+            reference = one.claim if claim.correct else unsaid
+        answers.append((Answers(one.outcomes, one.index, reference[None]), one.claim))
     return answers

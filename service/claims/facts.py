@@ -7,19 +7,12 @@ import re
 import string
 import tomllib
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, InvalidOperation
 from itertools import zip_longest
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
-from service.spectral.claims import SentenceVectors
-
-# A wrong number is wrong; a name may be left out, or be one of several for the same.
-NUMBER_COUNTS, NAME_COUNTS = 4.0, 1.0
 # A sentence restates the question where so many of its words are the question's.
 RESTATES = 1 / 3
 # A prompt of more words brings material to answer from: what is in it may be the answer.
@@ -75,8 +68,8 @@ def beyond(sentences: Sequence[str], question: str) -> list[str]:
     return found
 
 
-def facts(sentences: Sequence[str], *, question: str = "") -> list[dict[str, float]]:
-    """Return the facts of each sentence and how much each counts.
+def facts(sentences: Sequence[str], *, question: str = "") -> list[set[str]]:
+    """Return the numbers and names of each sentence.
 
     A name is a word with a capital. The first of a sentence is one where it has a capital within another, or
     within the question: "Paris is ..", "the capital is Paris"; or where the sentence restates the question,
@@ -85,17 +78,17 @@ def facts(sentences: Sequence[str], *, question: str = "") -> list[dict[str, flo
     *said, asked = map(read_words, [*sentences, question])
     named = {word.plain for found in [*said, asked] for word in found[1:] if word.has_capital}
     common = {word.plain for found in [*said, asked] for word in found if not word.has_capital}
-    told = list[dict[str, float]]()
-    for sentence, left, found in zip(sentences, beyond(sentences, question), said, strict=True):
-        first = named if left == sentence else named | ({one.plain for one in found[:1]} - common)
-        told.append(
+    facts_of_sentences = list[set[str]]()
+    for sentence, left, words in zip(sentences, beyond(sentences, question), said, strict=True):
+        first = named if left == sentence else named | ({word.plain for word in words[:1]} - common)
+        facts_of_sentences.append(
             {
-                word.plain: NUMBER_COUNTS if word.is_number else NAME_COUNTS
-                for i, word in enumerate(found)
+                word.plain
+                for i, word in enumerate(words)
                 if word.is_number or (word.has_capital and (i > 0 or word.plain in first))
             }
         )
-    return told
+    return facts_of_sentences
 
 
 def fact_places(sentences: Sequence[str], question: str) -> list[list[tuple[int, int]]]:
@@ -111,32 +104,28 @@ def fact_places(sentences: Sequence[str], question: str) -> list[list[tuple[int,
     return places
 
 
-def sentence_vectors(
-    sentences: Sequence[str], vectors: Mapping[str, NDArray[np.float32]], *, question: str
-) -> SentenceVectors:
-    """Return sentences that are compared with one another; there is one at least.
+def possible_questions(texts: Sequence[str], prompt: str) -> list[frozenset[int]]:
+    """Return the questions of a prompt that each text may answer, by their numbers and names in the text.
 
-    vectors: (d,) of each, and of what it says beyond the question. Of several questions in a prompt each
-    sentence's own counts, that which shares most words with it.
+    {0} for a prompt of one question.
     """
-    left, known = beyond(sentences, question), facts(sentences, question=question)
-    questions, asked, brief = _questions(question), list[frozenset[str]](), list[bool]()
-    places = list[frozenset[int]]()
-    for sentence, rest, mine in zip(sentences, left, known, strict=True):
-        holds = {*map(_bare, sentence.split()), *mine}
-        found = [one & holds for one in questions] or [set[str]()]
-        most = max(map(len, found))
-        asked.append(frozenset().union(*(one for one in found if len(one) == most)))
-        # By names and numbers alone: "she", "was" and "the" stand in the words of any question.
-        named = [len(one & mine.keys()) for one in found]
-        places.append(frozenset(i for i, count in enumerate(named) if count == max(named)))
-        words = read_words(rest)
-        brief.append(rest != sentence and 2 * sum(word.plain in mine for word in words) >= len(words))
-    whole, beyond_it = ([vectors[text] for text in some] for some in (sentences, left))
-    names = [frozenset(fact for fact, counts in one.items() if counts == NAME_COUNTS) for one in known]
-    is_asked = is_negated(read_words(question), question)
-    negated = [not is_asked and is_negated(read_words(sentence), sentence) for sentence in sentences]
-    return SentenceVectors.of(whole, beyond_it, known, asked, names, brief, places, negated)
+    parts = [*_QUESTION.finditer(prompt)] if len(prompt.split()) <= MAX_ASKED else []
+    if not 1 < sum(bool(part[1]) for part in parts) <= MAX_QUESTIONS:
+        return [frozenset({0})] * len(texts)
+    questions = [
+        {
+            word.plain
+            for word in read_words(part[0])
+            if word.is_number or (word.has_capital and not word.is_initial)
+        }
+        for part in parts
+    ]
+    found = list[frozenset[int]]()
+    for text in texts:
+        words = {word.plain for word in read_words(text)}
+        shared = [len(words & facts) for facts in questions]
+        found.append(frozenset(i for i, number in enumerate(shared) if number == max(shared)))
+    return found
 
 
 def is_negated(words: Sequence[Word], text: str) -> bool:
@@ -144,32 +133,20 @@ def is_negated(words: Sequence[Word], text: str) -> bool:
     return any(_NEGATION.match(word.plain) for word in words) or bool(_CONTRACTION.search(text))
 
 
-def _questions(prompt: str) -> list[set[str]]:
-    """Return the words of each question of a prompt, and its facts; none of material."""
-    if not _spoken(prompt):
-        return []
-    parts = [*_QUESTION.finditer(prompt)]
-    several = 1 < sum(bool(part[1]) for part in parts) <= MAX_QUESTIONS
-    texts = [part[0] for part in parts] if several else [prompt]
-    return [{*_spoken(text), *(word.plain for word in read_words(text))} for text in texts]
-
-
 def words_of_question(question: str) -> frozenset[str]:
     """Return the words of a question that its answers need not repeat: all but those near an "or".
 
     A long question brings material to answer from: it has none.
     """
-    words = _spoken(question)
-    places = [i for i, word in enumerate(words) if word in ALTERNATIVES]
-    near = {j for i in places for j in range(i - NEAR_ALTERNATIVE, i + NEAR_ALTERNATIVE + 1)}
-    offered = {word for j, word in enumerate(words) if j in near}
-    return frozenset(words) - offered
-
-
-def _spoken(question: str) -> list[str]:
-    """Return the words of a question, none of material."""
     words = question.split()
-    return [_bare(word) for word in words] if len(words) <= MAX_ASKED else []
+    if len(words) > MAX_ASKED:
+        return frozenset()
+    # "lion's" as a whole, and "lion": texts are read both ways.
+    forms = [{_bare(word), *(part.plain for part in read_words(word))} for word in words]
+    places = [i for i, some in enumerate(forms) if some & ALTERNATIVES]
+    near = {j for i in places for j in range(i - NEAR_ALTERNATIVE, i + NEAR_ALTERNATIVE + 1)}
+    offered = {form for j, some in enumerate(forms) if j in near for form in some}
+    return frozenset(form for some in forms for form in some) - offered
 
 
 def _bare(word: str) -> str:

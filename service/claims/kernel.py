@@ -12,7 +12,9 @@ Each factor is a kernel with K(a, a) = 1, so the product is one (Schur, 1911), a
 matrices holds for it. `kernel_vectors` returns unit vectors that realize it.
 """
 
+import math
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,11 +31,11 @@ from service.claims.facts import (
     words_of_question,
 )
 from service.embedding.port import FACTS, Kernel
-from service.spectral.claims import fact_cosines
 from service.spectral.spectrum import RANK_TOLERANCE, unit_rows
 
 Floats = NDArray[np.float64]
-# Beside .3 that all texts have in common: texts with different numbers have a cosine of .07, with different
+COMMON = 0.3  # what all texts have in common
+# Beside that: texts with different numbers have a cosine of .07, with different
 # units .30, with different names .23.
 NAME = 1.0
 NUMBER, UNIT = 1.0, 3.0  # of a number, and of a number together with its unit
@@ -78,6 +80,11 @@ class Reading:
     def __len__(self) -> int:
         return len(self.names)
 
+    def take(self, rows: Sequence[int]) -> "Reading":
+        """Return the facts of some of the texts."""
+        quantities, names = [self.quantities[i] for i in rows], [self.names[i] for i in rows]
+        return Reading(quantities, names, [self.negated[i] for i in rows])
+
 
 def read_texts(
     texts: Sequence[str], compared: Sequence[str], question: str, num_drawn: int | None = None
@@ -91,7 +98,7 @@ def read_texts(
     is_negation = is_negated(read_words(question), question)
     pairs = list(zip(read, texts, strict=True))
     return Reading(
-        [list(_quantities(*pair)) for pair in pairs],
+        [list(quantities_of(*pair)) for pair in pairs],
         _names(read, texts, compared, words_of_question(question), num_drawn),
         [not is_negation and is_negated(*pair) for pair in pairs],
     )
@@ -105,9 +112,33 @@ def kernel_vectors(reading: Reading, embeddings: ArrayLike) -> Floats:
     rows = unit_rows(embeddings)
     numbers = [dict(_weighted(of_text)) for of_text in reading.quantities]
     names = [dict.fromkeys(of_text, NAME) for of_text in reading.names]
-    kernel = rows @ rows.T * fact_cosines(numbers, numbers) * fact_cosines(names, names)
+    kernel = rows @ rows.T * _fact_cosines(numbers, numbers) * _fact_cosines(names, names)
     kernel *= np.where(np.equal.outer(reading.negated, reading.negated), 1.0, NEGATION)
     return realize(kernel)
+
+
+def _fact_cosines(some: Sequence[Mapping[str, float]], others: Sequence[Mapping[str, float]]) -> Floats:
+    """Return the cosines (k, l) of the facts of texts, in (0, 1]: 1 for the same facts, or none in both.
+
+    A text's vector has a coordinate for each fact, the square root of its weight, and one of sqrt(`COMMON`).
+    Vectors are not built: answers may hold tens of thousands of numbers.
+    """
+    holders = defaultdict[str, tuple[list[int], list[float]]](lambda: ([], []))
+    for j, facts in enumerate(others):
+        for fact, count in facts.items():
+            places, roots = holders[fact]
+            places.append(j)
+            roots.append(math.sqrt(count))
+    products = np.full((len(some), len(others)), COMMON)
+    for row, facts in zip(products, some, strict=True):
+        for fact, count in facts.items():
+            if fact in holders:
+                places, roots = holders[fact]
+                row[places] += math.sqrt(count) * np.array(roots)
+    lengths, others_lengths = (
+        np.sqrt([COMMON + sum(facts.values()) for facts in texts]) for texts in (some, others)
+    )
+    return np.asarray(products / lengths[:, None] / others_lengths)
 
 
 def _weighted(quantities: Sequence[Quantity]) -> Iterator[tuple[str, float]]:
@@ -124,8 +155,8 @@ def realize(kernel: Floats) -> Floats:
     return unit_rows(columns * np.sqrt(np.where(values > RANK_TOLERANCE, values, 0.0)))
 
 
-def _quantities(words: Sequence[Word], text: str) -> Iterator[Quantity]:
-    """Yield the numbers of a text."""
+def quantities_of(words: Sequence[Word], text: str) -> Iterator[Quantity]:
+    """Yield the numbers of a text of these words."""
     for i, word in enumerate(words):
         number = word.plain if word.is_number else _NUMERALS.get(word.plain)
         if number is None:

@@ -18,8 +18,9 @@ from service.calibration.calibration import (
     token_features,
 )
 from service.calibration.rows import MAX_CLAIMS
-from service.claims.facts import beyond, fact_places, sentence_vectors
+from service.claims.facts import beyond, fact_places
 from service.claims.fields import Field, fields
+from service.claims.matching import Support, match_claims
 from service.claims.refusals import is_refusal
 from service.claims.segments import Segment, claims
 from service.scoring.choice import Applied
@@ -34,7 +35,6 @@ from service.scoring.score import (
     warning,
 )
 from service.sharing import Threads
-from service.spectral.claims import MatchedUnits, Support
 from service.spectral.correctness_model import Columns
 from service.spectral.reliability import rounded_ties
 from service.spectral.spectrum import (
@@ -126,18 +126,15 @@ def outcomes_of(
                 values = [by_path.get(field.path) for by_path in answers_by_path]
                 yield _of_field(field.value, values, dimension)
         return
-    table = list(dict.fromkeys(one.text for one in chain.from_iterable(drawn) if isinstance(one, Segment)))
-    row = {text: i for i, text in enumerate(table)}
-    answers = [[row[one.text] for one in answer if isinstance(one, Segment)] for answer in drawn]
-    own = [one.text for one in sentences]
-    read = sentence_vectors([*own, *table], vectors, question=question)
-    of_table = read.take(range(len(own), len(own) + len(table)))
-    for units in MatchedUnits.of(read.take(range(len(own))), of_table, answers).each():
-        differ = units.speak() & ~units.agree()
-        least = np.where(differ, units.cosines, np.inf).argmin()
-        instead = table[units.nearest.flat[least]] if differ.any() else None
-        [spectrum], [support] = units.spectra(), units.support()
-        yield Outcomes(*spectrum, support, instead)
+    answers = [[one.text for one in answer if isinstance(one, Segment)] for answer in drawn]
+    for one in match_claims([sentence.text for sentence in sentences], answers, vectors, question=question):
+        counts = np.bincount(one.index, minlength=len(one.outcomes))
+        gram = one.outcomes @ one.outcomes.T
+        # The dimension of embeddings, as for short answers: else a map would spread what it cannot place over
+        # nothing.
+        yield Outcomes(
+            spectrum_from_gram(gram, counts, dimension), one.outcomes @ one.claim, one.support, one.example
+        )
 
 
 def _of_field(value: str, values: Sequence[str | None], dimension: int) -> Outcomes:

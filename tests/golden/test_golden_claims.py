@@ -41,12 +41,12 @@ def figures(rows: Judged) -> tuple[float, float, float]:
 def test_figures_of_the_recorded_answers(world: World) -> None:
     assert (world.right.size, world.right.sum()) == (180, 16)
     assert figures(world.short()) == pytest.approx((0.720, 0.748, 0.660), abs=0.005)
-    assert figures(world.matched()) == pytest.approx((0.721, 0.722, 0.618), abs=0.005)
+    assert figures(world.matched()) == pytest.approx((0.717, 0.705, 0.552), abs=0.005)
     assert auroc(world.best_cosines(), world.right) == pytest.approx(0.699, abs=0.005)
 
 
 def test_no_sentence_is_taken_for_one_on_another_question(world: World) -> None:
-    assert all(units.speak().all() for units in world.units)
+    assert not any(one.support.silent for one in world.matches)
 
 
 def test_a_wrong_year_is_told_from_right_ones_in_other_words() -> None:

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.claims.kernel import NEGATION, compared_texts, kernel_vectors, read_texts
+from service.claims.kernel import COMMON, NEGATION, compared_texts, kernel_vectors, read_texts
 from service.embedding.port import FACTS, PAPER
-from service.spectral.claims import COMMON
 from service.spectral.spectrum import spectrum
 
 QUESTION = "What is the capital of Italy?"
