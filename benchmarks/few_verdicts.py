@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.recorded_evidence import DATA, NAMES, default_for, model_of, recorded
+from benchmarks.recorded_evidence import DATA, NAMES, default_for, recorded
 from service.embedding.port import FACTS, PAPER, Kernel
-from service.spectral.correctness_model import NO_VERDICTS, Columns, base_rate, log_loss
+from service.spectral.correctness_model import AGREEMENT, NO_VERDICTS, Columns, base_rate, fit_model, log_loss
 from service.spectral.reliability import reliability_diagram
 
 VERDICTS = (0, 10, 30, 100)
@@ -44,7 +44,7 @@ def judged_by(columns: Columns, right: np.ndarray, verdicts: int, draws: int = D
         rng = np.random.default_rng([draw, verdicts])
         order = rng.permutation(right.size)
         known, rest = order[:verdicts], order[verdicts:]
-        model = model_of(_at(columns, known), right[known], rng)
+        model = fit_model(_at(columns, known), right[known], [AGREEMENT])
         one = _judged(model.predict(_at(columns, rest)), right[rest], base_rate(right[known]))
         found.append((one.loss, one.ece, one.base_rate))
     return Figures(*np.mean(found, axis=0).tolist())

@@ -31,7 +31,7 @@ EXAMPLES = (
 )
 SHORT = {"triviaqa": "triviaqa_dev", "nq": "nq_dev"}
 ASK = "Answer the customer from this text, in one full sentence.\n\n{passage}\nQuestion: {question}"
-AT_ONCE = 6
+AT_ONCE = 10
 Row = dict[str, Any]
 
 
@@ -86,7 +86,7 @@ class Recorder:
         return found
 
     async def _post(self, path: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        reply = await self._http.post(path, json={"model": "m", "seed": 0, **body})
+        reply = await self._http.post(path, json={"model": "m", **body})
         choices: list[dict[str, Any]] = reply.raise_for_status().json()["choices"]
         return choices
 
@@ -118,7 +118,11 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", choices=(*SHORT, "support"), default=(*SHORT, "support"))
     parser.add_argument("--rows", type=int, default=150, help="of each set of short answers")
     parser.add_argument("--draws", type=int, default=20)
+    parser.add_argument("--url", help="of a server that runs, instead of starting one: http://127.0.0.1:8000")
     options = parser.parse_args()
+    if options.url:
+        asyncio.run(record(options.url, options.sets, options.name, options.rows, options.draws))
+        return
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     with running(serve_command(options.weights.absolute(), port), env=ENVIRONMENT) as process:

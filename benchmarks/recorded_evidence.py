@@ -17,12 +17,7 @@ from service.claims.verdicts import correct
 from service.embedding.port import FACTS, PAPER, EmbedderIdentity, Kernel
 from service.llm.port import Draw
 from service.spectral.correctness_model import (
-    AGREEMENT,
-    Columns,
-    CorrectnessModel,
-    best_features,
     fit_correctness,
-    fit_model,
     stratified_folds,
 )
 from service.spectral.dev_set import DevSet
@@ -242,14 +237,6 @@ class Material:
         fit = fit_correctness(by_fold[0], self.right, fold, by_fold=by_fold)
         assert fit.held_out is not None
         return fit.held_out, fit.model is not None
-
-
-def model_of(columns: Columns, right: np.ndarray, rng: np.random.Generator) -> CorrectnessModel:
-    """Return the model of P(correct) by these verdicts, as a calibration fits one that is served."""
-    features: tuple[str, ...] = (AGREEMENT,)
-    if len(columns) > 1 and right.any() and not right.all():
-        features = best_features(columns, right, stratified_folds(right, FOLDS, rng))
-    return fit_model(columns, right, features)
 
 
 @cache

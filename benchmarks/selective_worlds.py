@@ -23,7 +23,6 @@ from benchmarks.recorded_evidence import (
     TEST,
     Material,
     Recorded,
-    model_of,
     recorded,
 )
 from service.embedding.port import FACTS
@@ -183,7 +182,7 @@ def _split(material: Material, seed: int, share_right: float | None) -> tuple[Ro
     if share_right is not None:
         at = rng.choice(seen.size, seen.size, p=_weights(seen, share_right))
     columns = [material.columns(fitted, part) for part in (fitted, ~fitted)]
-    model = model_of({name: column[at] for name, column in columns[0].items()}, seen[at], rng)
+    model = fit_model({name: column[at] for name, column in columns[0].items()}, seen[at], [AGREEMENT])
     truth = Known(
         model.predict(columns[1]),
         right,

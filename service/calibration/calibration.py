@@ -20,16 +20,14 @@ from service.spectral.conformal import ConformalReference
 from service.spectral.correctness_model import (
     AGREEMENT,
     FEATURES_OF_TOKENS,
-    PER_WORD,
     CorrectnessModel,
     agreement,
     logit_probability,
 )
-from service.spectral.evidence import EvidenceMap, checked_log_probabilities
+from service.spectral.evidence import EvidenceMap
 from service.spectral.resampling import Difference
 from service.spectral.selective import SelectiveCounts
 from service.spectral.spectrum import DepolarizedMap, TemperatureMap
-from service.spectral.text_scores import per_word
 
 Unit = Literal["answer", "claim"]
 CALLER = "caller"
@@ -173,15 +171,6 @@ def answer_features(lambda_max: ArrayLike, probability: ArrayLike) -> dict[str, 
     lambda_max: of the spectrum that `Selector.map` serves; probability: p(y) of the judged text under it.
     """
     return {AGREEMENT: agreement(lambda_max, probability)}
-
-
-def word_features(log_probability: ArrayLike, texts: Sequence[str]) -> dict[str, NDArray[np.float64]]:
-    """Return the further column of a model of answers (n,) where none is drawn: log-probability per word.
-
-    Long answers need it: all are of little probability. log_probability: of each whole text, in nats; raises
-    ValueError as `checked_log_probabilities`.
-    """
-    return {PER_WORD: per_word(checked_log_probabilities(log_probability), texts)}
 
 
 def claim_features(probability: ArrayLike, entropy: ArrayLike) -> dict[str, ArrayLike]:

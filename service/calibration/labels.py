@@ -17,7 +17,6 @@ from service.calibration.calibration import (
     answer_features,
     claim_features,
     token_features,
-    word_features,
 )
 from service.calibration.material import FULL_SHARE, Material
 from service.calibration.rows import DevRow, Verdict
@@ -253,7 +252,7 @@ class FullRows:
         dev, own = self._solved(problems, masses), self._solved(judged, masses)
         questions = [self._rows[row].question for row in rows]
         refused = [is_refusal(*pair) for pair in zip(texts, questions, strict=True)]
-        return Judged(dev, own, np.array(right), np.array(refused), tokens=word_features(totals, texts))
+        return Judged(dev, own, np.array(right), np.array(refused))
 
     def _claims_alone(self, groups: NDArray[np.int_]) -> JudgedAlone | None:
         claims = [one.claims[0] for one in self._rows]

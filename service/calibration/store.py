@@ -29,7 +29,7 @@ from service.embedding.port import supplied_draws, totals
 from service.errors import StoreUnavailable
 from service.lru import LRU
 from service.spectral.conformal import ConformalReference
-from service.spectral.correctness_model import AGREEMENT, FEATURES_OF_CLAIMS, FEATURES_OF_TOKENS, PER_WORD
+from service.spectral.correctness_model import AGREEMENT, FEATURES_OF_CLAIMS, FEATURES_OF_TOKENS
 from service.spectral.evidence import EvidenceMap
 from service.spectral.spectrum import DepolarizedMap
 from service.store.database import (
@@ -77,15 +77,13 @@ def _decoded(stored: RowMapping) -> Calibration:
 
 def _readable(selectors: Mapping[int, Selector], unit: Unit) -> dict[int, Selector]:
     """Return the selectors with features that scores have: models of before 0.4.0 took others."""
-    known = {AGREEMENT, PER_WORD} if unit == "answer" else {*FEATURES_OF_CLAIMS, *FEATURES_OF_TOKENS}
+    known = {AGREEMENT} if unit == "answer" else {*FEATURES_OF_CLAIMS, *FEATURES_OF_TOKENS}
     kept = dict[int, Selector]()
     for number, selector in selectors.items():
         with_tokens = selector.with_tokens
         if with_tokens is not None and not known.issuperset(with_tokens.model.features):
             with_tokens = None
-        if known.issuperset(selector.model.features) and (
-            unit == "claim" or AGREEMENT in selector.model.features
-        ):
+        if known.issuperset(selector.model.features):
             kept[number] = replace(selector, with_tokens=with_tokens)
     return kept
 

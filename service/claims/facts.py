@@ -17,6 +17,8 @@ from pathlib import Path
 RESTATES = 1 / 3
 # A prompt of more words brings material to answer from: what is in it may be the answer.
 MAX_ASKED = 100
+_QUESTION_START = re.compile(r"[.!?:]\s|[\n\u3002\uff01\uff1f]")
+MAX_QUESTION = 1000  # characters
 # Words between alternatives ("steel or aluminium"), and how far those reach, in words.
 ALTERNATIVES = frozenset({"or", "oder", "ou", "o", "eller", "или"})
 NEAR_ALTERNATIVE = 4
@@ -109,7 +111,7 @@ def possible_questions(texts: Sequence[str], prompt: str) -> list[frozenset[int]
 
     {0} for a prompt of one question.
     """
-    parts = [*_QUESTION.finditer(prompt)] if len(prompt.split()) <= MAX_ASKED else []
+    parts = [*_QUESTION.finditer(asked_part(prompt))]
     if not 1 < sum(bool(part[1]) for part in parts) <= MAX_QUESTIONS:
         return [frozenset({0})] * len(texts)
     questions = [
@@ -133,14 +135,22 @@ def is_negated(words: Sequence[Word], text: str) -> bool:
     return any(_NEGATION.match(word.plain) for word in words) or bool(_CONTRACTION.search(text))
 
 
-def words_of_question(question: str) -> frozenset[str]:
-    """Return the words of a question that its answers need not repeat: all but those near an "or".
+def asked_part(prompt: str) -> str:
+    """Return what a prompt asks: all of it, or the last question in one of more than `MAX_ASKED` words.
 
-    A long question brings material to answer from: it has none.
+    "" for a long prompt without a question mark.
     """
-    words = question.split()
-    if len(words) > MAX_ASKED:
-        return frozenset()
+    if len(prompt.split()) <= MAX_ASKED:
+        return prompt
+    end = max(prompt.rfind("?"), prompt.rfind("\uff1f")) + 1
+    last = prompt[max(end - MAX_QUESTION, 0) : end]
+    start = max((match.end() for match in _QUESTION_START.finditer(last, 0, len(last) - 1)), default=0)
+    return last[start:].strip()
+
+
+def words_of_question(question: str) -> frozenset[str]:
+    """Return the words of a question that its answers need not repeat: all but those near an "or"."""
+    words = asked_part(question).split()
     # "lion's" as a whole, and "lion": texts are read both ways.
     forms = [{_bare(word), *(part.plain for part in read_words(word))} for word in words]
     places = [i for i, some in enumerate(forms) if some & ALTERNATIVES]

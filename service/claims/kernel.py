@@ -25,6 +25,7 @@ from service.claims.facts import (
     LISTS,
     POWERS_OF_TEN,
     Word,
+    asked_part,
     beyond,
     is_negated,
     read_words,
@@ -95,7 +96,8 @@ def read_texts(
     names (None: all). The facts of these do not depend on the rest.
     """
     read = [read_words(text) for text in texts]
-    is_negation = is_negated(read_words(question), question)
+    asked = asked_part(question)
+    is_negation = is_negated(read_words(asked), asked)
     pairs = list(zip(read, texts, strict=True))
     return Reading(
         [list(quantities_of(*pair)) for pair in pairs],

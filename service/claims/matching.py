@@ -13,7 +13,7 @@ from itertools import chain, count
 import numpy as np
 from numpy.typing import NDArray
 
-from service.claims.facts import beyond, possible_questions, read_words
+from service.claims.facts import asked_part, beyond, possible_questions, read_words
 from service.claims.kernel import Quantity, Reading, kernel_vectors, quantities_of, read_texts
 from service.spectral.spectrum import unit_rows
 
@@ -81,7 +81,8 @@ def match_claims(
     compared = beyond(texts, question)
     whole, left = (unit_rows([vectors[text] for text in some]) for some in (texts, compared))
     reading = read_texts(texts, compared, question, len(table))
-    asked = {one.number for one in quantities_of(read_words(question), question)}
+    part = asked_part(question)
+    asked = {one.number for one in quantities_of(read_words(part), part)}
     questions = possible_questions(texts, question)
     end = len(table) + len(claims)  # of the claims, where the references begin
     for claim in range(len(table), end):

@@ -47,11 +47,13 @@ _EXTRA_TOKENS = 2  # a short answer has at most 2 n + 2 tokens, n those of the r
 
 # An answer negates a reference in the same clause (en, de, fr, es, it, pt, nl, sv, da, ru; without accents).
 _NEGATION = re.compile(
-    r"(?<!\w)(?:not|never|no|none|nor|neither|without|cannot|unlike|except|false|wrong|incorrect|nicht|kein\w*"
-    r"|nie|niemals|weder|ne|pas|jamais|aucune?|nunca|jamas|sin|non|nao|nem|niet|geen|inte|ikke|не|нет"
+    r"(?<!\w)(?:not|never|no|none|nor|neither|cannot|unlike|except|false|wrong|incorrect|nicht|kein\w*"
+    r"|nie|niemals|weder|ne|pas|jamais|aucune?|nunca|jamas|non|nao|nem|niet|geen|inte|ikke|не|нет"
     r"|hardly|formerly|used to be|myth)(?!\w)"
     r"|n['\u2019]t(?!\w)|(?<!\w)n['\u2019]|(?:instead of|rather than|other than)\s"
 )
+# "Without a membership it costs 4.90 EUR": only the next words are negated.
+_WITHOUT = re.compile(r"(?<!\w)(?:without|ohne|sans|sin|senza|sem|zonder|utan|uden|без)\s+(?:\S+\s+){0,2}\Z")
 _OR = re.compile(r"(?<!\w)(?:or|either|oder|entweder|ou|soit|o(?!['\u2019]))(?!\w)")
 _CLAUSE_END = re.compile(r"[.!?:](?=\s|$)|[,;()\n]|(?<!\w)(?:but|sondern|aber|mais|pero|sino|ma|mas)(?!\w)")
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
@@ -177,7 +179,8 @@ def _is_meant(text: str, start: int, end: int) -> bool:
     neighbours = text[:start].rstrip()[-1:] + text[end:].lstrip()[:1]
     before_mark, mark, _ = text[end:].partition("?")
     is_asked = mark and not _SENTENCE_END.search(before_mark)
-    return not (_NEGATION.search(clause) or _OR.search(sentence) or "/" in neighbours or is_asked)
+    is_negated = _NEGATION.search(clause) or _WITHOUT.search(text[:start])
+    return not (is_negated or _OR.search(sentence) or "/" in neighbours or is_asked)
 
 
 def _around(text: str, start: int, end: int, ends: re.Pattern[str]) -> str:

@@ -260,7 +260,6 @@ FEATURES = {
     "agreement": "agreement of the answers",
     "logit_probability": "probability of the claim",
     "entropy": "entropy",
-    "answer_log_probability_per_word": "its own log-probability per word",
     "fact_log_probability": "log-probability of its facts",
     "least_log_probability": "least likely token of its facts",
     "log_probability": "log-probability of all its tokens",

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import PROMISE_MEANING, Selector, answer_features, word_features
+from service.calibration.calibration import PROMISE_MEANING, Selector, answer_features
 from service.claims.refusals import essence, is_refusal, is_unanswered
 from service.embedding.port import log_probabilities
 from service.llm.port import Draw, Generation
@@ -411,8 +411,7 @@ def judge_alone(
         map_ = selector.map_for(missing_mass([log_probability], [0]))
         assert map_ is not None
         agreed = map_.serve(np.ones(1), dimension).lambda_max
-        columns = {**answer_features([agreed], [agreed]), **word_features([log_probability], [text])}
-        correct = float(selector.model.predict(columns).item())
+        correct = float(selector.model.predict(answer_features([agreed], [agreed])).item())
     candidate = Candidate.model_construct(probability=None, mode=None, probability_correct=correct)
     no_model, decision, warnings = _why_no_model(selector), None, list[ScoreWarning]()
     if target is not None and not (target.by_default and no_model):

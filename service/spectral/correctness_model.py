@@ -27,13 +27,12 @@ Columns = Mapping[str, ArrayLike]
 WhyNone = Literal["one_kind", "no_better_than_base_rate"]
 
 AGREEMENT = "agreement"
-PER_WORD = "answer_log_probability_per_word"
 FEATURES_OF_CLAIMS = ("logit_probability", "entropy")
 # Of a claim: the log-probability of the tokens of its facts, that of the least likely one, and of all tokens.
 FEATURES_OF_TOKENS = ("fact_log_probability", "least_log_probability", "log_probability")
 # In the order in which nested sets take them in. The last three are of an answer, by P(correct) of claims.
 FEATURES = (
-    *(AGREEMENT, PER_WORD),
+    AGREEMENT,
     *FEATURES_OF_CLAIMS,
     *FEATURES_OF_TOKENS,
     *("least_logit", "mean_logit", "log_number"),
@@ -48,7 +47,6 @@ SLOPE_SPREAD, OFFSET_SPREAD = 0.25, 1.0
 MIN_WEIGHT = {
     AGREEMENT: 0.1,
     "logit_probability": 0.1,
-    PER_WORD: 0.0,
     "fact_log_probability": 0.0,
     "least_log_probability": 0.0,
     "log_probability": 0.0,

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from service.app import create_app, serving_of
-from service.calibration.calibration import Calibration, service_fingerprint
+from service.calibration.calibration import Calibration, Selector, service_fingerprint
 from service.calibration.default import DEFAULT_IDS
 from service.embedding.port import PAPER
 from service.errors import EmbedderUnavailable
@@ -24,9 +24,11 @@ from service.llm.port import LLMIdentity, Message, Sampling
 from service.scoring.score import Serving
 from service.settings import Settings
 from service.spectral.conformal import ConformalReference
+from service.spectral.correctness_model import AGREEMENT, CorrectnessModel
+from service.spectral.evidence import EvidenceMap
 from tests.api.test_decisions import answered
 from tests.support.calibrations import Active, calibration
-from tests.support.decisions import selector, selector_alone
+from tests.support.decisions import COUNTS, selector
 from tests.support.drop_in import DropIn, drop_in, events_of
 from tests.support.evidence import TellingLLM, sureness
 from tests.support.fakes import FakeEmbedder
@@ -38,8 +40,16 @@ from tests.support.sqlite_store import SqliteStore
 DIMENSION = 8
 SERVING = Serving(20, Sampling(stop=("\n",)), Sampling())
 ASKED = {"prompt": "question 0", "effort": "none", "candidate": "two words", "candidate_logprob": -4.0}
-LIKELY = 1 / (1 + math.exp(-2))  # 4 - 4 / 2, see `selector_alone`
+LIKELY = 1 / (1 + math.exp(-2))  # of `ASKED` by `steep`
 Served = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
+
+
+def steep() -> Selector:
+    """P(correct) = sigmoid(2 + 40 (z - z')), z the agreement, z' that of a text of log-probability -4."""
+    likely = math.exp(-4) + (1 - math.exp(-4)) / DIMENSION
+    center = math.log(likely / (1 - likely))
+    model = CorrectnessModel((AGREEMENT,), (center,), (1.0,), (40.0,), 2.0, (-1e9,), (1e9,))
+    return Selector(EvidenceMap(1.0, 0.0, 1.0), model, COUNTS, "first")
 
 
 def fitted(**parts: Any) -> Calibration:
@@ -48,7 +58,7 @@ def fitted(**parts: Any) -> Calibration:
     wanted = service_fingerprint(
         TellingLLM().identity(request), request.sampling, FakeEmbedder(DIMENSION).identity
     )
-    every = {0: selector_alone(), 3: selector()}
+    every = {0: steep(), 3: selector()}
     return replace(calibration(), **{"fingerprint": wanted, "selectors": every} | parts)
 
 
@@ -112,7 +122,8 @@ async def test_a_surer_text_is_likelier_right_and_an_unsure_one_is_held_back(sta
         ]
     values = [one["probability_correct"] for one in told]
     assert values == sorted(values, reverse=True)
-    assert values[0] == values[1] and 0 <= values[-1] < 1e-6
+    assert values[0] == values[1]
+    assert 0 < values[-1] < 0.1
     assert [one["decision"]["action"] for one in told] == ["answer", "answer", "abstain", "abstain"]
 
 
@@ -248,7 +259,7 @@ PADDED = "Lyon " + "so far as anyone can tell today " * 5
 
 
 async def test_an_answer_longer_than_any_of_the_rows_is_not_let_through(started: Served) -> None:
-    padded = ASKED | {"candidate": PADDED, "candidate_logprob": -9.0}
+    padded = ASKED | {"candidate": PADDED}
     async with started(fitted(reference=short_answers())) as http:
         short = await answered(http, **ASKED)
         long = await answered(http, **padded)

@@ -11,7 +11,7 @@ from service.calibration.material import Material, all_texts, assemble
 from service.calibration.rows import DevRow
 from service.llm.port import Draw
 from service.scoring.score import Target
-from service.spectral.correctness_model import AGREEMENT, NO_VERDICTS, PER_WORD, CorrectnessModel
+from service.spectral.correctness_model import NO_VERDICTS
 from service.spectral.evidence import EvidenceMap
 from service.spectral.selective import SelectiveCounts
 from service.spectral.spectrum import DepolarizedMap, TemperatureMap
@@ -28,13 +28,6 @@ def selector(
 ) -> Selector:
     """P(correct) is the agreement: lambda_max of the dominant answer."""
     return Selector(map_, NO_VERDICTS, COUNTS, judged)
-
-
-def selector_alone(judged: JudgedTexts = "first") -> Selector:
-    """P(correct) = sigmoid(4 + log-probability of the judged text per word), for no answer drawn."""
-    names, bound = (AGREEMENT, PER_WORD), (1e9, 1e9)
-    model = CorrectnessModel(names, (0.0, 0.0), (1.0, 1.0), (0.0, 1.0), 4.0, (-1e9, -1e9), bound)
-    return Selector(EvidenceMap(1.0, 0.0, 1.0), model, COUNTS, judged)
 
 
 def judged_rows(count: int, *, seed: int = 0, num_samples: int = 4, logprobs: bool = True) -> list[DevRow]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.claims.facts import MAX_ASKED, beyond, facts, possible_questions, words_of_question
+from service.claims.facts import MAX_ASKED, asked_part, beyond, facts, possible_questions, words_of_question
 
 WINNER = "Who won the final, Germany or Brazil?"
 
@@ -66,6 +66,22 @@ def test_a_long_prompt_is_material_not_a_question() -> None:
     sentence, material = "The treaty was signed in 1648.", "The treaty was signed by all, not in 1684. "
     assert beyond([sentence], material) == ["1648."]
     assert beyond([sentence], material * MAX_ASKED) == [sentence]
+
+
+@pytest.mark.parametrize(
+    ("end", "asked"),
+    [
+        ("Question: How long is the trial?", "How long is the trial?"),
+        ("How long is the trial?\nAnswer:", "How long is the trial?"),
+        ("Is it 3.5 days? Or 4.5 days? Tell me.", "Or 4.5 days?"),
+        ("\u8bd5\u7528\u671f\u591a\u957f\uff1f", "\u8bd5\u7528\u671f\u591a\u957f\uff1f"),
+        ("Summarise it.", ""),
+    ],
+)
+def test_of_a_long_prompt_the_last_question_is_asked(end: str, asked: str) -> None:
+    text = "The plan is not free.\n" * MAX_ASKED
+    assert asked_part(f"{text}{end}") == asked
+    assert asked_part(end) == end
 
 
 def test_words_of_a_question_are_known_with_and_without_what_is_joined_to_them() -> None:

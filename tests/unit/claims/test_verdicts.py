@@ -38,6 +38,8 @@ RIGHT = {
         ("By route a/b Berlin is the next large city", "Berlin"),  # the slash is next to another word
         ("He lives in St. Louis, a city on the Mississippi, since 1953.", "St Louis"),
         ("He lives in St. Louis, a city on the Mississippi, since 1953.", "1953"),
+        ("It costs 4.90 EUR to send it back without a membership.", "4.90 EUR"),
+        ("Kinder sind ohne Aufpreis versichert, bis sie 23 sind.", "23"),
         ("It is 5", "5"),
         ("The number of planets is 8.", "Eight"),
         ("The number of planets is eight.", "8"),
@@ -62,6 +64,8 @@ WRONG = [
     ("B52", "52"),
     ("195", "1953"),
     ("not Berlin", "Berlin"),
+    ("The drink that people like is without any sugar.", "sugar"),
+    ("Er trinkt seinen Kaffee am liebsten ohne Milch.", "Milch"),
     ("Berlin or Bonn", "Berlin"),
     ("Berlin/Bonn", "Berlin"),
     ("Berlin, Paris, Rome", "Berlin"),

@@ -25,7 +25,6 @@ from service.llm.port import Draw
 from service.report.report import correctness_part, format_promise, targets
 from service.spectral.correctness_model import (
     AGREEMENT,
-    PER_WORD,
     base_rate,
     log_loss,
     stratified_folds,
@@ -147,9 +146,9 @@ def test_ten_rows_are_enough_where_maps_are_drawn_to_the_default(method: Method)
             priors=default.prior,
         )
         selectors = {m: one.selector for m, one in found.items() if one.selector is not None}
-        for m, one in selectors.items():
+        for one in selectors.values():
             assert one.counts.num_rows == 10
-            assert one.model.features in ((AGREEMENT,), (AGREEMENT, PER_WORD)[: 2 - bool(m)])
+            assert one.model.features == (AGREEMENT,)
         if (selector := selectors.get(4)) is not None:
             base = np.full(len(new), base_rate(found[4].right))
             ours = selector.model.predict(new.columns(selector.map))

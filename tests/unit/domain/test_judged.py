@@ -14,11 +14,11 @@ from service.embedding.port import distinct, outcome_vectors
 from service.llm.port import Draw
 from service.scoring.choice import Applied
 from service.scoring.judging import evidence_of, find_modes, judge_alone
-from service.spectral.correctness_model import AGREEMENT, NO_VERDICTS, PER_WORD, sigmoid
+from service.spectral.correctness_model import AGREEMENT, sigmoid
 from service.spectral.evidence import EvidenceMap
 from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, born_probability_of, spectrum
 from tests.support.calibrations import calibration
-from tests.support.decisions import selector, selector_alone
+from tests.support.decisions import selector
 from tests.support.first_answers import first_answers
 
 D, M = 12, 6
@@ -98,7 +98,7 @@ def with_own_logprobs() -> list[DevRow]:
 def test_a_text_judged_by_itself_is_the_one_answer_drawn_and_has_the_features_that_a_score_has(
     map_: EvidenceMap,
 ) -> None:
-    """Whatever was drawn: its log-probability makes the map, and its words are a further feature."""
+    """Whatever was drawn: its log-probability makes the map."""
     made = material(with_own_logprobs())
     full = FullRows(made)
     alone = full.alone()
@@ -107,20 +107,16 @@ def test_a_text_judged_by_itself_is_the_one_answer_drawn_and_has_the_features_th
     texts = alone.texts
     assert isinstance(texts, Judged)
     columns = texts.columns(map_)
-    assert set(columns) == {AGREEMENT, PER_WORD}
-    by_agreement = replace(selector(map_), model=NO_VERDICTS)
+    assert set(columns) == {AGREEMENT}
     for i, position in enumerate(made.full):
         one = made.rows[position]
         text, total = (one.draws[0].text, one.draws[0].total_logprob)
         if one.answer is not None:
             text, total = one.answer.strip(), one.answer_logprob
-        for model, logit in (
-            (by_agreement, np.asarray(columns[AGREEMENT])[i]),
-            (selector_alone(), 4 + np.asarray(columns[PER_WORD])[i]),
-        ):
-            applied = Applied(replace(calibration(), selectors={0: replace(model, map=map_)}), None)
-            judgement, _ = judge_alone(applied, text, total, D, None)
-            assert judgement.probability_correct == pytest.approx(float(sigmoid(logit)), rel=1e-12)
+        applied = Applied(replace(calibration(), selectors={0: selector(map_)}), None)
+        judgement, _ = judge_alone(applied, text, total, D, None)
+        expected = float(sigmoid(np.asarray(columns[AGREEMENT])[i]))
+        assert judgement.probability_correct == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_text_judged_by_itself_is_right_refused_and_supported_by_itself() -> None:

@@ -10,9 +10,8 @@ from service.calibration.calibration import (
     answer_features,
     claim_features,
     token_features,
-    word_features,
 )
-from service.spectral.correctness_model import FEATURES, PER_WORD, CorrectnessModel
+from service.spectral.correctness_model import FEATURES, CorrectnessModel
 from service.spectral.evidence import EvidenceMap
 from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 from tests.support.decisions import selector
@@ -43,7 +42,6 @@ def test_a_plain_map_serves_answers_with_and_without_log_probabilities() -> None
 def test_each_group_of_features_goes_into_a_model_by_its_names() -> None:
     groups = (
         answer_features([0.5], [0.5]),
-        word_features([-1.0], ["one two"]),
         claim_features([0.5], [1.0]),
         token_features(np.array([-3.0]), np.array([-2.0]), np.array([-4.0])),
         answer_columns([0.5, 0.9], [0, 0]),
@@ -56,9 +54,3 @@ def test_each_group_of_features_goes_into_a_model_by_its_names() -> None:
         model = CorrectnessModel(tuple(columns), zeros, ones, zeros, 0.0, zeros, zeros)
         assert model.predict(columns) == pytest.approx(np.array([0.5]))
     assert found == set(FEATURES)
-
-
-def test_the_words_of_an_answer_count_its_log_probability() -> None:
-    assert word_features([-4.0, -4.0], ["Paris", "the city of Paris"])[PER_WORD].tolist() == [-4.0, -1.0]
-    with pytest.raises(ValueError, match="log-probabilit"):
-        word_features([1.0], ["Paris"])

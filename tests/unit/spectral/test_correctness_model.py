@@ -18,7 +18,6 @@ from service.spectral.correctness_model import (
     MIN_WEIGHT,
     NO_VERDICTS,
     OFFSET_SPREAD,
-    PER_WORD,
     SLOPE_SPREAD,
     Columns,
     CorrectnessModel,
@@ -117,7 +116,6 @@ def test_sets_are_nested_and_those_of_what_there_is() -> None:
     assert [len(one) for one in nested_sets(OF_CLAIMS)] == [1, 2, 3, 4, 5]
     without = nested_sets(["entropy", "logit_probability", "unknown"])
     assert without == [("logit_probability",), ("logit_probability", "entropy")]
-    assert nested_sets([PER_WORD, AGREEMENT]) == [(AGREEMENT,), (AGREEMENT, PER_WORD)]
 
 
 def folds(right: np.ndarray) -> np.ndarray:
@@ -209,7 +207,7 @@ def test_a_world_that_knows_nothing_hardly_ever_gets_a_model() -> None:
 
 
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("features", [OF_CLAIMS, (AGREEMENT, PER_WORD)])
+@pytest.mark.parametrize("features", [OF_CLAIMS, (AGREEMENT,)])
 def test_verdicts_of_one_kind_have_no_model_and_say_so(features: tuple[str, ...], turned: bool) -> None:
     columns = dict(zip(features, world(0, size=100)[0].values(), strict=False))
     right = np.full(100, turned)
@@ -319,27 +317,24 @@ def test_verdicts_that_are_as_the_agreement_says_leave_it_as_it_is(times: int) -
 def agreed_world(
     seed: int, size: int, slope: float = 1.0, offset: float = 0.0
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Answers whose P(correct) is the agreement, moved and stretched; their words say nothing."""
+    """Answers whose P(correct) is the agreement, moved and stretched."""
     rng = np.random.default_rng(seed)
-    columns = {AGREEMENT: 2.5 * rng.standard_normal(size), PER_WORD: rng.normal(-3.0, 2.0, size)}
+    columns = {AGREEMENT: 2.5 * rng.standard_normal(size)}
     right = rng.random(size) < sigmoid(slope * columns[AGREEMENT] + offset)
     return columns, right
 
 
 def most_probable(columns: Mapping[str, np.ndarray], right: np.ndarray) -> np.ndarray:
-    """Slope, weight per word and offset (3,) or slope and offset (2,) by SciPy: the prior as it is stated."""
-    names = list(columns)
-    rows = np.column_stack([columns[name] for name in names] + [np.ones(right.size)])
-    rows[:, 1:-1] = (rows[:, 1:-1] - rows[:, 1:-1].mean(axis=0)) / rows[:, 1:-1].std(axis=0)
-    center = np.array([1.0] + [0.0] * len(names))
-    spreads = np.array([SLOPE_SPREAD] + [1.0] * (len(names) - 1) + [OFFSET_SPREAD])
+    """Return slope and offset (2,) by SciPy: the prior as it is stated."""
+    rows = np.column_stack([columns[AGREEMENT], np.ones(right.size)])
+    center, spreads = np.array([1.0, 0.0]), np.array([SLOPE_SPREAD, OFFSET_SPREAD])
 
     def loss(point: np.ndarray) -> float:
         z = rows @ point
         happened = np.logaddexp(0.0, np.where(right, -z, z)).sum()
         return float(happened + np.square((point - center) / spreads).sum() / 2)
 
-    low = [(MIN_WEIGHT[name], None) for name in names] + [(None, None)]
+    low = [(MIN_WEIGHT[AGREEMENT], None), (None, None)]
     return minimize(loss, center, method="L-BFGS-B", bounds=low, options={"ftol": 1e-15, "gtol": 1e-9}).x
 
 
@@ -349,15 +344,12 @@ def most_probable(columns: Mapping[str, np.ndarray], right: np.ndarray) -> np.nd
     st.sampled_from([1, 2, 10, 100]),
     st.sampled_from([-1.0, 0.3, 1.0, 2.0]),
     st.floats(-3, 3),
-    st.booleans(),
 )
 def test_slope_and_offset_are_the_most_probable_by_their_prior(
-    seed: int, size: int, slope: float, offset: float, words: bool
+    seed: int, size: int, slope: float, offset: float
 ) -> None:
-    """Also by one verdict, by verdicts of one kind, and with the log-probability per word of the text."""
+    """Also by one verdict and by verdicts of one kind."""
     columns, right = agreed_world(seed, size, slope, offset)
-    if not words or size == 1:
-        del columns[PER_WORD]
     model = fit_model(columns, right, list(columns))
     assert [*model.weights, model.intercept] == pytest.approx(most_probable(columns, right), abs=1e-4)
     assert (model.means[0], model.scales[0]) == (0.0, 1.0)
@@ -411,9 +403,9 @@ def test_verdicts_of_one_kind_still_move_the_agreement_of_a_fold(turned: bool) -
 
 def test_the_agreement_is_not_bounded_by_that_of_the_rows() -> None:
     columns, right = agreed_world(3, 40)
-    model = fit_model(columns, right, [AGREEMENT, PER_WORD])
+    model = fit_model(columns, right, [AGREEMENT])
     most = columns[AGREEMENT].max()
-    one = {AGREEMENT: np.array([most, most + 2, most + 4]), PER_WORD: np.full(3, -3.0)}
+    one = {AGREEMENT: np.array([most, most + 2, most + 4])}
     assert (np.diff(model.predict(one)) > 0).all()
 
 
@@ -422,17 +414,3 @@ def test_an_agreement_that_is_the_same_in_all_rows_keeps_a_slope() -> None:
     model = fit_model({AGREEMENT: np.zeros(10)}, np.arange(10) < 8, [AGREEMENT])
     assert model.weights == pytest.approx((1.0,))
     assert 0.5 < model.predict({AGREEMENT: [0.0]})[0] < 0.8
-
-
-def test_words_join_the_agreement_where_they_tell_more() -> None:
-    """As of long answers, all of which have little probability."""
-    worlds = [agreed_world(seed, 300) for seed in range(20)]
-    chosen = [best_features(columns, right, folds(right)) for columns, right in worlds]
-    assert chosen.count((AGREEMENT,)) > 10
-    columns, _ = worlds[1]
-    by_words = rng().random(300) < sigmoid(2 * (columns[PER_WORD] + 3.0))
-    assert best_features(columns, by_words, folds(by_words)) == (AGREEMENT, PER_WORD)
-    fit = fit_correctness(columns, by_words, folds(by_words))
-    assert fit.model is not None
-    assert fit.model.features == (AGREEMENT, PER_WORD)
-    assert fit.model.weights[1] > 0
