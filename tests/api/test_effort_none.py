@@ -40,15 +40,22 @@ from tests.support.sqlite_store import SqliteStore
 DIMENSION = 8
 SERVING = Serving(20, Sampling(stop=("\n",)), Sampling())
 ASKED = {"prompt": "question 0", "effort": "none", "candidate": "two words", "candidate_logprob": -4.0}
-LIKELY = 1 / (1 + math.exp(-2))  # of `ASKED` by `steep`
+LIKELY = 1 / (1 + math.exp(-2))  # of `ASKED`
 Served = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
 
-def steep() -> Selector:
-    """P(correct) = sigmoid(2 + 40 (z - z')), z the agreement, z' that of a text of log-probability -4."""
-    likely = math.exp(-4) + (1 - math.exp(-4)) / DIMENSION
-    center = math.log(likely / (1 - likely))
-    model = CorrectnessModel((AGREEMENT,), (center,), (1.0,), (40.0,), 2.0, (-1e9,), (1e9,))
+def agreement(log_probability: float, dimension: int) -> float:
+    """Return the agreement of a text judged by itself under the map of `of_log_probability`."""
+    likely = math.exp(log_probability) + (1 - math.exp(log_probability)) / dimension
+    return math.log(likely / (1 - likely))
+
+
+CENTER = agreement(-4.0, DIMENSION)
+
+
+def of_log_probability(slope: float) -> Selector:
+    """P(correct) = sigmoid(2 + slope (z - CENTER)), z the agreement."""
+    model = CorrectnessModel((AGREEMENT,), (CENTER,), (1.0,), (slope,), 2.0, (-1e9,), (1e9,))
     return Selector(EvidenceMap(1.0, 0.0, 1.0), model, COUNTS, "first")
 
 
@@ -58,7 +65,7 @@ def fitted(**parts: Any) -> Calibration:
     wanted = service_fingerprint(
         TellingLLM().identity(request), request.sampling, FakeEmbedder(DIMENSION).identity
     )
-    every = {0: steep(), 3: selector()}
+    every = {0: of_log_probability(40.0), 3: selector()}
     return replace(calibration(), **{"fingerprint": wanted, "selectors": every} | parts)
 
 
@@ -342,7 +349,8 @@ async def test_every_calibration_that_the_service_draws_serves_it(tmp_path: Path
     rng = np.random.default_rng(0)
     right = rng.random(200) < [sureness(i) for i in range(200)]
     rows = [
-        {"prompt": f"question {i}", "reference": "x", "correct": bool(one)} for i, one in enumerate(right)
+        {"prompt": f"question {i}", "reference": f"question {i} is so" if one else "x", "correct": bool(one)}
+        for i, one in enumerate(right)
     ]
     app = create_app(
         Settings(data_dir=tmp_path, num_samples=3),
@@ -398,6 +406,7 @@ def active(**parts: Any) -> Active:
     request = serving_of(Settings(llm_backend="vllm")).request(messages=(Message("user", "?"),))
     llm = HttpLanguageModel("http://127.0.0.1:9", model=MODEL).identity(request)
     wanted = service_fingerprint(llm, request.sampling, FakeEmbedder(16).identity)
+    parts = {"selectors": {0: of_log_probability(1.0), 3: selector()}} | parts
     return Active(fitted(fingerprint=wanted, **parts))
 
 
@@ -438,7 +447,7 @@ async def before(behave: Any, made: Active | None = None, **settings: Any) -> As
 
 
 NONE = {"eigencal": {"effort": "none"}}
-OF_CHAT = 1 / (1 + math.exp(-(4 - 1 / 3)))  # three words of -1 in all
+OF_CHAT = 1 / (1 + math.exp(-(2 + agreement(-1.0, 16) - CENTER)))
 
 
 def told_by(response: httpx.Response, *, stream: bool) -> list[dict[str, Any]]:
