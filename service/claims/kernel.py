@@ -36,8 +36,8 @@ from service.spectral.spectrum import RANK_TOLERANCE, unit_rows
 
 Floats = NDArray[np.float64]
 COMMON = 0.3  # what all texts have in common
-# Beside that: texts with different numbers have a cosine of .07, with different
-# units .30, with different names .23.
+# Beside that: texts with different numbers have a cosine of .07, with different units .30, with different
+# names .23.
 NAME = 1.0
 NUMBER, UNIT = 1.0, 3.0  # of a number, and of a number together with its unit
 NEGATION = 0.3
@@ -81,11 +81,6 @@ class Reading:
     def __len__(self) -> int:
         return len(self.names)
 
-    def take(self, rows: Sequence[int]) -> "Reading":
-        """Return the facts of some of the texts."""
-        quantities, names = [self.quantities[i] for i in rows], [self.names[i] for i in rows]
-        return Reading(quantities, names, [self.negated[i] for i in rows])
-
 
 def read_texts(
     texts: Sequence[str], compared: Sequence[str], question: str, num_drawn: int | None = None
@@ -106,41 +101,37 @@ def read_texts(
     )
 
 
-def kernel_vectors(reading: Reading, embeddings: ArrayLike) -> Floats:
-    """Return one unit vector per text, (n, n): their products are the kernel, in [-1, 1].
-
-    embeddings: (n, d), of the `compared_texts`.
-    """
+def kernel_matrix(reading: Reading, embeddings: ArrayLike) -> Floats:
+    """Return the kernel of n texts, (n, n), in [-1, 1]. embeddings: (n, d), of the `compared_texts`."""
     rows = unit_rows(embeddings)
     numbers = [dict(_weighted(of_text)) for of_text in reading.quantities]
     names = [dict.fromkeys(of_text, NAME) for of_text in reading.names]
-    kernel = rows @ rows.T * _fact_cosines(numbers, numbers) * _fact_cosines(names, names)
-    kernel *= np.where(np.equal.outer(reading.negated, reading.negated), 1.0, NEGATION)
-    return realize(kernel)
+    kernel = rows @ rows.T * _fact_cosines(numbers) * _fact_cosines(names)
+    return kernel * np.where(np.equal.outer(reading.negated, reading.negated), 1.0, NEGATION)
 
 
-def _fact_cosines(some: Sequence[Mapping[str, float]], others: Sequence[Mapping[str, float]]) -> Floats:
-    """Return the cosines (k, l) of the facts of texts, in (0, 1]: 1 for the same facts, or none in both.
+def kernel_vectors(reading: Reading, embeddings: ArrayLike) -> Floats:
+    """Return one unit vector per text, (n, n): their products are the kernel. embeddings: (n, d)."""
+    return realize(kernel_matrix(reading, embeddings))
+
+
+def _fact_cosines(facts_of_texts: Sequence[Mapping[str, float]]) -> Floats:
+    """Return the cosines (n, n) of the facts of texts, in (0, 1]: 1 for the same facts, or none in both.
 
     A text's vector has a coordinate for each fact, the square root of its weight, and one of sqrt(`COMMON`).
     Vectors are not built: answers may hold tens of thousands of numbers.
     """
     holders = defaultdict[str, tuple[list[int], list[float]]](lambda: ([], []))
-    for j, facts in enumerate(others):
-        for fact, count in facts.items():
+    for i, facts in enumerate(facts_of_texts):
+        for fact, weight in facts.items():
             places, roots = holders[fact]
-            places.append(j)
-            roots.append(math.sqrt(count))
-    products = np.full((len(some), len(others)), COMMON)
-    for row, facts in zip(products, some, strict=True):
-        for fact, count in facts.items():
-            if fact in holders:
-                places, roots = holders[fact]
-                row[places] += math.sqrt(count) * np.array(roots)
-    lengths, others_lengths = (
-        np.sqrt([COMMON + sum(facts.values()) for facts in texts]) for texts in (some, others)
-    )
-    return np.asarray(products / lengths[:, None] / others_lengths)
+            places.append(i)
+            roots.append(math.sqrt(weight))
+    products = np.full((len(facts_of_texts), len(facts_of_texts)), COMMON)
+    for places, roots in holders.values():
+        products[np.ix_(places, places)] += np.outer(roots, roots)
+    lengths = np.sqrt([COMMON + sum(facts.values()) for facts in facts_of_texts])
+    return np.asarray(products / np.outer(lengths, lengths))
 
 
 def _weighted(quantities: Sequence[Quantity]) -> Iterator[tuple[str, float]]:

@@ -6,6 +6,7 @@ claim stands for each drawn answer, as a short answer would, and the kernel of s
 the claim and to all others. Maps, fits and probabilities of short answers apply to these outcomes.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain, count
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.claims.facts import asked_part, beyond, possible_questions, read_words
-from service.claims.kernel import Quantity, Reading, kernel_vectors, quantities_of, read_texts
+from service.claims.kernel import Quantity, Reading, kernel_matrix, quantities_of, read_texts, realize
 from service.spectral.spectrum import unit_rows
 
 Floats = NDArray[np.float64]
@@ -79,8 +80,9 @@ def match_claims(
     rows = [np.array([row[text] for text in answer], dtype=np.intp) for answer in answers]
     texts = [*table, *claims, *references]
     compared = beyond(texts, question)
-    whole, left = (unit_rows([vectors[text] for text in some]) for some in (texts, compared))
+    whole = unit_rows([vectors[text] for text in texts])
     reading = read_texts(texts, compared, question, len(table))
+    kernel = kernel_matrix(reading, [vectors[text] for text in compared])
     part = asked_part(question)
     asked = {one.number for one in quantities_of(read_words(part), part)}
     questions = possible_questions(texts, question)
@@ -97,7 +99,7 @@ def match_claims(
 
         width = len(answers) + 3
         made = np.zeros((len(chosen), width))
-        made[:, : len(chosen)] = kernel_vectors(reading.take(chosen), left[chosen])
+        made[:, : len(chosen)] = realize(kernel[np.ix_(chosen, chosen)])
         place = {i: at for at, i in enumerate(spoken)}
         next_place = count(len(spoken))
         index = [place[i] if i in place else next(next_place) for i in nearest]
@@ -149,8 +151,9 @@ def _agrees(reading: Reading, claim: int, sentence: int, cosine: float, asked: S
 
 def _less(some: Sequence[Quantity], others: Sequence[Quantity]) -> list[Quantity]:
     """Return the numbers that the others lack. A number without a unit is the same with any unit."""
-    return [one for one in some if not any(_is_same(one, other) for other in others)]
-
-
-def _is_same(one: Quantity, other: Quantity) -> bool:
-    return one.number == other.number and (one.unit == other.unit or not (one.unit and other.unit))
+    units = defaultdict[str, set[str]](set)
+    for one in others:
+        units[one.number].add(one.unit)
+    return [
+        one for one in some if not (found := units[one.number]) or (one.unit and not {one.unit, ""} & found)
+    ]

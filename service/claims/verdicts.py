@@ -53,6 +53,7 @@ _NEGATION = re.compile(
     r"|n['\u2019]t(?!\w)|(?<!\w)n['\u2019]|(?:instead of|rather than|other than)\s"
 )
 # "Without a membership it costs 4.90 EUR": only the next words are negated.
+MAX_BEFORE = 100  # characters
 _WITHOUT = re.compile(r"(?<!\w)(?:without|ohne|sans|sin|senza|sem|zonder|utan|uden|без)\s+(?:\S+\s+){0,2}\Z")
 _OR = re.compile(r"(?<!\w)(?:or|either|oder|entweder|ou|soit|o(?!['\u2019]))(?!\w)")
 _CLAUSE_END = re.compile(r"[.!?:](?=\s|$)|[,;()\n]|(?<!\w)(?:but|sondern|aber|mais|pero|sino|ma|mas)(?!\w)")
@@ -179,7 +180,7 @@ def _is_meant(text: str, start: int, end: int) -> bool:
     neighbours = text[:start].rstrip()[-1:] + text[end:].lstrip()[:1]
     before_mark, mark, _ = text[end:].partition("?")
     is_asked = mark and not _SENTENCE_END.search(before_mark)
-    is_negated = _NEGATION.search(clause) or _WITHOUT.search(text[:start])
+    is_negated = _NEGATION.search(clause) or _WITHOUT.search(text[max(start - MAX_BEFORE, 0) : start])
     return not (is_negated or _OR.search(sentence) or "/" in neighbours or is_asked)
 
 
