@@ -392,7 +392,6 @@ def judge(
 
 def judge_alone(
     applied: Applied | None,
-    text: str,
     log_probability: float,
     dimension: int,
     target: Target | None,

@@ -287,8 +287,8 @@ class Scorer:
         basis = None
         if command.draws_none:
             assert candidate is not None and command.candidate_logprob is not None
-            told = candidate, command.candidate_logprob
-            judging = partial(judge_alone, applied, *told, made_by.dimension, command.target)
+            logprob = command.candidate_logprob
+            judging = partial(judge_alone, applied, logprob, made_by.dimension, command.target)
         else:
             space, reading = await self._maybe_in_thread(
                 sum(map(len, texts)) > INLINE_FACTS or _is_expensive(texts),

@@ -110,11 +110,9 @@ def test_a_text_judged_by_itself_is_the_one_answer_drawn_and_has_the_features_th
     assert set(columns) == {AGREEMENT}
     for i, position in enumerate(made.full):
         one = made.rows[position]
-        text, total = (one.draws[0].text, one.draws[0].total_logprob)
-        if one.answer is not None:
-            text, total = one.answer.strip(), one.answer_logprob
+        total = one.draws[0].total_logprob if one.answer is None else one.answer_logprob
         applied = Applied(replace(calibration(), selectors={0: selector(map_)}), None)
-        judgement, _ = judge_alone(applied, text, total, D, None)
+        judgement, _ = judge_alone(applied, total, D, None)
         expected = float(sigmoid(np.asarray(columns[AGREEMENT])[i]))
         assert judgement.probability_correct == pytest.approx(expected, rel=1e-12)
 
