@@ -110,7 +110,13 @@ class Composition:
         until(
             lambda: {self.inspect(one)["State"]["Health"]["Status"] for one in self.replicas()} == {"healthy"}
         )
-        until(lambda: self.http.get("/readyz").status_code == 200)
+        until(self._is_ready)
+
+    def _is_ready(self) -> bool:
+        try:
+            return self.http.get("/readyz").status_code == 200
+        except httpx.TransportError:
+            return False  # the proxy before the service starts as well
 
     def replicas(self) -> list[str]:
         """Return the ids of the service's containers that are there, running or not."""
