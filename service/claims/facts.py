@@ -9,7 +9,7 @@ import tomllib
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation, Overflow
 from itertools import zip_longest
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from pathlib import Path
 RESTATES = 1 / 3
 # A prompt of more words brings material to answer from: what is in it may be the answer.
 MAX_ASKED = 100
+_QUESTION_MARK = re.compile(r"[\uff1f\u061f]|\?(?!\w)")
 _QUESTION_START = re.compile(r"[.!?:]\s|[\n\u3002\uff01\uff1f]")
 MAX_QUESTION = 1000  # characters
 # Words between alternatives ("steel or aluminium"), and how far those reach, in words.
@@ -36,7 +37,7 @@ _WORD = re.compile(
 )
 _SENTENCE_END = re.compile(r"[.!?:;\n\u3002\uff01\uff1f]")
 _GROUPS = re.compile(rf"[{_SPACES}]|[.,](?=\d{{3}}(?!\d))")
-_QUESTION = re.compile(r"[^?\uff1f]+([?\uff1f]?)")
+_QUESTION = re.compile(r"[^?\uff1f\u061f]+([?\uff1f\u061f]?)")
 # Of a number, by the beginning of the word behind it.
 POWERS_OF_TEN = {"thousand": 3, "tausend": 3, "million": 6, "milliard": 9, "billion": 9, "trillion": 12}
 
@@ -136,13 +137,15 @@ def is_negated(words: Sequence[Word], text: str) -> bool:
 
 
 def asked_part(prompt: str) -> str:
-    """Return what a prompt asks: all of it, or the last question in one of more than `MAX_ASKED` words.
+    """Return what a prompt asks: all of it, or the last question of a long prompt.
+
+    A prompt is long with more than `MAX_ASKED` words or `MAX_QUESTION` characters.
 
     "" for a long prompt without a question mark.
     """
-    if len(prompt.split()) <= MAX_ASKED:
+    if len(prompt.split()) <= MAX_ASKED and len(prompt) <= MAX_QUESTION:
         return prompt
-    end = max(prompt.rfind("?"), prompt.rfind("\uff1f")) + 1
+    end = max((match.end() for match in _QUESTION_MARK.finditer(prompt)), default=0)
     last = prompt[max(end - MAX_QUESTION, 0) : end]
     start = max((match.end() for match in _QUESTION_START.finditer(last, 0, len(last) - 1)), default=0)
     return last[start:].strip()
@@ -153,7 +156,8 @@ def words_of_question(question: str) -> frozenset[str]:
     words = asked_part(question).split()
     # "lion's" as a whole, and "lion": texts are read both ways.
     forms = [{_bare(word), *(part.plain for part in read_words(word))} for word in words]
-    places = [i for i, some in enumerate(forms) if some & ALTERNATIVES]
+    # Neither "o'clock" nor "où" is an "or".
+    places = [i for i, word in enumerate(words) if word.strip(string.punctuation).casefold() in ALTERNATIVES]
     near = {j for i in places for j in range(i - NEAR_ALTERNATIVE, i + NEAR_ALTERNATIVE + 1)}
     offered = {form for j, some in enumerate(forms) if j in near for form in some}
     return frozenset(form for some in forms for form in some) - offered
@@ -197,7 +201,7 @@ def normalize_number(text: str, following: str) -> str:
     power = next((power for word, power in POWERS_OF_TEN.items() if following.startswith(word)), 0)
     try:
         return f"{Decimal(bare).scaleb(power, exact).normalize(exact):f}"
-    except InvalidOperation:
+    except (InvalidOperation, Overflow):
         return bare
 
 

@@ -48,17 +48,17 @@ _EXTRA_TOKENS = 2  # a short answer has at most 2 n + 2 tokens, n those of the r
 # An answer negates a reference in the same clause (en, de, fr, es, it, pt, nl, sv, da, ru; without accents).
 _NEGATION = re.compile(
     r"(?<!\w)(?:not|never|no|none|nor|neither|cannot|unlike|except|false|wrong|incorrect|nicht|kein\w*"
-    r"|nie|niemals|weder|ne|pas|jamais|aucune?|nunca|jamas|non|nao|nem|niet|geen|inte|ikke|не|нет"
+    r"|nie|niemals|weder|pas|jamais|aucune?|nunca|jamas|non|nao|nem|niet|geen|inte|ikke|не|нет"
     r"|hardly|formerly|used to be|myth)(?!\w)"
     r"|n['\u2019]t(?!\w)|(?<!\w)n['\u2019]|(?:instead of|rather than|other than)\s"
 )
 # "Without a membership it costs 4.90 EUR": only the next words are negated.
-MAX_BEFORE = 100  # characters
 _WITHOUT = re.compile(r"(?<!\w)(?:without|ohne|sans|sin|senza|sem|zonder|utan|uden|без)\s+(?:\S+\s+){0,2}\Z")
 _OR = re.compile(r"(?<!\w)(?:or|either|oder|entweder|ou|soit|o(?!['\u2019]))(?!\w)")
 _CLAUSE_END = re.compile(r"[.!?:](?=\s|$)|[,;()\n]|(?<!\w)(?:but|sondern|aber|mais|pero|sino|ma|mas)(?!\w)")
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
 _PIECE_END = re.compile(r"[,;\n]")
+MAX_AROUND = 500  # characters before and after a passage that tell whether it is meant
 _MAX_PIECE_WORDS, _MIN_PIECES = 3, 3
 # Words of long answers that do not mean them.
 _COMMON = frozenset(
@@ -175,12 +175,14 @@ def _is_list(text: str) -> bool:
 
 def _is_meant(text: str, start: int, end: int) -> bool:
     """Return True unless the answer negates the passage, offers an alternative to it or asks about it."""
+    begin = max(start - MAX_AROUND, 0)
+    text, start, end = text[begin : end + MAX_AROUND], start - begin, end - begin
     clause = _around(text, start, end, _CLAUSE_END)
     sentence = _around(text, start, end, _SENTENCE_END)
     neighbours = text[:start].rstrip()[-1:] + text[end:].lstrip()[:1]
     before_mark, mark, _ = text[end:].partition("?")
     is_asked = mark and not _SENTENCE_END.search(before_mark)
-    is_negated = _NEGATION.search(clause) or _WITHOUT.search(text[max(start - MAX_BEFORE, 0) : start])
+    is_negated = _NEGATION.search(clause) or _WITHOUT.search(text[:start])
     return not (is_negated or _OR.search(sentence) or "/" in neighbours or is_asked)
 
 

@@ -75,6 +75,11 @@ def test_a_long_prompt_is_material_not_a_question() -> None:
         ("How long is the trial?\nAnswer:", "How long is the trial?"),
         ("Is it 3.5 days? Or 4.5 days? Tell me.", "Or 4.5 days?"),
         ("\u8bd5\u7528\u671f\u591a\u957f\uff1f", "\u8bd5\u7528\u671f\u591a\u957f\uff1f"),
+        ("What is the price? See http://a.b/?id=5", "What is the price?"),
+        (
+            "\u0645\u0627 \u0627\u0644\u0633\u0639\u0631\u061f",
+            "\u0645\u0627 \u0627\u0644\u0633\u0639\u0631\u061f",
+        ),
         ("Summarise it.", ""),
     ],
 )
@@ -89,6 +94,17 @@ def test_words_of_a_question_are_known_with_and_without_what_is_joined_to_them()
         'Is Galahad\'s "Jean-Paul" known?'
     )
     assert not {"germany", "brazil"} & words_of_question(WINNER)
+
+
+@pytest.mark.parametrize(
+    "question", ["What opens at 9 o'clock?", "Who is Conan O'Brien?", "O\u00f9 est n\u00e9 Einstein ?"]
+)
+def test_what_resembles_an_or_offers_no_alternatives(question: str) -> None:
+    assert words_of_question(question)
+
+
+def test_a_number_of_any_length_is_read() -> None:
+    assert facts(["1" * 1_000_001]) == [{"1" * 1_000_001}]
 
 
 def test_names_and_numbers_tell_which_question_a_sentence_may_answer() -> None:

@@ -40,6 +40,7 @@ RIGHT = {
         ("He lives in St. Louis, a city on the Mississippi, since 1953.", "1953"),
         ("It costs 4.90 EUR to send it back without a membership.", "4.90 EUR"),
         ("Kinder sind ohne Aufpreis versichert, bis sie 23 sind.", "23"),
+        ("Einstein est n\u00e9 dans la ville de Ulm.", "Ulm"),
         ("It is 5", "5"),
         ("The number of planets is 8.", "Eight"),
         ("The number of planets is eight.", "8"),
@@ -163,3 +164,8 @@ def test_recorded_answers(shared_data: Path, name: str, right: int) -> None:
         row["reference"] if isinstance(row["reference"], list) else [row["reference"]] for row in rows
     ]
     assert sum(correct(row["answer"], of) for row, of in zip(rows, references, strict=True)) == right
+
+
+def test_a_long_answer_that_repeats_itself_is_judged() -> None:
+    assert not correct("it is not Berlin " * 10_000, ["Berlin"])
+    assert correct("it is not Berlin " * 10_000 + ". It is Berlin, as all know.", ["Berlin"])
