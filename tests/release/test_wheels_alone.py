@@ -57,7 +57,7 @@ def demonstrated(service_alone: Installed) -> Iterator[str]:
 
 def test_it_shows_itself_and_its_pages(service_alone: Installed, demonstrated: str) -> None:
     assert "Projection ECE of held-out questions" in demonstrated
-    assert "The same prompts, by three answers" in demonstrated
+    assert "The same prompts, calibrated" in demonstrated
     found = re.search(r"(http://127\.0\.0\.1:\d+)(/calibrations/\S+/report)", demonstrated)
     assert found, demonstrated
     with httpx.Client(base_url=found[1], headers=HTML, timeout=60) as http:
