@@ -2,7 +2,6 @@
 #   make run        install, start the service on this machine, score two prompts, calibrate, score again
 #   make stop       stop the service
 #   make test       install, run the quick tests: units, API, clients, command lines; minutes
-#   make test-all   all tests that need nothing else installed: make test, then make test-slow
 #   make test-slow  faults, weights, golden numbers, end to end, docs
 # The others: check, check-docker, check-kubernetes, check-secrets, bench, bench-rivals, examples, record-devset,
 #   openapi, openapi-models, openapi-types, test-vllm, test-mpnet, test-postgres, test-browser, test-edge, test-observe, test-clients,
@@ -33,7 +32,7 @@ export TOKENIZERS_PARALLELISM := false
 # Else every process compiles what it imports, and each of pytest's rewrites every test.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run stop test test-slow test-all environments check check-docker check-kubernetes check-secrets bench bench-rivals examples record-devset \
+.PHONY: run stop test test-slow environments check check-docker check-kubernetes check-secrets bench bench-rivals examples record-devset \
   openapi openapi-models openapi-types chromium test-vllm test-mpnet test-postgres test-browser test-edge test-observe test-clients \
   test-docker soak docs test-docs figures dist test-dist clean help
 
@@ -76,8 +75,6 @@ test: $(VENV)/.installed-dev $(WEIGHTS)/.small
 test-slow: $(VENV)/.installed-dev $(WEIGHTS)/.small
 	$(PY) -m pytest $(SLOW) -m "not ($(HEAVY))" -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
 	$(PY) -m pytest $(QUICK) -m "weights and not ($(HEAVY))" -n $(WORKERS) --dist loadscope $(ARGS)
-
-test-all: test test-slow
 
 check: $(VENV)/.installed-dev
 	$(PY) -m ruff check .

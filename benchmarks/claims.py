@@ -274,7 +274,7 @@ def scores_of(world: World) -> tuple[dict[str, Judged], dict[str, Held]]:
 
 
 def by_size(table: Table) -> None:
-    """The main tables: every score by number of answers, and nearest sentences less the others."""
+    """Print the main tables: every score by number of answers, and its difference from nearest sentences."""
     raw = Identity()
     names = ("AUROC: lambda_max", "p(y)", "P(correct)", "projection ECE: raw", "calibrated", "log loss")
     gaps = []
@@ -309,7 +309,7 @@ def by_size(table: Table) -> None:
 
 
 def by_shuffle(table: Table) -> None:
-    """Nearest sentences beside the short answers, over several shuffles: which rows meet is chance."""
+    """Compare nearest sentences with short answers in several shuffles of the rows."""
     print(f"\nOver {SHUFFLES} shuffles, AUROC of p(y)\n{head('m', SHORT, MATCHED, 'difference', 'sd')}")
     for m in (3, 10):
         found = []

@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 
 def asked(name: str, count: int) -> Iterator[tuple[str, list[str]]]:
-    """Yield what is asked in a set and the right answers."""
+    """Yield each question of a set and its right answers."""
     if name == "support":
         for passage in tomllib.loads((ROOT / "benchmarks" / "support_questions.toml").read_text("utf-8"))[
             "passages"

@@ -4,9 +4,9 @@
 
 Needs `.cache/recorded/support_NAME_m20.jsonl`, which `benchmarks.record` draws. The first `JUDGED` answers to
 each question of `support_questions.toml` are judged by m of the others. Verdicts are by the rule, and by eye
-where `BY_EYE` differs from it. P(correct) is that of the packaged maps, without a verdict and with those on
-the texts of `FEW` questions; these figures are of the other texts, means of `SPLITS` random splits.
-Intervals are bootstraps over questions, differences in pairs.
+where `BY_EYE` differs from it. P(correct) is that of the packaged maps without verdicts. "Few verdicts" adds
+the verdicts on the texts of `FEW` questions and measures on the texts of all others, in the mean of `SPLITS`
+random splits. Intervals are bootstraps over questions, differences in pairs.
 """
 
 import argparse
@@ -86,7 +86,7 @@ def scores(judged: Judged, m: int, kernel: Kernel, vectors: dict[str, Floats], n
 
 
 def after_few(agreement: Floats, right: Floats, group: Floats) -> tuple[float, float]:
-    """Return ECE and log loss of the texts of other questions than those whose verdicts are known."""
+    """Return ECE and log loss of P(correct), fitted with the verdicts on `FEW` questions, on all others."""
     rng, found = np.random.default_rng(0), list[tuple[float, float]]()
     for _ in range(SPLITS):
         known = np.isin(group, rng.permutation(np.unique(group))[:FEW])

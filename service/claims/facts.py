@@ -1,6 +1,6 @@
 """What a sentence says beyond the question, and its facts: the numbers and names that it holds.
 
-As far as they can be told without knowing the language.
+They are recognised without knowing the language, so not all are found.
 """
 
 import re
@@ -15,11 +15,10 @@ from pathlib import Path
 
 # A sentence restates the question where so many of its words are the question's.
 RESTATES = 1 / 3
-# A prompt of more words brings material to answer from: what is in it may be the answer.
-MAX_ASKED = 100
+# A longer prompt brings material to answer from: what is in it may be the answer.
+MAX_ASKED, MAX_QUESTION = 100, 1000  # words, characters
 _QUESTION_MARK = re.compile(r"[\uff1f\u061f]|\?(?!\w)")
-_QUESTION_START = re.compile(r"[.!?:]\s|[\n\u3002\uff01\uff1f]")
-MAX_QUESTION = 1000  # characters
+_QUESTION_START = re.compile(r"[.!?:]\s|[\n\u3002\uff01\uff1f\u061f]")
 # Words between alternatives ("steel or aluminium"), and how far those reach, in words.
 ALTERNATIVES = frozenset({"or", "oder", "ou", "o", "eller", "или"})
 NEAR_ALTERNATIVE = 4
@@ -58,9 +57,9 @@ class Word:
 
 
 def beyond(sentences: Sequence[str], question: str) -> list[str]:
-    """Return each sentence without the question's words, where those are `RESTATES` of it, and not all.
+    """Return each sentence without the question's words if they are at least `RESTATES` of it, but not all.
 
-    An embedder sees what a sentence is about. Where all are about the question, little tells them apart.
+    An embedder sees what a sentence is about. If all are about the question, little tells them apart.
     """
     asked, found = words_of_question(question), list[str]()
     for sentence in sentences:
@@ -108,9 +107,9 @@ def fact_places(sentences: Sequence[str], question: str) -> list[list[tuple[int,
 
 
 def possible_questions(texts: Sequence[str], prompt: str) -> list[frozenset[int]]:
-    """Return the questions of a prompt that each text may answer, by their numbers and names in the text.
+    """Return which questions of a prompt each text may answer: those with most names and numbers in common.
 
-    {0} for a prompt of one question.
+    {0} for a prompt of one question. The number that begins a question, as in a list, is not compared.
     """
     parts = [*_QUESTION.finditer(asked_part(prompt))]
     if not 1 < sum(bool(part[1]) for part in parts) <= MAX_QUESTIONS:
@@ -119,7 +118,7 @@ def possible_questions(texts: Sequence[str], prompt: str) -> list[frozenset[int]
         {
             word.plain
             for word in read_words(part[0])
-            if word.is_number or (word.has_capital and not word.is_initial)
+            if (word.is_number or word.has_capital) and not word.is_initial
         }
         for part in parts
     ]
@@ -137,11 +136,9 @@ def is_negated(words: Sequence[Word], text: str) -> bool:
 
 
 def asked_part(prompt: str) -> str:
-    """Return what a prompt asks: all of it, or the last question of a long prompt.
+    """Return what a prompt asks: all of it or, of a long prompt, its last question.
 
-    A prompt is long with more than `MAX_ASKED` words or `MAX_QUESTION` characters.
-
-    "" for a long prompt without a question mark.
+    A long prompt has more than `MAX_ASKED` words or `MAX_QUESTION` characters. "" if it has no question mark.
     """
     if len(prompt.split()) <= MAX_ASKED and len(prompt) <= MAX_QUESTION:
         return prompt

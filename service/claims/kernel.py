@@ -71,7 +71,7 @@ class Reading:
     """The facts of n texts.
 
     quantities: the numbers of each; names: its names, and how each is written. negated: whether it holds a
-    negation; of no text where the question holds one.
+    negation; False for all texts if the question holds one.
     """
 
     quantities: Sequence[Sequence[Quantity]]

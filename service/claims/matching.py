@@ -9,7 +9,7 @@ the claim and to all others. Maps, fits and probabilities of short answers apply
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,9 +45,9 @@ class MatchedClaim:
 
     outcomes: (k, m + 3), unit vectors of the distinct sentences that speak of the claim, then of each silent
     answer. index: (m,), the outcome of each answer. claim: (m + 3,). reference: (m + 3,), of the nearest
-    reference; None where none speaks of the claim. The last coordinate of all is 0. cosines: (m,), of the
-    whole claim to the nearest sentence of each answer; -inf for an answer without sentences. example: of the
-    sentences that differ the one least like the claim.
+    reference; None if none speaks of the claim. The last coordinate of all is 0. cosines: (m,), of the whole
+    claim to the nearest sentence of each answer; -inf for an answer without sentences. example: the differing
+    sentence that is least like the claim.
     """
 
     outcomes: Floats
@@ -93,30 +93,40 @@ def match_claims(
         preferred = np.array(is_own) & (cosines >= SPEAKS)
         nearest = [_nearest(some, cosines, preferred) for some in rows]
         spoken = sorted({i for i in nearest if i is not None and cosines[i] >= SPEAKS})
-        best_reference = max(range(end, len(texts)), key=cosines.__getitem__, default=claim)
-        has_reference = best_reference != claim and cosines[best_reference] >= SPEAKS
-        chosen = [*spoken, claim, best_reference] if has_reference else [*spoken, claim]
-
-        width = len(answers) + 3
-        made = np.zeros((len(chosen), width))
-        made[:, : len(chosen)] = realize(kernel[np.ix_(chosen, chosen)])
-        place = {i: at for at, i in enumerate(spoken)}
-        next_place = count(len(spoken))
-        index = [place[i] if i in place else next(next_place) for i in nearest]
-        silent = sum(i not in place for i in nearest)
-        outcomes = np.concatenate([made[: len(spoken)], np.eye(width)[len(chosen) : len(chosen) + silent]])
-
+        near = [i for i in range(end, len(texts)) if cosines[i] >= SPEAKS]
+        chosen = [*spoken, claim, *sorted(near, key=cosines.__getitem__)[-1:]]
+        outcomes, index, others = _space(kernel[np.ix_(chosen, chosen)], spoken, nearest)
         differing = {i for i in spoken if not _agrees(reading, claim, i, cosines[i], asked)}
         differ = sum(i in differing for i in nearest)
+        silent = sum(i not in spoken for i in nearest)
         yield MatchedClaim(
             outcomes,
-            np.array(index, dtype=np.intp),
-            made[len(spoken)],
-            made[-1] if has_reference else None,
+            index,
+            others[0],
+            others[1] if near else None,
             np.array([-np.inf if i is None else cosines[i] for i in nearest]),
             Support(len(answers) - silent - differ, differ, silent),
             table[min(differing, key=cosines.__getitem__)] if differing else None,
         )
+
+
+def _space(
+    kernel: Floats, spoken: Sequence[int], nearest: Sequence[int | None]
+) -> tuple[Floats, NDArray[np.intp], Floats]:
+    """Return the outcomes (k, m + 3) of m answers, the outcome of each answer (m,), and the other texts.
+
+    kernel: of the sentences that speak of a claim, the claim and, if there is one, its reference. nearest:
+    the row of each answer's sentence; an answer whose sentence is not in `spoken` is an outcome of its own.
+    """
+    width = len(nearest) + 3
+    vectors = np.zeros((len(kernel), width))
+    vectors[:, : len(kernel)] = realize(kernel)
+    place = {i: at for at, i in enumerate(spoken)}
+    silent = [j for j, i in enumerate(nearest) if i not in place]
+    index = np.array([place.get(i, 0) if i is not None else 0 for i in nearest], dtype=np.intp)
+    index[silent] = len(spoken) + np.arange(len(silent))
+    directions = np.eye(width)[len(kernel) : len(kernel) + len(silent)]
+    return np.concatenate([vectors[: len(spoken)], directions]), index, vectors[len(spoken) :]
 
 
 def _nearest(rows: NDArray[np.intp], cosines: Floats, preferred: NDArray[np.bool_]) -> int | None:
@@ -130,9 +140,9 @@ def _nearest(rows: NDArray[np.intp], cosines: Floats, preferred: NDArray[np.bool
 def _agrees(reading: Reading, claim: int, sentence: int, cosine: float, asked: Set[str]) -> bool:
     """Return True if a sentence agrees with a claim. asked: the numbers of the question.
 
-    Both hold a negation or neither does. Not both hold a number that the other lacks, and the sentence holds
-    one of the claim's numbers beyond the question. Of the text with fewer names half are names of the other;
-    a sentence without names agrees by its numbers.
+    It does not if only one of both is negated, if each holds a number that the other lacks, or if it holds
+    none of the claim's numbers beyond the question. If both hold names, at least half of those in the text
+    with fewer names are in the other. A sentence without names agrees by its numbers.
     """
     numbers, others = reading.quantities[claim], reading.quantities[sentence]
     missing, further = _less(numbers, others), _less(others, numbers)

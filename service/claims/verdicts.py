@@ -6,6 +6,7 @@ of .94.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Literal, NamedTuple
@@ -48,13 +49,15 @@ _EXTRA_TOKENS = 2  # a short answer has at most 2 n + 2 tokens, n those of the r
 # An answer negates a reference in the same clause (en, de, fr, es, it, pt, nl, sv, da, ru; without accents).
 _NEGATION = re.compile(
     r"(?<!\w)(?:not|never|no|none|nor|neither|cannot|unlike|except|false|wrong|incorrect|nicht|kein\w*"
-    r"|nie|niemals|weder|pas|jamais|aucune?|nunca|jamas|non|nao|nem|niet|geen|inte|ikke|не|нет"
+    r"|nie|niemals|weder|ne|pas|jamais|aucune?|nunca|jamas|non|nao|nem|niet|geen|inte|ikke|не|нет"
     r"|hardly|formerly|used to be|myth)(?!\w)"
     r"|n['\u2019]t(?!\w)|(?<!\w)n['\u2019]|(?:instead of|rather than|other than)\s"
 )
 # "Without a membership it costs 4.90 EUR": only the next words are negated.
 _WITHOUT = re.compile(r"(?<!\w)(?:without|ohne|sans|sin|senza|sem|zonder|utan|uden|без)\s+(?:\S+\s+){0,2}\Z")
 _OR = re.compile(r"(?<!\w)(?:or|either|oder|entweder|ou|soit|o(?!['\u2019]))(?!\w)")
+# Without their accents the French "born" and "where" are a negation and an "or".
+_ACCENTED = re.compile(r"(?<!\w)(?:n\u00e9e?s?|o\u00f9)(?!\w)", re.IGNORECASE)
 _CLAUSE_END = re.compile(r"[.!?:](?=\s|$)|[,;()\n]|(?<!\w)(?:but|sondern|aber|mais|pero|sino|ma|mas)(?!\w)")
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
 _PIECE_END = re.compile(r"[,;\n]")
@@ -93,8 +96,8 @@ def verdict(answer: str, references: Iterable[str]) -> Rule:
     >>> verdict("The capital of Germany is Berlin.", ["Berlin"]), verdict("It is not Berlin.", ["Berlin"])
     ('contains', 'none')
     """
-    normalized = normalize_text(answer)
-    rules = (_rule(normalized, normalize_text(reference)) for reference in references)
+    normalized = _normalize(answer)
+    rules = (_rule(normalized, _normalize(reference)) for reference in references)
     return next((rule for rule in rules if rule != "none"), "none")
 
 
@@ -105,8 +108,13 @@ def correct(answer: str, references: Iterable[str]) -> bool:
 
 def is_too_long(answer: str, references: Iterable[str]) -> bool:
     """Return True if the answer is too long for every rule except "contains"."""
-    longest = max((sum(1 for _ in _tokens(normalize_text(one))) for one in references), default=0)
-    return sum(1 for _ in _tokens(normalize_text(answer))) > 2 * longest + _EXTRA_TOKENS
+    longest = max((sum(1 for _ in _tokens(_normalize(one))) for one in references), default=0)
+    return sum(1 for _ in _tokens(_normalize(answer))) > 2 * longest + _EXTRA_TOKENS
+
+
+def _normalize(text: str) -> str:
+    """Return a text without case, accents and the words that a lost accent would turn into another."""
+    return normalize_text(_ACCENTED.sub("", unicodedata.normalize("NFC", text)))
 
 
 def _rule(answer: str, reference: str) -> Rule:

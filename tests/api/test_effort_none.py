@@ -45,7 +45,7 @@ Served = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
 
 def agreement(log_probability: float, dimension: int) -> float:
-    """Return the agreement of a text judged by itself under the map of `of_log_probability`."""
+    """Return the agreement of a text that is its own only answer: the logit of its calibrated eigenvalue."""
     likely = math.exp(log_probability) + (1 - math.exp(log_probability)) / dimension
     return math.log(likely / (1 - likely))
 

@@ -112,6 +112,8 @@ def test_names_and_numbers_tell_which_question_a_sentence_may_answer() -> None:
     texts = ["Ada Lovelace was born in London.", "She was born in London.", "Before 1820, yes."]
     assert possible_questions(texts, question) == [{0}, {0, 1}, {1}]
     assert possible_questions(texts, "Where was Ada Lovelace born?") == [{0}] * 3
+    listed = "1. Where was Bob born? 2. When did Ann die?"
+    assert possible_questions(["He has 2 children.", "In 1990, Ann."], listed) == [{0, 1}, {1}]
 
 
 def test_of_more_questions_than_anyone_asks_none_is_told_from_the_others() -> None:

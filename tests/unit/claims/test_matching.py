@@ -246,7 +246,7 @@ def test_claims_do_not_depend_on_one_another(seed: int) -> None:
 
 
 def test_one_sentence_an_answer_is_a_short_answer() -> None:
-    """The kernel is that of answers."""
+    """Sentences are compared by the same kernel as short answers."""
     texts = ["In 1889.", "In 1889 and not Paris.", "Paris.", "Lyon, 3 kg."]
     vectors = alike(*texts)
     [found] = match_claims(texts[:1], [[one] for one in texts], vectors, question="")

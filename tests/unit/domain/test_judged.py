@@ -98,7 +98,7 @@ def with_own_logprobs() -> list[DevRow]:
 def test_a_text_judged_by_itself_is_the_one_answer_drawn_and_has_the_features_that_a_score_has(
     map_: EvidenceMap,
 ) -> None:
-    """Whatever was drawn: its log-probability makes the map."""
+    """The map depends on the text's own log-probability and not on what was drawn."""
     made = material(with_own_logprobs())
     full = FullRows(made)
     alone = full.alone()

@@ -317,7 +317,7 @@ def test_verdicts_that_are_as_the_agreement_says_leave_it_as_it_is(times: int) -
 def agreed_world(
     seed: int, size: int, slope: float = 1.0, offset: float = 0.0
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Answers whose P(correct) is the agreement, moved and stretched."""
+    """Return agreements and verdicts: the logit of P(right) is a linear function of the agreement."""
     rng = np.random.default_rng(seed)
     columns = {AGREEMENT: 2.5 * rng.standard_normal(size)}
     right = rng.random(size) < sigmoid(slope * columns[AGREEMENT] + offset)
