@@ -173,7 +173,7 @@ test-clients: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CLIENTS_VENV)/.installe
 
 bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed
 	for b in fit_speed rows_needed learning_curves overload overhead out_of_distribution nulls evidence claims \
-	  selective_worlds dropin scaling; do echo "== $$b"; $(PY) -m benchmarks.$$b || exit 1; done
+	  selective_worlds dropin scaling few_verdicts; do echo "== $$b"; $(PY) -m benchmarks.$$b || exit 1; done
 
 # UQLM and LM-Polygraph on the recorded answers, in an environment of their own.
 $(RIVALS_VENV)/.installed: benchmarks/rivals-requirements.txt

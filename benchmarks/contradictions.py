@@ -1,23 +1,27 @@
 """Whether a right answer in other words scores above a wrong one in the words of the answers drawn.
 
-`python -m benchmarks.contradictions [FILE]`: all draws say one thing. Raw p(y) of the right text is compared
-with that of the wrong one, with the kernel `facts` and with the cosine of whole texts (`paper`), by kind and
-language. FILE: pairs of the same form, `drawn` a list or a text; without it the 60 pairs beside this file.
-The factors of the kernel were chosen on other pairs, its list of units was completed on these. Needs the
-weights of all-MiniLM-L6-v2.
+`python -m benchmarks.contradictions [FILE] [--url URL]`: all draws say one thing. Raw p(y) of the right
+text is compared with that of the wrong one, with the kernel `facts` and with the cosine of whole texts
+(`paper`), by kind and language. FILE: pairs of the same form, `drawn` a list or a text; without it the 60
+pairs beside this file. The factors of the kernel were chosen on other pairs, its list of units was
+completed on these. URL: of a running LLM server, which compares the texts too: alone (`llm`), and beside
+the facts (`both`). Needs the weights of all-MiniLM-L6-v2.
 """
 
+import argparse
+import asyncio
 import json
-import sys
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from service.claims.kernel import compared_texts, kernel_vectors, read_texts
+from service.claims.comparison import Comparer
+from service.claims.kernel import compared_texts, kernel_matrix, read_texts, realize, with_comparison
 from service.embedding.port import FACTS, PAPER, Kernel
+from service.llm.openai_server import HttpLanguageModel
 from service.spectral.spectrum import Identity, born_probability_of, spectrum
 
 WEIGHTS = Path(__file__).parents[1] / "data" / "weights" / "all-MiniLM-L6-v2"
@@ -33,15 +37,21 @@ def read_pairs(path: Path) -> list[dict[str, Any]]:
     ]
 
 
-def probabilities(
-    pair: Mapping[str, Any], kernel: Kernel, vectors: Mapping[str, np.ndarray]
-) -> tuple[float, float]:
-    """Return raw p(y) of the right text and of the wrong one, in [0, 1]."""
-    texts, question = [pair["drawn"], pair["right"], pair["wrong"]], pair["question"]
+def texts_of(pair: Mapping[str, Any]) -> list[str]:
+    return [pair["drawn"], pair["right"], pair["wrong"]]
+
+
+def kernel_of(pair: Mapping[str, Any], kernel: Kernel, vectors: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the kernel (3, 3) of the text drawn, the right one and the wrong one."""
+    texts, question = texts_of(pair), pair["question"]
     compared = compared_texts(texts, question, kernel)
-    space = np.stack([vectors[text] for text in compared])
-    if kernel == FACTS:
-        space = kernel_vectors(read_texts(texts, compared, question, 1), space)
+    rows = np.stack([vectors[text] for text in compared]).astype(np.float64)
+    return kernel_matrix(read_texts(texts, compared, question, 1), rows) if kernel == FACTS else rows @ rows.T
+
+
+def probabilities(kernel: np.ndarray) -> tuple[float, float]:
+    """Return raw p(y) of the right text and of the wrong one, in [0, 1]."""
+    space = realize(kernel)
     found = spectrum(space[:1])
     served = Identity().serve(found.eigenvalues, found.dimension)
     right, wrong = (born_probability_of(found, served, space[:1], space[i]).probability for i in (1, 2))
@@ -54,30 +64,51 @@ def embedded(pairs: list[dict[str, Any]]) -> dict[str, np.ndarray]:
 
     texts = dict[str, None]()
     for pair in pairs:
-        of_pair = [pair["drawn"], pair["right"], pair["wrong"]]
+        of_pair = texts_of(pair)
         texts |= dict.fromkeys(of_pair) | dict.fromkeys(compared_texts(of_pair, pair["question"], FACTS))
     model = SentenceTransformer(str(WEIGHTS), device="cpu")
     return dict(zip(texts, model.encode(list(texts), normalize_embeddings=True), strict=True))
 
 
-def main(path: Path) -> None:
+async def compared_by_llm(pairs: Sequence[Mapping[str, Any]], url: str) -> list[np.ndarray]:
+    """Return P(same) (3, 3) of the texts of each pair."""
+    llm = HttpLanguageModel(url)
+    comparer = Comparer(llm)
+    try:
+        return [(await comparer.compare(one["question"], texts_of(one))).same for one in pairs]
+    finally:
+        await llm.stop()
+
+
+def main(path: Path, url: str) -> None:
     """Print the number of pairs with the right text above the wrong one."""
     pairs = read_pairs(path)
     vectors = embedded(pairs)
-    print(f"{'':10} {'pairs':>6} {'facts':>6} {'paper':>6}")
+    kernels = dict[str, list[np.ndarray]]()
+    for kernel in (FACTS, PAPER):
+        kernels[kernel] = [kernel_of(one, kernel, vectors) for one in pairs]
+    if url:
+        same = asyncio.run(compared_by_llm(pairs, url))
+        for name, weight in (("llm", 1.0), ("both", 0.5)):
+            kernels[name] = [with_comparison(*one, weight) for one in zip(kernels[FACTS], same, strict=True)]
     above = {
-        kernel: [right > wrong for right, wrong in (probabilities(one, kernel, vectors) for one in pairs)]
-        for kernel in (FACTS, PAPER)
+        name: [right > wrong for right, wrong in map(probabilities, of_pairs)]
+        for name, of_pairs in kernels.items()
     }
+    print(f"{'':10} {'pairs':>6}", *(f"{name:>6}" for name in above))
     groups = defaultdict[str, list[int]](list)
     for i, pair in enumerate(pairs):
-        for name in (pair.get("kind"), pair.get("language"), "all"):
-            if name:
-                groups[name].append(i)
-    for name, places in groups.items():
-        counts = [sum(above[kernel][i] for i in places) for kernel in (FACTS, PAPER)]
-        print(f"{name:10} {len(places):6} {counts[0]:6} {counts[1]:6}")
+        for group in (pair.get("kind"), pair.get("language"), "all"):
+            if group:
+                groups[group].append(i)
+    for group, places in groups.items():
+        counts = [sum(one[i] for i in places) for one in above.values()]
+        print(f"{group:10} {len(places):6}", *(f"{count:6}" for count in counts))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else PAIRS)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", nargs="?", type=Path, default=PAIRS)
+    parser.add_argument("--url", default="", help="of a running LLM server that compares the texts")
+    options = parser.parse_args()
+    main(options.file, options.url)

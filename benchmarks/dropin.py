@@ -131,22 +131,32 @@ def servers(embedder: str, module: str = "service", **settings: str) -> Iterator
     """Run a vLLM server and the service before it; yield their addresses, and a folder for as long."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        llm_port, port = free_port(), free_port()
-        llm, ours = f"http://127.0.0.1:{llm_port}", f"http://127.0.0.1:{port}"
+        llm_port = free_port()
+        llm = f"http://127.0.0.1:{llm_port}"
         serve = serve_command(str(converted_model(ROOT / "data" / "weights")), llm_port)
         vllm = stack.enter_context(running(serve, env=ENVIRONMENT, log=folder / "vllm.log"))
         wait_for(f"{llm}/health", vllm, 400)
-        env = {
-            "EIGENCAL_PORT": str(port),
-            "EIGENCAL_LLM_BACKEND": "vllm",
-            "EIGENCAL_LLM_URL": f"{llm}/v1",
-            "EIGENCAL_EMBEDDER": str(ROOT / "data" / "weights" / embedder),
-            "EIGENCAL_DATABASE_URL": f"sqlite:///{folder / 'eigencal.db'}",
-            **settings,
-        }
-        service = stack.enter_context(running([PYTHON, "-m", module], env=env, log=folder / "service.log"))
-        wait_for(f"{ours}/readyz", service, 300)
+        ours = stack.enter_context(service_before(llm, embedder, folder, module, **settings))
         yield llm, ours, folder
+
+
+@contextlib.contextmanager
+def service_before(
+    llm: str, embedder: str, folder: Path, module: str = "service", **settings: str
+) -> Iterator[str]:
+    """Run the service before an LLM server; yield its address."""
+    port = free_port()
+    env = {
+        "EIGENCAL_PORT": str(port),
+        "EIGENCAL_LLM_BACKEND": "vllm",
+        "EIGENCAL_LLM_URL": f"{llm}/v1",
+        "EIGENCAL_EMBEDDER": str(ROOT / "data" / "weights" / embedder),
+        "EIGENCAL_DATABASE_URL": f"sqlite:///{folder / f'{port}.db'}",
+        **settings,
+    }
+    with running([PYTHON, "-m", module], env=env, log=folder / f"{port}.log") as service:
+        wait_for(f"http://127.0.0.1:{port}/readyz", service, 300)
+        yield f"http://127.0.0.1:{port}"
 
 
 def main() -> None:

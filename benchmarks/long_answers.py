@@ -1,12 +1,13 @@
-"""Long answers of a real LLM claim by claim, to forty questions whose facts are checked by rule.
+"""Long answers of a real LLM claim by claim, to sixty questions whose facts are checked by rule.
 
     python -m benchmarks.long_answers [--llm embedded] [--embedder all-mpnet-base-v2] [--answers 11] [--uqlm]
 
-The LLM answers each question some times (temperature .7, 160 tokens; kept in .cache as they come,
-`--again` draws anew).
+The LLM answers each question some times (temperature .7, 160 tokens; kept in .cache as they come, `--again`
+draws anew): SmolLM2-135M, or with `--weights FOLDER` the one in this folder, by vLLM.
 Every answer is judged against m of the others, sentence by sentence, where a rule of
 `benchmarks.long_questions` tells whether it is right. Intervals are bootstraps over questions, differences in
-pairs. Log-probabilities are vLLM's. `--uqlm`: beside UQLM's own code (needs `make .venv-rivals/.installed`).
+pairs. The last table of each m is of the questions by which nothing was chosen. Log-probabilities are
+vLLM's. `--uqlm`: beside UQLM's own code (needs `make .venv-rivals/.installed`).
 """
 
 import argparse
@@ -23,7 +24,7 @@ import httpx2 as httpx
 import numpy as np
 
 from benchmarks.claims import Figure, head
-from benchmarks.long_questions import Question, questions
+from benchmarks.long_questions import FIRST, Question, questions
 from benchmarks.processes import ROOT, free_port, running, wait_for
 from benchmarks.recorded_evidence import WEIGHTS, embedded
 from benchmarks.rivals import VENV
@@ -88,13 +89,13 @@ async def kept_as_drawn(drawn: AsyncIterator[Answers], found: list[Answers], kep
         kept.write_text(json.dumps(found))
 
 
-def draw(llm: str, count: int, kept: Path, *, again: bool) -> list[Drawn]:
+def draw(llm: str, count: int, kept: Path, weights: Path | None, *, again: bool) -> list[Drawn]:
     """Return the answers that are kept, and draw those to the other questions."""
     found: list[Answers] = [] if again or not kept.exists() else json.loads(kept.read_text())
     asked = questions()[len(found) :]
     if asked and llm == "vllm":
         port = free_port()
-        command, url = serve_command(converted_model(WEIGHTS), port), f"http://127.0.0.1:{port}"
+        command, url = serve_command(weights or converted_model(WEIGHTS), port), f"http://127.0.0.1:{port}"
         with running(command, env=ENVIRONMENT) as process:
             wait_for(f"{url}/health", process, 300)
             asyncio.run(kept_as_drawn(drawn_by_vllm(url, count, asked), found, kept))
@@ -244,20 +245,22 @@ def report_calibrated(material: Material) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--llm", choices=("vllm", "embedded"), default="vllm")
+    parser.add_argument("--weights", type=Path, help="folder of another LLM, for vLLM")
     parser.add_argument("--embedder", default="all-MiniLM-L6-v2")
     parser.add_argument("--answers", type=int, default=max(SIZES) + 1, help="of each question")
     parser.add_argument("--again", action="store_true", help="draw anew")
     parser.add_argument("--uqlm", action="store_true", help="beside UQLM's own code")
     options = parser.parse_args()
-    kept = ROOT / ".cache" / f"long-answers-{options.llm}-{options.answers}.json"
-    drawn = draw(options.llm, options.answers, kept, again=options.again)
+    llm = options.llm if options.weights is None else options.weights.name
+    kept = ROOT / ".cache" / f"long-answers-{llm}-{options.answers}.json"
+    drawn = draw(options.llm, options.answers, kept, options.weights, again=options.again)
     texts = [answer for one in drawn for answer in one.answers]
     for one in drawn:
         question = one.question.text
         said = [claim.text for text in one.answers for claim in claims(text, question=question)]
         texts += [*said, *beyond(said, question)]
     vectors = embedded(sorted(set(texts), key=len), options.embedder)
-    print(f"{options.llm}, {len(drawn)} questions; {options.embedder}")
+    print(f"{llm}, {len(drawn)} questions; {options.embedder}")
     for m in SIZES:
         if m < options.answers:
             world = World(drawn, vectors, m)
@@ -265,6 +268,7 @@ def main() -> None:
                 world.score_by_uqlm(WEIGHTS / options.embedder)
             report(world, m)
             report_calibrated(labelled(drawn, vectors, m))
+            report(World(drawn[FIRST:], vectors, m), m)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Forty questions with long answers whose facts can be checked by rule: numbers, years, names.
+"""Sixty questions with long answers whose facts can be checked by rule: numbers, years, names.
 
 A sentence is checked by every fact that it is `about` and that it gives a `value` for; it is right where all
 of those say what is `right`. What the rules do not know (a wrong birthday beside the right year) they miss.
@@ -37,6 +37,18 @@ Poland, Warsaw, Europe, z[łl]oty, Polish
 Thailand, Bangkok, Asia, baht, Thai
 Argentina, Buenos Aires, South America, peso, Spanish
 """
+COUNTRIES_UNSEEN = """
+Portugal, Lisbon|Lisboa, Europe, euro, Portuguese
+Sweden, Stockholm, Europe|Scandinavia, krona, Swedish
+Vietnam, Hanoi, Asia, dong|đồng, Vietnamese
+Chile, Santiago, South America, peso, Spanish
+Colombia, Bogot[aá], South America, peso, Spanish
+Nigeria, Abuja, Africa, naira, English
+Hungary, Budapest, Europe, forint, Hungarian
+Denmark, Copenhagen, Europe|Scandinavia, krone, Danish
+Morocco, Rabat, Africa, dirham, Arabic|Berber|Amazigh|Tamazight
+Pakistan, Islamabad, Asia, rupee, Urdu|English
+"""
 # Symbol, atomic number.
 ELEMENTS = """
 gold, Au, 79
@@ -47,6 +59,12 @@ hydrogen, H, 1|one
 helium, He, 2|two
 silver, Ag, 47
 sodium, Na, 11|eleven
+"""
+ELEMENTS_UNSEEN = """
+copper, Cu, 29
+lead, Pb, 82
+chlorine, Cl, 17
+mercury, Hg, 80
 """
 # Born in the year, died in the year, born in the place.
 PERSONS = """
@@ -59,6 +77,12 @@ Abraham Lincoln, 1809, 1865, Kentucky|Hodgenville|America|United States
 William Shakespeare, 1564, 1616, Stratford|Engl|British
 Leonardo da Vinci, 1452, 1519, Vinci|Ital|Florence|Tuscany
 """
+PERSONS_UNSEEN = """
+Ludwig van Beethoven, 1770, 1827, Bonn|German
+Charles Dickens, 1812, 1870, Portsmouth|Engl|British
+Mahatma Gandhi, 1869, 1948, Porbandar|India|Gujarat
+Vincent van Gogh, 1853, 1890, Zundert|Netherlands|Dutch|Holland
+"""
 # Place from the Sun, moons.
 PLANETS = """
 Mars, fourth|4th, two|2
@@ -66,6 +90,11 @@ Jupiter, fifth|5th, 79|80|92|95|97
 Venus, second|2nd, no|zero|0
 Saturn, sixth|6th, 82|83|145|146|274
 """
+PLANETS_UNSEEN = """
+Mercury, first|1st, no|zero|0
+Neptune, eighth|8th, 14|16|fourteen|sixteen
+"""
+FIRST = 40  # questions: on their answers the claims' weights and the rule of `support` were chosen
 
 
 @dataclass(frozen=True)
@@ -99,10 +128,15 @@ def rows(table: str) -> list[list[str]]:
 
 
 def questions() -> list[Question]:
-    """Return the forty."""
+    """Return the sixty, the first `FIRST` first."""
+    first = _questions(COUNTRIES, ELEMENTS, PERSONS, PLANETS)
+    return first + _questions(COUNTRIES_UNSEEN, ELEMENTS_UNSEEN, PERSONS_UNSEEN, PLANETS_UNSEEN)
+
+
+def _questions(countries: str, elements: str, persons: str, planets: str) -> list[Question]:
     found = []
     ask = "Write a short paragraph about"
-    for name, capital, continent, currency, language in rows(COUNTRIES):
+    for name, capital, continent, currency, language in rows(countries):
         asked = "Name its capital, its continent, its currency and its official language."
         text = f"{ask} the country {name}. {asked}"
         facts = [
@@ -112,7 +146,7 @@ def questions() -> list[Question]:
             Fact(r"official language|language (?:is|of)|spoken", NAME, language),
         ]
         found.append(Question(text, facts))
-    for name, symbol, number in rows(ELEMENTS):
+    for name, symbol, number in rows(elements):
         text = (
             f"{ask} the chemical element {name}. Name its symbol, its atomic number and what it is used for."
         )
@@ -121,7 +155,7 @@ def questions() -> list[Question]:
             Fact("atomic number|protons", NUMBER, rf"\b(?:{number})\b"),
         ]
         found.append(Question(text, facts))
-    for name, born, died, place in rows(PERSONS):
+    for name, born, died, place in rows(persons):
         text = (
             f"{ask} {name}. Say when and where they were born, what they are known for, and when they died."
         )
@@ -131,7 +165,7 @@ def questions() -> list[Question]:
             Fact(r"\bdied\b|\bdeath\b|passed away", YEAR, rf"\b{died}\b"),
         ]
         found.append(Question(text, facts))
-    for name, place, moons in rows(PLANETS):
+    for name, place, moons in rows(planets):
         asked = "Say which planet from the Sun it is, how many moons it has and what it is like."
         text = f"{ask} the planet {name}. {asked}"
         facts = [Fact("from the sun", ORDINAL, place), Fact(r"\bmoons?\b", NUMBER, rf"\b(?:{moons})\b")]

@@ -2,15 +2,19 @@
 
 In turn, in one run: the request straight to the server without log-probabilities, the same with, and /score
 with the same prompt, settings and server, which asks for them. Ratios of median latencies, 1 and 8 callers.
+`--samples`: answers drawn, in place of 20. `--beside EIGENCAL_KERNEL=paper`: also /score of a second service
+with this setting.
 """
 
 import argparse
 import asyncio
+from contextlib import ExitStack
+from functools import partial
 
 import httpx2 as httpx
 
 from benchmarks.alternating import alternate, told
-from benchmarks.dropin import QUESTIONS, servers
+from benchmarks.dropin import QUESTIONS, servers, service_before
 from benchmarks.processes import UNCACHED
 from service.llm.port import FEW_SHOT
 
@@ -20,24 +24,27 @@ WITH_LOGPROBS = {"logprobs": 0}
 BARE, LOGPROBS, SCORE = "the bare call", "the bare call with log-probabilities", "/score"
 
 
-async def compare(llm: str, ours: str, callers: int, seconds: float) -> None:
+async def compare(llm: str, ours: dict[str, str], samples: int, callers: int, seconds: float) -> None:
     async with httpx.AsyncClient(timeout=600) as http:
 
         async def direct(number: int, extra: dict[str, int]) -> None:
             prompt = f"{FEW_SHOT}Q: {QUESTIONS[number % len(QUESTIONS)]}\nA:"
-            body = {"model": "m", "prompt": prompt, "n": 20, **SAMPLING, **extra}
+            body = {"model": "m", "prompt": prompt, "n": samples, **SAMPLING, **extra}
             (await http.post(f"{llm}/v1/completions", json=body)).raise_for_status()
 
-        async def scored(number: int) -> None:
-            body = {"prompt": QUESTIONS[number % len(QUESTIONS)], "num_samples": 20, "sampling": SAMPLING}
-            answer = await http.post(f"{ours}/score", json=body)
+        async def scored(url: str, number: int) -> None:
+            question = QUESTIONS[number % len(QUESTIONS)]
+            body = {"prompt": question, "num_samples": samples, "sampling": SAMPLING}
+            answer = await http.post(f"{url}/score", json=body)
             if answer.raise_for_status().json()["evidence"] is None:
                 raise RuntimeError("the server told no log-probabilities")
 
-        calls = {BARE: lambda i: direct(i, {}), LOGPROBS: lambda i: direct(i, WITH_LOGPROBS), SCORE: scored}
+        calls = {BARE: lambda i: direct(i, {}), LOGPROBS: lambda i: direct(i, WITH_LOGPROBS)}
+        calls |= {name: partial(scored, url) for name, url in ours.items()}
         found = await alternate(calls, callers=callers, seconds=seconds)
     print(f"{told(found)}; {BARE} {found.p50(BARE):.0f} ms")
-    for name, base in ((LOGPROBS, BARE), (SCORE, LOGPROBS), (SCORE, BARE)):
+    others = [(SCORE, name) for name in ours if name != SCORE]
+    for name, base in ((LOGPROBS, BARE), (SCORE, LOGPROBS), (SCORE, BARE), *others):
         print(f"  {name} over {base}: {found.ratio(name, base)}", flush=True)
 
 
@@ -45,12 +52,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--embedder", default="all-mpnet-base-v2")
     parser.add_argument("--seconds", type=float, default=70, help="with 1 caller; twice as long with 8")
+    parser.add_argument("--samples", type=int, default=20, help="answers drawn")
+    parser.add_argument("--beside", help="NAME=VALUE, a setting of a second service")
     options = parser.parse_args()
     settings = {"EIGENCAL_LLM_API": "completions", "EIGENCAL_FEW_SHOT": FEW_SHOT}
     # The questions come again and again: no vector may be kept.
-    with servers(options.embedder, UNCACHED, **settings) as (llm, ours, _):
+    with servers(options.embedder, UNCACHED, **settings) as (llm, ours, folder), ExitStack() as stack:
+        services = {SCORE: ours}
+        if options.beside:
+            name, _, value = options.beside.partition("=")
+            other = service_before(llm, options.embedder, folder, UNCACHED, **settings | {name: value})
+            services[f"/score with {options.beside}"] = stack.enter_context(other)
         for callers, seconds in ((1, options.seconds), (8, 2 * options.seconds)):
-            asyncio.run(compare(llm, ours, callers, seconds))
+            asyncio.run(compare(llm, services, options.samples, callers, seconds))
 
 
 if __name__ == "__main__":

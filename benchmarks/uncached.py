@@ -1,10 +1,12 @@
-"""The service without a cache of vectors, for benchmarks whose questions come again and again."""
+"""The service without vectors and comparisons that are kept: for benchmarks whose questions come again."""
 
 from functools import partial
 
+from service.claims import comparison
 from service.cli import main
 from service.embedding import local
 
 if __name__ == "__main__":
     local.SentenceTransformerEmbedder = partial(local.SentenceTransformerEmbedder, cache_size=0)  # type: ignore[misc,assignment]
+    comparison.MAX_KEPT = 0
     main()

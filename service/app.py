@@ -22,10 +22,17 @@ from service.api.key_routes import KeyRequest
 from service.api.middleware import AnswerLimit, BodyLimit, PlainStart, RequestContext
 from service.api.openapi import Described, Problem
 from service.calibration import routes as calibrations
-from service.calibration.calibration import CALLER, Calibration, Fingerprint, service_fingerprint
+from service.calibration.calibration import (
+    CALLER,
+    Calibration,
+    Fingerprint,
+    service_fingerprint,
+    with_embedder,
+)
 from service.calibration.default import packaged
 from service.calibration.files import UploadLimits
 from service.calibration.store import SqlCalibrations
+from service.claims.comparison import Compare, Comparer, compared_by
 from service.embedding.port import Embedder
 from service.errors import EigencalError, EmbedderUnavailable
 from service.gateways import guardrail, verify
@@ -33,7 +40,7 @@ from service.gateways.guardrail import Guardrail, GuardrailCall
 from service.gateways.verify import VerifyRequest
 from service.jobs import evaluations
 from service.jobs import routes as jobs
-from service.jobs.calibrator import Calibrator, Drawer, Embedding, LiveFirst, Patience
+from service.jobs.calibrator import Calibrator, Comparing, Drawer, Embedding, LiveFirst, Patience
 from service.jobs.model import (
     CalibrateForm,
     CalibrateRequest,
@@ -91,7 +98,15 @@ def build_upstream(settings: Settings, llm: LanguageModel, serving: Serving) -> 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 EMBEDDER_PARTS = frozenset(
-    ("embedder", "embedder_revision", "embedder_precision", "embedder_dimension", "empty_answers", "kernel")
+    (
+        "embedder",
+        "embedder_revision",
+        "embedder_precision",
+        "embedder_dimension",
+        "empty_answers",
+        "kernel",
+        "comparer",
+    )
 )
 # Few beside the slots: who waits as long as an answer takes has often gone before his own is there.
 MIN_LLM_QUEUE = 16
@@ -210,6 +225,8 @@ def job_setup(settings: Settings, llm: LanguageModel, serving: Serving) -> Setup
             "embedder": settings.embedder,
             "empty_answers": settings.empty_answers,
             "kernel": settings.kernel,
+            # As in jobs posted before there was another way.
+            **({"compare": settings.compare} if settings.compare == "llm" else {}),
         },
         {
             **asked.parts(),
@@ -237,7 +254,9 @@ def llm_queue(settings: Settings) -> AdmissionQueue:
     return AdmissionQueue(slots, max(MIN_LLM_QUEUE, slots // 4))
 
 
-def own_fingerprints(serving: Serving, llm: LanguageModel, embedder: Embedder) -> tuple[Fingerprint, ...]:
+def own_fingerprints(
+    serving: Serving, llm: LanguageModel, embedder: Embedder, compare: Compare = "embeddings"
+) -> tuple[Fingerprint, ...]:
     """Return those of prompts, conversations, and these with a system message; none before the embedder's."""
     user = Message("user", "?")
     asked = (
@@ -249,12 +268,17 @@ def own_fingerprints(serving: Serving, llm: LanguageModel, embedder: Embedder) -
         made_by = embedder.identity
     except EmbedderUnavailable:
         return ()
-    return tuple(service_fingerprint(llm.identity(one), one.sampling, made_by) for one in asked)
+    found = [service_fingerprint(llm.identity(one), one.sampling, made_by) for one in asked]
+    if compare == "llm":
+        found = [with_embedder(one, compared_by(made_by, one.model)) for one in found]
+    return tuple(found)
 
 
-def own_keys(serving: Serving, llm: LanguageModel, embedder: Embedder) -> tuple[str, ...]:
+def own_keys(
+    serving: Serving, llm: LanguageModel, embedder: Embedder, compare: Compare = "embeddings"
+) -> tuple[str, ...]:
     """Return the fingerprint keys of prompts, and of conversations without a system message of their own."""
-    return tuple(one.key() for one in own_fingerprints(serving, llm, embedder)[:2])
+    return tuple(one.key() for one in own_fingerprints(serving, llm, embedder, compare)[:2])
 
 
 # The store of one replica and its jobs: every object that they are made of, and what it is given.
@@ -313,12 +337,14 @@ def build_replica(
     engine: "DbosEngine | None" = None,
     patience: Patience | None = None,
     intervals: Intervals = DEFAULT_INTERVALS,
+    compare: Compare = "embeddings",
     resamples: Resamples = DEFAULT_RESAMPLES,
 ) -> Replica:
     """Return the store and the jobs of one replica, not started.
 
     Jobs draw with `slots` requests at once, on all replicas together, and give way to the `live` scores.
     `own_keys` returns the keys of the fingerprints of the present set-up, whose settings are `setup`.
+    `compare`: by what answers are compared where a job does not say.
     `engine` None: DBOS, beside the store. Raises ValueError for a URL that is neither SQLite nor Postgres.
     """
     database = Database(database_url)
@@ -339,7 +365,13 @@ def build_replica(
     )
     embedding = Embedding(embedder, store, live_first=waiting(), patience=patience)
 
-    calibrator = Calibrator(store, calibrations, drawer, embedding, resamples=resamples)
+    comparing = Comparing(
+        Comparer(llm), store, live_first=waiting(), patience=patience, wait_s=intervals.beat_s
+    )
+
+    calibrator = Calibrator(
+        store, calibrations, drawer, embedding, comparing, compare=compare, resamples=resamples
+    )
 
     async def evaluate(job: RunningJob) -> None:
         from service.evaluation.evaluator import Evaluator  # serving never needs it
@@ -452,7 +484,7 @@ def create_app(
     llm = llm or build_llm(settings, queue)
     embedder = embedder or build_embedder(settings)
     serving, live = serving_of(settings), LiveLoad()
-    own = partial(own_fingerprints, serving, llm, embedder)
+    own = partial(own_fingerprints, serving, llm, embedder, settings.compare)
     if store is None:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
         store = build_replica(
@@ -463,7 +495,8 @@ def create_app(
             setup=job_setup(settings, llm, serving),
             slots=max(1, llm_slots(settings) // JOBS_SHARE),
             live=live,
-            own_keys=partial(own_keys, serving, llm, embedder),
+            own_keys=partial(own_keys, serving, llm, embedder, settings.compare),
+            compare=settings.compare,
             resamples=resamples,
         )
     kept = ScoreCache(store.kept, keep_s=settings.score_ttl_s)
@@ -507,6 +540,7 @@ def create_app(
         store.calibrations,
         live=live,
         ood_abstain=settings.ood_abstain,
+        compare=settings.compare,
         default=packaged(embedder.kernel) if settings.default_calibration else None,
         claims=ClaimScorer(settings.claims_from_characters, threads=threads),
         threads=threads,

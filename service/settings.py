@@ -192,6 +192,12 @@ class Settings(BaseSettings):
         description="How answers are compared: `facts`, by what they say beyond the question, their numbers, "
         "names and negation; `paper`, by the cosine of their embeddings. A calibration holds for one kernel.",
     )
+    compare: Literal["embeddings", "llm"] = Field(
+        "embeddings",
+        description="`llm`: distinct answers are compared by the LLM, too, which is asked of each two, in "
+        "one token, whether they say the same (a request's `compare` goes first). A calibration holds for one"
+        " of the two.",
+    )
     embedder_url: str = Field(
         "",
         description="Base URL of an OpenAI-style embeddings server to use instead, in the form of `llm_url`; "

@@ -42,7 +42,8 @@ class Fingerprint:
     The number of answers is no part: a calibration holds parameters for each number up to its own.
     `evidence`: whose log-probabilities a calibration by evidence was fitted with: "token_sums" (of the LLM
     server) or "supplied" (by the caller); "" where it uses none. `unit`: what is scored, whole answers or
-    single claims of them. `kernel`: what answers are compared by.
+    single claims of them. `kernel`: what answers are compared by. `comparer`: the LLM that compares them and
+    the version of its prompt; "" where none does.
     """
 
     source: str
@@ -60,6 +61,7 @@ class Fingerprint:
     evidence: Literal["", "token_sums", "supplied"] = ""
     unit: Unit = "answer"
     kernel: Kernel = PAPER
+    comparer: str = ""
 
     def parts(self) -> dict[str, Any]:
         """Return the parts by name, sampling parameters flattened to `sampling.temperature` etc."""
@@ -71,6 +73,8 @@ class Fingerprint:
             del flat["unit"]
         if self.kernel == PAPER:
             del flat["kernel"]  # as in calibrations made before there was another
+        if not self.comparer:
+            del flat["comparer"]
         return flat | {f"sampling.{k}": v for k, v in sorted(sampling.items())}
 
     def described(self) -> dict[str, Any]:
@@ -86,7 +90,7 @@ class Fingerprint:
         """Return this set-up with what only answers tell taken from the other: model, parameters not sent."""
         pairs = ((name, value, other.sampling.get(name)) for name, value in self.sampling.items())
         unsent = {name: theirs for name, mine, theirs in pairs if mine is None or theirs is None}
-        return replace(self, model=other.model, sampling=self.sampling | unsent)
+        return replace(self, model=other.model, comparer=other.comparer, sampling=self.sampling | unsent)
 
     def key(self) -> str:
         """Return a stable hash (32 hex digits): the database keeps one active calibration per key."""
@@ -101,6 +105,7 @@ def _embedder_parts(embedder: EmbedderIdentity) -> dict[str, Any]:
         "embedder_dimension": embedder.dimension,
         "empty_answers": embedder.empty_answers,
         "kernel": embedder.kernel,
+        "comparer": embedder.comparer,
     }
 
 

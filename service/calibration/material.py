@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from service.calibration.calibration import Unit
 from service.calibration.rows import MIN_USABLE_ROWS, ClaimIn, DevRow
 from service.claims.facts import beyond
-from service.claims.kernel import compared_texts, kernel_vectors, read_texts
+from service.claims.kernel import compared_texts, kernel_matrix, read_texts, realize, with_comparison
 from service.claims.matching import match_claims
 from service.claims.segments import claims
 from service.embedding.port import PAPER, EmbedderIdentity, EmptyAnswers, Kernel, distinct, usable
@@ -202,11 +202,11 @@ def all_texts(rows: Sequence[DevRow], kernel: Kernel = PAPER) -> list[str]:
     """Return the distinct texts to embed, of answers, references and judged answers, as they appear."""
     texts: list[str] = []
     for one in rows:
-        texts += compared_texts(_texts_of(one), one.question or "", kernel)
+        texts += compared_texts(texts_of(one), one.question or "", kernel)
     return distinct(texts)[0]
 
 
-def _texts_of(row: DevRow) -> list[str]:
+def texts_of(row: DevRow) -> list[str]:
     """Return the distinct answers of a row, its references and, last, the judged answer, if it gives one."""
     judged = [] if row.answer is None else [row.answer.strip()]  # as answers drawn are
     return [*distinct([draw.text for draw in row.draws])[0], *row.references, *judged]
@@ -219,14 +219,18 @@ def assemble(
     place: dict[str, int],
     dimension: int,
     kernel: Kernel = PAPER,
+    same: Sequence[Floats] = (),
 ) -> Material:
-    """Return the rows as vectors; place: the row of each text in `vectors`, made by `outcome_vectors`."""
-    width = max((len(_texts_of(row)) for row in rows), default=0)
+    """Return the rows as vectors; place: the row of each text in `vectors`, made by `outcome_vectors`.
+
+    same: by row, what an LLM says of each two of its `texts_of`, (k, k), if it compares them.
+    """
+    width = max((len(texts_of(row)) for row in rows), default=0)
     answers, texts = [], []
     judged: list[NDArray[np.floating] | None] = []
-    for row in rows:
+    for i, row in enumerate(rows):
         outcomes, index = distinct([draw.text for draw in row.draws])
-        known, count = _texts_of(row), len(outcomes)
+        known, count = texts_of(row), len(outcomes)
         own: NDArray[np.floating]
         others: NDArray[np.floating]
         if kernel == PAPER:
@@ -239,7 +243,8 @@ def assemble(
             embeddings = _rows_at(vectors, [place[text] for text in compared])
             # Vectors of different rows are not comparable. They have one dimension for Algorithm 1.
             space = np.zeros((len(known), width), dtype=np.float32)
-            space[:, : len(known)] = kernel_vectors(read_texts(known, compared, question, count), embeddings)
+            of_row = kernel_matrix(read_texts(known, compared, question, count), embeddings)
+            space[:, : len(known)] = realize(with_comparison(of_row, same[i]) if same else of_row)
             own, others = space[:count], space[count:]
         answers.append(Answers(own, index, others[: len(row.references)]))
         texts.append(outcomes)

@@ -3,8 +3,8 @@
 import json
 import unicodedata
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
 
@@ -126,7 +126,8 @@ class DevRow:
     `verdict`: of a calibration on it; None before, and for a row with fewer answers than the calibration.
 
     Of a row in the store: `draws`, its answers: those it came with (then `complete`), or those drawn so far;
-    `refused`: what the LLM server said that refused it for good, None unless it did.
+    `refused`: what the LLM server said that refused it for good, None unless it did; `compared`: what it said
+    of each two answers, by key (`service.claims.comparison`).
     """
 
     line: int
@@ -144,6 +145,7 @@ class DevRow:
     draws: tuple[Draw, ...] = ()
     complete: bool = False
     refused: str | None = None
+    compared: Mapping[str, tuple[float | None, str]] = field(default_factory=dict)
 
     def labelled(self, unit: Unit) -> bool:
         """Tell whether the row says what is right: a reference, or verdicts on claims."""
@@ -230,8 +232,8 @@ def _row_schema(schema: dict[str, Any]) -> None:
         (_with("answer_logprob", "number"), _with("answer", "string")),
     ]
     schema["allOf"] = [one_name, *({"type": "object", "if": a, "then": b} for a, b in pairs)]
-    for field in schema["properties"].values():
-        field.pop("default", None)
+    for property_ in schema["properties"].values():
+        property_.pop("default", None)
 
 
 class ExampleIn(_Strict):

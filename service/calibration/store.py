@@ -364,7 +364,7 @@ def _rank(calibration: Calibration, own_keys: Collection[str]) -> int:
 
 
 # Of a row: what columns of their own hold.
-IN_COLUMNS = {"line", "samples", "logprobs", "verdict", "draws", "complete", "refused"}
+IN_COLUMNS = {"line", "samples", "logprobs", "verdict", "draws", "complete", "refused", "compared"}
 
 
 def encode_row(row: DevRow) -> dict[str, Any]:
@@ -383,6 +383,7 @@ def decode_row(stored: RowMapping) -> DevRow:
     """Return a stored row; its `samples` are those it was uploaded with."""
     draws = draws_from_json(stored["draws"])
     content = stored["content"] | {name: stored[name] for name in ("line", "verdict", "complete", "refused")}
+    content |= {"compared": stored["compared"] or {}}
     if stored["supplied"]:
         content |= {"samples": [one.text for one in draws], "logprobs": totals(draws)}
     return replace(ROW.validate_python(content), draws=draws)

@@ -31,7 +31,7 @@ from service.claims.facts import (
     read_words,
     words_of_question,
 )
-from service.embedding.port import FACTS, Kernel
+from service.embedding.port import PAPER, Kernel
 from service.spectral.spectrum import RANK_TOLERANCE, unit_rows
 
 Floats = NDArray[np.float64]
@@ -41,6 +41,7 @@ COMMON = 0.3  # what all texts have in common
 NAME = 1.0
 NUMBER, UNIT = 1.0, 3.0  # of a number, and of a number together with its unit
 NEGATION = 0.3
+LLM_WEIGHT = 0.5  # of what an LLM says of two answers, beside their facts
 BRIEF = 3  # words: a text of no more, without a number, may be a name
 
 _NUMERALS = {word: number for number, words in LISTS["numerals"].items() for word in words}
@@ -54,7 +55,7 @@ _SIGNS: Mapping[str, str] = LISTS["signs"]
 
 def compared_texts(texts: Sequence[str], question: str, kernel: Kernel) -> list[str]:
     """Return the text of each answer that the kernel takes the embedding of."""
-    return beyond(texts, question) if kernel == FACTS else [*texts]
+    return [*texts] if kernel == PAPER else beyond(texts, question)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,15 @@ def kernel_matrix(reading: Reading, embeddings: ArrayLike) -> Floats:
     names = [dict.fromkeys(of_text, NAME) for of_text in reading.names]
     kernel = rows @ rows.T * _fact_cosines(numbers) * _fact_cosines(names)
     return kernel * np.where(np.equal.outer(reading.negated, reading.negated), 1.0, NEGATION)
+
+
+def with_comparison(facts: Floats, same: Floats, weight: float = LLM_WEIGHT) -> Floats:
+    """Return the kernel of n texts that an LLM has compared, (n, n): not always positive semidefinite.
+
+    facts: the kernel, (n, n). same: P(same), (n, n), NaN where it is not known: the kernel stands for it.
+    weight: of P(same), in [0, 1].
+    """
+    return (1 - weight) * facts + weight * np.where(np.isnan(same), facts, same)
 
 
 def kernel_vectors(reading: Reading, embeddings: ArrayLike) -> Floats:

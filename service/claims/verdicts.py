@@ -112,6 +112,11 @@ def is_too_long(answer: str, references: Iterable[str]) -> bool:
     return sum(1 for _ in _tokens(_normalize(answer))) > 2 * longest + _EXTRA_TOKENS
 
 
+def words_compared(text: str) -> tuple[str, ...]:
+    """Return the words of a text that the rule "equal" compares."""
+    return tuple(token.text for token in _tokens(_normalize(text)))
+
+
 def _normalize(text: str) -> str:
     """Return a text without case, accents and the words that a lost accent would turn into another."""
     return normalize_text(_ACCENTED.sub("", unicodedata.normalize("NFC", text)))

@@ -23,9 +23,11 @@ EmptyAnswers = Literal["failed", "outcome", "embedded"]
 FAILED: EmptyAnswers = "failed"
 EMBEDDED: EmptyAnswers = "embedded"
 # What answers are compared by: the words beyond the question, numbers, names and negation
-# (`service.claims.kernel`), or the cosine of their embeddings, as in the paper.
-Kernel = Literal["facts", "paper"]
+# (`service.claims.kernel`), these and what an LLM says of each two (`service.claims.comparison`), or the
+# cosine of their embeddings, as in the paper.
+Kernel = Literal["facts", "llm", "paper"]
 FACTS: Kernel = "facts"
+LLM: Kernel = "llm"
 PAPER: Kernel = "paper"
 
 
@@ -33,7 +35,8 @@ PAPER: Kernel = "paper"
 class EmbedderIdentity:
     """What decides the vectors: `revision` is a weights hash or hub revision, `precision` e.g. "float32".
 
-    `empty_answers`: what an answer without text is. `kernel`: what answers are compared by.
+    `empty_answers`: what an answer without text is. `kernel`: what answers are compared by. `comparer`: the
+    LLM that compares them and the version of its prompt, "" where none does.
     """
 
     name: str
@@ -42,6 +45,7 @@ class EmbedderIdentity:
     precision: str
     empty_answers: EmptyAnswers = FAILED
     kernel: Kernel = PAPER
+    comparer: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

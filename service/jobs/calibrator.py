@@ -39,15 +39,19 @@ from service.calibration.material import (
     claim_texts,
     conformal_reference,
     sentences_of,
+    texts_of,
     usable_rows,
     without_near_copies,
 )
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
+from service.claims.comparison import SILENT, Compare, Comparer, compared_by
 from service.embedding.port import (
+    LLM,
     Embedder,
     EmbedderIdentity,
     Kernel,
+    distinct,
     outcome_vectors,
     texts_to_embed,
     usable,
@@ -80,6 +84,7 @@ logger = logging.getLogger(__name__)
 EVERY_S = 0.5  # between two writes of how far a stage is
 MAX_TEXTS = 250_000  # of the claims of a job, as of uploads
 MAX_CLAIMS_BYTES = 1 << 30
+REFERENCES_COMPARED = 3  # of a row, by the LLM
 EMBEDDED_AT_ONCE = 16  # texts: live scoring gets its turn in between
 DRAWN_AGAIN = 2  # times the answers asked for: so many are drawn at most where some hold no text
 POLL_S = 0.02
@@ -308,13 +313,15 @@ class Embedding:
         num_samples: int,
         unit: Unit = "answer",
         kernel: Kernel | None = None,
+        compared: "Compared | None" = None,
     ) -> Material:
         """Return the rows, or their claims, as vectors, all of one embedder. kernel: None for the embedder's.
 
-        Raises EmbedderUnavailable once patience ends, Conflict when the embedder changes, JobEndedError, and
-        InvalidDevData for more sentences than are held in memory.
+        compared: what an LLM says of the answers of each row, if it compares them. Raises EmbedderUnavailable
+        once patience ends, Conflict when the embedder changes, JobEndedError, and InvalidDevData for more
+        sentences than are held in memory.
         """
-        kernel = kernel or self.embedder.kernel
+        kernel = LLM if compared is not None else kernel or self.embedder.kernel
         asked, said = [one.question for one in rows], list[Sentences]()
         if unit == "claim":
             said = await asyncio.to_thread(lambda: [sentences_of(one) for one in rows])
@@ -340,10 +347,14 @@ class Embedding:
         place = {text: i for i, text in enumerate(texts)}
         questions = [vectors[place[text], : identity.dimension] if text else None for text in asked]
         if unit == "answer":
+            same = () if compared is None else compared.same
+            made_by = replace(identity, kernel=kernel)
+            if compared is not None:
+                made_by = compared_by(identity, compared.model)
             material = await asyncio.to_thread(
-                assemble, rows, num_samples, vectors, place, identity.dimension, kernel
+                assemble, rows, num_samples, vectors, place, identity.dimension, kernel, same
             )
-            return replace(material, made_by=replace(identity, kernel=kernel), questions=questions)
+            return replace(material, made_by=made_by, questions=questions)
         of_text = {text: vectors[i] for text, i in place.items()}
         material = await asyncio.to_thread(
             claim_material, rows, said, of_text, num_samples, identity.dimension
@@ -369,6 +380,81 @@ class Embedding:
         return vectors
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """What an LLM, of this name, says of each two `texts_of` each row, (k, k) by row."""
+
+    same: Sequence[NDArray[np.float64]]
+    model: str
+
+
+@dataclass(eq=False)
+class Comparing:
+    """Has the LLM compare the answers of a job, row by row, live scoring first; its replies are stored."""
+
+    comparer: Comparer
+    jobs: SqlJobs
+    live_first: LiveFirst = field(default_factory=LiveFirst)
+    patience: Patience = field(default_factory=Patience)
+    wait_s: float = 1.0
+
+    async def compared(self, job: RunningJob, rows: Sequence[DevRow]) -> Compared:
+        """Return what the LLM says of the answers, the references and the judged answer of each row.
+
+        Of a row that the LLM server refuses nothing is known. Raises Conflict when two models compare,
+        JobEndedError, what the LLM raises once patience ends, and what it refuses if it takes no row.
+        """
+        notify, found, models = partial(self.jobs.note, job.id), list[NDArray[np.float64]](), set[str]()
+        refused: EigencalError | None = None
+        await self.jobs.stage(job.id, "comparing", len(rows))
+        for i, row in enumerate(rows, start=1):
+            texts = texts_of(row)
+            compare = partial(
+                self.comparer.compare,
+                row.question or "",
+                texts,
+                order_of(row),
+                priority=Priority.JOB,
+                known=row.compared,
+            )
+            turn = partial(self.live_first.turn, compare)
+            try:
+                comparison = await self.patience.keep_trying(turn, notify)
+            except LLMError as error:
+                if error.extra.get("llm_status") not in REFUSALS:
+                    raise
+                refused = error
+                found.append(np.full((len(texts), len(texts)), np.nan))
+                continue
+            if comparison.replies.keys() - row.compared.keys():
+                keep = partial(self.jobs.keep_compared, job.id, row.line, comparison.replies)
+                await once_stored(keep, self.wait_s)
+            found.append(comparison.same)
+            if comparison.is_silent:
+                refused = LLMError(SILENT)
+                continue
+            models |= {comparison.model} - {""}
+            if len(models) > 1:
+                raise Conflict(f"The answers of one calibration were compared by two models: {models}.")
+            with contextlib.suppress(StoreUnavailable):
+                await self.jobs.progress(job.id, i)
+        if refused is not None and not models:
+            raise refused
+        return Compared(found, next(iter(models), ""))
+
+
+def order_of(row: DevRow) -> list[int]:
+    """Return the positions of the `texts_of` a row that are compared first: judged, references, answers.
+
+    More frequent answers come before others.
+    """
+    texts, index = distinct([draw.text for draw in row.draws])
+    answers = np.argsort(-np.bincount(index, minlength=len(texts)), kind="stable").tolist()
+    references = [*range(len(texts), len(texts) + min(len(row.references), REFERENCES_COMPARED))]
+    judged = [] if row.answer is None else [len(texts) + len(row.references)]
+    return [*judged, *references, *answers]
+
+
 @dataclass(eq=False)
 class Calibrator:
     """Finishes calibration jobs; may be stopped anywhere, and run again from its start.
@@ -380,6 +466,8 @@ class Calibrator:
     calibrations: SqlCalibrations
     drawer: Drawer
     embedding: Embedding
+    comparing: Comparing
+    compare: Compare = "embeddings"  # where a job does not say
     resamples: Resamples = DEFAULT
 
     async def finish(self, job: RunningJob) -> None:
@@ -397,7 +485,13 @@ class Calibrator:
             stored, options.num_samples or asked, rng(options.seed, Stream.COPIES), options.unit
         )
         fingerprint = await self._fingerprint(job, stored, identity, drawn=drawn)
-        all_rows = await embedding.material(job, rows, num_samples, options.unit)
+        compared = None
+        if (options.compare or self.compare) == "llm" and options.unit == "answer":
+            compared = await self.comparing.compared(job, rows)
+            compared = replace(compared, model=compared.model or fingerprint.model)
+            identity = compared_by(identity, compared.model)
+            fingerprint = with_embedder(fingerprint, identity)
+        all_rows = await embedding.material(job, rows, num_samples, options.unit, compared=compared)
         random = rng(options.seed, Stream.NEAR_COPIES)
         material = await asyncio.to_thread(without_near_copies, all_rows, random)
         near = len(all_rows.rows) - len(material.rows)
@@ -479,10 +573,11 @@ class Calibrator:
         return replace(claimed, unit=unit)
 
     async def _fit(self, job: RunningJob, material: Material, active: Calibration | None) -> Fitted:
-        default, asked = packaged(self.embedding.embedder.kernel), job.options.prior_weight
-        weight = PRIOR_WEIGHT if asked is None else asked
-        # Nothing is known of claims that holds for those of other set-ups.
-        priors = partial(default.prior, weight=weight) if material.groups is None else no_prior
+        weight = PRIOR_WEIGHT if job.options.prior_weight is None else job.options.prior_weight
+        kernel = self.embedding.embedder.kernel if material.made_by is None else material.made_by.kernel
+        # Of claims, and of answers that an LLM has compared, nothing is known that holds for other set-ups.
+        is_known = material.groups is None and kernel != LLM
+        priors = partial(packaged(kernel).prior, weight=weight) if is_known else no_prior
 
         def work(done: OnDone) -> Fitted:
             return fit_all(

@@ -10,12 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from service.api.bodies import RequestModel
 from service.calibration.calibration import ActivateOption, MethodOption, Unit
 from service.calibration.rows import MAX_ID_CHARS, MIN_USABLE_ROWS, ExampleIn
+from service.claims.comparison import Compare
 from service.llm.port import shape_hash
 from service.scoring.score import MAX_ITEMS
 
 JobKind = Literal["calibrate", "evaluate"]
 JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
-JobStage = Literal["sampling", "embedding", "fitting", "reporting"]
+JobStage = Literal["sampling", "comparing", "embedding", "fitting", "reporting"]
 MAX_CORRECTIONS = 10_000
 
 
@@ -53,6 +54,11 @@ class CalibrateOptions(EvaluateOptions):
         "answer",
         description="What scores are calibrated: of whole answers, or of single claims of long ones, by the "
         "`claims` of the rows.",
+    )
+    compare: Compare | None = Field(
+        None,
+        description="How answers are compared, as of `POST /score`: a calibration holds for one way. Left "
+        "out: as the service is set up. Claims are compared by `embeddings`.",
     )
     drawn_by: Literal["caller", "service"] = Field(
         "caller",

@@ -31,6 +31,7 @@ from service.calibration.store import (
     make_current,
     read_rows,
 )
+from service.claims.comparison import Reply
 from service.errors import SERVER_MESSAGE, Conflict, InvalidDevData, InvalidRequest, StoreUnavailable
 from service.ids import new_id
 from service.jobs.model import (
@@ -318,7 +319,7 @@ class SqlJobs:
 
         `corrected`: rows with other verdicts. Without any, the job draws.
         """
-        job_id, columns = new_id("job"), ("line", "content", "draws", "supplied")
+        job_id, columns = new_id("job"), ("line", "content", "draws", "supplied", "compared")
         same = {name: job[name] for name in ("kind", "fingerprint", "num_rows", "content_hash")}
         new = {"id": job_id, "options": job["options"] | dict(options or {}), "total": job["num_rows"]}
         rows = sa.select(
@@ -450,6 +451,13 @@ class SqlJobs:
             await connection.execute(row.where(dev_rows.c.refused.is_not(None)).values(answered))
             done = jobs.c.done + new.rowcount if complete else jobs.c.done
             await _write(connection, job_id, done=done, note="", progressed_at=datetime.now(UTC))
+
+    async def keep_compared(self, job_id: str, line: int, replies: Mapping[str, Reply]) -> None:
+        """Store what an LLM says of each two answers of a row. Raises JobEndedError."""
+        row = sa.update(dev_rows).where(dev_rows.c.job_id == job_id, dev_rows.c.line == line)
+        async with self._database.write() as connection:
+            await _write(connection, job_id)
+            await connection.execute(row.values(compared=dict(replies)))
 
     async def refuse(self, job_id: str, line: int, reason: str) -> None:
         """Store that the LLM server refused a row. The row keeps its answers and stays incomplete."""

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -103,11 +103,12 @@ class Continuation:
     """One continuation, ended at the end of the text, before a stop string, or `truncated`.
 
     `logprobs`: the log-probability of each of the `tokens` under the model itself, in nats: before sampling
-    temperature, top_k and top_p, as vLLM gives it.
+    temperature, top_k and top_p, as vLLM gives it. `first_tokens`: see `Draw`.
     """
 
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    first_tokens: Mapping[str, float] = field(default_factory=dict)
     text: str = ""
     ended: bool = False
     truncated: bool = False
@@ -137,6 +138,7 @@ class Sampler:
         sampling: Sampling,
         *,
         seed: int | None = None,
+        num_alternatives: int = 0,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         """Fill the rows with continuations of the prompt's tokens; those ended stay if it is stopped.
@@ -158,6 +160,9 @@ class Sampler:
             cache = output.past_key_values
             cache.batch_repeat_interleave(len(active))
             logits = output.logits[:, -1].expand(len(active), -1)
+            likeliest = self._likeliest(logits[0], num_alternatives) if num_alternatives else {}
+            for row in active:
+                row.first_tokens = likeliest
             while active:
                 tokens = self._choose(logits, sampling, generator)
                 # A token's logit less the log of the normalizer: a log_softmax would make a vocabulary a row.
@@ -179,6 +184,14 @@ class Sampler:
             raise StoppedError
         ids = self._torch.tensor(tokens)
         return self._model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+
+    def _likeliest(self, logits: Any, number: int) -> dict[str, float]:
+        """Return the likeliest tokens with their log-probabilities in nats."""
+        values, tokens = logits.log_softmax(dim=-1).topk(number)
+        return {
+            self._tokenizer.decode([token]): value
+            for token, value in zip(tokens.tolist(), values.tolist(), strict=True)
+        }
 
     def _choose(self, logits: Any, sampling: Sampling, generator: Any) -> list[int]:
         """Return a token a row, of those in top_k and then in the nucleus."""
@@ -318,7 +331,14 @@ class EmbeddedLanguageModel:
             for call, start in enumerate(range(0, len(rows), size)):
                 seed = None if sampling.seed is None else spread_seed(sampling.seed, call)
                 batch = rows[start : start + size]
-                self._loaded().draw(prompt, batch, sampling, seed=seed, is_stopped=is_stopped)
+                self._loaded().draw(
+                    prompt,
+                    batch,
+                    sampling,
+                    seed=seed,
+                    num_alternatives=request.num_alternatives,
+                    is_stopped=is_stopped,
+                )
         ended = [row for row in rows if row.ended]
         if not ended and is_late():
             raise DeadlineExceeded("No answer came in time.")
@@ -359,4 +379,12 @@ class EmbeddedLanguageModel:
 
 def _output(row: Continuation) -> Draw:
     total, tokens = math.fsum(row.logprobs), len(row.tokens)
-    return Draw(row.text, row.truncated, total / tokens, total, tokens, tuple(row.logprobs))
+    return Draw(
+        row.text,
+        row.truncated,
+        total / tokens,
+        total,
+        tokens,
+        tuple(row.logprobs),
+        first_tokens=row.first_tokens,
+    )

@@ -273,10 +273,11 @@ class HttpLanguageModel:
             omitted = refused | known
             size = 1 if "n" in refused else n
             path, body = self._build_body(request, model=model, n=size, call=call, omitted=omitted - {"n"})
-            if "logprobs" in body and quirks.get(on_api, "top_logprobs"):
+            if "logprobs" in body and not request.num_alternatives and quirks.get(on_api, "top_logprobs"):
                 body["top_logprobs"] = 1
             try:
-                reply = await self._complete(path, body, request.priority, ends)
+                is_short = request.num_alternatives > 0
+                reply = await self._complete(path, body, request.priority, ends, is_short=is_short)
                 is_mixed = reply.is_unnumbered and reply.failure is None and len(reply.draws) < size
                 if not is_mixed:
                     break
@@ -287,7 +288,8 @@ class HttpLanguageModel:
                     request = replace(request, sampling=replace(request.sampling, max_tokens=max_tokens))
                     continue
                 name = refused_parameter(error, body)
-                if name is None:
+                # Other answers may do without log-probabilities, or with fewer of them.
+                if name is None or (name == "logprobs" and request.num_alternatives):
                     raise
                 refused.add(name)
         # Only now: an error that merely names a parameter must not cost later requests theirs.
@@ -299,7 +301,8 @@ class HttpLanguageModel:
             # Asked for in vain, log-probabilities cost time for nothing. Some servers (lmdeploy) give them
             # only with alternatives. Some leave out the token that ends an answer, so that a reply without
             # any text is no sign.
-            if "logprobs" in body and not any(has_logprobs(draw) or not draw.text for draw in reply.draws):
+            expects_logprobs = "logprobs" in body and not request.num_alternatives
+            if expects_logprobs and not any(has_logprobs(draw) or not draw.text for draw in reply.draws):
                 is_last_try = "top_logprobs" in body or path != PATHS["chat"]
                 quirks.record(on_api, "logprobs" if is_last_try else "top_logprobs", 1)
         left_out = tuple(name for name in WITHOUT_EFFECT if name not in body)
@@ -307,8 +310,13 @@ class HttpLanguageModel:
 
     # From a call to a reply
 
-    async def _complete(self, path: str, body: dict[str, Any], priority: Priority, ends: float) -> Reply:
-        """Send one call of an admitted request; what was finished of a stream counts without the rest."""
+    async def _complete(
+        self, path: str, body: dict[str, Any], priority: Priority, ends: float, *, is_short: bool
+    ) -> Reply:
+        """Send one call of an admitted request; what was finished of a stream counts without the rest.
+
+        is_short: it does not tell how long draws take.
+        """
         clock = asyncio.get_running_loop().time
         asked_at, reader = clock(), ReplyReader(self._api_key)
         failure: EigencalError | None = None
@@ -318,7 +326,7 @@ class HttpLanguageModel:
             async with asyncio.timeout_at(ends):
                 attempt = partial(self._attempt, path, body, reader)
                 await with_retries(attempt, max_retries=MAX_RETRIES, ends=ends)
-            if priority != Priority.JOB:
+            if priority != Priority.JOB and not is_short:
                 self._queue.took_s.append(clock() - asked_at - queued_s)
         except TimeoutError:
             failure = DeadlineExceeded("No answer came in time.")

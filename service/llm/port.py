@@ -87,6 +87,7 @@ class GenerationRequest:
     `deadline_s` is the time left, from the call on; None: the adapter's own timeout.
     `priority`: who goes first where calls queue, here and in vLLM.
     `fallback_max_tokens`: the limit where the context has no room for the sampling's.
+    `num_alternatives`: how many of the likeliest first tokens of each answer are asked for.
     """
 
     num_samples: int
@@ -98,6 +99,7 @@ class GenerationRequest:
     deadline_s: float | None = None
     priority: Priority = Priority.LIVE
     fallback_max_tokens: int | None = None
+    num_alternatives: int = 0
 
     @property
     def question(self) -> str | None:
@@ -143,6 +145,7 @@ class Draw:
     where it is not known, or where the answer is only a part of what was drawn. `num_tokens`: of all that was
     drawn, where known. `token_logprobs`: of each token, where /v1 is this LLM's only API.
     `logprobs_of_other_text`: log-probabilities were dropped since their tokens do not spell the text.
+    `first_tokens`: the likeliest first tokens with their log-probabilities in nats, where asked for.
     """
 
     text: str
@@ -152,6 +155,7 @@ class Draw:
     num_tokens: int | None = None
     token_logprobs: tuple[float, ...] = field(default=(), repr=False)
     logprobs_of_other_text: bool = False
+    first_tokens: Mapping[str, float] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

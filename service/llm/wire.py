@@ -70,6 +70,8 @@ def build_body(
     if sampling.seed is not None:  # else none: any seed stops vLLM's engine on a CPU
         body["seed"] = spread_seed(sampling.seed, call)
     body["logprobs"] = LOGPROBS[api]
+    if request.num_alternatives and "logprobs" not in omitted:
+        body["top_logprobs" if api == "chat" else "logprobs"] = request.num_alternatives
     if use_priority and request.priority:
         body["priority"] = request.priority
     if request.deadline_s is not None:
@@ -155,12 +157,13 @@ class Choice:
     """A choice of an answer, as far as it has come; `pieces`: of its text.
 
     `tokens`: texts of its tokens with their log-probabilities in nats; None where one has none, or no
-    sensible one. `beside`: which of `BESIDE_ANSWER` it has. `is_partial`: more was drawn than text and
-    log-probabilities hold.
+    sensible one. `first_tokens`: the alternatives to its first. `beside`: which of `BESIDE_ANSWER` it has.
+    `is_partial`: more was drawn than text and log-probabilities hold.
     """
 
     pieces: list[str] = field(default_factory=list)
     tokens: list[tuple[str, float | None]] = field(default_factory=list)
+    first_tokens: dict[str, float] = field(default_factory=dict)
     beside: set[str] = field(default_factory=set)
     is_partial: bool = False
     finish_reason: str = ""
@@ -184,6 +187,8 @@ class Choice:
         self.finish_reason = finish_of(choice) or self.finish_reason
         self.beside |= {name for name in BESIDE_ANSWER if (message or {}).get(name)}
         tokens = _tokens(choice)
+        if tokens and not self.tokens:
+            self.first_tokens = _alternatives(choice)
         self.tokens += tokens
         # A chunk may hold tokens without text (a stop string held back), or neither, but not text alone. A
         # whole answer without text was reasoning, or a refusal.
@@ -193,7 +198,9 @@ class Choice:
         """Return the draw. Unlike a mean, a sum without one of the tokens is wrong by any amount."""
         is_cut = self.finish_reason == "length"
         if not are_tokens_of([text for text, _ in self.tokens], self.text):
-            return Draw(self.text, truncated=is_cut, logprobs_of_other_text=True)
+            return Draw(
+                self.text, truncated=is_cut, logprobs_of_other_text=True, first_tokens=self.first_tokens
+            )
         known = [value for _, value in self.tokens if value is not None]
         total = math.fsum(known)
         is_whole = len(known) == len(self.tokens) and not (self.is_partial or self.beside)
@@ -204,6 +211,7 @@ class Choice:
             logprob=total / len(known) if known else None,
             total_logprob=total if has_total else None,
             num_tokens=len(known) if has_total else None,
+            first_tokens=self.first_tokens,
         )
 
 
@@ -233,6 +241,20 @@ def _tokens(choice: Mapping[str, Any]) -> list[tuple[str, float | None]]:
     else:
         pairs = list(zip_longest(_listed(logprobs.get("tokens")), _listed(logprobs.get("token_logprobs"))))
     return [(text if isinstance(text, str) else "", _nats(value)) for text, value in pairs]
+
+
+def _alternatives(choice: Mapping[str, Any]) -> dict[str, float]:
+    """Return the likeliest first tokens of a choice with log-probabilities, with their log-probabilities."""
+    logprobs = choice["logprobs"]
+    found: list[tuple[object, object]] = []
+    for first in _listed(logprobs.get("content"))[:1]:
+        listed = _listed(first.get("top_logprobs")) if isinstance(first, dict) else []
+        found += [(one.get("token"), one.get("logprob")) for one in listed if isinstance(one, dict)]
+    for first in _listed(logprobs.get("top_logprobs"))[:1]:
+        found += first.items() if isinstance(first, dict) else []
+    return {
+        text: nats for text, value in found if isinstance(text, str) and (nats := _nats(value)) is not None
+    }
 
 
 def _listed(value: object) -> list[Any]:

@@ -16,9 +16,10 @@ from service.calibration.calibration import (
 )
 from service.calibration.default import DefaultCalibration
 from service.calibration.store import SqlCalibrations
+from service.claims.comparison import Compare, compared_by
 from service.embedding.port import Embedder, EmbedderIdentity
 from service.errors import EmbedderUnavailable, NotFound
-from service.llm.port import Draw, Generation, LanguageModel
+from service.llm.port import Draw, Generation, GenerationRequest, LanguageModel, Sampling
 from service.scoring.score import CalibrationUsed, Evidence, ScoreCommand, ScoreWarning, warning
 from service.spectral.conformal import ConformalReference
 from service.spectral.evidence import EvidenceMap
@@ -122,7 +123,8 @@ class CalibrationChoice:
     """Chooses the calibration of a request.
 
     One that is named is held to the same test as the active ones: it never serves where it does not fit.
-    `default`: what serves where none fits; None: raw values do.
+    `default`: what serves where none fits; None: raw values do. `compare`: by what answers are compared
+    where a request does not say.
     """
 
     def __init__(
@@ -131,8 +133,10 @@ class CalibrationChoice:
         embedder: Embedder,
         calibrations: SqlCalibrations,
         default: DefaultCalibration | None,
+        compare: Compare = "embeddings",
     ) -> None:
         self._llm = llm
+        self._compare = compare
         self._embedder = embedder
         self._calibrations = calibrations
         self._default = default
@@ -146,6 +150,15 @@ class CalibrationChoice:
             raise NotFound("No calibration has the id given in `calibration`.")
         return calibration
 
+    @property
+    def default_model(self) -> str:
+        """Return the LLM that is asked where a request names none."""
+        return self._llm.identity(GenerationRequest(1, Sampling())).model
+
+    def is_by_llm(self, command: ScoreCommand) -> bool:
+        """Tell whether the LLM is to compare the answers."""
+        return (command.compare or self._compare) == "llm" and not command.draws_none
+
     def fingerprint(
         self,
         command: ScoreCommand,
@@ -158,6 +171,10 @@ class CalibrationChoice:
         embedder is the present one.
         """
         embedder = made_by or self._embedder.identity
+        if made_by is None and self.is_by_llm(command):
+            asked = command.generation
+            model = self.default_model if asked is None else self._llm.identity(asked).model
+            embedder = compared_by(embedder, model)
         if command.generation is None:
             return caller_fingerprint(command.source_label, embedder)
         identity = self._llm.identity(command.generation)
@@ -231,7 +248,10 @@ class CalibrationChoice:
             warnings = [mismatch(fits, ["num_samples"])]
         if self._default is None or command.calibration == "none":
             return None, warnings
-        applied = applied_to(self._default.under(made_by), count, evidence)
+        default = self._default.under(made_by)
+        if default.fingerprint.kernel != made_by.kernel:
+            return None, warnings
+        applied = applied_to(default, count, evidence)
         if applied is None:
             return None, warnings
         differs = [one for one in warnings if one.code == "calibration_mismatch"]
@@ -241,8 +261,10 @@ class CalibrationChoice:
         """Tell whether a calibration by evidence may serve a single answer to a request."""
         if command.calibration == "none" or command.num_samples < 1:
             return False
-        every = [] if self._default else self._compared(command, chosen, None, None, "answer")
-        return self._default is not None or any(one.evidence and not differs for one, differs in every)
+        if self._default is not None and not self.is_by_llm(command):
+            return True
+        every = self._compared(command, chosen, None, None, "answer")
+        return any(one.evidence and not differs for one, differs in every)
 
     def recommended(self, command: ScoreCommand, chosen: Calibration | None) -> int | None:
         """Return how many answers the calibration recommends that would be applied; None where none does.

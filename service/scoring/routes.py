@@ -20,6 +20,7 @@ from service.api.deps import Services, ServicesDep
 from service.api.errors import error_body, internal_body, log_problem, request_id_of
 from service.api.openapi import json_body, ok, recorded, responses
 from service.calibration.rows import LogProbability, TokenLogProbability
+from service.claims.comparison import Compare
 from service.errors import EigencalError, InvalidRequest, NotFound, Overloaded
 from service.heavy_json import MAX_BATCH_VALUES, is_heavy
 from service.llm.port import GenerationRequest, Message, Sampling, question_text
@@ -187,6 +188,11 @@ class ScoreRequest(RequestModel):
         description="Whether to score the `candidate` or, without one, `answer` claim by claim, too. Left "
         "out: where it has as many characters as the settings say (400).",
     )
+    compare: Compare | None = Field(
+        None,
+        description="How distinct answers are compared: by their `embeddings`, or have the `llm` say of each "
+        "two whether they mean the same, too. Left out: as the service is set up.",
+    )
     sampling: SamplingIn | None = Field(None, description="How to draw them.")
     model: str | None = Field(
         None, min_length=1, max_length=256, description="Model to ask the LLM server for."
@@ -308,6 +314,7 @@ def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> S
         "candidate_tokens": tuple((one.token, one.logprob) for one in body.candidate_tokens or ()),
         "as_recommended": body.effort == "auto",
         "claims": body.claims,
+        "compare": body.compare,
         "target": serving.target(body.target_error, body.confidence),
         "arrived": arrived,
     }

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, computed_field
 
+from service.claims.comparison import Compare
 from service.embedding.port import Kernel
 from service.llm.port import GenerationRequest, Message, Priority, Sampling
 from service.spectral.selective import CONFIDENCE
@@ -50,7 +51,8 @@ class ScoreCommand:
     `as_recommended`: draw as many answers as the calibration's report recommends, if it does.
     `claims`: whether the answer is scored claim by claim, too; None: where it is long. `quotes`: whether the
     score may quote answers, unless they are claims or asked for.
-    `asked`: the text that supplied samples answer, None where it is not known.
+    `asked`: the text that supplied samples answer, None where it is not known. `compare`: by what answers are
+    compared, None as the service is set up.
     """
 
     generation: GenerationRequest | None = None
@@ -67,6 +69,7 @@ class ScoreCommand:
     claims: bool | None = None
     quotes: bool = True
     asked: str | None = None
+    compare: Compare | None = None
     arrived: float | None = None  # time.perf_counter() when the request came in
 
     @property
@@ -162,8 +165,8 @@ class CalibrationUsed(Part):
     evidence_slope: float | None = Field(None, description="With `evidence`: b.")
     created_at: datetime = Field(description="When it was fitted.")
     kernel: Kernel = Field(
-        description="What it compares answers by: `facts`, what they say; `paper`, the cosine of their "
-        "embeddings."
+        description="What it compares answers by: `facts`, what they say; `llm`, that and what the LLM says "
+        "of each two; `paper`, the cosine of their embeddings."
     )
     origin: Literal["own", "default"] = Field(
         description="`own`: fitted for this very set-up. `default`: packaged, for want of such a one."
@@ -186,9 +189,9 @@ class ScoreWarning(Part):
 
     code: str = Field(
         description="calibration_missing, calibration_mismatch, default_calibration, default_probability, "
-        "evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, "
-        "target_unreachable, unsupported_candidate, correctness_label_mismatch, out_of_distribution, "
-        "length_out_of_range, refusals, logprobs_of_other_text or claims_left_out."
+        "evidence_missing, comparison_missing, partial_samples, truncated_samples, indistinct_answers, "
+        "no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch, "
+        "out_of_distribution, length_out_of_range, refusals, logprobs_of_other_text or claims_left_out."
     )
     message: str = Field(description="The same for a person.")
     differs: list[str] | None = Field(None, description="For a mismatch: the parts that differ.")
@@ -425,6 +428,9 @@ class Timings(Part):
     queue: float = Field(description="Waiting: for parsing and for a slot at the LLM.")
     generate: float | None = Field(None, description="Drawing the answers; null where none was drawn.")
     embed: float = Field(description="Embedding the distinct answers, and the question.")
+    compare: float | None = Field(
+        None, description="Having the LLM compare the answers, beside `embed`; null where it was not asked."
+    )
     spectrum: float = Field(description="Spectrum, calibration and modes.")
     total: float = Field(description="All of it.")
 
@@ -488,6 +494,7 @@ class Score(Part):
         "answer was drawn."
     )
     embedder: str = Field(description="Embedder of the answers.")
+    kernel: Kernel = Field(description="What the answers were compared by, as of `calibration.kernel`.")
     num_samples: int = Field(description="Answers scored.")
     num_distinct: int = Field(description="Distinct ones among them.")
     num_truncated: int = Field(description="Answers cut by max_tokens; they count.")
@@ -526,7 +533,9 @@ class Score(Part):
     claims_calibration: CalibrationUsed | None = Field(
         None, description="The calibration that the claims are served by; null: none. With `claims` alone."
     )
-    usage: TokenUsage | None = Field(description="Tokens used; null where the LLM was not called.")
+    usage: TokenUsage | None = Field(
+        description="Tokens used, those of comparisons too; null where the LLM was not called."
+    )
     timings_ms: Timings = Field(description="Where the time went.")
 
     # For gateways, which tell parts of it in words of their own.

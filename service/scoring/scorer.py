@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from service.calibration.calibration import Calibration
 from service.calibration.default import DefaultCalibration
 from service.calibration.store import SqlCalibrations
+from service.claims.comparison import SILENT, Compare, Comparer, Comparison, compared_by
 from service.claims.disagreements import find_disagreements
-from service.claims.kernel import Reading, compared_texts, kernel_vectors, read_texts
+from service.claims.kernel import Reading, compared_texts, kernel_matrix, read_texts, realize, with_comparison
 from service.embedding.port import (
     FACTS,
     FAILED,
@@ -40,7 +41,7 @@ from service.errors import (
     TooFewSamples,
 )
 from service.ids import new_id
-from service.llm.port import Generation, GenerationRequest, LanguageModel, is_blank
+from service.llm.port import Generation, GenerationRequest, LanguageModel, Priority, Usage, is_blank
 from service.scoring.choice import Applied, CalibrationChoice, applied_to, mismatch, ood_p_value
 from service.scoring.claims import ClaimScorer, ClaimScores, Said
 from service.scoring.judging import (
@@ -71,6 +72,7 @@ from service.scoring.score import (
     SpectrumValues,
     Timings,
     TokenUsage,
+    warning,
 )
 from service.scoring.telemetry import NO_SPANS, Spans
 from service.sharing import Threads
@@ -82,16 +84,21 @@ TOO_FEW = (
     "fits the request."
 )
 
-# Of a deadline, what is kept for embedding the answers that have come by then.
+# Of a deadline, what is kept for embedding the answers that have come by then, and for comparing them.
 EMBED_SHARE, EMBED_RESERVE_S = 0.1, 0.5
+COMPARE_SHARE = 0.3
 
 
-def in_time(request: GenerationRequest, arrived: float | None) -> GenerationRequest:
-    """Return the request with the deadline that leaves time to embed what has come by then."""
+def in_time(request: GenerationRequest, arrived: float | None, *, by_llm: bool = False) -> GenerationRequest:
+    """Return the request with the deadline that leaves time to embed what has come by then.
+
+    by_llm: the LLM is to compare it, too.
+    """
     if request.deadline_s is None:
         return request
     gone = 0.0 if arrived is None else time.perf_counter() - arrived
     reserved = min(EMBED_SHARE * request.deadline_s, EMBED_RESERVE_S)
+    reserved = COMPARE_SHARE * request.deadline_s if by_llm else reserved
     return replace(request, deadline_s=max(request.deadline_s - gone - reserved, 0.001))
 
 
@@ -142,6 +149,30 @@ class Drawn:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Read:
+    """Answers drawn, as the embedder has read them and, where it is to, the LLM.
+
+    drawn: with the time and the tokens that reading took. texts: the distinct answers; index: (m,) which of
+    them each answer is. question, said: the question and the sentences that are embedded too; None where none
+    are. compared: the text of each answer and of the candidate that is embedded; vectors: (d,) by text.
+    embedder: that made them; made_by: what decides the kernel of the answers. comparison: by the LLM.
+    """
+
+    drawn: Drawn
+    texts: Sequence[str]
+    index: NDArray[np.int_]
+    candidate: str | None
+    question: str | None
+    said: Said | None
+    compared: Sequence[str]
+    vectors: Mapping[str, NDArray[np.float32]]
+    embedder: EmbedderIdentity
+    made_by: EmbedderIdentity
+    comparison: Comparison | None
+    warnings: Sequence[ScoreWarning]
+
+
 class LiveLoad:
     """How many live scores are under way: scoring counts them, jobs give way to them."""
 
@@ -163,7 +194,8 @@ class Scorer:
 
     `ood_abstain`: whether decisions abstain on prompts unlike the rows of their calibration. `default`: what
     serves where no calibration fits; None: raw values do. `claims`: scores long answers claim by claim, too.
-    `threads`: for work that would block the event loop. `spans`: tracing.
+    `compare`: by what answers are compared where a request does not say. `threads`: for work that would block
+    the event loop. `spans`: tracing.
     """
 
     def __init__(
@@ -176,12 +208,14 @@ class Scorer:
         ood_abstain: bool = True,
         default: DefaultCalibration | None = None,
         claims: ClaimScorer | None = None,
+        compare: Compare = "embeddings",
         threads: Threads | None = None,
         spans: Spans = NO_SPANS,
     ) -> None:
         self._llm = llm
         self._embedder = embedder
-        self.choice = CalibrationChoice(llm, embedder, calibrations, default)
+        self._comparer = Comparer(llm)
+        self.choice = CalibrationChoice(llm, embedder, calibrations, default, compare)
         self._live = live or LiveLoad()
         self._ood_abstain = ood_abstain
         self._threads = threads or Threads("scores")
@@ -208,10 +242,17 @@ class Scorer:
     async def draw(self, command: ScoreCommand) -> Drawn:
         """Return the answers that a score rests on, to be scored by `finish`; raises as `score` does.
 
-        For a caller whose candidate is still being written: drawing need not wait for it.
+        For a caller whose candidate is still being written: neither drawing nor comparing need wait for it.
         """
         with self._live.one():
-            return await self._drawn(command)
+            drawn = await self._drawn(command)
+            if not self.choice.is_by_llm(drawn.command):
+                return drawn
+            texts, index = distinct([draw.text for draw in drawn.generation.draws])
+            begun = time.perf_counter()
+            comparison, _ = await self._compare(drawn, texts, index, None)
+            seconds = {**drawn.seconds, "compare": time.perf_counter() - begun}
+            return replace(drawn, generation=_with_usage(drawn.generation, comparison), seconds=seconds)
 
     async def finish(self, drawn: Drawn, candidate: str | None) -> Score:
         """Return the score of answers drawn before, with a text to judge by them; raises as `score` does."""
@@ -257,31 +298,70 @@ class Scorer:
             return command
         return replace(command, generation=replace(command.generation, num_samples=number))
 
-    async def _judged(self, drawn: Drawn) -> Score:
-        command, chosen, generation, begun = (
-            drawn.command,
-            drawn.chosen,
-            drawn.generation,
-            time.perf_counter(),
-        )
-        texts, index = distinct([draw.text for draw in generation.draws])
+    async def _read(self, drawn: Drawn) -> _Read:
+        command, begun = drawn.command, time.perf_counter()
+        texts, index = distinct([draw.text for draw in drawn.generation.draws])
         candidate = None if command.candidate is None else command.candidate.strip()
-        question = self.choice.question(command, chosen)
+        question = self.choice.question(command, drawn.chosen)
         said = await self._claims.read(command, texts, candidate, len(index))
+        by_llm = self.choice.is_by_llm(command)
         every_text = [] if question is None else [question]
         compared = list[str]()
         if not command.draws_none:
-            judged_too = with_candidate(texts, candidate)
-            compared = compared_texts(judged_too, command.question or "", self._embedder.kernel)
+            kernel = FACTS if by_llm else self._embedder.kernel
+            compared = compared_texts(with_candidate(texts, candidate), command.question or "", kernel)
             answers = texts_to_embed(compared, self.empty_answers)
             every_text = [*answers, *every_text, *(said.to_embed() if said else [])]
         every_text = list(dict.fromkeys(every_text))
-        embedded = await self._embed(every_text, command, sum(drawn.seconds.values()))
-        vectors, made_by = dict(zip(every_text, embedded.vectors, strict=True)), embedded.made_by
-        all_embedded = time.perf_counter()
+        embedding = self._embed(every_text, command, sum(drawn.seconds.values()))
+        comparison, warnings, seconds = None, list[ScoreWarning](), dict(drawn.seconds)
+        if by_llm:  # both at once: they wait for different servers
+            comparing = asyncio.ensure_future(self._compare(drawn, texts, index, candidate))
+            try:
+                embedded = await embedding
+                all_embedded = time.perf_counter()
+                comparison, warnings = await comparing
+            finally:
+                comparing.cancel()
+            drawn = replace(drawn, generation=_with_usage(drawn.generation, comparison))
+            seconds["compare"] = seconds.get("compare", 0.0) + time.perf_counter() - all_embedded
+            made_by = replace(embedded.made_by, kernel=FACTS)
+        else:
+            embedded = await embedding
+            all_embedded, made_by = time.perf_counter(), embedded.made_by
+        if comparison is not None:
+            model = comparison.model or drawn.generation.model or self.choice.default_model
+            made_by = compared_by(made_by, model)
+        seconds["embed"] = seconds.get("embed", 0.0) + all_embedded - begun
+        vectors = dict(zip(every_text, embedded.vectors, strict=True))
+        return _Read(
+            replace(drawn, seconds=seconds),
+            texts,
+            index,
+            candidate,
+            question,
+            said,
+            compared,
+            vectors,
+            embedded.made_by,
+            made_by,
+            comparison,
+            warnings,
+        )
+
+    async def _judged(self, drawn: Drawn) -> Score:
+        read = await self._read(drawn)
+        begun, drawn, command, generation = (
+            time.perf_counter(),
+            read.drawn,
+            read.drawn.command,
+            read.drawn.generation,
+        )
+        texts, index, candidate, made_by = read.texts, read.index, read.candidate, read.made_by
         evidence = evidence_of(generation.draws, index)
-        applied, warnings = self.choice.serving(command, chosen, generation, made_by, evidence)
-        p_value, unlike = ood_p_value(applied, question, vectors, generation.draws, candidate)
+        applied, warnings = self.choice.serving(command, drawn.chosen, generation, made_by, evidence)
+        warnings = [*read.warnings, *warnings]
+        p_value, unlike = ood_p_value(applied, read.question, read.vectors, generation.draws, candidate)
         # A decision's first bounds import scipy, which takes half a second.
         slow = command.target is not None and applied is not None and bool(applied.calibration.selectors)
         basis = None
@@ -293,16 +373,9 @@ class Scorer:
             space, reading = await self._maybe_in_thread(
                 sum(map(len, texts)) > INLINE_FACTS or _is_expensive(texts),
                 self._space,
-                command,
-                texts,
-                candidate,
-                compared,
-                vectors,
-                made_by,
+                read,
             )
-            basis, about = await self._basis(
-                drawn, texts, index, candidate, compared, space, made_by, applied, evidence
-            )
+            basis, about = await self._basis(read, space, applied, evidence)
             judging = partial(judge, basis, command.target)
             slow, warnings = slow or _is_expensive([candidate or ""]), [*about, *warnings]
         abstains = bool(unlike) and self._ood_abstain
@@ -317,7 +390,7 @@ class Scorer:
         warnings += [*unlike, *about, *refused]
         judged = answer if candidate is None else candidate
         claims, disagreements = None, None
-        if said is None and command.quotes and basis is not None:
+        if read.said is None and command.quotes and basis is not None:
             contents = [
                 0 if text in refusals.texts or is_blank(text) else n
                 for text, n in zip(texts, np.bincount(index).tolist(), strict=True)
@@ -325,98 +398,107 @@ class Scorer:
             disagreements = await self._maybe_in_thread(
                 _is_expensive(texts), _disagreements, reading, contents
             )
-        if said is not None:
-            claims = await self._claim_scores(drawn, said, judged, vectors, made_by, question)
+        if read.said is not None:
+            claims = await self._claim_scores(read, read.said, judged)
             known = {one.code for one in unlike}
             warnings += [one for one in claims.warnings if one.code not in known]
-        embedding_s = drawn.seconds.get("embed", 0.0) + all_embedded - begun
-        seconds = {"embed": embedding_s, "spectrum": time.perf_counter() - all_embedded}
-        drawn = replace(drawn, seconds={**drawn.seconds, **seconds})
+        seconds = {**drawn.seconds, "spectrum": time.perf_counter() - begun}
+        drawn = replace(drawn, seconds=seconds)
         return compose(drawn, basis, applied, judgement, warnings, made_by, p_value, claims, disagreements)
 
-    def _space(
-        self,
-        command: ScoreCommand,
-        texts: Sequence[str],
-        candidate: str | None,
-        compared: Sequence[str],
-        vectors: Mapping[str, NDArray[np.float32]],
-        made_by: EmbedderIdentity,
-    ) -> tuple[NDArray[np.floating], Reading]:
+    def _space(self, read: _Read) -> tuple[NDArray[np.floating], Reading]:
         """Return the vectors (n, d) of the distinct answers and the candidate, as the kernel compares them.
 
-        And their facts. compared: the text of each that `vectors` holds the embedding of.
+        And their facts.
         """
-        rows = [vectors[text] for text in texts_to_embed(compared, self.empty_answers)]
-        embedded = np.array(rows, dtype=np.float32).reshape(-1, made_by.dimension)
-        space = outcome_vectors(compared, embedded)
-        known = with_candidate(texts, candidate)
-        question = command.question or ""
-        reading = read_texts(known, compared_texts(known, question, FACTS), question, len(texts))
-        return space if made_by.kernel == PAPER else kernel_vectors(reading, space), reading
+        question = read.drawn.command.question or ""
+        rows = [read.vectors[text] for text in texts_to_embed(read.compared, self.empty_answers)]
+        embedded = np.array(rows, dtype=np.float32).reshape(-1, read.made_by.dimension)
+        space = outcome_vectors(read.compared, embedded)
+        known = with_candidate(read.texts, read.candidate)
+        reading = read_texts(known, compared_texts(known, question, FACTS), question, len(read.texts))
+        if read.made_by.kernel == PAPER:
+            return space, reading
+        kernel = kernel_matrix(reading, space)
+        if read.comparison is not None:
+            kernel = with_comparison(kernel, read.comparison.same)
+        return realize(kernel), reading
+
+    async def _compare(
+        self, drawn: Drawn, texts: Sequence[str], index: NDArray[np.int_], candidate: str | None
+    ) -> tuple[Comparison | None, list[ScoreWarning]]:
+        """Return what the LLM says of each two of the distinct answers and the candidate.
+
+        The candidate and the most frequent answers first. None, with a warning, where it does not in time.
+        """
+        known, counts = with_candidate(texts, candidate), np.bincount(index, minlength=len(texts))
+        order = np.argsort(-counts, kind="stable").tolist()
+        if candidate is not None:
+            order.insert(0, known.index(candidate))
+        request = drawn.command.generation
+        deadline_s = None if request is None else request.deadline_s
+        if deadline_s is not None:
+            deadline_s = max(deadline_s - sum(drawn.seconds.values()), 0.0)
+        try:
+            comparison = await self._comparer.compare(
+                drawn.command.question or "",
+                known,
+                order,
+                model=None if request is None else request.model,
+                priority=Priority.LIVE if request is None else request.priority,
+                deadline_s=deadline_s,
+            )
+            why = SILENT if comparison.is_silent else ""
+        except EigencalError as error:
+            why = error.full_detail
+        if not why:
+            return comparison, []
+        message = f"The answers are compared by their embeddings alone. {why}"
+        return None, [warning("comparison_missing", message)]
 
     async def _basis(
-        self,
-        drawn: Drawn,
-        texts: Sequence[str],
-        index: NDArray[np.int_],
-        candidate: str | None,
-        compared: Sequence[str],
-        space: NDArray[np.floating],
-        made_by: EmbedderIdentity,
-        applied: Applied | None,
-        evidence: Evidence | None,
+        self, read: _Read, space: NDArray[np.floating], applied: Applied | None, evidence: Evidence | None
     ) -> tuple[Basis, list[ScoreWarning]]:
-        """Return what the score of these answers rests on, and what to know about them.
-
-        texts: the distinct ones; index: (m,) which of them each answer is. compared, space: see `_space`.
-        """
-        generation = drawn.generation
+        """Return what the score of these answers rests on, and what to know about them. space: `_space`."""
+        texts, index, generation = read.texts, read.index, read.drawn.generation
+        request, compared = read.drawn.command.generation, read.compared
         if applied is None and len(index) < MIN_SAMPLES:
             # Another model answered than expected, or it told no log-probability.
-            raise too_few(generation, drawn.command.generation)
-        dimension = made_by.dimension
+            raise too_few(generation, request)
+        dimension = read.made_by.dimension
         own = space[: len(texts)]  # a candidate that is none of the answers stays out of their spectrum
         counts = np.bincount(index, minlength=len(texts))
         with self._spans.spectrum(len(texts)):
             many = len(texts) > INLINE_DISTINCT
             found = await self._maybe_in_thread(many, spectrum, own, counts, dimension=dimension)
         alike = await self._maybe_in_thread(_is_expensive(texts), num_indistinct, compared[: len(texts)], own)
-        basis = basis_of(generation, texts, candidate, compared, space, found, counts, applied, evidence)
-        about = [*partial_warning(generation), *truncated_warning(generation, drawn.command)]
+        basis = basis_of(generation, texts, read.candidate, compared, space, found, counts, applied, evidence)
+        about = [*partial_warning(generation), *truncated_warning(generation, read.drawn.command)]
         return basis, [*about, *other_text_warning(generation), *indistinct_warning(alike, len(texts))]
 
-    async def _claim_scores(
-        self,
-        drawn: Drawn,
-        said: Said,
-        judged: str,
-        vectors: Mapping[str, NDArray[np.float32]],
-        made_by: EmbedderIdentity,
-        question: str | None,
-    ) -> ClaimScores:
-        """Return the claims of the judged text."""
-        command, generation = drawn.command, drawn.generation
+    async def _claim_scores(self, read: _Read, said: Said, judged: str) -> ClaimScores:
+        """Return the claims of the judged text. The LLM does not compare them."""
+        command, chosen, generation = read.drawn.command, read.drawn.chosen, read.drawn.generation
         texts = [draw.text for draw in generation.draws]
         is_drawn = command.candidate is None or command.candidate_is_drawn
         if is_drawn and judged in texts and len(texts) > MIN_SAMPLES:
             texts.remove(judged)  # it says what it claims itself
         own, warnings = None, list[ScoreWarning]()
         if not said.is_json(judged):
-            own, _ = self.choice.fitting(command, drawn.chosen, generation, made_by, unit="claim")
+            own, _ = self.choice.fitting(command, chosen, generation, read.embedder, unit="claim")
         if own is not None and command.draws_none and 0 not in own.selectors:
             own = None
         applied = None if own is None else applied_to(own, len(texts))
         if own is not None and applied is None:
             warnings = [mismatch(own, ["num_samples"])]
-        _, unlike = ood_p_value(applied, question, vectors, generation.draws, judged)
+        _, unlike = ood_p_value(applied, read.question, read.vectors, generation.draws, judged)
         abstains = bool(unlike) and self._ood_abstain
         if command.draws_none:
             without_samples = self._claims.scores_alone
             scores = await self._threads.run(without_samples, command, said, judged, applied, unlike=abstains)
         else:
             scores = await self._claims.scores(
-                command, said, judged, texts, vectors, made_by.dimension, applied, unlike=abstains
+                command, said, judged, texts, read.vectors, read.embedder.dimension, applied, unlike=abstains
             )
         return replace(scores, warnings=[*scores.warnings, *unlike, *warnings])
 
@@ -438,7 +520,8 @@ class Scorer:
             draws = supplied_draws(command.samples or (), command.logprobs)
             came = Generation(draws, requested=len(draws), model="")
         else:
-            asked = in_time(command.generation, command.arrived)
+            by_llm = self.choice.is_by_llm(command)
+            asked = in_time(command.generation, command.arrived, by_llm=by_llm)
             with self._spans.generation(asked, self._llm.identity) as span:
                 came = await self._llm.generate(asked)
                 span.tell(came)
@@ -468,6 +551,18 @@ class Scorer:
             raise DeadlineExceeded(
                 "The answers came before the deadline, but could not be embedded in time."
             ) from None
+
+
+def _with_usage(generation: Generation, comparison: Comparison | None) -> Generation:
+    """Return the answers with the tokens that comparing them has taken beside their own."""
+    if comparison is None:
+        return generation
+    drawing, comparing = generation.usage, comparison.usage
+    usage = Usage(
+        drawing.prompt_tokens + comparing.prompt_tokens,
+        drawing.completion_tokens + comparing.completion_tokens,
+    )
+    return replace(generation, usage=usage)
 
 
 def _left_s(command: ScoreCommand, gone_s: float) -> float | None:
@@ -523,6 +618,7 @@ def compose(
         warnings=warnings,
         model=generation.model or None,
         embedder=made_by.name,
+        kernel=made_by.kernel,
         num_samples=len(texts),
         num_refusals=judgement.num_refusals,
         num_truncated=sum(draw.truncated for draw in generation.draws),
@@ -573,5 +669,5 @@ def _values(basis: Basis | None) -> dict[str, Any]:
             null_count=served.null_count,
             uncalibrated=raw.eigenvalues.tolist(),
         ),
-        "usage": usage if generation.model else None,
+        "usage": usage if generation.model or generation.usage != Usage() else None,
     }

@@ -105,6 +105,7 @@ dev_rows = sa.Table(
     # What the LLM server said that refused it for good, and the verdict on its answer, once it has one.
     sa.Column("refused", sa.JSON(none_as_null=True)),
     sa.Column("verdict", sa.JSON(none_as_null=True)),
+    sa.Column("compared", sa.JSON(none_as_null=True)),  # replies of the LLM that has compared its answers
 )
 
 calibrations = sa.Table(

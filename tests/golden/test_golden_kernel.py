@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.contradictions import PAIRS, WEIGHTS, embedded, probabilities, read_pairs
+from benchmarks.contradictions import PAIRS, WEIGHTS, embedded, kernel_of, probabilities, read_pairs
 from service.calibration.default import figures_file, packaged
 from service.embedding.port import FACTS, PAPER, Kernel
 from service.spectral.fit import fit_evidence
@@ -23,7 +23,7 @@ def right_above_wrong(path: Path, kernel: Kernel) -> dict[str, int]:
     vectors = embedded(pairs)
     counts = dict[str, int]()
     for pair in pairs:
-        right, wrong = probabilities(pair, kernel, vectors)
+        right, wrong = probabilities(kernel_of(pair, kernel, vectors))
         kind = pair.get("kind", "all")
         counts[kind] = counts.get(kind, 0) + (right > wrong)
     return counts

@@ -8,8 +8,9 @@ from typing import Any
 from service.calibration.calibration import Calibration
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
+from service.claims.comparison import Comparer
 from service.embedding.port import Embedder
-from service.jobs.calibrator import Calibrator, Drawer, Embedding, Patience
+from service.jobs.calibrator import Calibrator, Comparing, Drawer, Embedding, Patience
 from service.jobs.model import JobOptions
 from service.jobs.runner import Finish
 from service.jobs.store import SqlJobs
@@ -36,7 +37,10 @@ class Pipeline:
         serving = Serving(num_samples, Sampling(), Sampling())
         self.drawer = Drawer(llm, embedder, jobs, serving, patience=QUICK)
         self.embedding = Embedding(embedder, jobs, patience=QUICK)
-        self.calibrator = Calibrator(jobs, calibrations, self.drawer, self.embedding, resamples=FEW)
+        comparing = Comparing(Comparer(llm), jobs, patience=QUICK)
+        self.calibrator = Calibrator(
+            jobs, calibrations, self.drawer, self.embedding, comparing, resamples=FEW
+        )
 
     async def draw(self, job_id: str) -> None:
         """Draw what is missing."""

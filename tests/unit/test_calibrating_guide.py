@@ -55,7 +55,7 @@ def test_every_warning_is_told() -> None:
 
 
 def test_every_part_of_the_fingerprint_is_told() -> None:
-    embedder = EmbedderIdentity("e", "1", 4, "float32", empty_answers="embedded", kernel="facts")
+    embedder = EmbedderIdentity("e", "1", 4, "float32", empty_answers="embedded", kernel="llm", comparer="c")
     made = service_fingerprint(LLMIdentity("m", "chat", "s"), Sampling(), embedder)
     assert table("| part |") == set(made.parts())
 

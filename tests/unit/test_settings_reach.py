@@ -82,6 +82,7 @@ OTHER = {
     "embedder": "all-MiniLM-L6-v2",
     "empty_answers": "embedded",
     "kernel": "paper",
+    "compare": "llm",
     "embedder_url": "http://127.0.0.1:9002/v1",
     "embedder_api_key": "an-embedder-key",
     "proxies_from_env": "true",

@@ -713,6 +713,12 @@ export interface components {
              */
             activate?: "if_better" | "always" | "never";
             /**
+             * Compare
+             * @description How answers are compared, as of `POST /score`: a calibration holds for one way. Left out: as the service is set up. Claims are compared by `embeddings`.
+             * @enum {string}
+             */
+            compare?: "embeddings" | "llm";
+            /**
              * Drawn By
              * @description Who drew the `samples` of the rows; `service`: you vouch that this LLM set-up did.
              * @default caller
@@ -780,6 +786,12 @@ export interface components {
              * @enum {string}
              */
             activate?: "if_better" | "always" | "never";
+            /**
+             * Compare
+             * @description How answers are compared, as of `POST /score`: a calibration holds for one way. Left out: as the service is set up. Claims are compared by `embeddings`.
+             * @enum {string}
+             */
+            compare?: "embeddings" | "llm";
             /**
              * Drawn By
              * @description Who drew the `samples` of the rows; `service`: you vouch that this LLM set-up did.
@@ -987,10 +999,10 @@ export interface components {
             id: string;
             /**
              * Kernel
-             * @description What it compares answers by: `facts`, what they say; `paper`, the cosine of their embeddings.
+             * @description What it compares answers by: `facts`, what they say; `llm`, that and what the LLM says of each two; `paper`, the cosine of their embeddings.
              * @enum {string}
              */
-            kernel: "facts" | "paper";
+            kernel: "facts" | "llm" | "paper";
             /**
              * Method
              * @description The map applied.
@@ -1676,7 +1688,7 @@ export interface components {
              * Stage
              * @description What a running job is at.
              */
-            stage: ("sampling" | "embedding" | "fitting" | "reporting") | null;
+            stage: ("sampling" | "comparing" | "embedding" | "fitting" | "reporting") | null;
             /**
              * Started At
              * @description When it first ran.
@@ -2215,6 +2227,12 @@ export interface components {
              */
             id: string;
             /**
+             * Kernel
+             * @description What the answers were compared by, as of `calibration.kernel`.
+             * @enum {string}
+             */
+            kernel: "facts" | "llm" | "paper";
+            /**
              * Lambda Max
              * @description Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much of their meaning the answers share, not the probability that the answer is right. Null where no answer was drawn (effort `none`), as are the other values of a spectrum.
              */
@@ -2285,7 +2303,7 @@ export interface components {
             timings_ms: components["schemas"]["Timings"];
             /** @description The same two numbers without calibration. */
             uncalibrated: components["schemas"]["SpectrumValues"] | null;
-            /** @description Tokens used; null where the LLM was not called. */
+            /** @description Tokens used, those of comparisons too; null where the LLM was not called. */
             usage: components["schemas"]["TokenUsage"] | null;
             /**
              * Warnings
@@ -2324,6 +2342,12 @@ export interface components {
              * @description Whether to score the `candidate` or, without one, `answer` claim by claim, too. Left out: where it has as many characters as the settings say (400).
              */
             claims?: boolean;
+            /**
+             * Compare
+             * @description How distinct answers are compared: by their `embeddings`, or have the `llm` say of each two whether they mean the same, too. Left out: as the service is set up.
+             * @enum {string}
+             */
+            compare?: "embeddings" | "llm";
             /**
              * Confidence
              * @description Confidence with which the target is kept; left out: 0.9.
@@ -2398,7 +2422,7 @@ export interface components {
         ScoreWarning: {
             /**
              * Code
-             * @description calibration_missing, calibration_mismatch, default_calibration, default_probability, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch, out_of_distribution, length_out_of_range, refusals, logprobs_of_other_text or claims_left_out.
+             * @description calibration_missing, calibration_mismatch, default_calibration, default_probability, evidence_missing, comparison_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch, out_of_distribution, length_out_of_range, refusals, logprobs_of_other_text or claims_left_out.
              */
             code: string;
             /**
@@ -2433,6 +2457,11 @@ export interface components {
          * @description Milliseconds by stage.
          */
         Timings: {
+            /**
+             * Compare
+             * @description Having the LLM compare the answers, beside `embed`; null where it was not asked.
+             */
+            compare?: number | null;
             /**
              * Embed
              * @description Embedding the distinct answers, and the question.

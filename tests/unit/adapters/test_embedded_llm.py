@@ -81,7 +81,7 @@ def filled(
 ) -> list[Continuation]:
     rows = [Continuation() for _ in range(count)]
     given = {"temperature": 1.0, "max_tokens": 50, "stop": ("\n",)}
-    options = {name: how.pop(name) for name in ("seed", "is_stopped") if name in how}
+    options = {name: how.pop(name) for name in ("seed", "is_stopped", "num_alternatives") if name in how}
     sampler = Sampler(model or ToyModel(AFTER), Letters(), eos)
     with contextlib.suppress(StoppedError):
         sampler.draw(prompt, rows, Sampling(**(given | how)), **options)
@@ -124,6 +124,13 @@ def test_the_sum_is_of_the_models_own_distribution(changes: dict[str, Any]) -> N
             expected, last = expected + math.log(weights[token] / sum(weights)), token
         assert row.truncated or row.tokens[-1] == 3
         assert math.fsum(row.logprobs) == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_likeliest_first_tokens_are_of_the_models_own_distribution() -> None:
+    for row in drawn(2, [0, 1], temperature=0.0, num_alternatives=2):
+        total = math.log(1 + math.e + math.e**2)
+        assert row.first_tokens == pytest.approx({"\n": 2 - total, "c": 1 - total}, abs=1e-5)
+    assert drawn(1, [1])[0].first_tokens == {}
 
 
 def test_rows_end_at_the_stop_string_without_it() -> None:

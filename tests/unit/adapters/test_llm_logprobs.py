@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from service.errors import LLMError
 from service.llm import openai_server
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Draw, GenerationRequest, Message, PromptShape, Sampling
@@ -275,3 +276,67 @@ def test_what_one_api_refuses_the_other_may_take() -> None:
         await (telling([-1.0, -2.0]) if chat else answers())(exchange)
 
     played(scenario, default=chat_alone, api="completions")
+
+
+# The likeliest first tokens
+
+
+def with_alternatives(*per_token: dict[str, Any]) -> Behaviour:
+    """Answer "Yes" with the alternatives to each of its tokens."""
+
+    async def behave(exchange: Exchange) -> None:
+        if exchange.path.endswith("/chat/completions"):
+            listed = [[{"token": t, "logprob": v} for t, v in one.items()] for one in per_token]
+            content = [{"token": "", "logprob": -0.1, "top_logprobs": one} for one in listed]
+            said = {"content": "Yes"}
+            choice = {"message": said, "delta": said, "logprobs": {"content": content}}
+        else:
+            values = [-0.1] * len(per_token)
+            choice = {"text": "Yes", "logprobs": {"token_logprobs": values, "top_logprobs": list(per_token)}}
+        choice |= {"index": 0, "finish_reason": "stop"}
+        if not exchange.body.get("stream"):
+            await exchange.send(200, {"model": MODEL, "choices": [choice]})
+            return
+        await exchange.start_stream()
+        choice.pop("message", None)
+        await exchange.event({"model": MODEL, "choices": [choice]})
+        await exchange.event("[DONE]")
+        exchange.writer.close()
+
+    return behave
+
+
+def alternatives_asked(deadline_s: float | None = None) -> GenerationRequest:
+    return ask(1, sampling=Sampling(temperature=0, max_tokens=1), num_alternatives=5, deadline_s=deadline_s)
+
+
+@APIS
+@STREAMED
+def test_the_likeliest_first_tokens_come_where_asked_for(api: str, deadline_s: float | None) -> None:
+    told = {"Yes": -0.2, "No": -2, "So": None}
+    (found,) = drawn(alternatives_asked(deadline_s), with_alternatives(told, {"!": -1.0}), api=api)
+    assert found.first_tokens == {"Yes": -0.2, "No": -2.0}
+
+
+@pytest.mark.parametrize("told", [None, [], "Yes", [None], [{"token": 3, "logprob": -1}]])
+def test_no_alternatives_are_none(told: Any) -> None:
+    async def behave(exchange: Exchange) -> None:
+        content = [{"token": "Yes", "logprob": -0.1, "top_logprobs": told}]
+        choice = {"index": 0, "finish_reason": "stop", "message": {"content": "Yes"}}
+        await exchange.send(200, {"model": MODEL, "choices": [choice | {"logprobs": {"content": content}}]})
+
+    (found,) = drawn(alternatives_asked(), behave)
+    assert found.first_tokens == {}
+
+
+@APIS
+def test_a_refusal_of_alternatives_costs_other_answers_nothing(api: str) -> None:
+    refusal = status(400, {"error": {"message": "at most 1 logprobs may be asked for"}})
+
+    async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> tuple[Draw, ...]:
+        with pytest.raises(LLMError):
+            await llm.generate(alternatives_asked())
+        return (await llm.generate(ask(1))).draws
+
+    (found,) = played(scenario, refusal, default=telling([-1.0]), api=api)
+    assert found.total_logprob == -1.0

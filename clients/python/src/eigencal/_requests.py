@@ -10,6 +10,8 @@ class CalibrateOptions(TypedDict):
 
     activate: NotRequired[Literal["if_better", "always", "never"] | None]
     """When to serve it: `if_better` than the active one on the same rows."""
+    compare: NotRequired[Literal["embeddings", "llm"] | None]
+    """How answers are compared, as of `POST /score`: a calibration holds for one way. Left out: as the service is set up. Claims are compared by `embeddings`."""
     drawn_by: NotRequired[Literal["caller", "service"] | None]
     """Who drew the `samples` of the rows; `service`: you vouch that this LLM set-up did."""
     method: NotRequired[Literal["depolarized", "temperature", "evidence", "both", "auto"] | None]
@@ -109,6 +111,8 @@ class ScoreOptions(TypedDict):
     """The tokens of the `candidate`, in order: what they tell of each of its claims, without any answer drawn. Tokens of another text are not used. Refused if their sum contradicts `candidate_logprob`."""
     claims: NotRequired[bool | None]
     """Whether to score the `candidate` or, without one, `answer` claim by claim, too. Left out: where it has as many characters as the settings say (400)."""
+    compare: NotRequired[Literal["embeddings", "llm"] | None]
+    """How distinct answers are compared: by their `embeddings`, or have the `llm` say of each two whether they mean the same, too. Left out: as the service is set up."""
     confidence: NotRequired[float | None]
     """Confidence with which the target is kept; left out: 0.9."""
     deadline_ms: NotRequired[int | None]

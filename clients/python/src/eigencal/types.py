@@ -37,8 +37,8 @@ class CalibrationUsed(Result):
     """With `evidence`: b."""
     id: str
     """Id of the calibration."""
-    kernel: Literal["facts", "paper"] | str
-    """What it compares answers by: `facts`, what they say; `paper`, the cosine of their embeddings."""
+    kernel: Literal["facts", "llm", "paper"] | str
+    """What it compares answers by: `facts`, what they say; `llm`, that and what the LLM says of each two; `paper`, the cosine of their embeddings."""
     method: Literal["depolarized", "temperature", "evidence"] | str
     """The map applied."""
     origin: Literal["own", "default"] | str
@@ -210,7 +210,7 @@ class Job(Result):
     """What an open job waits for, if it does."""
     refused_rows: int
     """Rows that the LLM server refused while it answered others, once the job has ended; retry it to ask for them again."""
-    stage: Literal["sampling", "embedding", "fitting", "reporting"] | None
+    stage: Literal["sampling", "comparing", "embedding", "fitting", "reporting"] | None
     """What a running job is at."""
     started_at: datetime | None
     """When it first ran."""
@@ -421,7 +421,7 @@ class ScoreWarning(Result):
     """Something the caller should know."""
 
     code: str
-    """calibration_missing, calibration_mismatch, default_calibration, default_probability, evidence_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch, out_of_distribution, length_out_of_range, refusals, logprobs_of_other_text or claims_left_out."""
+    """calibration_missing, calibration_mismatch, default_calibration, default_probability, evidence_missing, comparison_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch, out_of_distribution, length_out_of_range, refusals, logprobs_of_other_text or claims_left_out."""
     differs: tuple[str, ...] | None = None
     """For a mismatch: the parts that differ."""
     message: str
@@ -453,6 +453,8 @@ class SpectrumValues(Result):
 class Timings(Result):
     """Milliseconds by stage."""
 
+    compare: float | None = None
+    """Having the LLM compare the answers, beside `embed`; null where it was not asked."""
     embed: float
     """Embedding the distinct answers, and the question."""
     generate: float | None = None
@@ -496,6 +498,7 @@ class KeptScore(Result):
     entropy: float | None = None
     entropy_normalized: float | None = None
     evidence: Evidence | None = None
+    kernel: Literal["facts", "llm", "paper"] | None = None
     lambda_max: float | None = None
     model: str | None = None
     modes: tuple[Mode, ...] | None = None
@@ -551,6 +554,8 @@ class Score(Result):
     """What the log-probabilities say; null unless every answer has one."""
     id: str
     """Id of this score."""
+    kernel: Literal["facts", "llm", "paper"] | str
+    """What the answers were compared by, as of `calibration.kernel`."""
     lambda_max: float | None
     """Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much of their meaning the answers share, not the probability that the answer is right. Null where no answer was drawn (effort `none`), as are the other values of a spectrum."""
     model: str | None
@@ -584,7 +589,7 @@ class Score(Result):
     uncalibrated: SpectrumValues | None
     """The same two numbers without calibration."""
     usage: Usage | None
-    """Tokens used; null where the LLM was not called."""
+    """Tokens used, those of comparisons too; null where the LLM was not called."""
     warnings: tuple[ScoreWarning, ...]
     """What to know about this score."""
 

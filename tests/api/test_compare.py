@@ -1,0 +1,160 @@
+"""Answers compared by the LLM that drew them, over HTTP with fakes."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from service.calibration.calibration import service_fingerprint
+from service.claims.comparison import compared_by
+from service.errors import LLMError, LLMUnavailable
+from service.llm.port import Sampling
+from service.scoring.score import ScoreCommand, Serving
+from service.scoring.scorer import Scorer
+from tests.api.conftest import Client, client_of
+from tests.support.calibrations import Active
+from tests.support.comparing import ComparingLLM
+from tests.support.evidence import by_evidence
+from tests.support.fakes import FakeEmbedder
+
+PROMPT = "Which planet is the largest?"
+ANSWERS = ("Jupiter.", "It is Jupiter.", "Saturn is.")
+# As the settings have it: few-shot text stops prompts at a newline.
+SERVING = Serving(20, Sampling(stop=("\n",)), Sampling())
+
+
+@pytest.fixture
+def embedder() -> FakeEmbedder:
+    return FakeEmbedder(64, kernel="facts")
+
+
+def same_planet(first: str, second: str) -> float:
+    return 0.9 if ("Jupiter" in first) == ("Jupiter" in second) and "soup" not in first else 0.1
+
+
+@pytest.fixture
+def llm() -> ComparingLLM:
+    return ComparingLLM(same_planet, answers={PROMPT: ANSWERS})
+
+
+async def scored(client: Client, **body: object) -> dict[str, object]:
+    async with client() as http:
+        reply = await http.post("/score", json={"prompt": PROMPT, "num_samples": 3, **body})
+    assert reply.status_code == 200, reply.text
+    document: dict[str, object] = reply.json()
+    return document
+
+
+def codes(score: dict[str, object]) -> Sequence[str]:
+    return [one["code"] for one in score["warnings"]]  # type: ignore[index, attr-defined]
+
+
+async def test_the_llm_tells_meanings_apart(client: Client, llm: ComparingLLM) -> None:
+    by_words = await scored(client)
+    assert (by_words["kernel"], llm.compared) == ("facts", [])
+    by_llm = await scored(client, compare="llm")
+    assert by_llm["kernel"] == "llm"
+    assert by_llm["lambda_max"] > by_words["uncalibrated"]["lambda_max"]  # type: ignore[index, operator]
+    assert by_llm["timings_ms"]["compare"] >= 0  # type: ignore[index]
+    tokens = [one["usage"]["prompt_tokens"] for one in (by_words, by_llm)]  # type: ignore[index]
+    assert tokens[1] == tokens[0] + 8 * len(llm.compared)
+
+
+async def test_a_candidate_is_compared_first(client: Client, llm: ComparingLLM) -> None:
+    score = await scored(client, compare="llm", candidate="The biggest one, Jupiter of course.")
+    wrong = await scored(client, compare="llm", candidate="The biggest one, Saturn of course.")
+    assert score["candidate"]["probability"] > wrong["candidate"]["probability"]  # type: ignore[index]
+
+
+async def test_the_settings_say_what_a_request_does_not(client: Client, llm: ComparingLLM) -> None:
+    async with client(compare="llm") as http:
+        default = (await http.post("/score", json={"prompt": PROMPT, "num_samples": 3})).json()
+        own = {"prompt": PROMPT, "num_samples": 3, "compare": "embeddings"}
+        asked = (await http.post("/score", json=own)).json()
+    assert (default["kernel"], asked["kernel"]) == ("llm", "facts")
+
+
+async def test_samples_of_a_caller_are_compared_too(client: Client, llm: ComparingLLM) -> None:
+    async with client() as http:
+        sent = {"samples": list(ANSWERS), "prompt": PROMPT, "compare": "llm"}
+        score = (await http.post("/score", json=sent)).json()
+    assert (score["kernel"], score["model"]) == ("llm", None)
+    assert score["usage"]["prompt_tokens"] > 0
+
+
+@pytest.mark.parametrize(
+    "error", [LLMUnavailable("down"), LLMError("logprobs are not supported", llm_status=400)]
+)
+async def test_without_the_llm_the_embeddings_compare(
+    client: Client, llm: ComparingLLM, error: Exception
+) -> None:
+    async with client() as http:
+        sent = {"samples": list(ANSWERS), "prompt": PROMPT}
+        expected = (await http.post("/score", json=sent)).json()
+        llm.fail_with = [error] * 100
+        score = (await http.post("/score", json={**sent, "compare": "llm"})).json()
+    assert codes(score)[0] == "comparison_missing"
+    assert (score["kernel"], score["lambda_max"]) == ("facts", expected["lambda_max"])
+
+
+async def test_a_calibration_serves_what_it_was_fitted_with(client: Client, llm: ComparingLLM) -> None:
+    request = SERVING.request(prompt=PROMPT)
+    facts = FakeEmbedder(64, kernel="facts").identity
+    fingerprint = service_fingerprint(llm.identity(request), request.sampling, compared_by(facts, "fake-llm"))
+    made = by_evidence(fingerprint=fingerprint)
+    async with client(calibrations=Active(made)) as http:
+        sent = {"prompt": PROMPT, "num_samples": 3}
+        by_llm = (await http.post("/score", json={**sent, "compare": "llm"})).json()
+        by_words = (await http.post("/score", json=sent)).json()
+        llm.model = "another-llm"
+        by_another = (await http.post("/score", json={**sent, "compare": "llm"})).json()
+    assert (by_llm["calibrated"], by_llm["calibration"]["kernel"]) == (True, "llm")
+    assert by_words["calibrated"] is False
+    [mismatch] = [one for one in by_another["warnings"] if one["code"] == "calibration_mismatch"]
+    assert mismatch["differs"] == ["comparer", "model"]
+
+
+async def test_the_default_calibration_does_not_serve_it(client: Client, llm: ComparingLLM) -> None:
+    score = await scored(client, compare="llm")
+    assert (score["calibration"], codes(score)) == (None, ["calibration_missing"])
+    assert score["uncalibrated"]["lambda_max"] == score["lambda_max"]  # type: ignore[index]
+
+
+async def test_a_reply_that_is_neither_yes_nor_no_is_none(client: Client, llm: ComparingLLM) -> None:
+    llm.same = lambda *_: None
+    score = await scored(client, compare="llm")
+    assert (score["kernel"], codes(score)[0]) == ("facts", "comparison_missing")
+
+
+async def test_a_slow_comparison_leaves_the_score_in_time(client: Client, llm: ComparingLLM) -> None:
+    llm.until = asyncio.Event()
+    score = await scored(client, compare="llm", deadline_ms=300)
+    assert (score["kernel"], codes(score)[0]) == ("facts", "comparison_missing")
+
+
+async def test_the_default_of_another_kernel_does_not_stand_in(llm: ComparingLLM, tmp_path: Path) -> None:
+    llm.same = lambda *_: None
+    by_cosine = client_of(llm, FakeEmbedder(64, kernel="paper"), tmp_path)
+    score = await scored(by_cosine, compare="llm")
+    assert (score["kernel"], score["calibration"]) == ("facts", None)
+    assert (await scored(by_cosine))["calibration"]["id"] == "default-1"  # type: ignore[index]
+
+
+async def test_draws_are_compared_before_the_candidate_is_there(llm: ComparingLLM) -> None:
+    scorer = Scorer(llm, FakeEmbedder(64, kernel="facts"), Active(), compare="llm")
+    drawn = await scorer.draw(ScoreCommand(SERVING.request(prompt=PROMPT, num_samples=3)))
+    before = set(llm.compared)
+    assert {text for pair in before for text in pair} >= set(ANSWERS)
+    candidate = "Jupiter, no doubt."
+    score = await scorer.finish(drawn, candidate)
+    assert score.kernel == "llm"
+    assert all(candidate in pair for pair in llm.compared[len(before) :])
+
+
+async def test_a_chat_is_scored_by_it(client: Client, llm: ComparingLLM) -> None:
+    llm.answers[PROMPT] = ("Jupiter.", "It is Jupiter.")
+    async with client(compare="llm") as http:
+        sent = {"messages": [{"role": "user", "content": PROMPT}], "model": "fake-llm"}
+        answer = (await http.post("/v1/chat/completions", json=sent)).json()
+    assert answer["uncertainty"]["kernel"] == "llm"

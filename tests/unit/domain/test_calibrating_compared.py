@@ -1,0 +1,109 @@
+"""Calibrations of answers that the LLM compares, over the whole pipeline against a store in a file."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from service.calibration.rows import DevRow
+from service.calibration.store import SqlCalibrations
+from service.errors import Conflict, LLMError, LLMUnavailable
+from service.jobs.model import JobOptions
+from service.jobs.store import SqlJobs
+from tests.support.comparing import ComparingLLM
+from tests.support.fakes import FakeEmbedder
+from tests.support.pipeline import Bench, Pipeline
+from tests.support.sqlite_store import CopiedDatabase
+
+BY_LLM = JobOptions(compare="llm", prior_weight=0)
+
+
+def first_word(first: str, second: str) -> float:
+    return 0.95 if first.split(maxsplit=1)[0] == second.split(maxsplit=1)[0] else 0.05
+
+
+def made_rows(count: int = 12) -> list[DevRow]:
+    """Rows of answers in two wordings, a third of them wrong."""
+    samples = ("Paris for one", "Paris it is", "Lyon it is")
+    return [DevRow(i + 1, None, ("Paris of course",), prompt=f"q{i}", samples=samples) for i in range(count)]
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    database = CopiedDatabase(tmp_path)
+    calibrations = SqlCalibrations(database)
+    yield Bench(SqlJobs(database, calibrations), calibrations, FakeEmbedder(24), ComparingLLM(first_word))
+    await database.stop()
+
+
+async def test_what_compares_is_part_of_the_calibration(bench: Bench) -> None:
+    found, report = await bench.run(made_rows(), BY_LLM)
+    assert (found.fingerprint.kernel, found.fingerprint.comparer) == ("llm", "fake-llm, prompt 1")
+    assert report["calibration"]["fingerprint"]["comparer"] == "fake-llm, prompt 1"
+    by_words, _ = await bench.run(made_rows(), JobOptions(prior_weight=0))
+    assert by_words.fingerprint.differs(found.fingerprint) == ["comparer", "kernel"]
+    # By the LLM's word the reference says what two of three answers say; the words have nothing in common.
+    assert found.headline().depolarization < by_words.headline().depolarization
+
+
+async def test_answers_drawn_by_the_service_are_compared_too(bench: Bench) -> None:
+    bench.llm.default = ("Paris for one", "Paris it is", "Lyon it is")
+    rows = [DevRow(i + 1, None, ("Paris of course",), prompt=f"q{i}") for i in range(12)]
+    found, _ = await bench.run(rows, BY_LLM)
+    assert (found.fingerprint.source, found.fingerprint.kernel) == ("service", "llm")
+    assert {"Paris for one", "Paris of course"} <= {text for pair in bench.llm.compared for text in pair}
+
+
+async def test_a_job_that_is_broken_off_asks_nothing_twice(bench: Bench) -> None:
+    pipeline = Pipeline(bench.jobs, bench.calibrations, bench.llm, bench.embedder)
+    job, _ = await bench.jobs.submit(made_rows(), BY_LLM)
+    await pipeline.draw(job.id)
+    stopped = bench.llm.same
+    bench.llm.same = lambda *pair: stopped(*pair) if len(bench.llm.compared) < 100 else 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        await pipeline.finish(job.id)
+    bench.llm.same = stopped
+    before = len(bench.llm.compared)
+    await Pipeline(bench.jobs, bench.calibrations, bench.llm, bench.embedder).finish(job.id)
+    done = await bench.jobs.get(job.id)
+    assert done is not None
+    assert done.state == "succeeded"
+    asked = 12 * (4 * 3 + 4)  # of each row the pairs in both orders, and each text with an unrelated one
+    assert len(bench.llm.compared) - before <= asked - 100 + 16
+
+
+async def test_a_server_that_is_down_is_waited_for(bench: Bench) -> None:
+    bench.llm.fail_with = [LLMUnavailable("down")] * 20
+    found, _ = await bench.run(made_rows(), BY_LLM)
+    assert found.fingerprint.kernel == "llm"
+
+
+async def test_of_a_row_that_is_refused_the_words_are_compared(bench: Bench) -> None:
+    error = LLMError("too long", llm_status=400)
+    bench.llm.fail_with = [error]
+    found, _ = await bench.run(made_rows(), BY_LLM)
+    assert found.fingerprint.kernel == "llm"
+    bench.llm.fail_with = [error] * 1000
+    with pytest.raises(LLMError, match="too long"):
+        await bench.run(made_rows(13), BY_LLM)
+
+
+async def test_an_llm_that_never_says_yes_or_no_calibrates_nothing(bench: Bench) -> None:
+    bench.llm.same = lambda *_: None
+    with pytest.raises(LLMError, match="neither Yes nor No"):
+        await bench.run(made_rows(), BY_LLM)
+
+
+async def test_one_model_compares_all_rows(bench: Bench) -> None:
+    pipeline = Pipeline(bench.jobs, bench.calibrations, bench.llm, bench.embedder)
+    job, _ = await bench.jobs.submit(made_rows(), BY_LLM)
+    await pipeline.draw(job.id)
+
+    def another_from_now_on(first: str, second: str) -> float:
+        if len(bench.llm.compared) > 100:
+            bench.llm.model = "another-llm"
+        return first_word(first, second)
+
+    bench.llm.same = another_from_now_on
+    with pytest.raises(Conflict, match="another-llm"):
+        await pipeline.finish(job.id)
