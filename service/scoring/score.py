@@ -494,7 +494,9 @@ class Score(Part):
         "answer was drawn."
     )
     embedder: str = Field(description="Embedder of the answers.")
-    kernel: Kernel = Field(description="What the answers were compared by, as of `calibration.kernel`.")
+    kernel: Kernel | None = Field(
+        None, description="What the answers were compared by, as of `calibration.kernel`."
+    )
     num_samples: int = Field(description="Answers scored.")
     num_distinct: int = Field(description="Distinct ones among them.")
     num_truncated: int = Field(description="Answers cut by max_tokens; they count.")

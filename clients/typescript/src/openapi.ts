@@ -2229,9 +2229,8 @@ export interface components {
             /**
              * Kernel
              * @description What the answers were compared by, as of `calibration.kernel`.
-             * @enum {string}
              */
-            kernel: "facts" | "llm" | "paper";
+            kernel?: ("facts" | "llm" | "paper") | null;
             /**
              * Lambda Max
              * @description Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much of their meaning the answers share, not the probability that the answer is right. Null where no answer was drawn (effort `none`), as are the other values of a spectrum.

@@ -554,7 +554,7 @@ class Score(Result):
     """What the log-probabilities say; null unless every answer has one."""
     id: str
     """Id of this score."""
-    kernel: Literal["facts", "llm", "paper"] | str
+    kernel: Literal["facts", "llm", "paper"] | None = None
     """What the answers were compared by, as of `calibration.kernel`."""
     lambda_max: float | None
     """Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much of their meaning the answers share, not the probability that the answer is right. Null where no answer was drawn (effort `none`), as are the other values of a spectrum."""
