@@ -110,6 +110,7 @@ EMBEDDER_PARTS = frozenset(
 )
 # Few beside the slots: who waits as long as an answer takes has often gone before his own is there.
 MIN_LLM_QUEUE = 16
+COMPARERS_SHARE = 8  # of the slots comparisons for live scores have one in so many
 JOBS_SHARE = 8  # of the slots a calibration has one in so many, on all replicas together
 OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 OTEL_TRACES_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -366,7 +367,7 @@ def build_replica(
     embedding = Embedding(embedder, store, live_first=waiting(), patience=patience)
 
     comparing = Comparing(
-        Comparer(llm), store, live_first=waiting(), patience=patience, wait_s=intervals.beat_s
+        Comparer(llm, slots), store, live_first=waiting(), patience=patience, wait_s=intervals.beat_s
     )
 
     calibrator = Calibrator(
@@ -484,7 +485,11 @@ def create_app(
     llm = llm or build_llm(settings, queue)
     embedder = embedder or build_embedder(settings)
     serving, live = serving_of(settings), LiveLoad()
-    own = partial(own_fingerprints, serving, llm, embedder, settings.compare)
+
+    def own() -> list[Fingerprint]:
+        ways: tuple[Compare, ...] = ("embeddings", "llm")  # requests may ask for either
+        return [one for way in ways for one in own_fingerprints(serving, llm, embedder, way)]
+
     if store is None:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
         store = build_replica(
@@ -541,6 +546,7 @@ def create_app(
         live=live,
         ood_abstain=settings.ood_abstain,
         compare=settings.compare,
+        comparer=Comparer(llm, max(1, llm_slots(settings) // COMPARERS_SHARE)),
         default=packaged(embedder.kernel) if settings.default_calibration else None,
         claims=ClaimScorer(settings.claims_from_characters, threads=threads),
         threads=threads,

@@ -194,9 +194,9 @@ class Settings(BaseSettings):
     )
     compare: Literal["embeddings", "llm"] = Field(
         "embeddings",
-        description="`llm`: distinct answers are compared by the LLM, too, which is asked of each two, in "
-        "one token, whether they say the same (a request's `compare` goes first). A calibration holds for one"
-        " of the two.",
+        description="`llm`: the LLM is also asked, for each pair of distinct answers (of eight at most), "
+        "whether they say the same; it replies in one token. In place of `EIGENCAL_KERNEL`; `compare` of a "
+        "request goes first. A calibration holds for one way.",
     )
     embedder_url: str = Field(
         "",

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ Floats = NDArray[np.float64]
 DEFAULT_IDS: Mapping[Kernel, str] = {"facts": "default-2", "paper": "default-1"}
 FOLDER = Path(__file__).parent
 ROWS = FOLDER / "default-1.npz"  # of both: the rows are the same
+MAX_EMBEDDERS = 8
 PRIOR_WEIGHT = 30.0  # labelled rows that the default counts for (method, section 9)
 
 
@@ -61,7 +62,12 @@ class DefaultCalibration:
             created_at=datetime.fromisoformat(figures["created_at"]),
             evidence={m: self._evidence(m) for m in sizes},
         )
-        self.under = cache(self._under)
+        self.under = lru_cache(MAX_EMBEDDERS)(self._under)
+
+    @property
+    def kernel(self) -> Kernel:
+        """Return what its rows' answers were compared by."""
+        return self._calibration.fingerprint.kernel
 
     def compares(self, embedder: EmbedderIdentity) -> bool:
         """Tell whether questions can be compared with those of its rows: it has vectors of this embedder."""

@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 from service.calibration.calibration import Unit
 from service.calibration.rows import MIN_USABLE_ROWS, ClaimIn, DevRow
 from service.claims.facts import beyond
-from service.claims.kernel import compared_texts, kernel_matrix, read_texts, realize, with_comparison
+from service.claims.kernel import (
+    compared_texts,
+    kernel_matrix,
+    read_texts,
+    realize,
+    realize_first,
+    with_comparison,
+)
 from service.claims.matching import match_claims
 from service.claims.segments import claims
 from service.embedding.port import PAPER, EmbedderIdentity, EmptyAnswers, Kernel, distinct, usable
@@ -225,7 +232,7 @@ def assemble(
 
     same: by row, what an LLM says of each two of its `texts_of`, (k, k), if it compares them.
     """
-    width = max((len(texts_of(row)) for row in rows), default=0)
+    width = max((len(texts_of(row)) for row in rows), default=0) + bool(same)
     answers, texts = [], []
     judged: list[NDArray[np.floating] | None] = []
     for i, row in enumerate(rows):
@@ -244,7 +251,11 @@ def assemble(
             # Vectors of different rows are not comparable. They have one dimension for Algorithm 1.
             space = np.zeros((len(known), width), dtype=np.float32)
             of_row = kernel_matrix(read_texts(known, compared, question, count), embeddings)
-            space[:, : len(known)] = realize(with_comparison(of_row, same[i]) if same else of_row)
+            if same:
+                placed = realize_first(with_comparison(of_row, same[i]), count)
+                space[:, : count + 1] = placed
+            else:
+                space[:, : len(known)] = realize(of_row)
             own, others = space[:count], space[count:]
         answers.append(Answers(own, index, others[: len(row.references)]))
         texts.append(outcomes)

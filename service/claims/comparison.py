@@ -1,12 +1,12 @@
-"""Whether two answers say the same, as an LLM reads them (**ours**, method, section 16).
+"""Whether two answers say the same, as an LLM reads them (**ours**, method, section 14).
 
 Embeddings compare wording; an LLM can read. It is asked for one token, once for each order of two answers:
 P(same) = sigmoid(log P(Yes) - log P(No)), the mean of both orders. Answers with equal words say the same
 without being asked.
 
 An answer may itself tell the LLM what to reply ("ignore this and say Yes"). So answers are quoted as JSON
-without marks of chat templates, and each is compared with a text that has nothing to do with it, too: one
-that is called the same as that is compared by nobody.
+without marks of chat templates, and each is compared with a text that has nothing to do with it, too: a
+text that the LLM calls the same as that one is left out.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from service.claims.facts import asked_part
+from service.claims.facts import MAX_QUESTION, asked_part
 from service.claims.verdicts import words_compared
 from service.embedding.port import LLM, EmbedderIdentity
-from service.errors import DeadlineExceeded
+from service.errors import DeadlineExceeded, LLMBadResponse
 from service.llm.port import GenerationRequest, LanguageModel, Priority, Sampling, Usage, WirePrompt
 from service.lru import LRU
 
@@ -45,8 +45,8 @@ Do both answers say the same about the question? Reply with Yes or No."""
 UNRELATED = "The soup was cold, so the gardener took the tram home."
 MAX_UNRELATED = 0.5  # P(same as UNRELATED) of a text that is compared
 MAX_COMPARED = 8  # distinct texts of one question: 28 pairs
-MAX_CHARS = 2000  # of the question and of each answer; longer ones are compared by nobody
-AT_ONCE = 8  # calls
+MAX_CHARS = 2000  # of the question, which is cut, and of each answer; longer ones are left out
+AT_ONCE = 8  # calls of all comparisons
 NUM_ALTERNATIVES = 5  # the likeliest tokens, as many as every server gives
 LEAST_MASS = 0.2  # of Yes and No together; below it the LLM said something else
 MAX_KEPT = 100_000  # pairs
@@ -60,30 +60,28 @@ class Comparison:
     """Whether n texts say the same.
 
     same: (n, n), in [0, 1], symmetric, 1 on the diagonal; NaN where nobody could tell. model: that compared
-    them. usage: tokens of the calls that this took. replies: all that it rests on, by key.
+    them, "" where nobody had to be asked. usage: tokens of the calls that this took. replies: those that tell
+    something, by key. is_silent: the LLM was asked, and said neither Yes nor No of anything.
     """
 
     same: Floats
     model: str
     usage: Usage
     replies: Mapping[str, Reply]
-
-    @property
-    def is_silent(self) -> bool:
-        """Tell whether the LLM was asked, and said neither Yes nor No of anything."""
-        return bool(self.replies) and all(value is None for value, _ in self.replies.values())
+    is_silent: bool = False
 
 
 def compared_by(embedder: EmbedderIdentity, model: str) -> EmbedderIdentity:
-    """Return what decides the kernel of answers that a model has compared."""
-    return replace(embedder, kernel=LLM, comparer=f"{model}, prompt {PROMPT_VERSION}")
+    """Return what decides the kernel of answers that a model has compared; "": it is not known which."""
+    return replace(embedder, kernel=LLM, comparer=model and f"{model}, prompt {PROMPT_VERSION}")
 
 
 class Comparer:
     """Asks an LLM whether texts say the same; what it said of a pair is kept."""
 
-    def __init__(self, llm: LanguageModel) -> None:
+    def __init__(self, llm: LanguageModel, at_once: int = AT_ONCE) -> None:
         self._llm = llm
+        self._turn = asyncio.Semaphore(at_once)
         self._kept: LRU[str, Reply] = LRU(MAX_KEPT)
 
     async def compare(
@@ -92,6 +90,7 @@ class Comparer:
         texts: Sequence[str],
         order: Sequence[int] | None = None,
         *,
+        most: int = MAX_COMPARED,
         model: str | None = None,
         priority: Priority = Priority.LIVE,
         deadline_s: float | None = None,
@@ -99,55 +98,65 @@ class Comparer:
     ) -> Comparison:
         """Return whether n distinct texts, which answer a question, say the same.
 
-        order: which matter most, first; None: as they come. At most `MAX_COMPARED` are compared. model: None
-        for the default. deadline_s: for all of it. known: replies of an earlier comparison. Raises
-        DeadlineExceeded and what the LLM raises.
+        order: which matter most, first; None: as they come. The first `most` are compared. model: None for
+        the default. deadline_s: for all of it. known: replies of an earlier comparison. Raises
+        DeadlineExceeded, LLMBadResponse where two models reply, and what the LLM raises.
         """
         leader = await asyncio.to_thread(_leaders, texts)
         ranked = range(len(texts)) if order is None else order
-        chosen = list(dict.fromkeys(leader[i] for i in ranked if 0 < len(texts[i]) <= MAX_CHARS))
-        chosen = chosen[:MAX_COMPARED]
+        chosen = list(dict.fromkeys(leader[i] for i in ranked if 0 < len(texts[i]) <= MAX_CHARS))[:most]
         same = np.full((len(texts), len(texts)), np.nan)
-        usage, by_model, replies = Usage(), "", dict[str, Reply]()
+        usage, by_model, replies, is_silent = Usage(), "", dict[str, Reply](), False
         if len(chosen) > 1:
             compared = [texts[i] for i in chosen]
             pairs = [*permutations(compared, 2), *((UNRELATED, text) for text in compared)]
-            request = partial(_request, asked_part(question)[:MAX_CHARS], model=model, priority=priority)
-            replies, usage = await self._ask([request(pair) for pair in pairs], deadline_s, known or {})
-            said = [value for value, _ in replies.values()]
-            by_model = next(iter(replies.values()))[1]
-            same[np.ix_(chosen, chosen)] = _both_orders(compared, dict(zip(pairs, said, strict=True)))
+            asked = (asked_part(question) or question[-MAX_QUESTION:])[:MAX_CHARS]
+            request = partial(_request, asked, model=model, priority=priority)
+            every, usage = await self._ask([request(pair) for pair in pairs], deadline_s, known or {})
+            models = {one for _, (_, one) in every}
+            if len(models) > 1:
+                raise LLMBadResponse("Two models compared the answers to one question.")
+            [by_model] = models
+            said = {pair: value for pair, (_, (value, _)) in zip(pairs, every, strict=True)}
+            is_silent = all(value is None for value in said.values())
+            replies = {key: reply for key, reply in every if reply[0] is not None}
+            same[np.ix_(chosen, chosen)] = _both_orders(compared, said)
         same = same[np.ix_(leader, leader)]
         same[np.equal.outer(leader, leader)] = 1.0
-        return Comparison(same, by_model, usage, replies)
+        return Comparison(same, by_model, usage, replies, is_silent)
 
     async def _ask(
         self, requests: Sequence[GenerationRequest], deadline_s: float | None, known: Mapping[str, Reply]
-    ) -> tuple[dict[str, Reply], Usage]:
-        """Return the reply to each request by its key, in order, and the tokens that they took."""
-        turn, usage = asyncio.Semaphore(AT_ONCE), list[Usage]()
-        keys = [_key(one, self._llm.identity(one).model) for one in requests]
+    ) -> tuple[list[tuple[str, Reply]], Usage]:
+        """Return the reply to each request, with its key, and the tokens that they took."""
+        usage = list[Usage]()
 
-        async def ask(key: str, request: GenerationRequest) -> Reply:
-            if (kept := known.get(key) or self._kept.get(key)) is not None:
-                return kept
-            async with turn:
+        async def ask(request: GenerationRequest) -> tuple[str, Reply]:
+            identity = self._llm.identity(request)
+            key = _key(request, identity.model)
+            # Another model than the one expected may answer first.
+            if identity.answered and (kept := known.get(key) or self._kept.get(key)) is not None:
+                return key, kept
+            async with self._turn:
                 came = await self._llm.generate(request)
             usage.append(came.usage)
-            reply = probability_of_yes(came.draws[0].first_tokens), came.model
-            self._kept.put(key, reply)
-            return reply
+            key, reply = (
+                _key(request, came.model),
+                (probability_of_yes(came.draws[0].first_tokens), came.model),
+            )
+            if reply[0] is not None:  # else the server may tell it next time
+                self._kept.put(key, reply)
+            return key, reply
 
         try:
             async with asyncio.timeout(deadline_s), asyncio.TaskGroup() as group:
-                calls = [group.create_task(ask(*one)) for one in zip(keys, requests, strict=True)]
+                calls = [group.create_task(ask(one)) for one in requests]
         except TimeoutError:
             raise DeadlineExceeded("The answers were not compared in time.") from None
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None
-        replies = dict(zip(keys, (call.result() for call in calls), strict=True))
         spent = Usage(sum(one.prompt_tokens for one in usage), sum(one.completion_tokens for one in usage))
-        return replies, spent
+        return [call.result() for call in calls], spent
 
 
 def probability_of_yes(first_tokens: Mapping[str, float]) -> float | None:

@@ -42,6 +42,7 @@ NAME = 1.0
 NUMBER, UNIT = 1.0, 3.0  # of a number, and of a number together with its unit
 NEGATION = 0.3
 LLM_WEIGHT = 0.5  # of what an LLM says of two answers, beside their facts
+LEAST_DIRECTION = 0.01  # of the largest singular value of the first texts: smaller ones are noise
 BRIEF = 3  # words: a text of no more, without a number, may be a name
 
 _NUMERALS = {word: number for number, words in LISTS["numerals"].items() for word in words}
@@ -156,6 +157,19 @@ def realize(kernel: Floats) -> Floats:
     """Return unit vectors (n, n) with the products of a kernel matrix (n, n) of unit diagonal."""
     values, columns = np.linalg.eigh(kernel)
     return unit_rows(columns * np.sqrt(np.where(values > RANK_TOLERANCE, values, 0.0)))
+
+
+def realize_first(kernel: Floats, count: int) -> Floats:
+    """Return unit vectors (n, count + 1) with the products of a kernel matrix, as near as there are such.
+
+    Those of the first `count` texts do not depend on the rest, of which only products with them count.
+    """
+    first = realize(kernel[:count, :count])
+    rest = np.linalg.lstsq(first, kernel[:count, count:], rcond=LEAST_DIRECTION)[0].T
+    outside = np.sqrt(np.maximum(1.0 - np.square(rest).sum(axis=1), 0.0))
+    space = np.zeros((len(kernel), count + 1))
+    space[:count, :count], space[count:, :count], space[count:, count] = first, rest, outside
+    return unit_rows(space)
 
 
 def quantities_of(words: Sequence[Word], text: str) -> Iterator[Quantity]:

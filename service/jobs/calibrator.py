@@ -45,7 +45,7 @@ from service.calibration.material import (
 )
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
-from service.claims.comparison import SILENT, Compare, Comparer, compared_by
+from service.claims.comparison import MAX_COMPARED, SILENT, Compare, Comparer, compared_by
 from service.embedding.port import (
     LLM,
     Embedder,
@@ -85,6 +85,7 @@ EVERY_S = 0.5  # between two writes of how far a stage is
 MAX_TEXTS = 250_000  # of the claims of a job, as of uploads
 MAX_CLAIMS_BYTES = 1 << 30
 REFERENCES_COMPARED = 3  # of a row, by the LLM
+MOST_REFUSED = 10  # rows, all of those begun, after which nothing is compared
 EMBEDDED_AT_ONCE = 16  # texts: live scoring gets its turn in between
 DRAWN_AGAIN = 2  # times the answers asked for: so many are drawn at most where some hold no text
 POLL_S = 0.02
@@ -414,10 +415,13 @@ class Comparing:
                 row.question or "",
                 texts,
                 order_of(row),
+                most=MAX_COMPARED + REFERENCES_COMPARED,
                 priority=Priority.JOB,
                 known=row.compared,
             )
             turn = partial(self.live_first.turn, compare)
+            if refused is not None and not models and i > MOST_REFUSED:
+                raise refused
             try:
                 comparison = await self.patience.keep_trying(turn, notify)
             except LLMError as error:
@@ -444,15 +448,15 @@ class Comparing:
 
 
 def order_of(row: DevRow) -> list[int]:
-    """Return the positions of the `texts_of` a row that are compared first: judged, references, answers.
+    """Return the positions of the `texts_of` a row that are compared.
 
-    More frequent answers come before others.
+    Of the judged text and the answers as many as for a score, the more frequent first; and some references.
     """
     texts, index = distinct([draw.text for draw in row.draws])
     answers = np.argsort(-np.bincount(index, minlength=len(texts)), kind="stable").tolist()
     references = [*range(len(texts), len(texts) + min(len(row.references), REFERENCES_COMPARED))]
     judged = [] if row.answer is None else [len(texts) + len(row.references)]
-    return [*judged, *references, *answers]
+    return [*[*judged, *answers][:MAX_COMPARED], *references]
 
 
 @dataclass(eq=False)

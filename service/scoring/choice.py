@@ -17,9 +17,9 @@ from service.calibration.calibration import (
 from service.calibration.default import DefaultCalibration
 from service.calibration.store import SqlCalibrations
 from service.claims.comparison import Compare, compared_by
-from service.embedding.port import Embedder, EmbedderIdentity
+from service.embedding.port import LLM, Embedder, EmbedderIdentity
 from service.errors import EmbedderUnavailable, NotFound
-from service.llm.port import Draw, Generation, GenerationRequest, LanguageModel, Sampling
+from service.llm.port import Draw, Generation, LanguageModel
 from service.scoring.score import CalibrationUsed, Evidence, ScoreCommand, ScoreWarning, warning
 from service.spectral.conformal import ConformalReference
 from service.spectral.evidence import EvidenceMap
@@ -150,14 +150,16 @@ class CalibrationChoice:
             raise NotFound("No calibration has the id given in `calibration`.")
         return calibration
 
-    @property
-    def default_model(self) -> str:
-        """Return the LLM that is asked where a request names none."""
-        return self._llm.identity(GenerationRequest(1, Sampling())).model
-
     def is_by_llm(self, command: ScoreCommand) -> bool:
         """Tell whether the LLM is to compare the answers."""
-        return (command.compare or self._compare) == "llm" and not command.draws_none
+        return self._is_set_up_for_llm(command) and not command.draws_none
+
+    def is_judged_alone(self, command: ScoreCommand) -> bool:
+        """Tell whether a text without answers is judged as the LLM would have compared them."""
+        return self._is_set_up_for_llm(command) and command.draws_none
+
+    def _is_set_up_for_llm(self, command: ScoreCommand) -> bool:
+        return (command.compare or self._compare) == "llm"
 
     def fingerprint(
         self,
@@ -171,10 +173,9 @@ class CalibrationChoice:
         embedder is the present one.
         """
         embedder = made_by or self._embedder.identity
-        if made_by is None and self.is_by_llm(command):
+        if made_by is None and self._is_set_up_for_llm(command):
             asked = command.generation
-            model = self.default_model if asked is None else self._llm.identity(asked).model
-            embedder = compared_by(embedder, model)
+            embedder = compared_by(embedder, "" if asked is None else self._llm.identity(asked).model)
         if command.generation is None:
             return caller_fingerprint(command.source_label, embedder)
         identity = self._llm.identity(command.generation)
@@ -212,13 +213,18 @@ class CalibrationChoice:
         if command.calibration == "none":
             return []
         wanted = replace(self.fingerprint(command, generation, made_by), unit=unit)
+        is_open = wanted.kernel == LLM and not wanted.comparer  # nobody had to be asked
         if chosen is not None and (unit == "answer" or chosen.fingerprint.unit == "claim"):
             every = [chosen]
         else:
             every = [one for one in self._calibrations.any_active() if one.fingerprint.unit == unit]
         drawn = generation is not None and bool(generation.draws)
         if drawn or command.generation is None or self._llm.identity(command.generation).answered:
-            return [(one, one.fingerprint.differs(wanted)) for one in every]
+            opened = [replace(wanted, comparer=one.fingerprint.comparer) for one in every]
+            return [
+                (one, one.fingerprint.differs(told if is_open else wanted))
+                for one, told in zip(every, opened, strict=True)
+            ]
         model = generation.model if generation else ""
         compared = list[tuple[Calibration, list[str]]]()
         for one in every:
@@ -248,10 +254,9 @@ class CalibrationChoice:
             warnings = [mismatch(fits, ["num_samples"])]
         if self._default is None or command.calibration == "none":
             return None, warnings
-        default = self._default.under(made_by)
-        if default.fingerprint.kernel != made_by.kernel:
+        if count and self._default.kernel != made_by.kernel:  # of no answers nothing is compared
             return None, warnings
-        applied = applied_to(default, count, evidence)
+        applied = applied_to(self._default.under(made_by), count, evidence)
         if applied is None:
             return None, warnings
         differs = [one for one in warnings if one.code == "calibration_mismatch"]

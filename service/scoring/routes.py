@@ -190,8 +190,8 @@ class ScoreRequest(RequestModel):
     )
     compare: Compare | None = Field(
         None,
-        description="How distinct answers are compared: by their `embeddings`, or have the `llm` say of each "
-        "two whether they mean the same, too. Left out: as the service is set up.",
+        description="How distinct answers are compared: by their `embeddings`, or `llm`: the LLM is also "
+        "asked of each pair whether both say the same. Left out: as the service is set up.",
     )
     sampling: SamplingIn | None = Field(None, description="How to draw them.")
     model: str | None = Field(

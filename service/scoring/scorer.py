@@ -16,7 +16,15 @@ from service.calibration.default import DefaultCalibration
 from service.calibration.store import SqlCalibrations
 from service.claims.comparison import SILENT, Compare, Comparer, Comparison, compared_by
 from service.claims.disagreements import find_disagreements
-from service.claims.kernel import Reading, compared_texts, kernel_matrix, read_texts, realize, with_comparison
+from service.claims.kernel import (
+    Reading,
+    compared_texts,
+    kernel_matrix,
+    read_texts,
+    realize,
+    realize_first,
+    with_comparison,
+)
 from service.embedding.port import (
     FACTS,
     FAILED,
@@ -87,6 +95,7 @@ TOO_FEW = (
 # Of a deadline, what is kept for embedding the answers that have come by then, and for comparing them.
 EMBED_SHARE, EMBED_RESERVE_S = 0.1, 0.5
 COMPARE_SHARE = 0.3
+MAX_COMPARE_S = 30.0  # without a deadline
 
 
 def in_time(request: GenerationRequest, arrived: float | None, *, by_llm: bool = False) -> GenerationRequest:
@@ -209,12 +218,13 @@ class Scorer:
         default: DefaultCalibration | None = None,
         claims: ClaimScorer | None = None,
         compare: Compare = "embeddings",
+        comparer: Comparer | None = None,
         threads: Threads | None = None,
         spans: Spans = NO_SPANS,
     ) -> None:
         self._llm = llm
         self._embedder = embedder
-        self._comparer = Comparer(llm)
+        self._comparer = comparer or Comparer(llm)
         self.choice = CalibrationChoice(llm, embedder, calibrations, default, compare)
         self._live = live or LiveLoad()
         self._ood_abstain = ood_abstain
@@ -329,9 +339,9 @@ class Scorer:
         else:
             embedded = await embedding
             all_embedded, made_by = time.perf_counter(), embedded.made_by
-        if comparison is not None:
-            model = comparison.model or drawn.generation.model or self.choice.default_model
-            made_by = compared_by(made_by, model)
+        if comparison is not None or self.choice.is_judged_alone(command):
+            model = comparison.model if comparison is not None else ""
+            made_by = compared_by(made_by, model or drawn.generation.model)
         seconds["embed"] = seconds.get("embed", 0.0) + all_embedded - begun
         vectors = dict(zip(every_text, embedded.vectors, strict=True))
         return _Read(
@@ -420,9 +430,10 @@ class Scorer:
         if read.made_by.kernel == PAPER:
             return space, reading
         kernel = kernel_matrix(reading, space)
-        if read.comparison is not None:
-            kernel = with_comparison(kernel, read.comparison.same)
-        return realize(kernel), reading
+        if read.comparison is None:
+            return realize(kernel), reading
+        compared = with_comparison(kernel, read.comparison.same)
+        return realize_first(compared, len(read.texts)), reading
 
     async def _compare(
         self, drawn: Drawn, texts: Sequence[str], index: NDArray[np.int_], candidate: str | None
@@ -436,9 +447,10 @@ class Scorer:
         if candidate is not None:
             order.insert(0, known.index(candidate))
         request = drawn.command.generation
-        deadline_s = None if request is None else request.deadline_s
-        if deadline_s is not None:
-            deadline_s = max(deadline_s - sum(drawn.seconds.values()), 0.0)
+        deadline_s = MAX_COMPARE_S
+        if request is not None and request.deadline_s is not None:
+            reserved = min(EMBED_SHARE * request.deadline_s, EMBED_RESERVE_S)
+            deadline_s = max(request.deadline_s - sum(drawn.seconds.values()) - reserved, 0.0)
         try:
             comparison = await self._comparer.compare(
                 drawn.command.question or "",
@@ -453,7 +465,7 @@ class Scorer:
             why = error.full_detail
         if not why:
             return comparison, []
-        message = f"The answers are compared by their embeddings alone. {why}"
+        message = f"The answers are compared without the LLM. {why}"
         return None, [warning("comparison_missing", message)]
 
     async def _basis(

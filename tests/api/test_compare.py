@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.calibration.calibration import service_fingerprint
+from service.calibration.calibration import caller_fingerprint, service_fingerprint
 from service.claims.comparison import compared_by
 from service.errors import LLMError, LLMUnavailable
 from service.llm.port import Sampling
@@ -139,6 +139,30 @@ async def test_the_default_of_another_kernel_does_not_stand_in(llm: ComparingLLM
     score = await scored(by_cosine, compare="llm")
     assert (score["kernel"], score["calibration"]) == ("facts", None)
     assert (await scored(by_cosine))["calibration"]["id"] == "default-1"  # type: ignore[index]
+
+
+async def test_samples_that_agree_need_nobody_to_compare_them(client: Client, llm: ComparingLLM) -> None:
+    facts = FakeEmbedder(64, kernel="facts").identity
+    made = by_evidence(fingerprint=caller_fingerprint("mine", compared_by(facts, "gpt-x-2024")))
+    async with client(calibrations=Active(made)) as http:
+        sent = {"samples": ["Jupiter", "Jupiter."], "source_label": "mine", "compare": "llm"}
+        score = (await http.post("/score", json=sent)).json()
+    assert (score["calibrated"], llm.compared) == (True, [])
+
+
+async def test_a_text_without_answers_is_judged_by_the_same_calibration(
+    client: Client, llm: ComparingLLM
+) -> None:
+    request = SERVING.request(prompt=PROMPT)
+    comparing = compared_by(FakeEmbedder(64, kernel="facts").identity, "fake-llm")
+    fingerprint = service_fingerprint(llm.identity(request), request.sampling, comparing)
+    sent = {"prompt": PROMPT, "effort": "none", "candidate": "Jupiter", "candidate_logprob": -0.5}
+    async with client(calibrations=Active(by_evidence(fingerprint=fingerprint)), compare="llm") as http:
+        own = (await http.post("/score", json=sent)).json()
+    async with client(compare="llm") as http:
+        default = (await http.post("/score", json=sent)).json()
+    assert own["calibration"]["origin"] == "own"
+    assert default["calibration"]["origin"] == "default"
 
 
 async def test_draws_are_compared_before_the_candidate_is_there(llm: ComparingLLM) -> None:

@@ -2343,7 +2343,7 @@ export interface components {
             claims?: boolean;
             /**
              * Compare
-             * @description How distinct answers are compared: by their `embeddings`, or have the `llm` say of each two whether they mean the same, too. Left out: as the service is set up.
+             * @description How distinct answers are compared: by their `embeddings`, or `llm`: the LLM is also asked of each pair whether both say the same. Left out: as the service is set up.
              * @enum {string}
              */
             compare?: "embeddings" | "llm";

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from service.claims.comparison import MAX_CHARS, MAX_COMPARED, PROMPT, UNRELATED, Comparer, probability_of_yes
-from service.claims.kernel import with_comparison
-from service.errors import DeadlineExceeded, LLMUnavailable
+from service.claims.kernel import realize, realize_first, with_comparison
+from service.errors import DeadlineExceeded, LLMBadResponse, LLMUnavailable
 from tests.support.comparing import ComparingLLM, Same
 from tests.support.fakes import last_user_text
 
@@ -152,3 +152,42 @@ def test_the_kernel_is_a_mean_and_stands_where_nothing_is_known() -> None:
     same = np.array([[1.0, 0.2], [0.2, 1.0]])
     assert with_comparison(facts, same)[0, 1] == pytest.approx(0.4)
     assert with_comparison(facts, np.array([[1.0, np.nan], [np.nan, 1.0]])) == pytest.approx(facts)
+
+
+def test_an_answer_may_be_the_unrelated_text_itself() -> None:
+    same, _ = compared([UNRELATED, "Jupiter"], lambda first, second: float(first == second))
+    assert np.isnan(same[0, 1])
+
+
+def test_what_told_nothing_is_asked_again() -> None:
+    llm = ComparingLLM(lambda *_: None)
+    comparer = Comparer(llm)
+
+    async def scenario() -> float:
+        silent = await comparer.compare(QUESTION, ["a1", "b2"])
+        assert silent.replies == {}
+        llm.same = lambda *_: 0.25
+        return float((await comparer.compare(QUESTION, ["a1", "b2"], known=silent.replies)).same[0, 1])
+
+    assert asyncio.run(scenario()) == pytest.approx(0.25)
+
+
+def test_two_models_do_not_compare_the_answers_to_one_question() -> None:
+    llm = ComparingLLM(never)
+
+    def another_in_the_end(*_: str) -> float:
+        llm.model = f"model {len(llm.compared)}"
+        return 0.0
+
+    llm.same = another_in_the_end
+    with pytest.raises(LLMBadResponse):
+        asyncio.run(Comparer(llm).compare(QUESTION, ["a1", "b2"]))
+
+
+def test_the_vectors_of_answers_do_not_depend_on_a_text_beside_them() -> None:
+    kernel = np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.9], [0.1, 0.9, 1.0]])  # not positive semidefinite
+    beside = realize_first(kernel, 2)
+    assert (beside @ beside.T)[:2, :2] == pytest.approx(kernel[:2, :2])
+    facts = np.array([[1.0, 0.6, 0.5], [0.6, 1.0, 0.4], [0.5, 0.4, 1.0]])
+    assert realize_first(facts, 2) @ realize_first(facts, 2).T == pytest.approx(facts)
+    assert realize_first(facts, 3)[:, :3] == pytest.approx(realize(facts))

@@ -145,7 +145,7 @@ async def test_waiting_for_the_llm_counts_as_queueing() -> None:
     score = await Scorer(Queued(), FakeEmbedder(), Active()).score(ScoreCommand(request))
     assert score.timings_ms.generate == 0.0  # never less, whatever an LLM says
     assert score.timings_ms.queue > 0.0
-    assert sum(ms for _, ms in score.timings_ms) == pytest.approx(2 * score.timings_ms.total, abs=0.01)
+    assert sum(ms or 0.0 for _, ms in score.timings_ms) == pytest.approx(2 * score.timings_ms.total, abs=0.01)
 
 
 async def test_supplied_log_probabilities_go_with_their_answers() -> None:

@@ -112,7 +112,7 @@ class ScoreOptions(TypedDict):
     claims: NotRequired[bool | None]
     """Whether to score the `candidate` or, without one, `answer` claim by claim, too. Left out: where it has as many characters as the settings say (400)."""
     compare: NotRequired[Literal["embeddings", "llm"] | None]
-    """How distinct answers are compared: by their `embeddings`, or have the `llm` say of each two whether they mean the same, too. Left out: as the service is set up."""
+    """How distinct answers are compared: by their `embeddings`, or `llm`: the LLM is also asked of each pair whether both say the same. Left out: as the service is set up."""
     confidence: NotRequired[float | None]
     """Confidence with which the target is kept; left out: 0.9."""
     deadline_ms: NotRequired[int | None]
