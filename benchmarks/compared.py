@@ -22,7 +22,7 @@ from benchmarks.claims import Figure, head
 from benchmarks.recorded_evidence import DATA, RECORDED, embedded
 from benchmarks.support import JUDGED, is_right
 from service.claims.comparison import Comparer, Reply
-from service.claims.kernel import compared_texts, kernel_matrix, read_texts, realize, with_comparison
+from service.claims.kernel import compared_texts, kernel_matrix, read_texts, realize_first, with_comparison
 from service.embedding.port import FACTS
 from service.llm.openai_server import HttpLanguageModel
 from service.spectral.reliability import auroc, resampled_aurocs
@@ -93,7 +93,8 @@ async def compared(asked: Sequence[Asked], url: str, name: str) -> list[Floats]:
 
 def scores(one: Asked, kernel: Floats) -> list[tuple[float, float]]:
     """Return raw lambda_max and p(y) of each judged text."""
-    space, texts = realize(kernel), one.texts
+    texts = one.texts
+    space = realize_first(kernel, len(set(one.drawn)))
     index = [texts.index(text) for text in one.drawn]
     rows = space[sorted(set(index))]
     found = spectrum(rows, np.bincount(index)[sorted(set(index))])

@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.contradictions import WEIGHTS
 from service.claims.comparison import Comparer
-from service.claims.kernel import compared_texts, kernel_matrix, read_texts, realize, with_comparison
+from service.claims.kernel import compared_texts, kernel_matrix, read_texts, realize_first, with_comparison
 from service.embedding.port import FACTS
 from service.llm.openai_server import HttpLanguageModel
 from service.spectral.spectrum import Identity, born_probability_of, spectrum
@@ -38,7 +38,7 @@ async def main(url: str, num_questions: int) -> None:
         compared = compared_texts(texts, question, FACTS)
         rows = model.encode(compared, normalize_embeddings=True)
         facts = kernel_matrix(read_texts(texts, compared, question, len(drawn)), rows)
-        space = realize(with_comparison(facts, same))
+        space = realize_first(with_comparison(facts, same), len(drawn))
         found = spectrum(space[:-1])
         served = Identity().serve(found.eigenvalues, found.dimension)
         born = born_probability_of(found, served, space[:-1], space[-1])
