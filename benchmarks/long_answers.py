@@ -1,4 +1,4 @@
-"""Long answers of a real LLM claim by claim, to sixty questions whose facts are checked by rule.
+"""Long answers of a real LLM, judged claim by claim: sixty questions whose facts a rule can check.
 
     python -m benchmarks.long_answers [--llm embedded] [--embedder all-mpnet-base-v2] [--answers 11] [--uqlm]
 

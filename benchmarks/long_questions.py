@@ -1,4 +1,4 @@
-"""Sixty questions with long answers whose facts can be checked by rule: numbers, years, names.
+"""Sixty questions with long answers. Rules check the numbers, years and names in them.
 
 A sentence is checked by every fact that it is `about` and that it gives a `value` for; it is right where all
 of those say what is `right`. What the rules do not know (a wrong birthday beside the right year) they miss.

@@ -1,4 +1,4 @@
-"""The service without vectors and comparisons that are kept: for benchmarks whose questions come again."""
+"""The service with nothing kept, neither vectors nor comparisons: for benchmarks that repeat questions."""
 
 from functools import partial
 

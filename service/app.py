@@ -110,7 +110,7 @@ EMBEDDER_PARTS = frozenset(
 )
 # Few beside the slots: who waits as long as an answer takes has often gone before his own is there.
 MIN_LLM_QUEUE = 16
-COMPARERS_SHARE = 8  # of the slots comparisons for live scores have one in so many
+COMPARERS_SHARE = 8  # one in so many of the slots is for the comparisons of live scores
 JOBS_SHARE = 8  # of the slots a calibration has one in so many, on all replicas together
 OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 OTEL_TRACES_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")

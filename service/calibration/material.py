@@ -252,8 +252,7 @@ def assemble(
             space = np.zeros((len(known), width), dtype=np.float32)
             of_row = kernel_matrix(read_texts(known, compared, question, count), embeddings)
             if same:
-                placed = realize_first(with_comparison(of_row, same[i]), count)
-                space[:, : count + 1] = placed
+                space[:, : count + 1] = realize_first(with_comparison(of_row, same[i]), count)
             else:
                 space[:, : len(known)] = realize(of_row)
             own, others = space[:count], space[count:]

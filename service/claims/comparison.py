@@ -47,7 +47,7 @@ MAX_UNRELATED = 0.5  # P(same as UNRELATED) of a text that is compared
 MAX_COMPARED = 8  # distinct texts of one question: 28 pairs
 MAX_CHARS = 2000  # of the question, which is cut, and of each answer; longer ones are left out
 AT_ONCE = 8  # calls of all comparisons
-NUM_ALTERNATIVES = 5  # the likeliest tokens, as many as every server gives
+NUM_ALTERNATIVES = 5  # tokens; some servers give no more
 LEAST_MASS = 0.2  # of Yes and No together; below it the LLM said something else
 MAX_KEPT = 100_000  # pairs
 # Such as <|im_end|>, <start_of_turn>, [INST].

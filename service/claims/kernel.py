@@ -41,7 +41,7 @@ COMMON = 0.3  # what all texts have in common
 NAME = 1.0
 NUMBER, UNIT = 1.0, 3.0  # of a number, and of a number together with its unit
 NEGATION = 0.3
-LLM_WEIGHT = 0.5  # of what an LLM says of two answers, beside their facts
+LLM_WEIGHT = 0.5  # how much P(same) counts in the kernel; the facts count for the rest
 LEAST_DIRECTION = 0.01  # of the largest singular value of the first texts: smaller ones are noise
 BRIEF = 3  # words: a text of no more, without a number, may be a name
 

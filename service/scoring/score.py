@@ -429,7 +429,7 @@ class Timings(Part):
     generate: float | None = Field(None, description="Drawing the answers; null where none was drawn.")
     embed: float = Field(description="Embedding the distinct answers, and the question.")
     compare: float | None = Field(
-        None, description="Having the LLM compare the answers, beside `embed`; null where it was not asked."
+        None, description="Comparing the answers by the LLM, after `embed`; null where it was not asked."
     )
     spectrum: float = Field(description="Spectrum, calibration and modes.")
     total: float = Field(description="All of it.")
@@ -536,7 +536,7 @@ class Score(Part):
         None, description="The calibration that the claims are served by; null: none. With `claims` alone."
     )
     usage: TokenUsage | None = Field(
-        description="Tokens used, those of comparisons too; null where the LLM was not called."
+        description="Tokens used, comparisons included; null where the LLM was not called."
     )
     timings_ms: Timings = Field(description="Where the time went.")
 

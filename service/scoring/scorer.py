@@ -566,7 +566,7 @@ class Scorer:
 
 
 def _with_usage(generation: Generation, comparison: Comparison | None) -> Generation:
-    """Return the answers with the tokens that comparing them has taken beside their own."""
+    """Return the answers, with the tokens of their comparison added to their own."""
     if comparison is None:
         return generation
     drawing, comparing = generation.usage, comparison.usage

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,16 +39,16 @@ def llm() -> ComparingLLM:
     return ComparingLLM(same_planet, answers={PROMPT: ANSWERS})
 
 
-async def scored(client: Client, **body: object) -> dict[str, object]:
+async def scored(client: Client, **body: object) -> dict[str, Any]:
     async with client() as http:
         reply = await http.post("/score", json={"prompt": PROMPT, "num_samples": 3, **body})
     assert reply.status_code == 200, reply.text
-    document: dict[str, object] = reply.json()
+    document: dict[str, Any] = reply.json()
     return document
 
 
-def codes(score: dict[str, object]) -> Sequence[str]:
-    return [one["code"] for one in score["warnings"]]  # type: ignore[index, attr-defined]
+def codes(score: dict[str, Any]) -> Sequence[str]:
+    return [one["code"] for one in score["warnings"]]
 
 
 async def test_the_llm_tells_meanings_apart(client: Client, llm: ComparingLLM) -> None:
@@ -55,16 +56,16 @@ async def test_the_llm_tells_meanings_apart(client: Client, llm: ComparingLLM) -
     assert (by_words["kernel"], llm.compared) == ("facts", [])
     by_llm = await scored(client, compare="llm")
     assert by_llm["kernel"] == "llm"
-    assert by_llm["lambda_max"] > by_words["uncalibrated"]["lambda_max"]  # type: ignore[index, operator]
-    assert by_llm["timings_ms"]["compare"] >= 0  # type: ignore[index]
-    tokens = [one["usage"]["prompt_tokens"] for one in (by_words, by_llm)]  # type: ignore[index]
+    assert by_llm["lambda_max"] > by_words["uncalibrated"]["lambda_max"]
+    assert by_llm["timings_ms"]["compare"] >= 0
+    tokens = [one["usage"]["prompt_tokens"] for one in (by_words, by_llm)]
     assert tokens[1] == tokens[0] + 8 * len(llm.compared)
 
 
 async def test_a_candidate_is_compared_first(client: Client, llm: ComparingLLM) -> None:
     score = await scored(client, compare="llm", candidate="The biggest one, Jupiter of course.")
     wrong = await scored(client, compare="llm", candidate="The biggest one, Saturn of course.")
-    assert score["candidate"]["probability"] > wrong["candidate"]["probability"]  # type: ignore[index]
+    assert score["candidate"]["probability"] > wrong["candidate"]["probability"]
 
 
 async def test_the_settings_say_what_a_request_does_not(client: Client, llm: ComparingLLM) -> None:
@@ -118,7 +119,7 @@ async def test_a_calibration_serves_what_it_was_fitted_with(client: Client, llm:
 async def test_the_default_calibration_does_not_serve_it(client: Client, llm: ComparingLLM) -> None:
     score = await scored(client, compare="llm")
     assert (score["calibration"], codes(score)) == (None, ["calibration_missing"])
-    assert score["uncalibrated"]["lambda_max"] == score["lambda_max"]  # type: ignore[index]
+    assert score["uncalibrated"]["lambda_max"] == score["lambda_max"]
 
 
 async def test_a_reply_that_is_neither_yes_nor_no_is_none(client: Client, llm: ComparingLLM) -> None:
@@ -138,7 +139,7 @@ async def test_the_default_of_another_kernel_does_not_stand_in(llm: ComparingLLM
     by_cosine = client_of(llm, FakeEmbedder(64, kernel="paper"), tmp_path)
     score = await scored(by_cosine, compare="llm")
     assert (score["kernel"], score["calibration"]) == ("facts", None)
-    assert (await scored(by_cosine))["calibration"]["id"] == "default-1"  # type: ignore[index]
+    assert (await scored(by_cosine))["calibration"]["id"] == "default-1"
 
 
 async def test_samples_that_agree_need_nobody_to_compare_them(client: Client, llm: ComparingLLM) -> None:

@@ -2302,7 +2302,7 @@ export interface components {
             timings_ms: components["schemas"]["Timings"];
             /** @description The same two numbers without calibration. */
             uncalibrated: components["schemas"]["SpectrumValues"] | null;
-            /** @description Tokens used, those of comparisons too; null where the LLM was not called. */
+            /** @description Tokens used, comparisons included; null where the LLM was not called. */
             usage: components["schemas"]["TokenUsage"] | null;
             /**
              * Warnings
@@ -2458,7 +2458,7 @@ export interface components {
         Timings: {
             /**
              * Compare
-             * @description Having the LLM compare the answers, beside `embed`; null where it was not asked.
+             * @description Comparing the answers by the LLM, after `embed`; null where it was not asked.
              */
             compare?: number | null;
             /**

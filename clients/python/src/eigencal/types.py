@@ -454,7 +454,7 @@ class Timings(Result):
     """Milliseconds by stage."""
 
     compare: float | None = None
-    """Having the LLM compare the answers, beside `embed`; null where it was not asked."""
+    """Comparing the answers by the LLM, after `embed`; null where it was not asked."""
     embed: float
     """Embedding the distinct answers, and the question."""
     generate: float | None = None
@@ -589,7 +589,7 @@ class Score(Result):
     uncalibrated: SpectrumValues | None
     """The same two numbers without calibration."""
     usage: Usage | None
-    """Tokens used, those of comparisons too; null where the LLM was not called."""
+    """Tokens used, comparisons included; null where the LLM was not called."""
     warnings: tuple[ScoreWarning, ...]
     """What to know about this score."""
 
