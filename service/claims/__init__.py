@@ -1,1 +1,1 @@
-"""What an answer claims: its sentences and their facts, or the fields of an answer in JSON."""
+"""The claims of an answer: its sentences and their facts, or the fields of a JSON answer."""

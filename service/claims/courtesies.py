@@ -1,7 +1,7 @@
 """Greetings, farewells and offers of help, which claim nothing, in the six languages of the tests.
 
-Phrases with free text may carry a fact: "Thank you for asking, the dose is 5 mg". So such a courtesy holds no
-number, no name and no further statement. In German, where every noun has a capital, names are not looked for.
+A phrase with free text may contain a fact: "Thank you for asking, the dose is 5 mg". So it is a courtesy only
+without a number, a name or a further statement. In German, names are not checked: every noun has a capital.
 """
 
 import re
@@ -127,7 +127,7 @@ _NUMBER = re.compile(
     rf"[\d²³¹¼-¾⅐-↋①-⓿]|(?<!\w)(?:{_alternatives(_NUMBER_WORDS)})(?!\w)"
     r"|[二两三四五六七八九十百千万亿]+(?:个|次|片|粒|天|年|月|日|岁|米|克|毫克|元|人|倍|点|小时)"
 )
-# What follows them may be a statement of its own.
+# The text after one of these may be a separate statement.
 _PIECE = re.compile(
     r"[,，、(（]| [-–—] |—|但|因为"
     r"|(?<!\w)(?:but|because|aber|weil|mais|parce que|pero|porque|но|потому что)(?!\w)"
@@ -142,13 +142,13 @@ def is_courtesy(sentence: str) -> bool:
     """
     if len(sentence) > _MAX_CHARS:
         return False
-    said = plain(sentence)
-    if _COURTESY.fullmatch(said):
+    text = plain(sentence)
+    if _COURTESY.fullmatch(text):
         return True
-    if begun := _BEGUN.match(said) or _BEGUN_DE.match(said):
+    if begun := _BEGUN.match(text) or _BEGUN_DE.match(text):
         has_name = begun.re is _BEGUN and _has_name(sentence)
-        return not (_NUMBER.search(said) or has_name or _states(said[begun.end() :]))
-    return sentence.endswith(("!", "！", ",", "，")) and _GREETING_BY_NAME.fullmatch(said) is not None
+        return not (_NUMBER.search(text) or has_name or _states(text[begun.end() :]))
+    return sentence.endswith(("!", "！", ",", "，")) and _GREETING_BY_NAME.fullmatch(text) is not None
 
 
 def plain(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from service.claims.kernel import Quantity, Reading
 
-MAX_VALUES = 10  # of one disagreement, those of the largest share
+MAX_VALUES = 10  # of a disagreement: those with the largest shares
 Kind = Literal["number", "name", "negation"]
 
 
@@ -27,13 +27,12 @@ class Disagreement:
 def find_disagreements(reading: Reading, counts: Sequence[int]) -> list[Disagreement]:
     """Return the disagreements of distinct answers (k,): numbers by unit, then names, then negation.
 
-    counts: (k,), how many of the drawn answers each is; 0 for an answer that does not count. Shares are of
-    all drawn answers that count. Names disagree only between answers without a common one, because German
-    capitalises nouns.
+    counts: (k,), how often each answer was drawn; 0 excludes an answer. Shares are of all counted answers.
+    Names disagree only if two answers have no name in common, because German capitalises nouns.
     """
     used = [i for i, count in enumerate(counts) if count]
     total = sum(counts)
-    found = list[Disagreement]()
+    disagreements = list[Disagreement]()
 
     def add(kind: Kind, held: Mapping[int, Mapping[str, str]], *, apart: bool = False) -> None:
         drawn, written = defaultdict[frozenset[str], int](int), dict[frozenset[str], str]()
@@ -42,33 +41,34 @@ def find_disagreements(reading: Reading, counts: Sequence[int]) -> list[Disagree
             written.setdefault(facts, value)
         largest = sorted(drawn, key=lambda facts: -drawn[facts])[:MAX_VALUES]
         if largest:
-            found.append(Disagreement(kind, [(written[facts], drawn[facts] / total) for facts in largest]))
+            values = [(written[facts], drawn[facts] / total) for facts in largest]
+            disagreements.append(Disagreement(kind, values))
 
-    units = dict.fromkeys(one.unit for i in used for one in reading.quantities[i])
+    units = dict.fromkeys(quantity.unit for i in used for quantity in reading.quantities[i])
     for unit in units:
         add("number", {i: _of_unit(reading.quantities[i], unit) for i in used})
     add("name", {i: reading.names[i] for i in used}, apart=True)
     negated = {i: "negated" if reading.negated[i] else "not negated" for i in used}
     add("negation", {i: {value: value} for i, value in negated.items()})
-    return found
+    return disagreements
 
 
 def _of_unit(quantities: Sequence[Quantity], unit: str) -> dict[str, str]:
-    """Return the numbers of one unit, as they are written."""
-    return {one.number: one.written for one in quantities if one.unit == unit}
+    """Return the numbers with this unit, and their spelling."""
+    return {quantity.number: quantity.written for quantity in quantities if quantity.unit == unit}
 
 
 def _values(
     held: Mapping[int, Mapping[str, str]], *, apart: bool
 ) -> Iterator[tuple[int, frozenset[str], str]]:
-    """Yield the facts of each answer that not all share, and how it writes them, if two answers disagree.
+    """Yield the facts of each answer that not all share, with their spelling, if two answers disagree.
 
-    held: by answer, how it writes each fact. apart: two disagree only if they have nothing in common.
+    held: the facts of each answer, with their spelling. apart: answers with a common fact do not disagree.
     """
     spoken = {i: facts for i, facts in held.items() if facts}
     sets = {frozenset(facts) for facts in spoken.values()}
     pairs = combinations(sets, 2)
-    if not any(one.isdisjoint(two) if apart else one - two and two - one for one, two in pairs):
+    if not any(a.isdisjoint(b) if apart else a - b and b - a for a, b in pairs):
         return
     common = frozenset.intersection(*sets)
     between = " " if apart else ", "

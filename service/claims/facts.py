@@ -1,6 +1,6 @@
-"""What a sentence says beyond the question, and its facts: the numbers and names that it holds.
+"""The words of a sentence that its question lacks, and its facts: numbers and names.
 
-They are recognised without knowing the language, so not all are found.
+The language is not known, so some facts are not recognised.
 """
 
 import re
@@ -13,16 +13,16 @@ from decimal import Context, Decimal, InvalidOperation, Overflow
 from itertools import zip_longest
 from pathlib import Path
 
-# A sentence restates the question where so many of its words are the question's.
+# A sentence restates the question if at least this share of its words are the question's.
 RESTATES = 1 / 3
-# A longer prompt brings material to answer from: what is in it may be the answer.
+# A longer prompt contains material to answer from, and the answer may stand in it.
 MAX_ASKED, MAX_QUESTION = 100, 1000  # words, characters
 _QUESTION_MARK = re.compile(r"[\uff1f\u061f]|\?(?!\w)")
 _QUESTION_START = re.compile(r"[.!?:]\s|[\n\u3002\uff01\uff1f\u061f]")
 # Words between alternatives ("steel or aluminium"), and how far those reach, in words.
 ALTERNATIVES = frozenset({"or", "oder", "ou", "o", "eller", "или"})
 NEAR_ALTERNATIVE = 4
-MAX_QUESTIONS = 20  # of a prompt of more, as without spaces, none is told from the others
+MAX_QUESTIONS = 20  # in a prompt with more questions, they are not distinguished
 
 # Lists of words by language: negations, numerals, units.
 LISTS = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
@@ -59,29 +59,30 @@ class Word:
 def beyond(sentences: Sequence[str], question: str) -> list[str]:
     """Return each sentence without the question's words if they are at least `RESTATES` of it, but not all.
 
-    An embedder sees what a sentence is about. If all are about the question, little tells them apart.
+    Embeddings of sentences that repeat the question are nearly equal.
     """
-    asked, found = words_of_question(question), list[str]()
+    question_words, remainders = words_of_question(question), list[str]()
     for sentence in sentences:
         words = sentence.split()
-        left = [word for word, plain in zip(words, map(_bare, words), strict=True) if plain not in asked]
+        left = [word for word in words if _bare(word) not in question_words]
         restates = len(words) - len(left) >= RESTATES * len(words)
-        found.append(" ".join(left) if left and restates else sentence)
-    return found
+        remainders.append(" ".join(left) if left and restates else sentence)
+    return remainders
 
 
 def facts(sentences: Sequence[str], *, question: str = "") -> list[set[str]]:
     """Return the numbers and names of each sentence.
 
-    A name is a word with a capital. The first of a sentence is one where it has a capital within another, or
-    within the question: "Paris is ..", "the capital is Paris"; or where the sentence restates the question,
-    and the word stands nowhere without a capital. Scripts without capitals have numbers alone.
+    A name is a word with a capital. The first word of a sentence is a name if it has a capital inside another
+    sentence or the question ("Paris is ..", "the capital is Paris"), or if the sentence restates the question
+    and the word occurs nowhere without a capital. In scripts without capitals only numbers are found.
     """
-    *said, asked = map(read_words, [*sentences, question])
-    named = {word.plain for found in [*said, asked] for word in found[1:] if word.has_capital}
-    common = {word.plain for found in [*said, asked] for word in found if not word.has_capital}
+    *by_sentence, question_words = map(read_words, [*sentences, question])
+    texts = [*by_sentence, question_words]
+    named = {word.plain for words in texts for word in words[1:] if word.has_capital}
+    common = {word.plain for words in texts for word in words if not word.has_capital}
     facts_of_sentences = list[set[str]]()
-    for sentence, left, words in zip(sentences, beyond(sentences, question), said, strict=True):
+    for sentence, left, words in zip(sentences, beyond(sentences, question), by_sentence, strict=True):
         first = named if left == sentence else named | ({word.plain for word in words[:1]} - common)
         facts_of_sentences.append(
             {
@@ -94,22 +95,23 @@ def facts(sentences: Sequence[str], *, question: str = "") -> list[set[str]]:
 
 
 def fact_places(sentences: Sequence[str], question: str) -> list[list[tuple[int, int]]]:
-    """Return where the numbers and names of each sentence stand that are not the question's: (begin, end).
+    """Return the places (begin, end) of the numbers and names in each sentence that the question lacks.
 
-    For a sentence without any, its words that the question lacks.
+    For a sentence without such facts: the places of all its words that the question lacks.
     """
-    asked, places = words_of_question(question), list[list[tuple[int, int]]]()
-    for sentence, known in zip(sentences, facts(sentences, question=question), strict=True):
-        words = [word for word in read_words(sentence) if word.plain not in asked]
-        own = [word for word in words if word.plain in known and word.plain not in _NO_NAMES] or words
+    question_words, places = words_of_question(question), list[list[tuple[int, int]]]()
+    for sentence, sentence_facts in zip(sentences, facts(sentences, question=question), strict=True):
+        words = [word for word in read_words(sentence) if word.plain not in question_words]
+        is_fact = [word.plain in sentence_facts and word.plain not in _NO_NAMES for word in words]
+        own = [word for word, chosen in zip(words, is_fact, strict=True) if chosen] or words
         places.append([(word.start, word.end) for word in own])
     return places
 
 
 def possible_questions(texts: Sequence[str], prompt: str) -> list[frozenset[int]]:
-    """Return which questions of a prompt each text may answer: those with most names and numbers in common.
+    """Return the questions of a prompt that each text may answer: those that share most names and numbers.
 
-    {0} for a prompt of one question. The number that begins a question, as in a list, is not compared.
+    {0} for a prompt with one question. The number before a question in a list is ignored.
     """
     parts = [*_QUESTION.finditer(asked_part(prompt))]
     if not 1 < sum(bool(part[1]) for part in parts) <= MAX_QUESTIONS:
@@ -122,12 +124,12 @@ def possible_questions(texts: Sequence[str], prompt: str) -> list[frozenset[int]
         }
         for part in parts
     ]
-    found = list[frozenset[int]]()
+    possible = list[frozenset[int]]()
     for text in texts:
         words = {word.plain for word in read_words(text)}
         shared = [len(words & facts) for facts in questions]
-        found.append(frozenset(i for i, number in enumerate(shared) if number == max(shared)))
-    return found
+        possible.append(frozenset(i for i, number in enumerate(shared) if number == max(shared)))
+    return possible
 
 
 def is_negated(words: Sequence[Word], text: str) -> bool:
@@ -136,7 +138,7 @@ def is_negated(words: Sequence[Word], text: str) -> bool:
 
 
 def asked_part(prompt: str) -> str:
-    """Return what a prompt asks: all of it or, of a long prompt, its last question.
+    """Return the question in a prompt: the whole prompt, or the last question of a long prompt.
 
     A long prompt has more than `MAX_ASKED` words or `MAX_QUESTION` characters. "" if it has no question mark.
     """
@@ -156,8 +158,8 @@ def words_of_question(question: str) -> frozenset[str]:
     # Neither "o'clock" nor "où" is an "or".
     places = [i for i, word in enumerate(words) if word.strip(string.punctuation).casefold() in ALTERNATIVES]
     near = {j for i in places for j in range(i - NEAR_ALTERNATIVE, i + NEAR_ALTERNATIVE + 1)}
-    offered = {form for j, some in enumerate(forms) if j in near for form in some}
-    return frozenset(form for some in forms for form in some) - offered
+    offered = {form for j, of_word in enumerate(forms) if j in near for form in of_word}
+    return frozenset(form for of_word in forms for form in of_word) - offered
 
 
 def _bare(word: str) -> str:
@@ -168,7 +170,7 @@ def _bare(word: str) -> str:
 
 
 def read_words(text: str) -> list[Word]:
-    """Return the words and numbers of a text; "5 million" is one number."""
+    """Return the words and numbers of a text. "5 million" counts as a single number."""
     words, matches, end = list[Word](), [*_WORD.finditer(text)], 0
     for match, following in zip_longest(matches, matches[1:]):
         word, is_number = match.group(), match["number"] is not None
@@ -189,7 +191,7 @@ def read_words(text: str) -> list[Word]:
 
 
 def normalize_number(text: str, following: str) -> str:
-    """Return the number that a text spells in one form; a date or a version is returned as it stands.
+    """Return a number in canonical form. Dates and versions are returned unchanged.
 
     following: the word behind it, which may be a power of ten ("5 million"). "3.141" is read as 3141.
     """

@@ -28,15 +28,15 @@ class Field:
 
     @property
     def text(self) -> str:
-        """Return what it claims."""
+        """Return the claim as text: path and value."""
         return f"{self.path}: {self.value}"
 
 
 def fields(answer: str) -> list[Field] | None:
-    """Return the values of an answer in their order; None for one that is no JSON object or array.
+    """Return the values of a JSON answer, in order; None if the answer is no JSON object or array.
 
-    A fence of Markdown around it is passed over. Strings are without white space around them, numbers as they
-    are written. Of two members of one name the last counts.
+    A Markdown fence around the answer is ignored. Strings are stripped, and numbers keep their spelling. Of
+    two members with the same name the last counts.
     """
     fenced = _FENCED.fullmatch(answer)
     start, end = fenced.span(1) if fenced else (0, len(answer))
@@ -91,5 +91,5 @@ def _fields(path: str, value: Any, answer: str) -> Iterator[Field]:
             yield from _fields(f"{path}[{index}]", inner, answer)
     else:
         start, end = value.start, value.end
-        told = value.value.strip() if isinstance(value.value, str) else answer[start:end]
-        yield Field(path, told, start, end)
+        text = value.value.strip() if isinstance(value.value, str) else answer[start:end]
+        yield Field(path, text, start, end)

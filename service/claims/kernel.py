@@ -3,13 +3,13 @@
 The cosine of whole sentences compares wording: "The capital of Italy is Milan." is nearer to "The capital
 of Italy is Rome." than "It is Rome." is. The kernel of two answers is a product of four:
 
-- the cosine of the embeddings of what each says beyond the question;
+- the cosine of the embeddings of the words that the question lacks;
 - the cosine of their numbers, with units ("30 days" is neither 90 days nor 30 months);
 - the cosine of their names;
-- `NEGATION` where one of them is negated and the other is not.
+- `NEGATION` if exactly one of them is negated.
 
-Each factor is a kernel with K(a, a) = 1, so the product is one (Schur, 1911), and all theory of density
-matrices holds for it. `kernel_vectors` returns unit vectors that realize it.
+Each factor is a kernel with K(a, a) = 1, so their product is a kernel too (Schur, 1911), and the theory of
+density matrices applies. `kernel_vectors` returns unit vectors that realize it.
 """
 
 import math
@@ -35,9 +35,9 @@ from service.embedding.port import PAPER, Kernel
 from service.spectral.spectrum import RANK_TOLERANCE, unit_rows
 
 Floats = NDArray[np.float64]
-COMMON = 0.3  # what all texts have in common
-# Beside that: texts with different numbers have a cosine of .07, with different units .30, with different
-# names .23.
+COMMON = 0.3  # a coordinate that all texts share
+# With these weights texts with different numbers have a cosine of .07, with different units .30, with
+# different names .23.
 NAME = 1.0
 NUMBER, UNIT = 1.0, 3.0  # of a number, and of a number together with its unit
 NEGATION = 0.3
@@ -61,7 +61,7 @@ def compared_texts(texts: Sequence[str], question: str, kernel: Kernel) -> list[
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number of a text: in one form, with its unit in one form ("": none), and as it is written."""
+    """A number in a text: its canonical form, its canonical unit ("" for none), and its spelling."""
 
     number: str
     unit: str
@@ -72,8 +72,8 @@ class Quantity:
 class Reading:
     """The facts of n texts.
 
-    quantities: the numbers of each; names: its names, and how each is written. negated: whether it holds a
-    negation; False for all texts if the question holds one.
+    quantities: the numbers of each text. names: its names, with their spelling. negated: whether the text
+    contains a negation; False for all texts if the question contains one.
     """
 
     quantities: Sequence[Sequence[Quantity]]
@@ -93,8 +93,8 @@ def read_texts(
     names (None: all). The facts of these do not depend on the rest.
     """
     read = [read_words(text) for text in texts]
-    asked = asked_part(question)
-    is_negation = is_negated(read_words(asked), asked)
+    part = asked_part(question)
+    is_negation = is_negated(read_words(part), part)
     pairs = list(zip(read, texts, strict=True))
     return Reading(
         [list(quantities_of(*pair)) for pair in pairs],
@@ -122,15 +122,15 @@ def with_comparison(facts: Floats, same: Floats, weight: float = LLM_WEIGHT) -> 
 
 
 def kernel_vectors(reading: Reading, embeddings: ArrayLike) -> Floats:
-    """Return one unit vector per text, (n, n): their products are the kernel. embeddings: (n, d)."""
+    """Return a unit vector for each text, (n, n), with the kernel as their products. embeddings: (n, d)."""
     return realize(kernel_matrix(reading, embeddings))
 
 
 def _fact_cosines(facts_of_texts: Sequence[Mapping[str, float]]) -> Floats:
     """Return the cosines (n, n) of the facts of texts, in (0, 1]: 1 for the same facts, or none in both.
 
-    A text's vector has a coordinate for each fact, the square root of its weight, and one of sqrt(`COMMON`).
-    Vectors are not built: answers may hold tens of thousands of numbers.
+    A text's vector has the coordinate sqrt(weight) for each fact, and the coordinate sqrt(`COMMON`). The
+    vectors are not built, because answers may contain tens of thousands of numbers.
     """
     holders = defaultdict[str, tuple[list[int], list[float]]](lambda: ([], []))
     for i, facts in enumerate(facts_of_texts):
@@ -147,10 +147,10 @@ def _fact_cosines(facts_of_texts: Sequence[Mapping[str, float]]) -> Floats:
 
 def _weighted(quantities: Sequence[Quantity]) -> Iterator[tuple[str, float]]:
     """Yield the numbers of a text with their weights, and each number with its unit."""
-    for one in quantities:
-        yield one.number, NUMBER
-        if one.unit:
-            yield f"{one.number} {one.unit}", UNIT
+    for quantity in quantities:
+        yield quantity.number, NUMBER
+        if quantity.unit:
+            yield f"{quantity.number} {quantity.unit}", UNIT
 
 
 def realize(kernel: Floats) -> Floats:
@@ -160,9 +160,10 @@ def realize(kernel: Floats) -> Floats:
 
 
 def realize_first(kernel: Floats, count: int) -> Floats:
-    """Return unit vectors (n, count + 1) with the products of a kernel matrix, as near as there are such.
+    """Return unit vectors (n, count + 1) with products close to a kernel matrix (n, n).
 
-    Those of the first `count` texts do not depend on the rest, of which only products with them count.
+    The vectors of the first `count` texts do not depend on the others. Of the other texts only the products
+    with the first ones count.
     """
     first = realize(kernel[:count, :count])
     rest = np.linalg.lstsq(first, kernel[:count, count:], rcond=LEAST_DIRECTION)[0].T
@@ -200,14 +201,14 @@ def _names(
     read: Sequence[Sequence[Word]],
     texts: Sequence[str],
     left: Sequence[str],
-    asked: frozenset[str],
+    question_words: frozenset[str],
     num_drawn: int | None,
 ) -> list[dict[str, str]]:
     """Return the names of each text, as they are written. left: what the texts say beyond the question.
 
-    A name is a word with a capital that the question does not hold. The first word of a sentence has a
-    capital in any case: it is a name if the text is brief, or if it has a capital within a sentence of a
-    drawn answer. A word that a drawn answer writes without a capital is none.
+    A name is a word with a capital that the question lacks. The first word of a sentence always has a
+    capital: it is a name if the text is brief, or if a drawn answer has it with a capital inside a sentence.
+    A word that a drawn answer writes without a capital is not a name.
     """
     is_brief = [len(text.split()) <= BRIEF and not re.search(r"\d", text) for text in left]
     own = [
@@ -219,13 +220,13 @@ def _names(
         for words, brief in zip(read, is_brief, strict=True)
     ]
     drawn = read[:num_drawn]
-    common = {word.plain for words in drawn for word in words if not word.has_capital} | asked
-    known = {name for names in own[:num_drawn] for name in names} - common
+    common = {word.plain for words in drawn for word in words if not word.has_capital} | question_words
+    drawn_names = {name for names in own[:num_drawn] for name in names} - common
     return [
         {
             word.plain: text[word.start : word.end]
             for word in words
-            if word.plain in known or (word.plain in names and word.plain not in common)
+            if word.plain in drawn_names or (word.plain in names and word.plain not in common)
         }
         for names, words, text in zip(own, read, texts, strict=True)
     ]

@@ -1,9 +1,9 @@
 """Claims of a long answer compared with drawn answers, by sentences (**ours**, method, section 13).
 
-A whole answer's embedding says what it is about, not which claims it makes. So the sentence nearest to a
-claim stands for each drawn answer, as a short answer would, and the kernel of short answers compares them
-(`claims.kernel`). An answer without a sentence near enough is silent: an outcome of its own, orthogonal to
-the claim and to all others. Maps, fits and probabilities of short answers apply to these outcomes.
+The embedding of a whole answer shows its topic, not its claims. So each drawn answer is represented by its
+sentence nearest to the claim, and the kernel of short answers compares these sentences (`claims.kernel`).
+An answer without a sentence near enough is silent: a separate outcome, orthogonal to the claim and to all
+other answers. Maps, fits and probabilities of short answers apply to these outcomes.
 """
 
 from collections import defaultdict
@@ -19,7 +19,7 @@ from service.claims.kernel import Quantity, Reading, kernel_matrix, quantities_o
 from service.spectral.spectrum import unit_rows
 
 Floats = NDArray[np.float64]
-# Sentences on other questions have cosines of up to .55, 99 of 100 on the same one have more than .6.
+# Sentences about other questions have cosines of at most .55, 99 % of those about the same one above .6.
 SPEAKS = 0.55
 # Sentences without numbers and names agree if nearly all of their words are the same.
 AGREES = 0.92
@@ -41,7 +41,7 @@ class Support:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchedClaim:
-    """A claim and what m drawn answers say of it.
+    """A claim compared with m drawn answers.
 
     outcomes: (k, m + 3), unit vectors of the distinct sentences that speak of the claim, then of each silent
     answer. index: (m,), the outcome of each answer. claim: (m + 3,). reference: (m + 3,), of the nearest
@@ -67,11 +67,11 @@ def match_claims(
     question: str,
     references: Sequence[str] = (),
 ) -> Iterator[MatchedClaim]:
-    """Yield each claim with what m drawn answers say of it.
+    """Yield each claim compared with m drawn answers.
 
-    answers: the sentences of each. vectors: (d,), of each sentence and of what it says beyond the question.
-    In a prompt of several questions, sentences on the claim's own question come before nearer ones. Raises
-    ValueError without answers.
+    answers: the sentences of each. vectors: (d,), by text, of each sentence and of its words that the
+    question lacks. In a prompt with several questions, sentences about the same question as the claim
+    precede nearer ones. Raises ValueError without answers.
     """
     if not answers:
         raise ValueError("a claim needs at least one drawn answer")
@@ -84,19 +84,19 @@ def match_claims(
     reading = read_texts(texts, compared, question, len(table))
     kernel = kernel_matrix(reading, [vectors[text] for text in compared])
     part = asked_part(question)
-    asked = {one.number for one in quantities_of(read_words(part), part)}
+    question_numbers = {quantity.number for quantity in quantities_of(read_words(part), part)}
     questions = possible_questions(texts, question)
     end = len(table) + len(claims)  # of the claims, where the references begin
     for claim in range(len(table), end):
         cosines = whole @ whole[claim]
-        is_own = [not questions[claim].isdisjoint(some) for some in questions]
+        is_own = [not questions[claim].isdisjoint(of_text) for of_text in questions]
         preferred = np.array(is_own) & (cosines >= SPEAKS)
-        nearest = [_nearest(some, cosines, preferred) for some in rows]
+        nearest = [_nearest(of_answer, cosines, preferred) for of_answer in rows]
         spoken = sorted({i for i in nearest if i is not None and cosines[i] >= SPEAKS})
         near = [i for i in range(end, len(texts)) if cosines[i] >= SPEAKS]
         chosen = [*spoken, claim, *sorted(near, key=cosines.__getitem__)[-1:]]
         outcomes, index, others = _space(kernel[np.ix_(chosen, chosen)], spoken, nearest)
-        differing = {i for i in spoken if not _agrees(reading, claim, i, cosines[i], asked)}
+        differing = {i for i in spoken if not _agrees(reading, claim, i, cosines[i], question_numbers)}
         differ = sum(i in differing for i in nearest)
         silent = sum(i not in spoken for i in nearest)
         yield MatchedClaim(
@@ -115,8 +115,8 @@ def _space(
 ) -> tuple[Floats, NDArray[np.intp], Floats]:
     """Return the outcomes (k, m + 3) of m answers, the outcome of each answer (m,), and the other texts.
 
-    kernel: of the sentences that speak of a claim, the claim and, if there is one, its reference. nearest:
-    the row of each answer's sentence; an answer whose sentence is not in `spoken` is an outcome of its own.
+    kernel: of the sentences that speak of a claim, then the claim, then its reference, if any. nearest: the
+    row of each answer's sentence; an answer with a sentence outside `spoken` is a separate outcome.
     """
     width = len(nearest) + 3
     vectors = np.zeros((len(kernel), width))
@@ -130,28 +130,29 @@ def _space(
 
 
 def _nearest(rows: NDArray[np.intp], cosines: Floats, preferred: NDArray[np.bool_]) -> int | None:
-    """Return the row of an answer's sentence with the largest cosine, a preferred one if there is any."""
+    """Return the row of an answer's sentence with the largest cosine, among preferred rows if any."""
     if not rows.size:
         return None
-    some = rows[preferred[rows]] if preferred[rows].any() else rows
-    return int(some[cosines[some].argmax()])
+    rows = rows[preferred[rows]] if preferred[rows].any() else rows
+    return int(rows[cosines[rows].argmax()])
 
 
-def _agrees(reading: Reading, claim: int, sentence: int, cosine: float, asked: Set[str]) -> bool:
-    """Return True if a sentence agrees with a claim. asked: the numbers of the question.
+def _agrees(reading: Reading, claim: int, sentence: int, cosine: float, question_numbers: Set[str]) -> bool:
+    """Return True if a sentence agrees with a claim.
 
-    It does not if only one of both is negated, if each holds a number that the other lacks, or if it holds
-    none of the claim's numbers beyond the question. If both hold names, at least half of those in the text
-    with fewer names are in the other. A sentence without names agrees by its numbers.
+    It disagrees if only one of the two is negated, if each has a number that the other lacks, or if it has
+    none of the claim's numbers that the question lacks. If both have names, at least half of the names in
+    the text with fewer names must be in the other. A sentence without names agrees by its numbers.
     """
     numbers, others = reading.quantities[claim], reading.quantities[sentence]
     missing, further = _less(numbers, others), _less(others, numbers)
     if reading.negated[claim] != reading.negated[sentence] or (missing and further):
         return False
     names, other_names = reading.names[claim].keys(), reading.names[sentence].keys()
-    own = [one for one in numbers if one.number not in asked]
+    own = [quantity for quantity in numbers if quantity.number not in question_numbers]
     if not own and not names:
-        return not other_names and all(one.number in asked for one in further) and cosine >= AGREES
+        is_known = all(quantity.number in question_numbers for quantity in further)
+        return not other_names and is_known and cosine >= AGREES
     if own and not _less(own, missing):
         return False
     if names and other_names:
@@ -159,11 +160,14 @@ def _agrees(reading: Reading, claim: int, sentence: int, cosine: float, asked: S
     return bool(own) or not names
 
 
-def _less(some: Sequence[Quantity], others: Sequence[Quantity]) -> list[Quantity]:
-    """Return the numbers that the others lack. A number without a unit is the same with any unit."""
+def _less(quantities: Sequence[Quantity], others: Sequence[Quantity]) -> list[Quantity]:
+    """Return the quantities that the others lack. A number without a unit equals the number with any unit."""
     units = defaultdict[str, set[str]](set)
-    for one in others:
-        units[one.number].add(one.unit)
+    for other in others:
+        units[other.number].add(other.unit)
     return [
-        one for one in some if not (found := units[one.number]) or (one.unit and not {one.unit, ""} & found)
+        quantity
+        for quantity in quantities
+        if not (of_number := units[quantity.number])
+        or (quantity.unit and not {quantity.unit, ""} & of_number)
     ]

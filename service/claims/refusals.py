@@ -1,7 +1,7 @@
 """Answers without content: refusals, placeholders, errors, in ten languages.
 
-The phrases are in `refusals.toml`. A phrase counts where it is the whole answer, or begins every sentence of
-it: "I don't know, maybe Paris" is an answer. A right answer that is such a phrase, as a song's title may be,
+The phrases are in `refusals.toml`. A phrase counts if it is the whole answer or begins every sentence:
+"I don't know, maybe Paris" is an answer. A right answer that equals such a phrase, such as a song title,
 counts as a refusal.
 """
 
@@ -98,8 +98,8 @@ def is_refusal(answer: str, question: str | None = None) -> bool:
     sentences = [sentence for sentence in _SENTENCE.split(text) if any(map(str.isalnum, sentence))]
     refusing = [is_refusing(sentence) for sentence in sentences]
     # Offers of help, advice and questions to the user do not make a refusal an answer.
-    others = (one for one, refuses in zip(sentences, refusing, strict=True) if not refuses)
-    return any(refusing) and all(_says_nothing(one) or one.rstrip().endswith(("?", "？")) for one in others)
+    others = [sentence for sentence, refuses in zip(sentences, refusing, strict=True) if not refuses]
+    return any(refusing) and all(_says_nothing(s) or s.rstrip().endswith(("?", "？")) for s in others)
 
 
 def is_unanswered(judged: bool, drawn: NDArray[np.bool_]) -> bool:
@@ -145,7 +145,7 @@ def _is_empty_json(text: str) -> bool:
         return False
     is_object = isinstance(value, dict)
     stated = [value.get(name) for name in _ERRORS] if is_object else []
-    is_error = any(one is True or isinstance(one, str | dict | list) for one in stated)
+    is_error = any(value is True or isinstance(value, str | dict | list) for value in stated)
     if is_error or (is_object and value.get("status") in ("error", "failed")):
         return set(value) <= _ERRORS | _OF_ERRORS
     leaves, left = list[Any](), [value]

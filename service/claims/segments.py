@@ -1,7 +1,7 @@
-"""A text cut into what it says: sentences, list items, table rows, each with its place in the text.
+"""A text split into sentences, list items and table rows, each with its place in the text.
 
-Blocks of Markdown are found by markdown-it, sentences by sentencex. Inline marks are read here: no parser of
-Markdown tells where they stand. The time is linear in the text's length, whatever is in it.
+markdown-it finds the blocks of Markdown and sentencex the sentences. Inline marks are parsed here, because no
+Markdown parser returns their places. The time is linear in the length of any text.
 """
 
 import html
@@ -22,8 +22,8 @@ from sentencex import get_sentence_boundaries
 
 from service.claims.courtesies import is_courtesy
 
-# An embedder reads 256 to 384 tokens, about 1,000 characters of English. What it does not read it cannot tell
-# apart, so a longer sentence is cut, at a space where there is one.
+# Embedders read 256 to 384 tokens, about 1,000 characters of English, and ignore the rest. So longer
+# sentences are cut, at a space if possible.
 MAX_CHARS = 1000
 # A longer paragraph is read piece by piece: sentencex takes quadratic time on quotes left open.
 WINDOW = 8000
@@ -34,7 +34,7 @@ _ENDS = ".!?…。！？｡।؟۔"
 _CLOSERS = "\"'”’“»«›)]}）」』》】*_`~ \t\ufe0f\u200d\u200b"
 _WORD = re.compile(r"[^\W_]")
 _SPACE = re.compile(r"\s")
-# A short line before the next one of its paragraph is an end: wrapped lines are long.
+# A short line ends a sentence, unless it is the last of its paragraph: wrapped lines are long.
 _WRAPPED_CHARS = 50
 _BULLET = re.compile(r"[•‣◦▪●○■►➤·✓✔✅☑❌]️?\s*")
 _DEFINITION = re.compile(r"\[[^\[\]^]{1,200}\]:\s*<?(?:https?:|mailto:|www\.|[/#.])")
@@ -75,34 +75,34 @@ Role = Literal["prose", "item", "row", "quote", "title"]
 
 
 def sentences(text: str) -> list[Segment]:
-    """Return what a text says, in its order: its sentences, list items and table rows.
+    """Return the sentences, list items and table rows of a text, in order.
 
-    Headings and code are left out, and what holds neither letter nor digit. Spans are ascending and disjoint.
+    Headings, code and segments without a letter or digit are left out. Spans are ascending and disjoint.
     """
     return [segment for segment, role in _segments(text) if role != "title"]
 
 
 def claims(answer: str, *, question: str = "") -> list[Segment]:
-    """Return what an answer claims: its sentences less courtesies, questions, lead-ins and the user's words.
+    """Return the sentences of an answer without courtesies, questions, lead-ins and the user's words.
 
-    A lead-in ends with a colon. The user's words are a sentence of `question` or a block quote out of it.
-    These are the sentences to compare of the drawn answers, too: a repeated question is near to every claim.
+    A lead-in ends with a colon. The user's words are a sentence of `question` or a block quote from it.
+    Drawn answers are reduced in the same way, because a repeated question is near to every claim.
     """
-    asked, own = _asked(question)
+    whole, by_sentence = _letters_of_question(question)
     return [
-        said
-        for said, role in _segments(answer)
+        segment
+        for segment, role in _segments(answer)
         if role != "title"
-        and not said.text.endswith((":", "："))
-        and not is_question(said.text)
-        and not is_courtesy(said.text)
-        and _normal(said.text) not in own
-        and not (role == "quote" and _normal(said.text) in asked)
+        and not segment.text.endswith((":", "："))
+        and not is_question(segment.text)
+        and not is_courtesy(segment.text)
+        and _normal(segment.text) not in by_sentence
+        and not (role == "quote" and _normal(segment.text) in whole)
     ]
 
 
 @lru_cache(maxsize=8)  # the answers to a question are read one after another
-def _asked(question: str) -> tuple[str, frozenset[str]]:
+def _letters_of_question(question: str) -> tuple[str, frozenset[str]]:
     """Return the letters and digits of a question, and the letters and digits of each sentence."""
     segments = (segment for segment, role in _segments(question) if role != "item")
     sentences_ = (_normal(segment.text) for segment in segments if _ended(segment.text))
@@ -123,7 +123,7 @@ def _ended(sentence: str) -> bool:
 
 
 def _normal(text: str) -> str:
-    """Return a text's letters and digits alone, in one case."""
+    """Return only the letters and digits of a text, without case."""
     return "".join(_WORD.findall(text.casefold()))
 
 
@@ -132,7 +132,7 @@ Span = tuple[int, int]
 
 @cache
 def _markdown() -> MarkdownIt:
-    """Return a parser of blocks alone. HTML is prose with tags; definitions of links are told apart here."""
+    """Return a parser that finds only blocks. It treats HTML and link definitions as prose."""
     parser = MarkdownIt("commonmark").enable("table")
     parser.block.ruler.disable(["html_block", "reference"])
     parser.core.ruler.enableOnly(["normalize", "block"])
@@ -150,21 +150,21 @@ class _Lines:
 
     def span(self, line: int, marks: re.Pattern[str]) -> Span:
         """Return a line's span after the marks at its beginning, without the white space at its end."""
-        found = marks.match(self.text, self.starts[line], self.ends[line])
-        start = found.end() if found else self.starts[line]
+        match = marks.match(self.text, self.starts[line], self.ends[line])
+        start = match.end() if match else self.starts[line]
         return start, max(start, self._end(line))
 
     def spans(self, inline: Token) -> list[Span]:
-        """Return where the lines of a block's content stand: at the ends of its lines, but for blank ones."""
-        found = []
+        """Return the spans of the lines of a block's content, without blank lines."""
+        spans = []
         line = (inline.map or [0])[0]
         for content in map(str.strip, inline.content.split("\n")):
             while not self.text.endswith(content, self.starts[line], self._end(line)):
                 line += 1
             if content:
-                found.append((self._end(line) - len(content), self._end(line)))
+                spans.append((self._end(line) - len(content), self._end(line)))
                 line += 1
-        return found
+        return spans
 
     def _end(self, line: int) -> int:
         start = self.starts[line]
@@ -179,8 +179,8 @@ class _Block:
 
 
 def _blocks(lines: _Lines) -> list[_Block]:
-    """Return the blocks that hold words, in their order, all but headings and code."""
-    found: list[_Block] = []
+    """Return the blocks with words, in order, without headings and code."""
+    blocks: list[_Block] = []
     read = bytearray(len(lines.starts))
     items = quotes = 0
     columns: tuple[str, ...] = ()
@@ -192,27 +192,27 @@ def _blocks(lines: _Lines) -> list[_Block]:
         if token.map and token.type not in _CONTAINERS:
             read[token.map[0] : token.map[1]] = b"\1" * (token.map[1] - token.map[0])
         if token.type == "paragraph_open" and after:
-            found.append(_Block(lines.spans(after), role))
+            blocks.append(_Block(lines.spans(after), role))
         elif token.type == "heading_open" and after and token.markup in "-=" and _ended(after.content):
-            # A rule right under a paragraph makes it a heading, which nobody meant.
-            found.append(_Block(lines.spans(after), role))
+            # A rule directly below a paragraph makes it a heading, which is not intended.
+            blocks.append(_Block(lines.spans(after), role))
         elif token.type == "tr_open" and token.map:
             cells = _cells(lines.text, lines.span(token.map[0], _ROW_MARKS))
             if before and before.type == "thead_open":
                 columns = tuple(_plain(lines.text, [cell])[0].strip(" :：") for cell in cells)
             else:
-                found.append(_Block(cells, "row", columns))
-    # What lies deeper in lists and quotes than the parser goes is not among its tokens.
-    for line, known in enumerate(read):
-        span = (0, 0) if known else lines.span(line, _CONTAINER_MARKS)
+                blocks.append(_Block(cells, "row", columns))
+    # The parser has a maximum depth of lists and quotes, and returns no tokens for deeper lines.
+    for line, is_read in enumerate(read):
+        span = (0, 0) if is_read else lines.span(line, _CONTAINER_MARKS)
         if span[0] < span[1]:
-            found.append(_Block([span], "prose"))
-    found = sorted((block for block in found if block.spans), key=lambda block: block.spans[0])
-    bold = [_is_bold(lines.text, block) for block in found]
+            blocks.append(_Block([span], "prose"))
+    blocks = sorted((block for block in blocks if block.spans), key=lambda block: block.spans[0])
+    bold = [_is_bold(lines.text, block) for block in blocks]
     return [
-        # One bold line is the heading of what follows, unless that is bold, too. The first may be an answer.
+        # A bold line is a heading, unless the next block is bold too. The first block may be the answer.
         replace(block, role="title") if number and bold[number : number + 2] == [True, False] else block
-        for number, block in enumerate(found)
+        for number, block in enumerate(blocks)
     ]
 
 
@@ -248,23 +248,23 @@ def _stripped(text: str, start: int, end: int) -> Span:
 
 
 def _segments(text: str) -> Iterator[tuple[Segment, Role]]:
-    """Yield what a text says, and in what kind of block."""
+    """Yield the segments of a text, each with the role of its block."""
     text = _UNENCODABLE.sub("\ufffd", text)
     language = _language(text)
     for block in _blocks(_Lines(text)):
-        found = _row(text, block) if block.role == "row" else _prose(text, block.spans, language)
-        for segment in found:
+        segments = _row(text, block) if block.role == "row" else _prose(text, block.spans, language)
+        for segment in segments:
             if _WORD.search(segment.text):
                 yield segment, block.role
 
 
 def _row(text: str, block: _Block) -> Iterable[Segment]:
-    """Return a row as one segment, each cell after its column's name; a very long one as prose."""
+    """Return a row as one segment, each cell after its column's name; a very long row as prose."""
     words = [_plain(text, [cell])[0] for cell in block.spans]
     named = [
-        f"{name}: {said}" if name else said
-        for said, name in zip_longest(words, block.columns[: len(words)], fillvalue="")
-        if said
+        f"{name}: {cell}" if name else cell
+        for cell, name in zip_longest(words, block.columns[: len(words)], fillvalue="")
+        if cell
     ]
     start, end = block.spans[0][0], block.spans[-1][1]
     joined = " ".join("; ".join(named).split())
@@ -273,10 +273,10 @@ def _row(text: str, block: _Block) -> Iterable[Segment]:
 
 def _prose(text: str, lines: list[Span], language: str) -> Iterator[Segment]:
     """Yield the sentences of a block's lines."""
-    said, places = _plain(text, lines)
+    plain, places = _plain(text, lines)
     units = []
     at = 0
-    for line in said.split("\n"):
+    for line in plain.split("\n"):
         units += [(at + start, at + end) for start, end in _sentences(line, language)]
         at += len(line) + 1
     if not units:
@@ -292,13 +292,14 @@ def _prose(text: str, lines: list[Span], language: str) -> Iterator[Segment]:
         while end < limit and not text[end].isspace():
             end += 1
         reached = end
-        yield Segment(" ".join(said[slice(*unit)].split()), start, end)
+        yield Segment(" ".join(plain[slice(*unit)].split()), start, end)
 
 
 def _plain(text: str, lines: list[Span]) -> tuple[str, "array[int]"]:
     """Return the words of a block without its marks, and the place of each character in the text.
 
-    Where a line ends what it says (a break, a short line, a bullet after it) stands a newline, else a space.
+    A line that ends a sentence (a break, a short line, a bullet after it) ends with a newline, others with a
+    space.
     """
     raw: list[str] = []
     places = array("q")
@@ -319,7 +320,7 @@ def _plain(text: str, lines: list[Span]) -> tuple[str, "array[int]"]:
 
 
 def _unmarked(raw: str, places: "array[int]") -> tuple[str, "array[int]"]:
-    """Return a text without its inline marks, and the places of what is left."""
+    """Return a text without its inline marks, and the place of each remaining character."""
     words: list[str] = []
     kept = array("q")
 
@@ -363,8 +364,9 @@ def _is_emphasis(raw: str, mark: re.Match[str]) -> bool:
     return not (inside(before) and inside(after))
 
 
-# What sentencex 1.0.32 does not know. No sentence ends with a German ordinal (im 13. Jahrhundert), these
-# abbreviations, initials beyond ASCII or first names with a hyphen (J.-J.), nor with these before a number.
+# Cases that sentencex 1.0.32 gets wrong. No sentence ends with a German ordinal (im 13. Jahrhundert), with
+# these abbreviations, with a non-ASCII initial or a hyphenated first name (J.-J.). The second list applies
+# before numbers.
 _GOES_ON = regex.compile(
     r"(?:\b(?:[Ii]m|[Aa]m|[Vv]om|[Zz]um|[Bb]eim|[Dd](?:e[rmns]|as|ie)|und|bis) \d{1,2}"
     r"|\b(?:[DMP]rs?|St|bd|им|дер|рис|табл)|['’]art|(?<!\w)[\p{Lu}--[A-Z]]|\b\p{Lu}\.-\p{Lu})\.\s$",
@@ -376,7 +378,7 @@ _BEFORE_NUMBER = regex.compile(
 )
 _NUMBER = re.compile(r"[(~$€]?\d")
 _LOWER = regex.compile(r"[«\"'„“(]?\p{Ll}")
-# One ends with a unit, a German quotation, a parenthesis of its own or these words, where a capital follows.
+# A sentence ends with a unit, a German quotation, a parenthesis or these words, if a capital follows.
 _MORE_ENDS = regex.compile(
     r"(?:(?<=\d)\s?(?:[mghlstмтлч]|min|мин)\.|[.!?…][“«]|(?<=[.!?…]\s)\([^()]{1,500}[.!?…]\)"
     r"|(?<=\s)(?:no|mar)\.)\s+(?=[¡¿]?\p{Lu})"
@@ -400,7 +402,7 @@ def _ends(text: str, language: str) -> list[int]:
     """Return where sentences end, the end of the text included."""
     # White space beyond ASCII makes sentencex panic.
     plain = _SPACE.sub(" ", text)
-    ends = {found["end_index"] for found in get_sentence_boundaries(language, plain)}
+    ends = {boundary["end_index"] for boundary in get_sentence_boundaries(language, plain)}
     lower = text.islower()
     ends = {end for end in ends if not _goes_on(text, end, lower)}
     ends.update(match.end() for match in _MORE_ENDS.finditer(text))

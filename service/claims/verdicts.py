@@ -108,7 +108,8 @@ def correct(answer: str, references: Iterable[str]) -> bool:
 
 def is_too_long(answer: str, references: Iterable[str]) -> bool:
     """Return True if the answer is too long for every rule except "contains"."""
-    longest = max((sum(1 for _ in _tokens(_normalize(one))) for one in references), default=0)
+    lengths = (sum(1 for _ in _tokens(_normalize(reference))) for reference in references)
+    longest = max(lengths, default=0)
     return sum(1 for _ in _tokens(_normalize(answer))) > 2 * longest + _EXTRA_TOKENS
 
 
@@ -125,12 +126,12 @@ def _normalize(text: str) -> str:
 def _rule(answer: str, reference: str) -> Rule:
     """Return the rule by which one reference makes the answer right. Both texts are normalized."""
     of_answer, of_reference = list(_tokens(answer)), list(_tokens(reference))
-    said, wanted = [token.text for token in of_answer], [token.text for token in of_reference]
-    if not said or not wanted:
+    present, wanted = [token.text for token in of_answer], [token.text for token in of_reference]
+    if not present or not wanted:
         return "none"
-    if said == wanted:
+    if present == wanted:
         return "equal"
-    is_short = len(said) <= 2 * len(wanted) + _EXTRA_TOKENS
+    is_short = len(present) <= 2 * len(wanted) + _EXTRA_TOKENS
     # "One" is a pronoun as often.
     numbers = {
         token.text for token in of_answer if token.text.isdigit() and answer[token.start : token.end] != "one"
@@ -141,9 +142,9 @@ def _rule(answer: str, reference: str) -> Rule:
         places = _places(of_answer, wanted)
         if any(_is_meant(answer, of_answer[i].start, of_answer[i + len(wanted) - 1].end) for i in places):
             return "contains"
-    if 2 * len(said) >= len(wanted) and any(True for _ in _places(of_reference, said)):
+    if 2 * len(present) >= len(wanted) and any(True for _ in _places(of_reference, present)):
         return "contained"
-    return "spelling" if _same_spelling(" ".join(said), " ".join(wanted)) else "none"
+    return "spelling" if _same_spelling(" ".join(present), " ".join(wanted)) else "none"
 
 
 def _tokens(normalized: str) -> Iterator[_Token]:
