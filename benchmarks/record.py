@@ -1,12 +1,12 @@
 """Answers of an LLM on vLLM, recorded as the files of ../shared/data are: what the benchmarks judge.
 
-    python -m benchmarks.record WEIGHTS NAME [--sets triviaqa nq support] [--rows 150] [--draws 20]
+    python -m benchmarks.record WEIGHTS NAME [--sets triviaqa nq support sentences] [--rows 150] [--draws 20]
 
 WEIGHTS: the folder of an instruction-tuned LLM; NAME: what its files in .cache are called. Needs
 ../shared/data and `make .venv-vllm/.installed`. Short answers to the development questions are drawn after
-four examples, at a temperature of .5; answers to `support_questions.toml` are chats with the passage, at .7.
-Each row has one more answer, at a temperature of 0, which is judged. Rows are kept as they come: a second
-call goes on.
+four examples, at a temperature of .5; answers to `support_questions.toml` are chats with the passage, at .7,
+and `sentences` are chats that ask for one short sentence, to test questions, at .7. Each row has one
+more answer, at a temperature of 0, which is judged. Rows are kept as they come: a second call continues.
 """
 
 import argparse
@@ -30,6 +30,8 @@ EXAMPLES = (
     ("What is the chemical symbol of gold?", "Au"),
 )
 SHORT = {"triviaqa": "triviaqa_dev", "nq": "nq_dev"}
+SENTENCES = slice(240, 400)  # rows of the test file whose short answers are in no other recording
+ONE_SENTENCE = "{question}\nAnswer in one short full sentence."
 ASK = "Answer the customer from this text, in one full sentence.\n\n{passage}\nQuestion: {question}"
 AT_ONCE = 10
 Row = dict[str, Any]
@@ -44,7 +46,8 @@ def asked(name: str, count: int) -> Iterator[tuple[str, list[str]]]:
             for question, *references in passage["questions"]:
                 yield ASK.format(passage=passage["text"].strip(), question=question), references
         return
-    for line in (DATA / f"{SHORT[name]}.jsonl").read_text("utf-8").splitlines()[:count]:
+    name, of_file = ("triviaqa_test", SENTENCES) if name == "sentences" else (SHORT[name], slice(None))
+    for line in (DATA / f"{name}.jsonl").read_text("utf-8").splitlines()[of_file][:count]:
         row = json.loads(line)
         yield row["prompt"], [row["reference"]]
 
@@ -62,9 +65,10 @@ class Recorder:
         self._at_once = asyncio.Semaphore(AT_ONCE)
 
     async def row(self, name: str, question: str, references: Sequence[str]) -> Row:
-        draw = self._chats if name == "support" else self._completions
+        draw = self._completions if name in SHORT else self._chats
+        prompt = ONE_SENTENCE.format(question=question) if name == "sentences" else question
         async with self._at_once:
-            drawn, [best] = await draw(question, self._draws), await draw(question, 1)
+            drawn, [best] = await draw(prompt, self._draws), await draw(prompt, 1)
         return {
             **{"prompt": question, "reference": references, "answer": best[0], "answer_logprob": best[1]},
             **{"samples": [text for text, _ in drawn], "logprob": [total for _, total in drawn]},
@@ -115,7 +119,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("weights", type=Path)
     parser.add_argument("name")
-    parser.add_argument("--sets", nargs="+", choices=(*SHORT, "support"), default=(*SHORT, "support"))
+    parser.add_argument(
+        "--sets", nargs="+", choices=(*SHORT, "support", "sentences"), default=(*SHORT, "support")
+    )
     parser.add_argument("--rows", type=int, default=150, help="of each set of short answers")
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--url", help="of a server that runs, instead of starting one: http://127.0.0.1:8000")

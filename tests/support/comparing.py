@@ -1,7 +1,6 @@
-"""A fake LLM that compares answers: what it says of a pair is scripted."""
+"""A fake LLM that compares answers, with scripted replies."""
 
 import asyncio
-import json
 import math
 import re
 from collections.abc import Callable
@@ -10,20 +9,20 @@ from dataclasses import replace
 from service.llm.port import Draw, Generation, GenerationRequest
 from tests.support.fakes import FakeLLM, last_user_text
 
-# P(Yes) of a first and a second answer; None: it says something else.
+# P(Yes) of a first and a second answer; None for a reply other than Yes and No.
 Same = Callable[[str, str], float | None]
 
 
 def pair_of(request: GenerationRequest) -> tuple[str, str]:
     """Return the two answers that a request asks to compare."""
     first, second = re.findall(r"^Answer [12]: (.*)$", last_user_text(request), re.MULTILINE)
-    return json.loads(first), json.loads(second)
+    return first, second
 
 
 class ComparingLLM(FakeLLM):
-    """A `FakeLLM` that is asked to compare answers, too; `compared` holds the pairs in order.
+    """A `FakeLLM` that also compares answers.
 
-    `until`: comparisons wait for it.
+    `compared`: the pairs, in order. `until`: comparisons wait for this event.
     """
 
     def __init__(self, same: Same = lambda first, second: float(first == second), **more: object) -> None:
@@ -44,8 +43,8 @@ class ComparingLLM(FakeLLM):
         self.compared.append(pair)
         generation = super()._answer(replace(request, num_samples=1))
         yes = self.same(*pair)
-        told = {"Maybe": -0.1} if yes is None else {"Yes": _log(yes), " no": _log(1 - yes)}
-        return replace(generation, draws=(Draw("Yes", first_tokens=told),))
+        tokens = {"Maybe": -0.1} if yes is None else {"Yes": _log(yes), " no": _log(1 - yes)}
+        return replace(generation, draws=(Draw("Yes", first_tokens=tokens),))
 
 
 def _log(probability: float) -> float:
