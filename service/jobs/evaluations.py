@@ -1,4 +1,4 @@
-"""POST /evaluate, and what came of it."""
+"""POST /evaluate, and the report of an evaluation."""
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
