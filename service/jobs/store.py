@@ -348,8 +348,8 @@ class SqlJobs:
         differs = differing(job["setup"], setup)
         if differs and job["fingerprint"] is not None:
             raise Conflict(
-                "This job has answers that were drawn under other settings, and cannot continue with "
-                f"different values of: {', '.join(differs)}."
+                "This job has answers that were drawn under other settings, so it cannot continue. These "
+                f"settings differ: {', '.join(differs)}."
             )
         return {"setup": setup, "setup_key": shape_hash(**setup)}
 
