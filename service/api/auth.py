@@ -135,8 +135,8 @@ class Keys:
     async def scope_of(self, secret: str) -> Scope | None:
         """Return the scope of a key; None if it is not valid.
 
-        Raises StoreUnavailable for an unknown key while the store is unavailable: the key may be valid, and
-        a caller whose valid key is refused would give it up.
+        Raises StoreUnavailable for an unknown key while the store is unavailable. The key may be valid, and
+        its caller would give it up after a refusal.
         """
         if _equal(secret, self.admin):
             return "admin"

@@ -176,7 +176,7 @@ class ProbeApp:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request. The application refuses a malformed request, whatever its path."""
+        """Handle one request. The application refuses malformed requests on any path."""
         if scope["type"] == "http" and scope["path"] not in PROBES:
             scope = {**scope, "path": "/not-a-probe", "raw_path": b"/not-a-probe"}
         await self._app(scope, receive, send)

@@ -199,7 +199,7 @@ def _file_rows(file: BinaryIO, limits: UploadLimits) -> Iterator[Raw]:
 def _lines(source: BinaryIO, limits: UploadLimits) -> Iterator[str]:
     """Yield each line, including the line end."""
     size = 0
-    # With one more byte than allowed, a line that is too long differs from one that just fits.
+    # One more byte than allowed, to detect lines that are too long.
     pieces = iter(partial(source.readline, limits.max_row_bytes + 1), b"")
     for number, data in enumerate(pieces, start=1):
         size += len(data)

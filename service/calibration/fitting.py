@@ -127,7 +127,7 @@ class Fitted:
 
 def fit_all(
     material: Material,
-    asked: str,
+    option: str,
     *,
     active: Calibration | None = None,
     seed: int = 0,
@@ -137,12 +137,12 @@ def fit_all(
 ) -> Fitted:
     """Fit all maps on the full rows, and the chosen map for each number of answers on all rows.
 
-    asked: a method; "both": the better of the two without log-probabilities; "auto": the best of all.
+    option: a method; "both": the better of the two without log-probabilities; "auto": the best of all.
     Blocks for seconds to minutes of linear algebra. Equal seeds give equal results. Raises InvalidDevData if
     "evidence" is asked for and rows lack log-probabilities.
     """
     rows = FullRows(material)
-    if asked == "evidence" and (reason := rows.why_no_evidence()):
+    if option == "evidence" and (reason := rows.why_no_evidence()):
         raise InvalidDevData(reason)
     maps = fit_maps(
         rows.dev,
@@ -153,7 +153,7 @@ def fit_all(
         resamples=resamples.bootstrap,
         priors=priors,
     )
-    method = _chosen(asked, maps.risks)
+    method = _chosen(option, maps.risks)
     by_evidence = method == "evidence"
     parts = 3 if by_evidence else 2
     parameters = _parameters(material, method, seed, priors, _part(progress, 0, parts))
@@ -168,9 +168,9 @@ def fit_all(
     return Fitted(rows, maps, method, parameters, decided, table, priors)
 
 
-def _chosen(asked: str, risks: Mapping[str, Floats]) -> Method:
+def _chosen(option: str, risks: Mapping[str, Floats]) -> Method:
     methods: tuple[Method, ...] = (*METHODS, "evidence")
-    candidates = {"both": METHODS, "auto": methods}.get(asked, [m for m in methods if m == asked])
+    candidates = {"both": METHODS, "auto": methods}.get(option, [m for m in methods if m == option])
     return min((m for m in candidates if m in risks), key=lambda m: float(risks[m].mean()))
 
 

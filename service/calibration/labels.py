@@ -258,13 +258,15 @@ class FullRows:
     def _claims_alone(self, groups: NDArray[np.int_]) -> JudgedAlone | None:
         claims = [row.claims[0] for row in self._rows]
         logprobs = [(claim.fact_logprob, claim.least_logprob, claim.logprob) for claim in claims]
-        known = np.array([None not in of_claim for of_claim in logprobs])
-        if known.mean() < FULL_SHARE:
+        complete = np.array([None not in of_claim for of_claim in logprobs])
+        if complete.mean() < FULL_SHARE:
             return None
         columns = np.array([of_claim for of_claim in logprobs if None not in of_claim], dtype=np.float64)
         right = np.array([claim.correct for claim in claims])
         return JudgedAlone(
-            known, JudgedClaims(token_features(*columns.T), right[known], groups[known]), "given"
+            complete,
+            JudgedClaims(token_features(*columns.T), right[complete], groups[complete]),
+            "given",
         )
 
     def _alone(self, i: int) -> tuple[str, float | None, bool]:
@@ -296,9 +298,9 @@ class FullRows:
         if (i, answer) not in self._verdicts:
             row = self._rows[i]
             # A verdict without an `answer` is about the dominant answer of all answers only.
-            given = row.correct if answer == self._of_all[i] else None
+            own_verdict = row.correct if answer == self._of_all[i] else None
             text = self._texts[i][answer] if row.answer is None else row.answer
-            self._verdicts[i, answer] = correct(text, row.references) if given is None else given
+            self._verdicts[i, answer] = correct(text, row.references) if own_verdict is None else own_verdict
         return self._verdicts[i, answer]
 
     def _refused(self, i: int, answer: int, num_samples: int) -> bool:

@@ -87,13 +87,13 @@ class Material:
         )
 
 
-def full_number(sizes: Sequence[int], asked: int | None) -> int:
-    """Return the number m of answers to fit with: `asked`, or else the largest that 90 % of the rows reach.
+def full_number(sizes: Sequence[int], requested: int | None) -> int:
+    """Return the number m of answers of a fit: `requested`, or else the largest that 90 % of the rows reach.
 
     Rows with more than m answers contribute their first m, rows with fewer only to fits of smaller numbers.
     """
-    if asked is not None:
-        return asked
+    if requested is not None:
+        return requested
     descending = sorted(sizes, reverse=True)
     return descending[int(np.ceil(FULL_SHARE * len(descending))) - 1]
 
@@ -104,7 +104,7 @@ def answered(stored: Sequence[DevRow], empty_answers: EmptyAnswers) -> list[DevR
 
 
 def usable_rows(
-    stored: Sequence[DevRow], asked: int | None, rng: np.random.Generator, unit: Unit = "answer"
+    stored: Sequence[DevRow], requested: int | None, rng: np.random.Generator, unit: Unit = "answer"
 ) -> tuple[list[DevRow], int, int]:
     """Return the usable rows with answers cut to m, m, and the number of copies of questions left out.
 
@@ -113,7 +113,7 @@ def usable_rows(
     """
     candidates = [row for row in stored if row.labelled(unit) and len(row.draws) >= 2]
     questions = _one_for_each_question(candidates, rng)
-    num_samples = full_number([len(row.draws) for row in questions], asked) if questions else 2
+    num_samples = full_number([len(row.draws) for row in questions], requested) if questions else 2
     reach = sum(len(row.draws) >= num_samples for row in questions)
     if reach < MIN_USABLE_ROWS:
         refused = [row.refused for row in stored if row.refused is not None]

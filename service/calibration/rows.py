@@ -177,8 +177,8 @@ class DevRow:
     def context(self) -> Hashable:
         """Return the turns except the user's last one, in the form of `wording`."""
         turns = self.messages or ()
-        asked = max((i for i, turn in enumerate(turns) if turn.role == "user"), default=None)
-        return tuple((turn.role, _plain(turn.content)) for i, turn in enumerate(turns) if i != asked)
+        last_user_turn = max((i for i, turn in enumerate(turns) if turn.role == "user"), default=None)
+        return tuple((turn.role, _plain(turn.content)) for i, turn in enumerate(turns) if i != last_user_turn)
 
     @property
     def right_answers(self) -> set[str]:

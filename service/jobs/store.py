@@ -225,8 +225,8 @@ class SqlJobs:
         if stored["state"] in ("queued", "running") and stored["setup_key"] not in ours:
             differs = differing(posted_under, self.setup.parts(draws=posted_under["draws"]))
             note = (
-                "Waits for a service with the settings that it was posted under, or is run by one. This "
-                f"service differs in: {', '.join(differs)}."
+                "Waits for a service with the settings that it was posted under, or is run by one. Here "
+                f"these settings differ: {', '.join(differs)}."
             )
         if stored["error_code"]:
             error = JobError(code=stored["error_code"], detail=stored["error_detail"])
