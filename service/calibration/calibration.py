@@ -290,7 +290,7 @@ class CalibrationRecord:
 
 
 class Activation(BaseModel):
-    """That a calibration came into force."""
+    """An activation of a calibration."""
 
     calibration_id: str = Field(description="Id of the calibration.")
     activated_at: datetime = Field(description="When it came into force.")

@@ -280,8 +280,8 @@ async def delete_data(app: ServicesDep, calibration_id: CalibrationId) -> None:
 async def get_report(request: Request, app: ServicesDep, calibration_id: CalibrationId) -> Response:
     """Return the report in the form that is accepted: JSON unless HTML is preferred.
 
-    All of it is as it was when the calibration was made, but for `now`, whether it is active, and `verdicts`,
-    its rows with what was judged, null once they are forgotten.
+    The report is from the fit, except `now` (whether the calibration is active) and `verdicts` (its rows with
+    the judged answers; null once the rows are deleted).
     """
     report = await app.calibrations.report(calibration_id)
     if report is None:

@@ -124,7 +124,7 @@ async def get_jobs(
     openapi_extra=BEARER,
 )
 async def get_job(app: ServicesDep, job_id: JobId) -> Job:
-    """Return the state of a job, how far it is, and what came of it."""
+    """Return the state of a job, its progress and its results."""
     return _existing(await app.jobs.store.get(job_id))
 
 
@@ -135,10 +135,7 @@ async def get_job(app: ServicesDep, job_id: JobId) -> Job:
     openapi_extra=BEARER,
 )
 async def delete_job(app: ServicesDep, job_id: JobId) -> Job:
-    """Cancel a job, or give up one that has failed, and forget its rows.
-
-    One that has succeeded is a conflict.
-    """
+    """Cancel an open or failed job and delete its rows. A job that has succeeded is a conflict."""
     return _existing(await app.jobs.cancel(job_id))
 
 
@@ -151,11 +148,11 @@ async def delete_job(app: ServicesDep, job_id: JobId) -> Job:
     openapi_extra=BEARER,
 )
 async def post_retry(app: ServicesDep, job_id: JobId) -> Response:
-    """Queue a job that has failed again; it goes on with the answers it has, and draws none of them twice.
+    """Queue a failed job again. It continues with the answers that it has and draws none of them twice.
 
-    Of one that has succeeded without rows that the LLM server refused, another job asks for these, and makes
-    a calibration of its own. A conflict where nothing is missing, or where its answers were drawn under other
-    settings.
+    For a job that has succeeded without rows that the LLM server refused, a new job asks for these rows and
+    makes its own calibration. It is a conflict if nothing is missing, or if the answers were drawn under
+    other settings.
     """
     return accepted(_existing(await app.jobs.queued(await app.jobs.store.retry(job_id))))
 
