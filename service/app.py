@@ -1,4 +1,4 @@
-"""The application: every part that the settings ask for, built and put together here alone."""
+"""The application: builds the components that the settings ask for, and connects them."""
 
 import logging
 import os
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
 
 
 def build_upstream(settings: Settings, llm: LanguageModel, serving: Serving) -> Upstream:
-    """Return what takes the calls of /v1 as they are: the LLM server, or the model in this process."""
+    """Return the upstream for calls of /v1: the LLM server, or the model in this process."""
     if settings.llm_backend == "embedded":
         from service.proxy.embedded import ModelUpstream
 
@@ -93,7 +93,7 @@ def build_upstream(settings: Settings, llm: LanguageModel, serving: Serving) -> 
     )
 
 
-# The components that the settings ask for, each built in one place.
+# Builders of the components.
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -108,16 +108,16 @@ EMBEDDER_PARTS = frozenset(
         "comparer",
     )
 )
-# Few beside the slots: who waits as long as an answer takes has often gone before his own is there.
+# Smaller than the slots: callers that wait as long as an answer takes often disconnect before theirs.
 MIN_LLM_QUEUE = 16
 COMPARERS_SHARE = 8  # one in so many of the slots is for the comparisons of live scores
-JOBS_SHARE = 8  # of the slots a calibration has one in so many, on all replicas together
+JOBS_SHARE = 8  # calibrations get 1/8 of the slots, on all replicas together
 OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 OTEL_TRACES_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
 def prompt_shape(settings: Settings) -> PromptShape:
-    """Return what is put around a prompt. Raises ValueError for a bad template or regex."""
+    """Return the template around prompts. Raises ValueError for an invalid template or regex."""
     embedded = settings.llm_backend == "embedded"
     return PromptShape(
         settings.system_prompt,
@@ -128,10 +128,10 @@ def prompt_shape(settings: Settings) -> PromptShape:
 
 
 def build_llm(settings: Settings, queue: AdmissionQueue | None = None) -> LanguageModel:
-    """Return the LLM adapter that the settings ask for. Raises ValueError for a bad template or regex."""
+    """Return the LLM that the settings ask for. Raises ValueError for an invalid template or regex."""
     shape = prompt_shape(settings)
     if settings.llm_backend == "embedded":
-        # Imported only where needed, as the others below: torch and transformers take seconds.
+        # Imported only if needed, like the imports below: torch and transformers take seconds.
         from service.llm.embedded import EmbeddedLanguageModel
 
         return EmbeddedLanguageModel(settings.data_dir / "weights", shape=shape)
@@ -174,12 +174,12 @@ def build_embedder(settings: Settings) -> Embedder:
 
 
 def build_events() -> OtelEvents | None:
-    """Return what sends a collector an event per score; None where no standard variable names one."""
+    """Return the sender of an event per score; None if no standard variable names a collector."""
     return _sending(OtelEvents, OTEL_VARIABLES)
 
 
 def build_spans() -> OtelSpans | None:
-    """Return what sends a collector spans; None where no standard variable names one."""
+    """Return the sender of spans; None if no standard variable names a collector."""
     return _sending(OtelSpans, OTEL_TRACES_VARIABLES)
 
 
@@ -189,16 +189,16 @@ def _sending(make: Callable[[], T], variables: Sequence[str]) -> T | None:
     try:
         return make()
     except ImportError:
-        # The variables may be meant for others in the same environment.
+        # Not an error: the variables may be meant for other programs in the same environment.
         log.warning(
-            "Nothing is sent, though an OTEL_ variable names a collector: OpenTelemetry is not installed "
+            "An OTEL_ variable names a collector, but nothing is sent, since OpenTelemetry is not installed "
             '(pip install "eigencal-service[otel]").'
         )
         return None
 
 
 def serving_of(settings: Settings) -> Serving:
-    """Return what a request that says nothing gets."""
+    """Return the defaults of requests."""
     sampling = Sampling(
         temperature=settings.sampling_temperature,
         top_p=settings.top_p,
@@ -215,22 +215,22 @@ def serving_of(settings: Settings) -> Serving:
 
 
 def job_setup(settings: Settings, llm: LanguageModel, serving: Serving) -> Setup:
-    """Return what jobs posted here are bound to, before anything is learnt from the LLM server.
+    """Return the settings that jobs posted here are bound to. The LLM server is not asked.
 
-    Where no model is configured, the server decides which it is: then its address stands for it.
+    If no model is configured, the server chooses one; then a hash of the server's URL replaces the model.
     """
-    asked = llm.identity(serving.request(prompt="?"))
-    server = "" if asked.model else shape_hash(url=settings.llm_url)
+    identity = llm.identity(serving.request(prompt="?"))
+    server = "" if identity.model else shape_hash(url=settings.llm_url)
     return Setup(
         {
             "embedder": settings.embedder,
             "empty_answers": settings.empty_answers,
             "kernel": settings.kernel,
-            # As in jobs posted before there was another way.
+            # Left out otherwise, as in jobs from before there was this setting.
             **({"compare": settings.compare} if settings.compare == "llm" else {}),
         },
         {
-            **asked.parts(),
+            **identity.parts(),
             "llm_url": server,
             "num_samples": serving.num_samples,
             **_parts_of("sampling", serving.sampling),
@@ -245,12 +245,12 @@ def _parts_of(name: str, sampling: Sampling) -> dict[str, Any]:
 
 
 def llm_slots(settings: Settings) -> int:
-    """Return how many requests the LLM takes at once; the embedded one works on one at a time."""
+    """Return the number of concurrent requests to the LLM; 1 for the embedded LLM."""
     return settings.llm_slots if settings.llm_backend == "vllm" else 1
 
 
 def llm_queue(settings: Settings) -> AdmissionQueue:
-    """Return the queue before the LLM, for draws and for the calls of the drop-in."""
+    """Return the queue of calls to the LLM, for draws and for the drop-in."""
     slots = llm_slots(settings)
     return AdmissionQueue(slots, max(MIN_LLM_QUEUE, slots // 4))
 
@@ -258,9 +258,12 @@ def llm_queue(settings: Settings) -> AdmissionQueue:
 def own_fingerprints(
     serving: Serving, llm: LanguageModel, embedder: Embedder, compare: Compare = "embeddings"
 ) -> tuple[Fingerprint, ...]:
-    """Return those of prompts, conversations, and these with a system message; none before the embedder's."""
+    """Return the fingerprints of prompts, conversations, and conversations with a system message.
+
+    Empty until the identity of the embedder is known.
+    """
     user = Message("user", "?")
-    asked = (
+    requests = (
         serving.request(prompt="?"),
         serving.request(messages=(user,)),
         serving.request(messages=(Message("system", "?"), user)),
@@ -269,7 +272,7 @@ def own_fingerprints(
         made_by = embedder.identity
     except EmbedderUnavailable:
         return ()
-    found = [service_fingerprint(llm.identity(one), one.sampling, made_by) for one in asked]
+    found = [service_fingerprint(llm.identity(request), request.sampling, made_by) for request in requests]
     if compare == "llm":
         found = [with_embedder(one, compared_by(made_by, one.model)) for one in found]
     return tuple(found)
@@ -278,11 +281,11 @@ def own_fingerprints(
 def own_keys(
     serving: Serving, llm: LanguageModel, embedder: Embedder, compare: Compare = "embeddings"
 ) -> tuple[str, ...]:
-    """Return the fingerprint keys of prompts, and of conversations without a system message of their own."""
-    return tuple(one.key() for one in own_fingerprints(serving, llm, embedder, compare)[:2])
+    """Return the fingerprint keys of prompts and of conversations without a system message."""
+    return tuple(fingerprint.key() for fingerprint in own_fingerprints(serving, llm, embedder, compare)[:2])
 
 
-# The store of one replica and its jobs: every object that they are made of, and what it is given.
+# The store of one replica and its jobs.
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +307,7 @@ DEFAULT_INTERVALS = Intervals()
 
 @dataclass(slots=True)
 class Replica:
-    """The store of one replica and its share of the jobs, started as they need each other."""
+    """The store of one replica and its share of the jobs. Components start in the order of dependence."""
 
     database: Database
     store: SqlJobs
@@ -315,13 +318,13 @@ class Replica:
     _started: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
 
     async def start(self) -> None:
-        """Bring the schema up to date, learn what is active, take up the jobs that were left."""
+        """Migrate the tables, load the active calibrations, resume interrupted jobs."""
         for component in (self.database, self.calibrations, self.kept, self.jobs):
             self._started.push_async_callback(component.stop)
             await component.start()
 
     async def stop(self) -> None:
-        """Stop the jobs, which go on at the next start, and close the store; idempotent."""
+        """Stop the jobs, which resume at the next start, and close the store. Idempotent."""
         await self._started.aclose()
 
 
@@ -343,16 +346,17 @@ def build_replica(
 ) -> Replica:
     """Return the store and the jobs of one replica, not started.
 
-    Jobs draw with `slots` requests at once, on all replicas together, and give way to the `live` scores.
-    `own_keys` returns the keys of the fingerprints of the present set-up, whose settings are `setup`.
+    Jobs draw with `slots` concurrent requests, on all replicas together, after `live` scores. `own_keys`
+    returns the keys of the fingerprints of the present set-up; `setup`: its settings.
     `compare`: by what answers are compared where a job does not say.
-    `engine` None: DBOS, beside the store. Raises ValueError for a URL that is neither SQLite nor Postgres.
+    `engine`: None for DBOS, with its tables next to the store. Raises ValueError for a URL that is neither
+    SQLite nor Postgres.
     """
     database = Database(database_url)
     calibrations = SqlCalibrations(database, poll_s=intervals.active_poll_s, own_keys=own_keys)
     store = SqlJobs(database, calibrations, setup=setup)
 
-    # Each has turns of its own: a draw takes the LLM, which embedding need not wait for.
+    # Each has its own turns: a draw uses the LLM, and embedding does not wait for the LLM.
     patience = patience or Patience()
     waiting = partial(LiveFirst, live)
     drawer = Drawer(
@@ -401,7 +405,7 @@ def build_replica(
 
 def dbos_engine(database: Database, setup: Setup, intervals: Intervals) -> "DbosEngine":
     """Return the engine for jobs of this set-up."""
-    from service.jobs.engine import DbosEngine  # imports DBOS, which tests of other parts do not need
+    from service.jobs.engine import DbosEngine  # imports DBOS, which most tests do not need
     from service.jobs.presence import Presence
 
     is_shared = database.url.get_backend_name() == "postgresql"
@@ -410,10 +414,10 @@ def dbos_engine(database: Database, setup: Setup, intervals: Intervals) -> "Dbos
 
 
 def about(settings: Settings, serving: Serving, llm: LanguageModel, embedder: Embedder) -> Iterator[str]:
-    """Yield how the service is set up, for the log of its start: no key, no password, no name of a user."""
+    """Yield the set-up of the service as lines for the log, without keys, passwords and user names."""
     yield f"Eigencal {__version__}"
     yield f"store: {shown(store_url(settings.resolved_database_url()))}"
-    model = llm.identity(serving.request(prompt="?")).model or "not told yet"
+    model = llm.identity(serving.request(prompt="?")).model or "unknown so far"
     parts = urlsplit(settings.llm_url)
     place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     server = f"{place} (API for prompts: {settings.llm_api})"
@@ -423,18 +427,18 @@ def about(settings: Settings, serving: Serving, llm: LanguageModel, embedder: Em
         f"{serving.messages_sampling.max_tokens} to a conversation"
     )
     try:
-        found = embedder.identity
+        identity = embedder.identity
     except EmbedderUnavailable:
         yield f"embedder: {settings.embedder}, which does not answer yet"
         return
-    device = getattr(embedder, "device", "")  # of one in this process
+    device = getattr(embedder, "device", "")  # of an embedder in this process
     yield (
-        f"embedder: {found.name}, revision {found.revision or 'unknown'}, {found.dimension} dimensions, "
-        f"{found.precision}{f', on {device}' if device else ''}"
+        f"embedder: {identity.name}, revision {identity.revision or 'unknown'}, "
+        f"{identity.dimension} dimensions, {identity.precision}{f', on {device}' if device else ''}"
     )
 
 
-# What is counted and traced: the paths that score, by kind.
+# The paths that are counted and traced, with their kinds.
 KINDS: Mapping[str, str] = {
     "/score": "score",
     "/score/batch": "batch",
@@ -444,7 +448,7 @@ KINDS: Mapping[str, str] = {
     guardrail.PATH: "gateway",
 }
 
-# Bodies that routes read themselves, and the error that all of them send: FastAPI cannot know of them.
+# Bodies that routes read themselves, and the body of errors. FastAPI does not find them by itself.
 BODIES: list[type[BaseModel]] = [
     ScoreRequest,
     BatchRequest,
@@ -476,10 +480,10 @@ def create_app(
     spans: OtelSpans | None = None,
     resamples: Resamples = DEFAULT_RESAMPLES,
 ) -> FastAPI:
-    """Return the application. Components given here stand in for those that the settings ask for.
+    """Return the application. The given components replace those that the settings ask for.
 
-    resamples: how many stand behind the intervals of reports. Nothing is loaded before the lifespan starts.
-    Raises ValueError for settings that contradict themselves.
+    resamples: numbers of resamples for the intervals of reports. Nothing is loaded before the lifespan
+    starts. Raises ValueError for contradictory settings.
     """
     queue = llm_queue(settings)
     llm = llm or build_llm(settings, queue)
@@ -488,7 +492,7 @@ def create_app(
 
     def own() -> list[Fingerprint]:
         ways: tuple[Compare, ...] = ("embeddings", "llm")  # requests may ask for either
-        return [one for way in ways for one in own_fingerprints(serving, llm, embedder, way)]
+        return [print_ for way in ways for print_ in own_fingerprints(serving, llm, embedder, way)]
 
     if store is None:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
@@ -514,13 +518,17 @@ def create_app(
     events, spans = events or build_events(), spans or build_spans()
 
     def in_force() -> list[Calibration]:
-        ours = {one.key() for one in own()}
-        return [one for one in store.calibrations.any_active() if one.fingerprint.key() in ours]
+        keys_now = {fingerprint.key() for fingerprint in own()}
+        return [
+            calibration
+            for calibration in store.calibrations.any_active()
+            if calibration.fingerprint.key() in keys_now
+        ]
 
     def applies_now(fingerprint: Fingerprint) -> bool:
-        if fingerprint.source == CALLER:  # of answers that callers drew, the embedder alone is ours
-            return any(EMBEDDER_PARTS.isdisjoint(fingerprint.differs(one)) for one in own())
-        return fingerprint.key() in {one.key() for one in own()}
+        if fingerprint.source == CALLER:  # callers drew the answers, so only the embedder is the service's
+            return any(EMBEDDER_PARTS.isdisjoint(fingerprint.differs(current)) for current in own())
+        return fingerprint.key() in {current.key() for current in own()}
 
     metrics = Metrics(
         events,
@@ -567,7 +575,7 @@ def create_app(
         abstain_text=settings.abstain_text,
         abstain_fail_open=settings.abstain_fail_open,
     )
-    senders = [one for one in (events, spans) if one is not None]
+    senders = [sender for sender in (events, spans) if sender is not None]
     parts = [metrics, threads, embedder, llm, chat.upstream, store, api_keys, kept, rail, chat.scorer]
     app = Described(
         title="Eigencal",
@@ -598,7 +606,7 @@ def create_app(
     for routes in (score, openai, verify, guardrail, jobs, calibrations, evaluations, keys, health):
         app.include_router(routes.router)
     install(app)
-    # The last one added is the first to see a request: refusals of BodyLimit have ids from RequestContext.
+    # The middleware added last sees a request first, so refusals of BodyLimit have ids from RequestContext.
     app.add_middleware(BodyLimit)
     app.add_middleware(AnswerLimit)
     app.add_middleware(RequestContext, kinds=KINDS, responded=metrics.responded, spans=spans or NO_SPANS)
@@ -607,7 +615,7 @@ def create_app(
 
 
 def render_report(report: Mapping[str, Any]) -> str:
-    """Return the HTML page of a report, or of an evaluation. The first loads the drawing library."""
+    """Return the HTML page of a report, or of an evaluation. The first call loads the plotting library."""
     if "comparison" in report:
         from service.evaluation.page import render_evaluation
 
@@ -616,17 +624,17 @@ def render_report(report: Mapping[str, Any]) -> str:
 
 
 def _lifespan(components: Sequence[Any], about: Callable[[], Iterable[str]]) -> Callable[[FastAPI], Any]:
-    """Start the components in the order given, log what it is `about`, stop them in reverse.
+    """Start the components in the given order, log the lines of `about`, stop them in reverse order.
 
-    The store comes after what it needs: with it begin the jobs that were left, which need the embedder and
-    the LLM. What writes to it comes later still, and so can write to the last.
+    The store starts after the embedder and the LLM, since interrupted jobs resume with the store and need
+    both. Components that write to the store start after it, so that they can write until they have stopped.
     """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             for component in components:
-                # Before its start: one that fails half way through is stopped, too.
+                # Before the start, so that a component that fails in its start is stopped, too.
                 stack.push_async_callback(component.stop)
                 if hasattr(component, "start"):
                     await component.start()

@@ -1,6 +1,6 @@
-"""Errors, each with a stable `code`; `service.api.errors` maps codes to HTTP status.
+"""Errors, each with a stable `code`. `service.api.errors` maps codes to HTTP statuses.
 
-A message is written for the caller: it never holds an exception's text, a path, a key or a prompt.
+Messages are written for the caller. They never contain an exception's text, a path, a key or a prompt.
 """
 
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 
 class EigencalError(Exception):
-    """Base of every error that the service answers for.
+    """Base of the service's errors.
 
-    `detail` is shown to the caller; `retryable` says whether the same request may succeed later;
-    `retry_after_s` becomes a Retry-After header; `extra` becomes further members of the problem body.
+    `detail`: shown to the caller; `retryable`: True if the same request may succeed later; `retry_after_s`:
+    the Retry-After header, in seconds; `extra`: further members of the problem body.
     """
 
     code: ClassVar[str] = "internal"
@@ -30,7 +30,7 @@ class EigencalError(Exception):
 
 
 class InvalidRequest(EigencalError):
-    """The request does not fit; `errors` lists `{"loc": [...], "msg": ...}` as in the API."""
+    """The request is invalid. `errors`: a list of `{"loc": [...], "msg": ...}`, as in the API."""
 
     code = "invalid_request"
 
@@ -40,15 +40,15 @@ class InvalidRequest(EigencalError):
 
 
 class TooFewSamples(InvalidRequest):
-    """Fewer answers were asked for, or supplied, than a score takes: two, or one by evidence."""
+    """Fewer answers were asked for, or supplied, than a score needs: two, or one with evidence."""
 
     code = "too_few_samples"
 
 
 class InvalidDevData(InvalidRequest):
-    """An uploaded dev set cannot be used.
+    """An uploaded dev set is invalid.
 
-    `errors` lists line, field and reason of the first bad rows, `total_bad` counts them all.
+    `errors`: line, field and reason of the first bad rows; `total_bad`: the number of all bad rows.
     """
 
     code = "invalid_dev_data"
@@ -67,19 +67,19 @@ class MissingKey(EigencalError):
 
 
 class BadKey(EigencalError):
-    """The bearer key opens nothing."""
+    """The bearer key is not valid."""
 
     code = "bad_key"
 
 
 class ScopeRequired(EigencalError):
-    """The caller is known, or no key is set, but this route is not for them."""
+    """The caller's key is valid, or no key is set, but the caller may not use this route."""
 
     code = "scope_required"
 
 
 class BodyTooLarge(EigencalError):
-    """The body, packed or unpacked, is over the size limit; `limit_bytes` or `limit_rows` tells which."""
+    """The body, packed or unpacked, exceeds a size limit, such as `limit_bytes` or `limit_rows`."""
 
     code = "body_too_large"
 
@@ -112,17 +112,17 @@ class Conflict(EigencalError):
 
 
 class DeadlineExceeded(EigencalError):
-    """The deadline, or the LLM's time limit, struck before there was enough to score (answers, vectors)."""
+    """The deadline or the LLM's time limit passed before there were enough answers or vectors to score."""
 
     code = "deadline_exceeded"
     retryable = True
 
 
-SERVER_MESSAGE = " It said: "  # what follows may repeat a prompt, and is for no log
+SERVER_MESSAGE = " It said: "  # the text after it may repeat a prompt and must not be logged
 
 
 class LLMError(EigencalError):
-    """The LLM server answered with an error: `llm_status` and `llm_message` tell what it said."""
+    """The LLM server responded with an error. `llm_status`, `llm_message`: its status and message."""
 
     code = "llm_error"
 
@@ -138,26 +138,26 @@ class LLMError(EigencalError):
 
 
 class PromptTooLong(LLMError):
-    """Prompt and `max_tokens` are more tokens than the embedded LLM takes."""
+    """Prompt and `max_tokens` exceed the context of the embedded LLM."""
 
     code = "invalid_request"
 
 
 class LLMBadResponse(LLMError):
-    """The LLM server answered with something that is no completion."""
+    """The response of the LLM server is not a completion."""
 
     code = "llm_bad_response"
     retryable = True
 
 
 class NoUsableAnswers(EigencalError):
-    """Fewer of the answers drawn hold a text than a score takes; the same request is drawn alike."""
+    """Too few of the drawn answers have a text. The same request would fail again."""
 
     code = "no_usable_answers"
 
 
 class LLMUnavailable(EigencalError):
-    """The LLM server cannot be reached, or refuses work for now with a transient status code."""
+    """The LLM server cannot be reached, or refuses work with a transient status code."""
 
     code = "llm_unavailable"
     retryable = True
@@ -171,7 +171,7 @@ class EmbedderUnavailable(EigencalError):
 
 
 class EmbedderRefusal(EmbedderUnavailable):
-    """The embedding server refuses the request, which would fail again."""
+    """The embedding server refuses the request. The same request would fail again."""
 
     retryable = False
 
@@ -203,7 +203,7 @@ class DamagedRow(EigencalError):
 
 
 class NoProbability(EigencalError):
-    """A probability is asked for, and no calibration that fits this set-up tells one."""
+    """A probability was asked for, and no calibration for this set-up gives one."""
 
     code = "no_probability"
 
@@ -216,9 +216,9 @@ class Overloaded(EigencalError):
 
 
 class Unscorable(Exception):
-    """A call or an answer that nothing can be scored of, which is no error: the answer goes on.
+    """A call or an answer that cannot be scored. It is not an error: the answer is passed on.
 
-    `code` is stable, the message for the caller.
+    `code`: stable; `message`: for the caller.
     """
 
     def __init__(self, code: str, message: str) -> None:

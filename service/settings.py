@@ -1,6 +1,6 @@
-"""Settings: environment variables prefixed EIGENCAL_, read once, frozen. `app` alone reads them.
+"""Settings: environment variables prefixed EIGENCAL_, read once and frozen. Only `app` reads them.
 
-Each field's description is its documentation: the table in docs/operating.md is made from them and tested.
+The descriptions of the fields are their documentation. A test checks the table in docs/operating.md.
 """
 
 from collections.abc import Iterable
@@ -14,13 +14,13 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PREFIX = "EIGENCAL_"
 FOR_TESTS = f"{PREFIX}TEST_"
-# Most tokens of an answer by default: a few sentences, and an answer on one line. 64 cut chats short, and
-# twenty answers of 512 take two cores longer than the default timeout.
+# Default limits on the tokens of an answer: a few sentences, and one line. Chats were cut short at 64, and
+# on two cores twenty answers of 512 take longer than the default timeout.
 CHAT_TOKENS, SHORT_TOKENS = 256, 64
 
 
 class Settings(BaseSettings):
-    """How this process is set up."""
+    """The settings of this process."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, frozen=True, extra="forbid", hide_input_in_errors=True
@@ -54,7 +54,7 @@ class Settings(BaseSettings):
         description="Bearer key of the scoring routes; empty: no key needed, on loopback alone.",
     )
     allow_open: bool = Field(
-        False, description="Serve beyond loopback without a score key, behind a gate of your own."
+        False, description="Serve beyond loopback without a score key, behind your own access control."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level logged.")
 
@@ -74,18 +74,19 @@ class Settings(BaseSettings):
     llm_timeout_s: float = Field(
         120.0,
         gt=0,
-        description="Longest wait for the LLM server's answers, in line included, in seconds.",
+        description="Longest wait for the LLM server's answers, including the time in the queue, in seconds.",
     )
     llm_slots: int = Field(
         64,
         ge=1,
-        description="Most requests to the LLM server at once, chats and draws together, an eighth of them of "
-        "calibrations (of all replicas together); a quarter as many (16 at least) wait, the rest is refused.",
+        description="Most concurrent requests to the LLM server, chats and draws together. Calibrations use "
+        "at most an eighth (of all replicas together). A quarter of the number (at least 16) may wait; "
+        "further requests are refused.",
     )
     llm_priority: bool = Field(
         False,
-        description="Send vLLM's `priority` (needs `--scheduling-policy priority`): calibration gives way to "
-        "scores, and draws beside a chat's answer to answers.",
+        description="Send vLLM's `priority` (needs `--scheduling-policy priority`): scores go before "
+        "calibrations, and answers to chats before the draws that score them.",
     )
 
     system_prompt: str = Field(
@@ -93,7 +94,7 @@ class Settings(BaseSettings):
     )
     few_shot: str = Field(
         "",
-        description="Text put before every prompt; empty: none, with the embedded LLM its own few examples.",
+        description="Text put before every prompt; empty: none, or the embedded LLM's own examples.",
     )
     prompt_template: str = Field(
         "",
@@ -124,38 +125,38 @@ class Settings(BaseSettings):
         None,
         gt=0,
         lt=1,
-        description="Share of wrong ones allowed among the answers let through: each score then says whether "
-        "to answer or to abstain. Unset: 0.2, and only where a calibration can decide.",
+        description="Allowed share of wrong answers among those let through: each score then says whether "
+        "to answer or to abstain. Unset: 0.2, only if a calibration can decide.",
     )
 
     default_calibration: bool = Field(
-        True, description="Serve by the packaged calibration where no other fits; false: raw values."
+        True, description="Use the packaged calibration if no other fits; false: raw values."
     )
     ood_abstain: bool = Field(
         True,
-        description="Have decisions abstain on prompts unlike the rows of their calibration (`ood_p_value` "
-        "below 0.02, or answers of a length that no row has).",
+        description="Abstain on prompts unlike the rows of the calibration (`ood_p_value` below 0.02, or "
+        "answers of a length that no row has).",
     )
 
     claims_from_characters: int = Field(
         400,
         ge=0,
-        description="Answers of so many characters or more are scored claim by claim, too; 0: where a "
-        "request asks for it.",
+        description="Answers with at least this number of characters are also scored claim by claim; 0: "
+        "only if a request asks for it.",
     )
 
     chat_mode: Literal["off", "async", "on"] = Field(
         "on",
-        description="What /v1 does with a call without `X-Eigencal`: `off` passes it on, `async` scores "
-        "beside it, `on` lets the end of the answer wait for its score.",
+        description="Treatment of a call to /v1 without `X-Eigencal`: `off` passes it on, `async` also "
+        "scores it, `on` delays the end of the answer until the score is ready.",
     )
     chat_deadline_s: float = Field(
         10.0, ge=0, le=600, description="How long a complete answer of /v1 waits for its score, in seconds."
     )
     chat_effort: Literal["", "none", "low", "medium", "high", "auto"] = Field(
         "auto",
-        description="Answers drawn beside one of /v1, as an `effort`: `auto` as many as the calibration's "
-        "report recommends, else 3. Empty: `EIGENCAL_NUM_SAMPLES`.",
+        description="Answers drawn to score an answer of /v1, as an `effort`: `auto` draws the number that "
+        "the calibration's report recommends, else 3. Empty: `EIGENCAL_NUM_SAMPLES`.",
     )
     abstain: bool = Field(
         False,
@@ -163,12 +164,12 @@ class Settings(BaseSettings):
         "callers cannot opt out.",
     )
     abstain_text: str = Field(
-        "I am not sure enough to answer this.", description="The text that stands in for such an answer."
+        "I am not sure enough to answer this.", description="The text that replaces a withheld answer."
     )
     abstain_fail_open: bool = Field(
         False,
-        description="Let answers go out that cannot be judged: no score, a late one, or no model of being "
-        "right.",
+        description="Let answers through that cannot be judged: no score, a late score, or no model of "
+        "P(correct).",
     )
     score_ttl_s: float = Field(
         3600.0,
@@ -231,7 +232,7 @@ class Settings(BaseSettings):
     @field_validator("admin_key", "score_key", "llm_api_key", "embedder_api_key")
     @classmethod
     def sendable(cls, key: SecretStr) -> SecretStr:
-        """Refuse a key that no header carries as it is: whoever sends it would be locked out, silently."""
+        """Refuse a key that a header cannot carry unchanged, as its callers would be locked out silently."""
         text = key.get_secret_value()
         if text != text.strip():
             raise PydanticCustomError(
@@ -242,21 +243,21 @@ class Settings(BaseSettings):
         return key
 
     def resolved_database_url(self) -> str:
-        """Return the database URL, the default file included."""
+        """Return the database URL, or the URL of the default file if none is set."""
         return self.database_url or f"sqlite:///{self.data_dir / 'eigencal.db'}"
 
     def few_shot_in_force(self) -> bool:
-        """Tell whether prompts are put after few-shot text."""
+        """Return True if few-shot text is put before prompts."""
         return bool(self.few_shot) or self.llm_backend == "embedded"
 
     def default_stop(self, *, messages: bool) -> tuple[str, ...]:
-        """Return the stop strings of a request that names none."""
+        """Return the stop strings of a request without its own."""
         if self.stop is not None:
             return tuple(self.stop)
         return ("\n",) if self.few_shot_in_force() and not messages else ()
 
     def default_max_tokens(self, *, messages: bool) -> int:
-        """Return the most tokens of an answer to a request that does not say."""
+        """Return the limit on the tokens of an answer to a request without its own."""
         if self.max_tokens is not None:
             return self.max_tokens
         chat = messages or (self.llm_api == "chat" and not self.few_shot_in_force())
@@ -264,16 +265,16 @@ class Settings(BaseSettings):
 
 
 def unknown_variables(names: Iterable[str]) -> dict[str, str]:
-    """Return the environment variables that look like settings and are none, each with the nearest setting.
+    """Return the environment variables with the prefix that are not settings, each with the nearest setting.
 
-    "" where no name comes near. Variables of the tests are left out.
+    "" if no setting is near. Variables of the tests are excluded.
     """
-    known = [f"{PREFIX}{name.upper()}" for name in Settings.model_fields]
-    strange = sorted(
+    setting_names = [f"{PREFIX}{name.upper()}" for name in Settings.model_fields]
+    unknown = sorted(
         name
         for name in names
         if (upper := name.upper()).startswith(PREFIX)
-        and upper not in known
+        and upper not in setting_names
         and not upper.startswith(FOR_TESTS)
     )
-    return {name: next(iter(get_close_matches(name.upper(), known, 1, 0.8)), "") for name in strange}
+    return {name: next(iter(get_close_matches(name.upper(), setting_names, 1, 0.8)), "") for name in unknown}

@@ -1,1 +1,1 @@
-"""What all routes share: keys, bodies, errors, headers, health, the contract."""
+"""The shared parts of all routes: keys, bodies, errors, headers, health, the contract."""

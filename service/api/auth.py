@@ -1,4 +1,4 @@
-"""Who may call: keys, their scopes, and whether a request comes from this machine or a page on it."""
+"""Access: keys, scopes, and whether a request is from a program or a web page on this machine."""
 
 import asyncio
 import hashlib
@@ -25,18 +25,18 @@ log = logging.getLogger(__name__)
 Scope = Literal["score", "admin"]
 State = Literal["valid", "expired", "revoked"]
 
-START = "eigencal_"  # by which people, and scanners for leaked secrets, know a key of ours
+START = "eigencal_"  # identifies our keys to people and to scanners for leaked secrets
 _RANDOM_BYTES = 32
 _SHOWN = len(START) + 6
-_LENGTH = len(START) + 43  # 32 bytes are 43 characters of base 64
+_LENGTH = len(START) + 43  # 32 bytes are 43 characters in base 64
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key as it is stored.
+    """A stored key.
 
-    `digest`: SHA-256 of the key, 64 hex digits. Of a random key of 256 bits it gives nothing away, and needs
-    no salt. `prefix`: the first characters of the key, which may be shown. Times are in UTC.
+    `digest`: SHA-256 of the key, 64 hex digits. It reveals nothing and needs no salt, since keys are 256
+    random bits. `prefix`: the first characters of the key, which may be shown. Times are in UTC.
     """
 
     id: str
@@ -49,25 +49,25 @@ class Key:
     revoked_at: datetime | None = None
 
     def state(self, now: datetime) -> State:
-        """Return whether it opens anything at this time."""
+        """Return the state of the key at this time. Only a valid key gives access."""
         if self.revoked_at is not None:
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= now else "valid"
 
 
 def new_key(name: str, scope: Scope, expires_at: datetime | None, now: datetime) -> tuple[Key, str]:
-    """Return a new key for the store, and the secret itself, which is kept nowhere."""
+    """Return a new key for the store, and the secret, which is not stored."""
     secret = START + secrets.token_urlsafe(_RANDOM_BYTES)
     made = Key(new_id("key"), name, scope, secret[:_SHOWN], digest_of(secret), now, expires_at)
     return made, secret
 
 
 def digest_of(secret: str) -> str:
-    """Return what is stored of a key. Headers arrive as Latin-1."""
+    """Return the digest of a secret, 64 hex digits. Headers arrive as Latin-1."""
     return hashlib.sha256(secret.encode("latin-1", "replace")).hexdigest()
 
 
-MAX_KEYS = 500  # of each scope: all of them are in the memory of every replica
+MAX_KEYS = 500  # of each scope; every replica has all of them in memory
 
 
 POLL_S = 2.0
@@ -75,14 +75,15 @@ GAP_S = 0.5
 
 
 class Keys:
-    """The keys in force: `admin` and `score` of the settings (empty: not set), and those made by the API.
+    """The keys in force: `admin` and `score` from the settings (empty: not set), and keys made by the API.
 
-    An admin key opens the scoring routes, too. Made keys are in memory, read anew every `POLL_S` seconds. A
-    known key never waits for the store: a valid one goes on being so while the store is down, one that was
-    revoked or has expired is refused at once. One that is not known may have been made on another replica a
-    moment ago: the store is asked, for all of them at once and not more often than every `GAP_S` seconds,
-    however many wrong keys come. `clock`: the time by which keys expire. `host`: where the service listens,
-    which without a score key must be on loopback; None: anywhere.
+    An admin key also opens the scoring routes. Keys made by the API are in memory and are reloaded every
+    `POLL_S` seconds. A known key never waits for the store: a valid key stays valid while the store is down,
+    and a revoked or expired key is refused at once. An unknown key may just have been made on another
+    replica, so the store is asked; one query answers all unknown keys, at most one every `GAP_S` seconds.
+
+    `clock`: the time for the expiry of keys. `host`: the address that the service listens on. Without a score
+    key it must be on loopback; None allows any.
     """
 
     def __init__(
@@ -99,47 +100,50 @@ class Keys:
         self.admin = admin
         self._score = score
         self.now = clock
-        self._keys: dict[str, Key] = {}  # by digest: how long a look-up takes tells nothing of a secret
+        self._keys: dict[str, Key] = {}  # by digest: the time of a look-up reveals nothing about a secret
         self._closed: set[Scope] = set()
         self._is_failing = False
-        self._began = float("-inf")  # the latest reading, by time.monotonic()
+        self._began = float("-inf")  # start of the latest reading, by time.monotonic()
         self._reading = asyncio.Lock()
         self._poll: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Read the keys and follow the store. Raises StoreUnavailable; PermissionError if strangers may."""
+        """Read the keys and start polling the store.
+
+        Raises StoreUnavailable, and PermissionError if anyone on the network could score without a key.
+        """
         await self._read()
         if self._host is not None and not is_loopback(self._host) and not self.closed("score"):
             raise PermissionError(
-                f"EIGENCAL_HOST={self._host} is reached from elsewhere, and scoring takes no key: whoever "
-                "finds the service could use the LLM. Set EIGENCAL_SCORE_KEY; or, behind a gate of your own, "
-                "EIGENCAL_ALLOW_OPEN=true."
+                f"EIGENCAL_HOST={self._host} is reachable from other machines, and scoring needs no key: "
+                "anyone who finds the service could use the LLM. Set EIGENCAL_SCORE_KEY; or, behind your own "
+                "access control, EIGENCAL_ALLOW_OPEN=true."
             )
         self._poll = asyncio.create_task(self._polling(), name="keys")
 
     async def stop(self) -> None:
-        """Follow the store no more; idempotent."""
+        """Stop polling the store. Idempotent."""
         poll, self._poll = self._poll, None
         if poll is not None:
             poll.cancel()
             await asyncio.wait({poll})
 
     def closed(self, scope: Scope) -> bool:
-        """Tell whether the routes of a scope need a key, for good: one is set for it, or was ever made."""
+        """Return True if the routes of a scope need a key: one is set, or one was ever made."""
         return bool(self.admin if scope == "admin" else self._score) or scope in self._closed
 
     async def scope_of(self, secret: str) -> Scope | None:
-        """Return what a key opens; None for one that is not valid.
+        """Return the scope of a key; None if it is not valid.
 
-        Raises StoreUnavailable for one that is not known here while the store cannot be asked: it may be
-        valid, and a caller who is told that it is not would give it up.
+        Raises StoreUnavailable for an unknown key while the store is unavailable. The key may be valid, and
+        its caller would give it up after a refusal.
         """
         if _equal(secret, self.admin):
             return "admin"
         if _equal(secret, self._score):
             return "score"
         digest = digest_of(secret)
-        # Nothing but the form of a key that was made here is worth a query.
+        # Only a text with the form of our keys is worth a query.
         if digest not in self._keys and secret.startswith(START) and len(secret) == _LENGTH:
             await self._news()
         key = self._keys.get(digest)
@@ -151,35 +155,35 @@ class Keys:
         await self.store.add(made)
         self._keys[made.digest] = made
         self._closed.add(scope)
-        # Escaped: a name may hold anything, line feeds included.
+        # Escaped: a name may contain any characters, including line feeds.
         log.info("key %s was made: %r, scope %s, expires %s", made.id, name, scope, expires_at or "never")
         return made, secret
 
     async def revoke(self, key_id: str) -> Key | None:
-        """Revoke a key, here at once; None when there is no such key. Raises StoreUnavailable."""
+        """Revoke a key, at once on this replica; None if there is no such key. Raises StoreUnavailable."""
         key = await self.store.revoke(key_id, self.now())
         if key is not None:
             log.info("key %s was revoked: %r, scope %s", key.id, key.name, key.scope)
             try:
                 await self._read()
-            finally:  # also where a reading that began before brings it again, and this one fails
+            finally:  # also if an earlier reading restores the key and this reading fails
                 self._keys.pop(key.digest, None)
         return key
 
     def name_of(self, secret: str) -> str:
-        """Return how a key that opens something is told to people: never the key itself."""
+        """Return the displayed name of a valid key, which never contains the key."""
         made = self._keys.get(digest_of(secret))
         return "settings key" if made is None else f"{made.id} ({made.name})"
 
     async def _news(self) -> None:
         """Return after a reading that began after this call. Raises StoreUnavailable."""
-        asked = time.monotonic()
+        called = time.monotonic()
         async with self._reading:
-            if self._began < asked and not self._is_failing:
+            if self._began < called and not self._is_failing:
                 await asyncio.sleep(self._began + GAP_S - time.monotonic())
-                with suppress(Exception):  # told below, and logged by the poll
+                with suppress(Exception):  # raised below, and logged by the poll
                     await self._take()
-        if self._is_failing:  # the poll will notice when the store is back: no query for every wrong key
+        if self._is_failing:  # the poll notices when the store is back: no query for every wrong key
             raise StoreUnavailable(
                 "This key is not known here, and the store cannot be asked for it.", retry_after_s=POLL_S
             )
@@ -189,7 +193,7 @@ class Keys:
             await self._take()
 
     async def _take(self) -> None:
-        """Take over what the store knows. Raises StoreUnavailable, which was logged."""
+        """Load the keys from the store. Raises StoreUnavailable, which is already logged."""
         self._began = time.monotonic()
         try:
             keys = await self.store.list_all()
@@ -208,27 +212,27 @@ class Keys:
             try:
                 await self._read()
             except StoreUnavailable:
-                continue  # the last known keys go on being valid
+                continue  # the last known keys stay valid
             except Exception:
                 log.exception("the keys cannot be read")
 
 
 SECURITY_SCHEMES: dict[str, Any] = {"bearer": {"type": "http", "scheme": "bearer"}}
-# Optional: which routes need a key depends on which keys there are.
+# Optional: the routes that need a key depend on the keys that exist.
 BEARER: dict[str, Any] = {"security": [{}, {"bearer": []}]}
-# The store is asked for a key that is not known.
+# `store_unavailable`, since the store is asked for unknown keys.
 KEY_CODES = ("missing_key", "bad_key", "scope_required", "store_unavailable")
 
 
-# What proxies add: one on this machine connects from loopback for callers who are elsewhere.
+# Headers that proxies add. A proxy on this machine connects from loopback for remote callers.
 _FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
 
 
 def on_loopback(request: Request) -> bool:
-    """Tell whether the caller is a program on this machine that meant to call us.
+    """Return True if the caller is a program on this machine that intends to call this service.
 
-    A proxy on this machine, or a page in a browser here (by its own script, or by a name that resolves to
-    loopback), also connects from loopback: forwarding headers, a foreign Host or Origin give them away.
+    A proxy on this machine, or a web page in a browser on it (by a script, or by a host name that resolves to
+    loopback), also connects from loopback. Forwarding headers, or a foreign Host or Origin, reveal them.
     """
     if request.client is None or any(name in request.headers for name in _FORWARDED):
         return False
@@ -236,35 +240,35 @@ def on_loopback(request: Request) -> bool:
 
 
 def from_a_page(request: Request) -> bool:
-    """Tell whether a request that came over loopback may be that of a foreign page in a browser here.
+    """Return True if a request over loopback may be from a foreign page in a browser on this machine.
 
-    Told by our own address: the caller's may be one that a forwarding header claims.
+    Decided by the service's own address: the caller's address may be from a forwarding header.
     """
-    ours: str = (request.scope.get("server") or ("",))[0]
-    return is_loopback(ours) and not _named_as_ours(request)
+    own_address: str = (request.scope.get("server") or ("",))[0]
+    return is_loopback(own_address) and not _named_as_ours(request)
 
 
 def _named_as_ours(request: Request) -> bool:
-    """Tell whether Host, and Origin if there is one, name loopback."""
+    """Return True if Host, and Origin if present, name loopback."""
     origin = request.headers.get("origin")
     named = [_host(request.headers.get("host", ""))]
     return all(map(is_loopback, named if origin is None else [*named, _host(origin.partition("//")[2])]))
 
 
 def _host(host: str) -> str:
-    """Return the host of `host:port`, brackets of IPv6 and the dot that ends a full name taken off."""
+    """Return the host of `host:port`, without IPv6 brackets and without a trailing dot."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].removesuffix(".")
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine's own: an address of loopback, or `localhost`."""
+    """Return True if a host is a loopback address or `localhost`."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return host.lower() == "localhost"
-    # ::ffff:127.0.0.1: so a socket of both families names a caller by IPv4.
+    # ::ffff:127.0.0.1, the form of an IPv4 caller on a socket for both families.
     mapped = getattr(address, "ipv4_mapped", None)
     return bool((mapped or address).is_loopback)
 
@@ -272,7 +276,7 @@ def is_loopback(host: str) -> bool:
 async def score_scope(request: Request) -> None:
     """Let a scoring request pass, or raise MissingKey, BadKey, ScopeRequired or StoreUnavailable.
 
-    Without a score key everyone may score, but no page in a browser on this machine.
+    Without a score key all callers may score, except web pages in a browser on this machine.
     """
     keys = keys_of(request)
     request.state.owner = ""
@@ -284,7 +288,7 @@ async def score_scope(request: Request) -> None:
     elif from_a_page(request):
         raise ScopeRequired(
             "With no score key set, the service answers on loopback to its loopback names alone "
-            "(Host and Origin); behind a proxy that passes on another, set a score key."
+            "(Host and Origin). Behind a proxy that forwards another name, set a score key."
         )
     OWNER.set(request.state.owner)
 
@@ -309,25 +313,25 @@ async def admin_scope(request: Request) -> None:
 
 
 def owner_of(request: Request) -> str:
-    """Return the mark of a scoring request's key, 16 hex digits: what is kept under it, others do not find.
+    """Return the owner of a scoring request: 16 hex digits of its key's digest.
 
-    "" where scoring needed no key when it came in.
+    Other keys do not find documents of this owner. "" if scoring needed no key for the request.
     """
     owner: str = request.state.owner
     return owner
 
 
 def keys_of(request: Request) -> Keys:
-    """Return the keys of the application that got the request."""
+    """Return the keys of the request's application."""
     keys: Keys = request.app.state.keys
     return keys
 
 
 def _bearer(request: Request) -> str:
-    """Return the key sent: as a bearer key, or as gateways send theirs. Raises MissingKey."""
-    named = request.headers.get("x-api-key", "").strip()
-    if named and "authorization" not in request.headers:
-        return named
+    """Return the key from Authorization, or from X-Api-Key as gateways send it. Raises MissingKey."""
+    gateway_key = request.headers.get("x-api-key", "").strip()
+    if gateway_key and "authorization" not in request.headers:
+        return gateway_key
     scheme, _, sent = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not sent.strip():
         raise MissingKey("This route needs a bearer key: Authorization: Bearer KEY.")
@@ -337,4 +341,4 @@ def _bearer(request: Request) -> str:
 def _equal(sent: str, key: str) -> bool:
     # Bytes, since compare_digest refuses text that is not ASCII. Headers arrive as Latin-1.
     same = secrets.compare_digest(sent.encode("latin-1", "replace"), key.encode())
-    return same and bool(key)  # an empty key is not set, and opens nothing
+    return same and bool(key)  # an empty key means that none is set

@@ -1,4 +1,4 @@
-"""JSON bodies straight from bytes to the model, and work and streams that end when their caller hangs up."""
+"""JSON bodies parsed directly into models, and work and streams that end when their caller disconnects."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
@@ -33,7 +33,7 @@ class RequestModel(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Return the schema without the nulls: None stands for a field left out, and is never on the wire."""
+        """Return the schema without nulls: None means a field that is left out, and is never on the wire."""
         schema = handler.resolve_ref_schema(handler(core_schema))
         for name, field in schema.get("properties", {}).items():
             kinds = [kind for kind in field.pop("anyOf", ()) if kind != {"type": "null"}]
@@ -46,7 +46,7 @@ class RequestModel(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def as_json_means_it(cls, value: object) -> object:
-        """Refuse null (a field is there or left out); take 14.0 for 14, as JSON Schema does."""
+        """Refuse null (leave the field out instead); convert 14.0 to 14, as in JSON Schema."""
         if value is None:
             raise ValueError("must not be null; leave the field out")
         return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -56,15 +56,15 @@ BAD_BODY = ("invalid_request", "body_too_large", "unsupported_media_type")
 
 
 async def read_json(request: Request, model: type[Body], max_values: int = MAX_VALUES) -> Body:
-    """Return the body as a model. Raises UnsupportedMediaType, InvalidRequest, BodyTooLarge."""
+    """Parse the body as a model. Raises UnsupportedMediaType, InvalidRequest, BodyTooLarge."""
     require_json(request)
     return parse(await request.body(), model, max_values)
 
 
 def require_json(request: Request) -> None:
-    """Raise UnsupportedMediaType unless the body is said to be JSON.
+    """Raise UnsupportedMediaType unless the Content-Type is JSON.
 
-    A page of any origin may make a browser post a body of no type, or of plain text, but none of JSON.
+    A page of another origin can make a browser post a body without a type or of plain text, but not JSON.
     """
     media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if media_type != "application/json" and not media_type.endswith("+json"):
@@ -72,7 +72,7 @@ def require_json(request: Request) -> None:
 
 
 def parse(body: bytes, model: type[Body], max_values: int = MAX_VALUES) -> Body:
-    """Return JSON bytes as a model; raises InvalidRequest (TooFewSamples for too short a list of samples)."""
+    """Parse JSON bytes as a model. Raises InvalidRequest (TooFewSamples for a list of too few samples)."""
     refuse_heavy(body, max_values)
     try:
         return model.model_validate_json(body)
@@ -88,14 +88,14 @@ def refuse_heavy(body: bytes, max_values: int = MAX_VALUES) -> None:
 
 
 def refusal(error: ValidationError, model: type[BaseModel], *, within: Sequence[str] = ()) -> InvalidRequest:
-    """Return the error that tells the caller what does not fit, without repeating the input.
+    """Return the error with the invalid fields for the caller, without repeating the input.
 
-    model: of the object that was read. within: the field of the body that holds the object.
+    model: the model of the parsed object. within: the path of the object in the body.
     """
     if error.error_count() > MAX_FAULTS:
-        msg = f"has {error.error_count()} faults, too many to tell them one by one"
+        msg = f"has {error.error_count()} faults, too many to list"
         return InvalidRequest(f"The body {msg}.", [{"loc": ["body"], "msg": msg}])
-    # An unknown field first, as it says why another field is missing.
+    # Unknown fields first, since they explain why another field is missing.
     faults = error.errors(include_url=False, include_input=False)
     faults.sort(key=lambda item: item["type"] != "extra_forbidden")
     for item in faults[:MAX_LISTED]:
@@ -105,9 +105,9 @@ def refusal(error: ValidationError, model: type[BaseModel], *, within: Sequence[
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
-    """Return the result of `work`, or None, `work` cancelled, once the caller has hung up.
+    """Return the result of `work`. If the caller disconnects, cancel `work` and return None.
 
-    A plain handler goes on after its caller has gone, and would keep the LLM busy for nobody.
+    Without this a handler would continue after its caller has gone, and keep the LLM busy for nobody.
     """
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_disconnected(request))
@@ -118,7 +118,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T |
         gone.cancel()
         if not task.done():
             task.cancel()
-            # Until it has let go of the LLM; whatever it ends with, nobody is left to be told.
+            # Wait until it has released the LLM. Its outcome is ignored, since the caller has gone.
             await asyncio.gather(task, return_exceptions=True)
 
 
@@ -128,7 +128,7 @@ async def _disconnected(request: Request) -> None:
 
 
 class Relay(Response):
-    """Sends pieces as they come, until the last of them or until the caller hangs up; then all is let go."""
+    """Sends pieces as they arrive, until the last one or a disconnect, and then closes `ending`."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class Relay(Response):
         self._ending = ending
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
+        """Send the response."""
         async with self._ending:
             await while_connected(Request(scope, receive), self._send(send))
 

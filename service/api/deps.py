@@ -1,4 +1,4 @@
-"""What the routes work with: the services built in `app`, and the ids in their paths."""
+"""Dependencies of the routes: the services built in `app`, and the ids in paths."""
 
 import asyncio
 import re
@@ -43,12 +43,12 @@ LAG_EVERY_S = 0.25
 
 
 class Metrics(Collector):
-    """Prometheus metrics, in a registry of their own: two applications in a process stay apart.
+    """Prometheus metrics in their own registry, so that two applications in a process stay separate.
 
-    `events`: is told of every score and error that is counted. `in_force`: the calibrations that are active
-    for the service's own set-up; `activations`: how many there ever were, on all replicas. `gauges`: further
-    ones, each with its help; `llm_failures`: draws that failed or were cut, by the error's code, since the
-    start. Started, it measures how late the event loop is.
+    `events`: receives every counted score and error. `in_force`: returns the active calibrations of the
+    service's own set-up; `activations`: returns the number of activations so far, on all replicas. `gauges`:
+    further gauges, by name and help; `llm_failures`: draws since the start that failed or were cut, by error
+    code. Between `start` and `stop` the lag of the event loop is measured.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Metrics(Collector):
         histogram = partial(Histogram, registry=to)
         for (name, help_), value in gauges.items():
             gauge(name, help_).set_function(value)
-        # `calibration`: its id; empty for what none was applied to.
+        # `calibration`: its id; empty for scores without a calibration.
         self._scores = counter("eigencal_scores", "Scores served.", ["calibrated"])
         self._warnings = counter("eigencal_score_warnings", "Warnings on scores.", ["code", "calibration"])
         self._decisions = counter("eigencal_decisions", "Decisions.", ["action", "calibration"])
@@ -102,11 +102,11 @@ class Metrics(Collector):
         self._jobs = gauge("eigencal_jobs", by_state, ["state"])
 
     async def start(self) -> None:
-        """Begin to measure the event loop."""
+        """Start measuring the event loop."""
         self._watch = asyncio.create_task(self._watching(), name="loop-lag")
 
     async def stop(self) -> None:
-        """End measuring; idempotent."""
+        """Stop measuring. Idempotent."""
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.cancel()
@@ -121,16 +121,16 @@ class Metrics(Collector):
             self._lag.observe(max(clock() - due, 0.0))
 
     def collect(self) -> Iterator[Metric]:
-        """Yield what is looked up when it is asked for."""
+        """Yield the metrics that are computed on request."""
         active = GaugeMetricFamily(
             "eigencal_active_calibration", "1 for a calibration in force.", labels=["calibration", "name"]
         )
         age = GaugeMetricFamily(
             "eigencal_active_calibration_age_seconds", "Time since it was fitted.", labels=["calibration"]
         )
-        for one in self._in_force():
-            active.add_metric([one.id, one.name], 1)
-            age.add_metric([one.id], (datetime.now(UTC) - one.created_at).total_seconds())
+        for calibration in self._in_force():
+            active.add_metric([calibration.id, calibration.name], 1)
+            age.add_metric([calibration.id], (datetime.now(UTC) - calibration.created_at).total_seconds())
         yield active
         yield age
         yield CounterMetricFamily(
@@ -146,7 +146,7 @@ class Metrics(Collector):
         yield failures
 
     def responded(self, kind: str, status: int, seconds: float) -> None:
-        """Count an answer of which the head goes out, so many seconds after its request came."""
+        """Count a response by status. seconds: from the request to the start of the response."""
         self._responses.labels(kind, str(status)).inc()
         self._first_byte.labels(kind).observe(seconds)
 
@@ -171,7 +171,7 @@ class Metrics(Collector):
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
-        """Count a score under way, and the error that it ends with, which passes."""
+        """Count a score under way, and the error that it ends with. The error is raised again."""
         with self.in_flight.track_inprogress():
             try:
                 yield
@@ -186,15 +186,18 @@ class Metrics(Collector):
             self._events.failed(code)
 
     def was_shed(self) -> None:
-        """Count a chat that was answered without a score, since others waited for the LLM."""
+        """Count a chat that was answered without a score because other calls waited for the LLM."""
         self._shed.inc()
 
     def was_pending(self, score: Score | None) -> None:
-        """Count a chat that was answered before its score was there; None: that has failed."""
+        """Count a chat that was answered before its score was ready; None: the score failed."""
         self._pending.labels(_calibration_of(score)).inc()
 
     def text(self, parts: Mapping[str, bool], jobs: Mapping[JobState, int]) -> bytes:
-        """Return all metrics in the Prometheus text format. `parts`: which work; `jobs`: by state."""
+        """Return all metrics in the Prometheus text format.
+
+        `parts`: True for each part that works; `jobs`: numbers of jobs by state.
+        """
         for part, works in parts.items():
             self._part_up.labels(part).set(works)
         self._jobs.clear()
@@ -211,9 +214,9 @@ Kind = Literal["score", "chat", "gateway", "batch"]
 
 
 class Admission:
-    """Bounds what is in flight on this replica: `max_in_flight` requests, and `max_batches` batches.
+    """Limits the requests and batches in flight on this replica to `max_in_flight` and `max_batches`.
 
-    Keys share the places. At most half as many batch items as requests run at once, and the keys take turns.
+    Keys share the places. Batch items in flight are at most half of `max_in_flight`, and keys take turns.
     """
 
     def __init__(
@@ -231,14 +234,14 @@ class Admission:
         )
 
     def refuse_if_full(self, kind: Kind) -> None:
-        """Raise Overloaded where there is no room for one more: to be asked before its body is read."""
+        """Raise Overloaded if there is no room for another request. Call this before reading its body."""
         if not self._places(kind).has_room():
             self._refused.labels(kind).inc()
             raise Overloaded("Too many requests are in flight.")
 
     @contextmanager
     def one(self, kind: Kind) -> Iterator[None]:
-        """Count a request whose body has come, for as long as it takes. Raises Overloaded."""
+        """Hold a place for a request, after its body was read, until it ends. Raises Overloaded."""
         self.refuse_if_full(kind)
         self._numbers[kind] += 1
         try:
@@ -251,13 +254,13 @@ class Admission:
         return self._batches if kind == "batch" else self._requests
 
 
-# What a caller accepts: JSON, or a page for people.
+# Content negotiation: JSON, or a page for people.
 
 VARY = {"Vary": "Accept"}
 
 
 def prefers_html(accept: str) -> bool:
-    """Tell whether a page is asked for, as browsers do: by name, and JSON is not."""
+    """Return True if an Accept header names HTML and not JSON, as those of browsers do."""
     return "text/html" in accept.lower() and "application/json" not in accept.lower()
 
 
@@ -265,10 +268,10 @@ def prefers_html(accept: str) -> bool:
 class Services:
     """The use cases, ports and checks that the routes call.
 
-    `serving`: how answers are drawn when a request says nothing. `checks`: by component ("llm", "embedder",
-    "store"), a call that returns when it works and raises when it does not. `limits`: of uploads.
-    `computing`: threads that compute scores and pages. `report_page`: a report, of an evaluation too, as
-    HTML; may take seconds. `applies_now`: whether a calibration of this fingerprint fits the present set-up.
+    `serving`: the default way to draw answers. `checks`: by component ("llm", "embedder", "store"), a call
+    that returns if the component works and raises if not. `limits`: of uploads. `computing`: threads that
+    compute scores and pages. `report_page`: renders a report, also of an evaluation, as HTML; may take
+    seconds. `applies_now`: returns True if a calibration with this fingerprint fits the present set-up.
     `unreadable`: returns the stored rows that cannot be read.
     """
 
@@ -289,7 +292,7 @@ class Services:
 
 
 async def services(request: Request) -> Services:
-    """Return the services of the application that got the request."""
+    """Return the services of the request's application."""
     built: Services = request.app.state.services
     return built
 
@@ -301,17 +304,17 @@ _ID = re.compile(r"(job|cal)_[0-9A-Z]{26}\Z")
 
 
 def no_job() -> NotFound:
-    """Return the error for a job that is not there."""
+    """Return the error for an unknown job."""
     return NotFound("No job has this id.")
 
 
 def no_calibration() -> NotFound:
-    """Return the error for a calibration that is not there."""
+    """Return the error for an unknown calibration."""
     return NotFound("No calibration has this id.")
 
 
 def _job_id(job_id: Annotated[str, Path(description="Id of a job.")]) -> str:
-    # Refused by its form: a database may choke on characters that no id has.
+    # Refused by its form: a database may fail on characters that no id has.
     if not _ID.match(job_id):
         raise no_job()
     return job_id

@@ -1,4 +1,4 @@
-"""problem+json (RFC 9457): the one table from code to HTTP status, the handlers that use it, their log."""
+"""Errors as problem+json (RFC 9457): the table from code to HTTP status, the handlers, the log."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 MEDIA_TYPE = "application/problem+json"
-OPENAI_PATHS = "/v1/"  # whose clients know errors in OpenAI's shape alone
+OPENAI_PATHS = "/v1/"  # clients of these paths only understand errors in OpenAI's form
 
 STATUS: dict[str, int] = {
     "invalid_request": 422,
@@ -48,23 +48,21 @@ STATUS: dict[str, int] = {
     "no_probability": 503,
     "deadline_exceeded": 504,
 }
-# What Starlette and FastAPI raise by themselves.
+# Errors that Starlette and FastAPI raise themselves.
 _CODE_OF_STATUS = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}
 DEFAULT_RETRY_AFTER_S = 2.0
-MAX_LISTED = 20  # faults of a body
-NOT_EMPTY = r"\S"  # the pattern by which the contract says so
+MAX_LISTED = 20  # errors of a body
+NOT_EMPTY = r"\S"  # the contract's pattern for a text that is not empty
 
 
 def log_problem(body: Mapping[str, Any], where: str, failure: BaseException | None = None) -> None:
-    """Log an error response: never a caller's text, and only the code for a caller's mistake.
+    """Log an error response: never a caller's text, and for a caller's error only the code.
 
-    `where`: method and route, by `route_of`. `failure`: an unexpected exception, logged with its traceback.
+    `where`: method and route, from `route_of`. `failure`: an unexpected exception, logged with its traceback.
     """
     status = body["status"]
     line = f"{status} {body['code']}, request {body['request_id']}, {where}"
-    if (
-        body["code"] == "overloaded"
-    ):  # thousands a second, where there are so many callers; metrics count them
+    if body["code"] == "overloaded":  # possibly thousands a second; metrics count them
         log.debug("%s", line)
     elif status < 500:
         log.info("%s", line)
@@ -74,7 +72,7 @@ def log_problem(body: Mapping[str, Any], where: str, failure: BaseException | No
 
 
 def route_of(scope: Scope) -> str:
-    """Return the method and the route of a request for the log. The path is left out: it may hold a key."""
+    """Return the method and the route of a request for the log. The path is omitted: it may contain a key."""
     route = scope.get("route")
     method = scope["method"] if scope["method"] in METHODS else "another method"
     return f"{method} {route.path}" if isinstance(route, Route) else f"{method} (no route)"
@@ -83,7 +81,7 @@ def route_of(scope: Scope) -> str:
 def problem_body(
     code: str, detail: str, *, retryable: bool, request_id: str | None, **extra: object
 ) -> dict[str, Any]:
-    """Return the body of a problem; `extra` become further members."""
+    """Return the body of a problem, with `extra` as further members."""
     status = STATUS[code]
     body = {
         "type": f"urn:eigencal:error:{code}",
@@ -98,14 +96,14 @@ def problem_body(
 
 
 def error_body(error: EigencalError, request_id: str | None) -> dict[str, Any]:
-    """Return the body for an error of ours."""
+    """Return the body for an EigencalError."""
     return problem_body(
         error.code, error.detail, retryable=error.retryable, request_id=request_id, **error.extra
     )
 
 
 def openai_error(problem: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a problem's body as clients of OpenAI's API expect one."""
+    """Return a problem's body in OpenAI's form."""
     status = problem["status"]
     kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
     error = {"message": problem["detail"], "type": kind, "param": None, "code": problem["code"]}
@@ -113,7 +111,7 @@ def openai_error(problem: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class ProblemResponse(Response):
-    """A problem on its way out, in the shape of the path's clients; it is logged when it is sent."""
+    """A response with a problem, in the form that clients of the path expect. Logged when sent."""
 
     def __init__(
         self,
@@ -126,7 +124,7 @@ class ProblemResponse(Response):
         self._problem, self._failure = body, failure
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
+        """Send the response."""
         log_problem(self._problem, route_of(scope), self._failure)
         if scope["path"].startswith(OPENAI_PATHS):
             headers = {k: v for k, v in self.headers.items() if k not in ("content-length", "content-type")}
@@ -138,7 +136,7 @@ class ProblemResponse(Response):
 
 
 def error_response(error: EigencalError, request_id: str | None) -> Response:
-    """Return an error of ours as a response; 503 always says when to come back."""
+    """Return the response for an EigencalError. A 503 always has a Retry-After header."""
     headers, retry_after = {}, error.retry_after_s
     if STATUS[error.code] == 503 and retry_after is None:
         retry_after = DEFAULT_RETRY_AFTER_S
@@ -150,17 +148,17 @@ def error_response(error: EigencalError, request_id: str | None) -> Response:
 
 
 def request_id_of(request: Request) -> str | None:
-    """Return the id that the middleware gave the request."""
+    """Return the request's id, which the middleware sets."""
     return request.scope.get("eigencal.request_id")
 
 
 def _clean(part: object) -> str:
-    """Return a part of a location fit for a header-safe JSON body: a field name may come from the caller."""
+    """Return a part of a location, shortened and encodable: a field name may be from the caller."""
     return str(part)[:100].encode("utf-8", "replace").decode()
 
 
 def _message(error: Mapping[str, Any]) -> str:
-    # A JSON syntax error keeps what is wrong in the context; the message alone says only "JSON decode error".
+    # The cause of a JSON syntax error is in the context; the message is only "JSON decode error".
     context = error.get("ctx", {})
     fault = context.get("error")
     if error["type"] == "json_invalid" and fault:
@@ -172,7 +170,7 @@ def _message(error: Mapping[str, Any]) -> str:
 
 def invalid_request(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
     """Return InvalidRequest, or TooFewSamples for a short list of samples, from pydantic's errors."""
-    # Never the input, which may hold a prompt.
+    # Without the input, which may contain a prompt.
     items = [
         {
             "loc": [part if isinstance(part, int) else _clean(part) for part in error["loc"]],
@@ -189,7 +187,7 @@ def invalid_request(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
 
 
 def allowed_methods(app: FastAPI, scope: Scope) -> str:
-    """Return the value of Allow for the path of a request: Starlette's names those of its first route."""
+    """Return the value of Allow for the path of a request. Starlette's has only the first route's methods."""
 
     def answers(method: str) -> bool:
         return any(route.matches({**scope, "method": method})[0] is Match.FULL for route in app.router.routes)
@@ -198,7 +196,7 @@ def allowed_methods(app: FastAPI, scope: Scope) -> str:
 
 
 def install(app: FastAPI) -> None:
-    """Let every error of the application answer as problem+json."""
+    """Install the handlers that turn every error of the application into problem+json."""
 
     async def ours(request: Request, error: Exception) -> Response:
         assert isinstance(error, EigencalError)
@@ -224,7 +222,7 @@ def install(app: FastAPI) -> None:
 
 
 def internal_body(request_id: str | None) -> dict[str, Any]:
-    """Return the body for an unexpected error; only the log tells its cause."""
+    """Return the body for an unexpected error. Only the log contains its cause."""
     return problem_body(
         "internal",
         "Something went wrong in the service; its log has the details under this request id.",

@@ -1,4 +1,4 @@
-"""GET /healthz, /readyz, /metrics; the root path, which says where everything is; and the API at /docs."""
+"""GET /healthz, /readyz and /metrics, the root path with links to everything, and Swagger UI at /docs."""
 
 import asyncio
 import base64
@@ -34,7 +34,7 @@ from service.report.pages import home
 
 router = APIRouter(tags=["health"])
 CHECK_TIMEOUT_S = 5.0
-# Which part's failure is named by `code` when several fail at once: the one that the others wait for.
+# If several parts fail at once, `code` names the first of these. The later parts wait for the earlier ones.
 ORDER = ("store", "embedder", "llm")
 PATHS = {
     "docs": "/docs",
@@ -93,7 +93,7 @@ async def root(request: Request, response: Response, app: ServicesDep) -> Root |
     return links
 
 
-# Some load balancers ask by HEAD; the server leaves the body out.
+# Some load balancers send HEAD; the server omits the body.
 @router.head("/healthz", include_in_schema=False)
 @router.get("/health", summary="The same as /healthz, where a router looks for it")
 @router.get("/healthz", summary="Is the process up?")
@@ -129,7 +129,7 @@ async def readyz(request: Request, app: ServicesDep) -> Ready | Response:
 
 
 async def states_of(app: Services) -> dict[str, str]:
-    """Return by component "ok", or what is wrong with it."""
+    """Return "ok" or a description of the failure, by component."""
     results = await asyncio.gather(*(_state(name, check) for name, check in app.checks.items()))
     return dict(zip(app.checks, results, strict=True))
 
@@ -158,7 +158,7 @@ async def _state(name: str, check: Callable[[], Awaitable[None]]) -> str:
 )
 async def metrics(app: ServicesDep) -> Response:
     """Return counts and timings in the Prometheus text format."""
-    # What works is asked as for /readyz: a figure kept in between could be stale.
+    # The parts are checked as for /readyz, since a stored state could be stale.
     states, jobs = await states_of(app), {}
     with suppress(StoreUnavailable):
         jobs = dict(await app.jobs.store.by_state())
@@ -170,31 +170,31 @@ PROBES = frozenset({"/health", "/healthz", "/readyz", "/metrics"})
 
 
 class ProbeApp:
-    """Passes requests for `PROBES` on to the application and answers all others with 404."""
+    """Passes requests for `PROBES` on to the application and responds to all others with 404."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request. The application refuses a malformed request, whatever its path."""
+        """Handle one request. The application refuses malformed requests on any path."""
         if scope["type"] == "http" and scope["path"] not in PROBES:
             scope = {**scope, "path": "/not-a-probe", "raw_path": b"/not-a-probe"}
         await self._app(scope, receive, send)
 
 
-# Swagger UI, its files served from here, for places without a network. Addresses are relative, so that the
-# page works behind a proxy that serves it under a path of its own.
+# Swagger UI. Its files are served from here, for use without a network. URLs are relative, so that the page
+# works behind a proxy that adds a path prefix.
 
 GET = ["GET", "HEAD"]
 FILES = ("swagger-ui-bundle.js", "swagger-ui.css", "favicon.png")
-CARRIER = "fastapi_offline"  # the package that carries them; none of its code is run
+CARRIER = "fastapi_offline"  # the package with these files; none of its code runs
 _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
 def policy_with_scripts(page: str) -> str:
-    """Return the policy of a page whose own scripts may run, and which may load from here and call us."""
+    """Return the security policy for a page that runs its own scripts, loads files here and calls the API."""
     hashes = [hashlib.sha256(script.encode()).digest() for script in _SCRIPT.findall(page)]
-    own = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in hashes)
+    own = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in hashes)
     return (
         f"{CLOSED}; script-src 'self' {own}; style-src 'self' 'unsafe-inline'; "
         "img-src 'self' data:; connect-src 'self'"
@@ -203,7 +203,7 @@ def policy_with_scripts(page: str) -> str:
 
 @router.api_route("/docs", methods=GET, include_in_schema=False)
 async def docs() -> HTMLResponse:
-    """Return the page."""
+    """Return the page of Swagger UI."""
     script, style, icon = (f"docs/{name}" for name in FILES)
     page = get_swagger_ui_html(
         openapi_url="openapi.json",
@@ -211,7 +211,7 @@ async def docs() -> HTMLResponse:
         swagger_js_url=script,
         swagger_css_url=style,
         swagger_favicon_url=icon,
-        swagger_ui_parameters={"validatorUrl": None},  # else the document's address goes to a public service
+        swagger_ui_parameters={"validatorUrl": None},  # otherwise a public validator gets the document's URL
     )
     page.headers["Content-Security-Policy"] = policy_with_scripts(bytes(page.body).decode())
     return page
@@ -219,14 +219,14 @@ async def docs() -> HTMLResponse:
 
 @router.api_route("/docs/{name}", methods=GET, include_in_schema=False)
 async def docs_file(name: str) -> FileResponse:
-    """Return one of the page's files."""
+    """Return a file of the page."""
     if name not in FILES:
         raise HTTPException(404)
     return FileResponse(carried() / name, headers={"Cache-Control": "max-age=3600"})
 
 
 def carried() -> Path:
-    """Return the folder of the files, found without an import. Raises FileNotFoundError."""
+    """Return the folder of the files, without importing the package. Raises FileNotFoundError."""
     spec = find_spec(CARRIER)
     if spec is None or not spec.submodule_search_locations:
         raise FileNotFoundError(f"the package {CARRIER} is not installed")

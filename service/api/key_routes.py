@@ -14,7 +14,7 @@ from service.api.bodies import BAD_BODY, RequestModel, read_json
 from service.api.openapi import json_body, responses
 from service.errors import InvalidRequest, NotFound
 
-# As a service that is gone answered: the key opens nothing.
+# Recorded from a service that no longer exists; the key is not valid anywhere.
 KEY: dict[str, Any] = {
     "id": "key_01M812WMPTKXCAR8GS80VGQ6Y5",
     "name": "nightly evaluation",
@@ -42,14 +42,14 @@ class KeyRequest(RequestModel):
     @field_validator("expires_at", mode="before")
     @classmethod
     def in_utc(cls, value: object) -> object:
-        """Read a time as it is written: never a number, which pydantic would take for seconds since 1970."""
+        """Parse a time from text. Pydantic would also accept a number, as seconds since 1970."""
         if not isinstance(value, str):
             return value
         try:
             time = datetime.fromisoformat(value)
             return time.astimezone(UTC) if time.tzinfo else time
-        except (ValueError, OverflowError):  # overflow: in its zone the year is 1 or 9999, in UTC it is none
-            raise ValueError("is no time in ISO 8601, such as 2030-01-31T12:00:00Z") from None
+        except (ValueError, OverflowError):  # overflow: the year is 1 or 9999, and out of range in UTC
+            raise ValueError("is not a time in ISO 8601, such as 2030-01-31T12:00:00Z") from None
 
 
 class KeyOut(BaseModel):
@@ -82,12 +82,12 @@ class MadeKey(KeyOut):
 
 
 def key_view(key: Key, now: datetime) -> dict[str, Any]:
-    """Return the fields of a key that everybody with an admin key may see."""
+    """Return the fields of a key that any admin key may see."""
     fields = {name: getattr(key, name) for name in KeyOut.model_fields if name != "state"}
     return fields | {"state": key.state(now)}
 
 
-# GET|POST /keys, DELETE /keys/{id}: the keys of the operators and of those who score.
+# GET|POST /keys, DELETE /keys/{id}.
 
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/keys", tags=["keys"], dependencies=[Depends(admin_scope)])
@@ -157,7 +157,7 @@ async def delete_key(keys: KeysDep, key_id: Annotated[str, Path(description="Id 
 
     One that was revoked before is 204, too.
     """
-    # Refused by its form: a database may choke on characters that no id has.
+    # Refused by its form: a database may fail on characters that no id has.
     revoked = await keys.revoke(key_id) if _ID.match(key_id) else None
     if revoked is None:
         raise NotFound("No key has this id.")

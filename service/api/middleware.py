@@ -1,4 +1,4 @@
-"""Around every request, in pure ASGI: its id, the bound on its body, the last resort for errors."""
+"""ASGI middleware for every request: its id, limits on bodies and answers, unexpected errors."""
 
 import asyncio
 import logging
@@ -20,19 +20,19 @@ from service.sharing import Places
 
 log = logging.getLogger(__name__)
 
-# A caller's id goes into logs and headers: printable, short, no spaces.
+# A caller's id is written to logs and headers, so it must be printable, short and without spaces.
 SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}\Z")
-STOPPING = "The service stops, and the answer was not there in the time that this leaves."
+STOPPING = "The service is stopping, and the answer was not ready in time."
 MAX_BODY_BYTES = 8 << 20
-MAX_UNSENT_BYTES = 128 << 20  # of all answers over PIECE_BYTES that callers have not read
+MAX_UNSENT_BYTES = 128 << 20  # of all answers over PIECE_BYTES that callers have not read yet
 MAX_RECEIVED_BYTES = 256 << 20  # of all request bodies over PIECE_BYTES
 PIECE_BYTES = 64 << 10
 TWO_LENGTHS = "A request may have Content-Length or, in HTTP/1.1, Transfer-Encoding, but not both."
-UPLOAD_PATHS = ("/calibrate", "/evaluate")  # with larger bounds of their own, see `uploads`
+UPLOAD_PATHS = ("/calibrate", "/evaluate")  # these have larger limits, see `uploads`
 Header = tuple[bytes, bytes]
 
 CLOSED = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-# A page of ours has its style and its plots within, and no script.
+# The service's pages have inline styles and plots, and no scripts.
 PAGE = f"{CLOSED}; style-src 'unsafe-inline'; img-src data:"
 SECURITY_HEADERS: tuple[Header, ...] = (
     (b"x-content-type-options", b"nosniff"),
@@ -44,20 +44,20 @@ POLICY = b"content-security-policy"
 
 
 def policy_for(headers: list[Header]) -> list[Header]:
-    """Return the policy for a response with these headers; none where it brings its own."""
-    given = {name.lower(): value for name, value in headers}
-    if POLICY in given:
+    """Return the policy header for a response with these headers; empty if it has its own."""
+    by_name = {name.lower(): value for name, value in headers}
+    if POLICY in by_name:
         return []
-    html = given.get(b"content-type", b"").startswith(b"text/html")
+    html = by_name.get(b"content-type", b"").startswith(b"text/html")
     return [(POLICY, (PAGE if html else CLOSED).encode())]
 
 
 class RequestContext:
-    """Gives each request an id (the caller's, if it is well-formed) and each answer its security headers.
+    """Gives each request an id (the caller's, if it is well-formed) and each response its security headers.
 
-    Answers 500 when the application fails before it has begun an answer, and 503 when a stop ends it.
-    `kinds`: the paths that are counted and traced. `responded`: is told of an answer begun on one of them its
-    kind, its status and the seconds until then.
+    Responds with 500 if the application fails before the response starts, and with 503 if a stop of the
+    service ends the request. `kinds`: the paths that are counted and traced, with their kinds. `responded`:
+    is called with the kind, the status and the seconds until the start of each response on these paths.
     """
 
     def __init__(
@@ -93,9 +93,9 @@ class RequestContext:
                 if kind is not None:
                     self._responded(kind, message["status"], time.perf_counter() - arrived)
                     span.tell(message["status"])
-                given = list(message.get("headers", ()))
-                own = (b"x-request-id", request_id.encode())
-                message["headers"] = [*given, own, *SECURITY_HEADERS, *policy_for(given)]
+                headers = list(message.get("headers", ()))
+                id_header = (b"x-request-id", request_id.encode())
+                message["headers"] = [*headers, id_header, *SECURITY_HEADERS, *policy_for(headers)]
             await send(message)
 
         begun = NO_SPAN if kind is None else self._spans.request(scope["method"], path, traceparent)
@@ -104,15 +104,15 @@ class RequestContext:
                 try:
                     await self._app(scope, receive, send_with_id)
                 except ClientDisconnect:
-                    log.debug("request %s: the caller hung up while sending", request_id)
+                    log.debug("request %s: the caller disconnected while sending", request_id)
                 except Exception as error:
-                    # A head that was sent cannot be taken back: all that is left is to cut the answer off.
+                    # The head of the response is sent and cannot be changed, so the response is cut off.
                     if started:
-                        log.exception("unforeseen error in request %s, %s", request_id, route_of(scope))
+                        log.exception("unexpected error in request %s, %s", request_id, route_of(scope))
                         raise
                     response = ProblemResponse(internal_body(request_id), failure=error)
                     await response(scope, receive, send_with_id)
-                except asyncio.CancelledError:  # the service stops, and has waited as long as it may
+                except asyncio.CancelledError:  # the service stops, and its time to wait is over
                     if not started:
                         await error_response(Overloaded(STOPPING), request_id)(scope, receive, send_with_id)
                     raise
@@ -121,7 +121,7 @@ class RequestContext:
 
 
 class PlainStart:
-    """Tells in one line why the application cannot start, where the error is meant for the operator."""
+    """Reports in one line why the application cannot start, for errors that are meant for the operator."""
 
     def __init__(self, app: ASGIApp, errors: tuple[type[Exception], ...]) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI derives, the bodies that the routes read themselves, and every error."""
+"""The OpenAPI document: FastAPI's part, the bodies that routes read themselves, and all errors."""
 
 import json
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class Problem(BaseModel):
 
 
 def recorded(file: str) -> dict[str, dict[str, Any]]:
-    """Return real requests and responses by name, as recorded from a running service."""
+    """Return real requests and responses by name, recorded from a running service."""
     examples: dict[str, dict[str, Any]] = json.loads(files("service.api").joinpath(file).read_text("utf-8"))
     return examples
 
@@ -54,7 +54,7 @@ def ok(model: type[BaseModel], examples: dict[str, Any]) -> dict[str, Any]:
 
 
 def json_or_page(model: dict[str, Any], description: str) -> dict[str, Any]:
-    """Return the OpenAPI entry of a response of which there is a page, too; `model`: as of the JSON alone."""
+    """Return the OpenAPI entry of a response as JSON or a page. `model`: the entry of the JSON."""
     content = {**model.get("content", {}), "text/html": {"schema": {"type": "string"}}}
     return {**model, "description": description, "content": content}
 
@@ -68,12 +68,12 @@ def json_body(model: str, examples: dict[str, Any] | None = None) -> dict[str, A
 
 
 class Described(FastAPI):
-    """An application whose document holds `body_models`, too: the bodies that routes read by `read_json`."""
+    """An application with `body_models` in its document: the bodies that routes read by `read_json`."""
 
     body_models: Sequence[type[BaseModel]] = ()
 
     def openapi(self) -> dict[str, Any]:
-        """Return the OpenAPI document; made once."""
+        """Return the OpenAPI document. It is made once."""
         if self.openapi_schema is None:
             self.openapi_schema = document(self, self.body_models)
         return self.openapi_schema
@@ -92,14 +92,14 @@ def document(app: FastAPI, models: Sequence[type[BaseModel]]) -> dict[str, Any]:
     _, definitions = models_json_schema(pairs, ref_template=REF)
     schemas = openapi.setdefault("components", {}).setdefault("schemas", {})
     schemas.update(definitions["$defs"])
-    # FastAPI's own form of a validation error is never sent.
+    # FastAPI's form of a validation error is never sent.
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     for path in openapi["paths"].values():
         for operation in path.values():
             if "security" in operation:
                 openapi["components"]["securitySchemes"] = SECURITY_SCHEMES
-            # FastAPI gives each route with parameters a 422 of its own form; ours, where there is one, stays.
+            # FastAPI gives each route with parameters a 422 in its own form. The service's own 422 stays.
             if "422" in operation["responses"] and _is_fastapi_error(operation["responses"]["422"]):
                 del operation["responses"]["422"]
     openapi["components"]["schemas"] = dict(sorted(schemas.items()))

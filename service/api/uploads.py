@@ -1,6 +1,6 @@
-"""What a body of dev data holds: rows, not yet checked, and options, checked.
+"""Uploads of dev data: unchecked rows and checked options.
 
-A multipart body is spooled to disk; either kind is bounded while it comes.
+A multipart body is spooled to disk. The size of either kind of body is limited while it arrives.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -24,16 +24,16 @@ from service.jobs.model import CalibrateOptions, EvaluateOptions, JobOptions
 T = TypeVar("T")
 MAX_JSON_BYTES = 16 << 20  # parsed in memory, at several times its size
 MULTIPART_OVERHEAD = 1 << 20  # boundaries, part headers and option fields
-# There are a dozen options; Starlette's own bounds are 1000 fields of 1 MiB.
+# There are a dozen options; Starlette's own limits are 1000 fields of 1 MiB.
 MAX_FIELDS = 32
 MAX_FIELD_BYTES = 64 << 10
 UPLOAD_THREADS = 2
-MAX_UPLOADS = 8  # that are read and stored, or wait for that
+MAX_UPLOADS = 8  # being read and stored, or waiting
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a route takes: names of its file parts, names of the lists in the JSON form, and its options."""
+    """The input of a route: names of its file parts, names of the lists in the JSON form, and its options."""
 
     files: tuple[str, ...]
     lists: tuple[str, ...]
@@ -46,14 +46,14 @@ EVALUATE = Shape(("dev", "test"), ("dev", "test"), EvaluateOptions)
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """What was posted: rows, not yet checked, by the names of the shape; and options, checked."""
+    """A posted upload: unchecked rows, with the names of their parts, and checked options."""
 
     parts: tuple[BinaryIO | list[object], ...]
     names: tuple[str, ...]
     options: JobOptions
 
     def check(self, limits: UploadLimits) -> list[DevData]:
-        """Return every part, all rows checked; for a thread. Raises InvalidDevData, BodyTooLarge."""
+        """Check all rows and return the parts. Blocks. Raises InvalidDevData, BodyTooLarge."""
         checked = [self._check(part, name, limits) for part, name in zip(self.parts, self.names, strict=True)]
         check_size(checked, limits)
         return checked
@@ -64,20 +64,21 @@ class Upload:
                 return read_examples(part, limits, num_samples=self.options.num_samples)
             return read_file(part, limits, num_samples=self.options.num_samples)
         except (InvalidDevData, BodyTooLarge) as error:
-            if len(self.parts) > 1:  # say which of them
+            if len(self.parts) > 1:  # name the part
                 error.detail = f"{name}: {error.detail}"
-                for one in error.extra.get("errors", ()):
-                    place = 1 if one["loc"][0] == "body" else 0  # ["body", "examples", ...] or ["file", ...]
-                    one["loc"][place] = name
+                for fault in error.extra.get("errors", ()):
+                    # ["body", "examples", ...] or ["file", ...]
+                    place = 1 if fault["loc"][0] == "body" else 0
+                    fault["loc"][place] = name
             raise
 
 
 def from_form(form: FormData, shape: Shape) -> Upload:
-    """Return what a form holds. Raises InvalidRequest."""
+    """Return the upload in a form. Raises InvalidRequest."""
     sent = dict(form)
     if len(sent) < len(form.multi_items()):
         raise InvalidRequest("A field of the form is given twice.")
-    files, named = list[BinaryIO](), " and ".join(f"`{one}`" for one in shape.files)
+    files, named = list[BinaryIO](), " and ".join(f"`{name}`" for name in shape.files)
     for name in shape.files:
         file = sent.pop(name, None)
         if not isinstance(file, UploadFile):
@@ -86,13 +87,13 @@ def from_form(form: FormData, shape: Shape) -> Upload:
     for name, value in sent.items():
         if not isinstance(value, str):
             raise _invalid(name, f"must not be a file; send the data as {named}")
-    # A field without text is left out: browsers send those of a form that nobody filled in, too.
-    given = {name: text for name, text in sent.items() if text}
-    return Upload(tuple(files), shape.files, _options(given, shape, strings=True))
+    # Empty fields are left out, since browsers also send fields that nobody filled in.
+    filled = {name: text for name, text in sent.items() if text}
+    return Upload(tuple(files), shape.files, _options(filled, shape, strings=True))
 
 
 def from_json(body: bytes, shape: Shape) -> Upload:
-    """Return what a JSON body holds. Raises InvalidRequest."""
+    """Return the upload in a JSON body. Raises InvalidRequest."""
     try:
         sent = parse_json(body)
     except ValueError as error:
@@ -111,7 +112,7 @@ def from_json(body: bytes, shape: Shape) -> Upload:
 def _options(sent: dict[str, Any], shape: Shape, *, strings: bool) -> JobOptions:
     try:
         read = shape.options.model_validate_strings if strings else shape.options.model_validate
-        options = read(sent, strict=not strings)  # a form has only strings, JSON says what it means
+        options = read(sent, strict=not strings)  # a form has only strings, JSON has types
     except ValidationError as error:
         raise refusal(error, shape.options) from None
     return JobOptions(**options.model_dump(exclude_none=True))
@@ -123,7 +124,7 @@ def _invalid(field: str, reason: str) -> InvalidRequest:
 
 
 class UploadThreads:
-    """A few threads for uploads alone: nothing else waits for them, and not too many uploads do."""
+    """A few threads for uploads only, so that nothing else waits for uploads, and a limit on uploads."""
 
     def __init__(self) -> None:
         self._limiter = CapacityLimiter(UPLOAD_THREADS)
@@ -131,7 +132,7 @@ class UploadThreads:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Count an upload until it is stored; raises Overloaded when there are too many."""
+        """Count an upload until it is stored. Raises Overloaded if there are too many."""
         if self._num_uploads >= MAX_UPLOADS:
             raise Overloaded("Too many uploads are being read.")
         self._num_uploads += 1
@@ -141,7 +142,7 @@ class UploadThreads:
             self._num_uploads -= 1
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Return what `work` returns."""
+        """Return the result of `work`, run in one of the threads."""
         return await to_thread.run_sync(work, limiter=self._limiter)
 
 
@@ -149,7 +150,7 @@ class UploadThreads:
 async def received(
     request: Request, limits: UploadLimits, threads: UploadThreads, shape: Shape = CALIBRATE
 ) -> AsyncIterator[Upload]:
-    """Receive a body; its temporary files are gone when the context ends.
+    """Receive a body. Its temporary files are deleted when the context ends.
 
     Raises UnsupportedMediaType, BodyTooLarge, InvalidRequest, Overloaded, and Starlette's ClientDisconnect.
     """
@@ -164,7 +165,7 @@ async def received(
             yield await threads.run(lambda: from_json(body, shape))
         return
     bounded = _bounded(request, len(shape.files) * limits.max_bytes + MULTIPART_OVERHEAD)
-    # More files than any route takes, so that one too many is named instead of counted.
+    # More files than any route takes, so that the error names a superfluous file.
     reading = bounded.form(max_files=MAX_FIELDS, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
     try:
         async with reading as form:
@@ -175,19 +176,22 @@ async def received(
 
 
 def _bounded(request: Request, max_bytes: int) -> Request:
-    """Return the request, which raises BodyTooLarge past the bound; at once where its length is declared."""
+    """Return the request with a limit on its body.
+
+    Raises BodyTooLarge at once if the declared length is over the limit, else while the body is read.
+    """
     too_large = BodyTooLarge(f"The body is larger than {max_bytes} bytes.", limit_bytes=max_bytes)
     declared = request.headers.get("content-length", "0")
-    # Longer numbers are not parsed: the time that takes grows with the square of their length.
+    # Longer numbers are not parsed, since the time of parsing grows with the square of their length.
     if declared.isdecimal() and (len(declared) > 18 or int(declared) > max_bytes):
         raise too_large
-    seen = 0
+    num_bytes = 0
 
     async def receive() -> Message:
-        nonlocal seen
+        nonlocal num_bytes
         message = await request.receive()
-        seen += len(message.get("body", b""))
-        if seen > max_bytes:
+        num_bytes += len(message.get("body", b""))
+        if num_bytes > max_bytes:
             raise too_large
         return message
 

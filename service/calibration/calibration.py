@@ -1,6 +1,6 @@
-"""A calibration: what it is bound to; its maps, correctness models and thresholds by number of answers.
+"""Calibrations: fingerprint, maps, correctness models and thresholds; the decision to activate one.
 
-And whether a new one is activated: by held-out rows, against what is active now, or raw scores.
+A new calibration is activated by its figures on held-out rows, against the active one or raw scores.
 """
 
 import hashlib
@@ -36,14 +36,14 @@ SERVICE = "service"
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What a calibration is bound to. Two set-ups with equal fingerprints share calibrations.
+    """The set-up that a calibration is bound to. Set-ups with equal fingerprints share calibrations.
 
-    For answers supplied by a caller the LLM parts are unknown and empty; `source_label` stands for them.
-    The number of answers is no part: a calibration holds parameters for each number up to its own.
-    `evidence`: whose log-probabilities a calibration by evidence was fitted with: "token_sums" (of the LLM
-    server) or "supplied" (by the caller); "" where it uses none. `unit`: what is scored, whole answers or
+    For answers supplied by a caller the LLM parts are unknown and empty; `source_label` replaces them.
+    The number of answers is excluded: a calibration has parameters for each number up to its own.
+    `evidence`: the source of the log-probabilities used in the fit: "token_sums" (the LLM server) or
+    "supplied" (the caller); "" if the fit uses none. `unit`: the texts that are scored, whole answers or
     single claims of them. `kernel`: what answers are compared by. `comparer`: the LLM that compares them and
-    the version of its prompt; "" where none does.
+    the version of its prompt; "" without such an LLM.
     """
 
     source: str
@@ -64,36 +64,39 @@ class Fingerprint:
     comparer: str = ""
 
     def parts(self) -> dict[str, Any]:
-        """Return the parts by name, sampling parameters flattened to `sampling.temperature` etc."""
+        """Return the parts by name, with sampling parameters flattened to `sampling.temperature` etc."""
         flat = asdict(self)
         sampling = flat.pop("sampling")
-        # No part: else a server that tells log-probabilities no more would lose its plain parameters, too.
+        # Excluded: otherwise a server that stops sending log-probabilities would lose its parameters too.
         del flat["evidence"]
         if self.unit == "answer":
             del flat["unit"]
         if self.kernel == PAPER:
-            del flat["kernel"]  # as in calibrations made before there was another
+            del flat["kernel"]  # as in calibrations from before there were other kernels
         if not self.comparer:
             del flat["comparer"]
         return flat | {f"sampling.{k}": v for k, v in sorted(sampling.items())}
 
     def described(self) -> dict[str, Any]:
-        """Return the parts, and `evidence` where it was used, for people."""
+        """Return the parts for display, with `evidence` if it was used."""
         return self.parts() | ({"evidence": self.evidence} if self.evidence else {})
 
     def differs(self, other: "Fingerprint") -> list[str]:
-        """Return the sorted names of the parts in which the two differ; empty when they fit."""
-        mine, theirs = self.parts(), other.parts()
-        return sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k))
+        """Return the sorted names of the parts that differ; empty if the fingerprints match."""
+        own, others = self.parts(), other.parts()
+        return sorted(k for k in own.keys() | others.keys() if own.get(k) != others.get(k))
 
     def drawn_as(self, other: "Fingerprint") -> "Fingerprint":
-        """Return this set-up with what only answers tell taken from the other: model, parameters not sent."""
+        """Return this fingerprint with the parts that only answers reveal taken from `other`.
+
+        They are the model, the comparer, and the sampling parameters that either of the two does not send.
+        """
         pairs = ((name, value, other.sampling.get(name)) for name, value in self.sampling.items())
-        unsent = {name: theirs for name, mine, theirs in pairs if mine is None or theirs is None}
+        unsent = {name: other_value for name, own, other_value in pairs if own is None or other_value is None}
         return replace(self, model=other.model, comparer=other.comparer, sampling=self.sampling | unsent)
 
     def key(self) -> str:
-        """Return a stable hash (32 hex digits): the database keeps one active calibration per key."""
+        """Return a stable hash of the parts (32 hex digits). At most one calibration is active per key."""
         return hashlib.sha256(json.dumps(self.parts(), sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -110,12 +113,12 @@ def _embedder_parts(embedder: EmbedderIdentity) -> dict[str, Any]:
 
 
 def with_embedder(fingerprint: Fingerprint, embedder: EmbedderIdentity) -> Fingerprint:
-    """Return the fingerprint of the same answers under this embedder."""
+    """Return the fingerprint of the same answers with this embedder."""
     return replace(fingerprint, **_embedder_parts(embedder))
 
 
 def service_fingerprint(llm: LLMIdentity, sampling: Sampling, embedder: EmbedderIdentity) -> Fingerprint:
-    """Return the fingerprint of answers drawn by this service; the seed is no part of it."""
+    """Return the fingerprint of answers drawn by this service. The seed is excluded."""
     parameters = asdict(sampling)
     del parameters["seed"]
     parameters["stop"] = list(sampling.stop)
@@ -128,10 +131,10 @@ def caller_fingerprint(source_label: str, embedder: EmbedderIdentity) -> Fingerp
     return Fingerprint(CALLER, source_label=source_label, **_embedder_parts(embedder))
 
 
-# Whose texts verdicts are on: the rows' own `answer`, the dominant answer drawn, the first one drawn (where a
-# score draws none), or by row.
+# The judged texts: the rows' own `answer`, the dominant drawn answer, the first drawn answer (for scores that
+# draw none), or either of them by row.
 JudgedTexts = Literal["given", "dominant", "first", "mixed"]
-# What a promise is about (method, section 11); it stands wherever one is shown.
+# The meaning of a promise (method, section 11). It is shown with every promise.
 PROMISE_MEANING = (
     "Of calibrations made like this one, at least the share named as confidence keeps at once all errors "
     "that it promises with one number of answers, on questions like those of its rows. So a target may be "
@@ -141,15 +144,17 @@ PROMISE_MEANING = (
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """P(correct), and what thresholds on it let through. Numbers only.
+    """A model of P(correct), and the answers that thresholds on it let through. Contains no texts.
 
-    `map` was fitted on all rows, and on what it says of them `model`. `counts` are of all rows, too, each
-    predicted by a map and a model fitted without its fold: so what they promise holds for new questions like
-    them, and texts like those judged. Of those, texts that no answer drawn supports (`born.supported`) are
-    never let through, here as in a score. Where no answer is drawn, `map` is that of one answer, which the
-    judged text stands for; None for claims, whose model takes log-probabilities of tokens. `all_correct`: of
-    claims, the probability that all of an answer are right, by `answer_columns`; `with_tokens`: what tells
-    more where the log-probabilities of a claim's tokens are known, too.
+    `map`: fitted on all rows; `model`: fitted on the features under that map. `counts`: of all rows, each
+    predicted by a map and a model fitted without its fold, so their promises hold for new questions like the
+    rows' and for texts like the judged ones. Judged texts that no drawn answer supports
+    (`dev_set.supported`) are never let through, as in a score.
+
+    Without drawn answers, `map` is the map for one answer, and the judged text takes the place of that
+    answer; None for claims, which are then judged by token log-probabilities. `all_correct`: for claims, the
+    model of the probability that all claims of an answer are right, from `answer_columns`. `with_tokens`:
+    for claims, a better selector that also needs the log-probabilities of their tokens.
     """
 
     map: DepolarizedMap | TemperatureMap | EvidenceMap | None
@@ -160,10 +165,11 @@ class Selector:
     with_tokens: "Selector | None" = None
 
     def map_for(self, missing_mass: float | None) -> DepolarizedMap | TemperatureMap | None:
-        """Return the map that makes the features of one prompt.
+        """Return the map for the features of one prompt.
 
-        missing_mass: u of its answers or, where none is drawn, of the judged text; None: no
-        log-probabilities, and no map where it takes them. None, too, for claims to which no answer is drawn.
+        missing_mass: u of its answers or, without drawn answers, of the judged text; None without
+        log-probabilities. Return None if the map needs log-probabilities and there are none, and for claims
+        without drawn answers.
         """
         if isinstance(self.map, EvidenceMap):
             return None if missing_mass is None else self.map.at(missing_mass)
@@ -171,27 +177,27 @@ class Selector:
 
 
 def answer_features(lambda_max: ArrayLike, probability: ArrayLike) -> dict[str, ArrayLike]:
-    """Return the column of a model of answers, (n,) or one number: see `agreement`.
+    """Return the feature column for a model of answers, (n,) or a scalar: see `agreement`.
 
-    lambda_max: of the spectrum that `Selector.map` serves; probability: p(y) of the judged text under it.
+    lambda_max: of the spectrum under `Selector.map`; probability: p(y) of the judged text under it.
     """
     return {AGREEMENT: agreement(lambda_max, probability)}
 
 
 def claim_features(probability: ArrayLike, entropy: ArrayLike) -> dict[str, ArrayLike]:
-    """Return the columns of a model of claims, (n,) each: of p(y) in [0, 1] and entropies in nats."""
+    """Return the feature columns for a model of claims, (n,) each. p(y) is in [0, 1], entropy in nats."""
     return {"logit_probability": logit_probability(probability), "entropy": entropy}
 
 
 def token_features(
     fact_logprob: NDArray[np.float64], least_logprob: NDArray[np.float64], logprob: NDArray[np.float64]
 ) -> dict[str, NDArray[np.float64]]:
-    """Return the columns of a model of claims that takes no answers drawn, of log-probabilities (n,)."""
+    """Return the feature columns for a model of claims without drawn answers: log-probabilities (n,)."""
     return dict(zip(FEATURES_OF_TOKENS, (fact_logprob, least_logprob, logprob), strict=True))
 
 
 def answer_columns(probabilities: ArrayLike, groups: ArrayLike) -> dict[str, ArrayLike]:
-    """Return the columns (G,) of a model of answers from P(correct) (n,) of the claims of each.
+    """Return the feature columns (G,) for a model of whole answers from P(correct) (n,) of their claims.
 
     groups: (n,), 0 .. G - 1, the answer of each claim.
     """
@@ -204,27 +210,26 @@ def answer_columns(probabilities: ArrayLike, groups: ArrayLike) -> dict[str, Arr
 
 
 Method = Literal["depolarized", "temperature", "evidence"]
-# What a caller may ask for: a map or the best of several, and when to serve it.
+# Options of callers: a map or the best of several, and when to activate it.
 MethodOption = Literal["depolarized", "temperature", "evidence", "both", "auto"]
 ActivateOption = Literal["if_better", "always", "never"]
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A fitted calibration; never changed once stored.
+    """A fitted calibration. It never changes once stored.
 
-    `parameters` holds an entry for every number of answers from 2 to `num_samples`, the number drawn when
-    fitting; the entry of `num_samples` is the headline. Those of "temperature" have T alone (g = 0). `eps`
-    is the null eigenvalue that its map was fitted with (it does not act when serving, but T means nothing
-    without it).
+    `parameters`: one entry for each number of answers from 2 to `num_samples`, the number drawn for the
+    fit; the entry of `num_samples` is the headline. For "temperature", g = 0. `eps`: the null eigenvalue of
+    the fit. It has no effect on served scores, but T is meaningless without it.
 
-    `evidence`, for the method "evidence" alone, holds a map for every number of answers from 1 to
-    `num_samples`; `parameters` are then those of `depolarized`, for answers without log-probabilities.
+    `evidence`: for the method "evidence" only, one map for each number of answers from 1 to `num_samples`;
+    `parameters` are then those of `depolarized`, for answers without log-probabilities.
 
-    `selectors`: by number of answers, 0 included, where the rows' verdicts allow a model of being right.
-    `recommended`: how many answers its report recommends to draw, None for none.
+    `selectors`: by number of answers, including 0, if the verdicts on the rows allow a model of P(correct).
+    `recommended`: the number of answers that the report recommends; None without a recommendation.
 
-    `reference`: what the rows' prompts are like; None in lists, which leave it in the store.
+    `reference`: the rows' prompts, for the out-of-distribution check; None in lists, which do not load it.
     """
 
     id: str
@@ -241,26 +246,26 @@ class Calibration:
     reference: ConformalReference | None = field(default=None, compare=False, repr=False)
 
     def headline(self) -> DepolarizedMap:
-        """Return the parameters of the full number of answers."""
+        """Return the parameters for the full number of answers."""
         return self.parameters[self.num_samples]
 
     def evidence_table(self) -> list[dict[str, Any]]:
-        """Return the evidence map of every number of answers, as it is told; nothing for other methods."""
+        """Return the evidence map for each number of answers as JSON values; empty for other methods."""
         return [
             {
                 "num_samples": m,
-                "temperature": one.temperature,
-                "evidence_intercept": one.intercept,
-                "evidence_slope": one.slope,
+                "temperature": map_.temperature,
+                "evidence_intercept": map_.intercept,
+                "evidence_slope": map_.slope,
             }
-            for m, one in sorted(self.evidence.items())
+            for m, map_ in sorted(self.evidence.items())
         ]
 
     def map_for(self, num_samples: int, missing_mass: float | None = None) -> DepolarizedMap | TemperatureMap:
-        """Return the map for this many answers; KeyError for more than were drawn for the fit.
+        """Return the map for a number of answers.
 
-        missing_mass: u of the answers, in [0, 1]; None where there are no log-probabilities: then a single
-        answer is a KeyError, too.
+        missing_mass: u of the answers, in [0, 1]; None without log-probabilities. Raises KeyError for more
+        answers than were drawn for the fit, and for a single answer without log-probabilities.
         """
         if self.evidence and missing_mass is not None:
             return self.evidence[num_samples].at(missing_mass)
@@ -270,9 +275,9 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationRecord:
-    """A stored calibration and what changes around it: whether it is active, whether its data are kept.
+    """A stored calibration with its changing state: whether it is active, and whether its data are kept.
 
-    `projection_ece`: of its map on held-out rows, as its report has it.
+    `projection_ece`: of its map on held-out rows, from its report.
     """
 
     calibration: Calibration
@@ -285,7 +290,7 @@ class CalibrationRecord:
 
 
 class Activation(BaseModel):
-    """That a calibration came into force."""
+    """An activation of a calibration."""
 
     calibration_id: str = Field(description="Id of the calibration.")
     activated_at: datetime = Field(description="When it came into force.")
@@ -304,21 +309,21 @@ MAX_REFUSED_SHARE = 0.02
 _FEWER = "it serves fewer answers than the active calibration, so it would serve no request for more"
 
 _SILENT = (
-    "the active calibration tells P(correct), and this one has no model of it for any number of answers: "
-    "they would lose that figure, and their decisions"
+    "the active calibration gives P(correct) where this one has no model of it: scores would lose that "
+    "figure and their decisions"
 )
 
-_BLIND = "the active calibration uses log-probabilities, and not all of these rows have them to judge it by"
+_BLIND = "the active calibration uses log-probabilities, and some of these rows have none to judge it by"
 
 
 @dataclass(frozen=True, slots=True)
 class Gains:
-    """What a calibration costs on held-out rows, minus what its rival costs on the same; below 0: better.
+    """The cost of a calibration on held-out rows minus the cost of its rival on them; below 0 is better.
 
-    against: id of the active calibration; None where there is none: then raw scores. risk: matrix log risk;
-    brier: of the projection; loss: log loss of P(correct). In nats, but for brier. informative: True if
-    the projection Brier is below that of one confidence for all prompts, or P(correct) beats the base rate
-    beyond chance.
+    against: id of the active calibration; None if the rival is raw scores. risk: matrix log risk; brier: of
+    the projection; loss: log loss of P(correct). In nats, except brier. informative: True if the projection
+    Brier is below the Brier of one confidence for all prompts, or P(correct) beats the base rate beyond
+    chance.
     """
 
     against: str | None
@@ -328,22 +333,25 @@ class Gains:
     informative: bool = True
 
     def better(self) -> list[str]:
-        """Return in what it is better beyond chance. The Brier score follows the risk, and is no gain."""
+        """Return the figures that are better beyond chance: risk, log loss or both.
+
+        The Brier score follows the risk and does not count.
+        """
         return [name for name, gap in ((RISK, self.risk), (LOSS, self.loss)) if gap.high < 0]
 
     def shortcomings(self) -> list[str]:
-        """Return why the figures speak against activating, as clauses; none where they do not.
+        """Return the figures' reasons against activation, as clauses; empty if there are none.
 
-        Against an active calibration: worse beyond chance in any, or better beyond chance in neither risk nor
-        loss. Against raw scores, which anything will do for but what is worse: not below them. Their risk is
-        finite only by the eps that they are charged, so they must be beaten in projection Brier, too. And it
-        must be informative: a map fitted on noise beats raw scores by saying the same of every prompt.
+        Against an active calibration: worse beyond chance in any figure, or better beyond chance in neither
+        risk nor loss. Against raw scores: projection Brier or risk not lower. The Brier counts because the
+        risk of raw scores is finite only through the eps that they are charged. Against both: not
+        informative. A map fitted on noise beats raw scores with the same confidence for every prompt.
         """
         against = self._against_raw() if self.against is None else self._against_active()
         if not self.informative:
             against.append(
-                "on held-out prompts neither its confidence nor P(correct) tells more than one number for "
-                "all prompts would"
+                "on held-out prompts neither its confidence nor P(correct) is more informative than one "
+                "number for all prompts"
             )
         return against
 
@@ -366,7 +374,7 @@ class Gains:
 def decide_activation(
     calibration: Calibration,
     active: Calibration | None,
-    asked: ActivateOption,
+    option: ActivateOption,
     gains: Gains,
     *,
     has_evidence: bool,
@@ -374,40 +382,40 @@ def decide_activation(
     num_rows: int,
     doubts: Sequence[str] = (),
 ) -> tuple[bool, str]:
-    """Return whether to activate, and why, as a sentence.
+    """Return True to activate, and the reason for the decision as a sentence.
 
-    has_evidence: whether all of the rows have log-probabilities; refused: how many of `num_rows` the LLM
-    server refused; doubts: why the rows are too poor to judge it by, as clauses.
+    has_evidence: True if all rows have log-probabilities; refused: number of the `num_rows` rows that the
+    LLM server refused; doubts: reasons why the rows are too poor to judge it by, as clauses.
     """
-    activated, reason = asked == "always", f"{'A' if asked == 'always' else 'Not a'}ctivated as asked."
-    if asked == "if_better":
+    activated, reason = option == "always", f"{'A' if option == 'always' else 'Not a'}ctivated as asked."
+    if option == "if_better":
         against = [*_vetoes(calibration, active, has_evidence), *gains.shortcomings(), *doubts]
         activated = not against
         reason = f"Not activated: {'; '.join(against)}." if against else f"Activated: {_gain(gains)}."
     if activated and refused > MAX_REFUSED_SHARE * num_rows:
         return False, (
-            f"Not activated: the LLM server refused {refused} of {num_rows} rows, more than 2 %, and those "
-            "left may be unlike what is asked. Retry the job to ask for them again, or activate the "
-            "calibration yourself."
+            f"Not activated: the LLM server refused {refused} of {num_rows} rows, more than 2 %, and the "
+            "others may be unlike your prompts. Retry the job to ask for the refused rows again, or activate "
+            "the calibration yourself."
         )
     return activated, reason
 
 
 def _vetoes(calibration: Calibration, active: Calibration | None, has_evidence: bool) -> list[str]:
-    """Return what speaks against it whatever the figures say."""
+    """Return the reasons against activation that hold for any figures, as clauses."""
     if active is None:
         return []
-    drawn = [one for num_samples, one in active.selectors.items() if num_samples]
-    takes_evidence = active.evidence or any(one.map_for(None) is None for one in drawn)
-    every = [
+    drawn = [selector for num_samples, selector in active.selectors.items() if num_samples]
+    takes_evidence = active.evidence or any(selector.map_for(None) is None for selector in drawn)
+    vetoes = [
         (calibration.num_samples < active.num_samples, _FEWER),
-        # A risk that is lower by chance on a few rows is not worth what they have too few verdicts for.
+        # A lower risk on rows with too few verdicts is not worth the loss of P(correct).
         (bool(drawn) and not any(calibration.selectors), _SILENT),
         (0 in active.selectors and 0 not in calibration.selectors, _SILENT),
-        # Judged without log-probabilities, it is not the map that is served where there are some.
+        # Rows without log-probabilities cannot judge the map that the active calibration serves with them.
         (takes_evidence and not has_evidence, _BLIND),
     ]
-    return [why for holds, why in every if holds]
+    return [reason for holds, reason in vetoes if holds]
 
 
 def _gain(gains: Gains) -> str:

@@ -1,8 +1,8 @@
-"""The default calibration: what serves where no other fits, and what fits on few labels are drawn to.
+"""The default calibration. It is served if no other fits, and fits on few labels are shrunk towards it.
 
-Fitted once on the recorded answers of a small LLM to 700 trivia questions (**ours**, method, section 9), by
-`python -m tools.default_calibration`; what it found is packaged beside this file. It is a calibration of no
-set-up of yours: better than raw values wherever it was tried, and tried on short answers of small LLMs alone.
+It was fitted once on the recorded answers of a small LLM to 700 trivia questions (**ours**, method, section
+9), by `python -m tools.default_calibration`; the results are packaged in this folder. It is not fitted to
+your set-up: it was better than raw values in every trial, but only short answers of small LLMs were tried.
 """
 
 import json
@@ -27,13 +27,16 @@ from service.spectral.spectrum import DepolarizedMap
 Floats = NDArray[np.float64]
 DEFAULT_IDS: Mapping[Kernel, str] = {"facts": "default-2", "paper": "default-1"}
 FOLDER = Path(__file__).parent
-ROWS = FOLDER / "default-1.npz"  # of both: the rows are the same
+ROWS = FOLDER / "default-1.npz"  # both kernels have the same rows
 MAX_EMBEDDERS = 8
-PRIOR_WEIGHT = 30.0  # labelled rows that the default counts for (method, section 9)
+PRIOR_WEIGHT = 30.0  # number of labelled rows that the default counts as (method, section 9)
 
 
 def between(sizes: list[int], values: list[Any], num_samples: int) -> Floats:
-    """Return figures (..,) for m answers from those of some m (K, ..): linear in log m, the last beyond."""
+    """Interpolate figures (K, ..) at K numbers of answers to `num_samples` answers, linearly in log m.
+
+    Outside the range of `sizes` the nearest figures are returned.
+    """
     at = np.interp(np.log(num_samples), np.log(sizes), np.arange(len(sizes)))
     below = min(int(at), len(sizes) - 2)
     table = np.asarray(values, dtype=np.float64)
@@ -41,11 +44,11 @@ def between(sizes: list[int], values: list[Any], num_samples: int) -> Floats:
 
 
 class DefaultCalibration:
-    """The figures, and the rows that they were fitted on, as far as they are needed: no text of theirs.
+    """The figures, and the rows that they were fitted on without their texts.
 
-    figures: `{id, created_at, maps: {method: {sizes, parameters, hessians}}}`, parameters of each map as it
-    is fitted: (log T, a, b), (log T, logit g) or (log T). rows: `lengths` (n, m) in words, and `questions/…`
-    (k, d), unit vectors times 127, by name of their embedder.
+    figures: `{id, created_at, maps: {method: {sizes, parameters, hessians}}}`, parameters of each map as
+    fitted: (log T, a, b), (log T, logit g) or (log T). rows: `lengths` (n, m) in words, and `questions/…`
+    (k, d), unit vectors times 127, by embedder name.
     """
 
     def __init__(self, figures: Mapping[str, Any], rows: Mapping[str, NDArray[Any]], kernel: Kernel) -> None:
@@ -75,7 +78,7 @@ class DefaultCalibration:
         return vectors is not None and vectors.shape[1] == embedder.dimension
 
     def _under(self, embedder: EmbedderIdentity) -> Calibration:
-        """Return the calibration; its reference compares questions where it `compares`."""
+        """Return the calibration for an embedder. Its reference has questions if `compares` is true."""
         questions = np.empty((0, embedder.dimension), dtype=np.float32)
         if self.compares(embedder):
             questions = self._rows[f"questions/{embedder.name}"].astype(np.float32)
@@ -84,7 +87,7 @@ class DefaultCalibration:
         return replace(self._calibration, reference=reference)
 
     def prior(self, method: str, num_samples: int, *, weight: float = PRIOR_WEIGHT) -> Prior | None:
-        """Return what a fit of the map for so many answers is drawn to; None for no weight."""
+        """Return the prior for a fit of the map for `num_samples` answers; None if `weight` is 0."""
         if weight == 0:
             return None
         center = self._at(method, "parameters", num_samples)
@@ -111,5 +114,5 @@ def packaged(kernel: Kernel) -> DefaultCalibration:
 
 
 def figures_file(kernel: Kernel) -> Path:
-    """Return the file of the figures that are packaged for a kernel."""
+    """Return the path of the packaged figures for a kernel."""
     return FOLDER / f"{DEFAULT_IDS[kernel]}.json"

@@ -1,7 +1,7 @@
-"""Dev data as it comes, CSV, JSON lines or a JSON body: checked row by row before any is given out.
+"""Dev data as CSV, JSON lines or a JSON body. All rows are checked before the first is returned.
 
-Memory stays flat whatever a file holds: it is read twice, to check every row and then to yield them. What is
-kept between is a hash of each id.
+A file is read twice: to check every row, and then to yield the rows. Only a hash of each id is kept in
+memory, so memory does not grow with the size of the rows.
 """
 
 import codecs
@@ -36,21 +36,21 @@ _BOOLEANS = {
     **dict.fromkeys(("true", "1", "1.0", "yes"), True),
     **dict.fromkeys(("false", "0", "0.0", "no"), False),
 }
-# The index that pandas writes has no name, and this name once it was read again.
+# The names of an index column that pandas writes: none, or this one after a second round.
 _INDEX_COLUMN = re.compile(r"|Unnamed: \d+(\.\d+)?")
 
-# A line number and the row as parsed, or the RowError that came of parsing.
+# A line number and the parsed row, or the RowError from parsing it.
 Raw = tuple[int, object]
 
 
 @dataclass(frozen=True, slots=True)
 class UploadLimits:
-    """What an upload may hold.
+    """The size limits of an upload.
 
-    `max_bytes` bounds the file as it came and again as unpacked; `max_row_bytes` counts the line end.
-    `max_lines` counts every line, also empty ones and those within a quoted field: each takes its time.
-    `max_texts` bounds the answers and references of all files of a job together, those to be drawn included:
-    `num_samples` for a row without answers where the caller names no number.
+    `max_bytes` limits the file as sent and also as unpacked; `max_row_bytes` includes the line end.
+    `max_lines` counts all lines, also empty lines and lines within a quoted field, since each takes time.
+    `max_texts` limits the answers and references of all files of a job together. Answers to be drawn are
+    included: `num_samples` for a row without answers if the caller gives no number.
     """
 
     max_bytes: int = 64 << 20
@@ -64,9 +64,9 @@ class UploadLimits:
 
 @dataclass(frozen=True, slots=True)
 class DevData:
-    """Checked dev data, read again from the start by every call, as long as the file is open.
+    """Checked dev data. Each call of `rows` reads the file from the start; the file must still be open.
 
-    num_texts: answers, those to be drawn included, and references.
+    num_texts: number of answers, including answers to be drawn, and references.
     """
 
     raw_rows: Callable[[], Iterable[Raw]]
@@ -82,9 +82,9 @@ class DevData:
 def read_file(
     file: BinaryIO, limits: UploadLimits | None = None, *, num_samples: int | None = None
 ) -> DevData:
-    """Check a seekable binary file of JSONL or CSV, packed with gzip or not, and return its rows.
+    """Check a seekable binary file of JSONL or CSV, optionally compressed with gzip, and return its rows.
 
-    num_samples: as the caller asks for, None: as `limits` has it.
+    num_samples: the caller's number of answers; None for the number in `limits`.
     Raises InvalidDevData (`errors` of the first 20 bad rows, `total_bad`) and BodyTooLarge.
     """
     bounds = limits or UploadLimits()
@@ -94,24 +94,24 @@ def read_file(
 def read_examples(
     examples: Sequence[object], limits: UploadLimits | None = None, *, num_samples: int | None = None
 ) -> DevData:
-    """Check rows that came parsed, as `examples` of a JSON body; `line` in errors counts them from 1."""
+    """Check parsed rows: the `examples` of a JSON body. `line` in errors is the position from 1."""
     loc = ("body", "examples")
     return _checked(lambda: enumerate(examples, start=1), limits or UploadLimits(), loc, num_samples)
 
 
 def check_size(files: Sequence[DevData], limits: UploadLimits) -> None:
-    """Raise InvalidDevData when the files of one job hold more texts than `limits` allows together."""
+    """Raise InvalidDevData if the files of a job together contain more texts than `limits` allows."""
     texts, rows = sum(data.num_texts for data in files), sum(data.num_rows for data in files)
     if texts > limits.max_texts:
         raise InvalidDevData(
-            f"{rows} rows make up to {texts} answers and references, more than the {limits.max_texts} whose "
-            "vectors may be held in memory; nothing was stored. Send fewer rows, or ask for fewer answers "
+            f"{rows} rows make up to {texts} answers and references, more than the {limits.max_texts} "
+            "vectors that fit into memory; nothing was stored. Send fewer rows, or ask for fewer answers "
             "with num_samples."
         )
 
 
 def _checked(
-    raw_rows: Callable[[], Iterable[Raw]], limits: UploadLimits, loc: tuple[str, ...], asked: int | None
+    raw_rows: Callable[[], Iterable[Raw]], limits: UploadLimits, loc: tuple[str, ...], num_samples: int | None
 ) -> DevData:
     errors: list[dict[str, Any]] = []
     line_of_id: dict[int, int] = {}
@@ -128,7 +128,7 @@ def _checked(
                 errors += [_error(loc, line, field, reason) for field, reason in error.problems]
         else:
             num_rows += 1
-            num_texts += _num_texts(row, asked, limits.num_samples)
+            num_texts += _num_texts(row, num_samples, limits.num_samples)
     if num_bad:
         bad = "1 row is" if num_bad == 1 else f"{num_bad} rows are"
         first = errors[0]["line"]
@@ -140,17 +140,17 @@ def _checked(
 
 
 def _check_id(row: DevRow, line_of_id: dict[int, int]) -> None:
-    # The hash of an id of any length: of 100,000 no two are equal by chance.
+    # A hash, since ids may be long. Among 100,000 ids two equal hashes do not occur by chance.
     if row.id is not None and (earlier := line_of_id.setdefault(hash(row.id), row.line)) != row.line:
         raise RowError(("id", f"the same id as on line {earlier}"))
 
 
-def _num_texts(row: DevRow, asked: int | None, drawn: int) -> int:
-    # An `answer` may be among the samples, but not among those that are used.
+def _num_texts(row: DevRow, num_samples: int | None, default: int) -> int:
+    # An `answer` counts separately: it may be among the samples, but not among the first `num_samples`.
     others = len(row.references) + (row.answer is not None) + len(row.claims)
     if row.samples is None:
-        return others + (asked or drawn)
-    return others + min(len(row.samples), asked or len(row.samples))
+        return others + (num_samples or default)
+    return others + min(len(row.samples), num_samples or len(row.samples))
 
 
 def _error(loc: tuple[str, ...], line: int | None, field: str | None, reason: str) -> dict[str, Any]:
@@ -158,26 +158,26 @@ def _error(loc: tuple[str, ...], line: int | None, field: str | None, reason: st
     return {"line": line, "field": field, "reason": reason, "loc": place, "msg": reason}
 
 
-def _too_large(what: str, limit: int) -> BodyTooLarge:
-    return BodyTooLarge(f"The data hold more than {limit} {what}; send fewer.", **{f"limit_{what}": limit})
+def _too_large(unit: str, limit: int) -> BodyTooLarge:
+    return BodyTooLarge(f"The data hold more than {limit} {unit}; send fewer.", **{f"limit_{unit}": limit})
 
 
 def _file_error(reason: str, line: int | None = None) -> InvalidDevData:
-    """Return the error for a file that cannot be read, from this line on or at all."""
+    """Return the error for a file that cannot be read from `line` on; None: not at all."""
     return InvalidDevData(reason, [_error(("file",), line, None, reason)])
 
 
 def _file_rows(file: BinaryIO, limits: UploadLimits) -> Iterator[Raw]:
-    """Yield the rows of a file, unpacked if it is gzip. The format is told by the content.
+    """Yield the rows of a file, unpacked if it is gzip. The format is detected from the content.
 
-    Raises InvalidDevData when it is empty or no text, BodyTooLarge on the line that goes over a limit.
+    Raises InvalidDevData if the file is empty or not text, BodyTooLarge at the line that exceeds a limit.
     """
     if file.seek(0, os.SEEK_END) > limits.max_bytes:
         raise _too_large("bytes", limits.max_bytes)
     file.seek(0)
     packed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
     file.seek(0)
-    # The reader around it is quick with short lines, and closing it does not close the file.
+    # The buffered reader is fast with short lines, and closing it does not close the file.
     source = io.BufferedReader(gzip.GzipFile(fileobj=file, mode="rb"), 64 << 10) if packed else file
     try:
         head = source.read(_HEAD).removeprefix(codecs.BOM_UTF8).lstrip()
@@ -197,9 +197,9 @@ def _file_rows(file: BinaryIO, limits: UploadLimits) -> Iterator[Raw]:
 
 
 def _lines(source: BinaryIO, limits: UploadLimits) -> Iterator[str]:
-    """Yield each line with its end."""
+    """Yield each line, including the line end."""
     size = 0
-    # One more byte than allowed tells a line that is too long from one that just fits.
+    # One more byte than allowed, to detect lines that are too long.
     pieces = iter(partial(source.readline, limits.max_row_bytes + 1), b"")
     for number, data in enumerate(pieces, start=1):
         size += len(data)
@@ -226,9 +226,9 @@ def _jsonl_rows(lines: Iterable[str]) -> Iterator[Raw]:
 
 
 def _csv_rows(lines: Iterable[str], max_row_bytes: int) -> Iterator[Raw]:
-    """Yield the line on which each row begins, and its fields by name."""
-    csv.field_size_limit(max(csv.field_size_limit(), max_row_bytes))  # one number for the whole process
-    size = 0  # of the record that is being read
+    """Yield the first line number of each row, and its fields by name."""
+    csv.field_size_limit(max(csv.field_size_limit(), max_row_bytes))  # the limit is global to the process
+    size = 0  # bytes of the current record
 
     def measured() -> Iterator[str]:
         nonlocal size

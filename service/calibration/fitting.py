@@ -38,15 +38,15 @@ from service.spectral.subsets import FittedMap, OnDone, fit_by_num_samples, fitt
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-METHODS: tuple[Method, ...] = ("temperature", "depolarized")  # that need no log-probabilities
-WHOLE = 1000  # of the progress of a fit
-FOLDS = 5  # of the rows, where each is predicted by a map and a model of the others
+METHODS: tuple[Method, ...] = ("temperature", "depolarized")  # methods without log-probabilities
+WHOLE = 1000  # units of the progress of a fit
+FOLDS = 5  # folds of the rows; a map and a model of the other folds predict each row
 
 
 class Stream(IntEnum):
-    """Who draws random numbers in a study: each from a stream of its own, whatever else runs."""
+    """The streams of random numbers in a study. Each is independent of the others."""
 
-    # Numbers are for ever: another one would change every figure drawn with it.
+    # Never change a number: every figure drawn with it would change.
     BOOTSTRAP = 1
     FOLDS = 2
     DIFFERENCES = 3
@@ -62,18 +62,17 @@ class Stream(IntEnum):
 
 
 def rng(seed: int, stream: Stream) -> np.random.Generator:
-    """Return the random numbers of one part of a study."""
+    """Return the random generator for one part of a study."""
     return np.random.default_rng([seed, stream])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FittedMaps:
-    """Every map, fitted on n prompts.
+    """All maps, fitted on n prompts.
 
-    fits, bootstraps: by method, "evidence" last; missing_mass: (n,) of the prompts, None where there
-    is no map by evidence. fold: (n,) which fold held each prompt out. risks, maps: out of fold, (n,) in nats
-    and one map a fold, of "raw", both plain methods, "evidence" where it was fitted, "active", last, where
-    there is one.
+    fits, bootstraps: by method, "evidence" last; missing_mass: (n,) of the prompts, None without an evidence
+    map. fold: (n,), the fold that held each prompt out. risks, maps: out of fold, (n,) in nats and one map
+    per fold, by "raw", both plain methods, "evidence" if fitted and, last, "active" if there is one.
     """
 
     fits: Mapping[str, AnyFit]
@@ -84,18 +83,18 @@ class FittedMaps:
     maps: Mapping[str, Sequence[AnyMap]]
 
     def maps_of(self, name: str) -> list[CalibrationMap]:
-        """Return the map that serves each of the n prompts, fitted without its fold."""
+        """Return the map for each of the n prompts, fitted without its fold."""
         masses = np.zeros(self.fold.size) if self.missing_mass is None else self.missing_mass
         pairs = [(self.maps[name][k], float(u)) for k, u in zip(self.fold, masses, strict=True)]
-        return [one.at(u) if isinstance(one, EvidenceMap) else one for one, u in pairs]
+        return [map_.at(u) if isinstance(map_, EvidenceMap) else map_ for map_, u in pairs]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecidedAt:
-    """What the verdicts allow with one number of answers.
+    """The fit of P(correct) and the selector for one number of answers.
 
-    fit: of P(correct); right: (n,) verdicts of the full rows. selector: None where there is no model; `fit`
-    says why. groups: (n,), as `Material.full_groups`.
+    right: (n,) verdicts on the full rows. selector: None without a model; `fit` has the reason. groups: (n,),
+    as `Material.full_groups`.
     """
 
     fit: CorrectnessFit
@@ -106,11 +105,11 @@ class DecidedAt:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fitted:
-    """What a fit found.
+    """The result of a fit.
 
-    rows: the full ones; maps: fitted on them. method: the one chosen; parameters: of every m' for it, those
-    of "depolarized" for "evidence", whose own are in evidence_table. decided: what the verdicts allow, by
-    number of answers. priors: what the maps were drawn to.
+    rows: the full rows; maps: fitted on them. method: the chosen method; parameters: of its map for each
+    number of answers; for "evidence", those of "depolarized", with its own in evidence_table. decided:
+    P(correct) and selectors, by number of answers. priors: the priors of the maps.
     """
 
     rows: FullRows
@@ -122,13 +121,13 @@ class Fitted:
     priors: PriorSource = no_prior
 
     def selectors(self) -> dict[int, Selector]:
-        """Return the selectors that there are, by number of answers."""
-        return {m: one.selector for m, one in self.decided.items() if one.selector is not None}
+        """Return the selectors by number of answers, without numbers that have none."""
+        return {m: fitted.selector for m, fitted in self.decided.items() if fitted.selector is not None}
 
 
 def fit_all(
     material: Material,
-    asked: str,
+    option: str,
     *,
     active: Calibration | None = None,
     seed: int = 0,
@@ -136,15 +135,15 @@ def fit_all(
     priors: PriorSource = no_prior,
     progress: OnDone | None = None,
 ) -> Fitted:
-    """Fit the maps on the full rows, and the tables of the chosen one on all.
+    """Fit all maps on the full rows, and the chosen map for each number of answers on all rows.
 
-    asked: a method; "both": the better of the two that need no log-probabilities; "auto": the best of all.
-    Blocking: seconds to minutes of linear algebra. Equal seeds give equal results. Raises InvalidDevData
-    where "evidence" is asked for and rows lack log-probabilities.
+    option: a method; "both": the better of the two without log-probabilities; "auto": the best of all.
+    Blocks for seconds to minutes of linear algebra. Equal seeds give equal results. Raises InvalidDevData if
+    "evidence" is asked for and rows lack log-probabilities.
     """
     rows = FullRows(material)
-    if asked == "evidence" and (why := rows.why_no_evidence()):
-        raise InvalidDevData(why)
+    if option == "evidence" and (reason := rows.why_no_evidence()):
+        raise InvalidDevData(reason)
     maps = fit_maps(
         rows.dev,
         material.num_samples,
@@ -154,7 +153,7 @@ def fit_all(
         resamples=resamples.bootstrap,
         priors=priors,
     )
-    method = _chosen(asked, maps.risks)
+    method = _chosen(option, maps.risks)
     by_evidence = method == "evidence"
     parts = 3 if by_evidence else 2
     parameters = _parameters(material, method, seed, priors, _part(progress, 0, parts))
@@ -169,16 +168,16 @@ def fit_all(
     return Fitted(rows, maps, method, parameters, decided, table, priors)
 
 
-def _chosen(asked: str, risks: Mapping[str, Floats]) -> Method:
-    every: tuple[Method, ...] = (*METHODS, "evidence")
-    candidates = {"both": METHODS, "auto": every}.get(asked, [one for one in every if one == asked])
-    return min((one for one in candidates if one in risks), key=lambda one: float(risks[one].mean()))
+def _chosen(option: str, risks: Mapping[str, Floats]) -> Method:
+    methods: tuple[Method, ...] = (*METHODS, "evidence")
+    candidates = {"both": METHODS, "auto": methods}.get(option, [m for m in methods if m == option])
+    return min((m for m in candidates if m in risks), key=lambda m: float(risks[m].mean()))
 
 
 def _part(progress: OnDone | None, part: int, parts: int) -> OnDone | None:
-    """Return the progress of one of several equal parts of a whole, in thousandths of the whole.
+    """Return the progress of one of several equal parts, in thousandths of the whole.
 
-    How many maps are fitted is not known before one is chosen, so their number cannot be announced.
+    The number of maps to fit is unknown before one is chosen, so it cannot be the total.
     """
     return progress and (lambda done, total: progress((WHOLE * part + WHOLE * done // total) // parts, WHOLE))
 
@@ -190,7 +189,7 @@ def _parameters(
     priors: PriorSource,
     progress: OnDone | None,
 ) -> dict[int, DepolarizedMap]:
-    """Return the parameters of every number of answers from 2 to m, without log-probabilities."""
+    """Return the parameters for each number of answers from 2 to m, without log-probabilities."""
     plain: Method = "temperature" if method == "temperature" else "depolarized"
     maps = _table(material, plain, material.answers, None, seed, priors, progress)
     return {
@@ -202,11 +201,11 @@ def _parameters(
 def _evidence_table(
     material: Material, seed: int, priors: PriorSource, progress: OnDone | None
 ) -> dict[int, EvidenceMap]:
-    """Return the map of every number of answers from 1 to m, fitted on the rows with log-probabilities."""
-    pairs = zip(material.answers, (log_probabilities(one.draws) for one in material.rows), strict=True)
-    known = [(answers, totals) for answers, totals in pairs if totals is not None]
-    totals = [one for _, one in known]
-    maps = _table(material, "evidence", [one for one, _ in known], totals, seed, priors, progress)
+    """Return the map for each number of answers from 1 to m, fitted on the rows with log-probabilities."""
+    pairs = zip(material.answers, (log_probabilities(row.draws) for row in material.rows), strict=True)
+    rows = [(answers, totals) for answers, totals in pairs if totals is not None]
+    totals = [row_totals for _, row_totals in rows]
+    maps = _table(material, "evidence", [answers for answers, _ in rows], totals, seed, priors, progress)
     return {m: map_ for m, map_ in maps.items() if isinstance(map_, EvidenceMap)}
 
 
@@ -242,21 +241,23 @@ def fit_maps(
     priors: PriorSource = no_prior,
     groups: NDArray[np.int_] | None = None,
 ) -> FittedMaps:
-    """Return every map fitted on n prompts of so many answers each, and what serves those held out.
+    """Fit all maps on n prompts with `num_samples` answers each, and again without each fold.
 
-    That by evidence where dev has missing masses. active: the calibration to compare with. groups: (n,), as
-    `Material.full_groups`. All maps have the same folds and resamples of the prompts. Blocking: seconds.
+    The evidence map is fitted if dev has missing masses. active: the calibration to compare with. groups:
+    (n,), as `Material.full_groups`. All maps have the same folds and resamples. Blocks for seconds.
     """
     by_evidence = dev.missing_mass is not None
     methods: tuple[Method, ...] = (*METHODS, "evidence") if by_evidence else METHODS
     prior = {method: priors(method, num_samples) for method in methods}
     candidates: dict[str, Method | AnyMap] = {"raw": Identity(), **{m: m for m in methods}}
     if active is not None:
-        # Its headline for more answers than it knows.
-        known = min(num_samples, active.num_samples)
-        own = by_evidence and active.evidence
-        candidates["active"] = active.evidence[known] if own else active.map_for(known)
-    found = cross_validated_risks(dev, candidates, rng=rng(seed, Stream.FOLDS), priors=prior, groups=groups)
+        # Its headline map for more answers than it has maps for.
+        size = min(num_samples, active.num_samples)
+        has_evidence = by_evidence and active.evidence
+        candidates["active"] = active.evidence[size] if has_evidence else active.map_for(size)
+    held_out = cross_validated_risks(
+        dev, candidates, rng=rng(seed, Stream.FOLDS), priors=prior, groups=groups
+    )
     fits: dict[str, AnyFit] = {m: fit(dev, m, prior=prior[m]) for m in methods}
     spreads: dict[str, Bootstrap] = {
         m: bootstrap(
@@ -264,7 +265,7 @@ def fit_maps(
         )
         for m in methods
     }
-    return FittedMaps(fits, spreads, dev.missing_mass, found.fold, found.risks, found.maps)
+    return FittedMaps(fits, spreads, dev.missing_mass, held_out.fold, held_out.risks, held_out.maps)
 
 
 def fit_selectors(
@@ -275,44 +276,44 @@ def fit_selectors(
     priors: PriorSource = no_prior,
     progress: OnDone | None = None,
 ) -> dict[int, DecidedAt]:
-    """Return what the verdicts on the full rows allow, by how many of their first answers are taken.
+    """Fit P(correct) and the selectors on the full rows, by number of first answers.
 
-    The rows are folded once, by their verdicts with all answers. method: the kind of map, which all rows have
-    chosen (by risk, not by verdicts: decision 0023); "depolarized" in place of "temperature", by which
-    answers that are all alike are certain to be right. From 1 answer for "evidence", else from 2; of more
-    than 64, those that maps are fitted for. And for 0, where the judged texts have log-probabilities of their
-    own. Blocking: seconds.
+    The rows are folded once, by their verdicts with all answers. method: the kind of map, chosen on all rows
+    (by risk, not by verdicts: decision 0023). "depolarized" replaces "temperature", under which identical
+    answers are certain to be right. The numbers start at 1 for "evidence", else at 2; above 64 they are the
+    numbers that maps are fitted for. 0 is included if the judged texts have log-probabilities of their own.
+    Blocks for seconds.
     """
     kind: Method = "depolarized" if method == "temperature" else method
-    most = rows.material.num_samples
-    full = rows.at(most)
+    num_samples = rows.material.num_samples
+    full = rows.at(num_samples)
     fold = stratified_folds(full.right, FOLDS, rng, full.groups)
-    counted = None if full.groups is None else one_of_each(full.groups, rng)
-    sizes = [*([1] if method == "evidence" else []), *fitted_sizes(most)]
+    one_per_group = None if full.groups is None else one_of_each(full.groups, rng)
+    sizes = [*([1] if method == "evidence" else []), *fitted_sizes(num_samples)]
     alone, decided = rows.alone(), dict[int, DecidedAt]()
     tokens = None
     if alone is not None and isinstance(alone.texts, JudgedClaims) and alone.known.all():
         tokens = alone.texts.tokens
     for done, size in enumerate(sizes, start=1):
-        seen = full if size == most else rows.at(size)
+        judged = full if size == num_samples else rows.at(size)
         fit_map = partial(fit, method=kind, prior=priors(kind, size))
-        found = _decided(seen, fold, rows.judged, fit_map, counted)
+        fitted = _decided(judged, fold, rows.judged, fit_map, one_per_group)
         if tokens is not None:
-            more = _decided(replace(seen, tokens=tokens), fold, rows.judged, fit_map, counted)
-            found = _with_tokens(found, more)
-        decided[size] = found
+            with_tokens = _decided(replace(judged, tokens=tokens), fold, rows.judged, fit_map, one_per_group)
+            fitted = _with_tokens(fitted, with_tokens)
+        decided[size] = fitted
         if progress is not None:
             progress(done, len(sizes))
     if alone is not None:
         texts, own_fold = alone.texts, fold[alone.known]
-        picked = None if texts.groups is None else one_of_each(texts.groups, rng)
+        own_one_per_group = None if texts.groups is None else one_of_each(texts.groups, rng)
         if isinstance(texts, JudgedClaims):
             model = fit_correctness(texts.tokens, texts.right, own_fold, groups=texts.groups)
-            of_none = _decided_by(texts, model, None, alone.judged, own_fold, picked)
+            without_answers = _decided_by(texts, model, None, alone.judged, own_fold, own_one_per_group)
         else:
             fit_map = partial(fit, method="evidence", prior=priors("evidence", 1))
-            of_none = _decided(texts, own_fold, alone.judged, fit_map, picked)
-        decided = {0: of_none, **decided}
+            without_answers = _decided(texts, own_fold, alone.judged, fit_map, own_one_per_group)
+        decided = {0: without_answers, **decided}
     return decided
 
 
@@ -323,10 +324,10 @@ def _decided(
     fit_map: Callable[[DevSet], AnyFit],
     counted: NDArray[np.int_] | None,
 ) -> DecidedAt:
-    """Return what the verdicts allow; counted: of rows that go together one each, which bounds rest on."""
+    """Fit P(correct) and the selector. counted: one row of each group, for the bounds; None: all rows."""
     map_ = fit_map(rows.rows).map
     columns = rows.columns(map_)
-    # What predicts a row has seen nothing of it, in map and model: the promise rests on that.
+    # Neither the map nor the model that predicts a row has seen it. The promise depends on that.
     by_fold = [rows.columns(fit_map(rows.rows.take(fold != k)).map) for k in range(FOLDS)]
     fit = fit_correctness(columns, rows.right, fold, by_fold=by_fold, groups=rows.groups)
     return _decided_by(rows, fit, map_, judged, fold, counted)
@@ -340,30 +341,35 @@ def _decided_by(
     fold: NDArray[np.int_],
     counted: NDArray[np.int_] | None,
 ) -> DecidedAt:
-    """Return what a fit of P(correct) allows. map_: None for claims to which no answer is drawn."""
+    """Return a fit of P(correct) with its selector. map_: None for claims without drawn answers."""
     selector = None
     if fit.model is not None and fit.held_out is not None:
         counted = np.arange(len(rows)) if counted is None else counted
-        # What a score never lets through must not count as let through, or the promise is about other texts.
+        # Texts that a score never lets through must not count here, or the promise is about other texts.
         counts = selective_counts(fit.held_out[counted], rows.right[counted], rows.supported[counted])
         whole = None if rows.groups is None else _all_correct(fit.held_out, rows.right, fold, rows.groups)
         selector = Selector(map_, fit.model, counts, judged, whole)
     return DecidedAt(fit, rows.right, selector, rows.groups)
 
 
-def _with_tokens(found: DecidedAt, more: DecidedAt) -> DecidedAt:
-    """Return what was found, with what tells more, by the log loss of rows held out."""
-    if found.selector is None or more.selector is None or found.fit.scores is None or more.fit.scores is None:
-        return found
-    if more.fit.scores.log_loss >= found.fit.scores.log_loss:
-        return found
-    return replace(found, selector=replace(found.selector, with_tokens=more.selector))
+def _with_tokens(plain: DecidedAt, by_tokens: DecidedAt) -> DecidedAt:
+    """Return the fit with the selector by tokens, if that has a lower log loss on held-out rows."""
+    if (
+        plain.selector is None
+        or by_tokens.selector is None
+        or plain.fit.scores is None
+        or by_tokens.fit.scores is None
+    ):
+        return plain
+    if by_tokens.fit.scores.log_loss >= plain.fit.scores.log_loss:
+        return plain
+    return replace(plain, selector=replace(plain.selector, with_tokens=by_tokens.selector))
 
 
 def _all_correct(
     held_out: Floats, right: Bools, fold: NDArray[np.int_], groups: NDArray[np.int_]
 ) -> CorrectnessModel | None:
-    """Return what tells from P(correct) (n,) of claims whether all of an answer are right, if anything."""
+    """Return the model that all claims of an answer are right, from their P(correct) (n,); None if none."""
     first, of_claim = np.unique(groups, return_index=True, return_inverse=True)[1:]
     columns = answer_columns(held_out, of_claim)
     whole = np.bincount(of_claim, weights=~right) == 0

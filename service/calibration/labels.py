@@ -1,7 +1,8 @@
-"""Who was right, and what the first answers of a row say of the text that was judged (method, section 8).
+"""Verdicts on the rows, and the features of the judged texts under their first answers (method, section 8).
 
-That text is the row's own `answer`, or else its dominant answer, which may be another for fewer answers. A
-verdict without an `answer` is about the dominant one of all answers: another text is judged by its words.
+The judged text of a row is its own `answer`, or else its dominant answer, which depends on the number of
+answers. A verdict without an `answer` is about the dominant answer of all answers; any other text is judged
+by its words.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,11 +48,11 @@ Mask = NDArray[np.int_] | NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judged:
-    """n prompts as some of their answers show them, and a text of each that was judged.
+    """n prompts with some of their answers, and one judged text for each prompt.
 
     rows: their spectra, with the references as targets; texts: the same with the judged text as target.
-    right: (n,) verdicts. refused: (n,) whether the judged text, or most answers, refuse to answer. groups:
-    (n,), as `Material.full_groups`. tokens: further features (n,) of the judged texts, by their own
+    right: (n,) verdicts. refused: (n,) True if the judged text, or most answers, refuse to answer. groups:
+    (n,), as `Material.full_groups`. tokens: further features (n,) of the judged texts, from their own
     log-probabilities.
     """
 
@@ -78,17 +79,17 @@ class Judged:
 
     @property
     def supported(self) -> NDArray[np.bool_]:
-        """Whether a drawn answer supports the judged text or the claim, and neither refuses, (n,).
+        """Whether a score may let the judged text through, (n,).
 
-        Else no score lets it through.
+        A drawn answer must support the text or claim, and neither may be a refusal.
         """
-        found = supported(self.texts) if self.groups is None else self.texts.outside < 1 - NO_OVERLAP
-        return found & ~self.refused
+        is_supported = supported(self.texts) if self.groups is None else self.texts.outside < 1 - NO_OVERLAP
+        return is_supported & ~self.refused
 
     def columns(self, map_: AnyMap) -> dict[str, ArrayLike]:
-        """Return the features (n,) of the judged texts under a map, as one score has them.
+        """Return the features (n,) of the judged texts under a map, as in a score.
 
-        Raises ValueError where the map needs missing masses that the rows lack.
+        Raises ValueError if the map needs missing masses and the rows have none.
         """
         p = born_probabilities(map_, self.texts)
         if self.groups is None:
@@ -98,9 +99,9 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JudgedClaims:
-    """n claims that their tokens' log-probabilities judge, without any answer drawn.
+    """n claims with the log-probabilities of their tokens, without drawn answers.
 
-    tokens: features (n,); right: (n,) verdicts; groups: as `Material.full_groups`, of these.
+    tokens: features (n,); right: (n,) verdicts; groups: (n,), as `Material.full_groups`.
     """
 
     tokens: Mapping[str, Floats]
@@ -112,16 +113,16 @@ class JudgedClaims:
 
     @property
     def supported(self) -> NDArray[np.bool_]:
-        """Whether a score may let each through, (n,): any."""
+        """Whether a score may let the claim through, (n,): True for all claims."""
         return np.ones(self.right.size, dtype=np.bool_)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JudgedAlone:
-    """The rows whose judged text has log-probabilities of its own, judged by these: no answer is drawn.
+    """The rows with log-probabilities of the judged text, for P(correct) without drawn answers.
 
-    known: (N,) which of the full rows they are. texts: answers, each as if it were the one answer drawn, or
-    claims; judged: whose texts they are.
+    known: (N,), True for these rows among the full rows. texts: answers, each treated as the only drawn
+    answer, or claims; judged: their source.
     """
 
     known: NDArray[np.bool_]
@@ -130,7 +131,7 @@ class JudgedAlone:
 
 
 class FullRows:
-    """The full rows of a material, for any number of their first answers: verdicts, spectra, evidence."""
+    """Verdicts, spectra and evidence of a material's full rows, for any number of their first answers."""
 
     def __init__(self, material: Material) -> None:
         self.material = material
@@ -139,8 +140,8 @@ class FullRows:
         self._texts = [material.texts[i] for i in material.full]
         self._overlaps = [overlaps(material.answers[i]) for i in material.full]
         self._own = [_own(material, int(i)) for i in material.full]
-        self._totals = [log_probabilities(one.draws) for one in self._rows]
-        problems = [weighted(one) for one in self._overlaps]
+        self._totals = [log_probabilities(row.draws) for row in self._rows]
+        problems = [weighted(answers) for answers in self._overlaps]
         self.dev = self._solved(problems, self._missing_mass(material.num_samples))
         self._of_all = self._dominant(problems)
         # Comparing texts takes longer than the rest; most answers stay dominant as others join them.
@@ -151,32 +152,32 @@ class FullRows:
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
-        """The verdict on each row: as given, else on its `answer` or the dominant one by its words."""
+        """The verdict on each row: the given one, else by the words of its `answer` or dominant answer."""
         texts = [
-            self._texts[row][answer] if one.answer is None else one.answer
-            for row, (one, answer) in enumerate(zip(self._rows, self._of_all, strict=True))
+            self._texts[i][answer] if row.answer is None else row.answer
+            for i, (row, answer) in enumerate(zip(self._rows, self._of_all, strict=True))
         ]
-        return [_verdict(one, text) for one, text in zip(self._rows, texts, strict=True)]
+        return [_verdict(row, text) for row, text in zip(self._rows, texts, strict=True)]
 
     @cached_property
     def right(self) -> NDArray[np.bool_]:
         """Whether each row was answered right (n,)."""
-        return np.array([one.correct for one in self.verdicts])
+        return np.array([row_verdict.correct for row_verdict in self.verdicts])
 
     @cached_property
     def _refusals(self) -> list[NDArray[np.bool_]]:
         """Which distinct answers of each row refuse to answer."""
         pairs = zip(self._rows, self._texts, strict=True)
-        return [np.array([is_refusal(text, one.question) for text in texts]) for one, texts in pairs]
+        return [np.array([is_refusal(text, row.question) for text in texts]) for row, texts in pairs]
 
     @property
     def source(self) -> Literal["data", "rule", "mixed"]:
         """Return the source of the verdicts: the data, or the rule of `service.claims.verdicts`."""
-        given = {one.rule == "given" for one in self.verdicts}
-        return "mixed" if len(given) == 2 else "data" if given == {True} else "rule"
+        from_data = {row_verdict.rule == "given" for row_verdict in self.verdicts}
+        return "mixed" if len(from_data) == 2 else "data" if from_data == {True} else "rule"
 
     def why_no_evidence(self) -> str | None:
-        """Return why no evidence map can be fitted, as a sentence; None where it can."""
+        """Return why no evidence map can be fitted, as a sentence; None if one can."""
         if self.groups is not None:
             return "Log-probabilities of whole answers say nothing of one claim."
         lacking = sum(totals is None for totals in self._totals)
@@ -189,21 +190,21 @@ class FullRows:
 
     @property
     def judged(self) -> JudgedTexts:
-        """Return whose texts the verdicts are on."""
-        return _kind_of([one is not None for one in self._own], "dominant")
+        """Return the source of the judged texts."""
+        return _source_of([cosines is not None for cosines in self._own], "dominant")
 
     def at(self, num_samples: int, *, one_text: bool = False) -> Judged:
-        """Return what the first `num_samples` answers of each row say.
+        """Return the rows with the first `num_samples` answers of each.
 
-        one_text: judge, where a row gives no text of its own, the dominant answer of all its answers, however
-        few judge it; else that of those few. Losses of different texts do not compare: fewer right ones lower
-        them.
+        one_text: for rows without an own `answer`, True judges the dominant answer of all answers, False the
+        dominant answer of the first ones. Losses of different texts are not comparable: the loss also falls
+        if fewer texts are right.
         """
-        problems = [weighted(one, np.arange(num_samples)) for one in self._overlaps]
+        problems = [weighted(row, np.arange(num_samples)) for row in self._overlaps]
         answers = self._of_all if one_text else self._dominant(problems)
         texts = [
-            replace(problem, overlaps=replace(one, targets=one.cosines[[answer]] if own is None else own))
-            for problem, one, own, answer in zip(problems, self._overlaps, self._own, answers, strict=True)
+            replace(problem, overlaps=replace(row, targets=row.cosines[[answer]] if own is None else own))
+            for problem, row, own, answer in zip(problems, self._overlaps, self._own, answers, strict=True)
         ]
         mass = self._missing_mass(num_samples)
         return Judged(
@@ -215,30 +216,30 @@ class FullRows:
         )
 
     def alone(self) -> JudgedAlone | None:
-        """Return what the judged texts say by their own log-probabilities, without any answer drawn.
+        """Return the judged texts with their own log-probabilities, without drawn answers.
 
-        A row's text is its `answer`, else the first answer drawn: one that was drawn, as a caller's own is.
-        None where fewer than nine texts in ten have a log-probability: those that draws happen to hold are
-        right more often than the others.
+        The judged text of a row is its `answer`, or else the first drawn answer, since a caller's own answer
+        is also a draw. None if fewer than 90 % of the texts have a log-probability: an `answer` that occurs
+        among the draws has one, and such answers are right more often than the others.
         """
         if self.groups is not None:
             return self._claims_alone(self.groups)
-        found = [self._alone(row) for row in range(len(self._rows))]
-        known = np.array([total is not None for _, total, _ in found])
-        if known.mean() < FULL_SHARE:
+        texts = [self._alone(row) for row in range(len(self._rows))]
+        has_total = np.array([total is not None for _, total, _ in texts])
+        if has_total.mean() < FULL_SHARE:
             return None
-        rows = np.flatnonzero(known)
-        totals = [total for _, total, _ in found if total is not None]
+        rows = np.flatnonzero(has_total)
+        totals = [total for _, total, _ in texts if total is not None]
         return JudgedAlone(
-            known,
-            self._as_drawn(rows, [found[row][0] for row in rows], totals, [found[row][2] for row in rows]),
-            _kind_of([self._own[row] is not None for row in rows], "first"),
+            has_total,
+            self._as_drawn(rows, [texts[row][0] for row in rows], totals, [texts[row][2] for row in rows]),
+            _source_of([self._own[row] is not None for row in rows], "first"),
         )
 
     def _as_drawn(
         self, rows: Ints, texts: Sequence[str], totals: Sequence[float], right: Sequence[bool]
     ) -> Judged:
-        """Return rows with one text each as the only answer drawn; totals: its log-probability in nats."""
+        """Return rows with one text each as the only drawn answer; totals: its log-probability in nats."""
         problems, judged = list[Weighted](), list[Weighted]()
         for row in rows.tolist():
             position = int(self.material.full[row])
@@ -255,80 +256,84 @@ class FullRows:
         return Judged(dev, own, np.array(right), np.array(refused))
 
     def _claims_alone(self, groups: NDArray[np.int_]) -> JudgedAlone | None:
-        claims = [one.claims[0] for one in self._rows]
-        every = [(one.fact_logprob, one.least_logprob, one.logprob) for one in claims]
-        known = np.array([None not in one for one in every])
-        if known.mean() < FULL_SHARE:
+        claims = [row.claims[0] for row in self._rows]
+        logprobs = [(claim.fact_logprob, claim.least_logprob, claim.logprob) for claim in claims]
+        complete = np.array([None not in of_claim for of_claim in logprobs])
+        if complete.mean() < FULL_SHARE:
             return None
-        told = np.array([one for one in every if None not in one], dtype=np.float64)
-        right = np.array([one.correct for one in claims])
-        return JudgedAlone(known, JudgedClaims(token_features(*told.T), right[known], groups[known]), "given")
+        columns = np.array([of_claim for of_claim in logprobs if None not in of_claim], dtype=np.float64)
+        right = np.array([claim.correct for claim in claims])
+        return JudgedAlone(
+            complete,
+            JudgedClaims(token_features(*columns.T), right[complete], groups[complete]),
+            "given",
+        )
 
-    def _alone(self, row: int) -> tuple[str, float | None, bool]:
-        """Return the judged text of a row, its log-probability where it is known, and its verdict."""
-        one = self._rows[row]
-        draws = one.draws
-        if one.answer is None:
-            text, totals, index = draws[0].text, [draws[0].total_logprob], int(self._overlaps[row].index[0])
+    def _alone(self, i: int) -> tuple[str, float | None, bool]:
+        """Return the judged text of a row, its log-probability (None if unknown), and its verdict."""
+        row = self._rows[i]
+        draws = row.draws
+        if row.answer is None:
+            text, totals, index = draws[0].text, [draws[0].total_logprob], int(self._overlaps[i].index[0])
         else:
-            text, totals, index = one.answer.strip(), [one.answer_logprob], -1
-            if one.answer_logprob is None:
+            text, totals, index = row.answer.strip(), [row.answer_logprob], -1
+            if row.answer_logprob is None:
                 totals = [draw.total_logprob for draw in draws if draw.text == text]
-        # NaN is none.
-        known = [total for total in totals if total is not None and total <= POSITIVE_ROUNDING]
-        return text, max(known, default=None), self._right(row, index)
+        # NaN counts as unknown.
+        usable_totals = [total for total in totals if total is not None and total <= POSITIVE_ROUNDING]
+        return text, max(usable_totals, default=None), self._right(i, index)
 
     def _solved(self, problems: Sequence[Weighted], mass: Floats | None) -> DevSet:
         return replace(solve(problems, self.material.dimension), missing_mass=mass)
 
     def _dominant(self, problems: Sequence[Weighted]) -> list[int]:
-        """Return which distinct answer of each row is dominant; -1 where the row gives a text of its own."""
+        """Return the index of the dominant distinct answer of each row; -1 for rows with their own text."""
         answers = np.full(len(problems), -1)
         lacking = [i for i, own in enumerate(self._own) if own is None]
         if lacking:
             answers[lacking] = dominant([problems[i] for i in lacking])
         return answers.tolist()
 
-    def _right(self, row: int, answer: int) -> bool:
-        if (row, answer) not in self._verdicts:
-            one = self._rows[row]
-            # A verdict without an answer is no verdict on what only the first answers say.
-            given = one.correct if answer == self._of_all[row] else None
-            text = self._texts[row][answer] if one.answer is None else one.answer
-            self._verdicts[row, answer] = correct(text, one.references) if given is None else given
-        return self._verdicts[row, answer]
+    def _right(self, i: int, answer: int) -> bool:
+        if (i, answer) not in self._verdicts:
+            row = self._rows[i]
+            # A verdict without an `answer` is about the dominant answer of all answers only.
+            own_verdict = row.correct if answer == self._of_all[i] else None
+            text = self._texts[i][answer] if row.answer is None else row.answer
+            self._verdicts[i, answer] = correct(text, row.references) if own_verdict is None else own_verdict
+        return self._verdicts[i, answer]
 
-    def _refused(self, row: int, answer: int, num_samples: int) -> bool:
-        """Return whether no score would let a row's text through, since it or most first answers refuse."""
+    def _refused(self, i: int, answer: int, num_samples: int) -> bool:
+        """Return True if the judged text of a row, or most of its first answers, refuse to answer."""
         if self.groups is not None:
             return False
-        one, refuses = self._rows[row], self._refusals[row]
-        judged = bool(refuses[answer]) if one.answer is None else is_refusal(one.answer, one.question)
-        return is_unanswered(judged, refuses[self._overlaps[row].index[:num_samples]])
+        row, refuses = self._rows[i], self._refusals[i]
+        judged = bool(refuses[answer]) if row.answer is None else is_refusal(row.answer, row.question)
+        return is_unanswered(judged, refuses[self._overlaps[i].index[:num_samples]])
 
     def _missing_mass(self, num_samples: int) -> Floats | None:
         """Return the missing masses (n,) of the first answers; None unless each has a log-probability."""
         masses = []
-        for row, totals, one in zip(self._rows, self._totals, self._overlaps, strict=True):
-            # The first may all have one where a later one has none.
+        for row, totals, answers in zip(self._rows, self._totals, self._overlaps, strict=True):
+            # The first answers may all have log-probabilities if only a later answer lacks one.
             first = log_probabilities(row.draws[:num_samples]) if totals is None else totals[:num_samples]
             if first is None:
                 return None
-            masses.append(missing_mass(first, one.index[:num_samples]))
+            masses.append(missing_mass(first, answers.index[:num_samples]))
         return np.array(masses)
 
 
-def _kind_of(given: Sequence[bool], other: JudgedTexts) -> JudgedTexts:
-    """Return whose texts verdicts are on, by row: given ones, or others."""
-    if 0 < sum(given) < len(given):
+def _source_of(has_answer: Sequence[bool], other: JudgedTexts) -> JudgedTexts:
+    """Return the source of the judged texts. has_answer: by row; other: the source for rows without it."""
+    if 0 < sum(has_answer) < len(has_answer):
         return "mixed"
-    return "given" if any(given) else other
+    return "given" if any(has_answer) else other
 
 
 def _own(material: Material, position: int) -> Floats | None:
-    """Return the cosines (1, k) of the row's own text to its distinct answers; None where it gives none."""
-    vector, one = material.judged[position], material.answers[position]
-    return None if vector is None else overlaps(Answers(one.vectors, one.index, vector[None])).targets
+    """Return the cosines (1, k) of the row's own text with its distinct answers; None without a text."""
+    vector, answers = material.judged[position], material.answers[position]
+    return None if vector is None else overlaps(Answers(answers.vectors, answers.index, vector[None])).targets
 
 
 def _verdict(row: DevRow, text: str) -> Verdict:

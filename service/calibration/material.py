@@ -1,4 +1,4 @@
-"""What the fit is given: the usable rows, or their claims, with their answers as vectors."""
+"""The input of a fit: the usable rows, or their claims, with their answers as vectors."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -29,11 +29,11 @@ from service.spectral.text_scores import words
 Floats = NDArray[np.float64]
 Vectors = Mapping[str, NDArray[np.float32]]  # (d,) of each text
 FULL_SHARE = 0.9
-# Cosine of two questions with a reference in common that ask nearly the same. Of 1,151 recorded questions
-# under MiniLM, different ones with a common reference have .79 at most, two that ask the same .93. Of ten
-# questions thirty times, with numbers before or behind them, ten are left at .85; at .9 up to 18. Different
-# questions of one form ("the 7th president") reach .97: hence the common reference. Of 58 questions "Is 7 a
-# prime number?", all with the reference "yes", 17 are left.
+# Least cosine of two questions with a common reference that count as the same question. Among 1,151 recorded
+# questions under MiniLM, different questions with a common reference reach .79, and two that ask the same
+# have .93. Ten questions, repeated thirty times with numbers before or after them, leave ten at .85 and up
+# to 18 at .9. Different questions of one form ("the 7th president") reach .97, so a common reference is
+# required. 58 questions "Is 7 a prime number?", all with the reference "yes", leave 17.
 NEAR = 0.85
 COMPARED_AT_ONCE = 256  # rows
 MAX_REFERENCE = 1000  # rows; every score is compared with all of them
@@ -41,15 +41,15 @@ MAX_REFERENCE = 1000  # rows; every score is compared with all of them
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Material:
-    """The usable rows, at most `num_samples` answers each, as vectors.
+    """The usable rows as vectors, with at most `num_samples` answers each.
 
     answers: one per row; full: positions of the rows that have `num_samples` answers; texts: the distinct
     answers of each row, in the order of its vectors; rows: as stored, answers cut to `num_samples`.
-    dimension: d of the embedder; vectors have one more coordinate where any answer is empty. judged: by row,
-    the vector (d,) of the `answer` that its verdict is about, None where it gives none. made_by: the embedder
-    of every vector, where it is known. questions: by row, the vector (d,) of what is asked, None where it has
-    no text; empty where they were not embedded. groups: (n,), rows that go together, as the claims of one
-    answer do: drawn, held out and counted whole; None: each row is one.
+    dimension: d of the embedder; vectors have one more coordinate if any answer is empty. judged: by row, the
+    vector (d,) of the `answer` that the verdict is about, None for rows without one. made_by: the embedder
+    of every vector, if known. questions: by row, the vector (d,) of the question, None for rows without its
+    text; empty if the questions were not embedded. groups: (n,), rows that are resampled, held out and
+    counted together, such as the claims of one answer; None: each row by itself.
     """
 
     rows: Sequence[DevRow]
@@ -65,12 +65,12 @@ class Material:
 
     @property
     def shares_space(self) -> bool:
-        """Return True if the vectors of two rows compare."""
+        """Return True if the vectors of two rows are comparable."""
         return self.groups is None and (self.made_by is None or self.made_by.kernel == PAPER)
 
     @property
     def full_groups(self) -> NDArray[np.int_] | None:
-        """Return the groups of the full rows; None: each is one."""
+        """Return the groups of the full rows; None: each row by itself."""
         return None if self.groups is None else self.groups[self.full]
 
     def take(self, positions: Sequence[int]) -> "Material":
@@ -87,69 +87,70 @@ class Material:
         )
 
 
-def full_number(sizes: Sequence[int], asked: int | None) -> int:
-    """Return the number m of answers to fit with: as asked, or else the largest that nine rows in ten reach.
+def full_number(sizes: Sequence[int], requested: int | None) -> int:
+    """Return the number m of answers of a fit: `requested`, or else the largest that 90 % of the rows reach.
 
-    Rows with more than m answers give their first m; rows with fewer serve the fits of smaller numbers only.
+    Rows with more than m answers contribute their first m, rows with fewer only to fits of smaller numbers.
     """
-    if asked is not None:
-        return asked
+    if requested is not None:
+        return requested
     descending = sorted(sizes, reverse=True)
     return descending[int(np.ceil(FULL_SHARE * len(descending))) - 1]
 
 
 def answered(stored: Sequence[DevRow], empty_answers: EmptyAnswers) -> list[DevRow]:
-    """Return the rows with those of their draws that are answers."""
-    return [replace(one, draws=usable(one.draws, empty_answers)) for one in stored]
+    """Return the rows without draws that do not count as answers."""
+    return [replace(row, draws=usable(row.draws, empty_answers)) for row in stored]
 
 
 def usable_rows(
-    stored: Sequence[DevRow], asked: int | None, rng: np.random.Generator, unit: Unit = "answer"
+    stored: Sequence[DevRow], requested: int | None, rng: np.random.Generator, unit: Unit = "answer"
 ) -> tuple[list[DevRow], int, int]:
-    """Return the usable rows, answers cut to m; m; and how many copies of questions are left out.
+    """Return the usable rows with answers cut to m, m, and the number of copies of questions left out.
 
-    One row stands for each question. Raises InvalidDevData when fewer than 10 have m.
+    One row is kept for each question. Raises InvalidDevData if fewer than 10 rows have m answers, and
+    LLMError if the LLM server refused rows and no row has any answer.
     """
-    every = [one for one in stored if one.labelled(unit) and len(one.draws) >= 2]
-    asked_once = _one_for_each_question(every, rng)
-    num_samples = full_number([len(one.draws) for one in asked_once], asked) if asked_once else 2
-    reach = sum(len(one.draws) >= num_samples for one in asked_once)
+    candidates = [row for row in stored if row.labelled(unit) and len(row.draws) >= 2]
+    questions = _one_for_each_question(candidates, rng)
+    num_samples = full_number([len(row.draws) for row in questions], requested) if questions else 2
+    reach = sum(len(row.draws) >= num_samples for row in questions)
     if reach < MIN_USABLE_ROWS:
-        refused = [one.refused for one in stored if one.refused is not None]
-        if refused and not any(one.draws for one in stored):
+        refused = [row.refused for row in stored if row.refused is not None]
+        if refused and not any(row.draws for row in stored):
             raise LLMError(refused[0])
-        why = f" The LLM server refused {len(refused)} of the others: {refused[0]}" if refused else ""
+        refusal = f" The LLM server refused {len(refused)} of the others: {refused[0]}" if refused else ""
         labelled = "a reference" if unit == "answer" else "claims with verdicts"
         raise InvalidDevData(
             f"{reach} of {len(stored)} rows have {labelled} and {num_samples} answers; a fit needs at least "
             f"{MIN_USABLE_ROWS}. Copies of a question count once, answers without text not at all "
-            f"(EIGENCAL_EMPTY_ANSWERS).{why}"
+            f"(EIGENCAL_EMPTY_ANSWERS).{refusal}"
         )
-    cut = [replace(one, draws=one.draws[:num_samples]) for one in asked_once]
-    return cut, num_samples, len(every) - len(asked_once)
+    cut = [replace(row, draws=row.draws[:num_samples]) for row in questions]
+    return cut, num_samples, len(candidates) - len(questions)
 
 
 def _one_for_each_question(rows: Sequence[DevRow], rng: np.random.Generator) -> list[DevRow]:
-    """Return one row of each question, in order: the one with most answers, of several such a random one.
+    """Return one row for each question, in order, chosen at random among those with the most answers.
 
-    Folds, bootstrap and bounds take rows for independent: ten copies of one question are no ten questions.
-    Where no verdict is given, what any copy calls right is right.
+    Folds, bootstrap and bounds treat rows as independent, which copies of a question are not. A chosen row
+    without a verdict gets the references of all copies without one.
     """
-    asked: dict[Hashable, list[DevRow]] = {}
-    for one in rows:
-        asked.setdefault(one.wording, []).append(one)
-    return [copies[0] if len(copies) == 1 else _of_copies(copies, rng) for copies in asked.values()]
+    by_wording: dict[Hashable, list[DevRow]] = {}
+    for row in rows:
+        by_wording.setdefault(row.wording, []).append(row)
+    return [copies[0] if len(copies) == 1 else _of_copies(copies, rng) for copies in by_wording.values()]
 
 
 def _of_copies(copies: Sequence[DevRow], rng: np.random.Generator) -> DevRow:
-    most = max(len(one.draws) for one in copies)
-    full = [one for one in copies if len(one.draws) == most]
-    # At random: others may judge otherwise.
+    most = max(len(row.draws) for row in copies)
+    full = [row for row in copies if len(row.draws) == most]
+    # At random, since verdicts on copies may differ.
     chosen = full[rng.integers(len(full))]
     if chosen.correct is not None:
         return chosen
-    known = (text for one in copies if one.correct is None for text in one.references)
-    return replace(chosen, references=tuple(dict.fromkeys(known)))
+    references = (text for row in copies if row.correct is None for text in row.references)
+    return replace(chosen, references=tuple(dict.fromkeys(references)))
 
 
 def without_near_copies(material: Material, rng: np.random.Generator) -> Material:
@@ -185,28 +186,28 @@ def _near_copies(material: Material) -> list[list[int]]:
     for rows in map(np.array, sharing.values()):
         vectors = np.array([material.questions[i] for i in rows])
         for begin in range(0, len(rows), COMPARED_AT_ONCE):
-            some = slice(begin, begin + COMPARED_AT_ONCE)
-            near = vectors[some] @ vectors[: some.stop].T >= NEAR
-            first = np.minimum(rows[near.argmax(axis=1)], rows[some])
-            earliest[rows[some]] = np.minimum(earliest[rows[some]], first)
-    found: dict[int, list[int]] = {}
+            block = slice(begin, begin + COMPARED_AT_ONCE)
+            near = vectors[block] @ vectors[: block.stop].T >= NEAR
+            first = np.minimum(rows[near.argmax(axis=1)], rows[block])
+            earliest[rows[block]] = np.minimum(earliest[rows[block]], first)
+    by_earliest: dict[int, list[int]] = {}
     for i, other in enumerate(earliest.tolist()):
         earliest[i] = earliest[other]
-        found.setdefault(int(earliest[i]), []).append(i)
-    return list(found.values())
+        by_earliest.setdefault(int(earliest[i]), []).append(i)
+    return list(by_earliest.values())
 
 
 def check_made_by(*identities: EmbedderIdentity | None) -> None:
-    """Raise Conflict unless all are one embedder: vectors of two do not compare."""
+    """Raise Conflict unless all identities are equal. Vectors of different embedders are not comparable."""
     names = [field.name for field in fields(EmbedderIdentity)]
-    differs = [name for name in names if len({getattr(one, name, None) for one in identities}) > 1]
+    differs = [name for name in names if len({getattr(identity, name, None) for identity in identities}) > 1]
     if differs:
         parts = ", ".join(f"embedder_{name}" for name in differs)
         raise Conflict(f"The embedder changed while texts were embedded ({parts}); run it again.")
 
 
 def all_texts(rows: Sequence[DevRow], kernel: Kernel = PAPER) -> list[str]:
-    """Return the distinct texts to embed, of answers, references and judged answers, as they appear."""
+    """Return the distinct texts to embed (answers, references, judged answers) in order of appearance."""
     texts: list[str] = []
     for one in rows:
         texts += compared_texts(texts_of(one), one.question or "", kernel)
@@ -214,8 +215,8 @@ def all_texts(rows: Sequence[DevRow], kernel: Kernel = PAPER) -> list[str]:
 
 
 def texts_of(row: DevRow) -> list[str]:
-    """Return the distinct answers of a row, its references and, last, the judged answer, if it gives one."""
-    judged = [] if row.answer is None else [row.answer.strip()]  # as answers drawn are
+    """Return the distinct answers of a row, its references and, last, its `answer`, if it has one."""
+    judged = [] if row.answer is None else [row.answer.strip()]  # drawn answers are stripped, too
     return [*distinct([draw.text for draw in row.draws])[0], *row.references, *judged]
 
 
@@ -228,9 +229,9 @@ def assemble(
     kernel: Kernel = PAPER,
     same: Sequence[Floats] = (),
 ) -> Material:
-    """Return the rows as vectors; place: the row of each text in `vectors`, made by `outcome_vectors`.
+    """Return the rows as vectors. place: the row of each text in `vectors`, from `outcome_vectors`.
 
-    same: by row, what an LLM says of each two of its `texts_of`, (k, k), if it compares them.
+    same: by row, an LLM's comparisons of its `texts_of`, (k, k); empty if no LLM compares them.
     """
     width = max((len(texts_of(row)) for row in rows), default=0) + bool(same)
     answers, texts = [], []
@@ -264,28 +265,29 @@ def assemble(
 
 
 def conformal_reference(material: Material, rng: np.random.Generator) -> ConformalReference:
-    """Return what the full rows' prompts are like: of many, `MAX_REFERENCE` drawn at random."""
+    """Return the out-of-distribution reference: full rows, at most `MAX_REFERENCE`, chosen at random."""
     chosen = material.full
     if material.full_groups is not None:
         chosen = chosen[np.unique(material.full_groups, return_index=True)[1]]
     if chosen.size > MAX_REFERENCE:
         chosen = np.sort(rng.choice(chosen, MAX_REFERENCE, replace=False))
-    known = {
+    by_question = {
         material.rows[i].question: vector
         for i in chosen.tolist()
         if material.questions and (vector := material.questions[i]) is not None
     }
-    questions = np.array(list(known.values()), dtype=np.float32).reshape(-1, material.dimension)
+    questions = np.array(list(by_question.values()), dtype=np.float32).reshape(-1, material.dimension)
     lengths = [[len(words(draw.text)) for draw in material.rows[i].draws] for i in chosen.tolist()]
-    given = [] if material.full_groups is not None else [material.rows[i].answer for i in chosen.tolist()]
-    judged = [len(words(text)) for text in given if text is not None]
+    answers = [] if material.full_groups is not None else [material.rows[i].answer for i in chosen.tolist()]
+    judged = [len(words(text)) for text in answers if text is not None]
     return ConformalReference(questions, np.array(lengths, dtype=np.int32), np.array(judged, dtype=np.int32))
 
 
 def _rows_at(vectors: NDArray[np.float32], places: Sequence[int]) -> NDArray[np.float32]:
-    """Return the rows, (n, d): a view where they follow one another, as texts seen first in one prompt do.
+    """Return the vectors at the given places, (n, d); a view if the places are consecutive.
 
-    Where all answers differ, copies would double the memory of a job.
+    Texts that appear first in one prompt have consecutive places. If all answers differ, copies would double
+    the memory of a job.
     """
     first = places[0]
     if places == list(range(first, first + len(places))):
@@ -293,14 +295,14 @@ def _rows_at(vectors: NDArray[np.float32], places: Sequence[int]) -> NDArray[np.
     return vectors[places]
 
 
-# Claims as rows of their own (**ours**, method, section 13). A claim's reference is the sentence of its row's
-# references nearest to it, where one speaks of it. Where none does, a right claim is its own; of a wrong one,
-# the truth is taken for something that no answer drawn says.
+# Claims as rows of their own (**ours**, method, section 13). The reference of a claim is the nearest sentence
+# of its row's references, if one is about the same thing. Otherwise a right claim is its own reference, and
+# the reference of a wrong claim is an outcome that no drawn answer has.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sentences:
-    """What a row says. drawn: in each of its answers; references: in all of them."""
+    """The sentences of a row. drawn: by answer; references: the distinct sentences of all references."""
 
     drawn: Sequence[Sequence[str]]
     references: Sequence[str]
@@ -309,32 +311,32 @@ class Sentences:
 def sentences_of(row: DevRow) -> Sentences:
     """Return the sentences of a row that are to be compared with its claims."""
     question = row.question or ""
-    references = [one for text in row.references for one in claims(text, question=question)]
+    references = [claim for text in row.references for claim in claims(text, question=question)]
     return Sentences(
-        [[one.text for one in claims(draw.text, question=question)] for draw in row.draws],
-        list(dict.fromkeys(one.text for one in references)),
+        [[claim.text for claim in claims(draw.text, question=question)] for draw in row.draws],
+        list(dict.fromkeys(claim.text for claim in references)),
     )
 
 
-def claim_texts(rows: Sequence[DevRow], said: Sequence[Sentences]) -> list[str]:
-    """Return the distinct texts of claims, answers and references, and what each says beyond its question."""
+def claim_texts(rows: Sequence[DevRow], sentences: Sequence[Sentences]) -> list[str]:
+    """Return the distinct texts of claims, answers and references, and their parts beyond the question."""
     texts = dict[str, None]()
-    for row, one in zip(rows, said, strict=True):
+    for row, of_row_sentences in zip(rows, sentences, strict=True):
         of_row = [claim.text for claim in row.claims]
-        of_row += [*chain.from_iterable(one.drawn), *one.references]
+        of_row += [*chain.from_iterable(of_row_sentences.drawn), *of_row_sentences.references]
         texts |= dict.fromkeys(of_row)
         texts |= dict.fromkeys(beyond(of_row, row.question or ""))
     return list(texts)
 
 
 def claim_material(
-    rows: Sequence[DevRow], said: Sequence[Sentences], vectors: Vectors, num_samples: int, dimension: int
+    rows: Sequence[DevRow], sentences: Sequence[Sentences], vectors: Vectors, num_samples: int, dimension: int
 ) -> Material:
-    """Return every claim as a row: its verdict on its text, all claims of a row a group."""
+    """Return each claim as a row with its own verdict; the claims of a row form a group."""
     made = list[tuple[DevRow, Answers, Floats]]()
     groups = list[int]()
-    for group, (row, one) in enumerate(zip(rows, said, strict=True)):
-        answers = _answers(row, one, vectors, num_samples)
+    for group, (row, of_row) in enumerate(zip(rows, sentences, strict=True)):
+        answers = _answers(row, of_row, vectors, num_samples)
         for claim, (matched, judged) in zip(row.claims, answers, strict=True):
             made.append((_row(row, claim), matched, judged))
             groups.append(group)
@@ -352,28 +354,28 @@ def claim_material(
 
 
 def _row(row: DevRow, claim: ClaimIn) -> DevRow:
-    """Return the row of a claim. Log-probabilities of whole answers say nothing of it."""
-    draws = tuple(replace(one, total_logprob=None) for one in row.draws)
-    mine = replace(row, answer=claim.text, answer_logprob=None, correct=claim.correct, claims=(claim,))
-    return replace(mine, draws=draws)
+    """Return the row of a claim, without log-probabilities: those of whole answers say nothing about it."""
+    draws = tuple(replace(draw, total_logprob=None) for draw in row.draws)
+    of_claim = replace(row, answer=claim.text, answer_logprob=None, correct=claim.correct, claims=(claim,))
+    return replace(of_claim, draws=draws)
 
 
 def _answers(
-    row: DevRow, said: Sentences, vectors: Vectors, num_samples: int
+    row: DevRow, sentences: Sentences, vectors: Vectors, num_samples: int
 ) -> list[tuple[Answers, Floats]]:
-    """Return, of each claim, what the answers say with its reference, and the claim itself (k,)."""
+    """Return, for each claim, the matched answers with its reference, and the vector (k,) of the claim."""
     matched = match_claims(
         [claim.text for claim in row.claims],
-        said.drawn,
+        sentences.drawn,
         vectors,
         question=row.question or "",
-        references=said.references,
+        references=sentences.references,
     )
     answers = list[tuple[Answers, Floats]]()
-    for claim, one in zip(row.claims, matched, strict=True):
-        reference = one.reference
+    for claim, match in zip(row.claims, matched, strict=True):
+        reference = match.reference
         if reference is None:
-            unsaid = np.eye(one.claim.size)[-1]
-            reference = one.claim if claim.correct else unsaid
-        answers.append((Answers(one.outcomes, one.index, reference[None]), one.claim))
+            unsaid = np.eye(match.claim.size)[-1]
+            reference = match.claim if claim.correct else unsaid
+        answers.append((Answers(match.outcomes, match.index, reference[None]), match.claim))
     return answers

@@ -1,4 +1,4 @@
-"""Lists that a file holds as text, as JSON, Python or numpy print them."""
+"""Parsing of lists that a file contains as text, as printed by JSON, Python or numpy."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-# From a value in Python's notation to JSON, token by token. numpy prints no commas, and names its types.
+# The tokens of a value in Python's notation, for conversion to JSON. numpy prints type names but no commas.
 _TOKEN = re.compile(
     r"""(?P<text>'(?:[^'\\]|\\.)*+'?|"(?:[^"\\]|\\.)*+"?)"""
     r"""|(?P<gap>(?<=['"\d.\]}])\s++(?=[-+.\d'"\[{]))"""
@@ -18,7 +18,7 @@ _TOKEN = re.compile(
 _ESCAPE = re.compile(r"\\(?:x([\da-f]{2})|u([\da-f]{4})|U([\da-f]{8})|(.))", re.DOTALL)
 _CONTROLS = {"n": "\n", "r": "\r", "t": "\t"}
 _WORDS = {"True": "true", "False": "false", "None": "null"}
-# The beginning of an array, of a dict or set of texts, and a list of texts that was cut short.
+# The start of an array, the start of a dict or set of texts, or a truncated list of texts.
 _LISTED = re.compile(r"(?:\w++\.)?array\(\s*+\[|\{\s*+'|\[\s*+['\"][^\]]*+\Z")
 
 HOW_TO_WRITE_LISTS = (
@@ -55,9 +55,9 @@ def may_be_list(text: str) -> bool:
 
 
 def texts_of_reference(reference: Any) -> Any:
-    """Return the texts of a list that was turned into text, or of an answer of SQuAD; else the reference.
+    """Return the texts of a list that was turned into text, or of a SQuAD answer; else the reference.
 
-    Raises ValueError for a list that cannot be read, or does not hold texts alone.
+    Raises ValueError for a list that cannot be parsed or contains anything other than texts.
     """
     if not isinstance(reference, str):
         return _texts_of_squad(reference)
@@ -68,8 +68,8 @@ def texts_of_reference(reference: Any) -> Any:
         value = _texts_of_squad(parse_printed(text))
     except ValueError:
         value = None
-    is_texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
-    # `("Paris")` is no tuple.
+    is_texts = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    # `("Paris")` is not a tuple.
     if is_texts and (not text.startswith("(") or "," in text):
         return value
     in_brackets = text.startswith("[") and text.endswith("]")
@@ -83,16 +83,16 @@ def _texts_of_squad(value: Any) -> Any:
 
 
 def _as_json(token: re.Match[str]) -> str:
-    found = token[0]
+    text = token[0]
     match token.lastgroup:
         case "text":
-            return json.dumps(_ESCAPE.sub(_unescaped, found[1:-1]))
+            return json.dumps(_ESCAPE.sub(_unescaped, text[1:-1]))
         case "number":
-            return str(float(found)) if "." in found else found.removeprefix("+")
+            return str(float(text)) if "." in text else text.removeprefix("+")
         case "gap":
             return ","
         case "word":
-            return _WORDS[found]
+            return _WORDS[text]
         case _:
             return ""
 

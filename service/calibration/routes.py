@@ -1,4 +1,4 @@
-"""GET /calibrations and all about one: its wire form, report, rows, corrections, activation."""
+"""The routes under /calibrations: lists, reports, rows, corrections, activation."""
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict
@@ -116,7 +116,7 @@ class CalibrationOut(BaseModel):
 
 
 def report_entry(description: str) -> dict[str, Any]:
-    """Return the OpenAPI entry of a report: JSON, or a page."""
+    """Return the OpenAPI entry of a report, which is JSON or a page."""
     model = {"content": {"application/json": {"schema": {"type": "object"}}}}
     return json_or_page(model, description)
 
@@ -145,7 +145,7 @@ async def get_calibrations(
     """Return calibrations, latest first: JSON unless HTML is preferred."""
     views = [_view(app, record) for record in await app.calibrations.list_all()]
     if prefers_html(request.headers.get("accept", "*/*")):
-        page = await app.computing.run(calibrations, [one.model_dump(mode="json") for one in views])
+        page = await app.computing.run(calibrations, [view.model_dump(mode="json") for view in views])
         return Response(page, headers=VARY, media_type="text/html")
     response.headers.update(VARY)
     return views
@@ -280,8 +280,8 @@ async def delete_data(app: ServicesDep, calibration_id: CalibrationId) -> None:
 async def get_report(request: Request, app: ServicesDep, calibration_id: CalibrationId) -> Response:
     """Return the report in the form that is accepted: JSON unless HTML is preferred.
 
-    All of it is as it was when the calibration was made, but for `now`, whether it is active, and `verdicts`,
-    its rows with what was judged, null once they are forgotten.
+    The report is from the fit, except `now` (whether the calibration is active) and `verdicts` (its rows with
+    the judged answers; null once the rows are deleted).
     """
     report = await app.calibrations.report(calibration_id)
     if report is None:
@@ -294,10 +294,10 @@ async def get_report(request: Request, app: ServicesDep, calibration_id: Calibra
 
 
 def _view(app: Services, record: CalibrationRecord) -> CalibrationOut:
-    """Return a calibration as it is sent."""
+    """Return the wire form of a calibration."""
     calibration, path = record.calibration, f"/calibrations/{record.calibration.id}"
     links = {"self": path, "report": f"{path}/report", "activate": f"{path}/activate"}
-    evidence = [EvidenceParametersOut(**one) for one in calibration.evidence_table()]
+    evidence = [EvidenceParametersOut(**entry) for entry in calibration.evidence_table()]
     return CalibrationOut(
         id=calibration.id,
         name=calibration.name,
@@ -305,7 +305,7 @@ def _view(app: Services, record: CalibrationRecord) -> CalibrationOut:
         **asdict(calibration.headline()),
         num_samples=calibration.num_samples,
         parameters=[
-            ParametersOut(num_samples=m, **asdict(one)) for m, one in sorted(calibration.parameters.items())
+            ParametersOut(num_samples=m, **asdict(map_)) for m, map_ in sorted(calibration.parameters.items())
         ],
         evidence=evidence or None,
         correctness_sample_counts=sorted(calibration.selectors),
@@ -326,7 +326,7 @@ def _view(app: Services, record: CalibrationRecord) -> CalibrationOut:
 
 
 def _promise(calibration: Calibration, serving: Serving) -> PromiseOut | None:
-    """Return what it promises at the configured target error, or at the lowest that it can keep."""
+    """Return the promise at the configured target error, or at the lowest error that can be promised."""
     selector = calibration.selectors.get(calibration.num_samples)
     if selector is None:
         return None
@@ -339,7 +339,7 @@ def _promise(calibration: Calibration, serving: Serving) -> PromiseOut | None:
 
 
 async def _verdicts(app: Services, calibration_id: str) -> dict[str, Any]:
-    """Return the rows with their verdicts, as a report has them: how many there are, and the first."""
+    """Return the number of rows with verdicts and the first of them, in the form of a report."""
     rows: list[dict[str, Any]] = []
     count = 0
     async for row in app.calibrations.rows(calibration_id):

@@ -1,4 +1,4 @@
-"""A row of dev data: as it may be sent (files, JSON bodies, the contract), as it is kept, and as exported."""
+"""A row of dev data: its form in uploads (files, JSON bodies, the contract), in the store and in exports."""
 
 import json
 import unicodedata
@@ -37,12 +37,12 @@ MAX_REFERENCES = 64
 MAX_MESSAGES = 1024
 MAX_CLAIMS = 64  # of one answer
 MAX_ID_CHARS = 200
-MAX_LISTED = 3  # unknown fields of a row, and reasons of a field
+MAX_LISTED = 3  # unknown fields of a row, and reasons for a field
 MAX_COMPARED = 20  # faults of a field from which the reasons are chosen
 LOGPROB_FIELDS = ("logprobs", "logprob")
 
-# A character other than white space. The classes of Python (str.strip), Rust (pydantic) and JavaScript (the
-# contract's readers) differ in five characters, which are therefore named.
+# A character other than white space. Python (str.strip), Rust (pydantic) and JavaScript (readers of the
+# contract) disagree on five characters, so the pattern names them.
 NOT_BLANK = r"[^\s\x1c-\x1f\x85]|\ufeff"
 
 
@@ -51,12 +51,12 @@ def _integral(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-# pydantic looks for lone surrogates, which no UTF-8 can hold, only where a string has a bound.
+# pydantic rejects lone surrogates, which UTF-8 cannot encode, only in strings with a bound.
 Text = Annotated[str, Field(min_length=0)]
 FilledText = Annotated[str, Field(pattern=NOT_BLANK)]
 Name = Annotated[str, Field(pattern=NOT_BLANK, max_length=MAX_ID_CHARS)]
 LogProbability = Annotated[float, Field(le=POSITIVE_ROUNDING)]
-# Servers that floor minus infinity send -9999; a sum of larger ones would overflow.
+# Servers that floor minus infinity send -9999; a sum of larger magnitudes would overflow.
 TokenLogProbability = Annotated[float, Field(ge=-1e6, le=POSITIVE_ROUNDING)]
 LogProbabilities = Annotated[list[LogProbability], Field(min_length=MIN_SAMPLES, max_length=MAX_SAMPLES)]
 WholeNumber = Annotated[int, Field(ge=-(2**63), lt=2**63), BeforeValidator(_integral)]
@@ -89,7 +89,7 @@ class ClaimIn(_Strict):
     @model_validator(mode="before")
     @classmethod
     def _drop_old_fields(cls, values: Any) -> Any:
-        """Drop the log-probability per word, which rows of before 0.4.0 have."""
+        """Drop the log-probability per word, which rows from before 0.4.0 have."""
         if not isinstance(values, dict) or "logprob_per_word" not in values:
             return values
         # In those rows `least_logprob` covers all tokens.
@@ -102,7 +102,7 @@ class Verdict:
     """The verdict of a calibration on the answer of a row.
 
     `rule`: "given" (by the data), a rule of `service.claims.verdicts`, or "rouge_l" (F above 0.3;
-    calibrations of versions before 0.4.0).
+    calibrations from before 0.4.0).
     """
 
     answer: str
@@ -116,16 +116,16 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class DevRow:
-    """One labelled row. Exactly one of `prompt` and `messages` is set, unless `samples` came without either.
+    """A labelled row. One of `prompt` and `messages` is set, or neither if `samples` came without a prompt.
 
-    `samples`: the answers already drawn, in order, empty ones included; None: the service draws them.
-    `logprobs`: of each whole sample, in nats; None: not known.
-    `answer`: the one answer that `correct` (right or wrong, as the data says) is about; `answer_logprob`: of
-    the whole of it, in nats.
+    `samples`: the answers already drawn, in order, including empty ones; None: the service draws them.
+    `logprobs`: of each whole sample, in nats; None if unknown.
+    `answer`: the answer that `correct` (the verdict in the data) is about; `answer_logprob`: of the whole
+    answer, in nats.
     `claims`: of an answer, with verdicts.
-    `verdict`: of a calibration on it; None before, and for a row with fewer answers than the calibration.
+    `verdict`: of a calibration on the row; None before the fit, and for rows with fewer answers than the fit.
 
-    Of a row in the store: `draws`, its answers: those it came with (then `complete`), or those drawn so far;
+    For rows in the store: `draws`: the uploaded answers (then `complete`), or the answers drawn so far;
     `refused`: what the LLM server said that refused it for good, None unless it did; `compared`: what it said
     of each two answers, by key (`service.claims.comparison`).
     """
@@ -148,23 +148,24 @@ class DevRow:
     compared: Mapping[str, tuple[float | None, str]] = field(default_factory=dict)
 
     def labelled(self, unit: Unit) -> bool:
-        """Tell whether the row says what is right: a reference, or verdicts on claims."""
+        """Return True if the row has labels: a reference, or verdicts on claims."""
         return bool(self.references if unit == "answer" else self.claims)
 
     def usable(self, unit: Unit) -> bool:
-        """Tell whether the row can take part in a fit: labelled, and two answers drawn or to be drawn."""
+        """Return True if a fit can use the row: it is labelled, and has two samples or none yet."""
         return self.labelled(unit) and (self.samples is None or len(self.samples) >= 2)
 
     @property
     def question(self) -> str | None:
-        """Return the text of what is asked, as `question_text` has it."""
+        """Return the text of the question, as `question_text` does."""
         return question_text(self.prompt, self.messages)
 
     @property
     def wording(self) -> Hashable:
-        """Return what rows that ask the same share, whatever their white space, case and accents' encoding.
+        """Return a key that is equal for rows with the same question.
 
-        Of a row without prompt and messages, its line: it is no copy of any other.
+        White space, case and the encoding of accents do not matter. A row without prompt and messages gets
+        its line, since it is not a copy of any other row.
         """
         if self.prompt is not None:
             return _plain(self.prompt)
@@ -174,14 +175,14 @@ class DevRow:
 
     @property
     def context(self) -> Hashable:
-        """Return the turns but for the user's last one, as `wording` has them."""
+        """Return the turns except the user's last one, in the form of `wording`."""
         turns = self.messages or ()
-        asked = max((i for i, turn in enumerate(turns) if turn.role == "user"), default=None)
-        return tuple((turn.role, _plain(turn.content)) for i, turn in enumerate(turns) if i != asked)
+        last_user_turn = max((i for i, turn in enumerate(turns) if turn.role == "user"), default=None)
+        return tuple((turn.role, _plain(turn.content)) for i, turn in enumerate(turns) if i != last_user_turn)
 
     @property
     def right_answers(self) -> set[str]:
-        """Return the references as `wording` has questions."""
+        """Return the references in the form that `wording` gives to questions."""
         return {_plain(text) for text in self.references}
 
 
@@ -189,26 +190,26 @@ ROW = TypeAdapter(DevRow)
 
 
 def _plain(text: str) -> str:
-    # Not NFKC, which takes x² for x2. Again after folding, which may undo the normal form.
+    # Not NFKC, which turns x² into x2. Normalized again, since folding may undo the normal form.
     folded = unicodedata.normalize("NFC", " ".join(text.split())).casefold()
     return unicodedata.normalize("NFC", folded)
 
 
 def draws_to_json(draws: Sequence[Draw]) -> list[list[Any]]:
-    """Return answers in order as JSON holds them."""
-    return [[one.text, one.truncated, one.logprob, one.total_logprob, one.num_tokens] for one in draws]
+    """Return the draws as JSON values, in order."""
+    return [[draw.text, draw.truncated, draw.logprob, draw.total_logprob, draw.num_tokens] for draw in draws]
 
 
 def draws_from_json(values: Iterable[Sequence[Any]]) -> tuple[Draw, ...]:
-    """Return what `draws_to_json` was given."""
-    return tuple(Draw(*one) for one in values)
+    """Return the draws from the result of `draws_to_json`."""
+    return tuple(Draw(*value) for value in values)
 
 
-# What a row may hold when it is sent, for files, for JSON bodies and for the contract.
+# The fields of a row in uploads: files, JSON bodies and the contract.
 
 
 def _with(name: str, kind: str) -> dict[str, Any]:
-    """Return the schema of an object that has this field, and not as null."""
+    """Return the schema of an object with this field, not null."""
     return {
         "title": f"with {name}",
         "type": "object",
@@ -218,10 +219,10 @@ def _with(name: str, kind: str) -> dict[str, Any]:
 
 
 def _row_schema(schema: dict[str, Any]) -> None:
-    """Say that a row is asked one way, and its log-probabilities go with samples, under one name.
+    """Add to the schema: one of prompt and messages, and log-probabilities only with samples, under one name.
 
-    Leaves out defaults, which would tell clients to send nulls. That there are as many as samples is beyond
-    JSON Schema.
+    Defaults are removed, since clients would send them as nulls. JSON Schema cannot express that there is
+    one log-probability for each sample.
     """
     schema["oneOf"] = [_with("prompt", "string"), _with("messages", "array")]
     schema["anyOf"] = [_with("reference", "string"), _with("reference", "array"), _with("claims", "array")]
@@ -281,7 +282,7 @@ class ExampleIn(_Strict):
     @field_validator("reference", mode="before")
     @classmethod
     def is_labelled(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse a row that does not say what is right; read a list that was turned into text."""
+        """Refuse a row without labels; parse a list that was turned into text."""
         if value is None and info.data.get("claims", ...) is None:
             raise _misfit("reference", "is missing")
         try:
@@ -292,22 +293,22 @@ class ExampleIn(_Strict):
     @field_validator("messages")
     @classmethod
     def is_not_answered(cls, turns: list[ExampleMessage] | None) -> list[ExampleMessage] | None:
-        """Refuse a conversation that the assistant has answered: none such is scored."""
+        """Refuse a conversation that ends with the assistant's turn: no score has such a prompt."""
         if turns and turns[-1].role == "assistant":
             raise _misfit("messages", "must not end with the assistant's turn: that is an `answer`")
         return turns
 
     @model_validator(mode="after")
     def is_asked_one_way(self) -> Self:
-        """Refuse both of `prompt` and `messages`, and neither."""
+        """Require exactly one of `prompt` and `messages`."""
         if (self.prompt is None) == (self.messages is None):
-            given = "neither is given" if self.prompt is None else "both are given"
-            raise _misfit("prompt", f"exactly one of prompt and messages is needed; {given}")
+            fault = "neither is given" if self.prompt is None else "both are given"
+            raise _misfit("prompt", f"exactly one of prompt and messages is needed; {fault}")
         return self
 
     @model_validator(mode="after")
     def has_a_log_probability_per_sample(self) -> Self:
-        """Refuse log-probabilities without samples, another number of them, or under both names."""
+        """Require one log-probability for each sample, under one name."""
         if self.logprobs is not None and self.logprob is not None:
             raise _misfit("logprob", "is another name of logprobs; give one of the two")
         name, numbers = ("logprobs", self.logprobs) if self.logprob is None else ("logprob", self.logprob)
@@ -326,7 +327,7 @@ def _misfit(field: str, reason: str) -> PydanticCustomError:
 
 
 ROW_FIELDS = tuple(ExampleIn.model_fields)
-# What other data sets call them.
+# Names of these fields in other data sets.
 OFTEN_MEANT = {
     "question": "prompt",
     "query": "prompt",
@@ -343,7 +344,7 @@ OFTEN_MEANT = {
 
 
 class RowError(ValueError):
-    """A row cannot be used: `problems` holds pairs of the field (None: the row itself) and the reason."""
+    """A row cannot be used. `problems`: pairs of the field (None: the row itself) and the reason."""
 
     def __init__(self, *problems: tuple[str | None, str]) -> None:
         super().__init__("; ".join(reason for _, reason in problems))
@@ -351,9 +352,9 @@ class RowError(ValueError):
 
 
 def check_row(line: int, raw: object) -> DevRow:
-    """Return the row; raise RowError with every field that does not fit. A null counts as absent.
+    """Return the row. A null counts as absent. Raises RowError with all invalid fields.
 
-    raw: parsed JSON, or the RowError that came of parsing.
+    raw: parsed JSON, or the RowError from parsing.
     """
     if isinstance(raw, RowError):
         raise raw
@@ -365,7 +366,7 @@ def check_row(line: int, raw: object) -> DevRow:
         row = ExampleIn.model_validate(raw)
     except ValidationError as error:
         if error.error_count() > MAX_FAULTS:
-            raise RowError((None, f"has {error.error_count()} faults, too many to tell them")) from None
+            raise RowError((None, f"has {error.error_count()} faults, too many to list")) from None
         raise RowError(*_problems(error.errors(include_url=False, include_input=False))) from None
     return DevRow(
         line=line,
@@ -383,7 +384,7 @@ def check_row(line: int, raw: object) -> DevRow:
 
 
 def _problems(errors: Iterable[ErrorDetails]) -> list[tuple[str | None, str]]:
-    """Return a reason for each field: of several errors, those farthest within it, which say the most."""
+    """Return the reasons by field, from the most deeply nested errors, which are the most specific."""
     of_field = defaultdict[str | None, list[ErrorDetails]](list)
     for item in errors:
         field = item["ctx"]["field"] if item["type"] == "misfit" else next(map(str, item["loc"]), None)
@@ -413,9 +414,9 @@ def _reason(error: ErrorDetails) -> str:
 
 
 def write_row(row: DevRow) -> bytes:
-    """Return a row as a line of JSONL that may be uploaded again, if it is usable.
+    """Return a row as a line of JSONL. A usable row can be uploaded again.
 
-    Half a surrogate pair, which an LLM may answer, becomes "?".
+    Half a surrogate pair, which an LLM may produce, becomes "?".
     """
     fields = ROW.dump_python(row)
     is_text = len(row.references) == 1 and not may_be_list(row.references[0])
@@ -425,12 +426,12 @@ def write_row(row: DevRow) -> bytes:
 
 
 def unknown_field(name: str) -> str:
-    """Return that a field is not known, which was probably meant, and which are known."""
+    """Return the message for an unknown field, with the nearest field and all fields."""
     near = get_close_matches(name.strip().lower()[:40], [*ROW_FIELDS, *OFTEN_MEANT], n=1)
     meant = f" (did you mean {OFTEN_MEANT.get(near[0], near[0])!r}?)" if near else ""
     return f"unknown field {printable(name)!r}{meant}; known are {', '.join(ROW_FIELDS)}; leave out others"
 
 
 def printable(name: str) -> str:
-    """Return a name of the caller's, short and without what cannot be shown."""
+    """Return a caller's name for a field, shortened and without characters that cannot be encoded."""
     return name[:40].encode("utf-8", "replace").decode()

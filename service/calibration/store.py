@@ -1,4 +1,4 @@
-"""Calibrations in SQL: immutable, with their reports and rows; which are active is known in memory, too."""
+"""Calibrations in SQL, immutable, with their reports and rows. The active ones are also kept in memory."""
 
 import asyncio
 import io
@@ -45,12 +45,12 @@ logger = logging.getLogger(__name__)
 ON_REQUEST = "Activated on request."
 ROLLED_BACK = "Rolled back on request: it was active before."
 MAX_REMEMBERED = 32  # up to 3 MB each at d = 768
-_LOCK = 0x65696766  # the number after the lock of the migrations
+_LOCK = 0x65696766  # advisory lock of activations; the migrations have the number before
 _ROWS_AT_ONCE = 100
 
 
 class _Body(BaseModel):
-    """What a calibration is, other than its id, its time and its reference, as its column holds it."""
+    """The column `body` of a calibration: all of it except its id, its time and its reference."""
 
     method: Method
     fingerprint: Fingerprint
@@ -64,7 +64,7 @@ class _Body(BaseModel):
 
 
 def _decoded(stored: RowMapping) -> Calibration:
-    """Return a calibration; its reference where the query has read it as `reference`."""
+    """Return a calibration, with its reference if the query has the column `reference`."""
     body = _Body.model_validate(stored["body"])
     body.selectors = _readable(body.selectors, body.fingerprint.unit)
     return Calibration(
@@ -76,20 +76,20 @@ def _decoded(stored: RowMapping) -> Calibration:
 
 
 def _readable(selectors: Mapping[int, Selector], unit: Unit) -> dict[int, Selector]:
-    """Return the selectors with features that scores have: models of before 0.4.0 took others."""
-    known = {AGREEMENT} if unit == "answer" else {*FEATURES_OF_CLAIMS, *FEATURES_OF_TOKENS}
+    """Return the selectors with features that scores have. Models from before 0.4.0 have other features."""
+    features = {AGREEMENT} if unit == "answer" else {*FEATURES_OF_CLAIMS, *FEATURES_OF_TOKENS}
     kept = dict[int, Selector]()
     for number, selector in selectors.items():
         with_tokens = selector.with_tokens
-        if with_tokens is not None and not known.issuperset(with_tokens.model.features):
+        if with_tokens is not None and not features.issuperset(with_tokens.model.features):
             with_tokens = None
-        if known.issuperset(selector.model.features):
+        if features.issuperset(selector.model.features):
             kept[number] = replace(selector, with_tokens=with_tokens)
     return kept
 
 
 class _Report(BaseModel):
-    """What pages need of every report."""
+    """The parts of a report that pages need."""
 
     version: int
     calibration: dict[str, Any]
@@ -114,26 +114,26 @@ def _reference(content: bytes | None) -> ConformalReference | None:
     if content is None:
         return None
     with np.load(io.BytesIO(content)) as arrays:
-        # Those of before 0.4.0 hold no judged answers.
+        # References from before 0.4.0 have no judged answers.
         return ConformalReference(**arrays)
 
 
 async def make_current(
     connection: AsyncConnection, calibration_id: str, fingerprint_key: str, *, by: str, reason: str
 ) -> str | None:
-    """Make a calibration the current one of its fingerprint; return the id of the one that was, maybe itself.
+    """Make a calibration the current one of its fingerprint. Return the id of the previous one, maybe itself.
 
-    One activation at a time, so that a larger number is never visible before a smaller one: replicas poll the
-    largest. On SQLite the write lock sees to that, which the first change takes.
+    Activations run one at a time, so that a larger number is never visible before a smaller one: replicas
+    poll the largest. On SQLite the write lock ensures this; the first change takes it.
     """
     if connection.dialect.name == "postgresql":
         await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-    # The old one goes first: the unique index never lets two be current, not even for a statement.
-    mine = sa.and_(activations.c.fingerprint_key == fingerprint_key, activations.c.current)
-    ended = sa.update(activations).where(mine, activations.c.calibration_id != calibration_id)
+    # The old one is ended first: the unique index never allows two current ones, not even for a statement.
+    is_current = sa.and_(activations.c.fingerprint_key == fingerprint_key, activations.c.current)
+    ended = sa.update(activations).where(is_current, activations.c.calibration_id != calibration_id)
     ended = ended.values(current=False).returning(activations.c.calibration_id)
     replaced: str | None = (await connection.execute(ended)).scalar_one_or_none()
-    if (await connection.execute(sa.select(activations.c.id).where(mine))).first() is not None:
+    if (await connection.execute(sa.select(activations.c.id).where(is_current))).first() is not None:
         return calibration_id
     values = {
         "calibration_id": calibration_id,
@@ -149,8 +149,8 @@ async def make_current(
 
 
 def log_activation(calibration_id: str, by: str, reason: str) -> None:
-    """Log that a calibration came into force, once that is committed."""
-    # Escaped: the name of a key may hold anything, line feeds included.
+    """Log an activation, after its commit."""
+    # Escaped: the name of a key may contain any characters, including line feeds.
     logger.info("calibration %s was activated by %r: %s", calibration_id, by, reason)
 
 
@@ -181,7 +181,7 @@ async def insert_calibration(
 
 
 def with_reference() -> sa.Select[Any]:
-    """Return the query of whole calibrations, as scores need them."""
+    """Return the query for whole calibrations with their references, as scores need them."""
     columns = (calibrations, conformal_references.c.content.label("reference"))
     return sa.select(*columns).select_from(calibrations.outerjoin(conformal_references))
 
@@ -203,11 +203,12 @@ def _record(stored: RowMapping) -> CalibrationRecord:
 
 
 class SqlCalibrations:
-    """The calibrations; every method that waits raises StoreUnavailable when the store is out of reach.
+    """The stored calibrations. Every async method raises StoreUnavailable if the store cannot be reached.
 
-    The current one of each fingerprint is kept in memory. A poll of the latest activation's number, every
-    `poll_s`, brings what other replicas did; while the store is down the last known go on being served.
-    `own_keys` returns the fingerprint keys of the present set-up: those come first in `list_active`.
+    The current calibration of each fingerprint is kept in memory. Activations by other replicas are noticed
+    by polling the largest activation number every `poll_s` seconds. While the store is down, the last known
+    calibrations are served. `own_keys` returns the fingerprint keys of the present set-up, which are listed
+    first in `list_active`.
     """
 
     def __init__(
@@ -221,18 +222,18 @@ class SqlCalibrations:
         self._poll_s = poll_s
         self._own_keys = own_keys
         self._version: int | None = None
-        self._refreshing = asyncio.Lock()  # of two at a time the one that read first might end last
+        self._refreshing = asyncio.Lock()  # of two concurrent refreshes the older could end last
         self._by_key: dict[str, Calibration] = {}
         self._seen = LRU[str, Calibration](MAX_REMEMBERED)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Load what is active and begin to poll."""
+        """Load the active calibrations and start polling."""
         await self.refresh()
         self._task = asyncio.create_task(self._poll(), name="active-calibrations")
 
     async def stop(self) -> None:
-        """End the poll; idempotent."""
+        """Stop polling. Idempotent."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -247,11 +248,11 @@ class SqlCalibrations:
         return list(self._by_key.values())
 
     def num_activations(self) -> int:
-        """Return how many activations there ever were, as far as is known: they are numbered from 1."""
+        """Return the number of activations so far, from memory. They are numbered from 1."""
         return self._version or 0
 
     async def refresh(self) -> None:
-        """Load the active calibrations if any activation has happened since."""
+        """Load the active calibrations if there was an activation since the last refresh."""
         current = activations.c.calibration_id == calibrations.c.id
         query = with_reference().join(activations, current).where(activations.c.current)
         query = query.order_by(activations.c.id.desc())
@@ -269,22 +270,22 @@ class SqlCalibrations:
             try:
                 await self.refresh()
             except StoreUnavailable:
-                continue  # it was logged; the last known go on being served
+                continue  # already logged; the last known calibrations are served
             except Exception:
                 logger.exception("the active calibrations cannot be read")
 
     async def get(self, calibration_id: str) -> Calibration | None:
-        """Return a calibration by id; from memory when it was used lately, since it never changes.
+        """Return a calibration by id; from memory if it was used recently, since it never changes.
 
-        On the path of a score: a database that does not answer is not waited for long.
+        Scores wait for this call, so it waits only briefly for a database that does not answer.
         """
-        active = (one for one in self._by_key.values() if one.id == calibration_id)
-        known = next(active, None) or self._seen.get(calibration_id)
-        if known is None:
-            known = await self._database.soon(self._read(calibration_id))
-        if known is not None:
-            self._seen.put(calibration_id, known)
-        return known
+        active = (calibration for calibration in self._by_key.values() if calibration.id == calibration_id)
+        stored = next(active, None) or self._seen.get(calibration_id)
+        if stored is None:
+            stored = await self._database.soon(self._read(calibration_id))
+        if stored is not None:
+            self._seen.put(calibration_id, stored)
+        return stored
 
     async def _read(self, calibration_id: str) -> Calibration | None:
         query = with_reference().where(calibrations.c.id == calibration_id)
@@ -301,13 +302,13 @@ class SqlCalibrations:
         return await self._database.row(query, calibrations, _record)
 
     async def list_active(self) -> list[CalibrationRecord]:
-        """Return one calibration per fingerprint, the service's own set-up first, then latest activated."""
+        """Return the active calibrations, the service's own set-up first, then the latest activated first."""
         query = _records().where(activations.c.current).order_by(activations.c.id.desc())
         own, records = self._own_keys(), await self._database.readable(query, calibrations, _record)
         return sorted(records, key=lambda record: _rank(record.calibration, own))
 
     async def activate(self, calibration_id: str, *, by: str = "") -> CalibrationRecord | None:
-        """Make this the active calibration of its fingerprint, at once on this replica; None if unknown."""
+        """Activate a calibration, at once on this replica. Return None if there is no such calibration."""
         record = await self.record(calibration_id)
         if record is None:
             return None
@@ -334,7 +335,7 @@ class SqlCalibrations:
         return await self._database.row(query, reports, _report)
 
     async def rows(self, calibration_id: str) -> AsyncIterator[DevRow]:
-        """Yield the rows it was fitted on, answers and `logprobs` as drawn; none once forgotten.
+        """Yield the rows of the fit, with `samples` and `logprobs` as drawn; nothing once they are deleted.
 
         A row that cannot be read is skipped, as in `Database.readable`.
         """
@@ -346,15 +347,15 @@ class SqlCalibrations:
                 yield replace(sent, draws=(), complete=False, refused=None)
 
     async def forget_data(self, calibration_id: str) -> bool:
-        """Delete its rows (prompts, references, answers) for good; False if there is no such calibration."""
+        """Delete the rows (prompts, references, answers). Return False if there is no such calibration."""
         this = calibrations.c.id == calibration_id
         job_id = sa.select(calibrations.c.job_id).where(this).scalar_subquery()
         async with self._database.write() as connection:
             await connection.execute(sa.delete(dev_rows).where(dev_rows.c.job_id == job_id))
-            known = (await connection.execute(sa.select(calibrations.c.id).where(this))).scalar()
-        # After the commit: the log can be emptied only once nobody writes.
+            existing_id = (await connection.execute(sa.select(calibrations.c.id).where(this))).scalar()
+        # After the commit: SQLite can empty its log only while nobody writes.
         await self._database.forget()
-        return known is not None
+        return existing_id is not None
 
 
 def _rank(calibration: Calibration, own_keys: Collection[str]) -> int:
@@ -363,7 +364,7 @@ def _rank(calibration: Calibration, own_keys: Collection[str]) -> int:
     return 1 if calibration.fingerprint.source == SERVICE else 2
 
 
-# Of a row: what columns of their own hold.
+# The fields of a row that have their own columns.
 IN_COLUMNS = {"line", "samples", "logprobs", "verdict", "draws", "complete", "refused", "compared"}
 
 
@@ -380,21 +381,21 @@ def encode_row(row: DevRow) -> dict[str, Any]:
 
 
 def decode_row(stored: RowMapping) -> DevRow:
-    """Return a stored row; its `samples` are those it was uploaded with."""
+    """Return a stored row. Its `samples` are the uploaded ones."""
     draws = draws_from_json(stored["draws"])
     content = stored["content"] | {name: stored[name] for name in ("line", "verdict", "complete", "refused")}
     content |= {"compared": stored["compared"] or {}}
     if stored["supplied"]:
-        content |= {"samples": [one.text for one in draws], "logprobs": totals(draws)}
+        content |= {"samples": [draw.text for draw in draws], "logprobs": totals(draws)}
     return replace(ROW.validate_python(content), draws=draws)
 
 
 async def read_rows(
     database: Database, job_id: str, read: Callable[..., Awaitable[list[DevRow]]]
 ) -> AsyncIterator[DevRow]:
-    """Yield the rows in file order; no connection is held between pages.
+    """Yield the rows in file order, without a connection between pages.
 
-    `read`: `Database.rows` or `Database.readable`, which treat a damaged row in two ways.
+    `read`: `Database.rows`, which raises for a damaged row, or `Database.readable`, which skips it.
     """
     query = sa.select(dev_rows).where(dev_rows.c.job_id == job_id).order_by(dev_rows.c.line)
     async with database.read() as connection:

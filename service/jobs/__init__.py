@@ -1,1 +1,1 @@
-"""Durable jobs: what is asked, drawing the answers, the engine, the routes."""
+"""Durable jobs: options, drawing of answers, engine, routes."""

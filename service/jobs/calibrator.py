@@ -1,6 +1,6 @@
-"""What a calibration's job does: draw the answers that rows lack, embed them, fit, report, store.
+"""The work of a calibration job: draw missing answers, embed them, fit, report, store.
 
-It waits for servers that are down, and gives way to live scores.
+A job waits for servers that are down, and lets live scores go first.
 """
 
 import asyncio
@@ -81,25 +81,26 @@ from service.spectral.subsets import OnDone
 T = TypeVar("T")
 Notify = Callable[[str], Awaitable[None]]
 logger = logging.getLogger(__name__)
-EVERY_S = 0.5  # between two writes of how far a stage is
+EVERY_S = 0.5  # between two writes of the progress of a stage
 MAX_TEXTS = 250_000  # of the claims of a job, as of uploads
 MAX_CLAIMS_BYTES = 1 << 30
 REFERENCES_COMPARED = 3  # of a row, by the LLM
 MOST_REFUSED = 10  # rows, all of those begun, after which nothing is compared
-EMBEDDED_AT_ONCE = 16  # texts: live scoring gets its turn in between
-DRAWN_AGAIN = 2  # times the answers asked for: so many are drawn at most where some hold no text
+EMBEDDED_AT_ONCE = 16  # texts; live scores are embedded in between
+DRAWN_AGAIN = 2  # at most this multiple of the answers asked for is drawn if some have no text
 POLL_S = 0.02
 MAX_PAUSE_S = 3.0
-REFUSALS = frozenset({400, 413, 422})  # statuses by which a server refuses a single request
+REFUSALS = frozenset({400, 413, 422})  # HTTP statuses for the refusal of a single request
 _PASSING = (LLMUnavailable, EmbedderUnavailable, Overloaded, DeadlineExceeded, LLMError)
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to try. Waits double from `first_wait_s` to `max_wait_s`.
+    """Retries with waits that double from `first_wait_s` to `max_wait_s`.
 
-    `give_up_s`: of failing in a row in ways that may pass. A server that answers with 500, with nonsense or
-    not in time is treated like one that is down: it may be on its way up, or its proxy may speak for it.
+    `give_up_s`: time of transient failures in a row after which to give up. A server that answers with 500,
+    with an invalid reply or too late is treated like a server that is down: it may be starting, or the answer
+    may be from its proxy.
     """
 
     first_wait_s: float = 0.5
@@ -107,9 +108,10 @@ class Patience:
     give_up_s: float = 6 * 3600.0
 
     async def keep_trying(self, attempt: Callable[[], Awaitable[T]], notify: Notify) -> T:
-        """Return what `attempt` returns, however often it fails before in a way that may pass.
+        """Return the result of `attempt`, retried after transient failures.
 
-        `notify` is given what is waited for. Raises the last error when it will not pass.
+        `notify` gets the reason for each wait. Raises the last error if it is not transient, or after
+        `give_up_s`.
         """
         began, wait = time.monotonic(), self.first_wait_s
         while True:
@@ -129,7 +131,10 @@ class Patience:
 async def embedder_identity(
     embedder: Embedder, patience: Patience, notify: Notify, *, ask_anew: bool = False
 ) -> EmbedderIdentity:
-    """Return what decides the vectors, once the embedder has told. ask_anew: it may have changed."""
+    """Return the identity of the embedder, waiting for it if necessary.
+
+    ask_anew: ask the embedder again even if its identity is known, since it may have changed.
+    """
 
     async def ask() -> EmbedderIdentity:
         with contextlib.suppress(EmbedderUnavailable):
@@ -142,20 +147,21 @@ async def embedder_identity(
 
 
 class LiveFirst:
-    """Turns for work that may wait.
+    """Turns for work that has lower priority than live scores.
 
-    While nothing live is under way, every turn begins at once. While something is, one turn at a time, each
-    after a quiet moment or a pause as long as the turn before it, and `MAX_PAUSE_S` at most: a calibration is
-    slowed, but gets on however busy the service is. `live` counts the live scores under way.
+    Without live scores under way, every turn begins at once. With live scores, one turn runs at a time. It
+    begins when no live score is under way, or after a pause as long as the previous turn, at most
+    `MAX_PAUSE_S`: a calibration is slowed down but makes progress under any load. `live` counts the live
+    scores under way.
     """
 
     def __init__(self, live: LiveLoad | None = None) -> None:
         self._live = live or LiveLoad()
-        self._next = 0.0  # the earliest that a turn may begin beside live work
+        self._next = 0.0  # earliest start of a turn during live work
         self._one = asyncio.Lock()
 
     async def turn(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Return what the work returns, once its turn has come."""
+        """Return the result of the work, done in its turn."""
         if not self._live.under_way:
             return await work()
         async with self._one:
@@ -168,11 +174,11 @@ class LiveFirst:
                 finally:
                     now = time.monotonic()
                     self._next = now + min(now - began, MAX_PAUSE_S)
-        return await work()  # it has become quiet: all that waited go on at once
+        return await work()  # no live score is left: all waiting turns begin at once
 
 
 def row_request(serving: Serving, row: DevRow, num_samples: int) -> GenerationRequest:
-    """Return the request for so many answers to a row; live scoring goes before it."""
+    """Return the request for answers to a row, with lower priority than live scores."""
     prompt = (row.prompt or "") if row.messages is None else None
     return serving.request(
         prompt=prompt, messages=row.messages, num_samples=num_samples, priority=Priority.JOB
@@ -180,7 +186,7 @@ def row_request(serving: Serving, row: DevRow, num_samples: int) -> GenerationRe
 
 
 def check_same(bound: Fingerprint, now: Fingerprint) -> None:
-    """Raise Conflict when answers would come from another set-up than those already drawn."""
+    """Raise Conflict if new answers have another set-up than the answers already drawn."""
     differs = bound.differs(now)
     if "model" in differs:
         raise Conflict(
@@ -190,13 +196,13 @@ def check_same(bound: Fingerprint, now: Fingerprint) -> None:
     if differs:
         raise Conflict(
             "Answers of one calibration must all be drawn alike, but these parts differ between its rows, or "
-            f"have changed since it began: {', '.join(differs)}."
+            f"have changed since the job began: {', '.join(differs)}."
         )
 
 
 @dataclass(eq=False)
 class Drawer:
-    """Draws answers for one row after another; live scoring goes first.
+    """Draws answers for one row after another, with lower priority than live scores.
 
     While the store is unavailable, the write of drawn answers is retried every `wait_s` seconds.
     """
@@ -212,26 +218,26 @@ class Drawer:
     def fingerprint(
         self, row: DevRow, embedder: EmbedderIdentity, drawn: Generation | None = None
     ) -> Fingerprint:
-        """Return what answers to this row were drawn with; without them, what they would be now."""
+        """Return the fingerprint of the drawn answers to a row; without `drawn`, of answers drawn now."""
         request = row_request(self.serving, row, 1)
         identity = self.llm.identity(request)
         return service_fingerprint(identity.of(drawn) if drawn else identity, request.sampling, embedder)
 
     def generation_key(self, row: DevRow) -> Hashable:
-        """Return the same value for rows that are drawn alike; it is known before the model is."""
+        """Return a key that is equal for rows drawn alike. It does not depend on the model."""
         request = row_request(self.serving, row, 1)
         return replace(self.llm.identity(request), model=""), request.sampling
 
     async def learn_model(self, row: DevRow, notify: Notify) -> None:
-        """Make the model that answers known, which takes one answer where none has been drawn yet."""
+        """Learn the name of the model from an answer; draws one if none has been drawn yet."""
         request = row_request(self.serving, row, 1)
         if not self.llm.identity(request).answered:
             await self.patience.keep_trying(lambda: self.llm.generate(request), notify)
 
     async def draw(self, job_id: str, line: int) -> None:
-        """Draw the answers that a row lacks and store them, or store that the LLM server refuses the row.
+        """Draw and store the missing answers of a row, or store that the LLM server refuses the row.
 
-        Raises JobEndedError, and the EigencalError that the job fails with.
+        Raises JobEndedError, and the EigencalError that ends the job.
         """
         job, stored = await self.jobs.running(job_id), await self.jobs.row(job_id, line)
         try:
@@ -250,32 +256,32 @@ class Drawer:
         while not complete:
             request = row_request(self.serving, stored, min(wanted - len(draws), left))
             draw = partial(self.live_first.turn, partial(self.llm.generate, request))
-            got = await self.patience.keep_trying(draw, notify)
+            generation = await self.patience.keep_trying(draw, notify)
             embedder = await embedder_identity(self.embedder, self.patience, notify)
-            drawn_with = self.fingerprint(stored, embedder, got)
+            drawn_with = self.fingerprint(stored, embedder, generation)
             if bound is None:
-                # Before the first answer is stored: later answers of another set-up are refused.
+                # Before the first answer is stored, so that answers of another set-up are refused.
                 first = await once_stored(partial(self.jobs.bind, job.id, drawn_with), self.wait_s)
                 bound = first
             check_same(bound, drawn_with)
-            draws = (*draws, *usable(got.draws, self.embedder.empty_answers))[:wanted]
-            left -= len(got.draws)
+            draws = (*draws, *usable(generation.draws, self.embedder.empty_answers))[:wanted]
+            left -= len(generation.draws)
             complete = len(draws) == wanted or left <= 0
             keep = partial(self.jobs.keep_draws, job.id, stored.line, draws, complete=complete)
             await once_stored(keep, self.wait_s)
 
 
 class BrokenOffError(Exception):
-    """Ends work in its thread, which cannot be cancelled."""
+    """Ends work in a thread, since a thread cannot be cancelled."""
 
 
 async def in_thread(
     work: Callable[[OnDone], T], jobs: SqlJobs, job_id: str, stage: JobStage, total: int = WHOLE
 ) -> T:
-    """Return what `work` returns; its reports are the progress of a stage of so many units.
+    """Return the result of `work`, and store its progress in a stage of `total` units.
 
-    When the caller is cancelled, or the job has ended (JobEndedError), the next report of the work raises
-    BrokenOffError there. A store that fails meanwhile costs no more than what would have been shown.
+    If the caller is cancelled or the job has ended (JobEndedError), the next progress report of the work
+    raises BrokenOffError in its thread. While the store is unavailable, only the shown progress is lost.
     """
     reached, over = 0, threading.Event()
 
@@ -300,7 +306,7 @@ async def in_thread(
 
 @dataclass(eq=False)
 class Embedding:
-    """Embeds the distinct texts of a job in small chunks, live scoring first."""
+    """Embeds the distinct texts of a job in small chunks, with lower priority than live scores."""
 
     embedder: Embedder
     jobs: SqlJobs
@@ -319,34 +325,34 @@ class Embedding:
         """Return the rows, or their claims, as vectors, all of one embedder. kernel: None for the embedder's.
 
         compared: what an LLM says of the answers of each row, if it compares them. Raises EmbedderUnavailable
-        once patience ends, Conflict when the embedder changes, JobEndedError, and InvalidDevData for more
-        sentences than are held in memory.
+        once patience ends, Conflict if the embedder changes, JobEndedError, and InvalidDevData for more
+        sentences than fit into memory.
         """
         kernel = LLM if compared is not None else kernel or self.embedder.kernel
-        asked, said = [one.question for one in rows], list[Sentences]()
+        prompts, sentences = [row.question for row in rows], list[Sentences]()
         if unit == "claim":
-            said = await asyncio.to_thread(lambda: [sentences_of(one) for one in rows])
-        of_rows = claim_texts(rows, said) if unit == "claim" else all_texts(rows, kernel)
+            sentences = await asyncio.to_thread(lambda: [sentences_of(row) for row in rows])
+        of_rows = claim_texts(rows, sentences) if unit == "claim" else all_texts(rows, kernel)
         if len(of_rows) > MAX_TEXTS:
             raise InvalidDevData(
-                f"The rows hold {len(of_rows)} sentences; {MAX_TEXTS} may be held in memory."
+                f"The rows contain {len(of_rows)} sentences; at most {MAX_TEXTS} fit into memory."
             )
-        # Of each claim the vectors of m outcomes of m + 1 coordinates, in float64.
-        size = 8 * sum(len(one.claims) for one in rows) * num_samples * (num_samples + 1)
+        # For each claim, the vectors of m outcomes with m + 1 coordinates, in float64.
+        size = 8 * sum(len(row.claims) for row in rows) * num_samples * (num_samples + 1)
         if unit == "claim" and size > MAX_CLAIMS_BYTES:
             raise InvalidDevData(
                 f"Claims judged by {num_samples} answers each would take {size >> 20} MiB; "
                 f"{MAX_CLAIMS_BYTES >> 20} are allowed. Send fewer rows, or ask for fewer answers."
             )
-        # Questions come last, so that the answers of a row still follow one another.
-        texts = list(dict.fromkeys([*of_rows, *(text for text in asked if text)]))
+        # Questions last, so that the answers of a row stay consecutive.
+        texts = list(dict.fromkeys([*of_rows, *(text for text in prompts if text)]))
         notify = partial(self.jobs.note, job.id)
         await self.jobs.stage(job.id, "embedding", len(texts))
         embedded = texts_to_embed(texts, self.embedder.empty_answers)
         identity = await embedder_identity(self.embedder, self.patience, notify, ask_anew=True)
         vectors = outcome_vectors(texts, await self._embed(embedded, identity, job.id))
         place = {text: i for i, text in enumerate(texts)}
-        questions = [vectors[place[text], : identity.dimension] if text else None for text in asked]
+        questions = [vectors[place[text], : identity.dimension] if text else None for text in prompts]
         if unit == "answer":
             same = () if compared is None else compared.same
             made_by = replace(identity, kernel=kernel)
@@ -358,11 +364,11 @@ class Embedding:
             return replace(material, made_by=made_by, questions=questions)
         of_text = {text: vectors[i] for text, i in place.items()}
         material = await asyncio.to_thread(
-            claim_material, rows, said, of_text, num_samples, identity.dimension
+            claim_material, rows, sentences, of_text, num_samples, identity.dimension
         )
         assert material.groups is not None
-        asked_of = [questions[group] for group in material.groups]
-        return replace(material, made_by=identity, questions=asked_of)
+        by_claim = [questions[group] for group in material.groups]
+        return replace(material, made_by=identity, questions=by_claim)
 
     async def _embed(
         self, texts: Sequence[str], identity: EmbedderIdentity, job_id: str
@@ -461,9 +467,9 @@ def order_of(row: DevRow) -> list[int]:
 
 @dataclass(eq=False)
 class Calibrator:
-    """Finishes calibration jobs; may be stopped anywhere, and run again from its start.
+    """Finishes calibration jobs. A job may be interrupted at any point, and then runs again from its start.
 
-    Equal rows and answers give equal numbers, whoever drew them and however often the run was broken off.
+    Equal rows and answers give equal figures, on any replica and after any number of interruptions.
     """
 
     jobs: SqlJobs
@@ -471,22 +477,22 @@ class Calibrator:
     drawer: Drawer
     embedding: Embedding
     comparing: Comparing
-    compare: Compare = "embeddings"  # where a job does not say
+    compare: Compare = "embeddings"  # default of jobs
     resamples: Resamples = DEFAULT
 
     async def finish(self, job: RunningJob) -> None:
-        """Embed, fit, report, store, end the job.
+        """Embed, fit, report, store and end the job.
 
-        Raises JobEndedError, or the EigencalError that the job fails with.
+        Raises JobEndedError, or the EigencalError that ends the job.
         """
         options, embedding = job.options, self.embedding
         notify = partial(self.jobs.note, job.id)
         identity = await embedder_identity(embedding.embedder, embedding.patience, notify, ask_anew=True)
         stored = answered(await self.jobs.rows(job.id), identity.empty_answers)
-        drawn = any(one.samples is None for one in stored)
-        asked = self.drawer.serving.num_samples if drawn else None
+        drawn = any(row.samples is None for row in stored)
+        default = self.drawer.serving.num_samples if drawn else None
         rows, num_samples, copies = usable_rows(
-            stored, options.num_samples or asked, rng(options.seed, Stream.COPIES), options.unit
+            stored, options.num_samples or default, rng(options.seed, Stream.COPIES), options.unit
         )
         fingerprint = await self._fingerprint(job, stored, identity, drawn=drawn)
         compared = None
@@ -498,8 +504,8 @@ class Calibrator:
         all_rows = await embedding.material(job, rows, num_samples, options.unit, compared=compared)
         random = rng(options.seed, Stream.NEAR_COPIES)
         material = await asyncio.to_thread(without_near_copies, all_rows, random)
-        near = len(all_rows.rows) - len(material.rows)
-        if material.made_by is not None:  # another, when it has changed meanwhile
+        num_near = len(all_rows.rows) - len(material.rows)
+        if material.made_by is not None:  # a different embedder if it changed during the job
             check_same(fingerprint, with_embedder(fingerprint, material.made_by))
         active = self.calibrations.active(fingerprint.key())
         fitted = await self._fit(job, material, active)
@@ -518,10 +524,10 @@ class Calibrator:
             selectors=fitted.selectors(),
             reference=conformal_reference(material, rng(options.seed, Stream.REFERENCE)),
         )
-        refused = [one for one in stored if one.refused is not None]
+        refused = [row for row in stored if row.refused is not None]
         target = self.drawer.serving.target()
 
-        # Of a job that is cancelled it runs on in its thread for seconds: nothing in it could be broken off.
+        # The report of a cancelled job runs on in its thread for seconds, since it has no point to stop at.
         def work(_: OnDone) -> dict[str, Any]:
             return make_report(
                 fitted,
@@ -530,7 +536,7 @@ class Calibrator:
                 target,
                 num_rows=job.num_rows,
                 active=active,
-                copies=copies + near,
+                copies=copies + num_near,
                 refused=refused,
                 resamples=self.resamples,
             )
@@ -538,9 +544,9 @@ class Calibrator:
         report = await in_thread(work, self.jobs, job.id, "reporting", total=1)
         report["job_id"] = job.id
         recommended = report["opening"]["num_samples"]
-        if recommended in calibration.selectors:  # it can serve so many, and decide by them
+        if recommended in calibration.selectors:  # with this number of answers it can decide
             calibration = replace(calibration, recommended=recommended)
-        # Verdicts on claims are the data's own; there are several on a line.
+        # Verdicts on claims are in the data, with several for a line.
         judged = [] if options.unit == "claim" else fitted.rows.verdicts
         full = [material.rows[i].line for i in material.full[: len(judged)]]
         decision = report["decision"]
@@ -549,7 +555,7 @@ class Calibrator:
             job.id,
             calibration,
             report,
-            len(rows) - near,
+            len(rows) - num_near,
             activate=decision["activated"],
             compared_with=None if active is None else active.id,
             verdicts=dict(zip(full, judged, strict=True)),
@@ -560,20 +566,20 @@ class Calibrator:
     async def _fingerprint(
         self, job: RunningJob, stored: list[DevRow], identity: EmbedderIdentity, *, drawn: bool
     ) -> Fingerprint:
-        """Return what the answers were drawn with: as bound by the first draw, or as the operator vouches."""
+        """Return the fingerprint of the answers: from the first draw, or as claimed by the operator."""
         unit = job.options.unit
         if not drawn and job.options.drawn_by == "caller":
             return replace(caller_fingerprint(job.options.source_label, identity), unit=unit)
         if not drawn:
             await self.drawer.learn_model(stored[0], partial(self.jobs.note, job.id))
-        kinds = {one.messages is None: one for one in stored}
+        kinds = {row.messages is None: row for row in stored}
         now = [self.drawer.fingerprint(row, identity) for row in kinds.values()]
         claimed = job.fingerprint if drawn else now[0]
         if claimed is None:
             raise InvalidDevData("The answers were drawn with an unknown set-up.")
-        for one in now:
-            # Which model drew the answers was seen when they came; another may answer by now.
-            check_same(claimed, one.drawn_as(claimed) if drawn else one)
+        for current in now:
+            # The model was checked when the answers were drawn. Another model may answer by now.
+            check_same(claimed, current.drawn_as(claimed) if drawn else current)
         return replace(claimed, unit=unit)
 
     async def _fit(self, job: RunningJob, material: Material, active: Calibration | None) -> Fitted:

@@ -80,8 +80,8 @@ async def _work(work: Callable[["DbosEngine"], Awaitable[None]]) -> None:
 class DbosEngine:
     """Runs jobs in the event loop that called `start`.
 
-    `setup_keys`: the settings whose jobs run here. `presence`: which replicas are alive; None for a SQLite
-    file, which has one replica.
+    `setup_keys`: the settings of the jobs that run here. `presence`: which replicas are alive; None for a
+    SQLite file, which has one replica.
     """
 
     def __init__(self, url: URL, *, setup_keys: Sequence[str], presence: Presence | None = None) -> None:

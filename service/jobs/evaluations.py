@@ -1,4 +1,4 @@
-"""POST /evaluate, and what came of it."""
+"""POST /evaluate, and the report of an evaluation."""
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
@@ -28,7 +28,7 @@ async def post_evaluate(
 ) -> Job | Response:
     """Check every row of both files, store them, and start a job: fit on dev, test on test.
 
-    Either file's bad rows refuse both; nothing is stored. Nothing is calibrated or activated by it.
+    A bad row in either file refuses both files, and nothing is stored. Nothing is calibrated or activated.
     """
     return await submitted(request, app, EVALUATE, idempotency_key)
 

@@ -1,4 +1,4 @@
-"""A job: what is sent to make one, how its owner sees it, and the settings that it is bound to."""
+"""A job: the requests that create one, its public form, and the settings that it is bound to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -70,24 +70,24 @@ class CalibrateOptions(EvaluateOptions):
 
     @model_validator(mode="after")
     def label_is_the_callers(self) -> Self:
-        """Refuse a label for the service's own answers."""
+        """Refuse a source label for the service's own answers."""
         if self.source_label and self.drawn_by == "service":
             raise ValueError("`source_label` goes with `drawn_by` = `caller`")
         return self
 
     @model_validator(mode="after")
     def claims_have_no_evidence(self) -> Self:
-        """Refuse a map by log-probabilities of whole answers for claims."""
+        """Refuse the evidence map for claims: it needs log-probabilities of whole answers."""
         if self.unit == "claim" and self.method == "evidence":
             raise ValueError("`method` = `evidence` is of whole answers; of claims use `auto`")
         return self
 
 
 class JobOptions(CalibrateOptions):
-    """Those of a job.
+    """The options of a job.
 
-    dev_rows: of an evaluation, the number of rows to fit on; the rest are for testing. corrects: id of the
-    calibration with the same rows before verdicts were corrected, "" for other jobs.
+    dev_rows: for an evaluation, the number of rows to fit on; the rest are for testing. corrects: id of the
+    calibration with the same rows before their verdicts were corrected, "" for other jobs.
     """
 
     dev_rows: int | None = None
@@ -95,7 +95,7 @@ class JobOptions(CalibrateOptions):
 
     @property
     def kind(self) -> JobKind:
-        """Return what the job does."""
+        """The kind of the job."""
         return "calibrate" if self.dev_rows is None else "evaluate"
 
 
@@ -144,7 +144,7 @@ class Correction(RequestModel):
 
     @model_validator(mode="after")
     def named_one_way(self) -> Self:
-        """Refuse both of `line` and `id`, and neither."""
+        """Require exactly one of `line` and `id`."""
         if (self.line is None) == (self.id is None):
             raise ValueError("send `line` or `id`")
         return self
@@ -212,23 +212,23 @@ class Job(BaseModel):
 
     @property
     def finished(self) -> bool:
-        """Tell whether the state is final."""
+        """Return True if the state is final."""
         return self.state in ("succeeded", "failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The settings of a service that decide what comes of a job, as JSON values by name.
+    """The settings of a service that affect the results of jobs, as JSON values by name.
 
-    `embedding`: those that matter to every job. `drawing`: those that matter besides to a job whose answers
-    the service draws, or vouches to have drawn. Services with equal set-ups may run each other's jobs.
+    `embedding`: settings that affect every job. `drawing`: settings that also affect a job with answers drawn
+    by the service, or claimed to be. Services with equal set-ups may run each other's jobs.
     """
 
     embedding: Mapping[str, Any] = field(default_factory=dict)
     drawing: Mapping[str, Any] = field(default_factory=dict)
 
     def parts(self, *, draws: bool) -> dict[str, Any]:
-        """Return the settings that a job of this kind is bound to."""
+        """Return the settings that a job is bound to. draws: True if the job asks the LLM."""
         return {**self.embedding, **(self.drawing if draws else {}), "draws": draws}
 
     def keys(self) -> tuple[str, str]:
@@ -237,5 +237,5 @@ class Setup:
 
 
 def differing(posted: Mapping[str, Any], present: Mapping[str, Any]) -> list[str]:
-    """Return the sorted names of the settings in which the two differ."""
+    """Return the sorted names of the settings that differ."""
     return sorted(k for k in posted.keys() | present.keys() if posted.get(k) != present.get(k))

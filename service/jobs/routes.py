@@ -1,4 +1,4 @@
-"""POST /calibrate, its jobs, and what POST /evaluate shares with it: how an upload becomes a job."""
+"""POST /calibrate and the routes of jobs, with the handling of uploads that POST /evaluate shares."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -39,7 +39,7 @@ IdempotencyKey = Annotated[
 
 
 def _whole_number(value: object) -> object:
-    """Refuse what Pydantic reads as an integer and the contract does not: "6 ", "6.0", "1_0"."""
+    """Refuse texts that Pydantic reads as integers but the contract does not allow: "6 ", "6.0", "1_0"."""
     if isinstance(value, str) and not (value.isascii() and value.removeprefix("-").isdecimal()):
         raise PydanticKnownError("int_parsing")
     return value
@@ -51,35 +51,35 @@ def example(value: object) -> dict[str, Any]:
 
 
 def queued(job: dict[str, Any], *codes: str) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI entries of a route that answers with a job that will run; `job`: as an example."""
+    """Return the OpenAPI entries of a route that responds with a queued job. `job`: the example."""
     return {202: {**example(job), **LOCATION}, **responses(*CODES, *codes)}
 
 
 def upload_body(name: str) -> dict[str, Any]:
-    """Return the OpenAPI entry of a body that its route reads itself: a form, or JSON."""
+    """Return the OpenAPI entry of a body, a form or JSON, that the route reads itself."""
     forms = {"multipart/form-data": f"{name}Form", "application/json": f"{name}Request"}
     content = {kind: {"schema": {"$ref": f"#/components/schemas/{form}"}} for kind, form in forms.items()}
     return {"requestBody": {"required": True, "content": content}}
 
 
 async def submitted(request: Request, app: Services, shape: Shape, key: str | None) -> Response:
-    """Check all rows of an upload, store them with a job, and answer with it; one bad row stores nothing.
+    """Check all rows of an upload, store them with a job and return it. With a bad row, nothing is stored.
 
-    Those of two files are stored under one count, which tells them apart.
+    The rows of two files are numbered through, so that their lines differ.
     """
     async with received(request, app.limits, app.threads, shape) as upload:
         parts = await app.threads.run(lambda: upload.check(app.limits))
         rows, options = parts[0].rows(), upload.options
         if shape is EVALUATE:
-            every = enumerate(chain.from_iterable(data.rows() for data in parts), start=1)
-            rows = (replace(row, line=number) for number, row in every)
+            numbered = enumerate(chain.from_iterable(data.rows() for data in parts), start=1)
+            rows = (replace(row, line=number) for number, row in numbered)
             options = options.model_copy(update={"dev_rows": parts[0].num_rows})
         job, _ = await app.jobs.submit(rows, options, idempotency_key=key)
     return accepted(job)
 
 
 def accepted(job: Job) -> Response:
-    """Return a job that will run as a response that says where to look for it."""
+    """Return a queued job as a response with its Location."""
     return Response(job.model_dump_json(), 202, {"Location": f"/jobs/{job.id}"}, "application/json")
 
 
@@ -124,7 +124,7 @@ async def get_jobs(
     openapi_extra=BEARER,
 )
 async def get_job(app: ServicesDep, job_id: JobId) -> Job:
-    """Return the state of a job, how far it is, and what came of it."""
+    """Return the state of a job, its progress and its results."""
     return _existing(await app.jobs.store.get(job_id))
 
 
@@ -135,10 +135,7 @@ async def get_job(app: ServicesDep, job_id: JobId) -> Job:
     openapi_extra=BEARER,
 )
 async def delete_job(app: ServicesDep, job_id: JobId) -> Job:
-    """Cancel a job, or give up one that has failed, and forget its rows.
-
-    One that has succeeded is a conflict.
-    """
+    """Cancel an open or failed job and delete its rows. A job that has succeeded is a conflict."""
     return _existing(await app.jobs.cancel(job_id))
 
 
@@ -151,11 +148,11 @@ async def delete_job(app: ServicesDep, job_id: JobId) -> Job:
     openapi_extra=BEARER,
 )
 async def post_retry(app: ServicesDep, job_id: JobId) -> Response:
-    """Queue a job that has failed again; it goes on with the answers it has, and draws none of them twice.
+    """Queue a failed job again. It continues with the answers that it has and draws none of them twice.
 
-    Of one that has succeeded without rows that the LLM server refused, another job asks for these, and makes
-    a calibration of its own. A conflict where nothing is missing, or where its answers were drawn under other
-    settings.
+    For a job that has succeeded without rows that the LLM server refused, a new job asks for these rows and
+    makes its own calibration. It is a conflict if nothing is missing, or if the answers were drawn under
+    other settings.
     """
     return accepted(_existing(await app.jobs.queued(await app.jobs.store.retry(job_id))))
 
@@ -180,7 +177,7 @@ async def get_events(app: ServicesDep, job_id: JobId) -> EventSourceResponse:
 
 
 async def _events(app: Services, job_id: str) -> AsyncIterator[ServerSentEvent]:
-    # Closed when the caller has gone, not when collected.
+    # Closed when the caller disconnects, not at garbage collection.
     async with aclosing(app.jobs.events(job_id)) as jobs:
         async for job in jobs:
             yield ServerSentEvent(job.model_dump_json(), event="job")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-INTERNAL = JobError(code="internal", detail="The service failed at this job; its log tells more.")
+INTERNAL = JobError(code="internal", detail="The service failed at this job; its log has the details.")
 CHUNKS_PER_SLOT = 4  # chunks are small, so that all slots stay busy until the end of a job
 MAX_CHUNK = 32  # rows
 CANCEL_S = 5.0  # how long a caller who cancels waits for DBOS

@@ -1,7 +1,7 @@
-"""Jobs and their rows in SQL. A job that has ended takes no more writes, which ends a stray run.
+"""Jobs and their rows in SQL. A job that has ended accepts no writes, which ends a stray run.
 
-A frozen replica that wakes may run the same job as the peer that took it over. A second write of the same
-thing changes nothing, or raises JobEndedError.
+A frozen replica that wakes up may run the same job as the peer that took it over. A repeated write changes
+nothing, or raises JobEndedError.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ OPEN = jobs.c.state.in_(["queued", "running"])
 NOT_KEPT = "The rows of this job were not kept: post them again under a new key."
 _FAILED = jobs.c.state == "failed"
 _ROWS_AT_ONCE = 200
-# Equal values for rows whose answers the service would draw alike.
+# Returns equal values for rows that the service would draw alike.
 GenerationKey = Callable[[DevRow], Hashable]
 
 
@@ -67,7 +67,7 @@ class _Setup(BaseModel):
 
 
 class _Columns(BaseModel):
-    """Columns of a job that are read as they are."""
+    """Columns of a job that are read without conversion."""
 
     options: _Options
     setup: _Setup
@@ -77,7 +77,7 @@ class _Columns(BaseModel):
 
 
 class _Results(BaseModel):
-    """What the page of an evaluation needs."""
+    """The parts of the results that the page of an evaluation needs."""
 
     version: int
     method: str
@@ -102,9 +102,9 @@ def _results(stored: RowMapping) -> dict[str, Any]:
 
 
 class JobEndedError(Exception):
-    """The job was cancelled, or has ended: the run that hears this must stop.
+    """The job was cancelled or has ended, so its run must stop.
 
-    No EigencalError: no caller of the API ever sees it.
+    Not an EigencalError, since callers of the API never see it.
     """
 
 
@@ -119,7 +119,7 @@ async def once_stored(write: Callable[[], Awaitable[T]], wait_s: float) -> T:
 
 @dataclass(frozen=True, slots=True)
 class RunningJob:
-    """A job as its run finds it. `fingerprint`: what answers were drawn with, None before the first."""
+    """A running job. `fingerprint`: of the drawn answers; None before the first."""
 
     id: str
     options: JobOptions
@@ -133,9 +133,9 @@ def _running(stored: RowMapping) -> RunningJob:
 
 
 class SqlJobs:
-    """Jobs, their rows, their progress. Every method raises StoreUnavailable when the store is out of reach.
+    """Jobs, their rows and their progress. Every method raises StoreUnavailable if the store is unreachable.
 
-    `setup`: the settings of this service, to which jobs posted here are bound.
+    `setup`: the settings of this service. Jobs posted here are bound to them.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class SqlJobs:
         self._calibrations = calibrations
         self.setup = setup or Setup()
 
-    # What callers of the API do.
+    # Operations of callers of the API.
 
     async def submit(
         self,
@@ -158,12 +158,12 @@ class SqlJobs:
         key: str | None = None,
         generation_key: GenerationKey = lambda _: None,
     ) -> tuple[Job, bool]:
-        """Store the rows and a job for them in one transaction; return the job and whether it is new.
+        """Store rows and a job for them in one transaction. Return the job, and True if it is new.
 
-        Whatever `rows` raises while being read leaves nothing stored. They are read in threads while the
-        transaction is open, so they must come from a local source (a spooled file), not from a slow sender.
-        They are hashed on the way: the same key with the same rows and options returns the job there is.
-        `generation_key`: equal for rows that are drawn alike. Raises Conflict (same key, other content),
+        If iterating over `rows` raises, nothing is stored. The rows are read in threads while the transaction
+        is open, so they must come from a local source (a spooled file), not from a slow sender. They are
+        hashed on the way: the same key with the same rows and options returns the existing job.
+        `generation_key`: equal for rows that are drawn alike. Raises Conflict (same key, other content) and
         InvalidDevData (see `Intake.check`).
         """
         job_id, intake, rest = new_id("job"), Intake(options, generation_key), iter(rows)
@@ -177,7 +177,7 @@ class SqlJobs:
             async with self._database.write() as connection:
                 await connection.execute(sa.insert(jobs).values(values))
                 while columns := await asyncio.to_thread(intake.columns, rest, _ROWS_AT_ONCE):
-                    batch = [{"job_id": job_id} | one for one in columns]
+                    batch = [{"job_id": job_id} | row for row in columns]
                     await connection.execute(sa.insert(dev_rows), batch)
                 intake.check()
                 setup = self.setup.parts(draws=intake.draws)
@@ -189,7 +189,7 @@ class SqlJobs:
                     "content_hash": intake.digest(),
                 }
                 await connection.execute(sa.update(jobs).where(jobs.c.id == job_id).values(stored))
-        except IntegrityError:  # the key is taken: no row was read yet
+        except IntegrityError:  # the key is taken; no row was read yet
             earlier = await self._one(jobs.c.idempotency_key == key, _checked)
             if earlier is None:
                 raise
@@ -209,12 +209,12 @@ class SqlJobs:
         """Return a job."""
         job = await self._one(jobs.c.id == job_id, self._shown)
         if job is not None and job.activated:
-            # Whoever hears that its calibration is in force is served by it here, too.
+            # A caller who sees `activated` must get scores with the new calibration from this replica.
             await self._calibrations.refresh()
         return job
 
     async def latest(self, limit: int = 100) -> list[Job]:
-        """Return the latest jobs, latest first."""
+        """Return the latest jobs, newest first."""
         query = sa.select(jobs).order_by(jobs.c.id.desc()).limit(limit)
         return await self._database.readable(query, jobs, self._shown)
 
@@ -225,8 +225,8 @@ class SqlJobs:
         if stored["state"] in ("queued", "running") and stored["setup_key"] not in ours:
             differs = differing(posted_under, self.setup.parts(draws=posted_under["draws"]))
             note = (
-                "Waits for a service with the settings that it was posted under, or is run by one; in this "
-                f"one these differ: {', '.join(differs)}."
+                "Waits for a service with the settings that it was posted under, or is run by one. Here "
+                f"these settings differ: {', '.join(differs)}."
             )
         if stored["error_code"]:
             error = JobError(code=stored["error_code"], detail=stored["error_detail"])
@@ -236,21 +236,21 @@ class SqlJobs:
             links["report"] = f"/evaluations/{stored['id']}/report"
         elif stored["state"] == "succeeded":
             links |= {"calibration": made, "report": f"{made}/report"}
-        told = {name: stored[name] for name in Job.model_fields if name in stored} | {"note": note}
-        return Job(**told, name=stored["options"]["name"], error=error, eta_s=_eta_s(stored), links=links)
+        columns = {name: stored[name] for name in Job.model_fields if name in stored} | {"note": note}
+        return Job(**columns, name=stored["options"]["name"], error=error, eta_s=_eta_s(stored), links=links)
 
     async def by_state(self) -> dict[JobState, int]:
-        """Return how many jobs there are of each state, those of all replicas and settings."""
+        """Return the number of jobs by state, for all replicas and settings."""
         query = sa.select(jobs.c.state, sa.func.count().label("number")).group_by(jobs.c.state)
 
         async def counted() -> dict[JobState, int]:
             async with self._database.read() as connection:
-                return {one.state: one.number for one in await connection.execute(query)}
+                return {row.state: row.number for row in await connection.execute(query)}
 
         return dict.fromkeys(get_args(JobState), 0) | await self._database.soon(counted())
 
     async def cancel(self, job_id: str) -> Job | None:
-        """Cancel a job that is open or has failed, forget its rows; raises Conflict when it has succeeded."""
+        """Cancel an open or failed job and delete its rows. Raises Conflict if it has succeeded."""
         change = sa.update(jobs).where(jobs.c.id == job_id, sa.or_(OPEN, _FAILED))
         async with self._database.write() as connection:
             changed = (await connection.execute(change.values(_ended("cancelled")))).rowcount
@@ -262,18 +262,18 @@ class SqlJobs:
         return job
 
     async def retry(self, job_id: str) -> str | None:
-        """Have a job go on with the answers it has, and return its id; None if there is none such.
+        """Continue a job with its answers so far and return the id of the job that runs; None if unknown.
 
-        One that failed goes on itself; of one that succeeded, but had rows refused, a new job asks for what
-        is missing. One for which nothing was drawn yet is bound to the present settings. Raises Conflict when
-        nothing is missing, when its rows were not kept, or when answers were drawn under other settings.
+        A failed job continues itself. For a job that succeeded with refused rows, a new job asks for the
+        missing answers. A job without drawn answers is bound to the present settings. Raises Conflict if
+        nothing is missing, if the rows were not kept, or if answers were drawn under other settings.
         """
         job = await self._one(jobs.c.id == job_id, _checked)
         if job is None:
             return None
         setup = self._present_setup(job)
         if job["state"] == "succeeded" and job["refused_rows"]:
-            # Another job: the rows of this one are those that its calibration was fitted on.
+            # A new job, since the calibration of this one was fitted on the rows as they are.
             return await self._successor(job, setup)
         change = sa.update(jobs).where(jobs.c.id == job_id, _FAILED)
         ended = dict.fromkeys(("stage", "finished_at", "error_code", "error_detail"))
@@ -282,10 +282,10 @@ class SqlJobs:
             changed = await connection.execute(change.values(again))
             if changed.rowcount != 1:
                 raise Conflict(
-                    f"The job is {job['state']}: only one that has failed, or that lacks answers to some "
+                    f"The job is {job['state']}: only a job that has failed, or that lacks answers to some "
                     "of its rows, can be retried."
                 )
-            # After the update, under its lock: rows may be forgotten by a cancel until then.
+            # After the update, under its lock: until then a cancellation may delete the rows.
             rows = sa.update(dev_rows).where(dev_rows.c.job_id == job_id).values(refused=None)
             if (await connection.execute(rows)).rowcount != job["num_rows"]:
                 raise Conflict(NOT_KEPT)
@@ -294,11 +294,10 @@ class SqlJobs:
     async def correct(
         self, job_id: str, corrections: Sequence[Correction], options: Mapping[str, Any]
     ) -> str | None:
-        """Queue a job on the rows of one that succeeded, answers and all, with corrected verdicts.
+        """Queue a job on the rows and answers of a job that succeeded, with corrected verdicts.
 
-        `options`: those of `JobOptions` that are to differ. Nothing is drawn. Returns the new job's id,
-        None if there is no such job. Raises InvalidRequest for a row that it does not have, Conflict as
-        `retry` does.
+        `options`: changes to its `JobOptions`. Nothing is drawn. Return the new job's id, None if there is no
+        such job. Raises InvalidRequest for a row that the job does not have, and Conflict as in `retry`.
         """
         job = await self._one(jobs.c.id == job_id, _checked)
         if job is None:
@@ -317,7 +316,7 @@ class SqlJobs:
     ) -> str:
         """Queue a job with the rows and answers of a job that succeeded.
 
-        `corrected`: rows with other verdicts. Without any, the job draws.
+        `corrected`: the rows with changed verdicts. If there are none, the job draws missing answers.
         """
         job_id, columns = new_id("job"), ("line", "content", "draws", "supplied", "compared")
         same = {name: job[name] for name in ("kind", "fingerprint", "num_rows", "content_hash")}
@@ -341,18 +340,21 @@ class SqlJobs:
         return job_id
 
     def _present_setup(self, job: RowMapping) -> dict[str, Any]:
-        """Return the settings that a job goes on under: the present ones, which must fit its answers."""
+        """Return the present settings for a job to continue under.
+
+        Raises Conflict if the job has answers drawn under other settings.
+        """
         setup = self.setup.parts(draws=job["setup"]["draws"])
         differs = differing(job["setup"], setup)
         if differs and job["fingerprint"] is not None:
             raise Conflict(
-                "This job has answers that were drawn under other settings, and cannot go on where these "
-                f"differ: {', '.join(differs)}."
+                "This job has answers that were drawn under other settings, so it cannot continue. These "
+                f"settings differ: {', '.join(differs)}."
             )
         return {"setup": setup, "setup_key": shape_hash(**setup)}
 
     async def open_jobs(self) -> dict[str, str]:
-        """Return the unfinished jobs of this service's settings, oldest first, and the key of these."""
+        """Return the setup keys of this service's unfinished jobs, by job id, oldest first."""
         ours = jobs.c.setup_key.in_(self.setup.keys())
         query = sa.select(jobs.c.id, jobs.c.setup_key).where(OPEN, ours).order_by(jobs.c.id)
         async with self._database.read() as connection:
@@ -363,7 +365,7 @@ class SqlJobs:
         query = sa.select(evaluations).where(evaluations.c.job_id == job_id)
         return await self._database.row(query, evaluations, _results)
 
-    # What the run of a job does. Writes raise JobEndedError once the job does not run any more.
+    # Operations of the run of a job. Writes raise JobEndedError if the job is not running.
 
     async def begin(self, job_id: str) -> None:
         """Set a job running. Raises JobEndedError."""
@@ -375,31 +377,31 @@ class SqlJobs:
             await _write(connection, job_id)
 
     async def running(self, job_id: str) -> RunningJob:
-        """Return a job that runs. Raises JobEndedError."""
+        """Return a running job. Raises JobEndedError."""
         job = await self._one(sa.and_(jobs.c.id == job_id, jobs.c.state == "running"), _running)
         if job is None:
             raise JobEndedError(job_id)
         return job
 
     async def stage(self, job_id: str, stage: JobStage, total: int, done: int = 0) -> None:
-        """Store and log that a stage begins; what is left of it is told from its pace from here on."""
+        """Store and log that a stage begins. The remaining time is estimated from its pace from now on."""
         logger.info("job %s: %s, %d of %d done", job_id, stage, done, total)
         now = datetime.now(UTC)
         pace = {"stage_began_at": now, "stage_began_done": done, "progressed_at": now}
         await self._write(job_id, stage=stage, done=done, total=total, note="", **pace)
 
     async def progress(self, job_id: str, done: int) -> None:
-        """Store how far the stage is; a note is gone with that."""
+        """Store the progress of the stage and clear the note."""
         await self._write(job_id, done=done, note="", progressed_at=datetime.now(UTC))
 
     async def note(self, job_id: str, text: str) -> None:
-        """Store what the job waits for, until its next progress; the log has it, too, when it is news."""
-        news = sa.update(jobs).where(jobs.c.id == job_id, jobs.c.state == "running", jobs.c.note != text)
+        """Store the reason for a wait, until the next progress. Log the note if it is new."""
+        change = sa.update(jobs).where(jobs.c.id == job_id, jobs.c.state == "running", jobs.c.note != text)
         async with self._database.write() as connection:
-            is_news = (await connection.execute(news.values(note=text))).rowcount == 1
+            is_new = (await connection.execute(change.values(note=text))).rowcount == 1
             await _write(connection, job_id)
-        if is_news:
-            # What the LLM server said may repeat the prompt.
+        if is_new:
+            # The message of the LLM server may repeat the prompt.
             logger.warning("job %s: %s", job_id, text.partition(SERVER_MESSAGE)[0])
 
     async def _write(self, job_id: str, **values: object) -> None:
@@ -407,7 +409,7 @@ class SqlJobs:
             await _write(connection, job_id, **values)
 
     async def bind(self, job_id: str, fingerprint: Fingerprint) -> Fingerprint:
-        """Store what the answers are drawn with, unless that is known; return what is stored."""
+        """Store the fingerprint of the answers unless there is one. Return the stored fingerprint."""
         unbound = sa.update(jobs).where(
             jobs.c.id == job_id, jobs.c.state == "running", jobs.c.fingerprint.is_(None)
         )
@@ -420,7 +422,7 @@ class SqlJobs:
         return [row async for row in read_rows(self._database, job_id, self._database.rows)]
 
     async def row(self, job_id: str, line: int) -> DevRow:
-        """Return one row. Raises JobEndedError where there is none: one that is cancelled forgets them."""
+        """Return one row. Raises JobEndedError if there is none: cancelled jobs have no rows."""
         query = sa.select(dev_rows).where(dev_rows.c.job_id == job_id, dev_rows.c.line == line)
         row = await self._database.row(query, dev_rows, decode_row)
         if row is None:
@@ -439,7 +441,7 @@ class SqlJobs:
             return list((await connection.execute(query)).scalars())
 
     async def keep_draws(self, job_id: str, line: int, draws: Sequence[Draw], *, complete: bool) -> None:
-        """Store all answers of a row drawn so far, committed on return, unless it has all of its answers."""
+        """Store the answers of a row drawn so far, committed on return, unless the row is complete."""
         row = sa.update(dev_rows).where(
             dev_rows.c.job_id == job_id, dev_rows.c.line == line, sa.not_(dev_rows.c.complete)
         )
@@ -453,7 +455,7 @@ class SqlJobs:
             await _write(connection, job_id, done=done, note="", progressed_at=datetime.now(UTC))
 
     async def keep_compared(self, job_id: str, line: int, replies: Mapping[str, Reply]) -> None:
-        """Store what an LLM says of each two answers of a row. Raises JobEndedError."""
+        """Store an LLM's replies on pairs of answers of a row. Raises JobEndedError."""
         row = sa.update(dev_rows).where(dev_rows.c.job_id == job_id, dev_rows.c.line == line)
         async with self._database.write() as connection:
             await _write(connection, job_id)
@@ -484,7 +486,7 @@ class SqlJobs:
     ) -> None:
         """Store calibration, report and verdicts, activate it if asked to, end the job, in one transaction.
 
-        `verdicts`: by line of the row. Raises Conflict, and changes nothing, when it is to be activated but
+        `verdicts`: by line of the row. Raises Conflict, and changes nothing, if it is to be activated but
         the active calibration of its fingerprint is not `compared_with` (an id; None: none was active).
         """
         key, reason = calibration.fingerprint.key(), report.get("decision", {}).get("reason", "")
@@ -508,7 +510,7 @@ class SqlJobs:
             await self._calibrations.refresh()
 
     async def keep_evaluation(self, job_id: str, results: dict[str, Any]) -> None:
-        """Store the results of an evaluation, forget its rows, and end the job, in one transaction."""
+        """Store the results of an evaluation, delete its rows and end the job, in one transaction."""
         async with self._database.write() as connection:
             end = _ended("succeeded") | {"done": jobs.c.total, "refused_rows": _refused_rows(job_id)}
             await _write(connection, job_id, **end)
@@ -516,7 +518,7 @@ class SqlJobs:
             await connection.execute(sa.delete(dev_rows).where(dev_rows.c.job_id == job_id))
 
     async def fail(self, job_id: str, error: JobError) -> None:
-        """End the job with an error; its rows and the answers drawn so far stay, for it may be retried."""
+        """End the job with an error. Its rows and answers are kept for a retry."""
         reason = {"error_code": error.code, "error_detail": error.detail}
         await self._write(job_id, **reason, **_ended("failed"), refused_rows=_refused_rows(job_id))
 
@@ -526,10 +528,10 @@ def _ended(state: JobState) -> dict[str, Any]:
 
 
 async def _write(connection: AsyncConnection, job_id: str, **values: object) -> None:
-    """Change a job that runs. Raises JobEndedError."""
-    mine = sa.update(jobs).where(jobs.c.id == job_id, jobs.c.state == "running")
-    # The id to itself: a write that changes nothing of the job has to see that it runs, too.
-    if (await connection.execute(mine.values(id=jobs.c.id, **values))).rowcount != 1:
+    """Change a running job. Raises JobEndedError."""
+    change = sa.update(jobs).where(jobs.c.id == job_id, jobs.c.state == "running")
+    # The id is set to itself, so that a write without values also checks that the job is running.
+    if (await connection.execute(change.values(id=jobs.c.id, **values))).rowcount != 1:
         raise JobEndedError(job_id)
 
 
@@ -543,29 +545,31 @@ async def _keep_verdicts(connection: AsyncConnection, job_id: str, verdicts: Map
         return
     row = (dev_rows.c.job_id == job_id, dev_rows.c.line == sa.bindparam("at"))
     change = sa.update(dev_rows).where(*row).values(verdict=sa.bindparam("judged"))
-    await connection.execute(change, [{"at": at, "judged": asdict(one)} for at, one in verdicts.items()])
+    await connection.execute(
+        change, [{"at": line, "judged": asdict(verdict)} for line, verdict in verdicts.items()]
+    )
 
 
 def _corrected(rows: Sequence[DevRow], corrections: Sequence[Correction]) -> list[DevRow]:
-    """Return the corrected rows. Raises InvalidRequest for a row that is not there."""
+    """Return the corrected rows. Raises InvalidRequest for a row that does not exist."""
     by_line = {row.line: row for row in rows}
     by_id = {row.id: row for row in rows if row.id is not None}
     changed: dict[int, DevRow] = {}
-    for position, one in enumerate(corrections):
-        row = by_line.get(one.line or 0) if one.id is None else by_id.get(one.id)
+    for position, correction in enumerate(corrections):
+        row = by_line.get(correction.line or 0) if correction.id is None else by_id.get(correction.id)
         if row is None:
-            field, value = ("line", one.line) if one.id is None else ("id", one.id)
+            field, value = ("line", correction.line) if correction.id is None else ("id", correction.id)
             reason = f"no row of this calibration has the {field} {value!r}"
             raise InvalidRequest(f"{reason}.", [{"loc": ["body", "rows", position, field], "msg": reason}])
-        if row.line in changed and changed[row.line].correct != one.correct:
-            reason = f"two verdicts on one row, of line {row.line}"
+        if row.line in changed and changed[row.line].correct != correction.correct:
+            reason = f"two verdicts on one row, line {row.line}"
             raise InvalidRequest(f"{reason}.", [{"loc": ["body", "rows", position], "msg": reason}])
-        changed[row.line] = replace(row, correct=one.correct)
+        changed[row.line] = replace(row, correct=correction.correct)
     return list(changed.values())
 
 
 def _eta_s(stored: RowMapping) -> float | None:
-    """Return the seconds left at the stage's own pace so far; None before its first unit."""
+    """Return the seconds left at the stage's pace so far; None before its first unit."""
     if stored["state"] != "running" or stored["stage_began_at"] is None:
         return None
     done = stored["done"] - stored["stage_began_done"]
@@ -576,7 +580,7 @@ def _eta_s(stored: RowMapping) -> float | None:
 
 
 class Intake:
-    """The rows of a job on their way into the store: their number, their hash, whether they fit together."""
+    """Counts, hashes and checks the rows of a job while they are stored."""
 
     def __init__(self, options: JobOptions, generation_key: GenerationKey) -> None:
         self.num_rows = 0
@@ -587,24 +591,24 @@ class Intake:
         )
         self._usable: set[int] = set()
         self._without_logprobs = 0
-        # The first row of each kind: by whether its answers came with it, and by how they would be drawn.
+        # The first row of each kind: with and without supplied answers, and by generation key.
         self._sources: dict[bool, DevRow] = {}
         self._drawn_alike: dict[Hashable, DevRow] = {}
 
     @property
     def draws(self) -> bool:
-        """Whether the LLM is asked: for answers that are missing, or who it was that drew those there are."""
+        """Whether the job asks the LLM: for missing answers, or for the model that drew the supplied ones."""
         return False in self._sources or self._options.drawn_by == "service"
 
     def digest(self) -> str:
-        """Return the hash of options and rows as far as they are set: so a new release's field changes none.
+        """Return the hash of options and rows without default values, so that new fields do not change it.
 
-        Under one idempotency key, another is another upload.
+        Uploads with the same idempotency key count as equal if their digests are equal.
         """
         return self._hash.hexdigest()
 
     def columns(self, rows: Iterator[DevRow], most: int) -> list[dict[str, Any]]:
-        """Return the columns of the next rows, none after the last; they are read and hashed meanwhile."""
+        """Read and hash the next rows, at most `most`, and return their columns; empty after the last row."""
         return [self._columns(row) for row in islice(rows, most)]
 
     def _columns(self, row: DevRow) -> dict[str, Any]:
@@ -618,7 +622,7 @@ class Intake:
         if row.usable(options.unit) and (
             not supplied or len(row.samples or ()) >= (options.num_samples or 0)
         ):
-            # Copies of a question count once; of thousands of rows no two hashes are equal by chance.
+            # Copies of a question count once. Among thousands of rows no two hashes are equal by chance.
             self._usable.add(hash(row.wording))
         return columns
 
@@ -629,7 +633,7 @@ class Intake:
             raise InvalidDevData(
                 f"{usable} of {self.num_rows} rows are usable "
                 f"({'a reference' if options.unit == 'answer' else 'claims with verdicts'}, and at least as "
-                "many samples as asked for where samples are given; copies of a question count once); a fit "
+                "many samples as asked for if samples are given; copies of a question count once); a fit "
                 f"needs at least {MIN_USABLE_ROWS}."
             )
         if len(self._sources) == 2 and options.drawn_by != "service":
@@ -648,7 +652,7 @@ class Intake:
 
     def _unlike(self, reason: str, rows: Iterable[DevRow]) -> InvalidDevData:
         errors = [self._error(row, reason) for row in rows]
-        places = ", ".join(" ".join(map(str, one["loc"])) for one in errors)
+        places = ", ".join(" ".join(map(str, error["loc"])) for error in errors)
         return InvalidDevData(
             f"Answers of one calibration must all be drawn alike, but {reason}: the first of each kind are "
             f"{places}. Post each kind by itself.",
@@ -656,7 +660,7 @@ class Intake:
         )
 
     def _error(self, row: DevRow, reason: str) -> dict[str, Any]:
-        """Return an error at a row; those of an evaluation are counted through both its files."""
+        """Return an error at a row. The rows of an evaluation are numbered through both of its files."""
         part, line, dev_rows = "file", row.line, self._options.dev_rows
         if dev_rows is not None:
             part, line = ("dev", line) if line <= dev_rows else ("test", line - dev_rows)

@@ -1,8 +1,8 @@
-"""The store's tables, and the database that they are in.
+"""The tables of the store, and connections to its database.
 
-SQLite in a file, or Postgres; errors are StoreUnavailable. The tables' history is in `migrations`; a test
-compares the two. What people wrote (prompts, answers, names) is in JSON columns: Postgres text holds no NUL,
-its json does.
+The database is a SQLite file or Postgres. Its errors are raised as StoreUnavailable. The history of the
+tables is in `migrations`; a test compares the two. Texts that people wrote (prompts, answers, names) are in
+JSON columns: Postgres allows NUL in json but not in text.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from service.remote import SharedCheck
 from service.store.migrations import migrate
 
 metadata = sa.MetaData(
-    # Named alike on both databases, so that a migration can name what it alters.
+    # Equal names on both databases, so that migrations can refer to constraints.
     naming_convention={
         "pk": "pk_%(table_name)s",
         "fk": "fk_%(table_name)s_%(column_0_name)s",
@@ -47,19 +47,19 @@ metadata = sa.MetaData(
 
 
 class UtcDateTime(sa.types.TypeDecorator[datetime]):
-    """Aware datetimes in UTC, on SQLite too, which keeps no zone."""
+    """Aware datetimes in UTC, also on SQLite, which stores no zone."""
 
     impl = sa.DateTime(timezone=True)
     cache_ok = True
 
     def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
-        """Give naive values from SQLite their zone."""
+        """Add the zone to naive values from SQLite."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-# The defaults are those of a job that is queued.
+# The defaults are for a queued job.
 jobs = sa.Table(
     "jobs",
     metadata,
@@ -77,7 +77,7 @@ jobs = sa.Table(
     sa.Column("stage", sa.String(20)),
     sa.Column("done", sa.Integer, nullable=False, default=0),
     sa.Column("total", sa.Integer, nullable=False, default=0),
-    # How far the stage was when it began here, and when it last got on: its pace.
+    # The progress at the start of the stage, and the time of the last progress, for the pace of the stage.
     sa.Column("stage_began_at", UtcDateTime),
     sa.Column("stage_began_done", sa.Integer),
     sa.Column("progressed_at", UtcDateTime),
@@ -102,7 +102,7 @@ dev_rows = sa.Table(
     sa.Column("draws", sa.JSON, nullable=False),
     sa.Column("supplied", sa.Boolean, nullable=False),  # the answers came with the row
     sa.Column("complete", sa.Boolean, nullable=False),
-    # What the LLM server said that refused it for good, and the verdict on its answer, once it has one.
+    # The LLM server's message if it refused the row, and the verdict on the row's answer.
     sa.Column("refused", sa.JSON(none_as_null=True)),
     sa.Column("verdict", sa.JSON(none_as_null=True)),
     sa.Column("compared", sa.JSON(none_as_null=True)),  # replies of the LLM that has compared its answers
@@ -116,7 +116,7 @@ calibrations = sa.Table(
     sa.Column("fingerprint_key", sa.String(32), nullable=False, index=True),
     sa.Column("body", sa.JSON, nullable=False),
     sa.Column("num_rows", sa.Integer, nullable=False),
-    # Of its report, which Postgres cannot look into where a NUL is.
+    # Copied from the report: Postgres cannot query JSON that contains NUL.
     sa.Column("projection_ece", sa.Float),
     sa.Column("created_at", UtcDateTime, nullable=False),
 )
@@ -128,7 +128,7 @@ reports = sa.Table(
     sa.Column("report", sa.JSON, nullable=False),
 )
 
-# What the rows were like: up to megabytes, read for the calibrations that serve alone.
+# References for the out-of-distribution check: up to megabytes, loaded only for calibrations in use.
 conformal_references = sa.Table(
     "conformal_references",
     metadata,
@@ -143,9 +143,9 @@ evaluations = sa.Table(
     sa.Column("results", sa.JSON, nullable=False),
 )
 
-# Every activation is kept; its largest id is the version that replicas poll. Of a row `current` alone ever
-# changes. `by`, of a key, holds a name that people wrote. The partial unique index makes a second current
-# activation of a fingerprint impossible.
+# All activations are kept; replicas poll the largest id. Only the column `current` ever changes. `by` may
+# contain the name of a key, which people wrote. The partial unique index prevents a second current activation
+# of a fingerprint.
 activations = sa.Table(
     "activations",
     metadata,
@@ -157,7 +157,7 @@ activations = sa.Table(
     sa.Column("by", sa.JSON, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("replaced", sa.String(40)),
-    # Without it SQLite gives the largest id again once its row is gone.
+    # Otherwise SQLite reuses the largest id after its row was deleted.
     sqlite_autoincrement=True,
 )
 
@@ -177,17 +177,17 @@ replicas = sa.Table(
     sa.Column("seen_at", sa.Float, nullable=False),
 )
 
-# Readiness inserts and deletes a row: a full disk or a read-only database shows in no other way.
+# The readiness check inserts and deletes a row: only a write detects a full disk or a read-only database.
 write_checks = sa.Table(
     "write_checks",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
 )
 
-# SQLite counts up by itself for `Integer` alone, which has 64 bits there.
+# SQLite increments only `Integer` automatically, which has 64 bits there.
 _COUNT = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-# Documents kept for a while, as the JSON text that they came in. `number` tells their age, and which is the
-# later of two that were put under the same names at once.
+# Documents kept for a while, as JSON text. `number` is the order of their age: of two documents stored
+# concurrently under the same names, the larger one is the later.
 kept = sa.Table(
     "kept",
     metadata,
@@ -200,7 +200,7 @@ kept = sa.Table(
 
 sa.Index("ix_kept_names", kept.c.owner, kept.c.id)
 
-# Of a key its hash alone. `name` is what people wrote, `prefix` the part of the key that may be shown.
+# Keys, only as hashes. `name` is written by people, `prefix` is the part of the key that may be shown.
 keys = sa.Table(
     "keys",
     metadata,
@@ -218,16 +218,16 @@ keys = sa.Table(
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-ANSWER_S = 2.0  # for what must not wait long: scores, health checks
-IDLE_S = 15.0  # how long Postgres lets a transaction lie idle
+ANSWER_S = 2.0  # limit for calls that must not wait long: scores, health checks
+IDLE_S = 15.0  # time after which Postgres ends an idle transaction
 BUSY_TIMEOUT_S = 30.0  # of SQLite
 DAMAGED = "The database file is damaged."
 
 
 def store_url(url: str) -> URL:
-    """Return the asynchronous URL of the store; raises ValueError unless it is a SQLite file or Postgres."""
+    """Return the asynchronous URL of the store. Raises ValueError unless it is a SQLite file or Postgres."""
     try:
-        # Hosting services still hand out the old scheme, which SQLAlchemy no longer knows.
+        # Hosting services still use the old scheme, which SQLAlchemy no longer accepts.
         parsed = make_url(url.replace("postgres://", "postgresql://", 1))
     except (ArgumentError, ValueError):
         raise ValueError("the database URL must begin with sqlite:/// or postgresql://") from None
@@ -242,12 +242,12 @@ def store_url(url: str) -> URL:
 
 
 def sync_url(url: URL) -> URL:
-    """Return the URL of the same database for blocking use; psycopg serves both."""
+    """Return the URL of the same database for blocking use. The URL of Postgres serves both uses."""
     return url.set(drivername="sqlite") if url.get_backend_name() == "sqlite" else url
 
 
 def shown(url: URL) -> str:
-    """Return where the store is, for the log: no user, no password, no parameters."""
+    """Return the location of the store for the log, without user, password and parameters."""
     if url.get_backend_name() == "sqlite":
         return f"SQLite file {url.database}"
     return f"PostgreSQL database {url.database} at {url.host or 'localhost'}:{url.port or 5432}"
@@ -255,9 +255,10 @@ def shown(url: URL) -> str:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn what the driver raises into StoreUnavailable; our own errors pass.
+    """Turn errors of the driver into StoreUnavailable.
 
-    So do errors of what was to be stored, a taken name or a value that does not fit: waiting mends neither.
+    Errors of the service pass unchanged, and so do errors of the stored values (a taken name, an invalid
+    value), since waiting does not help.
     """
     try:
         yield
@@ -265,14 +266,14 @@ def translated() -> Iterator[None]:
         raise
     except (SQLAlchemyError, OSError) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
-        # The first line alone: further ones of a driver may quote what was to be stored.
+        # Only the first line: further lines of a driver may quote the values to store.
         logger.warning("database failed: %s: %s", type(cause).__name__, str(cause).partition("\n")[0][:200])
         raise StoreUnavailable(_reason(cause), retry_after_s=5.0) from None
 
 
 @contextmanager
 def opening(url: URL) -> Iterator[None]:
-    """As `translated`, for the start: the error names the database, which no caller of the API may learn."""
+    """Like `translated`, for the start: the error names the database, which API callers must not see."""
     try:
         with translated():
             yield
@@ -290,18 +291,18 @@ def _reason(error: BaseException | None) -> str:
 
 
 class Database:
-    """Connections from a pool. `start` brings the tables up to date."""
+    """A pool of connections. `start` migrates the tables."""
 
     def __init__(self, url: str) -> None:
         self.url = store_url(url)
         self._unreadable: defaultdict[tuple[str, object], set[str]] = defaultdict(set)  # by table and decoder
         self._engine: AsyncEngine | None = None
-        self._slow: set[asyncio.Task[object]] = set()  # given up by `soon`, and not at their end
-        # Returns when the database can be read and written; raises StoreUnavailable, which says why not.
+        self._slow: set[asyncio.Task[object]] = set()  # calls of `soon` that have not ended
+        # Returns if the database can be read and written, else raises StoreUnavailable with the reason.
         self.ready = SharedCheck(lambda: self.soon(self._ready()))
 
     async def start(self) -> None:
-        """Create the file's folder, migrate, open the pool. Raises StoreUnavailable, which names the file."""
+        """Create the file's folder, migrate, open the pool. Raises StoreUnavailable with the file's name."""
         with opening(self.url):
             if self.url.get_backend_name() == "sqlite":
                 Path(str(self.url.database)).parent.mkdir(parents=True, exist_ok=True)
@@ -309,10 +310,10 @@ class Database:
             self._engine = self._create()
 
     async def stop(self) -> None:
-        """Close the pool; idempotent."""
+        """Close the pool. Idempotent."""
         if self._slow:  # their connections can be closed once they end
             await asyncio.wait(self._slow, timeout=ANSWER_S)
-        engine, self._engine = self._engine, None  # two may stop at once
+        engine, self._engine = self._engine, None  # `stop` may be called twice at once
         if engine is not None:
             await engine.dispose()
 
@@ -332,10 +333,10 @@ class Database:
             await connection.execute(sa.delete(write_checks).where(write_checks.c.id == row.scalar_one()))
 
     async def soon(self, call: Awaitable[T]) -> T:
-        """Return what a call returns, or raise StoreUnavailable when that takes more than `ANSWER_S`.
+        """Return the result of a call, or raise StoreUnavailable after `ANSWER_S` seconds.
 
-        One that is given up is left to end by itself: a driver that is cancelled asks the server to stop, and
-        waits for one that is frozen.
+        The call is not cancelled then: a cancelled driver asks the server to stop, and would wait for a
+        frozen server.
         """
         task = asyncio.ensure_future(call)
         self._slow.add(task)
@@ -348,20 +349,20 @@ class Database:
     def _ended(self, task: "asyncio.Task[object]") -> None:
         self._slow.discard(task)
         if not task.cancelled():
-            task.exception()  # nobody may be left to ask for it
+            task.exception()  # retrieved here, as the caller may have gone
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
-        """Give a connection for reading."""
+        """Yield a connection for reading."""
         with translated():
             async with self._open().connect() as connection:
                 yield connection
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
-        """Give a transaction: committed on a clean exit, else rolled back.
+        """Yield a connection in a transaction, which is committed on a clean exit, else rolled back.
 
-        Its first statement must change something: SQLite then takes its write lock before it reads.
+        Its first statement must be a write: SQLite then takes its write lock before it reads.
         """
         with translated():
             async with self._open().begin() as connection:
@@ -423,7 +424,7 @@ class Database:
         return sorted(skipped)
 
     async def forget(self) -> None:
-        """Let nothing deleted linger beside the database: SQLite's log keeps pages as they were before."""
+        """Remove deleted data from SQLite's log, which contains earlier versions of pages."""
         if self.url.get_backend_name() == "sqlite":
             async with self.read() as connection:
                 await connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -436,7 +437,7 @@ class Database:
     def _create(self) -> AsyncEngine:
         if self.url.get_backend_name() == "postgresql":
             bounds = {"pool_pre_ping": True, "pool_timeout": 10, "connect_args": {"connect_timeout": 5}}
-            # A replica frozen in the middle of a transaction must not hold the lock on a job's row for ever.
+            # A replica that freezes in a transaction must not hold the lock on a job's row for ever.
             settings = [f"SET idle_in_transaction_session_timeout = {int(1000 * IDLE_S)}"]
         else:
             bounds = {"pool_timeout": 30}
@@ -444,9 +445,9 @@ class Database:
                 "PRAGMA journal_mode = WAL",
                 f"PRAGMA busy_timeout = {int(1000 * BUSY_TIMEOUT_S)}",
                 "PRAGMA foreign_keys = ON",
-                "PRAGMA secure_delete = ON",  # what is forgotten is overwritten, not only unlinked
+                "PRAGMA secure_delete = ON",  # deleted data are overwritten, not only unlinked
             ]
-        # Errors go to the log, which must not hold what was to be stored.
+        # Errors are logged, and the log must not contain the values to store.
         engine = create_async_engine(self.url, hide_parameters=True, **bounds)
         sa.event.listen(engine.sync_engine, "connect", partial(_set_up, settings))
         return engine
@@ -484,7 +485,7 @@ def _is_of_a_row(error: Exception) -> bool:
 
 
 def _probe(path: Path, patience_s: float) -> None:
-    """Read a SQLite file and write to it, over a new connection; blocks for `patience_s` at most.
+    """Read a SQLite file and write to it, over a new connection. Blocks for at most `patience_s` seconds.
 
     Connections of the pool may have cached pages that the file has lost. Raises StoreUnavailable.
     """
@@ -497,7 +498,7 @@ def _probe(path: Path, patience_s: float) -> None:
             connection.execute("INSERT INTO write_checks DEFAULT VALUES")
             connection.execute("DELETE FROM write_checks")
             connection.execute("COMMIT")
-    except sqlite3.Error as error:  # which is of a few words, and names no file
+    except sqlite3.Error as error:  # a few words, without the name of the file
         raise StoreUnavailable(f"The database cannot be written: {error}.", retry_after_s=5.0) from None
 
 

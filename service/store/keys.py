@@ -1,4 +1,4 @@
-"""Keys in SQL: of each its hash alone."""
+"""Keys in SQL. Only their hashes are stored."""
 
 from dataclasses import asdict
 from datetime import datetime
@@ -12,20 +12,20 @@ from service.api.auth import MAX_KEYS, Key
 from service.errors import Conflict
 from service.store.database import Database, keys
 
-_LOCK = 0x65696767  # the number after the lock of activations
+_LOCK = 0x65696767  # advisory lock of keys; activations have the number before
 _KEY = TypeAdapter(Key)
 
 
 class SqlKeys:
-    """Keys that outlive the process, shared by all replicas; all methods raise StoreUnavailable."""
+    """Stored keys, shared by all replicas. All methods raise StoreUnavailable."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def add(self, key: Key) -> None:
-        """Store a new key; past `MAX_KEYS` the oldest of its scope that opens nothing any more makes room.
+        """Store a new key. Beyond `MAX_KEYS`, delete the oldest revoked or expired key of its scope.
 
-        Raises Conflict when there is none. A scope of which a key was ever made keeps at least one.
+        Raises Conflict if there is no such key. Once a key was made for a scope, at least one key remains.
         """
         async with self._database.write() as connection:
             await connection.execute(sa.insert(keys).values(asdict(key)))
@@ -57,9 +57,9 @@ class SqlKeys:
         return bool(self._database.unreadable_rows(keys.name))
 
     async def revoke(self, key_id: str, at: datetime) -> Key | None:
-        """Revoke a key for good and return it as it is now; one that was revoked keeps its time.
+        """Revoke a key and return it; None if there is no such key. A revoked key keeps its time.
 
-        None when there is no such key. Raises DamagedRow for a key that cannot be read: it is revoked, too.
+        Raises DamagedRow if the key cannot be read. It is revoked all the same.
         """
         this = keys.c.id == key_id
         change = sa.update(keys).where(this, keys.c.revoked_at.is_(None)).values(revoked_at=at)
@@ -73,6 +73,6 @@ def _decoded(row: RowMapping) -> Key:
 
 
 async def _one_at_a_time(connection: AsyncConnection) -> None:
-    # So that two that come at once cannot both find room. On SQLite the write lock sees to that.
+    # Otherwise two concurrent calls could both find room. On SQLite the write lock prevents that.
     if connection.dialect.name == "postgresql":
         await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))

@@ -1,4 +1,4 @@
-"""Bring the tables up to date. Safe when several replicas start at once."""
+"""Migrations of the tables. Safe if several replicas start at once."""
 
 import threading
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ _HERE = Path(__file__).parent
 
 
 def migrate(url: URL) -> None:
-    """Run all migrations that the database lacks; blocks while another replica runs them.
+    """Run all missing migrations. Blocks while another replica runs them.
 
-    Raises StoreUnavailable for a Postgres database of another encoding than UTF-8.
+    Raises StoreUnavailable for a Postgres database with an encoding other than UTF-8.
     """
     from alembic import command
     from alembic.config import Config
@@ -33,11 +33,11 @@ def migrate(url: URL) -> None:
 
 
 def _require_utf8(url: URL) -> None:
-    import psycopg  # a SQLite file does without its 7 MiB
+    import psycopg  # not needed for SQLite; 7 MiB
 
-    # By the driver itself: SQLAlchemy takes the bytes that SQL_ASCII sends for no text at all.
+    # Directly by the driver: SQLAlchemy fails on the bytes that a database in SQL_ASCII sends.
     plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
-    with suppress(psycopg.Error):  # which the migrations meet, too
+    with suppress(psycopg.Error):  # the migrations raise the same error
         with psycopg.connect(plain, connect_timeout=5) as connection:
             encoding = connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":
@@ -67,7 +67,7 @@ def _locked(connection: sa.Connection) -> Iterator[sa.Connection]:
 
 
 def _locked_sqlite(connection: sa.Connection) -> Iterator[sa.Connection]:
-    """Lock a file beside the database: SQLite does not wait when two connections switch to WAL at once."""
+    """Lock a file next to the database: SQLite does not wait if two connections switch to WAL at once."""
     import fcntl
 
     with Path(f"{connection.engine.url.database}.lock").open("w") as lock:

@@ -240,7 +240,7 @@ async def test_a_model_of_being_right_is_not_lost_to_a_few_rows(bench: Bench) ->
     later, report = await bench.run(few)
     assert not later.selectors
     assert report["decision"]["difference"]["value"] < 0, "by its risk it would be activated"
-    assert "tells P(correct)" in report["decision"]["reason"]
+    assert "gives P(correct)" in report["decision"]["reason"]
     assert bench.calibrations.any_active() == [first]
     later, _ = await bench.run(few, JobOptions(activate="always"))
     assert bench.calibrations.any_active() == [later]
@@ -294,7 +294,7 @@ NONSENSE = {
         [replace(row, correct=True) for row in made_rows(120)],
         "all answers of its rows are right",
     ),
-    "noise": (noise(150), "neither its confidence nor P(correct) tells more than one number"),
+    "noise": (noise(150), "neither its confidence nor P(correct) is more informative"),
 }
 
 

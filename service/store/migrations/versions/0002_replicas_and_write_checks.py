@@ -1,4 +1,4 @@
-"""Tables for the replicas that are alive, and for the writes of readiness."""
+"""Tables for live replicas and for the writes of the readiness check."""
 
 import sqlalchemy as sa
 from alembic import op
