@@ -276,7 +276,7 @@ class EvaluationContext:
         return self._by_p_correct(judged, num_samples, columns, fitted_on, scored, tokens)
 
     def no_answers(self) -> AtSize | None:
-        """Return the test prompts judged by the log-probability of the judged text alone, with no answer drawn.
+        """Return the test prompts judged by the log-probability of the judged text, without answers.
 
         None unless every judged text has a log-probability.
         """
