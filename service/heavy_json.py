@@ -1,24 +1,24 @@
-"""JSON of strangers that would hold the event loop up: it is refused, or passed on, unparsed.
+"""Detection of JSON that would block the event loop. Such JSON is refused or passed on without parsing.
 
-A parser works in one piece, and whoever waits, /healthz among them, waits until it is done. What costs is the
-number of values, up to a microsecond each, not the length of their texts.
+A parser cannot be interrupted, so all other requests, including /healthz, wait until it is done. The cost is
+up to a microsecond per value, for any length of the texts.
 """
 
 import re
 
 MAX_VALUES = 100_000
-MAX_BATCH_VALUES = 200_000  # 256 items with 256 samples and log-probabilities are two thirds of it
-# Pydantic puts all of them into words; hundreds of thousands hold everyone up for seconds.
+MAX_BATCH_VALUES = 200_000  # 256 items with 256 samples and log-probabilities are two thirds of this
+# Pydantic formats all errors; hundreds of thousands would block the event loop for seconds.
 MAX_FAULTS = 1000
 MAX_ANSWER_VALUES = 500_000  # 3,500 tokens with 20 alternatives each
 _TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 
 
 def is_heavy(content: bytes, most: int = MAX_VALUES) -> bool:
-    """Tell whether JSON in UTF-8 holds more than `most` values; commas and brackets in texts are none."""
+    """Return True if JSON in UTF-8 has more than `most` values, not counting commas and brackets in texts."""
     if _num_values(content) <= most:
         return False
-    # So many texts are too many by themselves, and would take long to leave out.
+    # More than `most` texts exceed the limit by themselves, and removing them would take long.
     if content.count(b'"') - content.count(b'\\"') > 2 * most:
         return True
     return _num_values(_TEXT.sub(b"", content)) > most

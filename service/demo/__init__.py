@@ -1,4 +1,4 @@
-"""`make run`: what it starts, does and shows."""
+"""The demonstration of `make run`."""
 
 from service.demo.tour import BackgroundService, DemoError, run
 

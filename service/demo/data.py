@@ -1,7 +1,7 @@
-"""Bundled questions of our own making, with the embedded model's recorded answers.
+"""Bundled questions of our own, with recorded answers of the embedded model.
 
-`QUESTIONS` and `RECORDED` are everyday questions, which `make run` calibrates on. `PLACES` are other
-questions, on cities, continents and capitals, which README calibrates on.
+`make run` calibrates on everyday questions, `QUESTIONS` or `RECORDED`. The README calibrates on `PLACES`,
+questions about cities, continents and capitals.
 """
 
 import json
@@ -19,12 +19,12 @@ DRAWN_WITH = FOLDER / "drawn_with.json"
 
 
 def drawn_with(llm: LLMIdentity, sampling: Sampling) -> dict[str, Any]:
-    """Return what decides the distribution of answers, as kept beside the recorded ones."""
+    """Return the parameters that determine the distribution of answers, in the format of `DRAWN_WITH`."""
     parameters = {name: value for name, value in asdict(sampling).items() if name != "seed"}
     return llm.parts() | {"sampling": parameters | {"stop": list(sampling.stop)}}
 
 
 def recorded_fit(llm: LLMIdentity, sampling: Sampling, num_samples: int) -> bool:
-    """Tell whether a service set up like this could have drawn the recorded answers, and as many."""
-    kept = json.loads(DRAWN_WITH.read_text())
-    return bool(num_samples <= kept.pop("num_samples")) and kept == drawn_with(llm, sampling)
+    """Return True if the recorded answers have this set-up and `num_samples` answers or more each."""
+    recorded = json.loads(DRAWN_WITH.read_text())
+    return bool(num_samples <= recorded.pop("num_samples")) and recorded == drawn_with(llm, sampling)

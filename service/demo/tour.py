@@ -1,7 +1,7 @@
-"""`make run`: the service on this machine with its embedded LLM: scored, calibrated, scored again.
+"""`make run`: start the service with its embedded LLM, score, calibrate, score again.
 
-The service stays, in the background, with its process id and log in the data folder. A second run finds the
-calibration of the first.
+The service keeps running in the background, with its process id and log in the data folder. A second run uses
+the calibration of the first.
 """
 
 import os
@@ -21,13 +21,13 @@ import httpx2
 from service.demo.data import QUESTIONS, RECORDED
 
 START_TIMEOUT_S = 600.0  # the first start converts the embedded model's weights
-STOP_TIMEOUT_S = 35.0  # requests under way get 30 s
-TIMEOUT_S = 300.0  # of a call
+STOP_TIMEOUT_S = 35.0  # running requests get 30 s
+TIMEOUT_S = 300.0  # per call
 POLL_S = 0.2
-# Where the environment says nothing else: the smaller embedder, which is quicker to start, and few answers
-# beside a chat, since the embedded LLM takes seconds for them.
+# Defaults for variables that are not set: the smaller embedder, which starts faster, and few answers per
+# chat, because the embedded LLM takes seconds for them.
 DEFAULTS = {"EIGENCAL_EMBEDDER": "all-MiniLM-L6-v2", "EIGENCAL_CHAT_EFFORT": "low"}
-ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # where such a service is reached from here
+ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # address to reach such a service locally
 NAME = "everyday questions"  # of the calibration
 PROMPTS = ("What is the capital of France?", "What is the name of my dog?")
 
@@ -37,7 +37,7 @@ class DemoError(Exception):
 
 
 class BackgroundService:
-    """The service as a process of its own, remembered by a file so that a later call finds it."""
+    """The service as a separate process. A file stores the process id, so that a later call finds it."""
 
     def __init__(self, data_dir: Path, host: str, port: int) -> None:
         self._pid_file = data_dir / "service.pid"
@@ -46,7 +46,7 @@ class BackgroundService:
         self.url = f"http://{f'[{self._host}]' if ':' in self._host else self._host}:{port}"
 
     def stop(self) -> bool:
-        """Stop the service that an earlier call left, by force in the end; return whether there was one."""
+        """Stop the service of an earlier call, by force after a timeout. Return True if there was one."""
         try:
             pid = int(self._pid_file.read_text())
         except (OSError, ValueError):
@@ -60,11 +60,11 @@ class BackgroundService:
         return was
 
     def start(self) -> None:
-        """Start the service detached from this process; raises DemoError when it does not become ready."""
+        """Start the service detached from this process. Raises DemoError if it does not become ready."""
         with socket.socket(socket.AF_INET6 if ":" in self._host else socket.AF_INET) as probe:
             probe.settimeout(5)
             if probe.connect_ex((self._host, self._port)) == 0:
-                taken = f"Something else listens on port {self._port}. Choose another"
+                taken = f"Another program uses port {self._port}. Choose another port"
                 raise DemoError(f"{taken}: EIGENCAL_PORT=8123 make run")
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         with self.log_file.open("wb") as log:
@@ -91,8 +91,8 @@ class BackgroundService:
 
 
 def _is_service(pid: int) -> bool:
-    """Tell whether this process is the service: a process id is given to another program after a restart."""
-    if pid <= 0:  # would signal a whole group
+    """Return True if this process is the service. The id may belong to another program after a restart."""
+    if pid <= 0:  # would signal a process group
         return False
     try:
         os.kill(pid, 0)
@@ -100,12 +100,12 @@ def _is_service(pid: int) -> bool:
         return False
     try:
         return b"-m\0service\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:  # gone in between, or a system without /proc, where its being alive must do
+    except OSError:  # the process has just ended, or there is no /proc: then a live process is enough
         return not Path("/proc/self").exists()
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Wait for a condition; return whether it came in time."""
+    """Wait for a condition. Return True if it was met in time."""
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
         if condition():
@@ -115,9 +115,9 @@ def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
 
 
 def run(service: BackgroundService, *, key: str, recorded: bool) -> None:
-    """Start the service, score, calibrate, score again, say what to try next. Raises DemoError.
+    """Start the service, score, calibrate, score again, and print next steps. Raises DemoError.
 
-    key: bearer key, "" for none; recorded: whether the recorded answers are those that it would draw.
+    key: bearer key, "" for none. recorded: True to calibrate on the recorded answers.
     """
     if service.stop():
         print("Stopped the service of an earlier run.")
@@ -129,15 +129,15 @@ def run(service: BackgroundService, *, key: str, recorded: bool) -> None:
         raise DemoError(f"The service no longer answers ({error}): {service.log_file}") from None
     header = " -H 'Authorization: Bearer KEY'" if key else ""
     body = '{"prompt": "How many legs does a spider have?"}'
-    print(f"The service goes on at {service.url}; its API: {service.url}/docs. Try:")
+    print(f"The service keeps running at {service.url}; its API: {service.url}/docs. Try:")
     print(f"  curl -s {service.url}/score{header} -H 'Content-Type: application/json' -d '{body}'")
     print(f"Its log: {service.log_file}\nStop it: make stop")
 
 
 def walk(url: str, rows: Path, key: str = "") -> None:
-    """Play the demonstration on a running service. Raises DemoError, httpx2.TransportError."""
+    """Run the demonstration on a running service. Raises DemoError, httpx2.TransportError."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    # trust_env: a proxy of the environment is not the way to this machine.
+    # trust_env=False: a proxy from the environment does not lead to this machine.
     with httpx2.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, trust_env=False) as http:
         calibration = show_scores(http, "The first scores").get("calibration") or {}
         if calibration.get("origin") == "own":
@@ -149,7 +149,7 @@ def walk(url: str, rows: Path, key: str = "") -> None:
         report = call(http, "GET", f"/calibrations/{calibration_id}/report")
         error, opening = {row["map"]: row["projection_ece"] for row in report["served"]}, report["opening"]
         rival = "active" if "active" in error else "raw"
-        names = {"active": "by the calibration before it", "raw": "by raw scores"}
+        names = {"active": "by the previous calibration", "raw": "by raw scores"}
         before, after = error[rival], error[report["calibration"]["method"]]
         print(f"{opening['verdict']} {opening['safe']}")
         print(f"Projection ECE of held-out questions: {before:.3f} {names[rival]}, {after:.3f} by this one.")
@@ -165,8 +165,8 @@ def call(http: httpx2.Client, method: str, path: str, **sent: Any) -> dict[str, 
         return body
     remedy = ""
     if response.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        # Keys that were made in an earlier run have closed the service to this one.
-        remedy = " Set EIGENCAL_ADMIN_KEY to a word of yours, which opens everything, and run this again."
+        # The service requires a key because an earlier run created keys.
+        remedy = " Set EIGENCAL_ADMIN_KEY to a secret of yours, which allows everything, and run this again."
     raise DemoError(f"The service answered {response.status_code}: {response.text[:400]}{remedy}")
 
 

@@ -1,1 +1,1 @@
-"""From texts to unit vectors: the embedders and the cache before them."""
+"""Embedders, which map texts to unit vectors, and their vector cache."""

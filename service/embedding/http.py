@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 TIMEOUT_S = 30.0
 MAX_RETRIES = 3
-MAX_QUEUE = 256  # calls at work before Overloaded; it bounds connections, too
+MAX_QUEUE = 256  # concurrent calls before Overloaded; also bounds connections
 MAX_BATCH = 32  # texts in a request; TEI's default limit
 CHECK_TEXT = "check"
 REFUSING_TEXTS = frozenset({400, 413, 422})
@@ -49,13 +49,12 @@ MAX_MESSAGE_CHARS = 500
 class HttpEmbedder:
     """Embeds texts as unit vectors through an HTTP server.
 
-    `base_url` with or without /v1. Connect errors, broken connections and the status codes in
-    `TRY_AGAIN` are retried within `TIMEOUT_S`, after the wait that Retry-After asks for. Read timeouts and
-    other refusals are not retried. Name, dimension and the model that the server reports come from its first
-    answer, so the server may come up after the service. If a later answer reports another model or
-    dimension, the call fails and the cached vectors are dropped.
+    base_url: with or without /v1. proxies_from_env: use the proxies of HTTP_PROXY and similar variables.
 
-    `proxies_from_env`: use the proxies that HTTP_PROXY and the like name.
+    Connect errors, broken connections and the status codes in `TRY_AGAIN` are retried within `TIMEOUT_S`,
+    after the wait in Retry-After. Read timeouts and other refusals are not retried. The dimension and the
+    reported model are taken from the server's first answer, so the server may start after the service. If a
+    later answer reports another model or dimension, the call fails and the cached vectors are dropped.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class HttpEmbedder:
         self._cache_size = cache_size
         self._batch_size = MAX_BATCH
         self._vectors = VectorCache(self._compute, max_entries=cache_size, max_queue=MAX_QUEUE)
-        # Where empty answers are embedded, a server that refuses them is not ready.
+        # If empty answers are embedded, a server that refuses empty texts is not ready.
         check_texts = [CHECK_TEXT, ""] if empty_answers == EMBEDDED else [CHECK_TEXT]
         self._check = SharedCheck(lambda: self._ask(check_texts))
         self._connections = Connections(
@@ -88,7 +87,7 @@ class HttpEmbedder:
 
     @property
     def identity(self) -> EmbedderIdentity:
-        """Return name, revision (the model as the server reports it), dimension, "float32".
+        """Return the identity. `revision` is the model that the server reports; `precision` is "float32".
 
         Raises EmbedderUnavailable until the server has answered once.
         """
@@ -98,11 +97,11 @@ class HttpEmbedder:
 
     @property
     def num_queued(self) -> int:
-        """Return how many calls are embedded, or wait for that."""
+        """Return the number of calls that are being embedded or waiting."""
         return self._vectors.num_queued
 
     async def start(self) -> None:
-        """Try the server; one that does not answer is tried again later."""
+        """Try to reach the server. An unavailable server is no error: later calls try again."""
         try:
             await self.check()
         except EmbedderUnavailable:
@@ -123,7 +122,7 @@ class HttpEmbedder:
         return Embedded(rows, self.identity)
 
     async def check(self) -> None:
-        """Embed a word, at most once a second; raise EmbedderUnavailable when the server does not."""
+        """Embed a word, at most once a second. Raises EmbedderUnavailable if the server fails."""
         await self._check()
 
     async def _compute(self, texts: list[str]) -> Vectors:
@@ -135,7 +134,7 @@ class HttpEmbedder:
         return np.concatenate(rows)
 
     async def _in_halves(self, texts: list[str]) -> Vectors:
-        """Return the vectors. A batch that is too large is sent in halves, and later batches are as small."""
+        """Return the vectors. A refused batch is sent in halves, and later batches are as small."""
         try:
             return await self._ask(texts)
         except EmbedderRefusal as refusal:
@@ -177,7 +176,7 @@ class HttpEmbedder:
                 if response.status_code != 200:
                     raise _refusal(response, content)
                 return content
-        # Broken responses are retried too: embedding twice does no harm.
+        # Broken responses are retried too, because embedding twice does no harm.
         except httpx2.RequestError as error:
             raise TransientError(EmbedderUnavailable("The embedding server cannot be reached.")) from error
 
@@ -203,20 +202,20 @@ def _refusal(response: httpx2.Response, content: bytes) -> Exception:
 
 
 def _parse(content: bytes, count: int) -> tuple[NDArray[np.float64], str]:
-    """Return the vectors in the order of the texts, and the model that the server reports, or ""."""
+    """Return the vectors in the order of the texts, and the model that the server reports ("" for none)."""
     try:
         payload = json.loads(content)
         if isinstance(payload, dict) and payload.get("error"):
             message = error_message(content)[:MAX_MESSAGE_CHARS]
             raise EmbedderRefusal("The embedding server answered with an error.", message, status=200)
-        # By index: a server that spreads texts over workers may list them as they end. Without, in order.
+        # By index, because a server with several workers may list vectors in any order; without, in order.
         by_index = {item.get("index", place): item["embedding"] for place, item in enumerate(payload["data"])}
         is_complete = sorted(by_index) == list(range(len(payload["data"]))) == list(range(count))
         vectors = np.array([by_index[place] for place in range(count)], dtype=np.float64)
         model = str(payload.get("model") or "")
-    # Overflow and Recursion: 1e999 and a thousand brackets are JSON to Python.
+    # Python parses 1e999 (OverflowError) and may fail on a thousand brackets (RecursionError).
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         is_complete = False
     if not is_complete:
-        raise EmbedderUnavailable("The embedding server answered with something that is no embedding.")
+        raise EmbedderUnavailable("The embedding server did not return one valid embedding per text.")
     return vectors, model

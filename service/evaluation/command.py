@@ -1,4 +1,4 @@
-"""The command `evaluate`: files in, answers drawn and kept, report and results out."""
+"""The command `evaluate`: read files, draw and store missing answers, write the report and the results."""
 
 import asyncio
 import hashlib
@@ -40,29 +40,29 @@ from service.report.diagnostics import EvaluationContext, Split
 from service.scoring.score import Serving
 from service.spectral.resampling import DEFAULT, Resamples
 
-# An evaluation runs at a terminal: someone waits, and it goes on where it stopped.
+# Gives up early: someone waits at the terminal, and the next run resumes.
 PATIENCE = Patience(give_up_s=120.0)
-CHUNK = 64  # texts between two moves of the bar
+CHUNK = 64  # texts per update of the progress bar
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationFile:
-    """A file of an evaluation. rows: checked, with the answers that they came with; total: rows in it."""
+    """A file of an evaluation. rows: checked, with the file's answers. total: number of rows in the file."""
 
     rows: Sequence[DevRow]
     total: int
 
     @property
     def supplied(self) -> bool:
-        """Whether the answers came with the file."""
-        return all(one.samples is not None for one in self.rows)
+        """True if the file has the answers."""
+        return all(row.samples is not None for row in self.rows)
 
 
 def read_evaluation_file(path: Path, limit: int | None = None) -> EvaluationFile:
-    """Return the first `limit` rows.
+    """Return the first `limit` rows of a file.
 
-    Raises BodyTooLarge, and InvalidDevData, also when some rows have answers and others have none; both name
-    the file.
+    Raises BodyTooLarge, or InvalidDevData, for example if only some rows have answers. Both errors name the
+    file.
     """
     try:
         with path.open("rb") as file:
@@ -82,13 +82,13 @@ def _read(file: BinaryIO, limit: int | None) -> EvaluationFile:
         draws = supplied_draws(row.samples or (), row.logprobs)
         tokens = _counts(raw.get("tokens") if isinstance(raw, dict) else None)
         if len(tokens) == len(draws):
-            draws = tuple(replace(one, num_tokens=n) for one, n in zip(draws, tokens, strict=True))
+            draws = tuple(replace(draw, num_tokens=n) for draw, n in zip(draws, tokens, strict=True))
         rows.append(replace(row, draws=draws, complete=True))
     return EvaluationFile(rows, data.num_rows)
 
 
 def _counts(values: object) -> Sequence[int]:
-    """Return numbers of tokens, from 1 on; nothing unless every one is."""
+    """Return the numbers of tokens; an empty tuple unless `values` is a list of numbers >= 1."""
     if not isinstance(values, list):
         return ()
     good = all(isinstance(v, int | float) and not isinstance(v, bool) and v >= 1 for v in values)
@@ -97,7 +97,11 @@ def _counts(values: object) -> Sequence[int]:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is asked. limit: rows taken of each file; num_samples: answers per prompt, None: those there."""
+    """The arguments of an evaluation.
+
+    limit: number of rows to use of each file. num_samples: answers per prompt; None: the largest number that
+    nine rows in ten have, or the settings' number for answers drawn.
+    """
 
     dev: Path
     test: Path
@@ -110,9 +114,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """The components an evaluation works with. The language model is started only where answers are missing.
+    """The components of an evaluation. The language model is started only if answers are missing.
 
-    slots: requests at once; version: of the service.
+    slots: number of concurrent requests. version: version of the service.
     """
 
     llm: LanguageModel
@@ -124,9 +128,9 @@ class Components:
 
 
 def evaluate(plan: Plan, parts: Components) -> dict[str, Any]:
-    """Run the evaluation and write report.html and results.json; a second run draws no answer twice.
+    """Run the evaluation and write report.html and results.json. A second run reuses the answers drawn.
 
-    Raises EigencalError, and OSError where the folder cannot be made or written to.
+    Raises EigencalError, or OSError if the folder cannot be created or written to.
     """
     plan.out.mkdir(parents=True, exist_ok=True)
     columns = TextColumn("{task.description:40}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
@@ -150,7 +154,7 @@ class _Run:
             "dev": read_evaluation_file(plan.dev, plan.limit),
             "test": read_evaluation_file(plan.test, plan.limit),
         }
-        # First: an embedder that is missing must not be noticed after an hour of drawing answers.
+        # The embedder starts first, so that a missing one is noticed before an hour of drawing answers.
         await embedder.start()
         try:
             await embedder.check()
@@ -160,22 +164,25 @@ class _Run:
                 for name, file in files.items()
             }
             m = plan.num_samples or min(
-                full_number([len(r.draws) for r in one], None) for one in rows.values()
+                full_number([len(r.draws) for r in of_file], None) for of_file in rows.values()
             )
-            dev, test = [await self._material(name, one, m) for name, one in rows.items()]
+            dev, test = [await self._material(name, of_file, m) for name, of_file in rows.items()]
             check_made_by(dev.made_by, test.made_by)
         finally:
             await embedder.stop()
         return await asyncio.to_thread(self._experiments, dev, test, self._provenance(files, answers), files)
 
     def _stage(self, name: str, total: int) -> Callable[[int], None]:
-        """Show a new bar; return what moves it on."""
+        """Show a new progress bar and return the function that advances it."""
         return partial(self._progress.advance, self._progress.add_task(name, total=total))
 
     async def _drawn(
         self, files: dict[str, EvaluationFile]
     ) -> tuple[dict[str, list[DevRow]], dict[str, dict[str, Any]] | None]:
-        """Return the rows of the files that lack answers with theirs, and what they were drawn with."""
+        """Return the rows of the files without answers, with answers drawn, and the set-up of the draws.
+
+        The set-up is by kind of row ("prompt", "messages"), None if no file lacks answers.
+        """
         lacking = {name: file for name, file in files.items() if not file.supplied}
         if not lacking:
             return {}, None
@@ -184,32 +191,35 @@ class _Run:
         await llm.start()
         try:
             requests = {
-                name: [(one, row_request(serving, one, wanted)) for one in file.rows]
+                name: [(row, row_request(serving, row, wanted)) for row in file.rows]
                 for name, file in lacking.items()
             }
-            # A server that was not up at the start has not named its model, which is part of every key.
-            if any(not llm.identity(one).model for pairs in requests.values() for _, one in pairs):
+            # Every key includes the model's name, which is unknown if the server was down at the start.
+            if any(not llm.identity(request).model for pairs in requests.values() for _, request in pairs):
                 await PATIENCE.keep_trying(llm.check, _silent)
-            # Before the first answer, with which a server may change the name of its model.
-            asked = {
-                name: [(row, one, answer_key(name, row, one, setup(llm, one))) for row, one in pairs]
+            # Before the first answer, because a server may report another model name with it.
+            keyed = {
+                name: [
+                    (row, request, answer_key(name, row, request, setup(llm, request)))
+                    for row, request in pairs
+                ]
                 for name, pairs in requests.items()
             }
             kept = AnswerFile(self._plan.out / "answers.jsonl")
-            for name, items in asked.items():
+            for name, items in keyed.items():
                 rows[name] = await self._draw_all(name, items, kept)
-            every = [pair for pairs in requests.values() for pair in pairs]
-            kinds = {"prompt" if row.messages is None else "messages": one for row, one in every}
-            return rows, {kind: setup(llm, one) for kind, one in kinds.items()}
+            all_pairs = [pair for pairs in requests.values() for pair in pairs]
+            kinds = {"prompt" if row.messages is None else "messages": request for row, request in all_pairs}
+            return rows, {kind: setup(llm, request) for kind, request in kinds.items()}
         finally:
             await llm.stop()
 
     async def _draw_all(
         self, name: str, items: Sequence[tuple[DevRow, GenerationRequest, str]], kept: "AnswerFile"
     ) -> list[DevRow]:
-        """Return every row with its answers, those that are kept not drawn again.
+        """Return every row with its answers. Stored answers are not drawn again.
 
-        Raises what the model raises once patience ends.
+        Raises the model's error once `PATIENCE` gives up.
         """
         advance, free = self._stage(f"{name}: answers", len(items)), asyncio.Semaphore(self._parts.slots)
 
@@ -217,8 +227,8 @@ class _Run:
             async with free:
                 draws = kept.get(key)
                 while len(draws) < request.num_samples:
-                    asked = replace(request, num_samples=request.num_samples - len(draws))
-                    drawn = await PATIENCE.keep_trying(partial(self._parts.llm.generate, asked), _silent)
+                    missing = replace(request, num_samples=request.num_samples - len(draws))
+                    drawn = await PATIENCE.keep_trying(partial(self._parts.llm.generate, missing), _silent)
                     kept.add(key, drawn.draws)
                     draws = kept.get(key)
             advance(1)
@@ -228,7 +238,7 @@ class _Run:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(work(*item)) for item in items]
         except* (EigencalError, OSError) as errors:
-            # A task group wraps even a single error; callers know these, not groups.
+            # A task group wraps even a single error, but callers expect the plain error.
             raise errors.exceptions[0] from None
         return [task.result() for task in tasks]
 
@@ -242,8 +252,8 @@ class _Run:
         for start in range(0, len(embedded), CHUNK):
             chunks.append(await embedder.embed(embedded[start : start + CHUNK]))
             advance(len(chunks[-1].vectors))
-        check_made_by(*(one.made_by for one in chunks))
-        vectors = outcome_vectors(texts, np.concatenate([one.vectors for one in chunks]))
+        check_made_by(*(chunk.made_by for chunk in chunks))
+        vectors = outcome_vectors(texts, np.concatenate([chunk.vectors for chunk in chunks]))
         place = {text: i for i, text in enumerate(texts)}
         material = assemble(rows, num_samples, vectors, place, embedder.identity.dimension)
         return replace(material, made_by=replace(chunks[0].made_by, kernel=PAPER))
@@ -280,11 +290,11 @@ class _Run:
 
 
 async def _silent(_: str) -> None:
-    """Say nothing: the bar stands still meanwhile."""
+    """Ignore a message about retries: the progress bar shows that nothing advances."""
 
 
 def setup(llm: LanguageModel, request: GenerationRequest) -> dict[str, Any]:
-    """Return what decides the answers beside the prompt: parts of a fingerprint, without a seed."""
+    """Return the set-up that determines the answers to a prompt: parts of a fingerprint, without a seed."""
     sampling = {
         f"sampling.{name}": value for name, value in asdict(request.sampling).items() if name != "seed"
     }
@@ -292,16 +302,16 @@ def setup(llm: LanguageModel, request: GenerationRequest) -> dict[str, Any]:
 
 
 def answer_key(split: str, row: DevRow, request: GenerationRequest, drawn_with: dict[str, Any]) -> str:
-    """Return what makes two draws the same: file, line, prompt, set-up; not the number asked."""
+    """Return the key of a row's answers: a hash of file, line, prompt and set-up, but not of their number."""
     messages = [[m.role, m.content] for m in request.messages or ()]
     parts = [split, row.line, request.prompt, messages, drawn_with]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
 class AnswerFile:
-    """Answers drawn, one line per batch, on the disk before the next is asked for.
+    """Answers drawn, one line per batch, written to disk before the next batch is requested.
 
-    A line cut by a crash is dropped, and with it only that batch.
+    If a crash cuts a line, only its batch is lost.
     """
 
     def __init__(self, path: Path) -> None:
@@ -312,15 +322,15 @@ class AnswerFile:
         for line in map(json.loads, data[:complete].splitlines()):
             self._answers.setdefault(line["key"], []).extend(draws_from_json(line["draws"]))
         if complete < len(data):
-            # Else the next batch would be appended to half a line, and neither could be read.
+            # Otherwise the next batch would be appended to half a line, and neither could be read.
             os.truncate(path, complete)
 
     def get(self, key: str) -> Sequence[Draw]:
-        """Return the answers kept under a key."""
+        """Return the answers stored under a key."""
         return self._answers.get(key, ())
 
     def add(self, key: str, draws: Sequence[Draw]) -> None:
-        """Append answers."""
+        """Store answers under a key and flush them to disk."""
         line = json.dumps({"key": key, "draws": draws_to_json(draws)}, ensure_ascii=False)
         with self._path.open("ab") as file:
             file.write(line.encode("utf-8", "replace") + b"\n")

@@ -1,4 +1,4 @@
-"""The use case behind POST /evaluate: the command's experiments, as a durable job."""
+"""The use case of POST /evaluate: the command's experiments as a durable job."""
 
 import logging
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from service.spectral.resampling import DEFAULT, Resamples
 from service.spectral.subsets import OnDone
 
 logger = logging.getLogger(__name__)
-# Of a fingerprint: what decides the answers.
+# Prefixes of the parts of a fingerprint that determine the answers.
 DRAWN_WITH = ("model", "api", "prompt_shape", "answer_regex", "sampling.")
 
 
 @dataclass(eq=False)
 class Evaluator:
-    """Runs evaluation jobs; one embedder, the service's own. Rows 1 .. `dev_rows` are dev, the rest test."""
+    """Runs evaluation jobs with the service's embedder. Rows 1 .. `dev_rows` are dev, the rest test."""
 
     jobs: SqlJobs
     embedder: Embedder
@@ -32,27 +32,30 @@ class Evaluator:
     resamples: Resamples = DEFAULT
 
     async def finish(self, job: RunningJob) -> None:
-        """Embed, run the experiments, store the results, end the job. Raises as `Calibrator.finish` does."""
+        """Embed the texts, run the experiments, store the results and end the job.
+
+        Raises the errors of `Calibrator.finish`.
+        """
         stored = answered(await self.jobs.rows(job.id), self.embedder.empty_answers)
         dev_rows, seed = job.options.dev_rows or 0, job.options.seed
         files = {
-            "dev": [one for one in stored if one.line <= dev_rows],
-            "test": [one for one in stored if one.line > dev_rows],
+            "dev": [row for row in stored if row.line <= dev_rows],
+            "test": [row for row in stored if row.line > dev_rows],
         }
-        asked = job.options.num_samples
-        # One m for both files: best parameters move with m, so a fit is judged at its own.
-        m = min(full_number([len(one.draws) for one in rows], asked) for rows in files.values())
+        requested = job.options.num_samples
+        # Both files use the same m, because the best parameters depend on m.
+        m = min(full_number([len(row.draws) for row in rows], requested) for rows in files.values())
         materials = []
         for rows in files.values():
             usable, *_ = usable_rows(rows, m, rng(seed, Stream.COPIES))
             materials.append(await self.embedding.material(job, usable, m, kernel=PAPER))
         # An embedding server may change its model between the two files.
-        check_made_by(*(one.made_by for one in materials))
+        check_made_by(*(material.made_by for material in materials))
         sizes = len(files["dev"]), len(files["test"])
         origin = self._provenance(job, files)
 
         def work(report: OnDone) -> dict[str, Any]:
-            dev, test = (Split(FullRows(one)) for one in materials)
+            dev, test = (Split(FullRows(material)) for material in materials)
             context = EvaluationContext(dev, test, seed=seed, resamples=self.resamples)
             return make_results(context, sizes, origin, progress=report)
 
@@ -61,10 +64,10 @@ class Evaluator:
         logger.info("job %s succeeded: an evaluation", job.id)
 
     def _provenance(self, job: RunningJob, files: dict[str, list[DevRow]]) -> dict[str, Any]:
-        supplied = {name: all(one.samples is not None for one in rows) for name, rows in files.items()}
+        supplied = {name: all(row.samples is not None for row in rows) for name, rows in files.items()}
         parts: dict[str, dict[str, Any]] = {
-            name: {"name": None, "sha256": None, "answers_from": "file" if known else "model"}
-            for name, known in supplied.items()
+            name: {"name": None, "sha256": None, "answers_from": "file" if in_file else "model"}
+            for name, in_file in supplied.items()
         }
         answers = None
         if job.fingerprint and not all(supplied.values()):

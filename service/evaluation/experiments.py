@@ -1,6 +1,6 @@
-"""An evaluation: the figures of a report on a test file, and the experiments of the paper besides.
+"""An evaluation: the figures of a report on a test file, plus the experiments of the paper.
 
-Maps are fitted on dev and judged on test; what a calibration's report holds, too, is made as there.
+Maps are fitted on dev and judged on test. Figures that a calibration's report has, too, share its code.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,10 +28,10 @@ from service.spectral.spectrum import DEFAULT_EPS, CalibrationMap, TemperatureMa
 
 Ints = NDArray[np.intp]
 
-# Few: each has clusters of its own to find, and Cal_S over all prompts.
+# Few, because each needs its own clusters, and Cal_S over all prompts.
 TEMPERATURES = np.geomspace(0.25, 32.0, 15)
 NUM_CLUSTERS = 30  # of all prompts, for Cal_S (method, section 4)
-MAX_COSINES = 4000  # prompts: beyond, the table of all their cosines (8 bytes a pair) is not made
+MAX_COSINES = 4000  # with more prompts, the table of all cosines (8 bytes per pair) is too large
 FITTED_ON_DEV = "the model of P(correct), if there is one, rests"
 
 
@@ -42,11 +42,11 @@ def make_results(
     meanings: Meanings | None = None,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> dict[str, Any]:
-    """Run every experiment; return what is written as results.json, and shown on its page.
+    """Run every experiment and return the content of results.json, which the page shows.
 
-    rows: in the dev and the test file; meanings: None: by the embedder. The results are those of a report's
-    figures (what cannot be computed is null, never NaN), with `method`, the map of the lowest cross-validated
-    risk on dev. `progress` takes (done, all). Blocking: seconds to minutes.
+    rows: number of rows in the dev and the test file. meanings: None: by the embedder. progress: called with
+    (done, total). The results include the figures of a report and `method`, the map of lowest cross-validated
+    risk on dev. A figure that cannot be computed is null, never NaN. Blocks for seconds to minutes.
     """
     progress(0, 3)
     shared = figures(context)
@@ -78,11 +78,11 @@ def make_results(
 def provenance(
     version: str, files: dict[str, dict[str, Any]], answers: dict[str, Any] | None, embedder: Embedder
 ) -> dict[str, Any]:
-    """Return where results that are made now come from.
+    """Return the provenance of results made now.
 
-    files: "dev" and "test": `name`, `sha256` (null where a job does not keep them), and `answers_from`:
-    "file" (it came with them) or "model" (drawn here). answers: by kind of row ("prompt", "messages"), the
-    parts of a fingerprint that the answers were drawn with; None when every answer came with the files.
+    files: "dev" and "test": `name`, `sha256` (null if a job does not keep them), and `answers_from`: "file"
+    (supplied with the file) or "model" (drawn here). answers: by kind of row ("prompt", "messages"), the
+    parts of the fingerprint of the answers drawn; None if the files supplied all answers.
     """
     return {
         "version": version,
@@ -105,7 +105,7 @@ def _describe(split: Split, rows: int) -> dict[str, Any]:
 
 
 def naive(context: EvaluationContext, name: str) -> dict[str, Any]:
-    """Return Algorithm 1 of a map with one cluster per bin: its target is small whatever the calibration."""
+    """Return Algorithm 1 of a map with one cluster per bin. Its target is small for any calibration."""
     clusters, both_nulls = context.algorithm1(context.served[name], num_clusters=1)
     return {
         "map": name,
@@ -118,19 +118,19 @@ def naive(context: EvaluationContext, name: str) -> dict[str, Any]:
 def cal_s(context: EvaluationContext) -> dict[str, Any] | None:
     """Return Cal_S in nats of each map, and Cal_S, risk and eigenvalue ECE of the paper's map over T.
 
-    claim: whether all three are lowest at one T, as the paper has it. None for more than `MAX_COSINES` test
-    prompts.
+    claim: whether all three are lowest at the same T, as the paper claims. None for more than `MAX_COSINES`
+    test prompts.
     """
     test = context.test
     if len(test) > MAX_COSINES:
         return None
     cosines = frobenius_cosines(test.stack)
-    # Of the unscaled matrices, and so the same at every temperature.
+    # Clusters of the unscaled matrices, so they are the same at every temperature.
     labels = cluster_labels(cosines, NUM_CLUSTERS)
 
     def error(maps: Sequence[CalibrationMap]) -> float:
         pairs = zip(maps, test.spectra, strict=True)
-        fitted = [map_.fitted(one.eigenvalues, one.dimension) for map_, one in pairs]
+        fitted = [map_.fitted(raw.eigenvalues, raw.dimension) for map_, raw in pairs]
         return calibration_error(labels, test.stack, test.spectra, fitted, test.targets)
 
     points = list[dict[str, float | None]]()
@@ -157,15 +157,16 @@ def cal_s(context: EvaluationContext) -> dict[str, Any] | None:
 
 
 def _lowest_at(points: Sequence[dict[str, float | None]], name: str) -> float | None:
-    """Return the temperature of the least value; None where none is known (clusters of one prompt)."""
-    known = [(one[name], one["temperature"]) for one in points if one[name] is not None]
-    return min(known)[1] if known else None
+    """Return the temperature of the lowest value; None without any value (clusters of one prompt)."""
+    values = [(point[name], point["temperature"]) for point in points if point[name] is not None]
+    return min(values)[1] if values else None
 
 
 def claim(risk_at: float | None, ece_at: float | None, cal_s_at: float | None) -> str:
-    """Return whether the paper's claim holds: calibration error, risk and ECE lowest at one temperature.
+    """Return a sentence on the paper's claim: calibration error, risk and ECE are lowest at one temperature.
 
-    Arguments: the temperature of the grid where each is lowest on the test file, None where unknown.
+    risk_at, ece_at, cal_s_at: temperature on the grid with the lowest value on the test file, None if
+    unknown.
     """
     if risk_at is None or ece_at is None or cal_s_at is None:
         return "The paper's claim cannot be tested here: a measure is not known at any temperature."
@@ -177,19 +178,19 @@ def claim(risk_at: float | None, ece_at: float | None, cal_s_at: float | None) -
 
 
 def comparison(context: EvaluationContext) -> Iterator[dict[str, Any]]:
-    """Yield each pair's difference (second minus first) in every figure, paired by prompt.
+    """Yield the difference (second minus first) of each pair of maps in every figure, paired by prompt.
 
-    Below 0 is better but for the AUROC. figure: of the served maps on test, or "cv_risk", cross-validated on
-    dev. real: whether the interval leaves out 0.
+    Negative = second is better, except for the AUROC. figure: of the served maps on test, or "cv_risk",
+    cross-validated on dev. real: True if the interval excludes 0.
     """
     for first, second in combinations(context.served, 2):
-        for figure, one in _differences(context, second, first):
+        for figure, difference in _differences(context, second, first):
             yield {
                 "second": second,
                 "first": first,
                 "figure": figure,
-                "difference": estimate(one.value, one),
-                "real": one.real,
+                "difference": estimate(difference.value, difference),
+                "real": difference.real,
             }
 
 
@@ -222,7 +223,7 @@ def _figure_difference(
 
 
 def warnings(context: EvaluationContext) -> Iterator[Caution]:
-    """Yield warnings of few rows, few right or wrong answers, fits on a bound."""
+    """Yield warnings about few rows, few right or wrong answers, and fits on a bound."""
     both = {"dev": context.dev, "test": context.test}
     for name, split in both.items():
         if len(split) < FEW_ROWS:

@@ -1,4 +1,4 @@
-"""The page of an evaluation: what a report shows, on a test file, and the experiments besides."""
+"""The page of an evaluation: the figures of a report on a test file, plus the experiments."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from service.report.pages import figures_context, page
 from service.report.words import LABELLED, count, fingerprint_rows, when
 
-ANSWERS = {"file": "answers as the file has them", "model": "answers drawn by the model below"}
+ANSWERS = {"file": "answers from the file", "model": "answers drawn by the model below"}
 KINDS = {"prompt": "prompts", "messages": "conversations"}
 
 
@@ -27,17 +27,17 @@ def render_evaluation(results: Mapping[str, Any]) -> str:
 
 
 def _origin(provenance: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield (name, value) of everything that is known."""
+    """Yield (name, value) of each known part of the provenance."""
     for name, file in provenance["files"].items():
-        known = [file["name"] or "an upload", *([f"SHA-256 {file['sha256']}"] if file["sha256"] else [])]
-        yield f"{name.capitalize()} file", ", ".join([*known, ANSWERS[file["answers_from"]]])
+        parts = [file["name"] or "an upload", *([f"SHA-256 {file['sha256']}"] if file["sha256"] else [])]
+        yield f"{name.capitalize()} file", ", ".join([*parts, ANSWERS[file["answers_from"]]])
     answers = provenance["answers"]
     if answers is None:
         yield "Language model", "not known: the answers came with the files"
     for kind, setup in (answers or {}).items():
         for name, value in fingerprint_rows(setup):
             yield f"{name} ({KINDS.get(kind, kind)})" if len(answers or ()) > 1 else name, value
-    one = provenance["embedder"]
-    how = f"revision {one['revision']}, d = {one['dimension']}, {one['precision']}"
-    yield "Embedder", f"{one['name']} ({how})"
+    embedder = provenance["embedder"]
+    how = f"revision {embedder['revision']}, d = {embedder['dimension']}, {embedder['precision']}"
+    yield "Embedder", f"{embedder['name']} ({how})"
     yield "Made", f"{when(provenance['created_at'])} by Eigencal {provenance['version']}".rstrip()

@@ -1,1 +1,1 @@
-"""A calibration's report: numbers, and one self-contained HTML page."""
+"""Reports of calibrations: numbers, and a self-contained HTML page."""

@@ -1,9 +1,10 @@
-"""What is served on prompts, and how good it is: the figures of a report and of an evaluation, as arrays.
+"""The figures of a report and of an evaluation, as arrays: scores served on prompts, and their quality.
 
-Maps are fitted on dev and judged on test, or on one file, each prompt by the fits without its fold. The first
-m' answers of each prompt, too, as many as a request for m' would have drawn, and cost: how many are enough
-(decisions/0025). They judge one text of a prompt, however few they are: its `answer`, or the dominant one of
-all answers (`FullRows`).
+Maps are fitted on dev and judged on test. With one file, each prompt is judged by fits without its fold.
+
+To find how many answers are enough (decisions/0025), the first m' answers of each prompt are judged as well,
+as a request for m' answers would draw them. All numbers of answers judge the same text of a prompt: its
+`answer`, or the dominant one of all answers (`FullRows`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,15 +51,15 @@ Estimate = dict[str, float | None]
 
 BINS, CLUSTERS = 8, 5  # of Algorithm 1, as the paper has them
 SIZES = (1, 2, 3, 5, 8, 10, 20, 40, 80, 160)
-# The map whose lambda_max and p(y) P(correct) rests on, with the log-probabilities and without.
+# The map that supplies lambda_max and p(y) to P(correct): with log-probabilities, and without.
 CORRECT_BY = ("evidence", "depolarized")
 
 
 class Split:
     """n prompts that have all m answers.
 
-    answers, counts, texts, spectra: one per prompt; stack: their density matrices; targets: those of the
-    references; c1: (n,) u_1^T Y u_1. Blocking: seconds for thousands.
+    answers, counts, texts, spectra: one per prompt. stack: density matrices of the answers. targets: density
+    matrices of the references. c1: (n,) u_1^T Y u_1. Blocks for seconds with thousands of prompts.
     """
 
     def __init__(self, rows: FullRows) -> None:
@@ -70,23 +71,26 @@ class Split:
         self.spectra = [spectrum(a.vectors, c, dimension=self.material.dimension) for a, c in pairs]
         self.stack = DensityStack.of([a.vectors for a in self.answers], self.counts)
         self.targets = DensityStack.of([a.references for a in self.answers])
-        # Above 1 by rounding only, which a diagram refuses.
+        # Only rounding puts values above 1, and diagrams reject those.
         self.c1: Floats = np.clip(rows.dev.alignment[:, 0], 0.0, 1.0)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def mean_tokens(self, num_samples: int) -> float | None:
-        """Return the mean number of tokens of the first answers of a prompt; None where one is not known."""
+        """Return the mean number of tokens per prompt of its first answers; None if a count is missing."""
         rows = [self.material.rows[int(i)] for i in self.material.full]
         drawn = [draw.num_tokens for row in rows for draw in row.draws[:num_samples]]
-        known = [count for count in drawn if count is not None]
-        return sum(known) / len(self) if len(known) == len(drawn) else None
+        counts = [count for count in drawn if count is not None]
+        return sum(counts) / len(self) if len(counts) == len(drawn) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Served:
-    """n prompts as a map serves them. lambda_max, entropy (nats), risks on the references (nats): (n,)."""
+    """Scores that a map serves for n prompts.
+
+    lambda_max, entropy (nats), risks on the references (nats): (n,).
+    """
 
     spectra: Sequence[ServedSpectrum]
     lambda_max: Floats
@@ -96,7 +100,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:
-    """One score of a map with so many answers, (n,) each: losses in nats, squared errors, and its values."""
+    """One score of a map for one number of answers. losses (nats), squares (squared errors), values: (n,)."""
 
     score: Literal["probability_correct", "lambda_max"]
     map: str
@@ -107,13 +111,13 @@ class Scored:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AtSize:
-    """n prompts judged by so many of their answers.
+    """n prompts judged by their first `num_samples` answers.
 
-    right: (n,) verdicts on the text judged. scored: P(correct) by `CORRECT_BY`, the base rate where no model
-    beats it; then lambda_max of each map, evidence alone for one answer. base: (n,) losses of the base rate
-    of the verdicts fitted on. why_none: why there is no P(correct) at all, else "". tokens: completion tokens
-    per question, None where a draw does not tell. same_text: whether the text judged is the one that other
-    numbers of answers judge: losses of different texts do not compare. groups: as `Material.full_groups`.
+    right: (n,) verdicts on the judged text. scored: P(correct) by `CORRECT_BY` (the base rate if no model
+    beats it), then lambda_max of each map (only "evidence" for one answer). base: (n,) losses of the base
+    rate of the verdicts fitted on. why_none: why there is no P(correct) at all, else "". tokens: completion
+    tokens per question, None if a draw has no count. same_text: True if the other numbers of answers judge
+    the same text; losses on different texts cannot be compared. groups: as `Material.full_groups`.
     """
 
     num_samples: int
@@ -127,7 +131,7 @@ class AtSize:
 
 
 def sizes(num_samples: int) -> list[int]:
-    """Return the numbers of answers that are compared, up to m, which is always the last.
+    """Return the numbers of answers to compare, in ascending order. The last is always m = num_samples.
 
     >>> sizes(12)
     [1, 2, 3, 5, 8, 10, 12]
@@ -141,7 +145,7 @@ def ranking(resamples: ResampleCounts, scores: Floats, right: Bools) -> Estimate
 
 
 class EvaluationContext:
-    """Maps fitted on `dev` and judged on `test`; each derived figure is computed once, when asked for."""
+    """Maps fitted on `dev` and judged on `test`. Each derived figure is computed once, on first use."""
 
     def __init__(self, dev: Split, test: Split, *, seed: int = 0, resamples: Resamples = DEFAULT) -> None:
         self.dev, self.test, self.seed, self.resamples = dev, test, seed, resamples
@@ -149,7 +153,7 @@ class EvaluationContext:
         self._first_answers: dict[int, AtSize] = {}
 
     def rng(self, stream: Stream) -> np.random.Generator:
-        """Return the random numbers of one experiment, the same whichever others run."""
+        """Return the generator of one experiment. It does not depend on the other experiments that run."""
         return fitting.rng(self.seed, stream)
 
     @property
@@ -159,12 +163,12 @@ class EvaluationContext:
 
     @property
     def fold(self) -> Ints | None:
-        """Which fold held each prompt out (n,); None where all are held out: maps are fitted on dev."""
+        """The fold that held each prompt out, (n,); None if maps are fitted on dev, a separate file."""
         return None
 
     @cached_property
     def fitted(self) -> FittedMaps:
-        """The maps, fitted on dev; that of evidence where every prompt of both has log-probabilities."""
+        """The maps fitted on dev. "evidence" needs log-probabilities of every prompt of dev and test."""
         dev, again = self.dev.rows.dev, self.resamples.bootstrap
         if self.test.rows.dev.missing_mass is None:
             dev = replace(dev, missing_mass=None)
@@ -173,15 +177,15 @@ class EvaluationContext:
     @cached_property
     def maps(self) -> Mapping[str, AnyMap]:
         """The maps by name, raw first."""
-        return {"raw": Identity(), **{name: one.map for name, one in self.fitted.fits.items()}}
+        return {"raw": Identity(), **{name: fit.map for name, fit in self.fitted.fits.items()}}
 
     @cached_property
     def risks(self) -> Mapping[str, Floats]:
-        """What each map costs on the references of the test prompts (n,), in nats, by name, raw first."""
+        """The risk (n,) of each map on the references of the test prompts, in nats, by name, raw first."""
         return {name: risks(map_, self.test.rows.dev) for name, map_ in self.maps.items()}
 
     def maps_of(self, name: str) -> Sequence[CalibrationMap]:
-        """Return the map that serves each of the n test prompts, one for each."""
+        """Return the map that serves each of the n test prompts."""
         map_, masses = self.maps[name], self.test.rows.dev.missing_mass
         if isinstance(map_, EvidenceMap):
             assert masses is not None, "fitted only where all prompts have it"
@@ -190,21 +194,21 @@ class EvaluationContext:
 
     @cached_property
     def served(self) -> Mapping[str, Served]:
-        """What each map serves on test, by name, raw first."""
-        return {name: self.serve(self.maps_of(name), one) for name, one in self.risks.items()}
+        """The scores that each map serves on test, by name, raw first."""
+        return {name: self.serve(self.maps_of(name), risks) for name, risks in self.risks.items()}
 
     def serve(self, maps: Sequence[CalibrationMap], risks: Floats) -> Served:
-        """Return what n maps serve of the test prompts, one each, and what that costs (n,)."""
+        """Return the scores that n maps serve, one map per test prompt. risks: (n,), in nats."""
         pairs = zip(maps, self.test.spectra, strict=True)
-        spectra = [map_.serve(one.eigenvalues, one.dimension) for map_, one in pairs]
-        # Above 1 by rounding only, which a diagram refuses.
-        largest = np.clip([one.lambda_max for one in spectra], 0.0, 1.0)
-        return Served(spectra, largest, np.array([one.entropy for one in spectra]), risks)
+        spectra = [map_.serve(raw.eigenvalues, raw.dimension) for map_, raw in pairs]
+        # Only rounding puts values above 1, and diagrams reject those.
+        largest = np.clip([served.lambda_max for served in spectra], 0.0, 1.0)
+        return Served(spectra, largest, np.array([served.entropy for served in spectra]), risks)
 
     def algorithm1(self, served: Served, num_clusters: int = CLUSTERS) -> tuple[Clustering, Nulls]:
-        """Return the clusters of Algorithm 1, so many a bin, and both of its nulls."""
+        """Return the clusters of Algorithm 1, `num_clusters` per bin, and its two nulls."""
         test = self.test
-        # If vectors of different prompts are not comparable, each prompt is a cluster.
+        # If vectors of different prompts are not comparable, each prompt is its own cluster.
         number = num_clusters if test.material.shares_space else len(test)
         clusters = cluster_prompts(test.stack, served.lambda_max, num_bins=BINS, num_clusters=number)
         random, again = self.rng(Stream.ALGORITHM1), self.resamples.nulls
@@ -212,12 +216,12 @@ class EvaluationContext:
         return clusters, nulls(clusters, *worlds, random, num_draws=again)
 
     def difference(self, second: Floats, first: Floats) -> Difference:
-        """Return the mean of second - first (n,), paired by prompt; all differences by the same resamples."""
+        """Return the mean of second - first (n,), paired by prompt. All differences share their resamples."""
         random, again = self.rng(Stream.DIFFERENCES), self.resamples.difference
         return mean_difference(second, first, random, resamples=again, groups=self.groups)
 
     def squared_gaps(self, name: str) -> Floats:
-        """Return (lambda_max - u_1^T Y u_1)^2 (n,) of a map on test: their mean is its projection Brier."""
+        """Return (lambda_max - u_1^T Y u_1)^2 (n,) of a map on test. The mean is its projection Brier."""
         return np.square(self.served[name].lambda_max - self.test.c1)
 
     @cached_property
@@ -227,11 +231,11 @@ class EvaluationContext:
         return ResampleCounts.picked(len(self.test), self.rng(Stream.AUROC), number, self.groups)
 
     def auroc(self, scores: Floats) -> Estimate:
-        """Return the AUROC of scores (n,), higher = more certain; the same resamples for every score."""
+        """Return the AUROC of scores (n,), higher = more certain. All scores share their resamples."""
         return ranking(self.picks, scores, self.test.rows.right)
 
     def first_answers(self, num_samples: int) -> AtSize:
-        """Return what the first answers of each prompt are worth."""
+        """Return the test prompts judged by the first answers of each prompt."""
         if num_samples not in self._first_answers:
             judged = self.test.rows.at(num_samples, one_text=True)
             dev = judged if self.fold is not None else self.dev.rows.at(num_samples, one_text=True)
@@ -239,7 +243,7 @@ class EvaluationContext:
         return self._first_answers[num_samples]
 
     def _judge(self, judged: Judged, dev: Judged, num_samples: int) -> AtSize:
-        """Return prompts by so many answers; dev: the rows fitted on, where they are another file's."""
+        """Return `judged` with its scores, by fits without each row's fold, or on `dev`, another file."""
         fold, fitted_on = self.fold, None
         if fold is None:
             maps, held = self._fit(dev, num_samples), [np.arange(len(judged))]
@@ -259,21 +263,22 @@ class EvaluationContext:
             losses, squares, values = zip(
                 *(_lambda_max(maps[name], rows) for maps, rows in parts), strict=True
             )
-            figures = [np.concatenate(one)[order] for one in (losses, squares, values)]
+            figures = [np.concatenate(pieces)[order] for pieces in (losses, squares, values)]
             scored.append(Scored("lambda_max", name, *figures))
         columns = {}
-        for name in [one for one in CORRECT_BY if one in names]:
+        for name in [method for method in CORRECT_BY if method in names]:
             features = [rows.columns(maps[name]) for maps, rows in parts]
             columns[name] = {
-                key: np.concatenate([np.asarray(one[key]) for one in features])[order] for key in features[0]
+                key: np.concatenate([np.asarray(part[key]) for part in features])[order]
+                for key in features[0]
             }
         tokens = self.test.mean_tokens(num_samples)
         return self._by_p_correct(judged, num_samples, columns, fitted_on, scored, tokens)
 
     def no_answers(self) -> AtSize | None:
-        """Return what the log-probabilities of the judged texts are worth by themselves: no answer is drawn.
+        """Return the test prompts judged by the log-probability of the judged text, without answers.
 
-        None unless every judged text has one.
+        None unless every judged text has a log-probability.
         """
         alone = self.test.rows.alone()
         dev = alone if self.fold is not None else self.dev.rows.alone()
@@ -282,13 +287,13 @@ class EvaluationContext:
         rows, others = alone.texts, dev.texts
         if isinstance(rows, JudgedClaims) or isinstance(others, JudgedClaims):
             fitted_on = ({"evidence": others.tokens}, others.right) if self.fold is None else None
-            found = self._by_p_correct(rows, 0, {"evidence": rows.tokens}, fitted_on, [], 0.0)
+            at_zero = self._by_p_correct(rows, 0, {"evidence": rows.tokens}, fitted_on, [], 0.0)
         else:
-            found = self._judge(rows, others, 0)
-        return replace(found, same_text=alone.judged == "given")
+            at_zero = self._judge(rows, others, 0)
+        return replace(at_zero, same_text=alone.judged == "given")
 
     def _fit(self, rows: Judged, num_samples: int) -> dict[str, AnyMap]:
-        """Return every map fitted on the rows; of one answer or none, only evidence can map the spectrum."""
+        """Return every map fitted on the rows. With fewer than two answers, only "evidence" can be fitted."""
         maps: dict[str, AnyMap] = {}
         if num_samples > 1:
             maps["raw"] = Identity()
@@ -308,30 +313,31 @@ class EvaluationContext:
         scored: Sequence[Scored],
         tokens: float | None,
     ) -> AtSize:
-        """Return the rows as judged by P(correct), too.
+        """Return the rows judged by P(correct), with `scored` appended.
 
-        fitted_on: columns and verdicts of dev; None: the rows, each judged by a model without its fold.
+        fitted_on: columns and verdicts of dev. None: each row is judged by a model without its fold.
         """
-        known, right = fitted_on or (columns, rows.right)
-        groups, what = (rows.groups, "answers") if fitted_on is None else (None, "answers of the dev file")
-        # Each fit is judged on the same folds, whatever others there are.
+        fit_columns, right = fitted_on or (columns, rows.right)
+        groups, texts = (rows.groups, "answers") if fitted_on is None else (None, "answers of the dev file")
+        # All fits use the same folds.
         fold = stratified_folds(right, 5, self.rng(Stream.ANSWERS), groups)
         if fitted_on is None:
             base = np.asarray(held_out_predictions({}, right, (), fold))
         else:
             base = np.full(len(rows), base_rate(right))
         by_correct, why_none = list[Scored](), ""
-        for name, one in known.items():
-            found = fit_correctness(one, right, fold, groups=groups)
-            if found.why_none == "one_kind" and num_samples:
-                why_none = f"all {right.size} {what} are {'right' if found.num_right else 'wrong'}"
-            if found.held_out is None:
+        for name, features in fit_columns.items():
+            outcome = fit_correctness(features, right, fold, groups=groups)
+            if outcome.why_none == "one_kind" and num_samples:
+                why_none = f"all {right.size} {texts} are {'right' if outcome.num_right else 'wrong'}"
+            if outcome.held_out is None:
                 continue
             p = base
-            # Base rates of folds order by the lack of right answers in each: below 0.5, and nobody's score.
+            # Not `base`: the base rate without a fold is lower if the fold has more right answers, so ranking
+            # by it gives an AUROC below 0.5.
             values = np.zeros_like(base)
-            if found.model is not None:
-                p = values = found.held_out if fitted_on is None else found.model.predict(columns[name])
+            if outcome.model is not None:
+                p = values = outcome.held_out if fitted_on is None else outcome.model.predict(columns[name])
             losses, squares = log_losses(p, rows.right), np.square(p - rows.right)
             by_correct.append(Scored("probability_correct", name, losses, squares, values))
         return AtSize(
@@ -346,38 +352,38 @@ class EvaluationContext:
 
 
 class CrossValidated(EvaluationContext):
-    """One file alone: each of its prompts is judged as served by the map of the fold that held it out.
+    """A single file: each prompt is judged by the map that was fitted without the prompt's fold.
 
-    fitted: on the full rows of the file. Its maps are those of `FittedMaps.risks`, "active" last.
+    fitted: fit on the full rows of the file. The maps are the maps in `FittedMaps.risks`, "active" last.
     """
 
     def __init__(self, fitted: Fitted, *, seed: int = 0, resamples: Resamples = DEFAULT) -> None:
         rows = Split(fitted.rows)
         super().__init__(rows, rows, seed=seed, resamples=resamples)
         self.priors = fitted.priors
-        self.fitted, self.risks = fitted.maps, fitted.maps.risks  # not fitted anew
+        self.fitted, self.risks = fitted.maps, fitted.maps.risks  # reused, not fitted again
 
     @property
     def fold(self) -> Ints:
-        """Which fold held each prompt out (n,)."""
+        """The fold that held each prompt out, (n,)."""
         return self.fitted.fold
 
     @property
     def constant_brier(self) -> float:
-        """The projection Brier of one confidence for all: the mean of u_1^T Y u_1 over the other folds."""
+        """The projection Brier of a constant confidence: the mean of u_1^T Y u_1 over the other folds."""
         c1 = self.test.c1
         others = [c1[self.fold != k].mean() for k in self.fold]
         return float(np.square(others - c1).mean())
 
     def maps_of(self, name: str) -> Sequence[CalibrationMap]:
-        """Return the map that serves each of the n prompts: that fitted without its fold."""
+        """Return the map that serves each of the n prompts, fitted without the prompt's fold."""
         return self.fitted.maps_of(name)
 
     def correct_by(self, calibration: Calibration) -> Floats | None:
-        """Return P(correct) (n,) by the model of a calibration fitted elsewhere, of the texts judged here.
+        """Return P(correct) (n,) of the texts judged here, by the model of another calibration.
 
-        By as many of the first answers as it serves. None where it has no model of them, or one that takes
-        log-probabilities which these rows lack.
+        It uses the first answers, up to the number that the calibration serves. None if the calibration has
+        no model for this number, or if its model needs log-probabilities and these rows have none.
         """
         size = min(self.test.material.num_samples, calibration.num_samples)
         selector, rows = calibration.selectors.get(size), self.test.rows.at(size, one_text=True)
@@ -389,7 +395,7 @@ class CrossValidated(EvaluationContext):
 
 
 def _lambda_max(map_: AnyMap, rows: Judged) -> tuple[Floats, Floats, Floats]:
-    """Return risks in nats, squared gaps to u_1^T Y u_1, and lambda_max of the prompts, (n,) each."""
+    """Return (risks in nats, squared gaps to u_1^T Y u_1, lambda_max) of the prompts, (n,) each."""
     largest = served_lambda_max(map_, rows.rows)
     gaps = largest - np.clip(rows.rows.alignment[:, 0], 0.0, 1.0)
     return risks(map_, rows.rows), np.square(gaps), largest
@@ -400,9 +406,10 @@ def _lambda_max(map_: AnyMap, rows: Judged) -> tuple[Floats, Floats, Floats]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """One way to serve: losses (n,) in nats by prompt with so many answers, and what they cost.
+    """A number of answers and a map to choose, with their losses and cost.
 
-    map: "evidence" uses log-probabilities, others do not. tokens: per question, None where not known.
+    map: "evidence" uses log-probabilities, the others do not. losses: (n,) per prompt, in nats. tokens: per
+    question, None if unknown.
     """
 
     num_samples: int
@@ -412,34 +419,34 @@ class Candidate:
 
     @property
     def loss(self) -> float:
-        """The mean loss in nats; lower = better."""
+        """The mean loss in nats. Lower = better."""
         return float(self.losses.mean())
 
     @property
     def words(self) -> str:
-        """Number and map in words."""
+        """The number of answers and the map, in words."""
         if not self.num_samples:
             return "0 answers, using the log-probability of the answer itself"
         answers = "1 answer" if self.num_samples == 1 else f"{self.num_samples} answers"
         return f"{answers}, {'using' if self.map == 'evidence' else 'without'} log-probabilities"
 
     def gap_of(self, losses: Floats) -> tuple[float, float]:
-        """Return the mean of losses - its own (n,) in nats, paired by prompt, and its standard error."""
+        """Return the mean of losses (n,) - self.losses in nats, paired by prompt, and its standard error."""
         gaps = losses - self.losses
         return float(gaps.mean()), float(gaps.std(ddof=1) / np.sqrt(gaps.size))
 
 
 def recommend(candidates: Sequence[Candidate], base: Floats) -> tuple[str, Candidate | None]:
-    """Return the fewest answers whose mean loss is within one standard error of the least, paired by prompt.
+    """Return the recommended number of answers as a sentence, and its candidate, or None without one.
 
-    As a sentence, and the candidate that it names; None where nothing can be recommended. Losses: of
-    P(correct). Among candidates with equally few answers, the one of the lower loss. base: losses (n,) of
-    what needs no answers at all; where they are within one standard error, too, these prompts cannot tell
-    numbers of answers apart.
+    The recommendation is the candidate with the fewest answers among those with a mean loss within one
+    standard error of the lowest, paired by prompt; ties go to the lower loss. Losses are log losses of
+    P(correct). base: losses (n,) of the base rate, which needs no answers. If it is within one standard error
+    of the best, too, these prompts are too few to compare numbers of answers.
     """
-    if len({one.num_samples for one in candidates}) < 2:
+    if len({candidate.num_samples for candidate in candidates}) < 2:
         return _nothing("there are not two numbers of answers to compare")
-    best = min(candidates, key=lambda one: (one.loss, one.num_samples))
+    best = min(candidates, key=lambda candidate: (candidate.loss, candidate.num_samples))
     gap = "difference {:+.4f}, standard error {:.4f}"
     value, error = best.gap_of(base)
     if value <= error:
@@ -447,15 +454,15 @@ def recommend(candidates: Sequence[Candidate], base: Floats) -> tuple[str, Candi
             f"the log loss of P(correct) of the best, {best.words} ({best.loss:.3f}), is within one standard "
             f"error of that of the mere share of right answers ({gap.format(value, error)})"
         )
-    gaps = [(one, *best.gap_of(one.losses)) for one in candidates]
-    close = [(one, value, error) for one, value, error in gaps if value <= error]
-    chosen, value, error = min(close, key=lambda found: (found[0].num_samples, found[0].loss))
-    beside = f"; best: {best.words}, {best.loss:.3f}, {gap.format(value, error)}"
-    full = max(candidates, key=lambda one: one.num_samples)
+    gaps = [(candidate, *best.gap_of(candidate.losses)) for candidate in candidates]
+    close = [(candidate, value, error) for candidate, value, error in gaps if value <= error]
+    chosen, value, error = min(close, key=lambda near: (near[0].num_samples, near[0].loss))
+    best_words = f"; best: {best.words}, {best.loss:.3f}, {gap.format(value, error)}"
+    full = max(candidates, key=lambda candidate: candidate.num_samples)
     cost = f"{chosen.tokens:.0f} tokens per question" if chosen.tokens is not None else "tokens are not known"
     if chosen.tokens is not None and full.tokens is not None and chosen.num_samples != full.num_samples:
         cost += f" instead of {full.tokens:.0f}"
-    loss = f"log loss of P(correct) {chosen.loss:.3f}{'' if chosen is best else beside}"
+    loss = f"log loss of P(correct) {chosen.loss:.3f}{'' if chosen is best else best_words}"
     return f"Recommended: {chosen.words} ({loss}); {cost}.", chosen
 
 
@@ -464,12 +471,12 @@ def _nothing(reason: str) -> tuple[str, None]:
 
 
 def recommended(sizes: Sequence[AtSize]) -> tuple[str, Candidate | None]:
-    """Return how many answers to ask for, by the log loss of P(correct); where there is none, why not.
+    """Return the number of answers to request, by the log loss of P(correct), or the reason for none.
 
-    Never by risk, which falls with every answer (they span more of what a reference may be): that would name
-    all of them, whatever they are worth.
+    Risk is not used: it falls with every answer, because answers span more of the possible references, so it
+    would always recommend the largest number.
     """
-    if why := next((one.why_none for one in sizes if one.why_none), ""):
+    if why := next((at.why_none for at in sizes if at.why_none), ""):
         return _nothing(f"{why}. They are compared by P(correct), which takes right ones and wrong ones")
 
     def by_group(at: AtSize, losses: Floats) -> Floats:
@@ -479,22 +486,22 @@ def recommended(sizes: Sequence[AtSize]) -> tuple[str, Candidate | None]:
         return np.asarray(np.bincount(of_row, weights=losses) / np.bincount(of_row))
 
     candidates = [
-        Candidate(at.num_samples, one.map, by_group(at, one.losses), at.tokens)
+        Candidate(at.num_samples, score.map, by_group(at, score.losses), at.tokens)
         for at in sizes
-        for one in at.scored
-        if at.same_text and one.score == "probability_correct"
+        for score in at.scored
+        if at.same_text and score.score == "probability_correct"
     ]
     return recommend(candidates, by_group(sizes[-1], sizes[-1].base))
 
 
 def answers_part(context: EvaluationContext) -> dict[str, Any]:
-    """Return a row per number of answers and score, and the fewest answers that are enough.
+    """Return a row per number of answers and score, and the recommended number of answers.
 
-    Scores: lambda_max of every map (loss: matrix log risk; Brier: the projection's), and P(correct) with
-    evidence and without (log loss and Brier of the verdicts). loss_gap: to the loss with all answers, on the
-    same resamples of the prompts: fits stay as they are; null for all answers themselves, and where another
-    text is judged. half_error: share of wrong ones in the half of highest score. tokens: per question.
-    recommended: with `recommended_map`, null where nothing can be; recommendation: a sentence.
+    Scores: lambda_max of every map (loss: matrix log risk; Brier: projection Brier), and P(correct) with and
+    without evidence (log loss and Brier of the verdicts). loss_gap: loss minus the loss with all answers, on
+    the same resamples of the prompts, without refitting; null for all answers, and if another text is judged.
+    half_error: share of wrong answers in the half with the highest scores. tokens: per question.
+    recommended, recommended_map: null without a recommendation. recommendation: a sentence.
     """
     alone = context.no_answers()
     judged = [] if alone is None else [alone]
@@ -506,23 +513,23 @@ def answers_part(context: EvaluationContext) -> dict[str, Any]:
         return estimate(float(values.mean()), percentile_interval(resamples.means(values)))
 
     sentence, chosen = recommended(judged)
-    full = {(one.score, one.map): one.losses for one in judged[-1].scored}
+    full = {(score.score, score.map): score.losses for score in judged[-1].scored}
     rows = []
     for at in judged:
-        for one in at.scored:
-            compared = full.get((one.score, one.map)) if at.same_text and at is not judged[-1] else None
-            halves = percentile_interval(resampled_half_errors(resamples, one.values, at.right))
+        for score in at.scored:
+            compared = full.get((score.score, score.map)) if at.same_text and at is not judged[-1] else None
+            halves = percentile_interval(resampled_half_errors(resamples, score.values, at.right))
             rows.append(
                 {
                     "num_samples": at.num_samples,
-                    "score": one.score,
-                    "map": one.map,
+                    "score": score.score,
+                    "map": score.map,
                     "tokens": at.tokens,
-                    "loss": mean(one.losses),
-                    "loss_gap": None if compared is None else mean(one.losses - compared),
-                    "brier": mean(one.squares),
-                    "auroc": ranking(resamples, one.values, at.right),
-                    "half_error": estimate(half_error(one.values, at.right), halves),
+                    "loss": mean(score.losses),
+                    "loss_gap": None if compared is None else mean(score.losses - compared),
+                    "brier": mean(score.squares),
+                    "auroc": ranking(resamples, score.values, at.right),
+                    "half_error": estimate(half_error(score.values, at.right), halves),
                 }
             )
     return {

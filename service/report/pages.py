@@ -1,6 +1,6 @@
-"""The pages: a calibration's report, all calibrations, and the root of the service.
+"""The pages: a calibration's report, the list of calibrations, and the root of the service.
 
-Each is one self-contained HTML file: no script, no resource from outside, inline SVG. Every text is escaped.
+Each page is a self-contained HTML file: no scripts, no external resources, inline SVG. All text is escaped.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 TEMPLATES = Path(__file__).parent / "templates"
-# What a person may want to open, and what is said of it; the rest is for programs.
+# Links for people, with their descriptions. The other links are for programs.
 OPEN = {
     "docs": "Every route, its fields and errors; try them out",
     "calibrations": "Calibrations, which of them are active, and their reports",
-    "jobs": "The latest jobs (JSON), with links to what came of them",
+    "jobs": "The latest jobs (JSON), with links to their results",
     "ready": "Can prompts be scored? Store, embedder, LLM (JSON)",
     "metrics": "Prometheus metrics (text)",
     "openapi": "The contract (JSON)",
@@ -35,7 +35,7 @@ POST = {
 
 
 def home(root: Mapping[str, Any]) -> str:
-    """Return the page of the root path from its JSON: name, version, links. Every text is escaped."""
+    """Return the page of the root path. root: its JSON, with name, version and links."""
     links = root["links"]
     context = {
         **root,
@@ -46,17 +46,17 @@ def home(root: Mapping[str, Any]) -> str:
 
 
 def calibrations(views: Sequence[Mapping[str, Any]]) -> str:
-    """Return the page of all calibrations from their JSON, in its order. Every text is escaped."""
+    """Return the page of all calibrations. views: their JSON, in the order of the page."""
     return page("calibrations.html", {"calibrations": views})
 
 
 def page(template: str, context: Mapping[str, Any]) -> str:
-    """Return a page from its template, which extends `base.html`. Every text of the context is escaped."""
+    """Return the page of a template that extends `base.html`. All text of the context is escaped."""
     return environment().get_template(template).render(context)
 
 
 def environment() -> "Environment":
-    """Return the templates: everything escaped, nothing undefined, control characters made visible."""
+    """Return the template environment: it escapes text, rejects undefined names, shows control characters."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     templates = Environment(
@@ -65,7 +65,7 @@ def environment() -> "Environment":
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        # Exactly str: Markup, a kind of str, is HTML already and passed as it is.
+        # Exactly str: Markup, a subclass, is already HTML and is left unchanged.
         finalize=lambda value: words.visible(value) if type(value) is str else value,
     )
     templates.globals["style"] = (TEMPLATES / "style.css").read_text(encoding="utf-8")
@@ -83,11 +83,11 @@ def environment() -> "Environment":
     return templates
 
 
-ROWS_ADVISED = 300  # docs/calibrating.md: the worst of many fits on so many is as good as the mean
+ROWS_ADVISED = 300  # docs/calibrating.md: with 300 rows, the worst of many fits is as good as the mean
 
 
 def render(report: Part) -> str:
-    """Return the page of a report. Equal reports give equal pages. Takes about a second."""
+    """Return the page of a report in about a second. Equal reports give equal pages."""
     calibration, data, method = report["calibration"], report["data"], report["calibration"]["method"]
     context = {
         **report,
@@ -110,11 +110,11 @@ def render(report: Part) -> str:
 
 
 def figures_context(figures: Part, method: str, recommended: int | None) -> dict[str, Any]:
-    """Return what `figures.html` shows of a report or an evaluation. method: the map that is marked."""
+    """Return the context of `figures.html` for a report or an evaluation. method: the map to mark."""
     curves, served = figures["curves"], figures["served"]
 
     def panels(kind: str, ylabel: str, noted: str, field: str) -> list[str]:
-        """Return the diagrams as SVG, one by map. Ours: no text of a caller is drawn."""
+        """Return the diagrams as SVG, one per map. They contain no text from callers."""
         notes = {row["map"]: f"{noted} {number(_value(row, field))}" for row in served}
         diagonal = kind == "projection"
         return [
@@ -162,18 +162,18 @@ COMPARED = (
 def compare(rows: Sequence[Part]) -> list[dict[str, Any]]:
     """Return the lines of the table: name, `better`, and a cell for each map: text, small, best.
 
-    small: its interval, its null, or why it is missing. Figures equal as written are all marked best, unless
-    all are equal.
+    small: the interval, the null, or the reason for a missing figure. Figures that are equal as written are
+    all marked best, unless all figures are equal.
     """
     lines = []
     for name, better, field, why_missing in COMPARED:
         values = [_value(row, field) for row in rows]
-        # As written: digits that are not there mark nobody as best.
+        # Compared as written: digits that are rounded away make no figure the best.
         written = [number(value) for value in values]
-        known = [value for value in values if value is not None]
+        figures = [value for value in values if value is not None]
         best = None
-        if known and better and len(set(written)) > 1:
-            best = number(min(known) if better == "lower" else max(known))
+        if figures and better and len(set(written)) > 1:
+            best = number(min(figures) if better == "lower" else max(figures))
         cells = [
             {
                 "text": text,
@@ -219,20 +219,20 @@ SCORES = {
 
 def _by_answers(rows: Sequence[Part]) -> dict[str, Any]:
     """Return the table by number of answers: headings of scores; lines with a row or None for each score."""
-    known = {(row["num_samples"], row["score"], row["map"]): row for row in rows}
-    scores = [key for key in SCORES if any(key == (score, name) for _, score, name in known)]
+    by_score = {(row["num_samples"], row["score"], row["map"]): row for row in rows}
+    scores = [key for key in SCORES if any(key == (score, name) for _, score, name in by_score)]
     tokens = {row["num_samples"]: row["tokens"] for row in rows}
     return {
         "heads": [SCORES[key] for key in scores],
-        "lines": [(m, tokens[m], [known.get((m, *key)) for key in scores]) for m in tokens],
+        "lines": [(m, tokens[m], [by_score.get((m, *key)) for key in scores]) for m in tokens],
     }
 
 
-# What a report comes to, in sentences.
+# The conclusions of a report, in sentences.
 
 
 def _state(report: Part) -> str:
-    """Return whether it is active: now where that is known, else when it was made."""
+    """Return whether the calibration is active: now if known, else at the time of the report."""
     now = report.get("now")
     if now is None:
         return "Activated" if report["decision"]["activated"] else "Not activated"
@@ -241,7 +241,7 @@ def _state(report: Part) -> str:
 
 
 def _to_do(report: Part) -> Iterator[str]:
-    """Yield what may close a gap: another map where one shows none, else other rows."""
+    """Yield advice on closing a gap: another map without a gap, if there is one, or other rows."""
     shown = {row["map"]: not words.off(row["projection_null"]["p_value"]) for row in report["served"]}
     if shown[report["calibration"]["method"]]:
         return
@@ -254,7 +254,7 @@ def _to_do(report: Part) -> Iterator[str]:
     )
 
 
-# P(correct), and what thresholds on it promise.
+# P(correct), and the promises of thresholds on it.
 
 FEATURES = {
     "agreement": "agreement of the answers",
@@ -267,10 +267,10 @@ FEATURES = {
 
 
 def _decided(report: Part) -> Mapping[str, Any]:
-    """Return what the sections on P(correct) show: rows of the report, those with one number chosen."""
+    """Return the context of the sections on P(correct), with rows for selected numbers of answers."""
     part, recommended = report["correctness"], report["opening"]["num_samples"]
     full = next(row for row in part["by_num_samples"] if row["num_samples"] == part["num_samples"])
-    # The numbers of answers that the page compares; the JSON has every one.
+    # The page compares these numbers of answers; the JSON has all of them.
     compared = {0, *sizes(part["num_samples"]), recommended}
     rows = [row for row in part["by_num_samples"] if row["num_samples"] in compared]
     promised = [row for row in rows if row["promises"]]
@@ -284,23 +284,25 @@ def _decided(report: Part) -> Mapping[str, Any]:
         **part,
         "features": FEATURES,
         "full": full,
-        # Where nothing was tried for any number, one sentence says it all.
+        # If no model was tried for any number, the page has a sentence instead.
         "rows": rows if any(row["log_loss"] is not None for row in part["by_num_samples"]) else [],
         "plots": drawn,
         "reached": _reached(part["promises"], full["lowest"]),
-        "unreached": [percent(one["target_error"]) for one in part["promises"] if one["threshold"] is None],
+        "unreached": [
+            percent(promise["target_error"]) for promise in part["promises"] if promise["threshold"] is None
+        ],
         "promised": promised,
         # A target that no number of answers reaches would be a column of dashes.
         "targets": [
-            (place, one["target_error"])
-            for place, one in enumerate(promised[0]["promises"] if promised else [])
+            (place, promise["target_error"])
+            for place, promise in enumerate(promised[0]["promises"] if promised else [])
             if any(row["promises"][place]["threshold"] is not None for row in promised)
         ],
     }
 
 
 def why_none(row: Part) -> str:
-    """Return why there is no model, as a sentence; "" where there is one."""
+    """Return the reason for a missing model as a sentence; "" if there is a model."""
     return {
         None: "",
         "one_kind": f"all answers are {'right' if row['right'] else 'wrong'}.",
@@ -311,8 +313,8 @@ def why_none(row: Part) -> str:
 
 
 def _reached(promises: Sequence[Part], lowest: Part | None) -> list[Part]:
-    """Return the targets that can be promised, the lowest that can among them."""
-    kept = [one for one in promises if one["threshold"] is not None]
-    if lowest is not None and lowest["target_error"] not in [one["target_error"] for one in kept]:
-        kept = sorted([*kept, lowest], key=lambda one: one["target_error"])
+    """Return the promises that can be made, including the one with the lowest error."""
+    kept = [promise for promise in promises if promise["threshold"] is not None]
+    if lowest is not None and lowest["target_error"] not in [promise["target_error"] for promise in kept]:
+        kept = sorted([*kept, lowest], key=lambda promise: promise["target_error"])
     return kept

@@ -1,4 +1,4 @@
-"""The plots of a report and of an evaluation: the numbers of its curves to inline SVG, one function each."""
+"""The plots of reports and evaluations, as inline SVG: one function per plot."""
 
 import io
 import re
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Inches. A panel is one of three in a row; both keep their letters readable on a phone and on A4.
+# Inches. Three panels fit in a row. Both sizes keep letters readable on a phone and on A4.
 PANEL = (3.0, 3.05)
 WIDE = (4.4, 3.2)
 GREY, LIGHT = "#595959", "#dcdcdc"
 STYLE: dict[str, Any] = {
-    "svg.fonttype": "none",  # letters stay letters: searchable, read aloud, in the fonts of the reader
+    "svg.fonttype": "none",  # text stays text: searchable, readable aloud, in the reader's fonts
     "font.family": "sans-serif",
-    # Comes with matplotlib, and is wide: what replaces it takes less room.
+    # Part of matplotlib, and wide: the reader's own font needs less room.
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 10,
     "axes.titlesize": 10.5,
@@ -41,7 +41,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a map is told apart: an Okabe-Ito color, and without color by marker and dashes."""
+    """How a map looks in plots: an Okabe-Ito color, plus a marker and dashes that work without color."""
 
     color: str
     marker: str
@@ -59,7 +59,10 @@ LOOKS = {
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A plot in words: `name` prefixes its ids, `title` and `description` are read aloud."""
+    """A plot's texts and size. `name` prefixes its ids; screen readers read `title` and `description`.
+
+    size: (width, height) in inches.
+    """
 
     name: str
     title: str
@@ -68,15 +71,15 @@ class Plot:
 
 
 def draw(plot: Plot, paint: Callable[["Figure"], None]) -> str:
-    """Return an SVG element. Equal plots give equal bytes; its ids are unique on the page."""
+    """Return the plot as an SVG element. Equal plots give equal bytes. The ids are unique on the page."""
     from matplotlib import style
     from matplotlib.figure import Figure
 
     out = io.StringIO()
-    # The salt and no date: otherwise ids and bytes differ from one drawing to the next.
-    # `after_reset`: whatever a matplotlibrc of this machine says.
+    # Without a salt and with a date, ids and bytes would differ from one drawing to the next.
+    # `after_reset` ignores this machine's matplotlibrc.
     with _lock, style.context([STYLE | {"svg.hashsalt": plot.name}], after_reset=True):
-        # Not by pyplot, which keeps every figure until it is closed.
+        # Not pyplot, which keeps every figure until it is closed.
         figure = Figure(figsize=plot.size, layout="constrained")
         paint(figure)
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
@@ -84,7 +87,7 @@ def draw(plot: Plot, paint: Callable[["Figure"], None]) -> str:
 
 
 def _inline(svg: str, plot: Plot) -> str:
-    """Drop what only a file needs, name the parts after the plot, and say in words what is shown."""
+    """Return an SVG file as an inline element: without file headers, with prefixed ids and a description."""
     body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg, flags=re.DOTALL)
     view = re.search(r'viewBox="[^"]*"', body)
     assert view is not None
@@ -102,7 +105,7 @@ def _inline(svg: str, plot: Plot) -> str:
 
 ALONG: dict[str, Any] = {"rotation": 45, "rotation_mode": "anchor"}
 T_TICKS = (0.1, 0.25, 0.5, 1, 2, 4, 10, 30)
-HEAD_ROOM = 2.2  # risks beyond this many times the least are a wall that hides the rest
+HEAD_ROOM = 2.2  # the y axis ends at this multiple of the lowest risk; higher risks would hide the rest
 TICKS = ([0.0, 0.25, 0.5, 0.75, 1.0], ["0", "0.25", "0.5", "0.75", "1"])
 
 
@@ -121,16 +124,16 @@ def reliability(
 
 
 def _points(bins: Sequence[Part]) -> str:
-    points = (f"{number(one['predicted'], 2)}: {number(one['observed'], 2)}" for one in bins)
+    points = (f"{number(row['predicted'], 2)}: {number(row['observed'], 2)}" for row in bins)
     return f"Bins: {'; '.join(points)}."
 
 
 def paint_reliability(
     axes: "Axes", map_name: str, bins: Sequence[Part], note: str, *, to_diagonal: bool
 ) -> None:
-    """Paint predicted against observed by bins of a map, above its null's band.
+    """Paint observed against predicted values of a map's bins, above the band of its null.
 
-    note: a line under the title. to_diagonal: whether a calibrated map lies on the diagonal.
+    note: a line under the title. to_diagonal: True if a calibrated map lies on the diagonal.
     """
     _paint_bins(axes, map_name, bins, "λmax served, mean of bin", "perfect" if to_diagonal else "equal")
     axes.set_title(f"{MAPS[map_name]}\n", loc="left")
@@ -138,17 +141,17 @@ def paint_reliability(
 
 
 def _paint_bins(axes: "Axes", map_name: str, bins: Sequence[Part], xlabel: str, diagonal: str) -> None:
-    """Paint the bins in the look of their map, above the band of the null where known, and the diagonal.
+    """Paint the bins in the look of their map, above the null's band if known, and the diagonal.
 
-    diagonal: what lies on it.
+    diagonal: label of the diagonal.
     """
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal", xlabel=xlabel)
     axes.set_xticks(*TICKS)
     axes.set_yticks(*TICKS)
     bands = [
-        (one["predicted"], max(one["band_low"], 0.0), min(one["band_high"], 1.0))
-        for one in bins
-        if one["band_low"] is not None and one["band_high"] is not None
+        (row["predicted"], max(row["band_low"], 0.0), min(row["band_high"], 1.0))
+        for row in bins
+        if row["band_low"] is not None and row["band_high"] is not None
     ]
     if bands:
         x, low, high = zip(*bands, strict=True)
@@ -156,26 +159,29 @@ def _paint_bins(axes: "Axes", map_name: str, bins: Sequence[Part], xlabel: str, 
         axes.vlines(x, low, high, color="#bdbdbd", linewidth=1)
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.9)
     axes.text(1.0, 0.985, diagonal, color=GREY, fontsize=8.5, ha="right", va="top", **ALONG)
-    predicted, observed = [one["predicted"] for one in bins], [one["observed"] for one in bins]
+    predicted, observed = [row["predicted"] for row in bins], [row["observed"] for row in bins]
     _look_line(axes, LOOKS[map_name], predicted, observed)
 
 
 def _look_line(axes: "Axes", look: Look, x: Sequence[float], y: Sequence[float], **more: Any) -> None:
-    """Paint a line in the look of its map; not clipped, so that markers on the frame are whole."""
+    """Paint a line in the look of its map. Lines are not clipped, so markers on the frame are whole."""
     axes.plot(x, y, color=look.color, marker=look.marker, linestyle=look.dashes, clip_on=False, **more)
 
 
 def rejection(curves: Sequence[Part]) -> str:
-    """Return the accuracy of what is kept against the share rejected, and that of all as a grey line."""
-    halves = "; ".join(f"{MAPS[one['map']]}: {_at_half(one)}" for one in curves)
+    """Return the plot of accuracy among the kept answers against the share rejected.
+
+    A grey line marks the accuracy of all answers.
+    """
+    halves = "; ".join(f"{MAPS[curve['map']]}: {_at_half(curve)}" for curve in curves)
     plot = Plot("rejection", "Accuracy of the kept answers against the share rejected", f"At half: {halves}.")
 
     def paint(figure: "Figure") -> None:
         axes = figure.add_subplot(ylabel="share right among the kept")
-        for place, one in enumerate(curves):
-            # Curves may lie on one another: wide ones below, markers in turn, and all of them show.
-            style = {"linewidth": 3.2 - 0.6 * place, "markevery": (2 * place, 8), "label": MAPS[one["map"]]}
-            _look_line(axes, LOOKS[one["map"]], one["rejected"], one["accuracy"], **style)
+        for place, curve in enumerate(curves):
+            # Curves may coincide: wide lines below and alternating markers keep all of them visible.
+            style = {"linewidth": 3.2 - 0.6 * place, "markevery": (2 * place, 8), "label": MAPS[curve["map"]]}
+            _look_line(axes, LOOKS[curve["map"]], curve["rejected"], curve["accuracy"], **style)
         axes.axhline(curves[0]["accuracy"][0], color=GREY, linewidth=0.9, zorder=1.5, clip_on=False)
         top = min(1.02, max(1.35 * axes.get_ylim()[1], 0.1))
         axes.set(xlim=(0, max(curves[0]["rejected"][-1], 0.1)), ylim=(0, top))
@@ -191,7 +197,7 @@ def _at_half(curve: Part) -> str:
 
 
 def temperature(curve: Part) -> str:
-    """Return risk and entropy of the paper's map against T, which meet at the optimum."""
+    """Return the plot of risk and entropy of the paper's map against T. They meet at the optimum."""
     best, x = curve["optimum"], curve["temperatures"]
     words = f"They meet at T = {number(best, 2)}."
     plot = Plot("temperature", "Risk and entropy against temperature", words)
@@ -203,7 +209,7 @@ def temperature(curve: Part) -> str:
         axes.set(xscale="log", xlim=(x[0], x[-1]), ylim=(0, HEAD_ROOM * max(min(curve["risk"]), 0.1)))
         axes.set_xticks(T_TICKS, [f"{t:g}" for t in T_TICKS])
         axes.set_xticks([], minor=True)
-        axes.legend(frameon=False, loc="best")  # the wall of the risk is anywhere, as the fit is
+        axes.legend(frameon=False, loc="best")  # the steep part of the risk depends on the fit
         circle: dict[str, Any] = {"markerfacecolor": "white", "markeredgecolor": "black"}
         axes.axvline(best, color=GREY, linewidth=0.9, linestyle=":")
         axes.plot(best, min(curve["risk"]), marker="o", markersize=9, **circle)
@@ -213,7 +219,7 @@ def temperature(curve: Part) -> str:
 
 
 def p_correct(part: Part, method: str) -> str:
-    """Return how often answers are right at each P(correct), in the look of the calibration's map."""
+    """Return the plot of the share of right answers against P(correct), in the look of the method's map."""
     bins = part["diagram"]
     plot = Plot("p-correct", "Share of right answers against P(correct)", _points(bins), (WIDE[0], 4.1))
 
@@ -225,7 +231,10 @@ def p_correct(part: Part, method: str) -> str:
 
 
 def risk_coverage(part: Part) -> str:
-    """Return the error among the answers let through by coverage, its bound, and each target's threshold."""
+    """Return the plot of the error among the answers let through, and its bound, against coverage.
+
+    Points mark the thresholds of the target errors.
+    """
     rows, kept = part["risk_coverage"], _kept_share(part["promises"])
     words = "; ".join(f"{name}: {share(at)} let through" for name, at, _ in kept) or "No target is reached"
     plot = Plot("risk-coverage", "Wrong ones among the answers let through", f"{words}.", (WIDE[0], 3.6))
@@ -233,12 +242,12 @@ def risk_coverage(part: Part) -> str:
 
 
 def _kept_share(promises: Sequence[Part]) -> list[tuple[str, float, float]]:
-    """Return (targets, coverage, largest target) of each threshold; several targets may share one."""
-    reached = [one for one in promises if one["threshold"] is not None]
-    groups = [list(group) for _, group in groupby(reached, key=lambda one: one["threshold"])]
+    """Return (targets, coverage, smallest target) of each threshold. Targets may share a threshold."""
+    reached = [promise for promise in promises if promise["threshold"] is not None]
+    groups = [list(group) for _, group in groupby(reached, key=lambda promise: promise["threshold"])]
     return [
         (
-            ", ".join(share(one["target_error"]) for one in group),
+            ", ".join(share(promise["target_error"]) for promise in group),
             group[0]["coverage"],
             group[0]["target_error"],
         )
@@ -259,5 +268,5 @@ def _paint_coverage(
     axes.set(xlim=(0, 1.1), ylim=(0, 1.02), xlabel="share of answers let through")
     axes.set_xticks(*TICKS)
     axes.set_ylabel("share wrong among them")
-    # Above the frame: within it, points and their labels may be anywhere.
+    # Above the frame, because points and their labels may be anywhere inside.
     axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=9, borderpad=0)

@@ -1,10 +1,12 @@
-"""The report of a calibration, as it is stored, sent as JSON and drawn as a page; figures of an evaluation.
+"""Build the report of a calibration, and the figures that evaluations share with it.
 
-Numbers are floats; what cannot be computed (an AUROC of one class) is null, never NaN. Figures with `value`,
-`low` and `high` have a 95 % interval of a bootstrap over prompts, null where none was computed. Risks and
-entropies are in nats. Names of maps: "raw" (no calibration), "temperature" (the paper's), "depolarized"
-(ours), "evidence" (ours, by the log-probabilities of the answers; absent where rows have none), "active" (the
-one that was active for the same fingerprint when this one was fitted; absent without one).
+A report is stored, sent as JSON and rendered as a page. Numbers are floats. A figure that cannot be computed
+(an AUROC with one class) is null, never NaN. Figures with `value`, `low` and `high` have a 95 % bootstrap
+interval over prompts; `low` and `high` are null if no interval was computed. Risks and entropies are in nats.
+
+Names of maps: "raw" (no calibration), "temperature" (the paper's), "depolarized" (ours), "evidence" (ours,
+uses the answers' log-probabilities; absent if rows have none), "active" (the calibration that was active for
+the same fingerprint at the time of the fit; absent if there was none).
 """
 
 import math
@@ -60,8 +62,8 @@ Floats = NDArray[np.float64]
 Part = dict[str, Any]
 
 CURVE_POINTS = 41  # of an accuracy-rejection curve
-MAX_REFUSED = 50  # listed; all are counted
-TEMPERATURES = np.geomspace(0.05, 50.0, 61)  # from bound to bound of the fit
+MAX_REFUSED = 50  # rows listed; the count includes all
+TEMPERATURES = np.geomspace(0.05, 50.0, 61)  # between the bounds of the fit
 TARGETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 
 
@@ -77,10 +79,11 @@ def make_report(
     refused: Sequence[DevRow] = (),
     resamples: Resamples = DEFAULT,
 ) -> Part:
-    """Return the report of a calibration fitted on the rows. Blocking: seconds.
+    """Return the report of a fitted calibration. Blocks for seconds.
 
-    target: what decisions keep where nobody names another; num_rows: of the file; copies: rows left out since
-    another asks the same; refused: by the LLM server, for good, while it answered others.
+    target: the default target of decisions. num_rows: rows in the file. copies: rows left out because another
+    row asks the same question. refused: rows that the LLM server permanently refused while it answered
+    others.
     """
     context = CrossValidated(fitted, seed=options.seed, resamples=resamples)
     gains = gains_of(calibration, active, context)
@@ -105,12 +108,13 @@ def make_report(
         "parameters": [
             {
                 "num_samples": m,
-                "temperature": one.temperature,
-                "depolarization": None if calibration.method == "temperature" else one.depolarization,
+                "temperature": map_.temperature,
+                "depolarization": None if calibration.method == "temperature" else map_.depolarization,
             }
-            for m, one in sorted(calibration.parameters.items())
+            for m, map_ in sorted(calibration.parameters.items())
         ],
-        # Held-out rows, paired by prompt, minus `against`, an id, null for raw scores; below 0: better.
+        # Differences on held-out rows, paired by prompt: this calibration minus `against` (an id, or null for
+        # raw scores). Negative = better.
         "decision": {
             "asked": options.activate,
             "activated": activated,
@@ -137,33 +141,35 @@ def make_report(
 
 
 def gains_of(calibration: Calibration, active: Calibration | None, context: CrossValidated) -> Gains:
-    """Return what the calibration costs on held-out rows minus what the active one does, or raw scores.
+    """Return the held-out losses of the calibration minus those of the active calibration, or of raw scores.
 
-    Of P(correct), each row's is by a model without its fold; who tells none tells the share of right answers
-    among other rows.
+    P(correct) of each row is predicted by a model fitted without the row's fold. Without a model, it is the
+    share of right answers among the other rows.
     """
     method, rival = calibration.method, "active" if active else "raw"
-    known = context.first_answers(calibration.num_samples)
+    judged = context.first_answers(calibration.num_samples)
     by = "evidence" if method == "evidence" else "depolarized"
-    ours = [one.losses for one in known.scored if (one.score, one.map) == ("probability_correct", by)]
+    ours = [
+        score.losses for score in judged.scored if (score.score, score.map) == ("probability_correct", by)
+    ]
     of_active = None if active is None else context.correct_by(active)
-    theirs = known.base if of_active is None else log_losses(of_active, known.right)
+    theirs = judged.base if of_active is None else log_losses(of_active, judged.right)
     risks, gaps = context.risks, context.squared_gaps(method)
-    over_base = [context.difference(one, known.base) for one in ours]
+    over_base = [context.difference(losses, judged.base) for losses in ours]
     return Gains(
         active.id if active else None,
         context.difference(risks[method], risks[rival]),
         context.difference(gaps, context.squared_gaps(rival)),
-        context.difference(ours[0] if ours else known.base, theirs),
-        informative=float(gaps.mean()) < context.constant_brier or any(one.high < 0 for one in over_base),
+        context.difference(ours[0] if ours else judged.base, theirs),
+        informative=float(gaps.mean()) < context.constant_brier or any(gain.high < 0 for gain in over_base),
     )
 
 
 def calibration_part(calibration: Calibration) -> Part:
-    """Return the calibration itself, with its headline parameters.
+    """Return the calibration with its headline parameters.
 
-    For "evidence", `temperature` and `depolarization` are those of answers without log-probabilities, and
-    `evidence` those of answers with them.
+    For "evidence", `temperature` and `depolarization` apply to answers without log-probabilities, and
+    `evidence` to answers with log-probabilities.
     """
     headline = calibration.headline()
     part = {
@@ -183,17 +189,17 @@ def calibration_part(calibration: Calibration) -> Part:
 def data_part(
     fitted: FullRows, calibration: Calibration, num_rows: int, copies: int, refused: Sequence[DevRow]
 ) -> Part:
-    """Return what it was fitted on.
+    """Return a description of the data that the calibration was fitted on.
 
-    rows: in the file; usable: with a reference and two answers or more, one for each question; rows_full:
-    those with `num_samples` answers, on which headline and evidence rest. truncated, empty: shares of all
-    answers. correct_from: who says what is right. claims: of the full rows, where those are calibrated;
-    accuracy is theirs then.
+    rows: rows in the file. usable: rows with a reference and at least two answers, one per question.
+    rows_full: usable rows with `num_samples` answers; the headline parameters and `evidence` are fitted on
+    these. truncated, empty: shares of all answers. correct_from: source of the verdicts. claims: number of
+    claims of the full rows, if claims are calibrated; accuracy is then the accuracy of the claims.
     """
     material = fitted.material
     rows, full = material.rows, len(fitted)
     if material.groups is not None:
-        # Of each answer one claim stands for the row.
+        # One claim of each answer represents the row.
         rows = [rows[i] for i in np.unique(material.groups, return_index=True)[1]]
         full = np.unique(material.groups[material.full]).size
     draws = [draw for row in rows for draw in row.draws]
@@ -208,12 +214,12 @@ def data_part(
         "distinct_mean": float(np.mean([len({draw.text for draw in row.draws}) for row in rows])),
         "truncated": sum(d.truncated for d in draws) / len(draws),
         "empty": sum(not d.text for d in draws) / len(draws),
-        "references_mean": float(np.mean([len(one.references) for one in rows])),
+        "references_mean": float(np.mean([len(row.references) for row in rows])),
         "correct_from": fitted.source,
         "accuracy": float(fitted.right.mean()),
         "refused": {
             "count": len(refused),
-            "rows": [{"line": one.line, "reason": one.refused or ""} for one in refused[:MAX_REFUSED]],
+            "rows": [{"line": row.line, "reason": row.refused or ""} for row in refused[:MAX_REFUSED]],
         },
     }
     return part if material.groups is None else part | {"claims": len(fitted)}
@@ -223,18 +229,18 @@ def data_part(
 
 
 def fit_parts(fitted: FittedMaps) -> dict[str, Part]:
-    """Return every map as fitted on all full rows, by name.
+    """Return every map fitted on all full rows, by name.
 
-    cv_risk: mean out-of-fold risk; at_bound: parameters whose optimum sits on a bound; stationarity_gap: a
-    check of convergence (about 0), not of calibration. depolarization: null for "temperature", and for
-    "evidence", which has an intercept and a slope instead: g is each prompt's own.
+    cv_risk: mean out-of-fold risk. at_bound: parameters with the optimum on a bound. stationarity_gap: checks
+    convergence (about 0), not calibration. depolarization: null for "temperature", and for "evidence", which
+    has an intercept and a slope instead because g differs by prompt.
     """
     parts = dict[str, Part]()
     for method, fit in fitted.fits.items():
         spread = fitted.bootstraps[method].intervals
         parts[method] = {
             "depolarization": None,
-            **{name: estimate(getattr(fit.map, name), one) for name, one in spread.items()},
+            **{name: estimate(getattr(fit.map, name), interval) for name, interval in spread.items()},
             "risk": fit.risk,
             "cv_risk": float(fitted.risks[method].mean()),
             "mean_entropy": fit.mean_entropy,
@@ -245,11 +251,11 @@ def fit_parts(fitted: FittedMaps) -> dict[str, Part]:
 
 
 def figures(context: EvaluationContext) -> Part:
-    """Return the maps as fitted, and every figure of what they serve, on the prompts of the context.
+    """Return the fitted maps and the figures of the scores that they serve on the prompts of the context.
 
-    fits: every map; unfitted: why a map could not be fitted, by name; served: one row per map, raw first;
-    curves: reliability diagrams and accuracy-rejection by map, the paper's map over T; answers: figures by
-    number of answers.
+    fits: every map. unfitted: why a map could not be fitted, by name. served: one row per map, raw first.
+    curves: reliability diagrams and accuracy-rejection curves by map, and the paper's map against T.
+    answers: figures by number of answers.
     """
     why = context.dev.rows.why_no_evidence() or context.test.rows.why_no_evidence()
     rows = list[Part]()
@@ -257,10 +263,12 @@ def figures(context: EvaluationContext) -> Part:
     for name in context.served:
         row, diagrams = served_figures(context, name)
         rows.append(row)
-        for kind, found in diagrams.items():
-            curves[kind][name] = found
+        for kind, diagram in diagrams.items():
+            curves[kind][name] = diagram
     right = context.test.rows.right
-    curves["rejection"] = [rejection(name, one.lambda_max, right) for name, one in context.served.items()]
+    curves["rejection"] = [
+        rejection(name, served.lambda_max, right) for name, served in context.served.items()
+    ]
     curves["temperature"] = temperature_curve(context)
     return {
         "fits": fit_parts(context.fitted),
@@ -274,13 +282,13 @@ def figures(context: EvaluationContext) -> Part:
 def served_figures(context: EvaluationContext, name: str) -> tuple[Part, dict[str, list[Part]]]:
     """Return the figures of one map on prompts it was not fitted on, and its three reliability diagrams.
 
-    Lower is better but for the AUROCs (right against wrong) and the area under the accuracy-rejection curve.
-    risk: that of "raw" is charged with null eigenvalues of eps, since it gives them 0, which would make it
-    infinite. An ECE is above 0 under calibration, too: it counts by its null alone. projection_null:
-    residuals of like prompts resampled. algorithm1_drawn: references drawn from the served spectrum; distance
-    from it is mostly what no map of eigenvalues can mend. algorithm1_rescaled: real references with squared
-    coordinates rescaled to the served spectrum; distance from it is the map's. cluster_sizes: of the clusters
-    that Algorithm 1 used; singletons: prompts that it ignored.
+    Lower = better, except for the AUROCs (right against wrong) and the area under the accuracy-rejection
+    curve. risk: "raw" gives null eigenvalues 0, which would make its risk infinite; eps replaces them.
+    An ECE is above 0 even under calibration: compare it with its null. projection_null: resamples residuals
+    of similar prompts. algorithm1_drawn: draws references from the served spectrum; a map of eigenvalues can
+    hardly reduce the distance from this null. algorithm1_rescaled: rescales the squared coordinates of real
+    references to the served spectrum; the distance from this null is due to the map. cluster_sizes: sizes of
+    the clusters that Algorithm 1 used. singletons: number of prompts that it ignored.
     """
     served, test, worlds = context.served[name], context.test, context.resamples.band
     scores, right = served.lambda_max, test.rows.right
@@ -328,10 +336,10 @@ def temperature_curve(context: EvaluationContext) -> Part:
 def rejection(name: str, scores: Floats, right: NDArray[np.bool_]) -> Part:
     """Return the accuracy of the answers kept when a share of the least certain ones is rejected.
 
-    scores: (n,), higher = more certain. It ends where `MIN_KEPT` answers are left.
+    scores: (n,), higher = more certain. The curve ends with `MIN_KEPT` answers left.
     """
     curve = accuracy_rejection(scores, right)
-    # Of few prompts several points are one.
+    # With few prompts, several points coincide.
     points = np.linspace(0, max(scores.size - MIN_KEPT, 0), CURVE_POINTS)
     shown = np.unique(points.astype(int))
     return {
@@ -342,9 +350,9 @@ def rejection(name: str, scores: Floats, right: NDArray[np.bool_]) -> Part:
 
 
 def null_part(null: Null) -> Part:
-    """Return what a figure reads under calibration: mean and 95 % band over `draws` worlds.
+    """Return the value of a figure under calibration: mean and 95 % band over `draws` simulated worlds.
 
-    p_value: share of worlds that read as much as was observed, (1 + those) / (1 + draws).
+    p_value: (1 + worlds with at least the observed value) / (1 + draws).
     """
     band = null.band
     return {
@@ -359,7 +367,7 @@ def null_part(null: Null) -> Part:
 def bins(diagram: ReliabilityDiagram, size: int, band: ConsistencyBand) -> list[Part]:
     """Return the bins of a diagram of `size` prompts that have a target.
 
-    band_low, band_high: where the observed mean lies under calibration (95 %), as the diagram's null has it.
+    band_low, band_high: 95 % band of the observed mean under calibration, from the diagram's null.
     """
     return [
         {
@@ -375,26 +383,26 @@ def bins(diagram: ReliabilityDiagram, size: int, band: ConsistencyBand) -> list[
     ]
 
 
-# P(correct), and what thresholds on it promise.
+# P(correct), and the promises of thresholds on it.
 
 
 def correctness_part(
     fitted: Fitted, num_samples: int, seed: int, target: Target, resamples: Resamples = DEFAULT
 ) -> Part:
-    """Return whether answers are right, for a calibration of so many answers. Blocking: a second.
+    """Return the figures of P(correct), by number of answers. Blocks for a second.
 
-    diagram, risk_coverage, promises: with `num_samples` answers, rows predicted out of their fold; empty
-    where there is no model for them. target: what decisions keep by default, and so one of the promises.
+    diagram, risk_coverage, promises: for `num_samples` answers, with out-of-fold predictions; empty if there
+    is no model for this number. target: the default target of decisions, listed among the promises.
     """
     full, confidence = fitted.decided[num_samples], target.confidence
-    # The same for every number, so that a table can hold them.
+    # The same errors for every number of answers, so that they fit in one table.
     errors = sorted({*targets(1 - float(full.right.mean())), target.error})
-    # Without an answer drawn there may be fewer rows.
+    # With 0 answers there may be fewer rows.
     picks = {
-        one.right.size: ResampleCounts.picked(
-            one.right.size, rng(seed, Stream.AUROC), resamples.auroc, one.groups
+        decided.right.size: ResampleCounts.picked(
+            decided.right.size, rng(seed, Stream.AUROC), resamples.auroc, decided.groups
         )
-        for one in fitted.decided.values()
+        for decided in fitted.decided.values()
     }
     diagram = list[Part]()
     if full.selector is not None and full.fit.held_out is not None:
@@ -405,8 +413,8 @@ def correctness_part(
         "num_samples": num_samples,
         "confidence": confidence,
         "by_num_samples": [
-            {"num_samples": m, **_correctness_at(one, errors, confidence, m, picks[one.right.size])}
-            for m, one in sorted(fitted.decided.items())
+            {"num_samples": m, **_correctness_at(decided, errors, confidence, m, picks[decided.right.size])}
+            for m, decided in sorted(fitted.decided.items())
         ],
         "diagram": diagram,
         "risk_coverage": risk_coverage(full.selector.counts, confidence) if full.selector else [],
@@ -416,42 +424,43 @@ def correctness_part(
 
 
 def targets(base_error: float) -> list[float]:
-    """Return the target errors of a table; the base rate's error is one where it is above the others.
+    """Return the target errors of a table, including the base error if it is above the others.
 
-    base_error: the share of wrong ones among all rows.
+    base_error: share of wrong answers among all rows.
     """
     rounded = round(base_error, 2)
     return [*TARGETS, *([rounded] if TARGETS[-1] < rounded < 1 else [])]
 
 
 def _correctness_at(
-    one: DecidedAt, errors: list[float], confidence: float, num_samples: int, picks: ResampleCounts
+    decided: DecidedAt, errors: list[float], confidence: float, num_samples: int, picks: ResampleCounts
 ) -> Part:
-    """Return the model of P(correct) with one number of answers, each row judged by one without its fold.
+    """Return the figures of P(correct) for one number of answers, from out-of-fold predictions.
 
-    right, wrong: verdicts. features: those that the model takes; empty where there is none: why_none says
-    why. base_*: of the base rate, which says the same of every row; null where all verdicts are of one kind.
-    promises: for each target error; lowest: for the lowest that can be promised, null where none can.
+    right, wrong: number of verdicts. features: features of the model, empty without a model; why_none: the
+    reason. base_*: scores of the base rate as a constant prediction; null if all verdicts are of one kind.
+    promises: one per target error. lowest: the promise of the lowest possible error, null if none is
+    possible.
     """
-    ours, base, held_out = one.fit.scores, one.fit.base_rate, one.fit.held_out
-    lowest = None if one.selector is None else lowest_error(one.selector.counts, confidence)
+    ours, base, held_out = decided.fit.scores, decided.fit.base_rate, decided.fit.held_out
+    lowest = None if decided.selector is None else lowest_error(decided.selector.counts, confidence)
     return {
-        "right": one.fit.num_right,
-        "wrong": one.fit.num_wrong,
-        "features": list(one.fit.model.features) if one.fit.model else [],
+        "right": decided.fit.num_right,
+        "wrong": decided.fit.num_wrong,
+        "features": list(decided.fit.model.features) if decided.fit.model else [],
         "log_loss": ours.log_loss if ours else None,
         "base_log_loss": base.log_loss if base else None,
         "brier": ours.brier if ours else None,
         "base_brier": base.brier if base else None,
-        "auroc": estimate(math.nan) if held_out is None else ranking(picks, held_out, one.right),
-        "why_none": one.fit.why_none,
-        "promises": promises_part(one, errors, confidence, num_samples),
-        "lowest": None if lowest is None else promises_part(one, [lowest], confidence, num_samples)[0],
+        "auroc": estimate(math.nan) if held_out is None else ranking(picks, held_out, decided.right),
+        "why_none": decided.fit.why_none,
+        "promises": promises_part(decided, errors, confidence, num_samples),
+        "lowest": None if lowest is None else promises_part(decided, [lowest], confidence, num_samples)[0],
     }
 
 
 def risk_coverage(counts: SelectiveCounts, confidence: float) -> list[Part]:
-    """Return the error among the answers let through by threshold, strictest first, with its bound."""
+    """Return the error among the answers let through, with its bound, by threshold, strictest first."""
     bounds = simultaneous_bounds(counts, confidence)
     rows = zip(counts.thresholds, counts.answered, counts.wrong, bounds, strict=True)
     return [
@@ -468,36 +477,37 @@ def risk_coverage(counts: SelectiveCounts, confidence: float) -> list[Part]:
 def promises_part(
     decided: DecidedAt, target_errors: list[float], confidence: float, num_samples: int
 ) -> list[Part]:
-    """Return what can be promised for each target error, in numbers and in words; nothing without a model.
+    """Return the promise for each target error, in numbers and in words; an empty list without a model.
 
-    threshold: on P(correct), null where the target cannot be promised; then lowest_error is the lowest that
-    can be, null where none can. answered, wrong, coverage: of the rows counted that it lets through.
+    threshold: on P(correct), null if the target cannot be promised. lowest_error: the lowest error that can
+    be promised instead, null if none can. answered, wrong, coverage: of the counted rows that the threshold
+    lets through.
     """
     if decided.selector is None:
         return []
     counts = decided.selector.counts
     return [
         {
-            "target_error": one.target_error,
-            "threshold": one.threshold,
-            "answered": one.answered,
-            "wrong": one.wrong,
-            "coverage": one.coverage,
-            "lowest_error": one.lowest_error,
-            "text": format_promise(one, num_samples, of_claims=decided.groups is not None),
+            "target_error": made.target_error,
+            "threshold": made.threshold,
+            "answered": made.answered,
+            "wrong": made.wrong,
+            "coverage": made.coverage,
+            "lowest_error": made.lowest_error,
+            "text": format_promise(made, num_samples, of_claims=decided.groups is not None),
         }
-        for one in (promise(counts, target, confidence) for target in target_errors)
+        for made in (promise(counts, target, confidence) for target in target_errors)
     ]
 
 
 def format_promise(made: Promise, num_samples: int, *, of_claims: bool) -> str:
-    """Return the promise for a number of answers as a sentence, or that it cannot be made, and which can."""
+    """Return the promise as a sentence. If it cannot be made, name the lowest error that can be promised."""
     sure = f"with {answers_drawn(num_samples)} and {made.confidence:.0%} confidence".replace("%", " %")
     target = percent(made.target_error)
     if made.threshold is not None:
-        what = "claims let through, one of each answer at random," if of_claims else "answers let through"
+        texts = "claims let through, one of each answer at random," if of_claims else "answers let through"
         like = "on questions like its rows"
-        return f"{sure[0].upper()}{sure[1:]}, at most {target} of the {what} are wrong, {like}."
+        return f"{sure[0].upper()}{sure[1:]}, at most {target} of the {texts} are wrong, {like}."
     if made.lowest_error is None:
         return f"No error can be promised {sure}: these rows are too few."
     lowest = percent(made.lowest_error)

@@ -1,6 +1,6 @@
-"""What reports say in words: numbers and names, the lines that one opens with, and its warnings.
+"""Text of the reports: formatted numbers, names, the opening of a report, and its warnings.
 
-What cannot be computed is an em dash. A warning is data: a stable code and a sentence in plain words.
+An em dash stands for a number that cannot be computed. A warning has a stable code and a plain sentence.
 """
 
 import json
@@ -19,10 +19,10 @@ from service.scoring.judging import answers_drawn, percent
 from service.spectral.fit import AnyFit
 from service.spectral.resampling import Difference, Interval
 
-MIN_KEPT = 10  # answers left where an accuracy-rejection curve ends: fewer say nothing
+MIN_KEPT = 10  # answers left at the end of an accuracy-rejection curve; fewer are not informative
 MAX_USELESS = 0.05  # share of truncated or empty answers without a warning
 CONVERGED = 1e-4  # nats; a fit that has converged is within about 1e-6 (method, section 3)
-FEW_OF_A_KIND = 20  # right or wrong answers: with as many, an AUROC has a standard error of about 0.07
+FEW_OF_A_KIND = 20  # right or wrong answers; with 20, the standard error of an AUROC is about 0.07
 SHORT_REFERENCES = (
     "answers judged by their words are so much longer than their references that a right one is recognised "
     "only if it contains a reference, word for word. Look at the verdicts, or give your own (`correct`)."
@@ -32,7 +32,7 @@ RESTS = "AUROC, rejection, the correctness diagram and P(correct), if there is o
 Bools = NDArray[np.bool_]
 Part = Mapping[str, Any]  # of a report
 Caution = dict[str, str]
-LEVEL = 0.05  # of the p-value of a null
+LEVEL = 0.05  # significance level of a null's p-value
 MISSING = "—"
 MAPS = {
     "raw": "Raw",
@@ -46,7 +46,7 @@ ORIGINS = {
     "temperature": "the paper's map",
     "depolarized": "ours",
     "evidence": "ours, by log-probabilities",
-    "active": "what it would replace",
+    "active": "the one it would replace",
 }
 LABELLED = {
     "data": "the labels in the data",
@@ -66,30 +66,30 @@ RULES = {
 
 
 def finite(value: float) -> float | None:
-    """Return a number, None for NaN and infinities: JSON has neither."""
+    """Return the number, or None for NaN and infinities, which JSON lacks."""
     return float(value) if math.isfinite(value) else None
 
 
 def estimate(value: float, spread: Interval | Difference | None = None) -> dict[str, float | None]:
-    """Return a figure with its interval, as a report has it."""
+    """Return the figure of a report: a value and its interval."""
     low, high = (math.nan, math.nan) if spread is None else (spread.low, spread.high)
     return {"value": finite(value), "low": finite(low), "high": finite(high)}
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Return a number with a real minus sign and never a negative zero; an em dash for None."""
+    """Return the formatted number, with a real minus sign and no negative zero; an em dash for None."""
     if value is None or not math.isfinite(value):
         return MISSING
     return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")  # -0.0 + 0.0 is 0.0
 
 
 def share(value: float) -> str:
-    """Return a share in [0, 1] as percents; small ones are not rounded away."""
+    """Return a share in [0, 1] as a percentage with at most one decimal."""
     return f"{100 * value:.1f} %".replace(".0 %", " %")
 
 
 def between(bounds: Part) -> str:
-    """Return "low to high", or nothing when there are no bounds."""
+    """Return "low to high", or "" without bounds."""
     if bounds["low"] is None or bounds["high"] is None:
         return ""
     return f"{number(bounds['low'])} to {number(bounds['high'])}"
@@ -101,7 +101,7 @@ def count(number_of: int, thing: str) -> str:
 
 
 def when(stamp: str) -> str:
-    """Return an ISO time as date, minutes and zone; anything else as it is."""
+    """Return an ISO time as date, minutes and time zone. Other text is returned unchanged."""
     date, _, clock = stamp.partition("T")
     if not clock:
         return stamp
@@ -109,72 +109,72 @@ def when(stamp: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Return text that HTML may hold: control characters but for tab and newline replaced."""
+    """Return the text with control characters replaced, except tab and newline, for use in HTML."""
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", "\ufffd", text)
 
 
 def typeset(text: str) -> str:
-    """Return text of results as the pages write it: λmax, real minus signs, "p = 0.01" on one line."""
+    """Return the text typeset for pages: λmax, real minus signs, "p = 0.01" without a line break."""
     signed = re.sub(r"(?<![\w.-])-(?=\d)", "−", text.replace("lambda_max", "λmax"))
     return re.sub(r"\b([pT]) = (?=\d)", "\\1\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}", signed)
 
 
 def fingerprint_rows(fingerprint: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return (name, value) of the parts that are set."""
-    known = {name: value for name, value in fingerprint.items() if value not in ("", None, [])}
-    return [(n, v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)) for n, v in known.items()]
+    """Return (name, value) of each part of the fingerprint that is set."""
+    parts = {name: value for name, value in fingerprint.items() if value not in ("", None, [])}
+    return [(n, v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)) for n, v in parts.items()]
 
 
 def p_words(p_value: float | None) -> str:
-    """Return "p = 0.042" on one line; "p unknown" for None. With D draws it is 1 / (1 + D) at least."""
+    """Return "p = 0.042" without a line break, or "p unknown" for None. With D draws, p >= 1 / (1 + D)."""
     return "p unknown" if p_value is None else f"p\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{number(p_value)}"
 
 
 def off(p_value: float | None) -> bool:
-    """Return whether a p-value shows a gap that chance does not explain."""
+    """Return True if the p-value is significant: chance does not explain the gap."""
     return p_value is not None and p_value <= LEVEL
 
 
 def judgment(p_value: float | None) -> str:
-    """Return what a p-value shows of a map, as a predicate. A large one is no proof of calibration."""
+    """Return the verdict of a p-value on a map, as a predicate. A large one is no proof of calibration."""
     if p_value is None:
         return "cannot be judged"
     return "is off by more than chance" if off(p_value) else "shows no miscalibration"
 
 
-# The lines that a report opens with, and its warnings.
+# The opening of a report, and its warnings.
 
 
 def opening(report: Part, target_error: float) -> dict[str, str | int | None]:
-    """Return what an operator wants to know first who means to keep this error among answers let through.
+    """Return the summary for an operator who wants to keep this error among the answers let through.
 
-    verdict: "Use it.", "Use it with care.", "Not yet: ... more rows are needed." or "No."; safe: whether it
-    is safe to use, and for what; promise: what it promises; answers: how many answers to draw for that;
-    num_samples: that number, null where none is recommended.
+    verdict: "Use it.", "Use it with care.", "Not yet: ... more rows are needed." or "No.". safe: whether the
+    calibration is safe to use, and for which questions. promise: the error that it promises. answers: how
+    many answers to draw. num_samples: this number, null without a recommendation.
     """
     rows, answers = report["correctness"]["by_num_samples"], report["answers"]
     kept = [
-        (row["num_samples"], one)
+        (row["num_samples"], promised)
         for row in rows
-        for one in row["promises"]
-        if one["target_error"] == target_error and one["threshold"] is not None
+        for promised in row["promises"]
+        if promised["target_error"] == target_error and promised["threshold"] is not None
     ]
     lowest = [(row["lowest"]["target_error"], row["num_samples"]) for row in rows if row["lowest"]]
-    what = "claims" if report["calibration"]["fingerprint"].get("unit") == "claim" else "answers"
-    # How many answers to draw does not hang on an error that nobody asked for.
+    texts = "claims" if report["calibration"]["fingerprint"].get("unit") == "claim" else "answers"
+    # If the target cannot be promised, the recommended number does not depend on it.
     num_samples, enough = answers["recommended"], answers["recommendation"]
     if kept:
-        num_samples, one = kept[0]  # rows are by number of answers, fewest first
-        promise = f"{one['text']} It lets {one['coverage']:.0%} of such questions through."
+        num_samples, promised = kept[0]  # rows are sorted by number of answers, fewest first
+        promise = f"{promised['text']} It lets {promised['coverage']:.0%} of such questions through."
         enough = f"{answers_drawn(num_samples)}: the fewest that reach this promise."
     elif lowest:
         error, at = min(lowest)
         promise = (
-            f"Nothing at {percent(target_error)}: such an error among the {what} let through cannot be "
+            f"Nothing at {percent(target_error)}: this error among the {texts} let through cannot be "
             f"promised; the lowest that can be is {percent(error)}, by {answers_drawn(at)}."
         )
     else:
-        promise = f"Nothing: no number of answers allows a promise, so decisions let no {what} through."
+        promise = f"Nothing: no number of answers allows a promise, so decisions let no {texts} through."
     safe = _safe(report)
     if not any(row["promises"] for row in rows):
         safe += " It measures how far answers agree, not whether one is right."
@@ -188,7 +188,7 @@ def opening(report: Part, target_error: float) -> dict[str, str | int | None]:
 
 
 def _verdict(report: Part) -> str:
-    """Return the shortest answer to "May it be used?". Too few rows to judge by come before all else."""
+    """Return the verdict in a few words. Too few rows take precedence over everything else."""
     missing, decision = FEW_ROWS - report["data"]["rows_full"], report["decision"]
     if missing > 0:
         more = "1 more row is" if missing == 1 else f"{missing} more rows are"
@@ -206,7 +206,7 @@ def _is_off(report: Part) -> bool:
 
 
 def _is_better(report: Part) -> bool:
-    """Return True if it was activated as better than its rival, or is closer than raw scores."""
+    """Return True if the calibration was activated as better, or has a lower ECE than raw scores."""
     rows, decision = {row["map"]: row for row in report["served"]}, report["decision"]
     closer = rows[report["calibration"]["method"]]["projection_ece"] < rows["raw"]["projection_ece"]
     return bool(closer or (decision["asked"] == "if_better" and decision["activated"]))
@@ -220,7 +220,7 @@ def _safe(report: Part) -> str:
     like = f"for questions like its {data['rows_full']} rows, asked and answered in the set-up below"
     if data["rows_full"] < FEW_ROWS and not is_off:
         few = f"Its {data['rows_full']} rows are too few to tell whether it is safe to use"
-        return f"{few}: no miscalibration was detected, and less than a large one would not be."
+        return f"{few}: no miscalibration was detected, but only a large one would be."
     if not is_off:
         return f"Safe to use {like}: no miscalibration was detected."
     if _is_better(report):
@@ -230,13 +230,13 @@ def _safe(report: Part) -> str:
 
 
 def in_short(served: Sequence[Part], method: str) -> Iterator[str]:
-    """Yield what changes from raw scores to those of a map, on prompts that it was not fitted on."""
+    """Yield sentences that compare a map with raw scores, on prompts that the map was not fitted on."""
     rows = {row["map"]: row for row in served}
     raw, ours = rows["raw"], rows[method]
     before, after = number(raw["projection_ece"]), number(ours["projection_ece"])
     verb = "falls" if ours["projection_ece"] < raw["projection_ece"] else "rises"
     change = f"stays at {after}" if before == after else f"{verb} from {before} to {after}"
-    yield f"Against raw scores, the gap between what λmax says and what is found (projection ECE) {change}."
+    yield f"Compared with raw scores, the gap between λmax and the observed share (projection ECE) {change}."
     null = ours["projection_null"]
     read = f"Calibrated scores would read {between(null) or MISSING} on these prompts"
     yield f"{read} ({p_words(null['p_value'])}): {MAPS[method]} {judgment(null['p_value'])}."
@@ -251,37 +251,37 @@ def in_short(served: Sequence[Part], method: str) -> Iterator[str]:
 
 
 def caution(code: str, text: str) -> Caution:
-    """Return a warning."""
+    """Return a warning with a stable code."""
     return {"code": code, "text": text}
 
 
 def few_of_a_kind(right: Bools, of_file: str = "", rests: str = RESTS) -> Iterator[Caution]:
-    """Yield a warning for few right answers, and for few wrong ones, of (n,).
+    """Yield a warning for few right answers, and one for few wrong answers, of verdicts (n,).
 
-    None for a kind that is not there at all: then there is no AUROC to warn of. of_file: such as " of the dev
-    file", where there are several; rests: what rests on these answers, with its verb.
+    A kind without answers gets no warning, because there is no AUROC then. of_file: names the file, such as
+    " of the dev file", if there are several. rests: the figures that rest on these answers, with the verb.
     """
     counts = {"right": int(right.sum()), "wrong": int(right.size - right.sum())}
-    for kind, known in counts.items():
-        if 0 < known < FEW_OF_A_KIND and known < right.size:
-            text = f"Only {known} of {right.size} answers{of_file} are {kind}: {rests} on these few."
+    for kind, number_of in counts.items():
+        if 0 < number_of < FEW_OF_A_KIND and number_of < right.size:
+            text = f"Only {number_of} of {right.size} answers{of_file} are {kind}: {rests} on these few."
             yield caution(f"few_{kind}", text)
 
 
 def about_data(data: Part, right: Bools) -> Iterator[Caution]:
-    """Yield warnings of few, short or useless rows, of labels (n,) of one kind, of answers cut or empty."""
+    """Yield warnings about few, short or unusable rows, verdicts (n,) of one kind, cut or empty answers."""
     full, usable = data["rows_full"], data["usable"]
     if full < FEW_ROWS:
         yield caution(
             "few_rows",
-            f"Only {full} rows: intervals are wide, unlike prompts go unnoticed. Use at least {FEW_ROWS}.",
+            f"Only {full} rows: intervals are wide, unusual prompts go unnoticed. Use at least {FEW_ROWS}.",
         )
     if usable > full:
         fewer = f"have fewer than {data['num_samples']} answers"
         text = f"{usable - full} rows {fewer}: left out of the headline fit."
         yield caution("short_rows", text)
     if copies := data["copies"]:
-        text = f"{copies} rows ask what another row asks, or nearly: of each question one row counts."
+        text = f"{copies} rows repeat the question of another row, or nearly: one row per question counts."
         yield caution("copies", text)
     if data["rows"] > usable + copies:
         text = f"{data['rows'] - usable - copies} rows have no reference or fewer than two answers: left out."
@@ -301,19 +301,19 @@ def about_data(data: Part, right: Bools) -> Iterator[Caution]:
 
 
 def poor_rows(data: Part, right: Bools) -> list[str]:
-    """Return why the full rows are too few or too alike in their verdicts (n,) to judge a fit, as clauses."""
+    """Return reasons why a fit cannot be judged: too few full rows, or verdicts (n,) of one kind."""
     full, clauses = data["rows_full"], list[str]()
     if full < FEW_ROWS:
         more = f"{FEW_ROWS - full} more"
         clauses.append(f"{full} rows are too few to tell whether it is safe to use: label {more}")
     if right.all() or not right.any():
         which = "right" if right.all() else "wrong"
-        clauses.append(f"all answers of its rows are {which}, so they tell nothing of the others")
+        clauses.append(f"all answers of its rows are {which}, so they show nothing about the other kind")
     return clauses
 
 
 def about_verdicts(verdicts: Sequence[Verdict], references: Sequence[Sequence[str]]) -> Iterator[Caution]:
-    """Yield a warning where most verdicts by words are on answers too long for their references."""
+    """Yield a warning if most answers judged by words are too long for their references."""
     by_words = [pair for pair in zip(verdicts, references, strict=True) if pair[0].rule != "given"]
     long = sum(is_too_long(verdict.answer, of) for verdict, of in by_words)
     if long > len(by_words) / 2:
@@ -321,7 +321,7 @@ def about_verdicts(verdicts: Sequence[Verdict], references: Sequence[Sequence[st
 
 
 def about_fit(fit: AnyFit) -> Iterator[Caution]:
-    """Yield warnings of parameters on a bound, or of a search that has not converged."""
+    """Yield warnings about parameters on a bound, or a search that has not converged."""
     for name in fit.at_bound:
         text = f"The best {name} sits on the bound of the search: the data do not pin it down."
         yield caution("at_bound", text)
@@ -331,10 +331,10 @@ def about_fit(fit: AnyFit) -> Iterator[Caution]:
 
 
 def about_gain(gains: Gains) -> Iterator[Caution]:
-    """Yield a warning where held-out rows show no gain, or one that may be chance, whatever was asked."""
+    """Yield a warning if held-out rows show no gain, or a gain that may be chance."""
     if why := gains.shortcomings():
         yield caution("not_better", f"{why[0][0].upper()}{why[0][1:]}.")
         return
-    # An active calibration is beaten beyond chance or not at all.
+    # Against an active calibration, a gain that may be chance is already a shortcoming.
     if gains.against is None and max(gains.risk.high, gains.brier.high) >= 0:
         yield caution("gain_unsure", "Its gain over raw scores may be chance: the interval reaches 0.")

@@ -1,9 +1,10 @@
 """Algorithm 1, the paper's eigenvalue reliability diagram (method, section 4), and its two nulls (ours).
 
-Its target is the largest eigenvalue of a mean of few references, which is biased upwards: even a calibrated
-world reads an ECE of 0.1 to 0.2. So a figure means nothing without its `nulls` beside it. They read worlds
-that are calibrated by construction: `drawn_blocks` draws a reference as one eigenvector; `rescaled_blocks`
-keeps the directions of the real one and changes its squared coordinates alone.
+The target of the diagram is the largest eigenvalue of a mean of few references, which is biased upwards: even
+calibrated scores have an ECE of 0.1 to 0.2. So an ECE is meaningful only together with its `nulls`, the ECEs
+of simulated worlds that are calibrated by construction. `drawn_blocks` draws each reference as one
+eigenvector. `rescaled_blocks` keeps the directions of the real references and changes only their squared
+coordinates.
 
 Source: Gruber, Walha, Bach, Buettner, *Eigenvalue Calibration for Semantic Embeddings of Large Language
 Models*, UAI 2026.
@@ -36,21 +37,21 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 Groups = tuple[tuple[Ints, ...], ...]
 
-MIN_CLUSTERS = 2  # what one cluster reads says nothing of the other prompts
+MIN_CLUSTERS = 2  # a single cluster shows nothing about the other prompts
 BLOCK_ENTRIES = 8_000_000  # of one block of drawn references: 64 MB
-NO_LENGTH = 1e-12  # squared length, relative to 1, that is rounding
-NEVER = 1e-9  # least share of squared length that rescaling starts from: 0 cannot be rescaled
-CLOSE = 1e-6  # of a mean share to what is expected
+NO_LENGTH = 1e-12  # a smaller squared length, relative to 1, is rounding
+NEVER = 1e-9  # lower bound of a share of squared length before rescaling: 0 cannot be rescaled
+CLOSE = 1e-6  # tolerance of a mean share
 MAX_STEPS = 500
-TINY = 1e-300  # under a division, where a share has shrunk to 0
+TINY = 1e-300  # lower bound of a divisor, for shares that have shrunk to 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clustering:
     """Prompts in bins of lambda_max, and in clusters within each bin. It does not depend on references.
 
-    edges: (B + 1,); bins: (n,) in 0 .. B - 1; mean_predicted, mass: (B,).
-    clusters: for each bin the members (indices of prompts) of each usable cluster.
+    edges: (B + 1,). bins: (n,) in 0 .. B - 1. mean_predicted, mass: (B,).
+    clusters: for each bin, the members (indices of prompts) of each usable cluster.
     """
 
     edges: Floats
@@ -61,23 +62,23 @@ class Clustering:
 
     @property
     def cluster_sizes(self) -> Ints:
-        """Prompts in each usable cluster, bin by bin."""
+        """Number of prompts in each usable cluster, bin by bin."""
         return np.array([members.size for groups in self.clusters for members in groups], dtype=np.intp)
 
     @property
     def singletons(self) -> int:
-        """Prompts in no usable cluster: alone in theirs, and so ignored by the diagram's targets."""
+        """Number of prompts that are alone in their cluster. The diagram's targets ignore them."""
         return int(self.bins.size - self.cluster_sizes.sum())
 
 
 def cluster_labels(cosines: Floats, num_clusters: int) -> Ints:
-    """Return labels (p,) from 1: average linkage of the rows of cosines (p, p), cut at num_clusters."""
+    """Return labels (p,), from 1, by average linkage of the rows of cosines (p, p), cut at num_clusters."""
     from scipy.cluster.hierarchy import fcluster, linkage
 
     # scipy refuses to link a single observation.
     if cosines.shape[0] == 1:
         return np.ones(1, dtype=np.intp)
-    # The rows are the points, as the paper has it: not 1 - cosine taken for a distance.
+    # As in the paper, the rows are points; 1 - cosine is not used as a distance.
     labels = fcluster(linkage(cosines, method="average", metric="euclidean"), num_clusters, "maxclust")
     return np.asarray(labels, dtype=np.intp)
 
@@ -92,8 +93,8 @@ def cluster_prompts(
 ) -> Clustering:
     """Return bins and clusters of n prompts from their unscaled density matrices and served lambda_max (n,).
 
-    One cluster per bin is the paper's naive diagram. `cosines` (n, n) may hold all Frobenius cosines, where
-    they are at hand; otherwise only those within bins are computed, bin by bin.
+    One cluster per bin gives the paper's naive diagram. cosines: (n, n), all Frobenius cosines if already
+    computed; None: the cosines within each bin are computed.
     Raises ValueError when the sizes differ or lambda_max is outside [0, 1].
     """
     predicted = np.asarray(lambda_max, dtype=np.float64)
@@ -112,7 +113,7 @@ def cluster_prompts(
 
 
 def bin_targets(clustering: Clustering, references: DensityStack) -> Floats:
-    """Return for each bin (B,) the plain mean over its clusters of lambda_max of the members' mean Y.
+    """Return the target (B,) of each bin: the plain mean over clusters of lambda_max of the members' mean Y.
 
     references: n targets Y = (1/k) sum_j y_j y_j^T. In (0, 1]; NaN for a bin without a usable cluster.
     """
@@ -121,10 +122,10 @@ def bin_targets(clustering: Clustering, references: DensityStack) -> Floats:
 
 
 def algorithm1(clustering: Clustering, references: DensityStack) -> ReliabilityDiagram:
-    """Return the diagram of Algorithm 1. Its `ece` is the eigenvalue ECE; to be read beside its `nulls` only.
+    """Return the diagram of Algorithm 1. `ece` is the eigenvalue ECE; compare it with its `nulls`.
 
-    A bin without a usable cluster has a NaN target, and the ECE is over the mass of the other bins.
-    Raises ValueError when there is not one target per prompt.
+    A bin without a usable cluster has a NaN target and is left out of the ECE.
+    Raises ValueError unless there is one target per prompt.
     """
     if len(references) != clustering.bins.size:
         raise ValueError(f"{clustering.bins.size} prompts need as many targets, got {len(references)}")
@@ -135,9 +136,9 @@ def algorithm1(clustering: Clustering, references: DensityStack) -> ReliabilityD
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReferenceBlock:
-    """The references of n prompts in some drawn worlds.
+    """The references of n prompts in several simulated worlds.
 
-    vectors: (worlds, N, d) unit vectors, those of prompt i at bounds[i]:bounds[i + 1]; bounds: (n + 1,).
+    vectors: (worlds, N, d) unit vectors; prompt i has rows bounds[i]:bounds[i + 1]. bounds: (n + 1,).
     weights: (N,) shares, sum 1 within each prompt.
     """
 
@@ -149,7 +150,7 @@ class ReferenceBlock:
 def null_directions(eigenvectors: Floats, rng: np.random.Generator, count: int = 1) -> Floats:
     """Return random unit vectors (count, d) orthogonal to the eigenvectors (r, d), r < d."""
     directions = rng.standard_normal((count, eigenvectors.shape[1]))
-    for _ in range(2):  # twice: one pass leaves rounding of the size of the part taken away
+    for _ in range(2):  # twice, because one pass leaves rounding of the size of the subtracted part
         directions -= (directions @ eigenvectors.T) @ eigenvectors
     return np.asarray(directions / np.linalg.norm(directions, axis=1, keepdims=True))
 
@@ -159,14 +160,14 @@ def draw_reference(
 ) -> Floats:
     """Return unit vectors (count, d): eigenvector u_i with probability p_i, else a random null direction.
 
-    vectors: (k, d) the answers that made the spectrum. Source: method, section 4 (ours).
+    vectors: (k, d), the answers of the spectrum. Source: method, section 4 (ours).
     """
     basis = spectrum.combination.T @ vectors
-    # Of length 1 but for rounding, which the division by small eigenvalues magnifies.
+    # The length is 1 up to rounding, which the division by small eigenvalues magnifies.
     basis /= np.linalg.norm(basis, axis=1, keepdims=True)
-    # Times the total, which is 1 up to rounding. Past the last eigenvalue lie the null directions.
+    # Times the total, which is 1 up to rounding. The null directions follow the last eigenvalue.
     drawn = np.searchsorted(np.cumsum(served.eigenvalues), rng.random(count) * served.total, side="right")
-    if served.null_value == 0 or served.null_count == 0:  # rounding at the very end of the last interval
+    if served.null_value == 0 or served.null_count == 0:  # rounding at the end of the last interval
         drawn = np.minimum(drawn, len(basis) - 1)
     outside = drawn == len(basis)
     directions = basis[np.where(outside, 0, drawn)]
@@ -195,15 +196,18 @@ def drawn_blocks(
     size = len(stack)
     for worlds in _block_sizes(num_draws, size * stack.dimension):
         vectors = np.empty((size, worlds, stack.dimension))
-        for i, (one, values) in enumerate(zip(spectra, served, strict=True)):
-            vectors[i] = draw_reference(_answers(stack, i), one, values, rng, worlds)
+        for i, (raw, values) in enumerate(zip(spectra, served, strict=True)):
+            vectors[i] = draw_reference(_answers(stack, i), raw, values, rng, worlds)
         yield ReferenceBlock(vectors.swapaxes(0, 1), np.ones(size), np.arange(size + 1))
 
 
 def _outside(
     basis: Floats, served: ServedSpectrum, candidates: Iterable[Floats], rng: np.random.Generator
 ) -> Floats:
-    """Return the unit direction (d,) outside the span of the first candidate (d,) that has one, or 0."""
+    """Return the unit component (d,) outside the span, of the first candidate (d,) that has one.
+
+    A random direction if no candidate has one; 0 if the span is the whole space.
+    """
     if served.null_count == 0:
         return np.zeros(basis.shape[1])
     for candidate in candidates:
@@ -219,12 +223,12 @@ def _unit(vector: Floats) -> Floats:
 
 
 def rescaled_shares(shares: Floats, expected: Floats) -> Floats:
-    """Return f_g s_g / sum_h f_h s_h for shares s (n, k, G), with a mean over k as expected (n, G).
+    """Return shares f_g s_g / sum_h f_h s_h of s (n, k, G), so that their means over k equal expected (n, G).
 
-    Rows (G,) of both sum to 1. That is what squared coordinates become when they are multiplied by factors f
-    (one set for k rows) and the vector is scaled back to length 1. The factors minimise
-    mean log sum_g f_g s_g - sum_g expected_g log f_g; a step replaces f_g by f_g expected_g / mean_g, which
-    never increases it.
+    Rows (G,) of both sum to 1. The result is the squared coordinates after multiplication by factors f (one
+    set for k rows) and scaling of the vector to length 1. The factors minimise
+    mean log sum_g f_g s_g - sum_g expected_g log f_g. A step replaces f_g by f_g expected_g / mean_g, which
+    never increases this objective.
     """
     rescaled = np.maximum(shares, NEVER)
     rescaled /= rescaled.sum(axis=2, keepdims=True)
@@ -245,17 +249,18 @@ def rescaled_blocks(
     rng: np.random.Generator,
     num_draws: int,
 ) -> Iterator[ReferenceBlock]:
-    """Yield `num_draws` worlds of the real references with their squared coordinates rescaled (ours).
+    """Yield `num_draws` worlds of the real references with rescaled squared coordinates (ours), in blocks.
 
-    A reference y has coordinates y_i = u_i . y on the eigenvectors, and a rest outside their span. In a null
-    world its signs and the direction of that rest stay. The shares of its squared length along u_1, in the
-    rest of the span and outside become those of one of the references nearest in lambda_max (so they spread
-    as real ones do), multiplied by three factors for that neighbourhood so that their mean is p_1, p_2 + .. +
-    p_r and (d - r) q: see `rescaled_shares`. The share in the rest of the span is split in proportion to p_2,
-    .. p_r. So the expectation of the squared coordinates is the served spectrum.
+    A reference y has coordinates y_i = u_i . y on the eigenvectors and a remainder outside their span. A null
+    world keeps the signs of y_i and the direction of the remainder. The squared length of y has three shares:
+    along u_1, in the rest of the span, and outside. They are replaced by the shares of a random reference
+    among the nearest in lambda_max (so they spread like real ones), multiplied by three factors for the
+    neighbourhood. With these factors, the mean shares are p_1, p_2 + .. + p_r and (d - r) q: see
+    `rescaled_shares`. The share in the rest of the span is split in proportion to p_2, .. p_r. So the
+    expected squared coordinates are the served spectrum.
 
-    A reference that lies within the span (it is one of the answers) has no direction outside and takes that
-    of another one, picked at random: it, too, is a real text that the model did not say. References of one
+    A reference within the span (equal to one of the answers) has no direction outside. It takes the direction
+    of a random other reference, which is also a real text that the model did not say. References of one
     prompt are drawn independently.
     """
     owner = np.repeat(np.arange(len(targets)), np.diff(targets.bounds)).tolist()
@@ -273,14 +278,14 @@ def rescaled_blocks(
     lengths = np.sqrt(rescaled_shares(shares[near], expected))
     for worlds in _block_sizes(num_draws, real.size):
         picked = lengths[np.arange(len(owner)), rng.integers(0, near.shape[1], (worlds, len(owner)))]
-        # Prompt by prompt a small product: many times faster than sums of whole worlds.
+        # One small product per reference is many times faster than sums over whole worlds.
         vectors = (picked.swapaxes(0, 1) @ parts).swapaxes(0, 1)
         yield ReferenceBlock(vectors, targets.weights, targets.bounds)
 
 
 def _in_three(squares: Floats) -> Floats:
-    """Return shares (3,) of sum 1 of squared coordinates (r,): on u_1, in the rest of the span, outside."""
-    # What exceeds 1 is rounding: each share takes at most what those before it left.
+    """Return shares (3,) of squared coordinates (r,), of sum 1: on u_1, in the rest of the span, outside."""
+    # Rounding may make the sum exceed 1, so each share is at most the remainder.
     first, rest = min(squares[0], 1.0), squares[1:].sum()
     rest = min(rest, 1.0 - first)
     return np.array([first, rest, max(1.0 - first - rest, 0.0)])
@@ -295,7 +300,7 @@ def _largest_of_means(block: ReferenceBlock, prompts: Ints) -> Floats:
     rows = _members(block.bounds, prompts)
     factor = block.vectors[:, rows] * np.sqrt(block.weights[rows] / prompts.size)[:, None]
     turned = factor.swapaxes(1, 2)
-    # The smaller of Gram matrix and d x d one: their non-zero eigenvalues are the same.
+    # The Gram matrix or the d x d matrix, whichever is smaller: their non-zero eigenvalues are the same.
     small = factor @ turned if rows.size <= factor.shape[2] else turned @ factor
     return np.asarray(np.linalg.eigvalsh(small)[:, -1])
 
@@ -304,7 +309,7 @@ def block_targets(clustering: Clustering, block: ReferenceBlock) -> Floats:
     """Return `bin_targets` (worlds, B) of every world of a block."""
     missing = np.full(len(block.vectors), np.nan)
     targets = [
-        # A plain mean, whatever the sizes of the clusters: so the paper has it.
+        # As in the paper, a plain mean that ignores the sizes of the clusters.
         np.mean([_largest_of_means(block, c) for c in clusters], axis=0) if clusters else missing
         for clusters in clustering.clusters
     ]
@@ -312,16 +317,16 @@ def block_targets(clustering: Clustering, block: ReferenceBlock) -> Floats:
 
 
 def null_of(clustering: Clustering, targets: Floats, observed: float) -> Null:
-    """Return the null of an ECE from the targets (worlds, B) of many worlds, at least 20.
+    """Return the null of an ECE from the targets (worlds, B) of at least 20 worlds.
 
-    All NaN for fewer than `MIN_CLUSTERS` clusters, and where every world reads the same.
+    All NaN for fewer than `MIN_CLUSTERS` clusters, or if all worlds have the same ECE.
     """
-    # A bin without clusters has no target in any world; as in `algorithm1`, its mass is left out.
+    # A bin without clusters has no target in any world and is left out, as in `algorithm1`.
     usable = ~np.isnan(targets).any(axis=0)
     gaps = np.abs(targets - clustering.mean_predicted)[:, usable]
     if clustering.cluster_sizes.size >= MIN_CLUSTERS and usable.any():
         eces = np.average(gaps, axis=1, weights=clustering.mass[usable])
-        # Without any spread whatever else is read would look significant, however little it differs.
+        # Without spread, any other ECE would look significant, however small the difference.
         if np.ptp(eces) > ROUNDING:
             return Null(consistency_band(targets, eces), upper_p_value(eces, observed))
     unknown = np.full_like(targets, np.nan)
@@ -332,10 +337,10 @@ def null_of(clustering: Clustering, targets: Floats, observed: float) -> Null:
 class Nulls:
     """Both nulls of Algorithm 1.
 
-    drawn: references drawn from the served spectrum as eigenvectors, null draws in random directions. Real
-    ones outside the span lie in the narrow cone of the embedder; distance from this null is mostly that, and
-    no map of eigenvalues can mend it. rescaled: the real references with their squared coordinates rescaled
-    to the served spectrum; distance from this null is what a map can be blamed for.
+    drawn: references are eigenvectors drawn from the served spectrum; null draws have random directions. Real
+    references outside the span lie in the narrow cone of the embedder. This causes most of the distance from
+    this null, and a map of eigenvalues cannot reduce it. rescaled: real references with squared coordinates
+    rescaled to the served spectrum. The distance from this null is due to the map.
     """
 
     drawn: Null
@@ -352,16 +357,15 @@ def nulls(
     *,
     num_draws: int = DEFAULT.nulls,
 ) -> Nulls:
-    """Return both nulls of a clustering.
+    """Return both nulls of a clustering; see `drawn_blocks` and `rescaled_blocks`.
 
-    spectra, served, targets (the real references): of the n prompts in the order of the stack. See
-    `drawn_blocks` and `rescaled_blocks` for what is drawn.
+    spectra, served, targets (the real references): of the n prompts, in the order of the stack.
     """
     ece = algorithm1(clustering, targets).ece
-    # Both draw from one rng: their order is part of what a seed gives.
+    # Both nulls share one rng, so results depend on their order.
     worlds = (
         drawn_blocks(stack, spectra, served, rng, num_draws),
         rescaled_blocks(stack, spectra, served, targets, rng, num_draws),
     )
-    read = [np.concatenate([block_targets(clustering, one) for one in blocks]) for blocks in worlds]
-    return Nulls(*(null_of(clustering, one, ece) for one in read))
+    drawn = [np.concatenate([block_targets(clustering, block) for block in blocks]) for blocks in worlds]
+    return Nulls(*(null_of(clustering, of_worlds, ece) for of_worlds in drawn))

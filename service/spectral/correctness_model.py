@@ -1,14 +1,14 @@
 """P(correct), the probability that a text is right (**ours**, method, sections 8 and 18).
 
-Of an answer it is the calibrated agreement of the answers drawn, `agreement`, moved and stretched as far as
-verdicts say: two parameters with a prior that leaves it as it is. Without a verdict it is the agreement
-itself. Of claims it is a logistic regression on features that are standardised, with an L2 penalty, the
-nested set of least cross-validated log loss. No model is served that does not beat the base rate. Folds hold
-right and wrong answers in equal shares.
+For answers, P(correct) is the calibrated `agreement` of the answers drawn, with a slope and an offset fitted
+to verdicts. The prior of both parameters favours the unchanged agreement, which is also P(correct) without
+verdicts. For claims, P(correct) is a logistic regression on standardised features with an L2 penalty, on the
+nested feature set of lowest cross-validated log loss. A model is served only if it beats the base rate. Folds
+have equal shares of right and wrong answers.
 
-Source of the penalty's form: scikit-learn's `LogisticRegression`, whose C this is. Of moving and stretching
-logits: Platt, *Probabilistic Outputs for Support Vector Machines*, 1999. Of nested cross-validation: Varma
-and Simon, *Bias in Error Estimation when Using Cross-Validation for Model Selection*, 2006.
+Sources: scikit-learn's `LogisticRegression` (the penalty and C); Platt, *Probabilistic Outputs for Support
+Vector Machines*, 1999 (slope and offset of logits); Varma and Simon, *Bias in Error Estimation when Using
+Cross-Validation for Model Selection*, 2006 (nested cross-validation).
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,22 +28,22 @@ WhyNone = Literal["one_kind", "no_better_than_base_rate"]
 
 AGREEMENT = "agreement"
 FEATURES_OF_CLAIMS = ("logit_probability", "entropy")
-# Of a claim: the log-probability of the tokens of its facts, that of the least likely one, and of all tokens.
+# Log-probabilities of a claim: of the tokens of its facts, of the least likely such token, of all tokens.
 FEATURES_OF_TOKENS = ("fact_log_probability", "least_log_probability", "log_probability")
-# In the order in which nested sets take them in. The last three are of an answer, by P(correct) of claims.
+# In the order of the nested sets. The last three describe an answer by P(correct) of its claims.
 FEATURES = (
     AGREEMENT,
     *FEATURES_OF_CLAIMS,
     *FEATURES_OF_TOKENS,
     *("least_logit", "mean_logit", "log_number"),
 )
-# Probability that a differing text is right when the answers are wrong. On recorded answers that were not
-# drawn for the score, the log loss is within .001 nats with .03 and .08.
+# Probability that a differing text is right when the answers are wrong. With .03 and .08, the log loss on
+# recorded answers that were not drawn for the score differs by less than .001 nats.
 OTHERWISE = 0.05
-# Standard deviations of the priors of slope and offset, around 1 and 0. On the recorded sets half and twice
-# of these cost up to .02 nats with 10 to 100 verdicts.
+# Standard deviations of the priors of slope and offset, centered at 1 and 0. On the recorded sets, half and
+# twice these values cost up to .02 nats with 10 to 100 verdicts.
 SLOPE_SPREAD, OFFSET_SPREAD = 0.25, 1.0
-# Weights on the side of 0 that the quantity's meaning allows.
+# Bounds of the weights: the meaning of a feature fixes the sign of its weight.
 MIN_WEIGHT = {
     AGREEMENT: 0.1,
     "logit_probability": 0.1,
@@ -54,24 +54,24 @@ MIN_WEIGHT = {
     "mean_logit": 0.0,
 }
 MAX_WEIGHT = {"entropy": 0.0, "log_number": 0.0}
-# Standard errors by which a model must beat the base rate. Verdicts that are coin flips pass at 0 in a third
-# of cases, at 0.5 in a seventh; at 1 in a twelfth, but then half of the recorded sets without evidence fail.
-# Of ten verdicts, a tenth (half of them right) to three tenths (a fifth right) pass at 0.5.
+# Number of standard errors by which a model must beat the base rate. Random verdicts pass in 1/3 of cases at
+# 0, in 1/7 at 0.5 and in 1/12 at 1, but at 1 half of the recorded sets without evidence fail. With ten random
+# verdicts, 1/10 (half of them right) to 3/10 (a fifth of them right) pass at 0.5.
 MIN_GAIN = 0.5
-PROBABILITY_CLIP = 1e-6  # a text outside of a raw spectrum's span has probability 0, and logit -inf
-STRENGTH = 1.0  # C (method, section 8), which is scikit-learn's default, too
+PROBABILITY_CLIP = 1e-6  # a text outside a raw spectrum's span has probability 0, and logit -inf
+STRENGTH = 1.0  # C (method, section 8); also scikit-learn's default
 NO_SPREAD = 1e-5
-# Quantiles of a feature among the rows, beyond which a model says no more than at them: extrapolated, it was
-# sure of an essay that rows with answers of a few words had fitted.
+# Features are clipped to these quantiles of the rows. Without clipping, a model fitted on answers of a few
+# words was certain about an essay.
 BOUNDS = (0.01, 0.99)
-MIN_PROBABILITY = 1e-15  # a probability of exactly 0 given to what happened would cost infinitely much
+MIN_PROBABILITY = 1e-15  # a probability of 0 for the observed outcome would have infinite loss
 
 
 def verdicts(labels: ArrayLike) -> NDArray[np.bool_]:
     """Return labels (n,) in {0, 1} as booleans, True = right. Raises ValueError for anything else."""
     values = np.asarray(labels)
-    known = values.dtype == bool or np.isin(values, (0, 1)).all()
-    if values.ndim != 1 or values.size == 0 or not known:
+    binary = values.dtype == bool or np.isin(values, (0, 1)).all()
+    if values.ndim != 1 or values.size == 0 or not binary:
         raise ValueError("verdicts must be a non-empty vector of 0 and 1")
     return values.astype(bool)
 
@@ -79,11 +79,11 @@ def verdicts(labels: ArrayLike) -> NDArray[np.bool_]:
 def stratified_folds(
     labels: ArrayLike, folds: int, rng: np.random.Generator, groups: ArrayLike | None = None
 ) -> Ints:
-    """Return a random fold 0 .. folds - 1 for each row (n,), both kinds spread as evenly as can be.
+    """Return a random fold 0 .. folds - 1 for each row (n,), with right and wrong rows spread evenly.
 
-    groups: (n,), those that are held out whole; None: each row is one. They are of one kind where as many of
-    their rows are right. Each kind begins where the one before ended, so that folds are of equal size, too.
-    Raises ValueError for fewer than two folds, or labels that are no verdicts.
+    groups: (n,), rows of a group share a fold; None: each row is its own group. Groups are stratified by
+    their number of right rows. Each stratum continues at the fold where the previous one ended, so that folds
+    have equal sizes. Raises ValueError for fewer than two folds, or labels that are not verdicts.
     """
     right = verdicts(labels)
     if folds < 2:
@@ -142,11 +142,11 @@ def fit_logistic(
     low: ArrayLike = -np.inf,
     high: ArrayLike = np.inf,
 ) -> Logistic:
-    """Return the minimum of `LogisticRisk` and a prior for features (n, p) and labels (n,) in {0, 1}.
+    """Return the minimum of `LogisticRisk` plus the prior's penalty.
 
-    prior: of (w, b); None: `ridge`. low <= high: bounds of the weights, (p,) or one for all; the intercept
-    has none. Raises ValueError for features that are not finite or of another length, or labels of one kind
-    only, unless the prior bounds the intercept.
+    features: (n, p). labels: (n,) in {0, 1}. prior: of (w, b); None: `ridge`. low <= high: bounds of the
+    weights, (p,) or a scalar; the intercept has no bounds. Raises ValueError for features that are not finite
+    or do not match the labels, or for labels of one kind, unless the prior penalises the intercept.
     """
     rows, right = np.asarray(features, dtype=np.float64), verdicts(labels)
     if rows.ndim != 2 or rows.shape[0] != right.size or not np.isfinite(rows).all():
@@ -157,7 +157,7 @@ def fit_logistic(
     if not prior.hessian[-1, -1]:
         if right.all() or not right.any():
             raise ValueError("labels of one kind only have no logistic regression")
-        # The best intercept without features: the search begins at the base rate.
+        # The search starts at the best intercept without features, the base rate.
         start = np.append(start[:-1], np.log(right.mean()) - np.log1p(-right.mean()))
     least = np.append(np.broadcast_to(low, weights), -np.inf)
     most = np.append(np.broadcast_to(high, weights), np.inf)
@@ -166,14 +166,14 @@ def fit_logistic(
 
 
 def log_losses(probabilities: ArrayLike, labels: ArrayLike) -> Floats:
-    """Return -log of the probability given to what happened, (n,), in nats, at most 34.5. Lower = better.
+    """Return -log of the probability of each observed label, (n,), in nats, at most 34.5. Lower = better.
 
     >>> log_losses([0.5, 1.0], [1, 1]).round(4).tolist()
     [0.6931, 0.0]
     """
     p, right = np.asarray(probabilities, dtype=np.float64), verdicts(labels)
     happened = np.clip(np.where(right, p, 1 - p), MIN_PROBABILITY, 1.0)
-    return np.asarray(0.0 - np.log(happened))  # a minus sign alone would give -0.0 for certainty
+    return np.asarray(0.0 - np.log(happened))  # unary minus would give -0.0 for certainty
 
 
 def log_loss(probabilities: ArrayLike, labels: ArrayLike) -> float:
@@ -197,12 +197,12 @@ def logit_probability(probability: ArrayLike) -> Floats:
 
 
 def agreement(lambda_max: ArrayLike, probability: ArrayLike) -> Floats:
-    """Return what the answers say of texts (n,), in logits. Higher = more likely right.
+    """Return how far the answers agree with texts (n,), in logits. Higher = more likely right.
 
-    lambda_max: of the spectrum served, in (0, 1]; probability: p(y) of the text, in [0, lambda_max].
-    k = sqrt(p(y) / lambda_max) is 1 for a text equal to the dominant eigenvector. A text is right if it
-    agrees with that eigenvector and the eigenvector is right. If both differ and the eigenvector is wrong,
-    the text is right with probability `OTHERWISE`. It rises with p(y).
+    lambda_max: of the served spectrum, in (0, 1]. probability: p(y) of the text, in [0, lambda_max].
+    k = sqrt(p(y) / lambda_max) is 1 for a text equal to the dominant eigenvector. A text that agrees with a
+    right eigenvector is right. A text that differs from a wrong eigenvector is right with probability
+    `OTHERWISE`. The agreement rises with p(y).
 
     >>> sigmoid(agreement([0.9, 0.9, 0.9], [0.9, 0.225, 0.0])).round(4).tolist()
     [0.9, 0.4525, 0.005]
@@ -215,12 +215,12 @@ def agreement(lambda_max: ArrayLike, probability: ArrayLike) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class CorrectnessModel:
-    """P(correct) = sigmoid(intercept + sum_j weights_j (x_j - means_j) / scales_j): numbers only.
+    """P(correct) = sigmoid(intercept + sum_j weights_j (x_j - means_j) / scales_j).
 
-    features: names of the x_j, in the order of the rest. lows, highs: within which the rows had them
-    (`BOUNDS`); what lies beyond counts as the bound, since rows show nothing of it. The agreement is not
-    bounded so: it has mean 0 and scale 1. Fitted, it rises with the agreement and with p(y) where rows differ
-    in it, rises with log-probabilities or stays, and falls with entropy or stays.
+    features: names of the x_j, in the order of the other fields. lows, highs: range of the rows (`BOUNDS`),
+    to which features are clipped because the rows have no data beyond it. The agreement has mean 0, scale 1
+    and no such bounds. A fitted P(correct) rises with the agreement and, if rows differ in it, with p(y). It
+    never falls with log-probabilities and never rises with entropy.
     """
 
     features: tuple[str, ...]
@@ -232,22 +232,22 @@ class CorrectnessModel:
     highs: tuple[float, ...]
 
     def predict(self, columns: Columns) -> Floats:
-        """Return P(correct) (n,) in [0, 1] from columns (n,) by name; others than ours are ignored.
+        """Return P(correct) (n,) in [0, 1] from columns (n,) by name. Higher = more likely right.
 
-        Higher = more likely right. Raises KeyError for a missing column.
+        Columns that are not features are ignored. Raises KeyError for a missing column.
         """
         within = np.clip(_table(columns, self.features), self.lows, self.highs)
         return sigmoid((within - self.means) / self.scales @ np.array(self.weights) + self.intercept)
 
 
 _EXTREME = float(-logit_probability(0.0))
-# The model of no verdict: P(correct) is the agreement itself.
+# The model without verdicts: P(correct) is the agreement.
 NO_VERDICTS = CorrectnessModel((AGREEMENT,), (0.0,), (1.0,), (1.0,), 0.0, (-_EXTREME,), (_EXTREME,))
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Proper scores of predictions of rows that had no part in them. Lower = better."""
+    """Proper scores of held-out predictions. Lower = better."""
 
     log_loss: float
     brier: float
@@ -255,12 +255,12 @@ class Scores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CorrectnessFit:
-    """What the verdicts of a dev set allow.
+    """The model of P(correct) that the verdicts of a dev set support.
 
-    model: fitted on all rows, or None; why_none: then the reason, else None.
-    num_right, num_wrong: verdicts. held_out: (n,) P(correct) of each row by what was chosen and fitted on
-    the other folds, for an AUROC or a diagram; scores: of these; base_rate: of the other folds' share of
-    right ones. None where nothing was tried.
+    model: fitted on all rows, or None. why_none: the reason for None, else None. num_right, num_wrong: number
+    of verdicts. held_out: (n,) P(correct) of each row by a model selected and fitted on the other folds, for
+    an AUROC or a diagram. scores: scores of held_out. base_rate: scores of the other folds' share of right
+    rows. The last three are None if no model was tried.
     """
 
     model: CorrectnessModel | None
@@ -278,7 +278,7 @@ def _table(columns: Columns, names: Sequence[str]) -> Floats:
 
 
 def nested_sets(available: Sequence[str] | Columns) -> list[tuple[str, ...]]:
-    """Return the sets of features to try: the first of `FEATURES` available, and one more each time.
+    """Return the feature sets to try: the first available one of `FEATURES`, then one more each time.
 
     >>> nested_sets(["entropy", "logit_probability"])
     [('logit_probability',), ('logit_probability', 'entropy')]
@@ -290,15 +290,15 @@ def nested_sets(available: Sequence[str] | Columns) -> list[tuple[str, ...]]:
 def fit_model(columns: Columns, labels: ArrayLike, features: Sequence[str]) -> CorrectnessModel:
     """Return the model of the named features, fitted on all rows (method, sections 8 and 18).
 
-    Weights keep `MIN_WEIGHT` and `MAX_WEIGHT`. The agreement's weight is drawn to 1, and with it the
-    intercept to 0; all others to 0. A feature that is the same in all rows gets weight 0, but the agreement.
-    Raises ValueError as `fit_logistic` does.
+    Weights stay within `MIN_WEIGHT` and `MAX_WEIGHT`. The prior is centered at weight 1 for the agreement
+    (and then intercept 0), and at weight 0 for the other features. A constant feature gets weight 0, except
+    the agreement. Raises ValueError as `fit_logistic` does.
     """
     rows = _table(columns, features)
     lows, highs = np.quantile(rows, BOUNDS, axis=0)
     means, spread = rows.mean(axis=0), rows.std(axis=0)
-    # Vectors are float32: what their rounding leaves of equal texts is no spread. A weight of it, which the
-    # bound would keep above 0, would turn noise into certainty.
+    # Vectors are float32: differences between equal texts are rounding, not spread. A weight on them, kept
+    # above 0 by its bound, would turn noise into certainty.
     constant = spread <= NO_SPREAD * np.maximum(np.abs(means), 1.0)
     scales = np.where(constant, 1.0, spread)
     prior = ridge(len(features))
@@ -312,7 +312,7 @@ def fit_model(columns: Columns, labels: ArrayLike, features: Sequence[str]) -> C
         (rows - means) / scales,
         labels,
         prior=prior,
-        # Scales are positive: what bounds the weight of a standardised feature bounds that of the feature.
+        # Scales are positive, so a bound on the weight of a standardised feature bounds the raw weight, too.
         low=[MIN_WEIGHT.get(name, -np.inf) for name in features],
         high=[MAX_WEIGHT.get(name, np.inf) for name in features],
     )
@@ -328,9 +328,9 @@ def fit_model(columns: Columns, labels: ArrayLike, features: Sequence[str]) -> C
 
 
 def base_rate(labels: ArrayLike) -> float:
-    """Return the share of right ones in (0, 1), half a verdict of either kind added.
+    """Return the share of right rows in (0, 1), with half a verdict of either kind added.
 
-    Without that half, ten wrong answers would promise for ever that there is no right one.
+    Without this half, ten wrong answers would give a base rate of 0.
     Source: Krichevsky and Trofimov, *The Performance of Universal Encoding*, 1981.
 
     >>> base_rate([1, 0, 0, 0])
@@ -341,9 +341,10 @@ def base_rate(labels: ArrayLike) -> float:
 
 
 def held_out_predictions(columns: Columns, labels: ArrayLike, features: Sequence[str], fold: Ints) -> Floats:
-    """Return P(correct) (n,) from the model of the other folds (n,); no features: their base rate.
+    """Return P(correct) (n,) of each row by the model of the other folds. fold: (n,).
 
-    The base rate, too, where they hold one kind only, unless the agreement is a feature.
+    It is the base rate of the other folds if there are no features, or if their verdicts are of one kind and
+    the agreement is not a feature.
     """
     right, predicted = verdicts(labels), np.empty(fold.size)
     for number in np.unique(fold):
@@ -358,11 +359,11 @@ def _predictions(
     features: Sequence[str],
     held: NDArray[np.bool_],
 ) -> Floats:
-    """Return P(correct) of the rows held out (mask) from the model of the others."""
+    """Return P(correct) of the rows held out (mask) by the model of the other rows."""
     others = right[~held]
     if not features or (AGREEMENT not in features and (others.all() or not others.any())):
         return np.full(np.count_nonzero(held), base_rate(others))
-    # Means and scales, too, are of the others: nothing of a held-out row may leak in.
+    # Means and scales also exclude held-out rows, so that nothing leaks.
     return fit_model(_rows(columns, ~held), others, features).predict(_rows(columns, held))
 
 
@@ -371,28 +372,28 @@ def _rows(columns: Columns, chosen: NDArray[np.bool_]) -> Columns:
 
 
 def _checked(columns: Columns, size: int) -> dict[str, Floats]:
-    """Return the columns that are features, or raise ValueError where there are none or they are unusable."""
-    known = {one: np.asarray(columns[one], dtype=np.float64) for one in FEATURES if one in columns}
-    if not known:
+    """Return the columns that are features. Raises ValueError if there are none or they are unusable."""
+    checked = {name: np.asarray(columns[name], dtype=np.float64) for name in FEATURES if name in columns}
+    if not checked:
         raise ValueError("the columns hold none of the features")
-    if not all(column.shape == (size,) and np.isfinite(column).all() for column in known.values()):
+    if not all(column.shape == (size,) and np.isfinite(column).all() for column in checked.values()):
         raise ValueError("every feature needs one finite value per verdict")
-    return known
+    return checked
 
 
 def _beats(ours: Floats, base: Floats, right: NDArray[np.bool_], groups: Ints) -> bool:
-    """Return whether our predictions (n,) have a lower log loss than the base rate's, and not by chance."""
+    """Return True if predictions (n,) beat the base rate in log loss by `MIN_GAIN` standard errors."""
     gains = log_losses(base, right) - log_losses(ours, right)
-    # Of a mean over clusters; each row its own cluster, it is the usual standard error.
+    # Standard error of a mean over clusters; the usual one if each row is its own cluster.
     sums = np.bincount(groups, weights=gains - gains.mean())
     return bool(gains.mean() > MIN_GAIN * sums.std(ddof=1) * np.sqrt(sums.size) / gains.size)
 
 
 def best_features(columns: Columns, labels: ArrayLike, fold: Ints) -> tuple[str, ...]:
-    """Return the nested set of least log loss over these folds (n,); of equal ones the smallest."""
+    """Return the nested feature set of lowest log loss over these folds (n,); ties go to the smallest."""
     return min(
         nested_sets(columns),
-        key=lambda one: log_loss(held_out_predictions(columns, labels, one, fold), labels),
+        key=lambda features: log_loss(held_out_predictions(columns, labels, features, fold), labels),
     )
 
 
@@ -404,33 +405,34 @@ def fit_correctness(
     by_fold: Sequence[Columns] | None = None,
     groups: ArrayLike | None = None,
 ) -> CorrectnessFit:
-    """Return the model of P(correct) that all rows give, or none, and why.
+    """Return the model of P(correct) fitted on all rows, or the reason for none.
 
-    None unless P(correct) held out beats the base rate by `MIN_GAIN` standard errors of the paired
-    difference. Nothing of it is optimistic: a row has no part in the model that predicts it, nor in the
-    choice of that model's features.
-    columns: by names of `FEATURES`, (n,) each, finite; labels: (n,) verdicts, 1 = right. fold: (n,)
-    which of 0 .. k - 1 holds each row out. by_fold: k times the columns, as a map fitted without that fold
-    has them; left out, they are the same for all. groups: (n,), rows that go together, which folds should
-    keep whole: the standard error is over them; None: each row is one. Raises ValueError for columns that are
-    none of `FEATURES`, not finite or of other lengths.
+    There is a model only if the held-out P(correct) beats the base rate by `MIN_GAIN` standard errors of the
+    paired difference. The comparison is not optimistic: the model that predicts a row, and the choice of its
+    features, do not depend on the row.
+
+    columns: (n,) each, finite, named as in `FEATURES`. labels: (n,) verdicts, 1 = right. fold: (n,) in 0 .. k
+    - 1, the fold that holds each row out. by_fold: for each of the k folds, the columns by a map fitted
+    without the fold; None: `columns` for all. groups: (n,), rows that belong together, for the standard
+    error; folds should not split groups; None: each row is its own group. Raises ValueError for columns that
+    are none of `FEATURES`, not finite or of other lengths.
     """
     right = verdicts(labels)
-    known = _checked(columns, right.size)
+    checked = _checked(columns, right.size)
     counts = int(right.sum()), int((~right).sum())
     if not all(counts):
         return CorrectnessFit(None, "one_kind", *counts)
     predicted = np.empty(right.size)
     for number in np.unique(fold):
         held = fold == number
-        seen = known if by_fold is None else _checked(by_fold[number], right.size)
+        seen = checked if by_fold is None else _checked(by_fold[number], right.size)
         features = best_features(_rows(seen, ~held), right[~held], fold[~held])
         predicted[held] = _predictions(seen, right, features, held)
     base = held_out_predictions({}, right, (), fold)
     beaten = _beats(predicted, base, right, grouped(groups, right.size))
     model = None
     if beaten:
-        model = fit_model(known, right, best_features(known, right, fold))
+        model = fit_model(checked, right, best_features(checked, right, fold))
     return CorrectnessFit(
         model,
         None if beaten else "no_better_than_base_rate",

@@ -1,6 +1,6 @@
-"""Many prompts at once: from answers and references to spectra and alignments, and the risks of maps on them.
+"""Batched spectra and reference alignments of many prompts, and the risks of maps on them.
 
-The same numbers as `spectrum` gives one by one. The matrix log risk is that of method, section 3.
+The numbers equal those of `spectrum` for single prompts. The matrix log risk is defined in method, section 3.
 """
 
 import math
@@ -15,27 +15,27 @@ from service.spectral.evidence import EvidenceMap
 from service.spectral.spectrum import RANK_TOLERANCE, CalibrationMap, bounded, is_supported
 
 Floats = NDArray[np.float64]
-AnyMap = CalibrationMap | EvidenceMap  # one map of all prompts; that by evidence, of each by its missing mass
+AnyMap = CalibrationMap | EvidenceMap  # an EvidenceMap depends on the missing mass of each prompt
 
-# 1 - sum c of a reference inside the span is rounding, not mass: it must not meet log 0 where g = 0.
+# For a reference inside the span, 1 - sum c is rounding, not mass; with g = 0 it must not multiply log 0.
 NO_OVERLAP = 1e-12
 STACK_ENTRIES = 2_000_000  # of one stack of matrices: 16 MB
 SYMMETRIC_FROM = 32  # rows
-TIE = 1e-9  # of squared projections: equal ones differ in their last bits
+TIE = 1e-9  # of squared projections, which differ in their last bits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DevSet:
-    """Spectra of n prompts and where their references lie, zero padded to R columns.
+    """Spectra of n prompts and the alignment of their references, zero padded to R columns.
 
     eigenvalues: (n, R) descending, each row of sum 1.
     alignment: (n, R), c_i = u_i^T Y u_i in [0, 1], 0 where padded.
     outside: (n,), 1 - sum_i c_i in [0, 1].
     rank: (n,), number of non-zero eigenvalues.
     dimension: d of the embedding space.
-    missing_mass: (n,), u of the answers; None where one has no log-probability.
+    missing_mass: (n,), u of the answers; None if an answer has no log-probability.
     log_eigenvalues: (n, R), -inf where padded; derived.
-    Raises ValueError for missing masses of another number of prompts.
+    Raises ValueError unless there is one missing mass per prompt.
     """
 
     eigenvalues: Floats
@@ -61,7 +61,10 @@ class DevSet:
         return DevSet(*kept, self.dimension, None if self.missing_mass is None else self.missing_mass[rows])
 
     def mapped_by(self, map_: AnyMap) -> CalibrationMap:
-        """Return the map of these prompts' eigenvalues. Raises ValueError where it needs what they lack."""
+        """Return the eigenvalue map for these prompts.
+
+        Raises ValueError for an EvidenceMap if the prompts have no missing masses.
+        """
         if not isinstance(map_, EvidenceMap):
             return map_
         if self.missing_mass is None:
@@ -81,7 +84,8 @@ class DevSet:
 class Answers:
     """The answers to one prompt and its references.
 
-    vectors: (k, d) of the distinct answers; index: (m,) which of them each draw is; references: (t, d).
+    vectors: (k, d) of the distinct answers. index: (m,), the distinct answer of each draw. references: (t,
+    d).
     """
 
     vectors: NDArray[np.floating]
@@ -91,9 +95,9 @@ class Answers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Overlaps:
-    """What the spectra of any subset of one prompt's answers need; the vectors may be forgotten.
+    """Products of one prompt's vectors, sufficient for the spectra of any subset of its answers.
 
-    cosines: (k, k) of the distinct answers; targets: (t, k), <y_j, e_a> / sqrt(t); index: (m,) as in Answers.
+    cosines: (k, k) of the distinct answers. targets: (t, k), <y_j, e_a> / sqrt(t). index: (m,) as in Answers.
     """
 
     cosines: Floats
@@ -103,9 +107,9 @@ class Overlaps:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weighted:
-    """One spectrum to be computed: some draws of a prompt, as the answers present (k,) and their shares (k,).
+    """A subset of a prompt's draws to compute a spectrum from: distinct answers (k,) and their shares (k,).
 
-    It only points into the overlaps: many subsets of one prompt cost little memory.
+    It refers to the overlaps without copying them, so many subsets of one prompt need little memory.
     """
 
     overlaps: Overlaps
@@ -126,8 +130,8 @@ class Weighted:
 
 
 def _dots(rows: Floats, size: int) -> tuple[Floats, Floats]:
-    """Return the products of the first `size` rows with all, (size, n), and all squared lengths (n,)."""
-    if size > SYMMETRIC_FROM:  # a matrix by its own transpose costs half, but has overhead
+    """Return the products of the first `size` rows with all rows, (size, n), and squared lengths (n,)."""
+    if size > SYMMETRIC_FROM:  # a product with the own transpose costs half, but has overhead
         dots = rows @ rows.T
         return dots[:size], dots.diagonal().copy()
     return rows[:size] @ rows.T, np.einsum("nd,nd->n", rows, rows)
@@ -147,33 +151,33 @@ def overlaps(answers: Answers) -> Overlaps:
         raise ValueError("index points outside the distinct answers")
     if vectors.ndim != 2 or targets.shape != (references, vectors.shape[1]):
         raise ValueError("answers and references must be rows of one dimension")
-    # Assigned, not concatenated: float32 rows are widened while they are copied, once.
+    # Assignment copies and widens float32 rows in one step; concatenation would copy twice.
     rows = np.empty((size + references, vectors.shape[1]))
     rows[:size], rows[size:] = vectors, targets
-    # Infinities and NaN are refused just below; numpy need not warn of them first.
+    # Infinities and NaN are rejected just below; numpy's warnings would be redundant.
     with np.errstate(invalid="ignore", over="ignore"):
         cosines, squares = _dots(rows, size)
-    if not (squares.min() > 0 and squares.max() < np.inf):  # false for nan, too
+    if not (squares.min() > 0 and squares.max() < np.inf):  # also false for NaN
         raise ValueError("vectors hold a zero row or values that are not finite")
-    # Lengths are divided out of the few products, not of the long rows.
+    # Dividing the few products by the lengths is cheaper than scaling the long rows.
     scale = 1 / np.sqrt(squares)
     cosines *= scale
     cosines *= scale[:size, None]
-    # 1 / sqrt(t) makes a sum of squares over the references the mean that Y is.
+    # With 1 / sqrt(t), a sum of squares over the references is a mean, as in Y.
     return Overlaps(cosines[:, :size], cosines[:, size:].T / math.sqrt(references), index)
 
 
-def weighted(one: Overlaps, draws: NDArray[np.int_] | None = None) -> Weighted:
-    """Return the problem of the given draws (positions in `index`; None: all), each distinct answer once."""
-    index = one.index if draws is None else one.index[draws]
-    counts = np.bincount(index, minlength=len(one.cosines))
+def weighted(prompt: Overlaps, draws: NDArray[np.int_] | None = None) -> Weighted:
+    """Return the distinct answers among the draws (positions in `index`; None: all) with their shares."""
+    index = prompt.index if draws is None else prompt.index[draws]
+    counts = np.bincount(index, minlength=len(prompt.cosines))
     present = np.flatnonzero(counts)
-    return Weighted(one, present, counts[present] / index.size)
+    return Weighted(prompt, present, counts[present] / index.size)
 
 
 def _chunks(problems: Sequence[Weighted]) -> Iterable[list[int]]:
     """Yield positions of problems of equal size, few enough for one stack."""
-    # By size: numpy's eigh takes a stack of matrices of one size only.
+    # Grouped by size, because the matrices of a stack for numpy's eigh have one size.
     groups: dict[int, list[int]] = defaultdict(list)
     for position, problem in enumerate(problems):
         groups[problem.share.size].append(position)
@@ -183,7 +187,7 @@ def _chunks(problems: Sequence[Weighted]) -> Iterable[list[int]]:
 
 
 def _stack_targets(problems: Sequence[Weighted]) -> Floats:
-    """Return targets (n, t, k), zero rows where a problem has fewer: scaled targets add nothing then."""
+    """Return targets (n, t, k), padded with zero rows, which add nothing to the sums of squares."""
     targets = [problem.targets for problem in problems]
     stack = np.zeros((len(problems), max(map(len, targets)), problems[0].share.size))
     for row, rows in zip(stack, targets, strict=True):
@@ -200,14 +204,14 @@ def _solve(problems: Sequence[Weighted], tolerance: float) -> tuple[Floats, Floa
     along = (_stack_targets(problems) * root[:, None, :]) @ columns
     positive = values > tolerance
     kept = np.where(positive, values, 0.0)
-    # Divided by 1 where null: c is 0 there already, and 0 / 0 would warn.
+    # Null eigenvalues are divided by 1: c is already 0 there, and 0 / 0 would warn.
     c = np.where(positive, np.square(along).sum(axis=1), 0.0) / np.where(positive, values, 1.0)
-    # eigh ascends, a spectrum descends; the trace that the cut took is given back.
+    # eigh is ascending, a spectrum descending. The sum restores the trace lost by the cut.
     return (kept / kept.sum(axis=1, keepdims=True))[:, ::-1], c[:, ::-1]
 
 
 def solve(problems: Sequence[Weighted], dimension: int, *, tolerance: float = RANK_TOLERANCE) -> DevSet:
-    """Return the dev set of n problems, in their order. Raises ValueError for none."""
+    """Return the dev set of n problems, in their order. Raises ValueError without problems."""
     if not problems:
         raise ValueError("no prompts")
     width = max(p.share.size for p in problems)
@@ -218,19 +222,19 @@ def solve(problems: Sequence[Weighted], dimension: int, *, tolerance: float = RA
     rank = np.count_nonzero(values, axis=1)
     used = int(rank.max())
     outside = np.clip(1.0 - c.sum(axis=1), 0.0, 1.0)
-    # Copies: views would keep the wider tables alive.
+    # Copied, because views would keep the wider tables alive.
     return DevSet(values[:, :used].copy(), c[:, :used].copy(), outside, rank, dimension)
 
 
 def dev_set(answers: Iterable[Answers], dimension: int, *, tolerance: float = RANK_TOLERANCE) -> DevSet:
-    """Return the dev set of all draws of each prompt. An iterator is read once and its vectors forgotten."""
-    return solve([weighted(overlaps(one)) for one in answers], dimension, tolerance=tolerance)
+    """Return the dev set of all draws of each prompt. An iterator is read once; its vectors are not kept."""
+    return solve([weighted(overlaps(prompt)) for prompt in answers], dimension, tolerance=tolerance)
 
 
 def dominant(problems: Sequence[Weighted]) -> NDArray[np.int_]:
-    """Return for each problem the distinct answer (n,) with the largest squared projection on u_1.
+    """Return the distinct answer (n,) of each problem with the largest squared projection on u_1.
 
-    Of equal ones the most frequent, then the first: the answer that a score names.
+    Ties go to the most frequent answer, then to the first. Scores name this answer.
     """
     dominant = np.empty(len(problems), dtype=np.int_)
     for rows in _chunks(problems):
@@ -242,7 +246,7 @@ def _dominant(problems: Sequence[Weighted]) -> NDArray[np.int_]:
     share = np.stack([p.share for p in problems])
     root, cosines = np.sqrt(share), np.stack([p.cosines for p in problems])
     values, columns = np.linalg.eigh(root[:, :, None] * cosines * root[:, None, :])
-    # <u_1, e_a> = sum_b <e_a, e_b> root_b v_b / sqrt(lambda_1), as `gram.spectrum_from_gram` has it.
+    # <u_1, e_a> = sum_b <e_a, e_b> root_b v_b / sqrt(lambda_1), as in `spectrum.spectrum_from_gram`.
     along = np.einsum("nab,nb->na", cosines, root * columns[:, :, -1])
     squared = np.square(along) / values[:, -1:]
     tied = squared >= squared.max(axis=1, keepdims=True) - TIE
@@ -251,8 +255,8 @@ def _dominant(problems: Sequence[Weighted]) -> NDArray[np.int_]:
 
 
 def _charge(mass: Floats, log_probability: Floats, least: float = 0.0) -> Floats:
-    """Return -mass * log p, 0 wherever there is no mass, whatever p."""
-    # `where` computes both branches: 0 times -inf is NaN, and thrown away.
+    """Return -mass * log p; 0 for a mass up to `least`, even if p is 0."""
+    # `where` computes both branches; the NaN of 0 times -inf is discarded.
     with np.errstate(invalid="ignore"):
         return np.where(mass > least, -mass * log_probability, 0.0)
 
@@ -260,8 +264,8 @@ def _charge(mass: Floats, log_probability: Floats, least: float = 0.0) -> Floats
 def risks(map_: AnyMap, dev: DevSet) -> Floats:
     """Return the matrix log risk of the fitted operator per prompt, (n,), in nats. Lower = better.
 
-    -sum_i c_i log p_i - c_out log q (method, section 3). Infinite where a reference lies outside the span and
-    the map gives nothing to null directions.
+    -sum_i c_i log p_i - c_out log q (method, section 3). Infinite if a reference lies outside the span and
+    the map gives null directions probability 0.
     """
     log_p, log_q = dev.log_fitted(map_)
     return np.asarray(_charge(dev.alignment, log_p).sum(axis=1) + _charge(dev.outside, log_q, NO_OVERLAP))
@@ -283,7 +287,7 @@ def served_entropies(map_: AnyMap, dev: DevSet) -> Floats:
 
 
 def _entropies(log_p: Floats, log_q: Floats, dev: DevSet) -> Floats:
-    # A depolarized map gives padded columns q, too: they are no eigenvalues of the prompt.
+    # A depolarized map also gives q to padded columns, which are not eigenvalues of the prompt.
     inside = np.arange(log_p.shape[1]) < dev.rank[:, None]
     p = np.where(inside, np.exp(log_p), 0.0)
     null = np.exp(log_q) * np.maximum(dev.dimension - dev.rank, 0)
@@ -299,26 +303,26 @@ def served_lambda_max(map_: AnyMap, dev: DevSet) -> Floats:
 def born_probabilities(map_: AnyMap, candidates: DevSet) -> Floats:
     """Return p(y) (n,) in [0, lambda_max] for one text per prompt, under the served spectra.
 
-    candidates: a dev set whose "references" are the texts: `dev_set` with the embedding of the text in
-    their place. p is linear in the target, so several texts give their mean.
+    candidates: a `dev_set` with the embedding of each text in place of the references. p is linear in the
+    target, so several texts give their mean.
     """
     log_p, log_q = candidates.log_served(map_)
     inside, outside = _parts(candidates)
     mean = (inside * np.exp(log_p)).sum(axis=1) + outside * np.exp(log_q)
-    # As in `born_probability`: a mean of eigenvalues, above the largest by rounding only.
+    # As in `born_probability`, only rounding puts this mean above the largest eigenvalue.
     return np.asarray(np.minimum(mean, np.exp(log_p[:, 0])))
 
 
 def supported(candidates: DevSet) -> NDArray[np.bool_]:
-    """Return whether each of one text per prompt (n,) has a mode: whether an answer drawn supports it.
+    """Return a mask (n,) of the texts, one per prompt, that have a mode: an answer drawn supports them.
 
-    candidates: as for `born_probabilities`. No map matters: they keep the eigenvectors.
+    candidates: as in `born_probabilities`. The result does not depend on a map, since maps keep eigenvectors.
     """
     inside, outside = _parts(candidates)
     return is_supported(inside.max(axis=1), outside)
 
 
 def _parts(candidates: DevSet) -> tuple[Floats, Floats]:
-    """Return squared lengths on the eigenvectors (n, R), and outside the answers' span (n,)."""
+    """Return squared lengths on the eigenvectors (n, R) and outside the answers' span (n,)."""
     inside = bounded(candidates.alignment)
     return inside, np.asarray(np.maximum(1.0 - inside.sum(axis=1), 0.0))

@@ -1,13 +1,12 @@
-"""What log-probabilities of answers leave over, and the map by it (**ours**, method, section 6).
+"""The missing mass of answers with log-probabilities, and the map that uses it (**ours**, method, section 6).
 
-Every answer comes with the log-probability of its whole text. The distinct texts drawn cover s = sum_a
-exp(l_a) of the LLM's own distribution; the missing mass u = 1 - s is what it would rather have answered.
-Three equal answers have one spectrum whether the LLM gives that answer 99 % or 40 % of its mass: u tells them
-apart.
+Every answer has the log-probability of its whole text. The distinct texts drawn cover s = sum_a exp(l_a) of
+the LLM's distribution. The missing mass u = 1 - s is the probability of all other texts. Three equal answers
+have the same spectrum whether the LLM gives this answer 99 % or 40 % of its mass, but a different u.
 
 The `evidence` map is h_{T,a,b}(D; u) = (1 - g) D^(1/T) / tr D^(1/T) + g I/d with g = sigmoid(a + b logit u),
-u of the prompt. b = 0 is `DepolarizedMap`; b >= 0: more missing mass never means more confidence. T, a and b
-are fitted together by mean matrix log risk (`fit`).
+where u is the missing mass of the prompt. b = 0 is `DepolarizedMap`. b >= 0, so more missing mass never means
+more confidence. T, a and b are fitted together by mean matrix log risk (`fit`).
 """
 
 import math
@@ -21,11 +20,11 @@ from service.spectral.spectrum import LOGIT_BOUND, DepolarizedMap, ServedAsFitte
 Floats = NDArray[np.float64]
 
 MISSING_MASS_CLIP = 1e-4  # u stays this far from 0 and 1, so that its logit is at most 9.21
-# Sums of float32 log-probabilities exceed 0 by rounding. More than this above 0 is no log-probability at all:
-# a probability, say, or one with the sign lost; clipping it would serve a confident score made of a mistake.
+# Sums of float32 log-probabilities exceed 0 by rounding. A larger value is not a log-probability, but for
+# example a probability, or one without its sign. Clipping it would turn a mistake into a confident score.
 POSITIVE_ROUNDING = 1e-2
-MIN_LOG_PROBABILITY = -700.0  # its exp, 1e-304, is near the smallest that float64 holds in full
-# sigmoid(12) is within 6e-6 of 1: at b = 0 a wider box is worth less than 1e-5 nats.
+MIN_LOG_PROBABILITY = -700.0  # its exp, 1e-304, is near the smallest normal float64
+# sigmoid(12) is within 6e-6 of 1, so at b = 0 a wider box would gain less than 1e-5 nats.
 INTERCEPT_BOUNDS = (-12.0, 12.0)
 # Not below 0: more missing mass never means more confidence.
 SLOPE_BOUNDS = (0.0, 5.0)
@@ -34,8 +33,8 @@ SLOPE_BOUNDS = (0.0, 5.0)
 def checked_log_probabilities(totals: ArrayLike) -> Floats:
     """Return log-probabilities of whole answers (m,) in nats, clipped to [-700, 0].
 
-    -inf (an answer that the LLM gives no mass) becomes -700, and what is above 0 by rounding becomes 0.
-    Raises ValueError for no values, NaN, +inf, or a value above 0 by more than rounding.
+    -inf (an answer with probability 0) becomes -700, and values above 0 by rounding become 0. Raises
+    ValueError for no values, NaN, +inf, or a value above 0 by more than rounding.
 
     >>> checked_log_probabilities([-1.5, 1e-7, -np.inf]).tolist()
     [-1.5, 0.0, -700.0]
@@ -51,9 +50,9 @@ def checked_log_probabilities(totals: ArrayLike) -> Floats:
 def missing_mass(totals: ArrayLike, index: ArrayLike) -> float:
     """Return u = 1 - sum_a exp(l_a) over the distinct texts a, clipped to [1e-4, 1 - 1e-4].
 
-    totals: (m,) log-probability of each answer drawn, in nats, its last token included; index: (m,) which
-    distinct text each is. One text may come with several sums (it can be cut into tokens in several ways, and
-    white space around it is dropped): the largest counts. Higher = less certain. Never NaN.
+    totals: (m,) log-probability of each answer drawn, in nats, including its last token. index: (m,), the
+    distinct text of each answer. A text may have several totals (it can be tokenised in several ways, and
+    surrounding white space is dropped); the largest one counts. Higher = less certain. Never NaN.
     Raises ValueError as `checked_log_probabilities` does, or for an index that does not fit.
 
     >>> round(missing_mass(np.log([0.5, 0.5, 0.2]), [0, 0, 1]), 12)
@@ -63,15 +62,15 @@ def missing_mass(totals: ArrayLike, index: ArrayLike) -> float:
     if text.shape != values.shape or text.dtype.kind not in "iu" or text.min() < 0:
         raise ValueError("index must say which distinct text each log-probability belongs to")
     largest = np.full(int(text.max()) + 1, -np.inf)
-    # Assigning to `largest[text]` would keep the last of several sums, not the largest.
+    # Assigning to `largest[text]` would keep the last of several totals, not the largest.
     np.maximum.at(largest, text, values)
     return float(np.clip(1 - np.exp(largest).sum(), MISSING_MASS_CLIP, 1 - MISSING_MASS_CLIP))
 
 
 def logit_missing_mass(missing: ArrayLike) -> Floats:
-    """Return log(u / (1 - u)) of missing masses (n,), clipped first: at most 9.21 from 0.
+    """Return log(u / (1 - u)) of missing masses (n,), in [-9.21, 9.21] because u is clipped first.
 
-    Higher = less certain. Raises ValueError for values that are not in [0, 1].
+    Higher = less certain. Raises ValueError for values outside [0, 1].
     """
     values = np.asarray(missing, dtype=np.float64)
     if not ((values >= 0) & (values <= 1)).all():
@@ -83,7 +82,7 @@ def logit_missing_mass(missing: ArrayLike) -> Floats:
 def mean_log_probability(totals: ArrayLike) -> float:
     """Return the mean log-probability of the answers drawn (m,), in [-700, 0] nats. Higher = more certain.
 
-    It is the predictive entropy, negated, but never infinite. Raises ValueError as
+    This is the negated predictive entropy, but never infinite. Raises ValueError as
     `checked_log_probabilities` does.
     """
     return float(checked_log_probabilities(totals).mean())
@@ -97,7 +96,7 @@ def _within(value: float, bounds: tuple[float, float]) -> bool:
 class PromptDepolarizedMap(ServedAsFitted):
     """`DepolarizedMap` with one temperature for all prompts and one depolarization (n,) for each, in order.
 
-    It fits the n prompts that it was made for, and only them.
+    The map applies only to the n prompts that it was made for.
     """
 
     temperature: float
@@ -137,7 +136,7 @@ class EvidenceMap:
     def depolarizations(self, missing_mass: ArrayLike) -> Floats:
         """Return g = sigmoid(a + b logit u), within [1e-6, 1 - 1e-6], for u (n,) in [0, 1].
 
-        u is clipped as `missing_mass` does, so g is finite for 0 and 1, too. Rises with u.
+        u is clipped as in `missing_mass`, so that its logit is finite. g rises with u.
         """
         logits = self.intercept + self.slope * logit_missing_mass(missing_mass)
         return np.asarray(1 / (1 + np.exp(-np.clip(logits, -LOGIT_BOUND, LOGIT_BOUND))))

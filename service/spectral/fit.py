@@ -1,10 +1,10 @@
 """Fitting calibration maps by mean matrix log risk (method, section 3): fit, bootstrap, cross-validation.
 
-The risks have analytic gradients and Hessians in unconstrained parameters; a damped Newton method in a box
+The risks have analytic gradients and Hessians in unconstrained parameters. A damped Newton method in a box
 finds their minimum. Notation: l_i = log lambda_i, a = 1/T, x = log T, z = logit g, c_i and c_out as in
 `dev_set.risks`, sum c + c_out = 1. Averages are over prompts, with optional weights (n,) of sum 1 (a
-bootstrap resample). The eigenvalues of all prompts lie end to end in one vector of E: ranks differ widely,
-and padding would be most of a matrix.
+bootstrap resample). The eigenvalues of all prompts are concatenated in one vector (E,): ranks differ widely,
+so a padded matrix would be mostly padding.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,39 +33,39 @@ Objective = Callable[[Floats], tuple[float, Floats, Floats]]  # value, gradient 
 Method = Literal["temperature", "depolarized", "evidence"]
 FittedMap = TypeVar("FittedMap", TemperatureMap, DepolarizedMap, EvidenceMap)
 
-# An optimum on a bound is told (`at_bound`): the data do not pin it down.
+# An optimum on a bound is reported (`at_bound`): the data do not determine it.
 TEMPERATURE_BOUNDS = (0.05, 50.0)
 PARAMETERS: Mapping[Method, tuple[str, ...]] = {
     "temperature": ("temperature",),
     "depolarized": ("temperature", "depolarization"),
     "evidence": ("temperature", "intercept", "slope"),
 }
-# As they are searched for: log T, logit g, a, b.
+# Bounds of the search variables: log T, logit g, a, b.
 _BOUNDS = {
     "temperature": tuple(np.log(TEMPERATURE_BOUNDS)),
     "depolarization": (-LOGIT_BOUND, LOGIT_BOUND),
     "intercept": INTERCEPT_BOUNDS,
     "slope": SLOPE_BOUNDS,
 }
-SLOPE_START = 0.4  # near what recorded answers give; the other start is b = 0, the depolarized optimum
-# (log T, logit g): the risk is not convex in both, so the search begins at the best of these.
+SLOPE_START = 0.4  # close to the fits on recorded answers; the other start is b = 0, the depolarized optimum
+# (log T, logit g): the risk is not jointly convex, so the search starts at the best of these.
 _GRID = [np.array(start) for start in product(np.log([0.3, 0.7, 1.5, 4.0]), (-3.0, -0.5, 1.5))]
 
-MAX_STEP = 1.5  # in any parameter: where the objective is nearly flat a bare step overshoots
+MAX_STEP = 1.5  # in any parameter: a full Newton step overshoots where the objective is nearly flat
 MAX_STEPS = 100
 MAX_HALVINGS = 40  # 2^-40 of the longest step is 1e-12, below `tol`
-ROUNDING = 1e-13  # a rise of the value no larger than this is none
+ROUNDING = 1e-13  # a smaller relative increase of the value is rounding
 
-# What fits on little data are drawn to: parameters fitted elsewhere (**ours**, method, section 9).
+# Priors for fits on little data: parameters fitted on other rows (**ours**, method, section 9).
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prior:
-    """What a fit of p parameters is drawn to: (weight / 2) (x - center)^T hessian (x - center) nats.
+    """A quadratic penalty on p parameters: (weight / 2) (x - center)^T hessian (x - center) nats.
 
-    center: (p,), the optimum on other rows. hessian: (p, p), positive semidefinite, of the mean risk there.
-    weight: >= 0, how many labelled rows it counts for. Source: Laplace's approximation of the posterior on
-    those rows, tempered to so many of them.
+    center: (p,), the optimum on other rows. hessian: (p, p), positive semidefinite, of the mean risk at the
+    center. weight: >= 0, the number of labelled rows that the prior counts for. Source: Laplace's
+    approximation of the posterior on the other rows, tempered to `weight` rows.
     """
 
     center: Floats
@@ -73,7 +73,7 @@ class Prior:
     weight: float
 
     def penalty(self, point: Floats) -> tuple[float, Floats, Floats]:
-        """Return the value, gradient (p,) and Hessian (p, p) at a point (p,); in nats of the sum over rows.
+        """Return the value, gradient (p,) and Hessian (p, p) at a point (p,), in nats summed over rows.
 
         >>> Prior(np.zeros(1), np.eye(1), 30.0).penalty(np.ones(1))[0]
         15.0
@@ -83,20 +83,20 @@ class Prior:
         return float(slope @ (point - self.center)) / 2, slope, curved
 
 
-PriorSource = Callable[[str, int], Prior | None]  # by the method fitted and the number of answers
+PriorSource = Callable[[str, int], Prior | None]  # from method and number of answers
 
 
 def no_prior(method: str, num_samples: int) -> None:
-    """Return that nothing draws a fit anywhere: a `PriorSource`."""
+    """Return None: the `PriorSource` without priors."""
 
 
 def per_row(prior: Prior | None, rows: int) -> Prior | None:
-    """Return the share of the prior that a mean over so many rows takes; None for None."""
+    """Return the prior scaled for a mean over `rows` rows; None for None."""
     return None if prior is None else replace(prior, weight=prior.weight / rows)
 
 
 def drawn_to(objective: Objective, prior: Prior | None) -> Objective:
-    """Return the sum of an objective and the penalty of a prior; None adds nothing."""
+    """Return the objective plus the prior's penalty; the objective unchanged for None."""
     if prior is None:
         return objective
 
@@ -113,11 +113,11 @@ def drawn_to(objective: Objective, prior: Prior | None) -> Objective:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Terms:
-    """What both objectives take from a dev set once.
+    """Terms of a dev set that both objectives use.
 
-    logs: (E,), l, descending within a prompt; alignment: (E,), c times the prompt's weight.
-    first: (n,), where each prompt begins; prompt: (E,), whose eigenvalue it is.
-    outside: (n,), c_out times the weight; weights: (n,).
+    logs: (E,), l, descending within a prompt. alignment: (E,), c times the prompt's weight. first: (n,), the
+    index of each prompt's first eigenvalue. prompt: (E,), the prompt of each eigenvalue. outside: (n,), c_out
+    times the weight. weights: (n,).
     """
 
     logs: Floats
@@ -130,12 +130,12 @@ class Terms:
 
     def sums(self, values: Floats) -> Floats:
         """Return the sum over each prompt's eigenvalues, (n,), of values (E,)."""
-        # reduceat has no empty segments: every prompt has at least one eigenvalue.
+        # reduceat mishandles empty segments, but every prompt has at least one eigenvalue.
         return np.asarray(np.add.reduceat(values, self.first))
 
 
 def terms(dev: DevSet, weights: Floats | None = None) -> Terms:
-    """Return the terms of a dev set; equal weights for None."""
+    """Return the terms of a dev set. weights: (n,), equal for None."""
     share = np.full(len(dev), 1.0 / len(dev)) if weights is None else weights
     prompt = np.repeat(np.arange(len(dev)), dev.rank)
     first = np.cumsum(dev.rank) - dev.rank
@@ -158,7 +158,7 @@ class TemperatureRisk:
     def __call__(self, point: Floats) -> tuple[float, Floats, Floats]:
         """Return R (nats), dR/dx (1,), d2R/dx2 (1, 1) at x = log T."""
         a, parts, below = float(np.exp(-point[0])), self._parts, self._below
-        # relative to the largest eigenvalue; the null ones, many, may outweigh it
+        # Relative to the largest eigenvalue. The null eigenvalues are many and may outweigh it.
         null = a * self._null + self._null_count
         peak = np.maximum(null, 0.0)
         null = np.exp(null - peak)
@@ -169,27 +169,27 @@ class TemperatureRisk:
         square = (parts.sums(weighted * below) + null * self._null**2) / total
         value = float(parts.weights @ (a * self._top + peak + np.log(total))) - a * self._target
         slope = float(parts.weights @ (self._top + mean)) - self._target
-        # A variance as a difference of squares may fall below 0 by rounding.
+        # Rounding may put this difference of squares below 0.
         curvature = float(parts.weights @ np.maximum(square - mean**2, 0.0))
         # By the chain rule for a = exp(-x): R_x = -a R_a and R_xx = a^2 R_aa + a R_a.
         return value, np.array([-a * slope]), np.array([[a * a * curvature + a * slope]])
 
 
 class DepolarizedRisk:
-    """R(x, b) of maps that depolarize each prompt by a g of its own: logit g_n = z_n = b . d_n.
+    """R(x, b) of maps that depolarize each prompt by its own g: logit g_n = z_n = b . d_n.
 
     design: d (p, n); None: one row of ones, the same g for all, as in `DepolarizedMap`. With s =
     softmax(a l), delta_i = l_i - E_s[l], V = Var_s[l] and rho_i = (1 - g) s_i / p_i, the part of p_i that is
     not noise: R_a = -sum c rho delta, R_z = g - c_out - sum c (1 - rho),
     R_aa = V sum c rho - sum c rho (1 - rho) delta^2, R_az = sum c rho (1 - rho) delta,
-    R_zz = g (1 - g) - sum c rho (1 - rho). Where z_n is clipped its derivatives are 0.
+    R_zz = g (1 - g) - sum c rho (1 - rho). The derivatives of a clipped z_n are 0.
     """
 
     def __init__(self, parts: Terms, design: Floats | None = None) -> None:
         self._parts = parts
         self._design = np.ones((1, len(parts.dev))) if design is None else design
-        self._design_of = self._design[:, parts.prompt]  # of each eigenvalue: products with it are quick
-        # Relative to the largest eigenvalue: no temperature makes the exponentials overflow.
+        self._design_of = self._design[:, parts.prompt]  # per eigenvalue, for fast products
+        # Relative to the largest eigenvalue, so that the exponentials never overflow.
         self._below = parts.logs - parts.logs[parts.first][parts.prompt]
         self._dimension = np.maximum(parts.dev.dimension, parts.dev.rank).astype(np.float64)
         self._mass = parts.sums(parts.alignment) + parts.outside
@@ -197,17 +197,17 @@ class DepolarizedRisk:
 
     def __call__(self, point: Floats) -> tuple[float, Floats, Floats]:
         """Return R (nats), its gradient (1 + p,) and Hessian (1 + p, 1 + p) at (log T, b)."""
-        a, parts, asked = float(np.exp(-point[0])), self._parts, point[1:] @ self._design
-        z = np.clip(asked, -LOGIT_BOUND, LOGIT_BOUND)
+        a, parts, logits = float(np.exp(-point[0])), self._parts, point[1:] @ self._design
+        z = np.clip(logits, -LOGIT_BOUND, LOGIT_BOUND)
         e = np.exp(a * self._below)
         total = parts.sums(e)
-        # log p = log(g/d) + log(1 + ratio); the ratio of signal to noise is rho / (1 - rho)
+        # log p = log(g/d) + log(1 + ratio), where ratio = rho / (1 - rho) is signal to noise.
         ratio = e * (self._dimension * np.exp(-z) / total)[parts.prompt]
         value = float(self._mass @ np.logaddexp(0, -z)) - float(parts.alignment @ np.log1p(ratio))
         delta = self._below - (parts.sums(e * self._below) / total)[parts.prompt]
         variance = parts.sums(e * delta * delta) / total
         design, of = self._design, self._design_of
-        if not (inside := z == asked).all():
+        if not (inside := z == logits).all():
             design, of = design * inside, of * inside[parts.prompt]
         return self._spread + value, *self._derivatives(a, z, (design, of), delta, variance, ratio)
 
@@ -237,10 +237,10 @@ class DepolarizedRisk:
 def objective(
     dev: DevSet, method: Method, *, eps: float = DEFAULT_EPS, weights: Floats | None = None
 ) -> Objective:
-    """Return the mean risk of a method's maps in nats, as it is minimised.
+    """Return the objective of a method: the mean risk of its maps in nats, before any prior.
 
-    At (log T,), (log T, logit g) or (log T, a, b). weights: (n,) of the prompts, equal for None. Raises
-    ValueError for "evidence" without missing masses.
+    It is a function of (log T,), (log T, logit g) or (log T, a, b). weights: (n,) of the prompts, equal for
+    None. Raises ValueError for "evidence" without missing masses.
     """
     parts = terms(dev, weights)
     if method == "temperature":
@@ -252,7 +252,7 @@ def objective(
 
 
 def point_of(map_: TemperatureMap | DepolarizedMap | EvidenceMap) -> Floats:
-    """Return where a map stands in its `objective`."""
+    """Return the parameters of a map as the argument of its `objective`."""
     x = np.log(map_.temperature)
     if isinstance(map_, EvidenceMap):
         return np.array([x, map_.intercept, map_.slope])
@@ -269,7 +269,7 @@ def _masses(dev: DevSet) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Minimum:
-    """Where the search ended: point (p,), value, gradient (p,), and which coordinates sit on a bound (p,)."""
+    """The end of a search: point (p,), value, gradient (p,), and a mask (p,) of coordinates on a bound."""
 
     point: Floats
     value: float
@@ -278,20 +278,20 @@ class Minimum:
 
     @property
     def slope(self) -> float:
-        """The largest |gradient| over the coordinates on no bound: 0 but for what the search left."""
+        """The largest |gradient| over the coordinates not on a bound; about 0 after convergence."""
         return float(np.abs(np.where(self.bound, 0.0, self.gradient)).max())
 
 
 def _pressed(point: Floats, gradient: Floats, low: Floats, high: Floats) -> NDArray[np.bool_]:
-    """Return the coordinates on a bound that the descent would push further out."""
+    """Return a mask of the coordinates on a bound that the descent would push out of the box."""
     return np.asarray(((point <= low) & (gradient > 0)) | ((point >= high) & (gradient < 0)))
 
 
 def _direction(gradient: Floats, hessian: Floats, free: NDArray[np.bool_]) -> Floats:
-    """Return the Newton step on the free coordinates, with |curvature| where it is not convex."""
+    """Return the Newton step on the free coordinates; negative curvature is replaced by its magnitude."""
     step = np.zeros_like(gradient)
     values, columns = np.linalg.eigh(hessian[np.ix_(free, free)])
-    curvature = np.maximum(np.abs(values), 1e-8)  # not 0, which a flat direction has
+    curvature = np.maximum(np.abs(values), 1e-8)  # a flat direction has curvature 0
     step[free] = -columns @ ((columns.T @ gradient[free]) / curvature)
     return step / max(1.0, float(np.abs(step).max()) / MAX_STEP)
 
@@ -299,9 +299,9 @@ def _direction(gradient: Floats, hessian: Floats, free: NDArray[np.bool_]) -> Fl
 def minimize(
     objective: Objective, start: Floats, low: Floats, high: Floats, *, tol: float = 1e-10
 ) -> Minimum:
-    """Return a local minimum of `objective` (value, gradient, Hessian) in the box, from `start` downhill.
+    """Return a local minimum of `objective` (value, gradient, Hessian) in the box [low, high], from `start`.
 
-    `tol`: the largest step left at the end.
+    tol: the search stops once no coordinate moves by this much.
     """
     point = np.clip(start, low, high)
     value, gradient, hessian = objective(point)
@@ -329,10 +329,10 @@ def minimize(
 class Fit(Generic[FittedMap]):
     """A fitted map. `risk` and `mean_entropy` (full space) in nats.
 
-    at_bound: names of the parameters whose optimum sits on a bound.
-    stationarity_gap: 0 at an inner optimum: checks convergence, not calibration. Of a temperature alone,
-    without a prior, it is |mean entropy - risk|; else the largest slope of what was minimised by log T,
-    logit g, a or b, over those on no bound.
+    at_bound: names of the parameters with the optimum on a bound.
+    stationarity_gap: 0 at an inner optimum; checks convergence, not calibration. For "temperature" without a
+    prior it is |mean entropy - risk|. Otherwise it is the largest |derivative| of the objective by log T,
+    logit g, a or b, over the parameters not on a bound.
     """
 
     map: FittedMap
@@ -350,7 +350,7 @@ AnyFit = TemperatureFit | DepolarizedFit | EvidenceFit
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bootstrap:
-    """Refits on resampled prompts: B values of each parameter, by its name in the map."""
+    """Refits on resampled prompts: values (B,) of each parameter, by its name in the map."""
 
     parameters: Mapping[str, Floats]
 
@@ -364,8 +364,8 @@ class Bootstrap:
 class CrossValidation:
     """Out-of-fold results by candidate name.
 
-    fold: (n,) which fold held each prompt out; risks: name -> (n,) in nats; maps: name -> one map per fold
-    (the same one every time for a candidate that is a fixed map).
+    fold: (n,), the fold that held each prompt out. risks: name -> (n,) in nats. maps: name -> one map per
+    fold; for a fixed map, the same one for all folds.
     """
 
     fold: NDArray[np.int_]
@@ -382,24 +382,24 @@ def _search(
     eps: float = DEFAULT_EPS,
     weights: Floats | None = None,
 ) -> Minimum:
-    """Return the best end of the starts: but for a temperature alone, the risk is not convex."""
+    """Return the best minimum from several starts: the risk is convex only for a temperature alone."""
     sides = np.array([_BOUNDS[name] for name in PARAMETERS[method]])
     if method == "evidence" and dev.rank.max() == 1:
-        sides[0] = 0.0  # spectra that are all a single 1 have no shape: T is fixed at 1
-    found = drawn_to(objective(dev, method, eps=eps, weights=weights), prior)
-    return min((minimize(found, start, *sides.T) for start in starts), key=lambda end: end.value)
+        sides[0] = 0.0  # spectra of rank 1 do not depend on T: it is fixed at 1
+    penalized = drawn_to(objective(dev, method, eps=eps, weights=weights), prior)
+    return min((minimize(penalized, start, *sides.T) for start in starts), key=lambda end: end.value)
 
 
 def _starts(dev: DevSet) -> list[Floats]:
-    """Return the two best points of a coarse grid, by the risk of about a hundred of the prompts."""
-    some = objective(dev.take(np.arange(0, len(dev), max(len(dev) // 100, 1))), "depolarized")
-    return sorted(_GRID, key=lambda start: some(start)[0])[:2]
+    """Return the two best points of a coarse grid, by the risk on about a hundred prompts."""
+    of_some = objective(dev.take(np.arange(0, len(dev), max(len(dev) // 100, 1))), "depolarized")
+    return sorted(_GRID, key=lambda start: of_some(start)[0])[:2]
 
 
 def _evidence_starts(dev: DevSet) -> list[Floats]:
-    """Return the depolarized optimum, and that turned about the mean evidence.
+    """Return two starts: the depolarized optimum, and the same with a slope around the mean evidence.
 
-    From the first the fit is no worse than it.
+    Because of the first start, the fit is at least as good as the depolarized one.
     """
     x, z = point_of(fit_depolarized(dev).map)
     turned = z - SLOPE_START * logit_missing_mass(_masses(dev)).mean()
@@ -407,7 +407,7 @@ def _evidence_starts(dev: DevSet) -> list[Floats]:
 
 
 def _temperature(point: Floats) -> float:
-    return float(np.clip(np.exp(point[0]), *TEMPERATURE_BOUNDS))  # exp(log T) may leave them by a last bit
+    return float(np.clip(np.exp(point[0]), *TEMPERATURE_BOUNDS))  # exp(log T) may exceed a bound by rounding
 
 
 def _depolarization(point: Floats) -> float:
@@ -420,20 +420,20 @@ def _fit(map_: FittedMap, method: Method, dev: DevSet, end: Minimum) -> Fit[Fitt
 
 
 def fit_temperature(dev: DevSet, *, eps: float = DEFAULT_EPS, prior: Prior | None = None) -> TemperatureFit:
-    """Return the temperature of least mean risk over the dev set (method, section 3).
+    """Return the temperature of lowest mean risk over the dev set (method, section 3).
 
     The risk is convex in 1/T, so there is one optimum. prior: of log T. Raises ValueError for a bad eps.
     """
-    TemperatureMap(1.0, eps)  # which refuses a bad eps
-    # From T = 1; any start leads there.
+    TemperatureMap(1.0, eps)  # raises ValueError for a bad eps
+    # Starts at T = 1; any start leads to the same optimum.
     end = _search(dev, "temperature", [np.zeros(1)], per_row(prior, len(dev)), eps=eps)
-    found = _fit(TemperatureMap(_temperature(end.point), eps), "temperature", dev, end)
-    gap = found.stationarity_gap if prior is not None else abs(found.mean_entropy - found.risk)
-    return replace(found, stationarity_gap=gap)
+    fitted = _fit(TemperatureMap(_temperature(end.point), eps), "temperature", dev, end)
+    gap = fitted.stationarity_gap if prior is not None else abs(fitted.mean_entropy - fitted.risk)
+    return replace(fitted, stationarity_gap=gap)
 
 
 def fit_depolarized(dev: DevSet, *, prior: Prior | None = None) -> DepolarizedFit:
-    """Return the temperature and depolarization of least mean risk over the dev set (method, section 3).
+    """Return the temperature and depolarization of lowest mean risk over the dev set (method, section 3).
 
     prior: of (log T, logit g).
     """
@@ -443,12 +443,13 @@ def fit_depolarized(dev: DevSet, *, prior: Prior | None = None) -> DepolarizedFi
 
 
 def fit_evidence(dev: DevSet, *, prior: Prior | None = None) -> EvidenceFit:
-    """Return T, a and b of least mean risk over the dev set (method, section 6).
+    """Return T, a and b of lowest mean risk over the dev set (method, section 6).
 
-    prior: of (log T, a, b). Without one, the risk is no higher than that of the depolarized fit, which is the
-    case b = 0 (up to 1e-5 nats where that one has g below 6e-6 or above 1 - 6e-6, outside the bounds of a).
-    "slope" on its bound, at 0, says that the evidence gave the fit nothing. A temperature that was not fitted
-    (one answer a prompt) is on none. Raises ValueError for a dev set without missing masses.
+    prior: of (log T, a, b). Without a prior, the risk is at most the risk of the depolarized fit, which is
+    the case b = 0 (up to 1e-5 nats if its g is below 6e-6 or above 1 - 6e-6, outside the bounds of a). A
+    slope on its bound 0 means that the evidence did not improve the fit. With one answer per prompt, the
+    temperature is not fitted and never listed in at_bound. Raises ValueError for a dev set without missing
+    masses.
     """
     starts = _evidence_starts(dev) + ([] if prior is None else [prior.center])
     end = _search(dev, "evidence", starts, per_row(prior, len(dev)))
@@ -457,9 +458,9 @@ def fit_evidence(dev: DevSet, *, prior: Prior | None = None) -> EvidenceFit:
 
 
 def fit(dev: DevSet, method: Method, *, eps: float = DEFAULT_EPS, prior: Prior | None = None) -> AnyFit:
-    """Return the fit of the named method, drawn to a prior; `eps` matters to "temperature" only.
+    """Return the fit of the named method. eps: used by "temperature" only.
 
-    Raises ValueError for another name.
+    Raises ValueError for an unknown method.
     """
     if method == "temperature":
         return fit_temperature(dev, eps=eps, prior=prior)
@@ -480,14 +481,14 @@ def bootstrap(
     prior: Prior | None = None,
     groups: ArrayLike | None = None,
 ) -> Bootstrap:
-    """Return refits on `resamples` resamples of the prompts, each started from the optimum of all of them.
+    """Return refits on `resamples` resamples of the prompts, each started at the optimum of all prompts.
 
-    Uncertainty from the choice of prompts, not from sampling answers.
-    groups: (n,), those that are drawn whole; None: each prompt is one.
+    The refits reflect uncertainty from the choice of prompts, not from sampling answers.
+    groups: (n,), prompts of a group are drawn together; None: each prompt is its own group.
     """
     start = point_of(fit(dev, method, eps=eps, prior=prior).map)
     share = per_row(prior, len(dev))
-    # A resample as counts, which are weights: no rows are copied, and those not drawn cost nothing.
+    # Resamples are counts, used as weights: drawn rows are not repeated, and other rows cost nothing.
     counts = resample_counts(grouped(groups, len(dev)), resamples, rng)
     points = np.empty((resamples, start.size))
     for point, row in zip(points, counts, strict=True):
@@ -503,10 +504,10 @@ def bootstrap(
 def assign_folds(
     size: int, folds: int, rng: np.random.Generator, groups: ArrayLike | None = None
 ) -> NDArray[np.int_]:
-    """Return a random fold for each of `size` prompts, folds as equal as can be (fewer when prompts are few).
+    """Return a random fold (size,) for each prompt, of nearly equal sizes; no more folds than groups.
 
-    groups: (size,), those that are held out whole; None: each prompt is one. Raises ValueError for fewer than
-    two groups or folds.
+    groups: (size,), prompts of a group share a fold; None: each prompt is its own group. Raises ValueError
+    for fewer than two groups or folds.
     """
     of_row = grouped(groups, size)
     number = int(of_row.max(initial=-1)) + 1
@@ -527,10 +528,10 @@ def cross_validated_risks(
 ) -> CrossValidation:
     """Return out-of-fold risks of each candidate, all on the same folds.
 
-    A candidate is a method, fitted on the other folds and drawn to its prior, or a fixed map, taken as it is.
-    groups: (n,), those that are held out whole; None: each prompt is one.
+    A candidate is a method, fitted on the other folds with its prior, or a fixed map.
+    groups: (n,), prompts of a group share a fold; None: each prompt is its own group.
     """
-    # One assignment for all candidates: their risks are compared prompt by prompt.
+    # All candidates share the folds, because their risks are compared prompt by prompt.
     fold = assign_folds(len(dev), folds, rng, groups)
     maps = {
         name: _fold_maps(dev, fold, candidate, eps, priors or {}) for name, candidate in candidates.items()

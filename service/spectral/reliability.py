@@ -1,24 +1,24 @@
-"""How good scores are (method, section 4): reliability diagrams, AUROC and accuracy-rejection.
+"""The quality of scores (method, section 4): reliability diagrams, AUROC and accuracy-rejection.
 
-Reliability diagrams have equal-mass bins; they come with what they read under calibration.
+Reliability diagrams have equal-mass bins, and a band of their values under calibration.
 
 If a density matrix D is calibrated for the target Y, then E[u_1^T Y u_1 | lambda_max] = lambda_max. So the
-plain mean of c_1 = u_1^T Y u_1 in a bin should be the mean of lambda_max there. The mean of a bin is unbiased
-(it needs no clusters); the ECE, a sum of absolute gaps, is above 0 under perfect calibration, too. It goes
-with its null: `projection_null` (ours).
+plain mean of c_1 = u_1^T Y u_1 in a bin should be the mean of lambda_max in the bin. The mean of a bin is
+unbiased and needs no clusters. The ECE, a sum of absolute gaps, is above 0 even under perfect calibration, so
+read it together with its null: `projection_null` (ours).
 
-The null keeps the spread of real references around their mean: it is a residual bootstrap. (A reference drawn
-as one eigenvector has c_1 of 0 or 1 and about twice the spread of a real one; its band is about twice too
-wide.)
+The null is a residual bootstrap: it keeps the spread of real references around their mean. (A reference drawn
+as one eigenvector has a c_1 of 0 or 1, about twice the spread of a real reference. The band of such
+references is about twice too wide.)
 
 Sources: Nixon et al., *Measuring Calibration in Deep Learning*, 2019 (equal-mass bins); Bröcker and Smith,
 *Increasing the Reliability of Reliability Diagrams*, 2007 (consistency bands); Efron and Tibshirani, *An
 Introduction to the Bootstrap*, 1993, chapter 9 (residual bootstrap); Phipson and Smyth, *Permutation P-values
 Should Never Be Zero*, 2010 (the + 1).
 
-Do scores tell right answers from wrong ones? AUROC and accuracy-rejection take any finite numbers, higher =
-more certain (lambda_max, or the entropy negated), and labels, 1 for right and 0 for wrong. The correctness
-diagram is `reliability_diagram(lambda_max, labels)`.
+AUROC and accuracy-rejection measure how well scores separate right answers from wrong ones. They take any
+finite scores, higher = more certain (lambda_max, or the negated entropy), and labels, 1 = right, 0 = wrong.
+The correctness diagram is `reliability_diagram(lambda_max, labels)`.
 """
 
 from dataclasses import dataclass
@@ -31,24 +31,24 @@ from service.spectral.resampling import DEFAULT, ResampleCounts
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
-# Equal spectra come out of an eigensolver with different last bits (1 and 1 - 4e-16). Rounding first makes
-# them ties again; otherwise bins, and with them every binned figure, would depend on the BLAS in use.
+# An eigensolver returns equal spectra with different last bits (1 and 1 - 4e-16). Rounding makes them ties
+# again; otherwise bins and all binned figures would depend on the BLAS in use.
 TIE_DECIMALS = 12
-NUM_BINS = 8  # as the paper has them
-# Prompts of like lambda_max. Fewer, and their spread is known badly (20 of 30 prompts: 6 to 8 % of calibrated
-# worlds are called miscalibrated at 5 %); more, and the spread of unlike prompts is mixed in.
+NUM_BINS = 8  # as in the paper
+# Prompts of similar lambda_max. With fewer, the estimate of their spread is poor (20 of 30 prompts: 6 to 8 %
+# of calibrated worlds are called miscalibrated at 5 %). With more, dissimilar prompts distort it.
 NEIGHBOURS = 40
-AUROC_BLOCK = 50  # resamples that AUROCs are computed of at once: their sums stay in the cache
+AUROC_BLOCK = 50  # resamples per block of AUROCs, so that the sums stay in the cache
 NULL_BLOCK_ENTRIES = 2_000_000  # of one block of draws: 16 MB
 ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReliabilityDiagram:
-    """Predicted against observed, by bins of the prediction. No bin is empty.
+    """Observed against predicted values, by bins of the prediction. No bin is empty.
 
-    edges: (B + 1,) ascending from 0 to 1; bin b is (edges[b], edges[b + 1]], the first one holds 0 too.
-    mean_predicted, mean_target: (B,) in [0, 1]; NaN where a bin has no usable target.
+    edges: (B + 1,) ascending from 0 to 1; bin b is (edges[b], edges[b + 1]], the first bin includes 0.
+    mean_predicted, mean_target: (B,) in [0, 1]; the target is NaN for a bin without a usable target.
     mass: (B,) shares of the prompts, sum 1.
     ece: mass-weighted mean of |mean_predicted - mean_target| over bins with a target, in [0, 1]. Lower =
     better.
@@ -63,10 +63,10 @@ class ReliabilityDiagram:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConsistencyBand:
-    """What a diagram reads when the predictions are calibrated by construction.
+    """The values of a diagram for predictions that are calibrated by construction.
 
-    mean, low, high: (B,) of the bins' targets over draws; ece_mean, ece_low, ece_high: the same of the ECE.
-    low and high are the ends of the central 95 % interval of `num_draws` draws.
+    mean, low, high: (B,), for the bins' targets. ece_mean, ece_low, ece_high: for the ECE. low and high are
+    the ends of the central 95 % interval over `num_draws` draws.
     """
 
     mean: Floats
@@ -78,12 +78,12 @@ class ConsistencyBand:
     num_draws: int
 
     def holds(self, ece: float) -> bool:
-        """Return whether an ECE lies in the band, ends included."""
+        """Return True if an ECE lies in the band, ends included."""
         return self.ece_low <= ece <= self.ece_high
 
 
 def rounded_ties(values: ArrayLike) -> Floats:
-    """Return values rounded so that equal spectra tie whatever their last bits say."""
+    """Return values rounded so that equal spectra tie despite different last bits."""
     return np.asarray(np.round(np.asarray(values, dtype=np.float64), TIE_DECIMALS), dtype=np.float64)
 
 
@@ -98,14 +98,14 @@ def _probabilities(values: ArrayLike, name: str) -> Floats:
 
 def bin_index(values: ArrayLike, edges: Floats) -> Ints:
     """Return the bin (n,) in 0 .. B - 1 of each value (n,) in [0, 1]; bins are closed on the right."""
-    # Inner edges alone, so that 0 and 1 fall into the outer bins; "left" closes bins on the right.
+    # Only inner edges, so that 0 and 1 fall into the outer bins; "left" closes bins on the right.
     return np.searchsorted(edges[1:-1], _probabilities(values, "values"), side="left")
 
 
 def equal_mass_bins(values: ArrayLike, num_bins: int) -> Floats:
     """Return edges (B + 1,), B <= num_bins, at the quantiles of values (n,) in [0, 1].
 
-    The outer edges are 0 and 1, equal edges are merged, and a bin that ties leave empty joins its neighbour.
+    The outer edges are 0 and 1. Equal edges are merged, and a bin left empty by ties joins its neighbour.
     Raises ValueError for fewer than one bin, or values that are empty, not finite or outside [0, 1].
 
     >>> equal_mass_bins([0.1, 0.2, 0.3, 0.4], 2).tolist()
@@ -114,16 +114,16 @@ def equal_mass_bins(values: ArrayLike, num_bins: int) -> Floats:
     if num_bins < 1:
         raise ValueError("num_bins must be at least 1")
     predicted = _probabilities(values, "values")
-    # Rounded as the values are: a quantile interpolates, and has last bits of its own.
+    # Rounded like the values, because a quantile interpolates and has its own last bits.
     inner = np.round(np.quantile(predicted, np.linspace(0, 1, num_bins + 1)[1:-1]), TIE_DECIMALS)
     edges = np.unique(np.concatenate([[0.0], inner, [1.0]]))
     filled = np.unique(bin_index(predicted, edges))
-    # The right ends of the bins that hold something: an empty one joins the bin after it.
+    # The right ends of non-empty bins: an empty bin joins the bin after it.
     return np.concatenate([[0.0], edges[filled[:-1] + 1], [1.0]])
 
 
 def bin_means(values: Floats, bins: Ints, num_bins: int) -> Floats:
-    """Return the mean (B,) of values (n,) in each bin; every bin must hold one."""
+    """Return the mean (B,) of values (n,) in each bin. No bin may be empty."""
     sums = np.bincount(bins, weights=values, minlength=num_bins)
     return np.asarray(sums / np.bincount(bins, minlength=num_bins))
 
@@ -131,8 +131,8 @@ def bin_means(values: Floats, bins: Ints, num_bins: int) -> Floats:
 def expected_calibration_error(predicted: Floats, target: Floats, mass: Floats) -> float:
     """Return the mass-weighted mean of |predicted - target| (B,), in [0, 1]. Lower = better.
 
-    A bin whose target is NaN is left out and the mass of the others scaled to 1: counting its gap as 0 would
-    flatter. NaN when no bin has a target.
+    A bin with a NaN target is left out, and the mass of the others is scaled to 1: a gap of 0 would lower the
+    ECE unduly. NaN if no bin has a target.
     """
     usable = ~np.isnan(target)
     if not usable.any():
@@ -145,7 +145,7 @@ def reliability_diagram(
 ) -> ReliabilityDiagram:
     """Return the diagram of predictions (n,) in [0, 1] against targets (n,) in [0, 1] over equal-mass bins.
 
-    Of lambda_max against c_1 = u_1^T Y u_1 it is the projection diagram, of labels 0/1 that of correctness.
+    With targets c_1 = u_1^T Y u_1 it is the projection diagram, with labels 0 and 1 the correctness diagram.
     Raises ValueError for unusable values.
     """
     values = np.asarray(predicted, dtype=np.float64)
@@ -166,14 +166,14 @@ def projection_brier(lambda_max: ArrayLike, c1: ArrayLike) -> float:
 
 
 def consistency_band(targets: Floats, eces: Floats) -> ConsistencyBand:
-    """Return the band of bin targets (draws, B) and ECEs (draws,); NaN targets are left out bin by bin.
+    """Return the band of bin targets (draws, B) and ECEs (draws,). NaN targets are left out of their bin.
 
-    Raises ValueError for fewer than 20 draws: their outermost values are already the 95 % interval.
+    Raises ValueError for fewer than 20 draws; with 20, the 95 % interval already spans nearly all draws.
     """
     if eces.size < 20:
         raise ValueError("a band needs at least 20 draws")
     ends = [0.025, 0.975]
-    # numpy warns of a column that is all NaN: a bin without any target stays as it is.
+    # numpy warns about columns that are all NaN, so a bin without any target is skipped.
     usable = ~np.isnan(targets).all(axis=0)
     columns = np.full((3, targets.shape[1]), np.nan)
     if usable.any():
@@ -189,9 +189,9 @@ def label_band(
 ) -> ConsistencyBand:
     """Return the band of a diagram of labels: 1 with probability lambda_max (n,), else 0.
 
-    For right and wrong answers it is exact. It is not for c_1: calibration fixes the mean of c_1 only, and of
-    all laws on [0, 1] with that mean labels vary most, about twice as much as the c_1 of real references. For
-    those see `projection_null`.
+    The band is exact for right and wrong answers. For c_1 it is too wide: calibration fixes only the mean of
+    c_1, and of all distributions on [0, 1] with this mean, labels vary most, about twice as much as the c_1
+    of real references. For c_1, use `projection_null`.
     """
     predicted = np.asarray(lambda_max, dtype=np.float64)
     edges = equal_mass_bins(predicted, NUM_BINS)
@@ -204,10 +204,10 @@ def label_band(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Null:
-    """A figure's null: its band, and the share of null worlds that read as much as was observed.
+    """The null of a figure: its band and p-value.
 
-    p_value: (1 + draws at or above the figure) / (1 + draws), in (0, 1]. Small = not calibrated. NaN where
-    the figure is unknown.
+    p_value: (1 + draws at or above the figure) / (1 + draws), in (0, 1]. Small = not calibrated. NaN for an
+    unknown figure.
     """
 
     band: ConsistencyBand
@@ -215,22 +215,22 @@ class Null:
 
 
 def upper_p_value(drawn: Floats, observed: float) -> float:
-    """Return (1 + number of draws (D,) >= observed, but for rounding) / (1 + D); NaN for a NaN figure."""
+    """Return (1 + number of draws (D,) >= observed, up to rounding) / (1 + D); NaN for a NaN figure."""
     if np.isnan(observed):
         return float("nan")
     return float((1 + np.count_nonzero(drawn >= observed - ROUNDING)) / (1 + drawn.size))
 
 
 def neighbourhoods(lambda_max: Floats, rng: np.random.Generator, neighbours: int = NEIGHBOURS) -> Ints:
-    """Return for each prompt the k nearest in the order of lambda_max (n,), itself included: (n, k), k <= n.
+    """Return the k prompts nearest to each prompt in rank of lambda_max (n,), with itself: (n, k), k <= n.
 
-    Ties stand in random order: in the order of the file, like neighbours could be alike in c_1, too.
+    Ties are in random order: adjacent rows of a file may also have similar c_1.
     """
     size = lambda_max.size
     # lexsort sorts by its last key first.
     order = np.lexsort((rng.random(size), rounded_ties(lambda_max)))
     k = min(neighbours, size)
-    # At both ends the window is shifted, not cut: everyone has k neighbours.
+    # At both ends the window is shifted, not cut, so that each prompt has k neighbours.
     first = np.clip(np.arange(size) - k // 2, 0, size - k)
     near = np.empty((size, k), dtype=np.intp)
     near[order] = order[first[:, None] + np.arange(k)]
@@ -238,21 +238,21 @@ def neighbourhoods(lambda_max: Floats, rng: np.random.Generator, neighbours: int
 
 
 def centred_residuals(gaps: Floats, near: Ints) -> Floats:
-    """Return the residuals (n, k) of each prompt's neighbourhood: its gaps less their mean, rescaled.
+    """Return the residuals (n, k) of each prompt's neighbourhood: its gaps minus their mean, rescaled.
 
-    gaps = c_1 - lambda_max (n,), near: (n, k). So E[c_1 | lambda_max] is taken to be lambda_max plus a gap
-    that is the same in a neighbourhood: true under calibration, and a good line elsewhere. The factor
-    sqrt(k / (k - 1)) gives back the degree of freedom that the mean takes: each row has mean 0 and
-    an unbiased variance.
+    gaps: c_1 - lambda_max (n,). near: (n, k). This assumes that E[c_1 | lambda_max] is lambda_max plus a gap
+    that is constant in a neighbourhood: exact under calibration, a good approximation elsewhere. The factor
+    sqrt(k / (k - 1)) corrects for the degree of freedom of the mean, so each row has mean 0 and an unbiased
+    variance.
     """
-    k, likely = near.shape[1], gaps[near]
-    return np.asarray((likely - likely.mean(axis=1, keepdims=True)) * np.sqrt(k / max(k - 1, 1)))
+    k, nearby = near.shape[1], gaps[near]
+    return np.asarray((nearby - nearby.mean(axis=1, keepdims=True)) * np.sqrt(k / max(k - 1, 1)))
 
 
 def _null_gaps(residuals: Floats, bins: Ints, rng: np.random.Generator, num_draws: int) -> Floats:
-    """Return the mean residual (num_draws, B) of each bin, one drawn for each prompt from its row (n, k)."""
+    """Return the mean residual (num_draws, B) of each bin; each prompt draws from its row of (n, k)."""
     size, k = residuals.shape
-    # In order of bins each bin is a run, and one reduceat sums them all.
+    # Sorted by bin, each bin is a run, and one reduceat sums all bins.
     by_bin = np.argsort(bins, kind="stable")
     starts = np.searchsorted(bins[by_bin], np.arange(bins.max() + 1))
     block = max(NULL_BLOCK_ENTRIES // size, 1)
@@ -274,8 +274,8 @@ def projection_null(
 
     lambda_max, c1: (n,) in [0, 1]. A null world is lambda_max of each prompt plus a centred residual of one
     of the prompts nearest in lambda_max, in the bins of the diagram. A projection ECE above the band (a small
-    p-value) shows miscalibration; one inside shows that these prompts cannot tell it from calibration. One
-    prompt alone has no spread: its p-value is NaN. Ends of a bin's band may lie outside [0, 1].
+    p-value) shows miscalibration. An ECE inside the band shows no difference from calibration on these
+    prompts. The p-value of a single prompt is NaN. Ends of a bin's band may lie outside [0, 1].
     Raises ValueError for unusable values, unequal lengths, or fewer than 20 draws.
 
     >>> lambda_max = np.linspace(0.1, 0.9, 80)
@@ -301,9 +301,9 @@ def projection_null(
 class RejectionCurve:
     """Accuracy of the answers kept when the least certain are rejected.
 
-    rejected: (n,) shares 0, 1/n, .. (n - 1)/n; accuracy: (n,) of the answers kept, in [0, 1].
-    area: mean accuracy over the curve, in [0, 1]. Higher = better; a score that knows nothing gets the
-    accuracy.
+    rejected: (n,) shares 0, 1/n, .. (n - 1)/n; accuracy: (n,) of the answers kept, in [0, 1]. area: mean
+    accuracy over the curve, in [0, 1]. Higher = better; an uninformative score has an area equal to the
+    accuracy of all answers.
     """
 
     rejected: Floats
@@ -334,7 +334,7 @@ def _tie_groups(values: Floats) -> Ints:
 def auroc(scores: ArrayLike, labels: ArrayLike) -> float:
     """Return the AUROC of scores (n,) for labels (n,) in {0, 1}; in [0, 1], NaN when one class is missing.
 
-    Raises ValueError for unequal lengths, no values, scores not finite, or other labels.
+    Raises ValueError for unequal lengths, no values, non-finite scores, or other labels.
 
     >>> auroc([0.9, 0.8, 0.3], [1, 0, 0])
     1.0
@@ -346,41 +346,41 @@ def auroc(scores: ArrayLike, labels: ArrayLike) -> float:
 def resampled_aurocs(resamples: ResampleCounts, scores: ArrayLike, labels: ArrayLike) -> Floats:
     """Return the AUROC of scores (n,), higher = more certain, in each resample, (B,).
 
-    As `auroc`, Mann-Whitney's U: ties count half. NaN in a resample that holds one kind only.
+    As in `auroc`, it is Mann-Whitney's U: ties count half. NaN for a resample with one class only.
     """
     values, right = rounded_ties(scores), np.asarray(labels, dtype=np.bool_)
     rights, wrongs = np.flatnonzero(right), np.flatnonzero(~right)
     wrongs = wrongs[np.argsort(values[wrongs])]
     least, most = (np.searchsorted(values[wrongs], values[rights], side) for side in ("left", "right"))
-    found = []
+    blocks = []
     for start in range(0, len(resamples.counts), AUROC_BLOCK):
         counts = resamples.counts[start : start + AUROC_BLOCK].T
         held, below = counts[rights], np.zeros((wrongs.size + 1, counts.shape[1]))
         np.cumsum(counts[wrongs], axis=0, out=below[1:])
         ordered = np.einsum("ij,ij->j", held, below[least] + below[most]) / 2
         with np.errstate(invalid="ignore"):  # 0 / 0: such a resample has no AUROC
-            found.append(ordered / (held.sum(axis=0) * below[-1]))
-    return np.concatenate(found)
+            blocks.append(ordered / (held.sum(axis=0) * below[-1]))
+    return np.concatenate(blocks)
 
 
 def resampled_half_errors(resamples: ResampleCounts, scores: ArrayLike, labels: ArrayLike) -> Floats:
-    """Return the share of wrong ones in the surer half of each resample, (B,), in [0, 1]. Lower = better.
+    """Return the share of wrong answers in the more certain half of each resample, (B,). Lower = better.
 
-    scores: (n,), higher = more certain; labels: (n,) in {0, 1}. Of those that tie at the middle an equal
-    share of each counts.
+    In [0, 1]. scores: (n,), higher = more certain. labels: (n,) in {0, 1}. Answers that tie at the median
+    count in equal shares.
     """
     positives, negatives = _counted(resamples, scores, labels)
     size = positives + negatives
     half = resamples.counts.sum(axis=1, keepdims=True) / 2
     surer = np.cumsum(size[:, ::-1], axis=1)[:, ::-1] - size
     taken = np.clip(half - surer, 0.0, size)
-    # A group that a resample lacks has no share: 0 of 0.
+    # A group that a resample lacks has share 0 (0 of 0).
     shares = np.divide(negatives, size, out=np.zeros_like(size), where=size > 0)
     return np.asarray((taken * shares).sum(axis=1) / half[:, 0])
 
 
 def _counted(resamples: ResampleCounts, scores: ArrayLike, labels: ArrayLike) -> tuple[Floats, Floats]:
-    """Return how many right and wrong ones of each tie group, ascending, a resample holds: (B, G) each."""
+    """Return the numbers of right and of wrong answers per resample and tie group, ascending, (B, G) each."""
     groups = _tie_groups(rounded_ties(scores))
     order = np.argsort(groups, kind="stable")
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
@@ -391,7 +391,7 @@ def _counted(resamples: ResampleCounts, scores: ArrayLike, labels: ArrayLike) ->
 
 
 def half_error(scores: ArrayLike, labels: ArrayLike) -> float:
-    """Return the share of wrong ones among the half of highest score, as `resampled_half_errors`.
+    """Return the share of wrong answers in the half with the highest scores, as `resampled_half_errors`.
 
     >>> half_error([0.9, 0.8, 0.3, 0.2], [1, 0, 0, 0])
     0.5
@@ -402,11 +402,11 @@ def half_error(scores: ArrayLike, labels: ArrayLike) -> float:
 def accuracy_rejection(scores: ArrayLike, labels: ArrayLike) -> RejectionCurve:
     """Return the accuracy-rejection curve of scores (n,) for labels (n,) in {0, 1}.
 
-    Answers with tied scores are rejected in random order: the curve holds the expected accuracy.
+    Answers with tied scores are rejected in random order; the curve is the expected accuracy.
     Raises ValueError as `auroc` does.
     """
     values, right = _checked(scores, labels)
-    # Negated: the most certain come first, since they are kept longest.
+    # Negated, so that the most certain come first: they are kept longest.
     groups = _tie_groups(-values)
     tie_means = np.bincount(groups, weights=right) / np.bincount(groups)
     kept = np.arange(1, values.size + 1)

@@ -1,4 +1,4 @@
-"""Bootstrap over prompts: intervals, and differences between two figures on the same prompts, in pairs.
+"""Bootstrap over prompts: intervals, and paired differences between two figures on the same prompts.
 
 Source: Efron and Tibshirani, *An Introduction to the Bootstrap*, 1993 (percentile intervals).
 """
@@ -16,11 +16,12 @@ Ints = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Resamples:
-    """How many resamples, or null worlds, stand behind each kind of figure. At least 20 for a band.
+    """Numbers of resamples or null worlds, by kind of figure. A band needs at least 20.
 
-    bootstrap: refits of a map; nulls: worlds of Algorithm 1; band: worlds of the projection and of labels;
-    auroc, difference: of an AUROC, and of a mean difference; figure_difference: of figures that are no means,
-    each binned or ranked anew; answers: those that all numbers of answers share.
+    bootstrap: refits of a map. nulls: worlds of Algorithm 1. band: worlds of the projection null and the
+    label band. auroc: resamples of an AUROC. difference: resamples of a mean difference. figure_difference:
+    resamples of a difference of other figures, which are binned or ranked again for each. answers: resamples
+    shared by all numbers of answers.
     """
 
     bootstrap: int = 200
@@ -36,10 +37,10 @@ DEFAULT = Resamples()
 
 
 def grouped(groups: ArrayLike | None, size: int) -> Ints:
-    """Return the group 0 .. G - 1 of each of n = `size` rows; None: each row is one of its own.
+    """Return the group 0 .. G - 1 of each of n = `size` rows; None: each row is its own group.
 
-    Rows that go together, as the claims of one answer do, are drawn and held out together: a group
-    counts for one. Raises ValueError for groups that are not one for each row.
+    Rows of a group, such as the claims of one answer, are drawn and held out together. Raises ValueError
+    unless there is one group per row.
     """
     if groups is None:
         return np.arange(size)
@@ -50,13 +51,13 @@ def grouped(groups: ArrayLike | None, size: int) -> Ints:
 
 
 def resample_counts(groups: Ints, resamples: int, rng: np.random.Generator) -> Ints:
-    """Return how often each of B resamples of the groups holds each row, (B, n); groups: as `grouped`."""
+    """Return the count of each row in each of B resamples of the groups, (B, n). groups: from `grouped`."""
     number = int(groups.max()) + 1
     return rng.multinomial(number, np.full(number, 1 / number), size=resamples)[:, groups]
 
 
 def resampled(size: int, rng: np.random.Generator, groups: Ints | None = None) -> Ints:
-    """Return the rows (..,) of one resample of n = `size` rows, or of their groups (n,), whole."""
+    """Return the rows (..,) of one resample of n = `size` rows. groups: (n,), drawn as a whole."""
     if groups is None:
         return rng.integers(0, size, size)
     [counts] = resample_counts(grouped(groups, size), 1, rng)
@@ -65,21 +66,21 @@ def resampled(size: int, rng: np.random.Generator, groups: Ints | None = None) -
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A percentile interval, low <= high; NaN where nothing is known."""
+    """A percentile interval, low <= high; NaN if unknown."""
 
     low: float
     high: float
 
 
 def percentile_interval(values: Floats, level: float = 0.95) -> Interval:
-    """Return the interval that holds the middle `level` (0..1) of resampled values (B,).
+    """Return the interval of the central `level` (0..1) of resampled values (B,).
 
-    Values that are NaN are left out; of fewer than two others there is no interval: NaN.
+    Non-finite values are left out. NaN for fewer than two finite values.
     """
-    known = values[np.isfinite(values)]
-    if known.size < 2:
+    finite = values[np.isfinite(values)]
+    if finite.size < 2:
         return Interval(float("nan"), float("nan"))
-    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(finite, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(low), float(high))
 
 
@@ -93,7 +94,7 @@ class Difference:
 
     @property
     def real(self) -> bool:
-        """Whether the interval leaves out 0."""
+        """True if the interval excludes 0."""
         return self.low > 0 or self.high < 0
 
 
@@ -105,9 +106,10 @@ def mean_difference(
     resamples: int = DEFAULT.difference,
     groups: Ints | None = None,
 ) -> Difference:
-    """Return the mean of first - second (n,), paired by prompt.
+    """Return the mean of first - second (n,), paired by prompt, with its interval.
 
-    groups: (n,), those that are drawn whole; None: each prompt is one. Raises ValueError for other shapes.
+    groups: (n,), prompts of a group are drawn together; None: each prompt is its own group. Raises ValueError
+    for other shapes.
     """
     gaps = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
     if gaps.ndim != 1 or gaps.size == 0:
@@ -124,19 +126,19 @@ def figure_difference(
     *,
     resamples: int = DEFAULT.figure_difference,
 ) -> Difference:
-    """Return the difference of two figures that are no means (AUROC, ECE).
+    """Return the paired difference of two figures that are not means (AUROC, ECE), with its interval.
 
-    figure: from prompts picked (size,) to both figures. Resamples where one is NaN are left out.
+    figure: maps indices of prompts (size,) to both figures. Resamples with a NaN figure are left out.
     """
     value = np.subtract(*figure(np.arange(size)))
     picks = (rng.integers(0, size, size) for _ in range(resamples))
-    # Both figures of each pick: that is what pairs them.
+    # Both figures are computed on the same prompts, which pairs them.
     spread = percentile_interval(np.array([np.subtract(*figure(pick)) for pick in picks]))
     return Difference(float(value), spread.low, spread.high)
 
 
 def one_of_each(groups: ArrayLike, rng: np.random.Generator) -> Ints:
-    """Return a random row of each group (n,), ascending: rows that exact bounds may take for independent."""
+    """Return one random row per group (n,), ascending: such rows are independent, as exact bounds require."""
     numbers = np.asarray(groups)
     order = rng.permutation(numbers.size)
     return np.sort(order[np.unique(numbers[order], return_index=True)[1]])
@@ -144,11 +146,10 @@ def one_of_each(groups: ArrayLike, rng: np.random.Generator) -> Ints:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResampleCounts:
-    """One set of resamples for many figures of the same n prompts, so that all of them pair.
+    """A set of resamples shared by many figures of the same n prompts, so that all figures are paired.
 
-    counts: (B, n), how often each of B resamples holds each prompt; of sum n, but for groups of unequal
-    sizes. Where dozens of figures are compared, as by number of answers, a product each costs less than
-    drawing anew.
+    counts: (B, n), the count of each prompt in each of B resamples; rows sum to n, except with groups of
+    unequal sizes. With dozens of figures, one product per figure costs less than drawing resamples again.
     """
 
     counts: Floats
@@ -161,9 +162,9 @@ class ResampleCounts:
         number: int = DEFAULT.answers,
         groups: ArrayLike | None = None,
     ) -> Self:
-        """Return so many resamples of n = `size` prompts, or of their groups (n,), whole.
+        """Return `number` resamples of n = `size` prompts. groups: (n,), drawn as a whole.
 
-        Raises ValueError for no prompts, or groups that are not one for each.
+        Raises ValueError for no prompts, or unless there is one group per prompt.
         """
         if size < 1:
             raise ValueError("nothing to resample")
@@ -177,7 +178,10 @@ class ResampleCounts:
         number: int = DEFAULT.auroc,
         groups: Ints | None = None,
     ) -> Self:
-        """Return as `of`, but drawn one by one as `resampled` does: AUROCs of reports rest on this stream."""
+        """Return resamples like `of`, but drawn one by one with `resampled`.
+
+        The AUROCs of reports depend on this random stream.
+        """
         counts = np.empty((number, size))
         for row in counts:
             row[:] = np.bincount(resampled(size, rng, groups), minlength=size)
@@ -185,7 +189,7 @@ class ResampleCounts:
 
     @classmethod
     def once(cls, size: int) -> Self:
-        """Return the prompts as they are, each once."""
+        """Return a single resample with each prompt once."""
         return cls(np.ones((1, size)))
 
     def means(self, values: ArrayLike) -> Floats:

@@ -1,12 +1,12 @@
 """Entropies of meanings: discrete semantic entropy, and kernel language entropy.
 
-Which answers mean the same is for the caller to say (an NLI model, or a stand-in): here it comes as a matrix.
+The caller decides which answers mean the same (by an NLI model, or a substitute) and passes a matrix.
 
 Sources: Farquhar, Kossen, Kuhn, Gal, *Detecting hallucinations in large language models using semantic
 entropy*, Nature 2024 (the entropy of the shares of answers that mean the same); Nikitin, Kossen, Gal,
 Marttinen, *Kernel Language Entropy: Fine-grained Uncertainty Quantification for LLMs from Semantic
 Similarities*, NeurIPS 2024 (the von Neumann entropy of the heat kernel over a graph with one node per sample:
-an answer that came five times is five nodes).
+an answer drawn five times gives five nodes).
 """
 
 import numpy as np
@@ -15,15 +15,15 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
-HEAT_TIME = 0.3  # t of exp(-t L), as in the source's own experiments
-ROUNDING = 1e-12  # eigenvalues up to this are zeros, and some are below 0: they have no logarithm
+HEAT_TIME = 0.3  # t of exp(-t L), as in the experiments of the source
+ROUNDING = 1e-12  # eigenvalues up to this are 0 up to rounding, even if negative
 
 
 def semantic_classes(equivalent: ArrayLike) -> Ints:
     """Return the class (k,) in 0 .. K - 1 of each of k distinct answers, in their order.
 
-    equivalent: (k, k) bool; [a, b] says that a and b mean the same (both directions). An answer joins the
-    first class whose first member it is equivalent to, else it begins one: the greedy rule of the source.
+    equivalent: (k, k) bool, True if answers a and b mean the same (both directions). By the greedy rule of
+    the source, an answer joins the first class with an equivalent first member, or starts a new class.
     Raises ValueError for a matrix that is not square.
     """
     same = np.asarray(equivalent, dtype=np.bool_)
@@ -31,17 +31,19 @@ def semantic_classes(equivalent: ArrayLike) -> Ints:
         raise ValueError(f"equivalences must be square, got shape {same.shape}")
     firsts: list[int] = []
     labels = np.empty(same.shape[0], dtype=np.intp)
-    for one in range(same.shape[0]):
-        joined = next((c for c, first in enumerate(firsts) if same[one, first] and same[first, one]), None)
+    for answer in range(same.shape[0]):
+        joined = next(
+            (c for c, first in enumerate(firsts) if same[answer, first] and same[first, answer]), None
+        )
         if joined is None:
             joined = len(firsts)
-            firsts.append(one)
-        labels[one] = joined
+            firsts.append(answer)
+        labels[answer] = joined
     return labels
 
 
 def class_shares(labels: Ints, counts: ArrayLike) -> Floats:
-    """Return the share (K,) of the samples in each class; counts (k,): how often each answer came."""
+    """Return the share (K,) of the samples in each class. counts: (k,), number of samples of each answer."""
     mass = np.bincount(labels, weights=np.asarray(counts, dtype=np.float64))
     return np.asarray(mass / mass.sum())
 
@@ -58,26 +60,26 @@ def discrete_entropy(shares: ArrayLike) -> float:
 
 
 def semantic_entropy(equivalent: ArrayLike, counts: ArrayLike) -> float:
-    """Return the discrete semantic entropy of k distinct answers that came `counts` (k,) times, in nats."""
+    """Return the discrete semantic entropy of k distinct answers drawn `counts` (k,) times, in nats."""
     return discrete_entropy(class_shares(semantic_classes(equivalent), counts))
 
 
 def sample_graph(similarity: ArrayLike, index: NDArray[np.int_]) -> Floats:
     """Return the weights (m, m) between samples from those of the distinct answers (k, k), diagonal 0.
 
-    similarity: >= 0, symmetric after averaging both directions; index: (m,) which answer each sample is.
+    similarity: >= 0, symmetric after averaging both directions. index: (m,), the answer of each sample.
     Raises ValueError for weights that are negative or not finite.
     """
     weights = np.asarray(similarity, dtype=np.float64)
     if not np.isfinite(weights).all() or weights.min(initial=0.0) < 0:
         raise ValueError("weights must be finite and not negative")
     graph = ((weights + weights.T) / 2)[np.ix_(index, index)]
-    np.fill_diagonal(graph, 0.0)  # no loops: they would cancel in the Laplacian
+    np.fill_diagonal(graph, 0.0)  # loops would cancel in the Laplacian
     return graph
 
 
 def heat_kernel(graph: ArrayLike, time: float = HEAT_TIME) -> Floats:
-    """Return exp(-t L) (m, m), L = diag(row sums) - weights: symmetric, positive definite.
+    """Return exp(-t L) (m, m), symmetric and positive definite, with L = diag(row sums) - weights.
 
     Raises ValueError unless time > 0.
     """

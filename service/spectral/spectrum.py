@@ -1,15 +1,15 @@
-"""A spectrum: of answers, under a map of its eigenvalues, and what it says of one text.
+"""Spectra of answers, calibration maps of their eigenvalues, and the probability of a text.
 
-From answers to a spectrum (method, section 1) by the Gram route: float64, nothing of size d x d.
+Spectra are computed from the Gram matrix of the answers (method, section 1): float64, nothing of size d x d.
 
-Calibration maps (section 2) act on eigenvalues only; eigenvectors and order stay. A map has two faces.
-*Fitted* is the operator on the full space whose risk is minimised; *served* is the spectrum that a caller
-sees. They differ for `TemperatureMap` (the paper serves the sample spectrum) and agree for `DepolarizedMap`.
-Everything is done on logarithms: no temperature makes a NaN.
+Calibration maps (section 2) change eigenvalues only, not eigenvectors or their order. A map defines two
+spectra. *Fitted* is the operator on the full space; fits minimise its risk. *Served* is the spectrum that a
+caller sees. They differ for `TemperatureMap` (the paper serves the sample spectrum) and agree for
+`DepolarizedMap`. All maps work on logarithms, so that no temperature gives a NaN.
 
-The probability of one given answer by Born's rule (**ours**, section 7): p(y) = y^T h(D) y = sum_i p_i
-(u_i . y)^2 + q (1 - sum_i (u_i . y)^2) for a text with unit embedding y, under the served matrix:
-eigenvectors u_i from the answers drawn, p_i and q served.
+The probability of a text by Born's rule (**ours**, section 7): p(y) = y^T h(D) y = sum_i p_i (u_i . y)^2 +
+q (1 - sum_i (u_i . y)^2) for a text with unit embedding y, under the served matrix: eigenvectors u_i from the
+answers drawn, p_i and q served.
 """
 
 import math
@@ -22,10 +22,10 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
-# Eigenvalues up to this are null. Two vectors that differ by float32 rounding only (about 1e-7, or 1e-6
-# between batch sizes) make an eigenvalue of at most 1e-12; the eigensolver's own noise is below 1e-13.
-# The smallest true eigenvalue on the recorded data is 8e-6. Without the cut, lambda^(1/T) at large T would
-# blow rounding up to a mode of its own.
+# Eigenvalues up to this are null. Two vectors that differ only by float32 rounding (about 1e-7, or 1e-6
+# between batch sizes) give an eigenvalue of at most 1e-12; the eigensolver's noise is below 1e-13. The
+# smallest true eigenvalue on the recorded data is 8e-6. Without this cut, lambda^(1/T) at large T would turn
+# rounding into a mode.
 RANK_TOLERANCE = 1e-10
 
 
@@ -37,7 +37,7 @@ class Spectrum:
     projections: (k, r), <e_a, u_i> of each answer on each eigenvector, in [-1, 1].
     weights: (k,) shares of the answers, sum 1.
     combination: (k, r), u_i = vectors.T @ combination[:, i] for the unit rows `vectors`.
-    dimension: d of the space that D lives in; never below r.
+    dimension: d, the dimension of the space of D; never below r.
     """
 
     eigenvalues: Floats
@@ -52,7 +52,7 @@ class Spectrum:
         return int(self.eigenvalues.size)
 
     def eigenvectors(self, vectors: ArrayLike) -> Floats:
-        """Return the unit eigenvectors as rows, (r, d), from the vectors (k, d) that made the spectrum."""
+        """Return the unit eigenvectors as rows, (r, d), from the vectors (k, d) of the answers."""
         return self.combination.T @ unit_rows(vectors)
 
 
@@ -96,7 +96,7 @@ def shares(weights: ArrayLike | None, size: int) -> Floats:
 
 
 def _fix_signs(columns: Floats) -> Floats:
-    """Make the entry of largest magnitude in each column positive: eigenvectors come with arbitrary sign."""
+    """Return columns with a positive entry of largest magnitude: the sign of an eigenvector is arbitrary."""
     peak = np.abs(columns).argmax(axis=0)
     signs = np.where(columns[peak, np.arange(columns.shape[1])] < 0, -1.0, 1.0)
     return np.asarray(columns * signs)
@@ -105,9 +105,9 @@ def _fix_signs(columns: Floats) -> Floats:
 def spectrum_from_gram(
     gram: ArrayLike, weights: ArrayLike | None, dimension: int, *, tolerance: float = RANK_TOLERANCE
 ) -> Spectrum:
-    """Return the spectrum of answers whose cosines are `gram` (k, k), with weights or counts (k,).
+    """Return the spectrum of answers with cosines `gram` (k, k) and weights or counts (k,).
 
-    Repeated answers may come as repeated rows or as weights: both give the same eigenvalues.
+    Repeated answers may be repeated rows or weights: both give the same eigenvalues.
     Raises ValueError for a Gram matrix that is not square, not finite, or without weight on its diagonal.
     """
     cosines = np.asarray(gram, dtype=np.float64)
@@ -118,14 +118,14 @@ def spectrum_from_gram(
     share = shares(weights, cosines.shape[0])
     root = np.sqrt(share)
     values, columns = np.linalg.eigh(root[:, None] * cosines * root)
-    keep = np.flatnonzero(values > tolerance)[::-1]  # eigh ascends, a spectrum descends
+    keep = np.flatnonzero(values > tolerance)[::-1]  # eigh is ascending, a spectrum descending
     if keep.size == 0:
         raise ValueError("the Gram matrix has no eigenvalue above the rank tolerance")
     kept = values[keep]
-    # u_i = E^T v_i / sqrt(m lambda_i) (method, section 1), kept by its coefficients on the rows.
+    # u_i = E^T v_i / sqrt(m lambda_i) (method, section 1), stored as its coefficients on the rows.
     combination = root[:, None] * _fix_signs(columns[:, keep]) / np.sqrt(kept)
     rank = int(keep.size)
-    # The coordinate of empty answers is none of the d: with it the rank may exceed d.
+    # The coordinate of empty answers is not one of the d, so the rank may exceed d.
     return Spectrum(kept / kept.sum(), cosines @ combination, share, combination, max(dimension, rank))
 
 
@@ -138,8 +138,8 @@ def spectrum(
 ) -> Spectrum:
     """Return the spectrum of distinct answers `vectors` (k, d) with weights or counts (k,) (equal for None).
 
-    `dimension` is the d of the space, where it is not the number of columns (an extra coordinate may stand
-    for empty answers); the rank is a lower bound on it. Raises ValueError for unusable vectors or weights.
+    dimension: d of the space, if it is not the number of columns (an extra coordinate may represent empty
+    answers); raised to the rank if it is lower. Raises ValueError for unusable vectors or weights.
     """
     rows = unit_rows(vectors)
     space = rows.shape[1] if dimension is None else dimension
@@ -164,11 +164,11 @@ def reference_alignment(
     return alignment(spectrum, unit_rows(references) @ unit_rows(vectors).T)
 
 
-# Stored with a calibration: the fitted temperature hangs on it (method, section 2).
+# Stored with a calibration, because the fitted temperature depends on it (method, section 2).
 DEFAULT_EPS = 1e-10
-# g = 0 would give a reference outside the span an infinite risk, so fits stop just short of it.
+# With g = 0, a reference outside the span has infinite risk, so fits stop just short of 0.
 DEPOLARIZATION_BOUNDS = (1e-6, 1 - 1e-6)
-LOGIT_BOUND = math.log1p(-1e-6) - math.log(1e-6)  # of |logit g| there
+LOGIT_BOUND = math.log1p(-1e-6) - math.log(1e-6)  # of |logit g|, from DEPOLARIZATION_BOUNDS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,10 +199,10 @@ class ServedSpectrum:
         return nats if nats > 0 else 0.0  # never -0.0
 
     def entropy_normalized(self, num_samples: int) -> float:
-        """Entropy over the largest value that this spectrum allows, in [0, 1]. Higher = less certain.
+        """Entropy divided by its maximum for this spectrum, in [0, 1]. Higher = less certain.
 
-        That is log m for a sample spectrum (no weight on null directions) and log d for a full one.
-        One sample (or one dimension) allows no uncertainty: 0.
+        The maximum is log m for a sample spectrum (no weight on null directions) and log d for a full one.
+        One sample (or one dimension) gives 0.
         """
         full = self.null_value > 0
         outcomes = self.eigenvalues.size + self.null_count if full else num_samples
@@ -210,17 +210,17 @@ class ServedSpectrum:
 
 
 class CalibrationMap(Protocol):
-    """What every map offers. The `log_` methods work on n padded spectra at once.
+    """The interface of a calibration map. The `log_` methods map n padded spectra at once.
 
-    They take log eigenvalues (n, R), -inf where padded, ranks (n,) and the dimension d, and return
-    log p (n, R) and log q (n,), q the probability of a single null direction.
+    They take log eigenvalues (n, R), -inf where padded, ranks (n,) and the dimension d. They return
+    log p (n, R) and log q (n,), where q is the probability of a single null direction.
     """
 
     def serve(self, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
-        """Return what callers see of the eigenvalues (r,) of one density matrix in d dimensions."""
+        """Return the spectrum served for the eigenvalues (r,) of one density matrix in d dimensions."""
 
     def fitted(self, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
-        """Return the operator on the full space that the risk is about."""
+        """Return the operator on the full space, which the risk is defined on."""
 
     def log_served(
         self, log_eigenvalues: Floats, rank: NDArray[np.int_], dimension: int
@@ -235,13 +235,13 @@ class CalibrationMap(Protocol):
 
 def log_softmax(scores: Floats) -> Floats:
     """Return scores (n, R) minus the log of the sum of their exponentials, row by row; -inf stays -inf."""
-    # The largest becomes 0: nothing overflows, and the sum is at least 1.
+    # The largest becomes 0, so nothing overflows and the sum is at least 1.
     shifted: Floats = scores - scores.max(axis=-1, keepdims=True)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
 
 
 def log_null_count(rank: NDArray[np.int_], dimension: int) -> Floats:
-    """Return log(d - r), -inf where the rank reaches the dimension."""
+    """Return log(d - r) (n,), -inf where the rank reaches the dimension."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(np.maximum(dimension - rank, 0).astype(np.float64)))
 
@@ -253,21 +253,21 @@ def _row(eigenvalues: ArrayLike) -> Floats:
     return values
 
 
-class _OneByBatch:
-    """A map of one spectrum by its map of many."""
+class _SingleByBatch:
+    """Implements the maps of one spectrum by the maps of many."""
 
     __slots__ = ()
 
     def serve(self: CalibrationMap, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
         """Return the served spectrum of the eigenvalues (r,)."""
-        return _one(self.log_served, eigenvalues, dimension)
+        return _map_one(self.log_served, eigenvalues, dimension)
 
     def fitted(self: CalibrationMap, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
         """Return the operator on the full space."""
-        return _one(self.log_fitted, eigenvalues, dimension)
+        return _map_one(self.log_fitted, eigenvalues, dimension)
 
 
-def _one(
+def _map_one(
     log_map: Callable[[Floats, NDArray[np.int_], int], tuple[Floats, Floats]],
     eigenvalues: ArrayLike,
     dimension: int,
@@ -277,15 +277,15 @@ def _one(
     return ServedSpectrum(np.exp(log_p[0]), float(np.exp(log_q[0])), max(dimension - values.size, 0))
 
 
-class ServedAsFitted(_OneByBatch):
-    """A map whose fitted operator is the one served."""
+class ServedAsFitted(_SingleByBatch):
+    """A map with equal fitted and served spectra."""
 
     __slots__ = ()
 
     def log_fitted(
         self: CalibrationMap, log_eigenvalues: Floats, rank: NDArray[np.int_], dimension: int
     ) -> tuple[Floats, Floats]:
-        """Return what `log_served` does."""
+        """Return log p, log q of `log_served`."""
         return self.log_served(log_eigenvalues, rank, dimension)
 
 
@@ -295,13 +295,13 @@ def _require(ok: bool, message: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class TemperatureMap(_OneByBatch):
+class TemperatureMap(_SingleByBatch):
     """The paper's matrix temperature scaling h_T(D) = D^(1/T) / tr D^(1/T); T > 1 flattens the spectrum.
 
-    `eps` > 0 is what each null eigenvalue is set to before scaling, in the fitted operator; it is part of the
-    calibration. With a = 1/T it is lambda_i^a / Z and eps^a / Z, Z = sum_i lambda_i^a + (d - r) eps^a. Served
-    are the positive eigenvalues alone, lambda_i^a / sum_j lambda_j^a. Raises ValueError for T or eps that are
-    not positive.
+    The fitted operator sets each null eigenvalue to `eps` > 0 before scaling; eps is part of the calibration.
+    With a = 1/T, its eigenvalues are lambda_i^a / Z and eps^a / Z, Z = sum_i lambda_i^a + (d - r) eps^a. The
+    served spectrum has only the positive eigenvalues, lambda_i^a / sum_j lambda_j^a. Raises ValueError unless
+    T and eps are positive.
     """
 
     temperature: float
@@ -323,9 +323,9 @@ class TemperatureMap(_OneByBatch):
         """Return log p (n, R), log q (n,) of the operators on the full space."""
         scores = log_eigenvalues / self.temperature
         null = np.full(rank.shape, math.log(self.eps) / self.temperature)
-        # The d - r null directions as one term of their joint weight: nothing of length d is made.
+        # One term for the joint weight of the d - r null directions, so that no array has length d.
         with_null = np.concatenate([scores, (null + log_null_count(rank, dimension))[:, None]], axis=1)
-        peak = with_null.max(axis=1)  # not always lambda_1: null directions are many
+        peak = with_null.max(axis=1)  # not always lambda_1, because null directions are many
         log_z = peak + np.log(np.exp(with_null - peak[:, None]).sum(axis=1))
         return scores - log_z[:, None], null - log_z
 
@@ -351,9 +351,9 @@ class DepolarizedMap(ServedAsFitted):
         """Return log p (n, R), log q (n,). d is never below the rank, so the trace stays 1."""
         shape = log_softmax(log_eigenvalues / self.temperature)
         with np.errstate(divide="ignore"):
-            # -inf for g = 0: null directions have no probability then.
+            # -inf for g = 0: null directions have probability 0.
             log_q = np.log(self.depolarization / np.maximum(dimension, rank))
-        # In logarithms: at a small T the smaller eigenvalues of the shape underflow to 0.
+        # In logarithms, because small eigenvalues of the shape underflow to 0 at a small T.
         return np.logaddexp(math.log1p(-self.depolarization) + shape, log_q[:, None]), log_q
 
 
@@ -361,9 +361,8 @@ class DepolarizedMap(ServedAsFitted):
 class Identity:
     """No calibration: the raw spectrum is served.
 
-    A raw spectrum gives an answer outside its span probability 0 and so an infinite risk. Its *fitted*
-    operator, used for risks only, therefore sets each null eigenvalue to `eps`, as `TemperatureMap(1, eps)`
-    does.
+    A raw spectrum gives a text outside its span probability 0 and thus an infinite risk. So the *fitted*
+    operator, used for risks only, sets each null eigenvalue to `eps`, as `TemperatureMap(1, eps)` does.
     """
 
     eps: float = DEFAULT_EPS
@@ -372,7 +371,7 @@ class Identity:
         _require(math.isfinite(self.eps) and self.eps > 0, "eps must be positive")
 
     def serve(self, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
-        """Return the eigenvalues (r,) as they are; null value 0."""
+        """Return the eigenvalues (r,) unchanged; null value 0."""
         values = _row(eigenvalues)
         return ServedSpectrum(values, 0.0, max(dimension - values.size, 0))
 
@@ -383,7 +382,7 @@ class Identity:
     def log_served(
         self, log_eigenvalues: Floats, rank: NDArray[np.int_], dimension: int
     ) -> tuple[Floats, Floats]:
-        """Return the log eigenvalues as they are; log q (n,) is -inf."""
+        """Return the log eigenvalues unchanged; log q (n,) is -inf."""
         return log_eigenvalues, np.full(rank.shape, -np.inf)
 
     def log_fitted(
@@ -393,16 +392,16 @@ class Identity:
         return TemperatureMap(1.0, self.eps).log_fitted(log_eigenvalues, rank, dimension)
 
 
-TIE = 1e-9  # of squared lengths: one text's in a stack of prompts and alone differ in their last bits
+TIE = 1e-9  # of squared lengths: batched and single computations differ in their last bits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BornProbability:
-    """What a served spectrum says of one text.
+    """The probability of a text under a served spectrum.
 
     probability: p(y) in [0, lambda_max]. Higher = more likely meant.
-    mode: the eigenvector, 0 the largest, that holds most of y's squared length; None where none holds as much
-    as what lies outside the answers' span: then the text says something that no answer said.
+    mode: index of the eigenvector with the largest share of y's squared length, 0 = largest eigenvalue. None
+    if the share outside the answers' span is larger: then no answer says the same as the text.
     inside: (r,) squared length of y on each eigenvector, in [0, 1]; outside: the rest, in [0, 1].
     """
 
@@ -413,26 +412,29 @@ class BornProbability:
 
 
 def bounded(inside: Floats) -> Floats:
-    """Return squared lengths (.., r), scaled down where rounding makes their sum exceed 1."""
+    """Return squared lengths (.., r), scaled down if rounding makes their sum exceed 1."""
     return np.asarray(inside / np.maximum(inside.sum(axis=-1, keepdims=True), 1.0))
 
 
 def is_supported(top: ArrayLike, outside: ArrayLike) -> NDArray[np.bool_]:
-    """Return whether as much of a text lies on one eigenvector, at most `top`, as outside the span."""
+    """Return True if a text's largest squared length on an eigenvector is at least its length outside.
+
+    top, outside: squared lengths of the text, of the same shape.
+    """
     return np.asarray(np.asarray(top) >= np.asarray(outside) - TIE)
 
 
 def born_probability(spectrum: Spectrum, served: ServedSpectrum, cosines: ArrayLike) -> BornProbability:
-    """Return p(y) for a text y from its cosines (k,) to the answers that made the spectrum.
+    """Return p(y) for a text y from its cosines (k,) to the answers of the spectrum.
 
-    Raises ValueError for cosines that are not finite or not one per answer.
+    Raises ValueError unless there is one finite cosine per answer.
     """
-    given = np.asarray(cosines, dtype=np.float64)
-    if given.shape != spectrum.weights.shape or not np.isfinite(given).all():
+    values = np.asarray(cosines, dtype=np.float64)
+    if values.shape != spectrum.weights.shape or not np.isfinite(values).all():
         raise ValueError("a text needs a finite cosine to every answer")
-    inside = bounded(alignment(spectrum, given)[0])
+    inside = bounded(alignment(spectrum, values)[0])
     outside = max(1.0 - float(inside.sum()), 0.0)
-    # A mean of eigenvalues is at most lambda_max, but for the rounding of its weights.
+    # Only rounding of the weights puts this mean of eigenvalues above lambda_max.
     mean = float(inside @ served.eigenvalues) + outside * served.null_value
     top = int(inside.argmax())
     mode = top if is_supported(inside[top], outside) else None
@@ -442,7 +444,7 @@ def born_probability(spectrum: Spectrum, served: ServedSpectrum, cosines: ArrayL
 def born_probability_of(
     spectrum: Spectrum, served: ServedSpectrum, vectors: ArrayLike, text: ArrayLike
 ) -> BornProbability:
-    """Return p(y) for a text's embedding (d,), from the vectors (k, d) that made the spectrum.
+    """Return p(y) for a text's embedding (d,), from the vectors (k, d) of the answers.
 
     Rows need not be of length 1. Raises ValueError for a zero or non-finite row or another dimension.
     """

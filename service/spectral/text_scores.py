@@ -19,19 +19,19 @@ WORD = re.compile(r"\w+")
 def words(text: str) -> list[str]:
     r"""Return the words of a text in any script: `\w+` after NFKC and case folding.
 
-    Punctuation separates. Scripts written without spaces give one word per run.
+    Punctuation separates words. Scripts without spaces give one word per run of letters.
 
     >>> words("Straße, CAFÉ!")
     ['strasse', 'café']
     """
-    # Twice: case folding may undo the normal form.
+    # Normalised twice, because case folding may undo the normal form.
     return WORD.findall(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()))
 
 
 def _f_measure(prediction: list[str], reference: list[str]) -> float:
     from rapidfuzz.distance import LCSseq
 
-    # Not the package rouge-score, which drops every letter that is not ASCII.
+    # Not the package rouge-score, which drops all non-ASCII letters.
     common = LCSseq.similarity(prediction, reference)
     return 2.0 * common / (len(prediction) + len(reference)) if common else 0.0
 
@@ -48,14 +48,14 @@ def rouge_l(prediction: str, references: Iterable[str]) -> float:
 def correct_by_rouge_l(prediction: str, references: Iterable[str], threshold: float = 0.3) -> bool:
     """Return True if ROUGE-L F exceeds the threshold (strictly): the rule of the paper's experiments.
 
-    It is no verdict: of 158 recorded answers that it calls right, 65 % are (method, section 15). Verdicts
-    are made by `service.claims.verdicts`.
+    Not used for verdicts: of 158 recorded answers that the rule calls right, 65 % are right (method, section
+    15). `service.claims.verdicts` makes verdicts.
     """
     return rouge_l(prediction, references) > threshold
 
 
 def pairwise_rouge_l(texts: Sequence[str]) -> Floats:
-    """Return ROUGE-L F (k, k) between the texts, symmetric; 1 on the diagonal, whatever the text."""
+    """Return ROUGE-L F (k, k) between the texts, symmetric; 1 on the diagonal, even without words."""
     split = [words(text) for text in texts]
     scores = np.eye(len(split))
     for a, first in enumerate(split):
@@ -67,7 +67,7 @@ def pairwise_rouge_l(texts: Sequence[str]) -> Floats:
 def lexical_similarity(texts: Sequence[str], counts: ArrayLike) -> float:
     """Return the mean ROUGE-L F over pairs of different samples, in [0, 1]. Higher = more certain.
 
-    texts: k distinct answers; counts: (k,) how often each came. One sample has no pair: 1.
+    texts: k distinct answers. counts: (k,), number of samples of each. 1 for a single sample.
     """
     times = np.asarray(counts, dtype=np.float64)
     total = float(times.sum())
@@ -83,9 +83,9 @@ def num_words(texts: Sequence[str]) -> Floats:
 
 
 def per_word(totals: ArrayLike, texts: Sequence[str]) -> Floats:
-    """Return log-probabilities of whole answers (m,) over their numbers of words, in nats.
+    """Return log-probabilities of whole answers (m,) divided by their numbers of words, in nats.
 
-    Their mean tells right answers from wrong ones (method, section 10); over tokens it does not.
+    Their mean separates right from wrong answers (method, section 10); the mean over tokens does not.
 
     >>> per_word([-3.0, -1.0], ["New York City", "?"]).tolist()
     [-1.0, -1.0]

@@ -177,7 +177,7 @@ async def test_recording_has_the_service_draw_answers_with_their_log_probabiliti
 async def test_a_port_in_use_is_said(tmp_path: Path) -> None:
     async with demo_app(tmp_path, store=SqliteStore()) as url:
         service = BackgroundService(tmp_path, "127.0.0.1", int(url.rpartition(":")[2]))
-        with pytest.raises(DemoError, match="Something else listens"):
+        with pytest.raises(DemoError, match="Another program uses"):
             await asyncio.to_thread(service.start)
     assert not (tmp_path / "service.pid").exists()
 

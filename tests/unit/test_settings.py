@@ -117,6 +117,6 @@ def test_serving_warns_of_a_mistyped_setting_and_goes_on(
     result = CliRunner().invoke(cli, ["serve"])
     assert "EIGENCAL_HOST" in result.output
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
-        "EIGENCAL_NUM_SAMPELS is no setting and is not read (did you mean EIGENCAL_NUM_SAMPLES?).",
-        "EIGENCAL_OTHERWISE is no setting and is not read.",
+        "EIGENCAL_NUM_SAMPELS is not a setting and is ignored (did you mean EIGENCAL_NUM_SAMPLES?).",
+        "EIGENCAL_OTHERWISE is not a setting and is ignored.",
     ]

@@ -89,7 +89,7 @@ def test_name_is_fetched_once_known_by_its_commit_and_outlives_the_hub(tiny: Pat
         assert load("somebody/tiny")["revision"] == SECOND
         unknown = load("somebody/unknown")["error"]
         assert unknown.startswith("There is no folder somebody/unknown, and the model hub does not give it (")
-        assert "Name a folder that holds it" in unknown
+        assert "Name a folder with the model" in unknown
 
 
 def test_without_a_hub_the_cache_serves_and_what_is_not_in_it_is_named(tiny: Path, tmp_path: Path) -> None:
