@@ -39,8 +39,9 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 async def test_what_compares_is_part_of_the_calibration(bench: Bench) -> None:
     found, report = await bench.run(made_rows(), BY_LLM)
-    assert (found.fingerprint.kernel, found.fingerprint.comparer) == ("llm", f"fake-llm, prompt {PROMPT_VERSION}")
-    assert report["calibration"]["fingerprint"]["comparer"] == f"fake-llm, prompt {PROMPT_VERSION}"
+    comparer = f"fake-llm, prompt {PROMPT_VERSION}"
+    assert (found.fingerprint.kernel, found.fingerprint.comparer) == ("llm", comparer)
+    assert report["calibration"]["fingerprint"]["comparer"] == comparer
     by_words, _ = await bench.run(made_rows(), JobOptions(prior_weight=0))
     assert by_words.fingerprint.differs(found.fingerprint) == ["comparer", "kernel"]
     # By the LLM's word the reference says what two of three answers say; the words have nothing in common.
