@@ -16,7 +16,6 @@ from starlette.responses import Response
 
 from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
 from service.api.bodies import CLIENT_CLOSED_REQUEST, read_json, while_connected
-from service.api.deps import Services, ServicesDep
 from service.api.errors import request_id_of
 from service.api.openapi import json_body, responses
 from service.errors import EigencalError, Unscorable
@@ -25,6 +24,7 @@ from service.llm.port import GenerationRequest
 from service.scoring.judging import HELD_BACK
 from service.scoring.score import EFFORTS, DrawnEffort, Score, ScoreCommand, Serving, Target
 from service.scoring.scorer import Drawn, Scorer
+from service.scoring.services import ScoringDep, ScoringServices
 
 router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)])
 log = logging.getLogger(__name__)
@@ -170,7 +170,7 @@ class GuardrailVerdict(BaseModel):
     },
     openapi_extra={**json_body("GuardrailCall"), **BEARER},
 )
-async def post_guardrail(request: Request, app: ServicesDep, guardrail: GuardrailDep) -> Response:
+async def post_guardrail(request: Request, app: ScoringDep, guardrail: GuardrailDep) -> Response:
     """At `request`, begin to draw answers to the chat, which goes on at once; at `response`, judge.
 
     BLOCKED when the decision at the target error (of the settings, or of
@@ -250,7 +250,7 @@ def _begin(
 
 
 async def _score(
-    app: Services, guardrail: Guardrail, call: GuardrailCall, params: GuardrailParams, key: Key
+    app: ScoringServices, guardrail: Guardrail, call: GuardrailCall, params: GuardrailParams, key: Key
 ) -> Score:
     """Return the score of an answer. Raises Unscorable, and what scoring raises."""
     if call.tool_calls:

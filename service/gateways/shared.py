@@ -5,10 +5,10 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict
 
-from service.api.deps import Services
 from service.errors import Unscorable
 from service.llm.port import Message
 from service.scoring.score import Score
+from service.scoring.services import ScoringServices
 
 
 class GatewayModel(BaseModel):
@@ -19,7 +19,7 @@ class GatewayModel(BaseModel):
     )
 
 
-def keep_and_head(app: Services, score: Score, owner: str) -> dict[str, str]:
+def keep_and_head(app: ScoringServices, score: Score, owner: str) -> dict[str, str]:
     """Keep a score for `GET /scores/{id}`, and return its headers, with that id."""
     app.kept.keep(score.id, owner, score.json_text(["modes"]))
     return {**score.headers(), "X-Score-ID": score.id}

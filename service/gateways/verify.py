@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
 from service.api.bodies import CLIENT_CLOSED_REQUEST, read_json, while_connected
-from service.api.deps import Services, ServicesDep
 from service.api.openapi import json_body, responses
 from service.embedding.port import FAILED
 from service.errors import NoProbability
@@ -18,6 +17,7 @@ from service.gateways.shared import GatewayModel, keep_and_head, why_no_probabil
 from service.llm.port import Message, is_blank
 from service.scoring.routes import BODY_CODES, LLM_CODES, PART_CODES, Answer, PromptText
 from service.scoring.score import Claim, Score, ScoreCommand
+from service.scoring.services import ScoringDep, ScoringServices
 
 router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)])
 DEADLINE_S = 50.0  # the router gives up after 60 by default, and a score of fewer answers is better than none
@@ -68,7 +68,7 @@ class Verified(BaseModel):
     responses=responses(*BODY_CODES, *KEY_CODES, *LLM_CODES, *PART_CODES, "no_probability"),
     openapi_extra={**json_body("VerifyRequest", {"question": EXAMPLE}), **BEARER},
 )
-async def post_verify(request: Request, app: ServicesDep) -> Response:
+async def post_verify(request: Request, app: ScoringDep) -> Response:
     """Draw answers to the question and judge the given one by them.
 
     `confidence` is P(correct) by the calibration in force. Where none tells it, 503 `no_probability` says
@@ -95,7 +95,7 @@ async def post_verify(request: Request, app: ServicesDep) -> Response:
     return Response(content.model_dump_json(), headers=headers, media_type="application/json")
 
 
-async def _verified(app: Services, body: VerifyRequest, arrived: float | None) -> tuple[Score, float]:
+async def _verified(app: ScoringServices, body: VerifyRequest, arrived: float | None) -> tuple[Score, float]:
     """Return the score of the answers drawn, and P(correct) of the one given."""
     if body.context:
         turns = (Message("system", body.context), Message("user", body.question))

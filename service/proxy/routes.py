@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import Field, ValidationError, model_validator
 from starlette.responses import Response
 
+from service.api.admission import Admission
 from service.api.auth import BEARER, owner_of, score_scope
 from service.api.bodies import (
     CLIENT_CLOSED_REQUEST,
@@ -21,7 +22,6 @@ from service.api.bodies import (
     require_json,
     while_connected,
 )
-from service.api.deps import Admission, Metrics
 from service.api.errors import error_body, internal_body, log_problem, request_id_of
 from service.calibration.calibration import Calibration
 from service.errors import EigencalError, EmbedderUnavailable, InvalidRequest, Overloaded, Unscorable
@@ -53,6 +53,7 @@ from service.proxy.stream import (
     without_logprobs,
 )
 from service.proxy.upstream import Call, Reply, Upstream, read_ahead
+from service.scoring.metrics import Metrics
 from service.scoring.score import EFFORTS, Effort, ScoreCommand, Serving, Target
 from service.scoring.telemetry import NO_SPANS, Spans
 

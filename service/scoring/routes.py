@@ -16,7 +16,6 @@ from starlette.responses import Response
 
 from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
 from service.api.bodies import CLIENT_CLOSED_REQUEST, Relay, RequestModel, parse, read_json, while_connected
-from service.api.deps import Services, ServicesDep
 from service.api.errors import error_body, internal_body, log_problem, request_id_of
 from service.api.openapi import json_body, ok, recorded, responses
 from service.calibration.rows import LogProbability, TokenLogProbability
@@ -36,6 +35,7 @@ from service.scoring.score import (
     ScorePart,
     Serving,
 )
+from service.scoring.services import ScoringDep, ScoringServices
 
 MAX_TOKENS = 32_768
 # Of log-probabilities that servers round: per token, and of the whole as a share.
@@ -367,7 +367,7 @@ PART_CODES = ("embedder_unavailable", "store_unavailable", "overloaded", "damage
 BODY_CODES = ("invalid_request", "too_few_samples", "body_too_large", "unsupported_media_type")
 
 
-async def score_one(app: Services, body: ScoreRequest, arrived: float | None) -> Score:
+async def score_one(app: ScoringServices, body: ScoreRequest, arrived: float | None) -> Score:
     """Score one request and count it."""
     with app.metrics.under_way():
         score = await app.scorer.score(to_command(body, app.serving, arrived))
@@ -390,7 +390,7 @@ async def score_one(app: Services, body: ScoreRequest, arrived: float | None) ->
         **BEARER,
     },
 )
-async def post_score(request: Request, app: ServicesDep) -> Response:
+async def post_score(request: Request, app: ScoringDep) -> Response:
     """Draw answers (or take yours), embed them, and return the spectrum's largest eigenvalue and entropy.
 
     The values are calibrated when a calibration fits this very set-up; otherwise the default calibration
@@ -422,7 +422,7 @@ async def post_score(request: Request, app: ServicesDep) -> Response:
     },
     openapi_extra={**json_body("BatchRequest"), **BEARER},
 )
-async def post_batch(request: Request, app: ServicesDep) -> Response:
+async def post_batch(request: Request, app: ScoringDep) -> Response:
     """Score many prompts; lines come in the order in which they are done, and a bad item fails no other."""
     app.admission.refuse_if_full("batch")
     body = await read_batch(request)
@@ -445,7 +445,7 @@ async def read_batch(request: Request) -> BatchRequest:
 
 
 async def batch_lines(
-    app: Services, items: list[Any], request_id: str | None, owner: str = ""
+    app: ScoringServices, items: list[Any], request_id: str | None, owner: str = ""
 ) -> AsyncGenerator[bytes, None]:
     """Yield a line as each item is done, and keep it. Closing the iterator cancels what is under way."""
     slots = asyncio.Semaphore(BATCH_CONCURRENCY)
@@ -468,7 +468,7 @@ async def batch_lines(
 Part = TypeVar("Part")
 
 
-async def score_in_turn(app: Services, body: ScoreRequest) -> Score:
+async def score_in_turn(app: ScoringServices, body: ScoreRequest) -> Score:
     """Score an item of a batch, which waits where a single request would be refused for want of room.
 
     Answers that were drawn are not drawn again. Raises Overloaded when there was no room until the item's
@@ -503,7 +503,9 @@ async def score_in_turn(app: Services, body: ScoreRequest) -> Score:
     return score
 
 
-async def batch_line(app: Services, index: int, item: object, request_id: str | None, owner: str) -> bytes:
+async def batch_line(
+    app: ScoringServices, index: int, item: object, request_id: str | None, owner: str
+) -> bytes:
     """Return the line of one item; no error leaves it."""
     try:
         # Through bytes: an item is held to exactly the rules of a body of its own.
@@ -549,7 +551,7 @@ class KeptScore(BaseModel):
     openapi_extra=BEARER,
 )
 async def get_score(
-    request: Request, app: ServicesDep, score_id: Annotated[str, Path(description="Id of a score.")]
+    request: Request, app: ScoringDep, score_id: Annotated[str, Path(description="Id of a score.")]
 ) -> dict[str, Any]:
     """Return what was answered under this id, from any replica, for as long as the settings keep it.
 

@@ -77,7 +77,7 @@ async def test_bounds_of_a_batch(client: Client, items) -> None:
 async def test_a_closed_batch_cancels_what_is_under_way(llm: FakeLLM, embedder: FakeEmbedder) -> None:
     llm.answers = {}
     app = create_app(Settings(), llm=llm, embedder=embedder, store=SqliteStore())
-    lines_ = batch_lines(app.state.services, [{"samples": ["a", "b"]}, *[{"prompt": "p"}] * 3], "r")
+    lines_ = batch_lines(app.state.scoring, [{"samples": ["a", "b"]}, *[{"prompt": "p"}] * 3], "r")
     llm.gate = asyncio.Event()
     first = json.loads(await anext(lines_))
     while not llm.active:

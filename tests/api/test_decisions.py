@@ -64,7 +64,7 @@ def started(tmp_path: Path) -> Served:
             Settings(data_dir=tmp_path, **set_), llm=llm, embedder=FakeEmbedder(DIMENSION, vectors=APART)
         )
         async with served(app) as port:
-            store = app.state.services.calibrations
+            store = app.state.admin.calibrations
             for one in (drawn_here(), drawn_by_callers()):
                 await add(store, one, {"version": 1})
                 await store.activate(one.id)

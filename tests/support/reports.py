@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from service.calibration.calibration import Calibration, Fingerprint, service_fingerprint
+from service.calibration.diagnostics import EvaluationContext
 from service.calibration.fitting import Fitted, fit_all
 from service.calibration.material import Material
 from service.calibration.rows import DevRow
@@ -22,7 +23,6 @@ from service.embedding.port import EmbedderIdentity
 from service.evaluation.experiments import make_results
 from service.jobs.model import JobOptions
 from service.llm.port import Draw, LLMIdentity, Sampling
-from service.report.diagnostics import EvaluationContext
 from service.report.report import make_report
 from service.spectral.dev_set import Answers
 from service.spectral.resampling import Resamples
