@@ -209,7 +209,7 @@ async def test_draws_without_text_let_nothing_through_as_sure(tmp_path: Path, cl
         await asked(http, **sent)
         found = await judged(http, **sent)
     assert found.json()["action"] == ("BLOCKED" if closed else "NONE")
-    assert "5 of 5 answers drawn hold no text" in found.headers[REASON]
+    assert "5 of 5 answers drawn have no text" in found.headers[REASON]
     assert "x-decision" not in found.headers
 
 

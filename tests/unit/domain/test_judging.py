@@ -330,11 +330,11 @@ async def test_where_no_error_can_be_promised_the_warning_says_so() -> None:
             {"calibration": "none"},
             "no calibration is applied",
         ),
-        (supplied(), {}, "holds no model of being right"),
+        (supplied(), {}, "has no correctness model"),
         (
             supplied(selectors={2: selector()}),
             {},
-            "holds no model of being right for 3 answers",
+            "has no correctness model for 3 answers",
         ),
         (
             supplied(selectors={3: selector(EvidenceMap(1.0, 0.0, 1.0))}),
