@@ -87,7 +87,7 @@ class Uncertainty:
         document: dict[str, Any] = {"id": self.id, "status": self.status}
         if self.score is not None:
             fields = self.score.document()
-            # Here P(correct) is that of the chat's answer; in POST /score it is that of a sample.
+            # P(correct) of the chat's answer; in POST /score, the field is about a sample.
             fields["probability_correct"] = self.score.decisive
             document |= {name: value for name, value in fields.items() if name not in NOT_REPEATED}
             if self.marks and self.score.claims is not None:
@@ -146,7 +146,7 @@ class Plan:
         if answer.truncated:
             raise Unscorable(*CUT)
         undrawn = replace(drawn.generation, model=model)
-        # The token limit is that of the answer, as if it were a sample.
+        # The answer determines the token limit, as if it were a sample.
         command = self._as_limited(replace(drawn, generation=replace(undrawn, draws=(answer,)))).command
         command = replace(command, candidate_logprob=answer.total_logprob)
         return replace(drawn, generation=undrawn, command=command)
@@ -321,7 +321,7 @@ def drawn_alike(body: Mapping[str, Any], sampling: Sampling) -> bool:
 
 
 def token_limit(body: Mapping[str, Any], sampling: Sampling) -> int:
-    """Return the token limit of samples: the larger of the call's limit and that of the settings."""
+    """Return the token limit of samples: the larger of the call's limit and the settings' limit."""
     limit = _call_limit(body)
     return max(limit, sampling.max_tokens) if type(limit) is int else sampling.max_tokens
 

@@ -1,4 +1,4 @@
-"""Which calibration serves a request: the one that fits, else the default, else none."""
+"""Choice of the calibration of a request: one that fits, else the default, else none."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -170,7 +170,7 @@ class CalibrationChoice:
     ) -> Fingerprint:
         """Return the fingerprint that a calibration needs to fit this request.
 
-        Without the answers, the model is that of the last answers to such a request. Without `made_by`, the
+        Without the answers, the model that answered such a request last is used. Without `made_by`, the
         embedder is the current one.
         """
         embedder = made_by or self._embedder.identity

@@ -277,25 +277,25 @@ class Scorer:
         chosen = await self.choice.named(command.calibration)
         if command.as_recommended:
             command = self._as_recommended(command, chosen)
-        asked = time.perf_counter()
+        started = time.perf_counter()
         question, embedding = self.choice.question(command, chosen), None
         if command.draws_none:
             assert command.generation is not None
-            await self._embed([] if question is None else [question], command, asked - begun)
+            await self._embed([] if question is None else [question], command, started - begun)
             undrawn = Generation((), 0, "", omitted=self._llm.identity(command.generation).omitted)
-            seconds = {"queue": asked - begun, "embed": time.perf_counter() - asked}
+            seconds = {"queue": started - begun, "embed": time.perf_counter() - started}
             return Drawn(command, chosen, undrawn, seconds)
         if question is not None and command.generation is not None:
             embedding = asyncio.ensure_future(self._embedder.embed([question]))
         try:
             generation = await self._draw(command, chosen)
-            took, queued = time.perf_counter() - asked, generation.queued_s
-            seconds = {"queue": asked - begun + queued, "generate": max(took - queued, 0.0)}
+            took, queued = time.perf_counter() - started, generation.queued_s
+            seconds = {"queue": started - begun + queued, "generate": max(took - queued, 0.0)}
             if embedding is not None:
                 # A cancelled embedding would be repeated. Its errors are raised by the call for all texts.
                 left_s = _left_s(command, sum(seconds.values()))
                 await asyncio.wait({embedding}, timeout=left_s)
-                seconds["embed"] = time.perf_counter() - asked - took
+                seconds["embed"] = time.perf_counter() - started - took
             return Drawn(command, chosen, generation, seconds)
         finally:
             if embedding is not None:

@@ -46,7 +46,7 @@ class Sender:
 
 
 class OtelEvents(Sender):
-    """Sends an event per score, as a child of the span whose `traceparent` the caller sent.
+    """Sends an event per score, as a child of the span in the caller's `traceparent`.
 
     The standard OTEL_* variables configure the collector (OTLP over HTTP), headers, batches and resource.
     Tests pass an `exporter` instead. Raises ImportError if the extra `otel` is not installed.
