@@ -415,11 +415,11 @@ def refuse_textless(choice: Choice | None) -> Choice:
     """Return the choice if it has a text to judge, which may be empty. Raises Unscorable."""
     if choice is None:
         raise Unscorable("no_answer", "The answer has no choice.")
-    if choice.beside & {"tool_calls", "function_call"}:
+    if choice.other_fields & {"tool_calls", "function_call"}:
         raise Unscorable("tool_call", "The answer calls a tool: it has no text to judge.")
-    if "refusal" in choice.beside and not choice.text:
+    if "refusal" in choice.other_fields and not choice.text:
         raise Unscorable("refusal", "The model refused to answer: there is no answer to judge.")
-    if "audio" in choice.beside and not choice.text:
+    if "audio" in choice.other_fields and not choice.text:
         raise Unscorable("no_text", "The answer is audio, not text.")
     if choice.finish_reason in GIVEN_UP:
         raise Unscorable("given_up", "The LLM server aborted the answer.")
@@ -570,7 +570,7 @@ class RunningScore:
             raise Unscorable(plan.code, plan.message)
         assert self._draws is not None
         choice = refuse_textless(answer)
-        [draw] = await self._scorer.shape.read_beside_loop([choice.draw()])
+        [draw] = await self._scorer.shape.read_off_loop([choice.draw()])
         if is_blank(draw.text) and self._scorer.scorer.empty_answers == FAILED:
             raise Unscorable(*NO_TEXT)
         self.judged_text = draw.text

@@ -29,7 +29,7 @@ from service.heavy_json import MAX_VALUES
 from service.llm.admission import Permit
 from service.llm.openai_server import ServerQuirks
 from service.llm.port import Api, Priority
-from service.llm.sse import behind, parse_object, too_long
+from service.llm.sse import parse_object, prepend, too_long
 from service.llm.wire import LOGPROBS, PATHS
 from service.proxy.abstention import HeldStream, abstaining, is_abstained, is_judged, let_through
 from service.proxy.chat_score import (
@@ -393,7 +393,7 @@ async def _forward(chat: Chat, sent: Call) -> Response:
         pieces = reply.pieces()
         content, is_whole = await read_ahead(pieces)
         if not is_whole:
-            return Relay(reply.status, reply.headers, behind(content, pieces), ending.pop_all())
+            return Relay(reply.status, reply.headers, prepend(content, pieces), ending.pop_all())
         return Response(content, reply.status, dict(reply.headers))
     raise AssertionError("unreachable: the block returns or raises")
 
@@ -423,7 +423,7 @@ async def _score(chat: Chat, sent: Call, api: Api, call: ChatCall, running: Runn
             if chat.passes_only_judged:
                 raise too_long()
             await running.discard(TOO_LONG)
-            return Relay(reply.status, with_id, behind(content, rest), ending.pop_all())
+            return Relay(reply.status, with_id, prepend(content, rest), ending.pop_all())
         permit.release()  # the samples may need it
         if reply.status not in GOOD:  # a failed call has no score
             return Response(content, reply.status, dict(reply.headers))

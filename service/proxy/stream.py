@@ -85,7 +85,7 @@ class StreamedAnswer:
     @property
     def has_text(self) -> bool:
         """Return True after the first token: servers send the role before it."""
-        return self.choice is not None and bool(self.choice.pieces or self.choice.beside)
+        return self.choice is not None and bool(self.choice.pieces or self.choice.other_fields)
 
 
 def divided(chunk: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any]]:

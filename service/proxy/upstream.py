@@ -128,9 +128,11 @@ class HttpUpstream:
             if response.status_code > MAX_STATUS:
                 raise LLMBadResponse("The LLM server answered with a status that does not exist in HTTP.")
             content_type = response.headers.get("content-type", "")
-            asked = streams and response.status_code < 300
+            stream_requested = streams and response.status_code < 300
             try:
-                is_stream, body = await find_events(content_type, response.aiter_raw(), asked=asked)
+                is_stream, body = await find_events(
+                    content_type, response.aiter_raw(), stream_requested=stream_requested
+                )
             except httpx2.TransportError:
                 raise LLMUnavailable(BROKEN_OFF) from None
             return HttpReply(response, is_stream, body, self._secret, ending.pop_all())
