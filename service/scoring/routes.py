@@ -247,7 +247,7 @@ class ScoreRequest(RequestModel):
         if self.logprobs is None:
             return self
         if self.samples is None:
-            raise ValueError("`logprobs` needs `samples`: answers drawn by the service have their own")
+            raise ValueError("`logprobs` goes with `samples`: answers drawn by the service have their own")
         if len(self.logprobs) != len(self.samples):
             raise ValueError(
                 f"`logprobs` must hold one number for each of the {len(self.samples)} samples, "
