@@ -14,7 +14,7 @@ from service.app import create_app
 from service.calibration.calibration import Selector
 from service.claims.segments import claims
 from service.scoring.choice import Applied
-from service.scoring.claims import ClaimScorer, Said, spoken_logprobs
+from service.scoring.claims import AnswerClaims, ClaimScorer, claim_logprobs
 from service.scoring.score import ScoreCommand
 from service.settings import Settings
 from service.spectral.correctness_model import FEATURES_OF_TOKENS, CorrectnessModel
@@ -190,7 +190,7 @@ async def test_a_model_that_takes_tokens_takes_the_map_that_it_was_fitted_with()
     made = replace(one, with_tokens=replace(one, model=taking))
     own = replace(calibration(), num_samples=3, parameters={3: DepolarizedMap(0.5, 0.6)}, selectors={3: made})
     text = "It weighs 9 kilograms."
-    said, applied = Said({text: claims(text)}, ""), Applied(own, own.map_for(3))
+    said, applied = AnswerClaims({text: claims(text)}, ""), Applied(own, own.map_for(3))
     found = list[float | None]()
     for tokens in ((), ((text, -1.0),)):
         command, vectors = ScoreCommand(candidate_tokens=tokens), {text: np.ones(8)}
@@ -206,7 +206,7 @@ def test_tokens_of_a_thought_are_not_those_of_the_answer() -> None:
     [claim] = claims(text)
     thought, said = ("It weighs", " 9", " kilograms.", " So: "), (" It weighs 9", " kilograms.")
     tokens = [*((one, -7.0) for one in thought), *((one, -0.1) for one in said)]
-    [spoken] = spoken_logprobs(text, [claim], tokens, "")
+    [spoken] = claim_logprobs(text, [claim], tokens, "")
     assert spoken is not None and spoken.least == -0.1
 
 
@@ -222,7 +222,7 @@ def test_the_facts_of_a_claim_have_tokens_of_their_own(question: str, facts: flo
     text = "She visited Mars in 1867."
     [claim] = claims(text)
     tokens = [("She", -0.4), (" visited", -0.3), (" Mars", -0.5), (" in", -0.2), (" 18", -2.0), ("67.", 0.0)]
-    [spoken] = spoken_logprobs(text, [claim], tokens, question)
+    [spoken] = claim_logprobs(text, [claim], tokens, question)
     assert spoken is not None
     assert (spoken.facts, spoken.least) == (pytest.approx(facts), least)
     assert spoken.total == pytest.approx(-3.4)

@@ -163,9 +163,9 @@ async def test_a_target_out_of_reach_and_a_score_without_a_model_abstain_with_a_
         unasked = await answered(http, prompt="question 0", num_samples=2, candidate="x")
     assert [one["code"] for one in far["warnings"]] == ["target_unreachable"]
     assert "10.8 %" in far["warnings"][0]["message"]
-    assert far["decision"]["reason"].startswith("Hold it back. That at most 1 % of the answers")
+    assert far["decision"]["reason"].startswith("Hold it back. It cannot be promised that at most 1 % of")
     assert "with 3 answers" in far["decision"]["reason"]
-    assert far["decision"]["reason"].endswith("10.8 %. Ask for that, or calibrate on more rows.")
+    assert far["decision"]["reason"].endswith("10.8 %. Use that, or calibrate on more rows.")
     assert far["probability_correct"] == pytest.approx(LIKELY)
     for body in (far, without, raw):
         decision = body["decision"]

@@ -133,7 +133,7 @@ async def test_it_decides_where_the_request_names_a_target_and_promises_nothing(
         decision = score["decision"]
         assert (decision["action"], decision["coverage"]) == (action, None)
         assert decision["threshold"] == pytest.approx(1 - error)
-        assert "It is no promise" in decision["reason"] and codes(score) == DEFAULT
+        assert "This is not a promise" in decision["reason"] and codes(score) == DEFAULT
     assert (await scored(client, SENT))["decision"] is None
 
 
@@ -178,7 +178,7 @@ async def test_a_candidate_that_no_answer_supports_has_no_rank(client: Client) -
     assert score["probability_correct"] is not None and "default_probability" in codes(score)
     score = await scored(client, SENT | {"candidate": "d", "target_error": 0.9})
     assert score["decision"]["action"] == "abstain"
-    assert "None of the answers drawn says what it says" in score["decision"]["reason"]
+    assert "None of the answers drawn agrees with it" in score["decision"]["reason"]
 
 
 async def test_a_refusal_has_no_probability_and_no_warning_of_one(client: Client) -> None:

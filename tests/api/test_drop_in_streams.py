@@ -218,7 +218,7 @@ async def test_an_event_without_end_breaks_the_stream_off_in_words(
     async with before(pieces(begin + b"x" * 3000, then=hang)) as made:
         response = await made.ask(stream=True)
         await made.at_rest()
-    assert "longer than the service takes" in response.text.splitlines()[-2]
+    assert "longer than the service accepts" in response.text.splitlines()[-2]
 
 
 async def test_a_stream_of_more_text_than_is_judged_goes_on_without_a_score(

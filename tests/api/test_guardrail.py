@@ -151,8 +151,8 @@ async def test_calls_of_another_key_are_not_found(tmp_path: Path) -> None:
 UNSCORED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"tools": [{"type": "function"}]}, {}, "has tools"),
     ({"structured_messages": None}, {}, "no messages"),
-    ({"structured_messages": [{"role": "tool", "content": "x"}]}, {}, "another role"),
-    ({"structured_messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, {}, "no text"),
+    ({"structured_messages": [{"role": "tool", "content": "x"}]}, {}, "role other"),
+    ({"structured_messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, {}, "not text"),
     ({"structured_messages": [{"role": "assistant", "content": "", "tool_calls": [1]}]}, {}, "calls a tool"),
     ({"structured_messages": [*MESSAGES, {"role": "assistant", "content": "It is"}]}, {}, "ends with"),
     ({}, {"tool_calls": [{"id": "a"}]}, "calls tools"),
@@ -209,7 +209,7 @@ async def test_draws_without_text_let_nothing_through_as_sure(tmp_path: Path, cl
         await asked(http, **sent)
         found = await judged(http, **sent)
     assert found.json()["action"] == ("BLOCKED" if closed else "NONE")
-    assert "5 of 5 answers drawn hold no text" in found.headers[REASON]
+    assert "5 of 5 answers drawn have no text" in found.headers[REASON]
     assert "x-decision" not in found.headers
 
 

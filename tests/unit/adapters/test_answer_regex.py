@@ -58,4 +58,4 @@ def test_the_answers_of_a_request_share_one_bound(monkeypatch: pytest.MonkeyPatc
     shape = PromptShape(answer_regex="(a+)+$")
     outputs = [Draw("a" * 8000 + "!")] * 256  # at a bound for each, minutes
     with pytest.raises(LLMBadResponse, match="in all"):
-        asyncio.run(shape.read_beside_loop(outputs))
+        asyncio.run(shape.read_off_loop(outputs))

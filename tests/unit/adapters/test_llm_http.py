@@ -584,7 +584,7 @@ async def test_a_server_without_a_list_of_models_is_there(code: int) -> None:
 @pytest.mark.parametrize("code", [500, 502, 503])
 async def test_a_server_that_fails_to_list_its_models_is_not_well(code: int) -> None:
     llm, _ = health(models=(code, {}))
-    with pytest.raises(LLMUnavailable, match="not well"):
+    with pytest.raises(LLMUnavailable, match="unhealthy"):
         await llm.check()
 
 

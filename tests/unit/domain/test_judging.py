@@ -303,7 +303,7 @@ async def test_a_target_that_cannot_be_promised_abstains_and_names_one_that_can(
     assert made is not None
     assert (made.action, made.threshold, made.coverage) == ("abstain", None, 0.0)
     assert codes(score) == ["target_unreachable"]
-    assert "the lowest that can is 10.8 %." in score.warnings[0].message
+    assert "the lowest possible is 10.8 %." in score.warnings[0].message
     for error, threshold in ((0.107, None), (0.108, 0.8)):
         again = (await scored(UNANIMOUS, active, target=Target(error, 0.9))).decision
         assert again is not None
@@ -330,11 +330,11 @@ async def test_where_no_error_can_be_promised_the_warning_says_so() -> None:
             {"calibration": "none"},
             "no calibration is applied",
         ),
-        (supplied(), {}, "holds no model of being right"),
+        (supplied(), {}, "has no correctness model"),
         (
             supplied(selectors={2: selector()}),
             {},
-            "holds no model of being right for 3 answers",
+            "has no correctness model for 3 answers",
         ),
         (
             supplied(selectors={3: selector(EvidenceMap(1.0, 0.0, 1.0))}),
