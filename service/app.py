@@ -64,13 +64,14 @@ from service.scoring.score import Serving
 from service.scoring.score_cache import MAX_SCORES, ScoreCache, SqlKept
 from service.scoring.scorer import LiveLoad, Scorer
 from service.scoring.services import ScoringServices
-from service.scoring.telemetry import NO_SPANS, OtelEvents, OtelSpans
+from service.scoring.telemetry import OtelEvents
 from service.settings import Settings
 from service.sharing import Threads
 from service.spectral.resampling import DEFAULT as DEFAULT_RESAMPLES
 from service.spectral.resampling import Resamples
 from service.store.database import Database, shown, store_url
 from service.store.keys import SqlKeys
+from service.tracing import NO_SPANS, OtelSpans
 
 if TYPE_CHECKING:
     from service.jobs.engine import DbosEngine

@@ -55,7 +55,7 @@ from service.proxy.stream import (
 from service.proxy.upstream import Call, Reply, Upstream, read_ahead
 from service.scoring.metrics import Metrics
 from service.scoring.score import EFFORTS, Effort, ScoreCommand, Serving, Target
-from service.scoring.telemetry import NO_SPANS, Spans
+from service.tracing import NO_SPANS, Spans
 
 Mode = Literal["off", "async", "on"]
 HEADER = "X-Eigencal"

@@ -82,9 +82,9 @@ from service.scoring.score import (
     TokenUsage,
     warning,
 )
-from service.scoring.telemetry import NO_SPANS, Spans
 from service.sharing import Threads
 from service.spectral.spectrum import spectrum
+from service.tracing import NO_SPANS, Spans
 
 MIN_SAMPLES = 2
 TOO_FEW = (

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from service import tracing
 from service.app import OTEL_VARIABLES, build_events
 from service.errors import LLMUnavailable
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -144,9 +145,7 @@ async def test_a_collector_that_is_down_costs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
-    from service.scoring import telemetry
-
-    monkeypatch.setattr(telemetry, "STOP_S", 0.1)
+    monkeypatch.setattr(tracing, "STOP_S", 0.1)
     with collector(status=503) as (url, _):
         monkeypatch.setenv(OTEL_VARIABLES[1], url)
         events = build_events()

@@ -1,4 +1,4 @@
-"""Imports point one way, for the whole tree: the mathematics know nothing, rooms know no wiring."""
+"""Imports point one way, for the whole tree: a room imports only rooms below it."""
 
 import ast
 import functools
@@ -10,8 +10,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SERVICE = ROOT / "service"
 CLIENT = ROOT / "clients" / "python" / "src" / "eigencal"
-# What puts the rooms together; no room imports any of it.
-WIRING = {"app", "settings", "cli", "demo"}
+# From the bottom to the top.
+ROOMS = (
+    *("errors", "ids", "lru", "heavy_json", "field_names", "addresses", "spectral"),
+    *("transport", "remote", "sharing", "store", "llm", "embedding", "claims", "tracing", "api"),
+    *("calibration", "scoring", "report", "jobs", "proxy", "gateways", "admin", "evaluation"),
+    *("settings", "demo", "server", "app", "cli", "__main__"),
+)
+WIRING = {"settings", "demo", "app", "cli"}  # no room imports these
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -26,7 +32,7 @@ def imported(path: Path) -> Iterator[str]:
 
 @functools.cache
 def rooms() -> dict[str, set[str]]:
-    """Return what each room of the service imports of the others."""
+    """Return the rooms that each room of the service imports."""
     found: dict[str, set[str]] = {}
     for path in SERVICE.rglob("*.py"):
         room = path.relative_to(SERVICE).with_suffix("").parts[0]
@@ -39,7 +45,17 @@ def test_the_mathematics_import_nothing_of_the_service() -> None:
     assert rooms()["spectral"] == set()
 
 
-def test_no_room_imports_what_puts_the_rooms_together() -> None:
+def test_a_room_imports_only_rooms_below_it() -> None:
+    upward = {
+        (room, name)
+        for room, names in rooms().items()
+        for name in names - {"__version__"}
+        if room != "__init__" and ROOMS.index(name) >= ROOMS.index(room)
+    }
+    assert upward == set()
+
+
+def test_no_room_imports_the_wiring() -> None:
     inner = {
         room: names for room, names in rooms().items() if room not in WIRING | {"__main__", "evaluation"}
     }
