@@ -8,14 +8,12 @@ from typing import Any
 import httpx2 as httpx
 from fastapi import FastAPI
 
+from service.admin import calibrations, evaluations, jobs
 from service.admin.services import Services
 from service.api.auth import Keys
 from service.api.errors import install
 from service.api.middleware import RequestContext
-from service.calibration import routes as calibrations
 from service.calibration.files import UploadLimits
-from service.jobs import evaluations
-from service.jobs import routes as jobs
 from service.jobs.model import JobOptions
 from service.llm.port import Sampling
 from service.scoring.score import Serving

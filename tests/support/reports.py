@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from service.calibration.calibration import Calibration, Fingerprint, service_fingerprint
-from service.calibration.diagnostics import EvaluationContext
+from service.calibration.diagnostics import CrossValidated, EvaluationContext
 from service.calibration.fitting import Fitted, fit_all
 from service.calibration.material import Material
+from service.calibration.promotion import promote
 from service.calibration.rows import DevRow
 from service.embedding.port import EmbedderIdentity
 from service.evaluation.experiments import make_results
@@ -94,7 +95,18 @@ def _deciding_report() -> dict[str, Any]:
 def _reported(
     fitted: Fitted, made: Calibration, rows: int, active: Calibration | None = None
 ) -> dict[str, Any]:
-    return make_report(fitted, made, JobOptions(), TARGET, num_rows=rows, active=active, resamples=FEW)
+    context = CrossValidated(fitted, resamples=FEW)
+    promotion = promote(
+        made,
+        active,
+        fitted,
+        context,
+        asked=JobOptions().activate,
+        target_error=TARGET.error,
+        confidence=TARGET.confidence,
+        num_rows=rows,
+    )
+    return make_report(fitted, made, context, promotion, TARGET, num_rows=rows)
 
 
 def _small_report(with_active: bool) -> dict[str, Any]:

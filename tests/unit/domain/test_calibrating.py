@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.calibration.calibration import Gains
 from service.calibration.material import full_number
+from service.calibration.promotion import Improvement
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
 from service.errors import Conflict, EmbedderUnavailable, InvalidDevData
@@ -224,7 +224,7 @@ BETTER, UNSURE, WORSE = (
     ],
 )
 def test_better_beyond_chance_in_one_and_worse_in_none(risk: Any, loss: Any, brier: Any, said: str) -> None:
-    found = Gains("cal_1", risk, brier, loss).shortcomings()
+    found = Improvement("cal_1", risk, brier, loss).shortcomings()
     assert bool(found) == bool(said)
     assert said in "".join(found)
 
