@@ -1,1 +1,1 @@
-"""Benchmarks: runnable, each prints figures and ratios measured side by side in one run."""
+"""Runnable benchmarks. Each prints figures and ratios measured side by side in one run."""

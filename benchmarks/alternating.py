@@ -1,4 +1,4 @@
-"""Calls that are compared, made in turn within one run: what else the machine does meets all alike."""
+"""Compare calls by alternating them in one run, so that other load on the machine affects all equally."""
 
 import asyncio
 import os
@@ -12,40 +12,43 @@ Call = Callable[[int], Awaitable[None]]
 
 @dataclass
 class Rounds:
-    """Latencies in ms, by call and round: in a round each call is made by every caller at once."""
+    """Latencies in ms by call and round. In a round, all callers make each call at the same time."""
 
     callers: int
     ms: dict[str, list[list[float]]] = field(default_factory=dict)
 
     @property
     def number(self) -> int:
-        """Return how many rounds there were."""
+        """Number of rounds."""
         return min(map(len, self.ms.values()))
 
     def p50(self, name: str) -> float:
         """Return the median latency over all rounds."""
-        return statistics.median(one for block in self.ms[name] for one in block)
+        return statistics.median(latency for block in self.ms[name] for latency in block)
 
     def ratio(self, name: str, base: str) -> str:
-        """Return the ratio of two calls' medians, and the quartiles of the rounds' own ratios, as text."""
+        """Return the ratio of two calls' medians, and the quartiles of the ratios by round, as text."""
         pairs = zip(self.ms[name], self.ms[base], strict=True)
-        ratios = [statistics.median(one) / statistics.median(other) for one, other in pairs]
+        ratios = [
+            statistics.median(latencies) / statistics.median(base_latencies)
+            for latencies, base_latencies in pairs
+        ]
         low, _, high = statistics.quantiles(ratios)
         return f"{self.p50(name) / self.p50(base):.3f} (rounds {low:.2f} .. {high:.2f})"
 
     def saved(self, name: str, base: str) -> str:
-        """Return by how many ms the call's median is below the other's, as text."""
+        """Return the difference of the base's median and the call's median in ms, as text."""
         return f"{self.p50(base) - self.p50(name):+.0f} ms"
 
 
 async def alternate(calls: Mapping[str, Call], *, callers: int, seconds: float) -> Rounds:
-    """Make rounds, each in another order, until the time is over: two at least, and one that is not counted.
+    """Make rounds with rotating order until the time is over: at least two, after one that is not counted.
 
-    A call is told a number, the same for all calls of a round, to choose its question by.
+    Each call gets a number to choose its question; it is the same for all calls of a round.
     """
-    found, names = Rounds(callers, {name: [] for name in calls}), list(calls)
+    rounds, names = Rounds(callers, {name: [] for name in calls}), list(calls)
 
-    async def one(name: str, number: int) -> float:
+    async def timed(name: str, number: int) -> float:
         start = time.perf_counter()
         await calls[name](number)
         return (time.perf_counter() - start) * 1000
@@ -55,13 +58,13 @@ async def alternate(calls: Mapping[str, Call], *, callers: int, seconds: float) 
         number += 1
         for i in range(len(names)):
             name = names[(i + number) % len(names)]
-            block = await asyncio.gather(*(one(name, number * callers + j) for j in range(callers)))
+            block = await asyncio.gather(*(timed(name, number * callers + j) for j in range(callers)))
             if number:
-                found.ms[name].append(list(block))
-    return found
+                rounds.ms[name].append(list(block))
+    return rounds
 
 
-def told(found: Rounds) -> str:
-    """Return the callers, the rounds and the load of the machine, which figures are to be read by."""
-    load = ", ".join(f"{one:.1f}" for one in os.getloadavg()[:2])
-    return f"{found.callers} caller(s), {found.number} rounds, load of the machine {load}"
+def describe(rounds: Rounds) -> str:
+    """Return callers, rounds and load of the machine, the context of all figures."""
+    load = ", ".join(f"{load_:.1f}" for load_ in os.getloadavg()[:2])
+    return f"{rounds.callers} caller(s), {rounds.number} rounds, load of the machine {load}"

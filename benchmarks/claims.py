@@ -1,15 +1,15 @@
-"""Long answers claim by claim on composed answers (method, section 13): what single sentences tell.
+"""Scores of single claims in composed long answers (method, section 13).
 
     python -m benchmarks.claims [--embedder all-mpnet-base-v2]
 
 Needs ../shared/data and the embedder's weights. The 700 recorded TriviaQA rows of both files, shuffled, make
-233 answers of three claims each: the sentences "question: answer." of three rows, in an order of its own in
-every answer drawn; draw j of an answer holds draw j of its rows. A claim is right where its row's answer is.
+233 answers of three claims each: the sentences "question: answer." of three rows, in a random order in each
+sample; sample j of an answer has sample j of its rows. A claim is right if its row's answer is right.
 
-Nothing is judged by what it was fitted on: maps (fitted to "question: reference."), features and models come
-from the other four fifths of the composed answers, over `DIVISIONS` divisions into fifths by answer. No
-question is in two answers. Intervals are bootstraps over answers, differences in pairs. "mean best cosine" is
-what UQLM's LongTextUQ gives a sentence in mode matched_unit (cosine_sim), but for its scale.
+All figures are cross-validated: maps (fitted to "question: reference."), features and models come from the
+other four fifths of the composed answers, over `DIVISIONS` divisions into fifths by answer. No question is
+in two answers. Intervals are bootstraps over answers; differences are paired. "mean best cosine" equals the
+score of a sentence in UQLM's LongTextUQ with mode matched_unit (cosine_sim), except for its scale.
 """
 
 import argparse
@@ -50,34 +50,34 @@ Floats = np.ndarray
 
 @dataclass
 class Table:
-    """Unit vectors of texts by an embedder, each text once."""
+    """Unit vectors of distinct texts by an embedder."""
 
     embedder: str
     vectors: dict[str, Floats] = field(default_factory=dict)
 
     def learn(self, texts: Sequence[str]) -> None:
         new = sorted(set(texts) - self.vectors.keys(), key=len)
-        found = embedded(new, self.embedder)
-        if len(found) < len(new):
+        vectors = embedded(new, self.embedder)
+        if len(vectors) < len(new):
             sys.exit(f"The weights {self.embedder} are not here: python -m service weights fetch them")
-        self.vectors |= found
+        self.vectors |= vectors
 
     def of(self, texts: Sequence[str]) -> Floats:
         return np.stack([self.vectors[text] for text in texts])
 
     def whole(self, text: str, drawn: Sequence[str]) -> Overlaps:
-        """Return what the spectrum of whole texts needs, and the text judged by it."""
+        """Return the overlaps of whole texts with each other and with the judged text."""
         place = {text: i for i, text in enumerate(dict.fromkeys(drawn))}
         rows = self.of(list(place))
-        index = np.array([place[one] for one in drawn])
+        index = np.array([place[text_] for text_ in drawn])
         return Overlaps(rows @ rows.T, self.of([text]) @ rows.T, index)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A composed answer: its claims, their references, and the m answers drawn, as sentences.
+    """A composed answer: its claims, their references, and the sentences of m samples.
 
-    rows: what it was composed of; right: of each claim.
+    rows: the rows that it is composed of; right: the verdict on each claim.
     """
 
     rows: list[dict[str, Any]]
@@ -91,32 +91,34 @@ class Answer:
         return " ".join(row["prompt"] for row in self.rows)
 
     def texts(self) -> list[str]:
-        every = [*self.claims, *self.references, *chain(*self.drawn)]
-        return [*every, *beyond(every, self.question)]
+        sentences = [*self.claims, *self.references, *chain(*self.drawn)]
+        return [*sentences, *beyond(sentences, self.question)]
 
 
 def compose(m: int, *, seed: int = 0) -> list[Answer]:
     """Return answers of three claims."""
     data = [Recorded(name, embed=False) for name in (TEST, DEV)]
     rows = [
-        row | {"right": bool(right)} for one in data for row, right in zip(one.rows, one.right, strict=True)
+        row | {"right": bool(right)}
+        for recorded_ in data
+        for row, right in zip(recorded_.rows, recorded_.right, strict=True)
     ]
     order = np.random.default_rng(seed).permutation(len(rows))
     rng = np.random.default_rng([seed, m])
 
-    def said(row: dict[str, Any], answer: str) -> str:
+    def sentence(row: dict[str, Any], answer: str) -> str:
         return f"{row['prompt']}: {answer.strip()}."
 
     answers = []
     for chosen in order[: len(rows) // CLAIMS * CLAIMS].reshape(-1, CLAIMS).tolist():
-        mine = [rows[i] for i in chosen]
+        rows_ = [rows[i] for i in chosen]
         drawn = []
         for j in range(m):
-            rng.random(CLAIMS)  # the figures rest on this stream
-            drawn.append([said(mine[i], mine[i]["samples"][j]) for i in rng.permutation(CLAIMS)])
-        claims = [said(row, row["answer"]) for row in mine]
-        references = [said(row, row["reference"]) for row in mine]
-        answers.append(Answer(mine, claims, references, drawn, [row["right"] for row in mine]))
+            rng.random(CLAIMS)  # keeps the random stream, and so the published figures
+            drawn.append([sentence(rows_[i], rows_[i]["samples"][j]) for i in rng.permutation(CLAIMS)])
+        claims = [sentence(row, row["answer"]) for row in rows_]
+        references = [sentence(row, row["reference"]) for row in rows_]
+        answers.append(Answer(rows_, claims, references, drawn, [row["right"] for row in rows_]))
     return answers
 
 
@@ -126,50 +128,52 @@ def head(*names: str) -> str:
 
 
 class World:
-    """Composed answers with m draws, as each score sees their claims."""
+    """Composed answers with m samples, and their claims in the form of each score."""
 
     def __init__(self, answers: Sequence[Answer], table: Table) -> None:
         self.answers, self._table = answers, table
-        table.learn(list(chain(*(one.texts() for one in answers))))
-        self.right = np.array(list(chain(*(one.right for one in answers))))
+        table.learn(list(chain(*(answer.texts() for answer in answers))))
+        self.right = np.array(list(chain(*(answer.right for answer in answers))))
         self.group = np.repeat(np.arange(len(answers)), CLAIMS)
         self.matches = [
             match
-            for one in answers
-            for claim, reference in zip(one.claims, one.references, strict=True)
+            for answer in answers
+            for claim, reference in zip(answer.claims, answer.references, strict=True)
             for match in match_claims(
-                [claim], one.drawn, table.vectors, question=one.question, references=[reference]
+                [claim], answer.drawn, table.vectors, question=answer.question, references=[reference]
             )
         ]
 
     def judged(self, texts: list[Overlaps], rows: list[Overlaps], groups: np.ndarray | None = None) -> Judged:
-        """groups: by which P(correct) takes them for claims of an answer; None: for answers."""
+        """Return the judged rows. groups: the answer of each claim; None: the rows are whole answers."""
         dimension = next(iter(self._table.vectors.values())).size
         made = [solve([weighted(one) for one in each], dimension) for each in (rows, texts)]
         return Judged(made[0], made[1], self.right, np.zeros(len(self.right), dtype=np.bool_), groups)
 
     def matched(self) -> Judged:
-        def against(one: MatchedClaim, target: Floats) -> Overlaps:
-            return Overlaps(one.outcomes @ one.outcomes.T, target[None] @ one.outcomes.T, one.index)
+        def against(match: MatchedClaim, target: Floats) -> Overlaps:
+            return Overlaps(match.outcomes @ match.outcomes.T, target[None] @ match.outcomes.T, match.index)
 
-        unsaid = [np.eye(one.claim.size)[-1] for one in self.matches]
-        references = [one.reference for one in self.matches]
+        unsaid = [np.eye(match.claim.size)[-1] for match in self.matches]
+        references = [match.reference for match in self.matches]
         targets = [away if known is None else known for known, away in zip(references, unsaid, strict=True)]
-        rows = [against(one, target) for one, target in zip(self.matches, targets, strict=True)]
-        return self.judged([against(one, one.claim) for one in self.matches], rows, self.group)
+        rows = [against(match, target) for match, target in zip(self.matches, targets, strict=True)]
+        return self.judged([against(match, match.claim) for match in self.matches], rows, self.group)
 
-    def _plain(self, found: Sequence[tuple[str, str, list[str]]]) -> Judged:
-        """Each text against answers taken whole, as short ones are: text, reference, answers drawn."""
-        self._table.learn(list(chain(*([text, reference, *drawn] for text, reference, drawn in found))))
+    def _plain(self, texts_of_rows: Sequence[tuple[str, str, list[str]]]) -> Judged:
+        """Judge each text by whole answers, like short ones. Rows are (text, reference, samples)."""
+        self._table.learn(
+            list(chain(*([text, reference, *drawn] for text, reference, drawn in texts_of_rows)))
+        )
         texts, rows = list[Overlaps](), list[Overlaps]()
-        for text, reference, drawn in found:
+        for text, reference, drawn in texts_of_rows:
             texts.append(self._table.whole(text, drawn))
             rows.append(self._table.whole(reference, drawn))
         return self.judged(texts, rows)
 
     def short(self) -> Judged:
         names = ("answer", "reference", "samples")
-        parts = [tuple(row[name] for name in names) for one in self.answers for row in one.rows]
+        parts = [tuple(row[name] for name in names) for answer in self.answers for row in answer.rows]
         m = len(self.answers[0].drawn)
         return self._plain([
             (text.strip(), reference.strip(), [draw.strip() for draw in drawn[:m]])
@@ -178,19 +182,19 @@ class World:
 
     def whole(self) -> Judged:
         joined = [
-            (" ".join(one.claims), " ".join(one.references), [" ".join(draw) for draw in one.drawn])
-            for one in self.answers
+            (" ".join(answer.claims), " ".join(answer.references), [" ".join(draw) for draw in answer.drawn])
+            for answer in self.answers
         ]
-        return self._plain([one for one in joined for _ in range(CLAIMS)])
+        return self._plain([answer for answer in joined for _ in range(CLAIMS)])
 
     def best_cosines(self) -> Floats:
-        """Mean over the answers drawn, 0 of one without a sentence, as UQLM has it."""
-        return np.array([np.maximum(one.cosines, 0).mean() for one in self.matches])
+        """Return the mean over the samples, with 0 for a sample without a sentence, as in UQLM."""
+        return np.array([np.maximum(match.cosines, 0).mean() for match in self.matches])
 
 
 @dataclass(frozen=True)
 class Held:
-    """What cross-validation says of the claims (n,): P(correct) and its losses are means over divisions."""
+    """Cross-validated figures of the claims (n,), as means over the divisions."""
 
     lambda_max: Floats
     risk: Floats
@@ -204,7 +208,7 @@ def divisions(world: World) -> list[Floats]:
 
 
 def held_out(rows: Judged, world: World) -> Held:
-    found = []
+    figures = []
     for fold in divisions(world):
         maps: list[CalibrationMap] = [fit_depolarized(rows.rows.take(fold != k)).map for k in range(5)]
         by_fold = [rows.columns(map_) for map_ in maps]
@@ -212,24 +216,24 @@ def held_out(rows: Judged, world: World) -> Held:
         assert p is not None
         top, risk = np.empty((2, rows.right.size))
         for k, map_ in enumerate(maps):
-            held = rows.rows.take(fold == k)
-            top[fold == k], risk[fold == k] = served_lambda_max(map_, held), risks(map_, held)
-        found.append((top, risk, p, log_losses(p, rows.right)))
-    return Held(*(np.mean(column, axis=0) for column in zip(*found, strict=True)))
+            held_rows = rows.rows.take(fold == k)
+            top[fold == k], risk[fold == k] = served_lambda_max(map_, held_rows), risks(map_, held_rows)
+        figures.append((top, risk, p, log_losses(p, rows.right)))
+    return Held(*(np.mean(column, axis=0) for column in zip(*figures, strict=True)))
 
 
 def held_out_cosine(world: World) -> Held:
-    """P(correct) by a logistic regression on the mean best cosine alone."""
+    """Return P(correct) by a logistic regression on the mean best cosine only."""
     columns, right = {"cosine": world.best_cosines()}, world.right
-    found = [held_out_predictions(columns, right, ("cosine",), fold) for fold in divisions(world)]
-    nothing = np.full(right.size, np.nan)
-    losses = np.mean([log_losses(p, right) for p in found], axis=0)
-    return Held(nothing, nothing, np.mean(found, axis=0), losses)
+    predictions = [held_out_predictions(columns, right, ("cosine",), fold) for fold in divisions(world)]
+    undefined = np.full(right.size, np.nan)
+    losses = np.mean([log_losses(p, right) for p in predictions], axis=0)
+    return Held(undefined, undefined, np.mean(predictions, axis=0), losses)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure, and its values in the resamples of answers that all figures share."""
+    """A figure and its values in the resamples of answers, which all figures share."""
 
     value: float
     drawn: Floats
@@ -238,12 +242,12 @@ class Figure:
         return Figure(self.value - other.value, self.drawn - other.drawn)
 
     def told(self, sign: str = "") -> str:
-        found = percentile_interval(self.drawn)
-        return f"{self.value:{sign}.3f} ({found.low:{sign}.3f} to {found.high:{sign}.3f})"
+        interval = percentile_interval(self.drawn)
+        return f"{self.value:{sign}.3f} ({interval.low:{sign}.3f} to {interval.high:{sign}.3f})"
 
 
 class Figures:
-    """Figures of the claims of one world, in resamples of its answers."""
+    """Figures of the claims of one world, with resamples of its answers."""
 
     def __init__(self, world: World) -> None:
         rng = np.random.default_rng(0)
@@ -258,7 +262,7 @@ class Figures:
 
     def ece(self, predicted: Floats, rows: Judged) -> Figure:
         p, c1 = np.clip(predicted, 0, 1), np.clip(rows.rows.alignment[:, 0], 0, 1)
-        rows_of = (np.repeat(np.arange(p.size), one) for one in self.resamples.counts[:200].astype(int))
+        rows_of = (np.repeat(np.arange(p.size), counts) for counts in self.resamples.counts[:200].astype(int))
         drawn = [reliability_diagram(p[pick], c1[pick]).ece for pick in rows_of]
         return Figure(reliability_diagram(p, c1).ece, np.array(drawn))
 
@@ -269,12 +273,12 @@ def scores_of(world: World) -> tuple[dict[str, Judged], dict[str, Held]]:
         MATCHED: world.matched(),
         WHOLE: world.whole(),
     }
-    held = {name: held_out(one, world) for name, one in rows.items()} | {COSINE: held_out_cosine(world)}
+    held = {name: held_out(judged, world) for name, judged in rows.items()} | {COSINE: held_out_cosine(world)}
     return rows, held
 
 
 def by_size(table: Table) -> None:
-    """Print the main tables: every score by number of answers, and its difference from nearest sentences."""
+    """Print the main tables: each score by number of answers, and its difference from nearest sentences."""
     raw = Identity()
     names = ("AUROC: lambda_max", "p(y)", "P(correct)", "projection ECE: raw", "calibrated", "log loss")
     gaps = []
@@ -282,25 +286,25 @@ def by_size(table: Table) -> None:
         world = World(compose(m), table)
         rows, held = scores_of(world)
         figures = Figures(world)
-        found: dict[str, list[Figure | None]] = {}
-        for name, one in held.items():
-            of_it = rows.get(name)
+        figures_by_name: dict[str, list[Figure | None]] = {}
+        for name, held_ in held.items():
+            judged = rows.get(name)
             ranked: list[Figure | None] = [None, figures.auroc(world.best_cosines())]
             eces: list[Figure | None] = [None, None]
-            if of_it is not None:
-                top = served_lambda_max(raw, of_it.rows)
-                ranked = [figures.auroc(top), figures.auroc(born_probabilities(raw, of_it.texts))]
-                eces = [figures.ece(top, of_it), figures.ece(one.lambda_max, of_it)]
-            found[name] = [*ranked, figures.auroc(one.correct), *eces, figures.mean(one.loss)]
+            if judged is not None:
+                top = served_lambda_max(raw, judged.rows)
+                ranked = [figures.auroc(top), figures.auroc(born_probabilities(raw, judged.texts))]
+                eces = [figures.ece(top, judged), figures.ece(held_.lambda_max, judged)]
+            figures_by_name[name] = [*ranked, figures.auroc(held_.correct), *eces, figures.mean(held_.loss)]
         if m == SIZES[0]:
             count = f"{len(world.answers)} answers, {world.right.size} claims, {world.right.sum()} right"
             print(f"{count}; {table.embedder}\n{head('m', 'score', *names)}")
-        for name, cells in found.items():
-            told = " | ".join("" if cell is None else cell.told() for cell in cells)
-            print(f"| {m} | {name} | {told} |", flush=True)
-        for name, cells in found.items():
+        for name, cells in figures_by_name.items():
+            shown = " | ".join("" if cell is None else cell.told() for cell in cells)
+            print(f"| {m} | {name} | {shown} |", flush=True)
+        for name, cells in figures_by_name.items():
             if name != MATCHED:
-                pairs = zip(found[MATCHED], cells, strict=True)
+                pairs = zip(figures_by_name[MATCHED], cells, strict=True)
                 less = [(a - b).told("+") if a and b else "" for a, b in pairs]
                 gaps.append(f"| {m} | {name} | {less[0]} | {less[1]} | {less[2]} | {less[5]} |")
     print("\nNearest sentences, less the score (the AUROC of the mean best cosine stands beside p(y))")
@@ -309,15 +313,17 @@ def by_size(table: Table) -> None:
 
 
 def by_shuffle(table: Table) -> None:
-    """Compare nearest sentences with short answers in several shuffles of the rows."""
+    """Compare nearest sentences with short answers over several shuffles of the rows."""
     print(f"\nOver {SHUFFLES} shuffles, AUROC of p(y)\n{head('m', SHORT, MATCHED, 'difference', 'sd')}")
     for m in (3, 10):
-        found = []
+        aurocs = []
         for seed in range(SHUFFLES):
             world = World(compose(m, seed=seed), table)
             made = (world.short(), world.matched())
-            found.append([auroc(born_probabilities(Identity(), one.texts), world.right) for one in made])
-        (short, matched), less = np.mean(found, axis=0), np.diff(found)
+            aurocs.append(
+                [auroc(born_probabilities(Identity(), judged.texts), world.right) for judged in made]
+            )
+        (short, matched), less = np.mean(aurocs, axis=0), np.diff(aurocs)
         print(f"| {m} | {short:.3f} | {matched:.3f} | {less.mean():+.3f} | {less.std(ddof=1):.3f} |")
 
 

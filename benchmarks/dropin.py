@@ -1,8 +1,8 @@
-"""What the drop-in costs a caller, on a real vLLM server: the time to the first token of a stream.
+"""Time to the first token of a stream through the drop-in, on a real vLLM server.
 
-In turn, in one run: straight to the server, through `/v1` with `X-Eigencal: off`, with `on` (1 caller: among
-16 the draws of some delay the others, as any load does), and through a LiteLLM proxy where `--litellm` names
-its command. Each stream is read to its end before the next begins. p50 and p99, 1 and 16 callers.
+Alternating calls in one run: directly to the server, through `/v1` with `X-Eigencal: off`, with `on` (1
+caller only, because with 16 the samples of some delay the others), and through a LiteLLM proxy if `--litellm`
+names its command. Each stream is read to its end before the next begins. p50 and p99 with 1 and 16 callers.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import httpx2 as httpx
 
-from benchmarks.alternating import Rounds, told
+from benchmarks.alternating import Rounds, describe
 from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
 from service.llm.embedded import converted_model
 from tests.support.vllm import ENVIRONMENT, serve_command
@@ -44,14 +44,14 @@ general_settings: {{master_key: {key}}}
 
 @dataclass(frozen=True)
 class Way:
-    """One way to the server."""
+    """A route to the server."""
 
     url: str
     mode: str = ""
 
 
 async def first_token_ms(http: httpx.AsyncClient, way: Way, number: int) -> float:
-    """Return the milliseconds to the first text of a stream, once all of it has been read."""
+    """Read a whole stream; return the milliseconds to its first text."""
     question = f"{QUESTIONS[number % len(QUESTIONS)]} ({number})"
     body = {
         "model": "m",
@@ -74,7 +74,7 @@ async def first_token_ms(http: httpx.AsyncClient, way: Way, number: int) -> floa
 
 
 def has_text(line: str) -> bool:
-    """Tell whether a line of a stream brings a text."""
+    """Return True if a line of a stream contains text."""
     if not line.startswith("data: {"):
         return False
     choices = json.loads(line[6:])["choices"]
@@ -82,15 +82,15 @@ def has_text(line: str) -> bool:
 
 
 async def compare(ways: Mapping[str, Way], callers: int, requests: int) -> Rounds:
-    """Ask by every way in turn, `callers` at once; a first round is not counted."""
-    found, names = Rounds(callers, {name: [] for name in ways}), list(ways)
-    # Below the 5 s after which uvicorn closes: while the other ways are asked, connections grow that old.
+    """Call each route in turn with `callers` at once. The first round is not counted."""
+    rounds, names = Rounds(callers, {name: [] for name in ways}), list(ways)
+    # Below uvicorn's keep-alive of 5 s: connections may get this old while other routes are measured.
     limits = httpx.Limits(max_connections=None, keepalive_expiry=2)
     async with httpx.AsyncClient(timeout=600, limits=limits) as http:
         for number in range(-1, -(-requests // callers)):
             for i in range(len(names)):
                 name = names[(i + number) % len(names)]
-                # Each way has questions of its own: none finds its prompt in the server's cache.
+                # Each route has its own questions, so that the server's prompt cache does not help.
                 first = ((number + 1) * len(names) + i) * callers
                 calls = (first_token_ms(http, ways[name], first + j) for j in range(callers))
                 try:
@@ -98,29 +98,31 @@ async def compare(ways: Mapping[str, Way], callers: int, requests: int) -> Round
                 except httpx.HTTPError as error:
                     raise RuntimeError(f"{name}: {error!r}") from error
                 if number >= 0:
-                    found.ms[name].append(list(block))
-    return found
+                    rounds.ms[name].append(list(block))
+    return rounds
 
 
-def shown(found: Rounds) -> str:
-    """Return the figures of every way, and its ratio to the direct one."""
-    lines = [told(found)]
-    for name, blocks in found.ms.items():
-        every = [one for block in blocks for one in block]
-        p99 = statistics.quantiles(every, n=100)[98]
-        lines.append(f"  {name:14} p50 {statistics.median(every):7.1f} ms  p99 {p99:7.1f} ms  n {len(every)}")
-    for name in list(found.ms)[1:]:
-        lines.append(f"  {name} over {DIRECT}: {found.ratio(name, DIRECT)}")
+def shown(rounds: Rounds) -> str:
+    """Return the figures of each route, and its ratio to the direct one."""
+    lines = [describe(rounds)]
+    for name, blocks in rounds.ms.items():
+        latencies = [latency for block in blocks for latency in block]
+        p99 = statistics.quantiles(latencies, n=100)[98]
+        lines.append(
+            f"  {name:14} p50 {statistics.median(latencies):7.1f} ms  p99 {p99:7.1f} ms  n {len(latencies)}"
+        )
+    for name in list(rounds.ms)[1:]:
+        lines.append(f"  {name} over {DIRECT}: {rounds.ratio(name, DIRECT)}")
     return "\n".join(lines)
 
 
 @contextlib.contextmanager
 def proxy(command: str, llm: str, folder: Path) -> Iterator[str]:
-    """Run a LiteLLM proxy before the server."""
+    """Run a LiteLLM proxy in front of the server; yield its address."""
     config, port = folder / "litellm.yaml", free_port()
     config.write_text(PROXY.format(url=llm, key=KEY))
-    asked = [command, "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
-    with running(asked, log=folder / "litellm.log") as process:
+    arguments = [command, "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
+    with running(arguments, log=folder / "litellm.log") as process:
         url = f"http://127.0.0.1:{port}"
         wait_for(f"{url}/health/liveliness", process, 300)
         yield url
@@ -128,7 +130,7 @@ def proxy(command: str, llm: str, folder: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def servers(embedder: str, module: str = "service", **settings: str) -> Iterator[tuple[str, str, Path]]:
-    """Run a vLLM server and the service before it; yield their addresses, and a folder for as long."""
+    """Run a vLLM server and the service in front of it; yield their addresses and a temporary folder."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         llm_port = free_port()
@@ -144,7 +146,7 @@ def servers(embedder: str, module: str = "service", **settings: str) -> Iterator
 def service_before(
     llm: str, embedder: str, folder: Path, module: str = "service", **settings: str
 ) -> Iterator[str]:
-    """Run the service before an LLM server; yield its address."""
+    """Run the service in front of an LLM server; yield its address."""
     port = free_port()
     env = {
         "EIGENCAL_PORT": str(port),
@@ -162,7 +164,7 @@ def service_before(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--embedder", default="all-MiniLM-L6-v2")
-    parser.add_argument("--requests", type=int, default=500, help="by each way, with 1 caller and with 16")
+    parser.add_argument("--requests", type=int, default=500, help="by each route, with 1 caller and with 16")
     parser.add_argument("--on-requests", type=int, default=60, help="of `on`, with 1 caller; 0: none")
     parser.add_argument("--callers", type=int, nargs="*", default=[1, 16])
     parser.add_argument("--effort", default="low", help="of `on`")

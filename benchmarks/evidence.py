@@ -1,14 +1,14 @@
-"""What evidence is worth in the core, on recorded answers: the tables of docs/benchmarks.md.
+"""The value of evidence maps on recorded answers: the tables of docs/benchmarks.md.
 
     python -m benchmarks.evidence
 
-Needs ../shared/data and the all-mpnet-base-v2 in data/weights. First the maps by number of answers, fitted
-on rows 0-149 and tested on rows 150-399 of the TriviaQA test file of SmolLM2 (method, section 6). Then
-P(correct) of each row's `answer` beside the raw lambda_max of all its answers, on each set; maps and models
-are cross-validated, the intervals are paired bootstraps over questions. Answers are compared by the kernel
-`facts`; where a column or table says so, by the cosine. Tokens are those of the answers, with the one that
-ended each. Last P(correct) of an answer by its own log-probability, and by further answers. Takes a few
-minutes in one thread.
+Needs ../shared/data and all-mpnet-base-v2 in data/weights. The first tables have the maps by number of
+answers, fitted on rows 0-149 and tested on rows 150-399 of the TriviaQA test file of SmolLM2 (method,
+section 6). The next compare P(correct) of each row's `answer` with the raw lambda_max of all its answers, on
+each set; maps and models are cross-validated, and intervals are paired bootstraps over questions. The kernel
+is `facts` or, if noted, the cosine. Tokens are those of the answers, including end tokens. The last tables
+have P(correct) of an answer by its own log-probability, and by further answers. Takes a few minutes in one
+thread.
 """
 
 import sys
@@ -35,7 +35,7 @@ from service.spectral.spectrum import Identity, TemperatureMap
 
 FIT, HELD = np.arange(150), np.arange(150, 400)
 SIZES = (1, 2, 3, 5, 10, 20)
-WITHOUT = (3, 10, 20)  # answers, of the rows of the tables without evidence
+WITHOUT = (3, 10, 20)  # numbers of answers for the table rows without evidence
 
 
 def map_row(name: str, map_: AnyMap, dev: DevSet, right: np.ndarray, numbers: str) -> str:
@@ -69,13 +69,13 @@ def by_answers(data: Recorded) -> None:
         ]
         for name, map_, numbers in lines:
             if m == 1 and isinstance(map_, TemperatureMap):
-                continue  # a spectrum that is a single 1 has no shape
+                continue  # with one answer the spectrum is always (1)
             print(f"| {m} " + map_row(name, map_, held, data.right[HELD], numbers), flush=True)
 
 
 def tokens(sets: Sequence[Recorded], m: int) -> str:
-    """Mean tokens of the first m answers to a question, the one that ended each included."""
-    rows = [row for one in sets for row in one.rows]
+    """Return the mean number of tokens of the first m answers to a question, including end tokens."""
+    rows = [row for recorded_ in sets for row in recorded_.rows]
     if all("ntok" in row for row in rows):
         return f"{np.mean([sum(row['ntok'][1 : m + 1]) for row in rows]):.1f}"
     path = next(WEIGHTS.glob("SmolLM2*/tokenizer.json"), None)
@@ -85,11 +85,11 @@ def tokens(sets: Sequence[Recorded], m: int) -> str:
 
     count = Tokenizer.from_file(str(path))
     texts = [f" {text}" for row in rows for text in row["samples"][:m]]
-    return f"{sum(len(one.ids) + 1 for one in count.encode_batch(texts)) / len(rows):.1f}"
+    return f"{sum(len(encoding.ids) + 1 for encoding in count.encode_batch(texts)) / len(rows):.1f}"
 
 
-def interval(found: Difference) -> str:
-    return f"{found.value:+.3f} ({found.low:+.3f} to {found.high:+.3f})"
+def interval(difference: Difference) -> str:
+    return f"{difference.value:+.3f} ({difference.low:+.3f} to {difference.high:+.3f})"
 
 
 def auroc_difference(ours: np.ndarray, others: np.ndarray, right: np.ndarray) -> str:
@@ -105,7 +105,7 @@ def loss_difference(ours: np.ndarray, others: np.ndarray, right: np.ndarray) -> 
 
 
 def by_verdicts(name: str) -> None:
-    """P(correct) by number of answers beside lambda_max of all; its log loss: of a regression on it."""
+    """Print P(correct) by number of answers, and lambda_max of all answers with a regression on it."""
     data, cosine = recorded(name), recorded(name, PAPER)
     most, right = data.num_samples, data.right
     many = data.material(most).rows.eigenvalues[:, 0]
@@ -127,10 +127,10 @@ def by_verdicts(name: str) -> None:
     for m, evidence in [*((m, True) for m in sizes), *((m, False) for m in WITHOUT if m in sizes)]:
         ours, served = data.material(m).held_out(evidence=evidence)
         theirs, _ = cosine.material(m).held_out(evidence=evidence)
-        told = f"{m} {'with evidence' if evidence else 'without'}{'' if served else ', not served'}"
+        label = f"{m} {'with evidence' if evidence else 'without'}{'' if served else ', not served'}"
         losses = f"{log_loss(ours, right):.3f} | {loss_difference(ours, alone, right)}"
         print(
-            f"| {told} | {tokens([data], m)} | {auroc(ours, right):.3f} "
+            f"| {label} | {tokens([data], m)} | {auroc(ours, right):.3f} "
             f"| {auroc_difference(ours, many, right)} | {losses} | {brier(ours, right):.4f} "
             f"| {auroc(theirs, right):.3f} | {log_loss(theirs, right):.3f} |",
             flush=True,
@@ -138,20 +138,20 @@ def by_verdicts(name: str) -> None:
 
 
 def by_itself(name: str, sets: Sequence[Recorded]) -> None:
-    """P(correct) of an answer by its own log-probability, and by further answers."""
-    most = min(one.num_samples for one in sets)
-    found: dict[int, np.ndarray] = {}
+    """Print figures of P(correct) of an answer by its own log-probability, and by further answers."""
+    most = min(recorded_.num_samples for recorded_ in sets)
+    predictions: dict[int, np.ndarray] = {}
     for m in (0, 1, 3, 5, most):
-        found[m] = np.concatenate([one.material(m).held_out()[0] for one in sets])
-    right = np.concatenate([one.right for one in sets])
+        predictions[m] = np.concatenate([recorded_.material(m).held_out()[0] for recorded_ in sets])
+    right = np.concatenate([recorded_.right for recorded_ in sets])
     print(f"\n{name}: {right.size} rows, {right.sum()} right.")
     print("| further answers | tokens | AUROC | none minus that | log loss | none minus that |")
     print("|---|---:|---:|---|---:|---|")
-    for m, p in found.items():
-        gaps = auroc_difference(found[0], p, right), loss_difference(found[0], p, right)
+    for m, p in predictions.items():
+        gaps = auroc_difference(predictions[0], p, right), loss_difference(predictions[0], p, right)
         ranked, lost = gaps if m else ("", "")
-        told = f"| {m} | {tokens(sets, m) if m else 0} | {auroc(p, right):.3f} | {ranked} "
-        print(f"{told}| {log_loss(p, right):.3f} | {lost} |", flush=True)
+        figures = f"| {m} | {tokens(sets, m) if m else 0} | {auroc(p, right):.3f} | {ranked} "
+        print(f"{figures}| {log_loss(p, right):.3f} | {lost} |", flush=True)
 
 
 def main() -> None:

@@ -2,12 +2,12 @@
 
     python -m benchmarks.few_verdicts
 
-Needs ../shared/data and the all-mpnet-base-v2 in data/weights. Of each recorded set random rows get verdicts,
-and P(correct) is judged on the others: log loss and ECE (8 equal-mass bins), means over `DRAWS` draws. The
-evidence map takes no verdict and is fixed: of SmolLM2's files that of the other file, of Qwen's the packaged
-default. Without a verdict all rows are judged. The base rate is that of the same verdicts. With no answer
-drawn (m = 0) the answers of SmolLM2, which have no log-probability of their own, give way to the first ones
-drawn. Takes a few minutes in one thread.
+Needs ../shared/data and all-mpnet-base-v2 in data/weights. Random rows of each recorded set get verdicts, and
+P(correct) is evaluated on the others: log loss and ECE (8 equal-mass bins), means over `DRAWS` draws. The
+evidence map needs no verdict and is fixed: for SmolLM2's files the map of the other file, for Qwen's the
+packaged default. Without verdicts all rows are evaluated. The base rate is estimated from the same verdicts.
+With no sample (m = 0), SmolLM2's answers have no log-probability, so the first samples are judged instead.
+Takes a few minutes in one thread.
 """
 
 import sys
@@ -36,18 +36,18 @@ class Figures:
 
 
 def judged_by(columns: Columns, right: np.ndarray, verdicts: int, draws: int = DRAWS) -> Figures:
-    """Return the means over draws of so many verdicts. With none, the base rate is that of all rows."""
+    """Return means over random draws of `verdicts` rows. With 0, the base rate is over all rows."""
     if verdicts == 0:
         return _judged(NO_VERDICTS.predict(columns), right, float(right.mean()))
-    found = list[tuple[float, float, float]]()
+    figures = list[tuple[float, float, float]]()
     for draw in range(draws):
         rng = np.random.default_rng([draw, verdicts])
         order = rng.permutation(right.size)
-        known, rest = order[:verdicts], order[verdicts:]
-        model = fit_model(_at(columns, known), right[known], [AGREEMENT])
-        one = _judged(model.predict(_at(columns, rest)), right[rest], base_rate(right[known]))
-        found.append((one.loss, one.ece, one.base_rate))
-    return Figures(*np.mean(found, axis=0).tolist())
+        chosen, rest = order[:verdicts], order[verdicts:]
+        model = fit_model(_at(columns, chosen), right[chosen], [AGREEMENT])
+        judged = _judged(model.predict(_at(columns, rest)), right[rest], base_rate(right[chosen]))
+        figures.append((judged.loss, judged.ece, judged.base_rate))
+    return Figures(*np.mean(figures, axis=0).tolist())
 
 
 def _judged(predicted: np.ndarray, right: np.ndarray, rate: float) -> Figures:
@@ -60,7 +60,7 @@ def _at(columns: Columns, rows: np.ndarray) -> Columns:
 
 
 def columns_of(name: str, m: int, kernel: Kernel = FACTS) -> tuple[Columns, np.ndarray]:
-    """Return the features of P(correct) by m answers under the map of `default_for`, and the verdicts."""
+    """Return the features of P(correct) with m answers under the map of `default_for`, and the verdicts."""
     rows = recorded(name, kernel).material(m)
     return rows.judged.columns(default_for(name, m, kernel)[0]), rows.right
 
@@ -71,16 +71,16 @@ def main() -> None:
     numbers = [f"{n} verdicts" for n in VERDICTS]
     print(f"| set | right | kernel | m | {' | '.join(numbers)} |")
     print("|---|---:|---|---:|" + "---:|" * len(numbers))
-    for name, told in NAMES.items():
+    for name, title in NAMES.items():
         for kernel in (FACTS, PAPER):
             for m in SIZES:
                 columns, right = columns_of(name, m, kernel)
-                found = [judged_by(columns, right, n) for n in VERDICTS]
-                head = f"| {told} | {right.mean():.1%} of {right.size} | {kernel} |"
-                cells = " | ".join(f"{one.loss:.3f} ({one.ece:.3f})" for one in found)
+                figures = [judged_by(columns, right, n) for n in VERDICTS]
+                head = f"| {title} | {right.mean():.1%} of {right.size} | {kernel} |"
+                cells = " | ".join(f"{figures_.loss:.3f} ({figures_.ece:.3f})" for figures_ in figures)
                 print(f"{head} {m} | {cells} |")
-                if kernel == FACTS and m <= SIZES[1]:  # the text judged with no answer may be another
-                    cells = " | ".join(f"{one.base_rate:.3f}" for one in found)
+                if kernel == FACTS and m <= SIZES[1]:  # with no sample, another text may be judged
+                    cells = " | ".join(f"{figures_.base_rate:.3f}" for figures_ in figures)
                     print(f"{head} base rate | {cells} |", flush=True)
 
 

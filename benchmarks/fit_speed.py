@@ -1,13 +1,13 @@
-"""Our fit beside a straight float32 d x d one, in one run and one thread; and our peak memory.
+"""Speed of our fit and of a naive fit with float32 d x d matrices, in one thread; and our peak memory.
 
     python -m benchmarks.fit_speed
 
-Both start from the embeddings and choose the paper's temperature. The straight one builds each 768 x 768
-density matrix, takes its float32 eigh, and evaluates the mean risk at 11 temperatures from its eigenvectors.
-It is timed on a few prompts and scaled to all: its cost per prompt is that of one eigh, whatever the prompt.
-Times are processor seconds of this process, so that neighbours on the machine weigh on neither side. How
-many answers are distinct decides our time. The recorded answers show 10.7 of 20; the same model, asked 150 of
-the same questions 100 times each, gave 37.8 of 100 (5 to 77 for nine questions in ten).
+Both start from the embeddings and choose the paper's temperature. The naive fit builds each 768 x 768 density
+matrix, computes its float32 eigh, and evaluates the mean risk at 11 temperatures from its eigenvectors. It is
+timed on a few prompts and scaled to all, because each prompt costs one eigh. Times are processor seconds of
+this process, so other load on the machine does not count. Our time depends on the number of distinct answers:
+10.7 of 20 in the recorded answers; the same model, asked 150 of the same questions 100 times each, gave 37.8
+of 100 (5 to 77 for nine questions in ten).
 """
 
 import resource
@@ -31,12 +31,12 @@ EPS = 1e-10
 
 
 def straight(answers: list[Answers]) -> float:
-    """Return the grid temperature of least mean risk, by d x d matrices in float32."""
+    """Return the grid temperature with the least mean risk, from d x d matrices in float32."""
     risks = np.zeros((len(answers), TEMPERATURES.size))
-    for row, one in enumerate(answers):
-        drawn = one.vectors[one.index]
+    for row, answers_ in enumerate(answers):
+        drawn = answers_.vectors[answers_.index]
         values, columns = np.linalg.eigh(drawn.T @ drawn / np.float32(len(drawn)))
-        target = np.square(columns.T @ one.references[0])
+        target = np.square(columns.T @ answers_.references[0])
         clipped = np.maximum(values, np.float32(EPS))
         for at, temperature in enumerate(TEMPERATURES):
             scaled = clipped ** np.float32(1 / temperature)
@@ -57,7 +57,7 @@ def seconds(work: Callable[[], object], repeats: int) -> float:
 def compare(name: str, answers: list[Answers]) -> None:
     sample = answers[:: len(answers) // STRAIGHT_PROMPTS]
     slow = seconds(lambda: straight(sample), 3) * len(answers) / len(sample)
-    distinct = np.mean([len(one.vectors) for one in answers])
+    distinct = np.mean([len(answers_.vectors) for answers_ in answers])
     temperature = seconds(lambda: fit_temperature(dev_set(answers, DIMENSION)), 9)
     depolarized = seconds(lambda: fit_depolarized(dev_set(answers, DIMENSION)), 9)
     print(
@@ -68,14 +68,14 @@ def compare(name: str, answers: list[Answers]) -> None:
 
 
 def peak(distinct: int) -> None:
-    """Fit 2,000 prompts of 100 answers and print the peak memory of this process, vectors included."""
+    """Fit 2,000 prompts of 100 answers and print the peak memory of this process, including vectors."""
     rng = np.random.default_rng(0)
-    made = [prompt(rng, 100, distinct) for _ in range(2000)]
-    found = [overlaps(one) for one in made]
+    prompts_ = [prompt(rng, 100, distinct) for _ in range(2000)]
+    overlaps_ = [overlaps(prompt_) for prompt_ in prompts_]
     for num_samples in (50, 100):
-        fit_depolarized(subset_dev_set(draw_subsets(found, num_samples, 0), DIMENSION))
+        fit_depolarized(subset_dev_set(draw_subsets(overlaps_, num_samples, 0), DIMENSION))
     mebibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    held = sum(one.vectors.nbytes + one.references.nbytes for one in made) / 2**20
+    held = sum(prompt_.vectors.nbytes + prompt_.references.nbytes for prompt_ in prompts_) / 2**20
     print(
         f"2,000 prompts x 100 answers, {distinct} distinct: peak {mebibytes:.0f} MiB, "
         f"{held:.0f} MiB of them the caller's float32 vectors"
@@ -83,9 +83,9 @@ def peak(distinct: int) -> None:
 
 
 def main() -> None:
-    found = recorded(PROMPTS)
-    if found is not None:
-        compare("m = 20, recorded TriviaQA answers", found)
+    answers = recorded(PROMPTS)
+    if answers is not None:
+        compare("m = 20, recorded TriviaQA answers", answers)
     compare("m = 100, made up, distinct as the model's", prompts(PROMPTS, 100, 0.38))
     subprocess.run([sys.executable, "-m", "benchmarks.fit_speed", "100"], check=True)
 

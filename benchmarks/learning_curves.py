@@ -1,11 +1,12 @@
-"""What labels are worth: own fits, fits drawn to the default, and the default alone, by number of labels.
+"""The value of labels: own fits, fits shrunk to the default, and the default, by number of labels.
 
     python -m benchmarks.learning_curves [--figure docs/images/learning-curves.svg]
 
-Evidence maps by the first m answers of n random rows of one recorded set, judged on other rows. The default
-has seen none of them: it is the packaged one for Qwen's answers, and for SmolLM2's refitted on its other set
-alone. Means over the subsets. The figure shows P(correct) as well (`few_verdicts`). Needs ../shared/data and
-the all-mpnet-base-v2 in data/weights. Takes a few minutes in one thread.
+Evidence maps are fitted on the first m answers of n random rows of one recorded set, and evaluated on other
+rows. The default is fitted without this set: the packaged map for Qwen's answers, and for SmolLM2's a map
+fitted on its other set only. Figures are means over the subsets. The plot also shows P(correct)
+(`few_verdicts`). Needs ../shared/data and all-mpnet-base-v2 in data/weights. Takes a few minutes in one
+thread.
 """
 
 import argparse
@@ -32,7 +33,7 @@ KINDS = ("own", "drawn", "default")
 
 @dataclass(frozen=True)
 class Curve:
-    """Risk (nats) and projection ECE of each kind of fit, (kinds, labels, subsets) each; `raw`: its ECE."""
+    """Risk (nats) and projection ECE of each kind of fit, (kinds, labels, subsets); `raw`: the raw ECE."""
 
     file: str
     m: int
@@ -52,19 +53,19 @@ def judged(map_: EvidenceMap, rows: DevSet) -> tuple[float, float]:
 
 
 def curve(file: str, m: int, rows: DevSet, default: tuple[EvidenceMap, Prior]) -> Curve:
-    """Return the figures over random subsets of the rows."""
+    """Return the figures for random subsets of the rows."""
     raw_c1 = np.clip(rows.alignment[:, 0], 0, 1)
     raw = reliability_diagram(np.clip(rows.eigenvalues[:, 0], 0, 1), raw_c1).ece
-    found = np.empty((2, len(KINDS), len(LABELS), SUBSETS))
+    figures = np.empty((2, len(KINDS), len(LABELS), SUBSETS))
     for at, labels in enumerate(LABELS):
         for subset in range(SUBSETS):
             order = np.random.default_rng([labels, subset]).permutation(len(rows))
-            # As many are judged whatever the number of labels.
+            # The number of evaluated rows does not depend on the number of labels.
             chosen, held = rows.take(order[:labels]), rows.take(order[LABELS[-1] :])
             maps = [fit_evidence(chosen, prior=prior).map for prior in (None, default[1])]
             for kind, map_ in enumerate([*maps, default[0]]):
-                found[:, kind, at, subset] = judged(map_, held)
-    return Curve(file, m, found[0], found[1], raw)
+                figures[:, kind, at, subset] = judged(map_, held)
+    return Curve(file, m, figures[0], figures[1], raw)
 
 
 def curves() -> Iterator[Curve]:
@@ -73,25 +74,27 @@ def curves() -> Iterator[Curve]:
             yield curve(name, m, recorded(name).material(m).rows, default_for(name, m))
 
 
-def table(found: list[Curve]) -> None:
+def table(curves_: list[Curve]) -> None:
     print("| rows | " + " | ".join(f"{n} labels" for n in LABELS) + " |")
     print("|---|" + "---|" * len(LABELS))
-    for one in found:
-        base = one.risk[KINDS.index("default")]
+    for curve_ in curves_:
+        base = curve_.risk[KINDS.index("default")]
         for kind in ("own", "drawn"):
-            more = (one.risk[KINDS.index(kind)] - base).mean(axis=1)
-            print(f"| {one.name}: risk, {kind} - default | " + " | ".join(f"{x:+.3f}" for x in more) + " |")
-        for kind, eces in zip(KINDS, one.ece.mean(axis=2), strict=True):
+            more = (curve_.risk[KINDS.index(kind)] - base).mean(axis=1)
+            print(
+                f"| {curve_.name}: risk, {kind} - default | " + " | ".join(f"{x:+.3f}" for x in more) + " |"
+            )
+        for kind, eces in zip(KINDS, curve_.ece.mean(axis=2), strict=True):
             cells = " | ".join(f"{x:.3f}" for x in eces)
-            print(f"| {one.name}: projection ECE, {kind} (raw {one.raw:.3f}) | {cells} |")
+            print(f"| {curve_.name}: projection ECE, {kind} (raw {curve_.raw:.3f}) | {cells} |")
 
 
 COLOURS = ("#b3541e", "#1f6f8b", "#777777")
-AT = 3  # answers, of the figure
+AT = 3  # number of answers in the figure
 
 
-def draw(found: list[Curve], path: Path) -> None:
-    """Draw risk, projection ECE and log loss of P(correct) by 3 answers: a row each, a column per set."""
+def draw(curves_: list[Curve], path: Path) -> None:
+    """Draw risk, projection ECE and log loss of P(correct) with 3 answers, one row each, a column per set."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -99,18 +102,18 @@ def draw(found: list[Curve], path: Path) -> None:
     from matplotlib import pyplot
 
     figure, grid = pyplot.subplots(3, len(NAMES), figsize=(9, 6), sharex=True, sharey="row")
-    shown = [one for one in found if one.m == AT]
-    for panels, one in zip(grid.T, shown, strict=True):
-        above = (one.risk - one.risk[KINDS.index("default")]).mean(axis=2)
-        columns, right = columns_of(one.file, AT)
+    shown = [curve_ for curve_ in curves_ if curve_.m == AT]
+    for panels, curve_ in zip(grid.T, shown, strict=True):
+        above = (curve_.risk - curve_.risk[KINDS.index("default")]).mean(axis=2)
+        columns, right = columns_of(curve_.file, AT)
         verdicts = [judged_by(columns, right, n) for n in LABELS]
         without = judged_by(columns, right, 0).loss
         losses = ([v.base_rate for v in verdicts], [v.loss for v in verdicts], [without] * len(LABELS))
         for kind, colour in enumerate(COLOURS):
             panels[0].plot(LABELS, above[kind], "o-", color=colour, markersize=3)
-            panels[1].plot(LABELS, one.ece[kind].mean(axis=1), "o-", color=colour, markersize=3)
+            panels[1].plot(LABELS, curve_.ece[kind].mean(axis=1), "o-", color=colour, markersize=3)
             panels[2].plot(LABELS, losses[kind], "o-", color=colour, markersize=3)
-        panels[0].set_title(NAMES[one.file].replace(", ", "\n"), fontsize=9)
+        panels[0].set_title(NAMES[curve_.file].replace(", ", "\n"), fontsize=9)
         panels[0].set_xscale("log", base=2)
         panels[0].set_xticks(LABELS, [str(n) for n in LABELS])
         panels[2].set_xlabel("labelled questions")
@@ -128,13 +131,13 @@ def draw(found: list[Curve], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--figure", type=Path)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     if not DATA.is_dir():
         sys.exit("The recorded answers are not beside this checkout: ../shared/data")
-    found = list(curves())
-    table(found)
-    if asked.figure:
-        draw(found, asked.figure)
+    curves_ = list(curves())
+    table(curves_)
+    if options.figure:
+        draw(curves_, options.figure)
 
 
 if __name__ == "__main__":

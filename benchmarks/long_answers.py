@@ -1,13 +1,13 @@
-"""Long answers of a real LLM, judged claim by claim: sixty questions whose facts a rule can check.
+"""Long answers of a real LLM, scored claim by claim: sixty questions with facts that a rule checks.
 
     python -m benchmarks.long_answers [--llm embedded] [--embedder all-mpnet-base-v2] [--answers 11] [--uqlm]
 
-The LLM answers each question some times (temperature .7, 160 tokens; kept in .cache as they come, `--again`
-draws anew): SmolLM2-135M, or with `--weights FOLDER` the one in this folder, by vLLM.
-Every answer is judged against m of the others, sentence by sentence, where a rule of
-`benchmarks.long_questions` tells whether it is right. Intervals are bootstraps over questions, differences in
-pairs. The last table of each m is of the questions by which nothing was chosen. Log-probabilities are
-vLLM's. `--uqlm`: beside UQLM's own code (needs `make .venv-rivals/.installed`).
+The LLM (SmolLM2-135M, or the weights in `--weights FOLDER` by vLLM) answers each question several times
+(temperature .7, 160 tokens). Answers are kept in .cache; `--again` samples new ones. Each sentence with a
+verdict by the rules of `benchmarks.long_questions` is judged by m of the other answers. Intervals are
+bootstraps over questions; differences are paired. The last table of each m has only the questions that no
+choice was based on. Log-probabilities are vLLM's. `--uqlm`: also UQLM's own code (needs
+`make .venv-rivals/.installed`).
 """
 
 import argparse
@@ -46,24 +46,24 @@ from tests.support.vllm import ENVIRONMENT, serve_command
 
 TEMPERATURE, MAX_TOKENS, SIZES, RESAMPLES = 0.7, 160, (3, 5, 10), 1000
 Floats = np.ndarray
-Answers = dict[str, Any]  # a question's, as they are kept
+Answers = dict[str, Any]  # the answers to a question in the format of the cache
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A question's answers: texts, and the tokens of each with their log-probabilities, if known."""
+    """The answers to a question: texts, and the tokens of each with their log-probabilities, if known."""
 
     question: Question
     answers: list[str]
     tokens: list[list[tuple[str, float]]]
 
 
-async def drawn_by_vllm(url: str, count: int, asked: Sequence[Question]) -> AsyncIterator[Answers]:
+async def drawn_by_vllm(url: str, count: int, questions_: Sequence[Question]) -> AsyncIterator[Answers]:
     async with httpx.AsyncClient(timeout=600) as http:
-        for one in asked:
+        for question in questions_:
             body = {
                 "model": "m",
-                "messages": [{"role": "user", "content": one.text}],
+                "messages": [{"role": "user", "content": question.text}],
                 **{"n": count, "temperature": TEMPERATURE, "max_tokens": MAX_TOKENS, "logprobs": True},
             }
             reply = (await http.post(f"{url}/v1/chat/completions", json=body)).raise_for_status().json()
@@ -72,71 +72,71 @@ async def drawn_by_vllm(url: str, count: int, asked: Sequence[Question]) -> Asyn
             yield {"answers": [c["message"]["content"] for c in choices], "tokens": tokens}
 
 
-async def drawn_by_embedded(count: int, asked: Sequence[Question]) -> AsyncIterator[Answers]:
+async def drawn_by_embedded(count: int, questions_: Sequence[Question]) -> AsyncIterator[Answers]:
     llm = EmbeddedLanguageModel(WEIGHTS)
     await llm.start()
-    for one in asked:
-        sampling = Sampling(temperature=TEMPERATURE, max_tokens=MAX_TOKENS, seed=questions().index(one))
-        request = GenerationRequest(count, messages=(Message("user", one.text),), sampling=sampling)
+    for question in questions_:
+        sampling = Sampling(temperature=TEMPERATURE, max_tokens=MAX_TOKENS, seed=questions().index(question))
+        request = GenerationRequest(count, messages=(Message("user", question.text),), sampling=sampling)
         yield {"answers": [draw.text for draw in (await llm.generate(request)).draws], "tokens": []}
     await llm.stop()
 
 
-async def kept_as_drawn(drawn: AsyncIterator[Answers], found: list[Answers], kept: Path) -> None:
+async def kept_as_drawn(drawn: AsyncIterator[Answers], rows: list[Answers], kept: Path) -> None:
     kept.parent.mkdir(exist_ok=True)
     async for row in drawn:
-        found.append(row)
-        kept.write_text(json.dumps(found))
+        rows.append(row)
+        kept.write_text(json.dumps(rows))
 
 
 def draw(llm: str, count: int, kept: Path, weights: Path | None, *, again: bool) -> list[Drawn]:
-    """Return the answers that are kept, and draw those to the other questions."""
-    found: list[Answers] = [] if again or not kept.exists() else json.loads(kept.read_text())
-    asked = questions()[len(found) :]
-    if asked and llm == "vllm":
+    """Return the cached answers, and sample answers to the other questions."""
+    rows: list[Answers] = [] if again or not kept.exists() else json.loads(kept.read_text())
+    missing = questions()[len(rows) :]
+    if missing and llm == "vllm":
         port = free_port()
         command, url = serve_command(weights or converted_model(WEIGHTS), port), f"http://127.0.0.1:{port}"
         with running(command, env=ENVIRONMENT) as process:
             wait_for(f"{url}/health", process, 300)
-            asyncio.run(kept_as_drawn(drawn_by_vllm(url, count, asked), found, kept))
-    elif asked:
-        asyncio.run(kept_as_drawn(drawn_by_embedded(count, asked), found, kept))
-    return [Drawn(one, **row) for one, row in zip(questions(), found, strict=True)]
+            asyncio.run(kept_as_drawn(drawn_by_vllm(url, count, missing), rows, kept))
+    elif missing:
+        asyncio.run(kept_as_drawn(drawn_by_embedded(count, missing), rows, kept))
+    return [Drawn(question, **row) for question, row in zip(questions(), rows, strict=True)]
 
 
 class World:
-    """Every claim that a rule judges, against m other answers: its scores, (n,) each by name."""
+    """Scores (n,) by name of all claims with a verdict, by m other answers."""
 
     def __init__(self, drawn: Sequence[Drawn], vectors: dict[str, Floats], m: int) -> None:
         self.scores: dict[str, list[float]] = {}
         self._vectors = vectors
         self._dimension = next(iter(vectors.values())).size
-        self.asked: dict[str, list[list[str]]] = {"claims": [], "drawn": []}  # as UQLM takes it
+        self.uqlm_input: dict[str, list[list[str]]] = {"claims": [], "drawn": []}  # the input of UQLM
         right, group = list[bool](), list[int]()
-        for number, one in enumerate(drawn):
-            said = [claims(answer, question=one.question.text) for answer in one.answers]
-            for i, answer in enumerate(one.answers):
-                verdicts = [(claim, one.question.verdict(claim.text)) for claim in said[i]]
+        for number, answers_ in enumerate(drawn):
+            claims_ = [claims(answer, question=answers_.question.text) for answer in answers_.answers]
+            for i, answer in enumerate(answers_.answers):
+                verdicts = [(claim, answers_.question.verdict(claim.text)) for claim in claims_[i]]
                 judged = [(claim, verdict) for claim, verdict in verdicts if verdict is not None]
                 if not judged:
                     continue
-                others = [(i + j) % len(said) for j in range(1, m + 1)]
-                found = [claim for claim, _ in judged]
-                self._score(found, [said[j] for j in others], one.question.text)
-                self.asked["claims"].append([claim.text for claim in found])
-                self.asked["drawn"].append([one.answers[j] for j in others])
-                self._score_whole(answer, self.asked["drawn"][-1], len(found))
-                if one.tokens:
-                    self._score_tokens(answer, found, one.tokens[i], one.question.text)
+                others = [(i + j) % len(claims_) for j in range(1, m + 1)]
+                judged_claims = [claim for claim, _ in judged]
+                self._score(judged_claims, [claims_[j] for j in others], answers_.question.text)
+                self.uqlm_input["claims"].append([claim.text for claim in judged_claims])
+                self.uqlm_input["drawn"].append([answers_.answers[j] for j in others])
+                self._score_whole(answer, self.uqlm_input["drawn"][-1], len(judged_claims))
+                if answers_.tokens:
+                    self._score_tokens(answer, judged_claims, answers_.tokens[i], answers_.question.text)
                 right += [verdict for _, verdict in judged]
                 group += [number] * len(judged)
         self.right, self.group = np.array(right), np.array(group)
 
     def score_by_uqlm(self, transformer: Path) -> None:
-        """Add the score of UQLM's LongTextUQ that needs no further model."""
+        """Add the score of UQLM's LongTextUQ that needs no other model."""
         with tempfile.TemporaryDirectory() as folder:
             source, target = Path(folder) / "given.json", Path(folder) / "scores.json"
-            source.write_text(json.dumps({**self.asked, "transformer": str(transformer)}), "utf-8")
+            source.write_text(json.dumps({**self.uqlm_input, "transformer": str(transformer)}), "utf-8")
             script = ROOT / "benchmarks" / "rivals_long.py"
             subprocess.run([VENV, "-W", "ignore", script, source, target], check=True)
             self._add("UQLM: LongTextUQ, matched units, cosine", json.loads(target.read_text("utf-8")))
@@ -144,22 +144,24 @@ class World:
     def _add(self, name: str, values: Sequence[float]) -> None:
         self.scores.setdefault(name, []).extend(values)
 
-    def _score(self, found: list[Segment], drawn: Sequence[list[Segment]], question: str) -> None:
-        outcomes = [*outcomes_of(found, drawn, self._vectors, self._dimension, question=question)]
-        served = [Identity().serve(one.spectrum.eigenvalues, one.spectrum.dimension) for one in outcomes]
+    def _score(self, judged: list[Segment], drawn: Sequence[list[Segment]], question: str) -> None:
+        outcomes = [*outcomes_of(judged, drawn, self._vectors, self._dimension, question=question)]
+        served = [
+            Identity().serve(outcome.spectrum.eigenvalues, outcome.spectrum.dimension) for outcome in outcomes
+        ]
         self._add(
             "nearest sentences: p(y)",
             [
-                born_probability(one.spectrum, raw, one.cosines).probability
-                for one, raw in zip(outcomes, served, strict=True)
+                born_probability(outcome.spectrum, raw, outcome.cosines).probability
+                for outcome, raw in zip(outcomes, served, strict=True)
             ],
         )
         self._add("nearest sentences: lambda_max", [raw.lambda_max for raw in served])
         self._add("entropy", [raw.entropy for raw in served])
-        self._add("share that agrees", [one.support.agree / len(drawn) for one in outcomes])
-        table = [[one.text for one in answer] for answer in drawn]
-        matches = match_claims([one.text for one in found], table, self._vectors, question=question)
-        self._add("mean best cosine", [float(np.maximum(one.cosines, 0).mean()) for one in matches])
+        self._add("share that agrees", [outcome.support.agree / len(drawn) for outcome in outcomes])
+        table = [[outcome.text for outcome in answer] for answer in drawn]
+        matches = match_claims([outcome.text for outcome in judged], table, self._vectors, question=question)
+        self._add("mean best cosine", [float(np.maximum(outcome.cosines, 0).mean()) for outcome in matches])
 
     def _born(self, spectrum: Spectrum, cosines: Floats) -> float:
         served = Identity().serve(spectrum.eigenvalues, spectrum.dimension)
@@ -167,21 +169,21 @@ class World:
 
     def _score_whole(self, answer: str, drawn: Sequence[str], count: int) -> None:
         vectors = np.stack([self._vectors[text] for text in drawn]).astype(np.float64)
-        found = spectrum(vectors)
-        self._add("whole answers: p(y)", [self._born(found, vectors @ self._vectors[answer])] * count)
-        self._add("whole answers: lambda_max", [float(found.eigenvalues[0])] * count)
+        spectrum_ = spectrum(vectors)
+        self._add("whole answers: p(y)", [self._born(spectrum_, vectors @ self._vectors[answer])] * count)
+        self._add("whole answers: lambda_max", [float(spectrum_.eigenvalues[0])] * count)
 
     def _score_tokens(
-        self, answer: str, found: list[Segment], tokens: Sequence[tuple[str, float]], question: str
+        self, answer: str, judged: list[Segment], tokens: Sequence[tuple[str, float]], question: str
     ) -> None:
-        spoken = spoken_logprobs(answer, found, tokens, question)
-        self._add("log-probability of the facts", [one.facts for one in spoken if one])
-        self._add("least likely token of the facts", [one.least for one in spoken if one])
-        self._add("log-probability of all tokens", [one.total for one in spoken if one])
+        spoken = spoken_logprobs(answer, judged, tokens, question)
+        self._add("log-probability of the facts", [logprobs.facts for logprobs in spoken if logprobs])
+        self._add("least likely token of the facts", [logprobs.least for logprobs in spoken if logprobs])
+        self._add("log-probability of all tokens", [logprobs.total for logprobs in spoken if logprobs])
 
 
 def report(world: World, m: int) -> None:
-    """Print every score's figures, and p(y) less the others'."""
+    """Print the figures of all scores, and the differences of p(y) from the others."""
     right = world.right
     resamples = ResampleCounts.of(right.size, np.random.default_rng(0), RESAMPLES, world.group)
 
@@ -193,18 +195,18 @@ def report(world: World, m: int) -> None:
     print(head("score", "AUROC", "their p(y) less it"))
     best = ranked(np.array(world.scores["nearest sentences: p(y)"]))
     for name, values in world.scores.items():
-        one = ranked(np.array(values) * (-1 if name == "entropy" else 1))
-        print(f"| {name} | {one.told()} | {(best - one).told('+')} |")
+        figure = ranked(np.array(values) * (-1 if name == "entropy" else 1))
+        print(f"| {name} | {figure.told()} | {(best - figure).told('+')} |")
 
 
 def labelled(drawn: Sequence[Drawn], vectors: dict[str, Floats], m: int) -> Material:
-    """Return the claims that a rule judges as `/calibrate` has them; all of a question are one group."""
+    """Return the judged claims as material of `/calibrate`, grouped by question."""
     rows, group = list[DevRow](), list[int]()
-    for number, one in enumerate(drawn):
-        for i, answer in enumerate(one.answers):
-            found = claims(answer, question=one.question.text)
-            tokens = one.tokens[i] if one.tokens else ()
-            spoken = spoken_logprobs(answer, found, tokens, one.question.text)
+    for number, answers_ in enumerate(drawn):
+        for i, answer in enumerate(answers_.answers):
+            claims_ = claims(answer, question=answers_.question.text)
+            tokens = answers_.tokens[i] if answers_.tokens else ()
+            spoken = spoken_logprobs(answer, claims_, tokens, answers_.question.text)
             of_answer = tuple(
                 ClaimIn(
                     text=claim.text,
@@ -213,21 +215,21 @@ def labelled(drawn: Sequence[Drawn], vectors: dict[str, Floats], m: int) -> Mate
                     fact_logprob=own.facts if own else None,
                     least_logprob=own.least if own else None,
                 )
-                for claim, own in zip(found, spoken, strict=True)
-                if (verdict := one.question.verdict(claim.text)) is not None
+                for claim, own in zip(claims_, spoken, strict=True)
+                if (verdict := answers_.question.verdict(claim.text)) is not None
             )
-            others = tuple(Draw(one.answers[(i + j) % len(one.answers)]) for j in range(1, m + 1))
-            row = DevRow(len(rows), None, (), prompt=one.question.text, claims=of_answer)
+            others = tuple(Draw(answers_.answers[(i + j) % len(answers_.answers)]) for j in range(1, m + 1))
+            row = DevRow(len(rows), None, (), prompt=answers_.question.text, claims=of_answer)
             if of_answer:
                 rows.append(replace(row, draws=others, complete=True))
                 group += [number] * len(of_answer)
-    said = [sentences_of(row) for row in rows]
-    made = claim_material(rows, said, vectors, m, next(iter(vectors.values())).size)
+    sentences = [sentences_of(row) for row in rows]
+    made = claim_material(rows, sentences, vectors, m, next(iter(vectors.values())).size)
     return replace(made, groups=np.array(group))
 
 
 def report_calibrated(material: Material) -> None:
-    """Print what a calibration of claims serves of questions that it has not seen."""
+    """Print cross-validated figures of a calibration of claims."""
     resamples = Resamples(*[20] * 7)
     fitted = fit_all(material, "depolarized", resamples=resamples)
     shown = CrossValidated(fitted, resamples=resamples)
@@ -247,18 +249,18 @@ def main() -> None:
     parser.add_argument("--llm", choices=("vllm", "embedded"), default="vllm")
     parser.add_argument("--weights", type=Path, help="folder of another LLM, for vLLM")
     parser.add_argument("--embedder", default="all-MiniLM-L6-v2")
-    parser.add_argument("--answers", type=int, default=max(SIZES) + 1, help="of each question")
-    parser.add_argument("--again", action="store_true", help="draw anew")
-    parser.add_argument("--uqlm", action="store_true", help="beside UQLM's own code")
+    parser.add_argument("--answers", type=int, default=max(SIZES) + 1, help="answers to each question")
+    parser.add_argument("--again", action="store_true", help="sample new answers")
+    parser.add_argument("--uqlm", action="store_true", help="also UQLM's own code")
     options = parser.parse_args()
     llm = options.llm if options.weights is None else options.weights.name
     kept = ROOT / ".cache" / f"long-answers-{llm}-{options.answers}.json"
     drawn = draw(options.llm, options.answers, kept, options.weights, again=options.again)
-    texts = [answer for one in drawn for answer in one.answers]
-    for one in drawn:
-        question = one.question.text
-        said = [claim.text for text in one.answers for claim in claims(text, question=question)]
-        texts += [*said, *beyond(said, question)]
+    texts = [answer for answers_ in drawn for answer in answers_.answers]
+    for answers_ in drawn:
+        question = answers_.question.text
+        claims_ = [claim.text for text in answers_.answers for claim in claims(text, question=question)]
+        texts += [*claims_, *beyond(claims_, question)]
     vectors = embedded(sorted(set(texts), key=len), options.embedder)
     print(f"{llm}, {len(drawn)} questions; {options.embedder}")
     for m in SIZES:

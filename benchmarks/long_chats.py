@@ -1,10 +1,10 @@
-"""What the score by claims costs a chat of about 300 words, on a real vLLM server, and whether it is in time.
+"""Cost of claim scores for chats of about 300 words on a real vLLM server, and whether they are in time.
 
     python -m benchmarks.long_chats [--embedder all-MiniLM-L6-v2] [--draws 3] [--seconds 420]
 
-In turn, in one run: straight to the server, through `/v1` without a score, and with answers drawn beside it
-and its claims, at the default deadline; not streamed, and streamed. All answers have the same number of
-tokens; the draws end where they end, at that number at most. No vector is kept between chats.
+Alternating calls in one run: directly to the server, through `/v1` without a score, and with samples and
+claim scores at the default deadline, streamed or not. All answers have the same number of tokens, which is
+the maximum for the samples. No vector is cached between chats.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx2 as httpx
 
-from benchmarks.alternating import alternate, told
+from benchmarks.alternating import alternate, describe
 from benchmarks.dropin import has_text, servers
 from benchmarks.processes import UNCACHED
 
@@ -34,7 +34,7 @@ BARE = "bare call"
 
 @dataclass(frozen=True)
 class Chat:
-    """A chat that was to be scored: what came with its answer; wait_ms: of a stream, after its last text."""
+    """A scored chat. wait_ms: time from the last text of a stream to its score."""
 
     words: int
     uncertainty: dict[str, Any]
@@ -44,7 +44,7 @@ class Chat:
 async def call(
     http: httpx.AsyncClient, url: str, mode: str, own: dict[str, Any], chats: list[Chat], number: int
 ) -> None:
-    """Ask for one answer, and keep what came with it."""
+    """Ask for one answer, and append the chat to `chats`."""
     question = f"Write about 300 words on {TOPICS[number % len(TOPICS)]}."
     body = {
         "model": "m",
@@ -76,12 +76,12 @@ async def streamed(reply: httpx.Response) -> Chat:
 
 
 def is_late(chat: Chat) -> bool:
-    """Tell whether the answer came without its score."""
+    """Return True if the answer arrived without its score."""
     return chat.uncertainty.get("status") == "pending"
 
 
 def report(name: str, chats: list[Chat]) -> None:
-    """Print how many scores were in time, and where their time went."""
+    """Print how many scores were in time, and the time of their stages."""
     scores = [chat.uncertainty for chat in chats if chat.uncertainty["status"] == "scored"]
     print(f"\n{name}: {len(scores)} of {len(chats)} scores came with their answer")
     if not scores:
@@ -91,10 +91,10 @@ def report(name: str, chats: list[Chat]) -> None:
         return f"{statistics.median(values):.0f} ({min(values):.0f} .. {max(values):.0f})"
 
     print(f"  words of an answer {median([chat.words for chat in chats])}")
-    print(f"  tokens of the draws {median([one['usage']['completion_tokens'] for one in scores])}")
-    print(f"  claims {median([len(one['claims']) for one in scores])}")
+    print(f"  tokens of the draws {median([score['usage']['completion_tokens'] for score in scores])}")
+    print(f"  claims {median([len(score['claims']) for score in scores])}")
     for stage in ("queue", "generate", "embed", "spectrum"):
-        print(f"  {stage} {median([one['timings_ms'][stage] for one in scores])} ms")
+        print(f"  {stage} {median([score['timings_ms'][stage] for score in scores])} ms")
     waits = [chat.wait_ms for chat in chats if chat.wait_ms is not None]
     if waits:
         print(f"  from the last text to the score {median(waits)} ms", flush=True)
@@ -121,14 +121,14 @@ async def measure(llm: str, ours: str, draws: int, seconds: float) -> None:
             )
             for name, own in ways.items()
         }
-        found = await alternate(calls, callers=1, seconds=seconds)
-        late = [chat.uncertainty for made in chats.values() for chat in made if is_late(chat)]
-        for one in late:
-            score = (await http.get(f"{ours}/scores/{one['id']}")).raise_for_status().json()
+        rounds = await alternate(calls, callers=1, seconds=seconds)
+        late = [chat.uncertainty for chats_ in chats.values() for chat in chats_ if is_late(chat)]
+        for uncertainty in late:
+            score = (await http.get(f"{ours}/scores/{uncertainty['id']}")).raise_for_status().json()
             print(f"late: {score.get('timings_ms')}")
-    print(f"bare call {found.p50(BARE):.0f} ms; {told(found)}")
+    print(f"bare call {rounds.p50(BARE):.0f} ms; {describe(rounds)}")
     for name in list(ways)[1:]:
-        print(f"  {name} over it: {found.ratio(name, BARE)}")
+        print(f"  {name} over it: {rounds.ratio(name, BARE)}")
     for name, own in ways.items():
         if "eigencal" in own:
             report(name, chats[name])

@@ -1,7 +1,7 @@
-"""Sixty questions with long answers. Rules check the numbers, years and names in them.
+"""Sixty questions with long answers, and rules that check numbers, years and names in the answers.
 
-A sentence is checked by every fact that it is `about` and that it gives a `value` for; it is right where all
-of those say what is `right`. What the rules do not know (a wrong birthday beside the right year) they miss.
+A fact applies to a sentence that is `about` it and gives a `value`. A sentence is right if it matches `right`
+of all facts that apply. The rules miss other errors, such as a wrong birthday with the right year.
 """
 
 import re
@@ -94,12 +94,12 @@ PLANETS_UNSEEN = """
 Mercury, first|1st, no|zero|0
 Neptune, eighth|8th, 14|16|fourteen|sixteen
 """
-FIRST = 40  # questions: on their answers the claims' weights and the rule of `support` were chosen
+FIRST = 40  # number of questions used to choose the claims' weights and the rule of `support`
 
 
 @dataclass(frozen=True)
 class Fact:
-    """Regular expressions: what is spoken of (any case), that a value is given, and which is right."""
+    """Regular expressions for the topic (any case), for a value, and for the right value."""
 
     about: str
     value: str
@@ -108,19 +108,19 @@ class Fact:
 
 @dataclass(frozen=True)
 class Question:
-    """A question, and the facts that its answers can be checked by."""
+    """A question, and the facts that check its answers."""
 
     text: str
     facts: list[Fact]
 
     def verdict(self, sentence: str) -> bool | None:
-        """Return whether a sentence is right; None where no rule tells."""
-        told = [
+        """Return whether a sentence is right; None if no fact applies."""
+        matches = [
             re.search(fact.right, sentence) is not None
             for fact in self.facts
             if re.search(fact.about, sentence, re.IGNORECASE) and re.search(fact.value, sentence)
         ]
-        return all(told) if told else None
+        return all(matches) if matches else None
 
 
 def rows(table: str) -> list[list[str]]:
@@ -128,24 +128,24 @@ def rows(table: str) -> list[list[str]]:
 
 
 def questions() -> list[Question]:
-    """Return the sixty, the first `FIRST` first."""
+    """Return the sixty questions, beginning with the first `FIRST`."""
     first = _questions(COUNTRIES, ELEMENTS, PERSONS, PLANETS)
     return first + _questions(COUNTRIES_UNSEEN, ELEMENTS_UNSEEN, PERSONS_UNSEEN, PLANETS_UNSEEN)
 
 
 def _questions(countries: str, elements: str, persons: str, planets: str) -> list[Question]:
-    found = []
+    questions_ = []
     ask = "Write a short paragraph about"
     for name, capital, continent, currency, language in rows(countries):
-        asked = "Name its capital, its continent, its currency and its official language."
-        text = f"{ask} the country {name}. {asked}"
+        details = "Name its capital, its continent, its currency and its official language."
+        text = f"{ask} the country {name}. {details}"
         facts = [
             Fact(r"\bcapital\b", rf"\b(?!{name}){NAME}", capital),
             Fact(r"continent|located (?:in|on)|situated|lies in", CONTINENT, continent),
             Fact(r"\bcurrency\b", ".", rf"(?i:\b(?:{currency})s?\b)"),
             Fact(r"official language|language (?:is|of)|spoken", NAME, language),
         ]
-        found.append(Question(text, facts))
+        questions_.append(Question(text, facts))
     for name, symbol, number in rows(elements):
         text = (
             f"{ask} the chemical element {name}. Name its symbol, its atomic number and what it is used for."
@@ -154,7 +154,7 @@ def _questions(countries: str, elements: str, persons: str, planets: str) -> lis
             Fact(r"\bsymbol\b", ".", rf"\b{symbol}\b"),
             Fact("atomic number|protons", NUMBER, rf"\b(?:{number})\b"),
         ]
-        found.append(Question(text, facts))
+        questions_.append(Question(text, facts))
     for name, born, died, place in rows(persons):
         text = (
             f"{ask} {name}. Say when and where they were born, what they are known for, and when they died."
@@ -164,10 +164,10 @@ def _questions(countries: str, elements: str, persons: str, planets: str) -> lis
             Fact(r"\bborn\b.*\bin\b", rf"\bin (?:[a-z]+ )*{NAME}", place),
             Fact(r"\bdied\b|\bdeath\b|passed away", YEAR, rf"\b{died}\b"),
         ]
-        found.append(Question(text, facts))
+        questions_.append(Question(text, facts))
     for name, place, moons in rows(planets):
-        asked = "Say which planet from the Sun it is, how many moons it has and what it is like."
-        text = f"{ask} the planet {name}. {asked}"
+        details = "Say which planet from the Sun it is, how many moons it has and what it is like."
+        text = f"{ask} the planet {name}. {details}"
         facts = [Fact("from the sun", ORDINAL, place), Fact(r"\bmoons?\b", NUMBER, rf"\b(?:{moons})\b")]
-        found.append(Question(text, facts))
-    return found
+        questions_.append(Question(text, facts))
+    return questions_

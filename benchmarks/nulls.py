@@ -1,10 +1,9 @@
-"""What the nulls say: in calibrated worlds, and with a temperature that is off.
+"""Null distributions of the projection ECE in calibrated worlds, and with a wrong temperature.
 
     python -m benchmarks.nulls [WORLDS]
 
-Worlds are calibrated by construction: lambda_max of prompts as a map serves them, and c_1 with that mean and
-the spread that c_1 of the recorded rows has at like lambda_max. Where the recorded data are not beside the
-checkout, both are made up.
+Worlds are calibrated by construction: lambda_max is served by a map, and c_1 has this mean and the spread of
+the recorded c_1 at similar lambda_max. Without the recorded data next to the checkout, both are synthetic.
 """
 
 import sys
@@ -36,7 +35,7 @@ SIZES = (30, 100, 250)
 
 @dataclass(frozen=True)
 class Rows:
-    """Prompts with their spectra, the maps fitted on the first of them, and c_1."""
+    """Prompts with their spectra, c_1, and maps fitted on the first prompts."""
 
     answers: list[Answers]
     spectra: list[Spectrum]
@@ -44,13 +43,13 @@ class Rows:
     maps: dict[str, CalibrationMap]
 
     def largest(self, map_: CalibrationMap) -> np.ndarray:
-        served = [map_.serve(one.eigenvalues, one.dimension) for one in self.spectra]
-        return np.clip([one.lambda_max for one in served], 0.0, 1.0)
+        served = [map_.serve(spectrum_.eigenvalues, spectrum_.dimension) for spectrum_ in self.spectra]
+        return np.clip([served_.lambda_max for served_ in served], 0.0, 1.0)
 
 
 def rows() -> Rows:
-    found = recorded(400)
-    answers = found or prompts(400, 20, 0.5)
+    recorded_ = recorded(400)
+    answers = recorded_ or prompts(400, 20, 0.5)
     dimension = answers[0].vectors.shape[1]
     c1 = np.clip(dev_set(answers, dimension).alignment[:, 0], 0.0, 1.0)
     first = dev_set(answers[:FITTED], dimension)
@@ -61,7 +60,7 @@ def rows() -> Rows:
 
 
 class Worlds:
-    """Worlds calibrated for a map, drawn from all the rows; what is served there may be another map."""
+    """Worlds that are calibrated for the map `truth` but served with `served`, resampled from all rows."""
 
     def __init__(self, of: Rows, truth: CalibrationMap, served: CalibrationMap) -> None:
         self.true, self.served = of.largest(truth), of.largest(served)
@@ -69,36 +68,36 @@ class Worlds:
         self.residuals = of.c1[near] - of.c1[near].mean(axis=1, keepdims=True)
 
     def draw(self, size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Return lambda_max served and c_1 (size,)."""
+        """Return the served lambda_max and c_1, (size,) each."""
         picked = rng.permutation(self.true.size)[:size]
         column = rng.integers(0, self.residuals.shape[1], size)
         return self.served[picked], self.true[picked] + self.residuals[picked, column]
 
 
 def ece(lambda_max: np.ndarray, c1: np.ndarray) -> float:
-    """Return the projection ECE; c_1 of a world may leave [0, 1] a little, which changes no mean."""
+    """Return the projection ECE. c_1 of a world may slightly exceed [0, 1], which does not bias means."""
     bins = bin_index(lambda_max, equal_mass_bins(lambda_max, 8))
     return float(np.abs(np.bincount(bins, weights=c1 - lambda_max)).sum() / lambda_max.size)
 
 
 def trial(worlds: Worlds, size: int, count: int) -> dict[str, float]:
     rng = np.random.default_rng(size)
-    found = []
+    figures = []
     for _ in range(count):
         lambda_max, c1 = worlds.draw(size, rng)
         null = projection_null(lambda_max, c1, rng, num_draws=DRAWS)
         band, read = null.band, ece(lambda_max, c1)
         width, rejected = band.ece_high - band.ece_low, null.p_value <= 0.05
-        found.append((read, band.ece_mean, width, band.holds(read), rejected))
+        figures.append((read, band.ece_mean, width, band.holds(read), rejected))
     names = ("read", "told", "width", "inside", "rejected")
-    return dict(zip(names, np.mean(found, axis=0).tolist(), strict=True))
+    return dict(zip(names, np.mean(figures, axis=0).tolist(), strict=True))
 
 
-def line(what: str, size: int, found: dict[str, float], count: int) -> str:
-    error = (found["inside"] * (1 - found["inside"]) / count) ** 0.5
+def line(label: str, size: int, figures: dict[str, float], count: int) -> str:
+    error = (figures["inside"] * (1 - figures["inside"]) / count) ** 0.5
     return (
-        f"{what:34} {size:4}  {found['read']:.4f}  {found['told']:.4f}  {found['width']:.4f}  "
-        f"{found['inside']:.3f} +- {error:.3f}  {found['rejected']:.3f}"
+        f"{label:34} {size:4}  {figures['read']:.4f}  {figures['told']:.4f}  {figures['width']:.4f}  "
+        f"{figures['inside']:.3f} +- {error:.3f}  {figures['rejected']:.3f}"
     )
 
 
@@ -116,11 +115,11 @@ def simulated(of: Rows, count: int) -> None:
     for name in ("depolarized", "temperature"):
         truth = of.maps[name]
         cases = {"calibrated": 1.0, f"T x {OFF}": OFF, f"T / {OFF}": 1 / OFF}
-        for what, factor in cases.items():
+        for case, factor in cases.items():
             worlds = Worlds(of, truth, off(truth, factor))
             for size in SIZES:
-                found = trial(worlds, size, count)
-                print(line(f"{name}, {what}", size, found, count), flush=True)
+                figures = trial(worlds, size, count)
+                print(line(f"{name}, {case}", size, figures, count), flush=True)
 
 
 def main() -> None:

@@ -1,9 +1,9 @@
-"""Prompts unlike a calibration's rows: false alarms, and what is detected.
+"""Detection of prompts unlike a calibration's rows: false alarms and detections.
 
     python -m benchmarks.out_of_distribution
 
-Reference rows are recorded TriviaQA questions with SmolLM2's answers (../shared/data); false alarms are of
-the other rows, over random splits.
+Reference rows are recorded TriviaQA questions with SmolLM2's answers (../shared/data). False alarms are
+counted on the other rows, over random splits.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from service.spectral.text_scores import words
 DATA = ROOT.parent / "shared" / "data"
 EMBEDDERS = ("all-MiniLM-L6-v2", "all-mpnet-base-v2")
 ANSWERS, SPLITS, SIZES = (3, 20), 60, (150, 300, 500)
-LONG = 60  # words of an answer to a request of another kind
+LONG = 60  # words of an answer to a chat request
 REQUESTS = (
     "Write a Python function that merges two sorted lists without using sort().",
     "Refactor this loop into a list comprehension: for x in xs: if x > 0: ys.append(x * 2)",
@@ -52,17 +52,17 @@ Vectors, Lengths = NDArray[np.float32], NDArray[np.int32]
 
 
 def recorded(path: Path) -> tuple[list[str], Lengths]:
-    """Return the questions of a file, and the words of their answers."""
+    """Return the questions of a file, and the number of words of their answers."""
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     fewest = min(max(ANSWERS), *(len(row["samples"]) for row in rows))
     lengths = [[len(words(text)) for text in row["samples"][:fewest]] for row in rows]
     return [row["prompt"] for row in rows], np.array(lengths, dtype=np.int32)
 
 
-def alarms(known: ConformalReference, questions: Vectors, lengths: Sequence[NDArray[np.int_]]) -> float:
-    """Return the share of prompts that are called unlike."""
+def alarms(reference: ConformalReference, questions: Vectors, lengths: Sequence[NDArray[np.int_]]) -> float:
+    """Return the share of prompts flagged as unlike the rows."""
     pairs = zip(questions, lengths, strict=True)
-    return float(np.mean([known.p_value(q, w) < MAX_OOD_P_VALUE for q, w in pairs]))
+    return float(np.mean([reference.p_value(q, w) < MAX_OOD_P_VALUE for q, w in pairs]))
 
 
 async def detection(name: str) -> None:
@@ -73,7 +73,7 @@ async def detection(name: str) -> None:
     async def vectors(texts: Sequence[str]) -> Vectors:
         return (await embedder.embed(texts)).vectors
 
-    files = [DATA / f"{one}.jsonl" for one in ("triviaqa_dev_smollm2_m40", "triviaqa_test_smollm2_m20")]
+    files = [DATA / f"{name_}.jsonl" for name_ in ("triviaqa_dev_smollm2_m40", "triviaqa_test_smollm2_m20")]
     read = [recorded(path) for path in files]
     pool, lengths = await vectors([q for qs, _ in read for q in qs]), np.concatenate([w for _, w in read])
     everyday, everyday_lengths = recorded(RECORDED)
@@ -83,22 +83,22 @@ async def detection(name: str) -> None:
     print(f"{name}: share below {MAX_OOD_P_VALUE}, {SPLITS} random splits of {len(pool)} rows")
     for rows in SIZES:
         for m in ANSWERS:
-            rng, found = np.random.default_rng(0), list[list[float]]()
+            rng, shares_ = np.random.default_rng(0), list[list[float]]()
             for _ in range(SPLITS):
                 order = rng.permutation(len(pool))
-                mine, rest = order[:rows], order[rows:]
-                known = ConformalReference(pool[mine], lengths[mine])
-                # Where no answers are recorded: as long as those of the rows, which nobody could tell by.
+                chosen, rest = order[:rows], order[rows:]
+                reference = ConformalReference(pool[chosen], lengths[chosen])
+                # Without recorded answers, lengths are those of the rows, so that they carry no information.
                 usual = lengths[rng.choice(rest, 300), :m]
-                found.append([
-                    alarms(known, pool[rest], lengths[rest, :m]),
-                    alarms(known, others["everyday"], everyday_lengths[:, :m]),
-                    alarms(known, others["nq"], usual[: len(nq)]),
-                    alarms(known, others["chat"], usual[: len(REQUESTS)]),
-                    alarms(known, others["chat"], [np.full(m, LONG)] * len(REQUESTS)),
+                shares_.append([
+                    alarms(reference, pool[rest], lengths[rest, :m]),
+                    alarms(reference, others["everyday"], everyday_lengths[:, :m]),
+                    alarms(reference, others["nq"], usual[: len(nq)]),
+                    alarms(reference, others["chat"], usual[: len(REQUESTS)]),
+                    alarms(reference, others["chat"], [np.full(m, LONG)] * len(REQUESTS)),
                 ])  # fmt: skip
             names = ("false alarms", "everyday", "NQ", "chat", f"chat, {LONG} words")
-            means, most = np.mean(found, axis=0), np.quantile([one[0] for one in found], 0.95)
+            means, most = np.mean(shares_, axis=0), np.quantile([shares__[0] for shares__ in shares_], 0.95)
             shares = ", ".join(f"{name} {mean:.1%}" for name, mean in zip(names, means, strict=True))
             print(f"  {rows} rows, {m} answers: {shares} (false alarms, 95th split: {most:.1%})", flush=True)
 

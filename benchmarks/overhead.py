@@ -1,9 +1,9 @@
-"""What /score adds to the n = 20 request that it rests on, and log-probabilities to that, on a real vLLM.
+"""Latency of /score and of log-probabilities relative to the bare n = 20 request, on a real vLLM.
 
-In turn, in one run: the request straight to the server without log-probabilities, the same with, and /score
-with the same prompt, settings and server, which asks for them. Ratios of median latencies, 1 and 8 callers.
-`--samples`: answers drawn, in place of 20. `--beside EIGENCAL_KERNEL=paper`: also /score of a second service
-with this setting.
+Alternating calls in one run: the request to the server without and with log-probabilities, and /score with
+the same prompt, settings and server, which requests log-probabilities. Ratios of median latencies with 1 and
+8 callers. `--samples`: number of samples instead of 20. `--beside EIGENCAL_KERNEL=paper`: also /score of a
+second service with this setting.
 """
 
 import argparse
@@ -13,13 +13,13 @@ from functools import partial
 
 import httpx2 as httpx
 
-from benchmarks.alternating import alternate, told
+from benchmarks.alternating import alternate, describe
 from benchmarks.dropin import QUESTIONS, servers, service_before
 from benchmarks.processes import UNCACHED
 from service.llm.port import FEW_SHOT
 
 SAMPLING = {"temperature": 0.5, "top_p": 1.0, "max_tokens": 32, "stop": ["\n"]}
-# Of the completions API: the log-probability of each token drawn, without alternatives.
+# Completions API: the log-probability of each sampled token, without alternatives.
 WITH_LOGPROBS = {"logprobs": 0}
 BARE, LOGPROBS, SCORE = "the bare call", "the bare call with log-probabilities", "/score"
 
@@ -41,11 +41,11 @@ async def compare(llm: str, ours: dict[str, str], samples: int, callers: int, se
 
         calls = {BARE: lambda i: direct(i, {}), LOGPROBS: lambda i: direct(i, WITH_LOGPROBS)}
         calls |= {name: partial(scored, url) for name, url in ours.items()}
-        found = await alternate(calls, callers=callers, seconds=seconds)
-    print(f"{told(found)}; {BARE} {found.p50(BARE):.0f} ms")
+        rounds = await alternate(calls, callers=callers, seconds=seconds)
+    print(f"{describe(rounds)}; {BARE} {rounds.p50(BARE):.0f} ms")
     others = [(SCORE, name) for name in ours if name != SCORE]
     for name, base in ((LOGPROBS, BARE), (SCORE, LOGPROBS), (SCORE, BARE), *others):
-        print(f"  {name} over {base}: {found.ratio(name, base)}", flush=True)
+        print(f"  {name} over {base}: {rounds.ratio(name, base)}", flush=True)
 
 
 def main() -> None:
@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--beside", help="NAME=VALUE, a setting of a second service")
     options = parser.parse_args()
     settings = {"EIGENCAL_LLM_API": "completions", "EIGENCAL_FEW_SHOT": FEW_SHOT}
-    # The questions come again and again: no vector may be kept.
+    # The questions repeat, so vectors must not be cached.
     with servers(options.embedder, UNCACHED, **settings) as (llm, ours, folder), ExitStack() as stack:
         services = {SCORE: ours}
         if options.beside:

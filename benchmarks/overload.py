@@ -1,11 +1,11 @@
-"""Callers that are more than the LLM can take: answers per second, and how soon the others know.
+"""The service under overload: answers per second, and latencies of answers and refusals.
 
-A stub of an LLM server that takes about a second for a request, the service before it with a fake embedder,
-and callers at 0.5, 1, 1.25, 4, 10 and 30 times the service's slots, each a process, all over real sockets.
-Callers come spread over some seconds. One asks again as soon as he has an answer; refused, he waits for
-Retry-After and up to as long again. Rounds of `/score`, without and with `deadline_ms`. Per round, settled:
-answers per second; p50 and p99 of the answered (200) and of the refused (503), each ms; how many came late
-(504), and how many waited half a minute for nothing.
+Three processes over real sockets: a stub of an LLM server that takes about a second per request, the service
+with a fake embedder, and callers at 0.5, 1, 1.25, 4, 10 and 30 times the service's slots. Callers start over
+some seconds. A caller asks again after each answer; after a refusal it waits for one to two times
+Retry-After. Rounds of `/score` without and with `deadline_ms`. Figures per round, once it has settled:
+answers per second; p50 and p99 in ms of answers (200) and refusals (503); number of late calls (504), and of
+calls without an answer for half a minute.
 """
 
 import argparse
@@ -27,12 +27,12 @@ from tests.support.sqlite_store import SqliteStore
 
 FACTORS = (0.5, 1, 1.25, 4, 10, 30)
 ANSWER_S, DEADLINE_MS, HUNG_S = 1.0, 1500, 30.0
-COMING_S, SETTLING_S = 4.0, 5.0  # while callers come, and until figures are taken
+COMING_S, SETTLING_S = 4.0, 5.0  # time in which callers start, and time before figures are taken
 ROW = "{:<9} {:>7} {:>9} {:>15} {:>15} {:>6} {:>6}"
 
 
 async def stub(port: int) -> None:
-    """An LLM server that answers everything after ANSWER_S."""
+    """Run an LLM server that answers each request after about ANSWER_S."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -49,12 +49,12 @@ async def stub(port: int) -> None:
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
     head = await reader.readuntil(b"\r\n\r\n")
-    asked = json.loads(await reader.readexactly(header(head, b"content-length", 0)) or b"{}")
+    body = json.loads(await reader.readexactly(header(head, b"content-length", 0)) or b"{}")
     content = b'{"data": [{"id": "stub"}]}'
     if head.startswith(b"POST"):
         await asyncio.sleep(ANSWER_S * random.uniform(0.75, 1.25))
         text = {"finish_reason": "stop", "message": {"content": "Paris"}}
-        choices = [{"index": i, **text} for i in range(asked.get("n", 1))]
+        choices = [{"index": i, **text} for i in range(body.get("n", 1))]
         content = json.dumps({"model": "stub", "choices": choices}).encode()
     kind = b"application/json"
     writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n" % (kind, len(content)))
@@ -78,7 +78,7 @@ def header(head: bytes, name: bytes, default: int) -> int:
 
 
 def service(port: int, llm_port: int, slots: int) -> None:
-    """The real application and LLM client; embedder and store are fakes, which leaves the cores to them."""
+    """Run the real application and LLM client, with a fake embedder and store to save CPU time."""
     url = f"http://127.0.0.1:{llm_port}"
     settings = Settings(llm_backend="vllm", llm_url=url, llm_model="stub", llm_slots=slots)
     app = create_app(settings, embedder=FakeEmbedder(), store=SqliteStore())
@@ -86,7 +86,7 @@ def service(port: int, llm_port: int, slots: int) -> None:
 
 
 class Round:
-    """Callers for some seconds; `times` of the answers (s) once it has settled, by status (0: none came)."""
+    """Callers for some seconds. `times`: latencies in s after settling, by status (0: no answer)."""
 
     def __init__(self, port: int, body: dict[str, object], seconds: float) -> None:
         self.port = port
@@ -96,7 +96,7 @@ class Round:
         self.times: dict[int, list[float]] = defaultdict(list)
 
     async def run(self, callers: int) -> None:
-        """Let so many callers ask."""
+        """Run the callers."""
         await asyncio.gather(*(self.caller(i / callers * COMING_S) for i in range(callers)))
 
     async def caller(self, wait_s: float) -> None:
@@ -150,15 +150,15 @@ async def measure(port: int, slots: int, seconds: float) -> None:
     for name, body in {"plain": plain, "deadline": plain | {"deadline_ms": DEADLINE_MS}}.items():
         for factor in FACTORS:
             callers = int(slots * factor)
-            one = Round(port, body, seconds)
-            await one.run(callers)
-            print(one.row(name, callers), flush=True)
+            round_ = Round(port, body, seconds)
+            await round_.run(callers)
+            print(round_.row(name, callers), flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--slots", type=int, default=64)
-    parser.add_argument("--seconds", type=float, default=20, help="of each round")
+    parser.add_argument("--seconds", type=float, default=20, help="length of a round")
     options = parser.parse_args()
     port, llm_port = free_port(), free_port()
     module = [PYTHON, "-m", "benchmarks.overload"]

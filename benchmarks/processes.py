@@ -1,4 +1,4 @@
-"""Starting servers for benchmarks and end-to-end tests, and waiting until they answer."""
+"""Start servers for benchmarks and end-to-end tests, and wait until they answer."""
 
 import contextlib
 import os
@@ -15,14 +15,14 @@ ROOT = Path(__file__).parents[1]
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now."""
+    """Return an unused port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def wait_for(url: str, process: subprocess.Popen[bytes], timeout_s: float) -> None:
-    """Return once the URL answers 200; raise when the process ends or the time is over."""
+    """Wait until the URL answers 200. Raises RuntimeError if the process ends, TimeoutError if too late."""
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
         if process.poll() is not None:
@@ -32,7 +32,7 @@ def wait_for(url: str, process: subprocess.Popen[bytes], timeout_s: float) -> No
                 if response.status == 200:
                     return
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.1)  # waits without a clock of our own
+            process.wait(0.1)  # a pause that ends early with the process
     raise TimeoutError(f"{url} did not answer within {timeout_s} s")
 
 
@@ -46,9 +46,9 @@ def running(
     folder: Path = ROOT,
     inherit: bool = True,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command in a folder, on certain cores if asked for, until the block ends.
+    """Run a command in a folder, optionally on certain cores, until the block ends.
 
-    `env` is beside this process's environment, or instead of it where nothing is to be inherited.
+    `env` is added to the environment of this process, or replaces it without `inherit`.
     """
     with contextlib.ExitStack() as stack:
         out = stack.enter_context(log.open("wb")) if log else subprocess.DEVNULL
@@ -72,4 +72,4 @@ def running(
 
 
 PYTHON = sys.executable
-UNCACHED = "benchmarks.uncached"  # the service without a cache of vectors
+UNCACHED = "benchmarks.uncached"  # the service without caches

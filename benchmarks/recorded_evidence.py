@@ -1,4 +1,4 @@
-"""The recorded answers as a calibration has its rows: their spectra, their features and who is right."""
+"""The recorded answers as rows of a calibration: spectra, features and verdicts."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from service.spectral.fit import Prior, assign_folds, fit_depolarized, fit_evide
 
 ROOT = Path(__file__).parents[1]
 DATA, WEIGHTS = ROOT.parent / "shared" / "data", ROOT / "data" / "weights"
-RECORDED = ROOT / ".cache" / "recorded"  # by `benchmarks.record`
+RECORDED = ROOT / ".cache" / "recorded"  # from `benchmarks.record`
 TEST, DEV = "triviaqa_test_smollm2_m20", "triviaqa_dev_smollm2_m40"
 QWEN, EVERYDAY = "triviaqa_test_qwen1.5b_m10", "everyday_qwen1.5b_m10"
 NAMES = {
@@ -42,7 +42,7 @@ FOLDS = 5
 
 
 def embedded(texts: Sequence[str], name: str = MPNET.name) -> dict[str, np.ndarray]:
-    """Return vectors of the texts, or none where the weights are not at hand."""
+    """Return the vectors of the texts; an empty dict without the weights."""
     path = WEIGHTS / name
     if not path.exists() or not texts:
         return {}
@@ -53,7 +53,7 @@ def embedded(texts: Sequence[str], name: str = MPNET.name) -> dict[str, np.ndarr
 
 
 def own_logprob(row: Mapping[str, Any]) -> float | None:
-    """Return the log-probability of the row's `answer`: recorded, or of the samples with this text."""
+    """Return the log-probability of the row's `answer`, recorded or of a sample with the same text."""
     sums = [
         total
         for text, total in zip(row["samples"], row["logprob"], strict=True)
@@ -69,12 +69,12 @@ def references_of(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 class Recorded:
-    """The rows of recorded files: answers, log-probabilities, the text to be judged and its verdict.
+    """The rows of recorded files: answers, log-probabilities, the judged text and its verdict.
 
-    Of several files as many answers a row as all have. Verdicts are the recorded ones where rows have
-    `correct`, else by words. embed: embed the texts without a recorded vector; rows with such a text are left
-    out otherwise. of: which text is judged: "answer" (the row's own), "spoken" (the same, of the rows where
-    its log-probability is known) or "first" (the first answer drawn, which is then no sample).
+    All rows are cut to the smallest number of answers. Verdicts are recorded (`correct`), else by words.
+    embed: embed the texts without a recorded vector; otherwise rows with such a text are left out. of: the
+    judged text: "answer" (the row's own), "spoken" (the same, only rows with its log-probability) or "first"
+    (the first sample, which is then removed from the samples).
     """
 
     def __init__(
@@ -86,14 +86,14 @@ class Recorded:
     ) -> None:
         self._recorded: dict[str, np.ndarray] = {}
         self._embed, self._kernel = embed, kernel
-        every = list[dict[str, Any]]()
+        all_rows = list[dict[str, Any]]()
         for name in names:
             lines = (DATA / f"{name}.jsonl").read_text("utf-8").splitlines()
             rows = [json.loads(line) for line in lines]
             self._recorded |= recorded_vectors(name, rows)
-            every += rows
-        self.num_samples = min(len(row["samples"]) for row in every)
-        self.rows = [_cut(row, self.num_samples) for row in every]
+            all_rows += rows
+        self.num_samples = min(len(row["samples"]) for row in all_rows)
+        self.rows = [_cut(row, self.num_samples) for row in all_rows]
         if of == "spoken":
             pairs = [(row, own_logprob(row)) for row in self.rows]
             self.rows = [row | {"answer_logprob": own} for row, own in pairs if own is not None]
@@ -108,7 +108,7 @@ class Recorded:
 
     @cached_property
     def answer_vectors(self) -> dict[str, np.ndarray]:
-        """Vectors (d,) of the texts that are compared."""
+        """Vectors (d,) of the compared texts."""
         missing = [text for text in all_texts(self._stored, self._kernel) if text not in self._recorded]
         return self._recorded | (embedded(missing) if self._embed else {})
 
@@ -122,8 +122,8 @@ class Recorded:
 
     @cached_property
     def full(self) -> FullRows:
-        """The judged rows as a calibration has them."""
-        return self._assembled([row for row, known in zip(self._stored, self.judged, strict=True) if known])
+        """The judged rows as rows of a calibration."""
+        return self._assembled([row for row, judged in zip(self._stored, self.judged, strict=True) if judged])
 
     def _assembled(self, rows: Sequence[DevRow]) -> FullRows:
         texts = all_texts(rows, self._kernel)
@@ -132,10 +132,10 @@ class Recorded:
         return FullRows(assemble(rows, self.num_samples, vectors, place, D, self._kernel))
 
     def material(self, m: int) -> "Material":
-        """Return what P(correct) of the judged rows rests on by their first m answers.
+        """Return the judged rows with their first m answers.
 
-        m = 0: the judged text is its own only answer. Where its log-probability is not known, the first
-        answer drawn is judged in its place.
+        m = 0: the judged text is the only answer. Without its log-probability, the first sample is judged
+        instead.
         """
         if m:
             return Material(self.full.at(m))
@@ -150,17 +150,17 @@ class Recorded:
 
 
 def recorded_vectors(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
-    """Return the vectors (d,) that a file has beside it, of its samples and references."""
+    """Return the recorded vectors (d,) of a file's samples and references."""
     path = DATA / f"{name}.npz"
     if not path.exists():
         return {}
     with np.load(path) as arrays:
         vectors, drawn, references = (arrays[key] for key in ("emb", "S", "Y"))
-    found: dict[str, np.ndarray] = {}
+    vector_by_text: dict[str, np.ndarray] = {}
     for row, places, reference in zip(rows, drawn, references, strict=True):
-        found |= dict(zip(row["samples"], vectors[places], strict=True))
-        found[row["reference"]] = vectors[reference]
-    return found
+        vector_by_text |= dict(zip(row["samples"], vectors[places], strict=True))
+        vector_by_text[row["reference"]] = vectors[reference]
+    return vector_by_text
 
 
 def _cut(row: dict[str, Any], count: int) -> dict[str, Any]:
@@ -189,18 +189,18 @@ def _stored(line: int, row: Mapping[str, Any]) -> DevRow:
 
 @dataclass(frozen=True)
 class Material:
-    """Judged rows by some of their answers, and their features under maps fitted on others."""
+    """Judged rows with some of their answers, and their features under maps fitted on other rows."""
 
     judged: Judged
 
     @property
     def rows(self) -> DevSet:
-        """Spectra with their missing masses, the references as targets."""
+        """Spectra with their missing masses; the targets are the references."""
         return self.judged.rows
 
     @property
     def candidates(self) -> DevSet:
-        """The same with the judged text as target."""
+        """Spectra with their missing masses; the targets are the judged texts."""
         return self.judged.texts
 
     @property
@@ -208,20 +208,20 @@ class Material:
         return self.judged.right
 
     def supported(self, held: np.ndarray) -> np.ndarray:
-        """Whether a score may let the judged text through, of the held rows."""
+        """Return whether a score may let the judged text through, for the held rows."""
         return self.judged.take(held).supported
 
     def columns(
         self, fitted: np.ndarray, held: np.ndarray, *, evidence: bool = True, prior: Prior | None = None
     ) -> dict[str, np.ndarray]:
-        """Features of the held rows under the map fitted on others (masks), drawn to the prior."""
+        """Return the features of the held rows under the map of the fitted rows, shrunk to the prior."""
         rows = self.rows.take(fitted)
         map_ = fit_evidence(rows, prior=prior).map if evidence else fit_depolarized(rows, prior=prior).map
-        found = self.judged.take(held).columns(map_)
-        return {name: np.asarray(column) for name, column in found.items()}
+        columns = self.judged.take(held).columns(map_)
+        return {name: np.asarray(column) for name, column in columns.items()}
 
     def held_out_columns(self, *, evidence: bool) -> dict[str, np.ndarray]:
-        """Features of every row under the map of the four fifths that it is not in."""
+        """Return the features of each row under the map fitted on the other four fifths."""
         fold = assign_folds(len(self.rows), FOLDS, np.random.default_rng(0))
         parts = [self.columns(fold != k, fold == k, evidence=evidence) for k in range(FOLDS)]
         back = np.argsort(np.argsort(fold, kind="stable"), kind="stable")
@@ -230,10 +230,10 @@ class Material:
     def held_out(
         self, seed: int = 1, *, evidence: bool = True, prior: Prior | None = None
     ) -> tuple[np.ndarray, bool]:
-        """Return P(correct) (n,) by map and model of the other fifths, and whether it would be served."""
+        """Return cross-validated P(correct) (n,), and whether the model would be served."""
         fold = stratified_folds(self.right, FOLDS, np.random.default_rng(seed))
-        every = np.ones(self.right.size, dtype=np.bool_)
-        by_fold = [self.columns(fold != k, every, evidence=evidence, prior=prior) for k in range(FOLDS)]
+        all_rows = np.ones(self.right.size, dtype=np.bool_)
+        by_fold = [self.columns(fold != k, all_rows, evidence=evidence, prior=prior) for k in range(FOLDS)]
         fit = fit_correctness(by_fold[0], self.right, fold, by_fold=by_fold)
         assert fit.held_out is not None
         return fit.held_out, fit.model is not None
@@ -241,16 +241,16 @@ class Material:
 
 @cache
 def recorded(name: str, kernel: Kernel = FACTS) -> Recorded:
-    """Return the rows of one file, every text embedded."""
+    """Return the rows of one file, with all texts embedded."""
     return Recorded(name, embed=True, kernel=kernel)
 
 
 @cache
 def default_for(name: str, m: int, kernel: Kernel = FACTS) -> tuple[EvidenceMap, Prior]:
-    """Return an evidence map that has seen no row of this file, and what it draws fits to.
+    """Return an evidence map fitted without this file, and the prior made from it.
 
-    Of the files of SmolLM2 the map fitted on the other one, since the packaged default has seen both; of the
-    others the packaged default. m = 0: that of one answer.
+    For SmolLM2's files it is the map fitted on the other file, because the packaged default was fitted on
+    both; for other files it is the packaged default. m = 0: the map for one answer.
     """
     if name not in OTHER:
         default = packaged(kernel)

@@ -1,14 +1,14 @@
-"""AUROC of P(correct) beside the scores of UQLM and LM-Polygraph, on the same recorded answers.
+"""AUROC of P(correct) and of the scores of UQLM and LM-Polygraph on the same recorded answers.
 
     make bench-rivals
 
-That makes .venv-rivals with both packages; benchmarks/rivals_scores.py runs there and calls their classes.
-Judged is each row's `answer` with m = 0, 3, 10, 20 answers drawn beside it, as many as there are; verdicts
-are the recorded ones where a set has them, else by words. Ours "without a verdict": under the evidence map
-that `default_for` gives; "own labels": map and model cross-validated, the map drawn to that one (means over
-`SEEDS` divisions). Both by the kernel `facts` and, where it says so, by the cosine. An answer's own
-log-probability is recorded, or that of a sample with the same text; rows without one are left out. Intervals
-are bootstraps over rows, differences in pairs. Needs ../shared/data and the weights; takes about ten minutes.
+The target creates .venv-rivals with both packages; benchmarks/rivals_scores.py runs there and calls their
+classes. Each row's `answer` is judged by m = 0, 3, 10, 20 samples, as far as they exist; verdicts are the
+recorded ones if a set has them, else by words. "Without a verdict" uses the evidence map of `default_for`;
+with "own labels" map and model are cross-validated and the map is shrunk to that one (means over `SEEDS`
+divisions). The kernel is `facts` or, if noted, the cosine. The log-probability of an answer is recorded, or
+taken from a sample with the same text; rows without one are left out. Intervals are bootstraps over rows;
+differences are paired. Needs ../shared/data and the weights; takes about ten minutes.
 """
 
 import json
@@ -52,54 +52,57 @@ Scores = dict[str, np.ndarray]
 
 
 def of_answer(data: Recorded) -> Scores:
-    """Return the log-probability of each answer, which is an own score of many packages."""
+    """Return the log-probability of each answer, which many packages use as a score."""
     sums = np.array([row["answer_logprob"] for row in data.rows])
     words = num_words([row["answer"] for row in data.rows])
     return {"log-probability of the answer": sums, "the same per word": sums / words}
 
 
 def by_kernel(name: str, data: Recorded, m: int, kernel: Kernel) -> Scores:
-    """Return our scores (n,) by m answers."""
+    """Return our scores (n,) with m answers."""
     material, (map_, prior) = data.material(m), default_for(name, m, kernel)
     lambda_max = {
         "lambda_max, raw": material.rows.eigenvalues[:, 0],
         "lambda_max, default": served_lambda_max(map_, material.rows),
     }
     labelled = [material.held_out(seed, prior=prior)[0] for seed in range(SEEDS)]
-    found = {
+    columns = {
         **(lambda_max if m else {}),
         WITHOUT: NO_VERDICTS.predict(material.judged.columns(map_)),
         BEST: np.mean(labelled, axis=0),
     }
-    return {f"{score}{'' if kernel == FACTS else ', cosine'}": column for score, column in found.items()}
+    return {f"{score}{'' if kernel == FACTS else ', cosine'}": column for score, column in columns.items()}
 
 
 def ours(names: Sequence[str], sizes: Sequence[int]) -> dict[int, Scores]:
-    """Return scores (n,) by number of answers, of the rows of all files."""
-    found: dict[int, list[Scores]] = {m: [] for m in sizes}
+    """Return our scores (n,) of the rows of all files, by number of answers."""
+    parts_by_size: dict[int, list[Scores]] = {m: [] for m in sizes}
     for name in names:
         by_size: dict[int, Scores] = {m: {} for m in sizes}
         for kernel in (FACTS, PAPER):
             data = Recorded(name, embed=True, kernel=kernel, of="spoken")
             for m in sizes:
-                if m or kernel == FACTS:  # of one text alone the kernel says nothing
+                if m or kernel == FACTS:  # with a single text the kernel has no effect
                     by_size[m] |= by_kernel(name, data, m, kernel)
         by_size[0] |= of_answer(data)
         for m in sizes:
-            found[m].append(by_size[m])
-    return {m: {s: np.concatenate([one[s] for one in parts]) for s in parts[0]} for m, parts in found.items()}
+            parts_by_size[m].append(by_size[m])
+    return {
+        m: {s: np.concatenate([part[s] for part in parts]) for s in parts[0]}
+        for m, parts in parts_by_size.items()
+    }
 
 
 def num_tokens(row: Mapping[str, Any], count: Any) -> list[int]:
-    """Return the tokens of the answer and of each sample, with the one that ends it."""
+    """Return the number of tokens of the answer and of each sample, including the end token."""
     if "ntok" in row:
         return list(row["ntok"])
     texts = [f" {text}" for text in (row["answer"], *row["samples"])]
-    return [len(one.ids) + 1 for one in count.encode_batch(texts)]
+    return [len(encoding.ids) + 1 for encoding in count.encode_batch(texts)]
 
 
 def tokenizer() -> Any:
-    """Return SmolLM2's."""
+    """Return SmolLM2's tokenizer."""
     from tokenizers import Tokenizer
 
     path = next(WEIGHTS.glob("SmolLM2*/tokenizer.json"), None)
@@ -109,10 +112,10 @@ def tokenizer() -> Any:
 
 
 def theirs(files: Sequence[Recorded], sizes: Sequence[int]) -> dict[int, dict[str, Scores]]:
-    """Return scores by number of answers and package."""
+    """Return the scores of other packages by number of answers and package."""
     rows, count = [], tokenizer()
-    for row in (row for one in files for row in one.rows):
-        tokens, *each = num_tokens(row, count)
+    for row in (row for file in files for row in file.rows):
+        tokens, *sample_tokens = num_tokens(row, count)
         rows.append(
             {
                 "answer": row["answer"],
@@ -120,13 +123,13 @@ def theirs(files: Sequence[Recorded], sizes: Sequence[int]) -> dict[int, dict[st
                 "tokens": tokens,
                 "samples": row["samples"],
                 "logprobs": row["logprob"],
-                "sample_tokens": each,
+                "sample_tokens": sample_tokens,
             }
         )
-    right = np.concatenate([one.right for one in files])
+    right = np.concatenate([file.right for file in files])
     fold = stratified_folds(right, 5, np.random.default_rng(0))
     transformers = {"MiniLM": WEIGHTS / "all-MiniLM-L6-v2", "mpnet": WEIGHTS / "all-mpnet-base-v2"}
-    given = {
+    payload = {
         "rows": rows,
         "right": right.tolist(),
         "fold": fold.tolist(),
@@ -135,23 +138,23 @@ def theirs(files: Sequence[Recorded], sizes: Sequence[int]) -> dict[int, dict[st
     }
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "rows.json", Path(folder) / "scores.json"
-        source.write_text(json.dumps(given), "utf-8")
+        source.write_text(json.dumps(payload), "utf-8")
         subprocess.run(
             [VENV, "-W", "ignore", ROOT / "benchmarks" / "rivals_scores.py", source, target], check=True
         )
-        found = json.loads(target.read_text("utf-8"))
+        scores = json.loads(target.read_text("utf-8"))
     return {
         int(m): {
-            package: {name: np.array(column, dtype=float) for name, column in one.items()}
-            for package, one in by_package.items()
+            package: {name: np.array(column, dtype=float) for name, column in file.items()}
+            for package, file in by_package.items()
         }
-        for m, by_package in found.items()
+        for m, by_package in scores.items()
     }
 
 
 @dataclass(frozen=True)
 class Figure:
-    """An AUROC, and its values in the resamples that all figures of these rows share."""
+    """An AUROC and its values in the resamples, which all figures of these rows share."""
 
     value: float
     drawn: np.ndarray
@@ -163,26 +166,26 @@ def bracket(value: float, drawn: np.ndarray, sign: str = "") -> str:
 
 
 def tables(name: str, scores: dict[int, dict[str, Scores]], right: np.ndarray) -> None:
-    """Print the AUROC of every score, then ours less it, on the same answers."""
+    """Print the AUROC of each score, then the differences of ours from it, on the same answers."""
     resamples = ResampleCounts.of(right.size, np.random.default_rng(0), RESAMPLES)
-    found: dict[tuple[str, str], dict[int, Figure]] = {}
+    figures: dict[tuple[str, str], dict[int, Figure]] = {}
     for m, by_package in scores.items():
         for package, columns in by_package.items():
             for score, column in columns.items():
-                # One answer has one meaning: such a constant ranks nothing.
+                # Constant scores, as with a single answer, have no ranking.
                 if np.isfinite(column).all() and np.ptp(column) > 1e-9:
                     figure = Figure(auroc(column, right), resampled_aurocs(resamples, column, right))
-                    found.setdefault((package, score), {})[m] = figure
+                    figures.setdefault((package, score), {})[m] = figure
     head = "| | score | " + " | ".join(f"m = {m}" for m in scores) + " |"
     line = "|---|---|" + "---|" * len(scores)
     print(f"\n{name}: {right.size} rows, {right.sum()} right. AUROC\n\n{head}\n{line}")
-    for (package, score), by_size in found.items():
+    for (package, score), by_size in figures.items():
         cells = [bracket(by_size[m].value, by_size[m].drawn) if m in by_size else "" for m in scores]
         print(f"| {package} | {score} | {' | '.join(cells)} |")
     for of_ours in (BEST, WITHOUT):
         print(f"\n{name}: {of_ours}, less the score\n\n{head}\n{line}")
-        best = found[OURS, of_ours]
-        for (package, score), by_size in found.items():
+        best = figures[OURS, of_ours]
+        for (package, score), by_size in figures.items():
             if (package, score) != (OURS, of_ours):
                 gaps = [
                     bracket(best[m].value - by_size[m].value, best[m].drawn - by_size[m].drawn, "+")
@@ -197,12 +200,12 @@ def main() -> None:
     if not DATA.is_dir():
         sys.exit("The recorded answers are not beside this checkout: ../shared/data")
     for name, names in SETS.items():
-        files = [Recorded(one, embed=False, of="spoken") for one in names]
-        sizes = [m for m in SIZES if m <= min(one.num_samples for one in files)]
+        files = [Recorded(file, embed=False, of="spoken") for file in names]
+        sizes = [m for m in SIZES if m <= min(file.num_samples for file in files)]
         scores = theirs(files, sizes)
-        for m, found in ours(names, sizes).items():
-            scores[m] = {OURS: found} | scores[m]
-        tables(name, scores, np.concatenate([one.right for one in files]))
+        for m, scores_of_ours in ours(names, sizes).items():
+            scores[m] = {OURS: scores_of_ours} | scores[m]
+        tables(name, scores, np.concatenate([file.right for file in files]))
 
 
 if __name__ == "__main__":

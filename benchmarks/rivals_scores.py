@@ -1,10 +1,10 @@
-"""Scores of UQLM and LM-Polygraph by their own code: the half of `benchmarks.rivals` in .venv-rivals.
+"""Scores of UQLM and LM-Polygraph by their own code: the part of `benchmarks.rivals` in .venv-rivals.
 
     .venv-rivals/bin/python benchmarks/rivals_scores.py ROWS.json SCORES.json
 
-Every score is turned so that higher = more certain. Their scores of log-probabilities are sums or means over
-an answer's tokens, so a sum spread evenly over them gives what the tokens themselves would give. NaN where
-the judged answer has no recorded sum.
+The sign of each score is such that higher = more certain. Scores of log-probabilities are sums or means over
+an answer's tokens, so spreading the recorded sum evenly over the tokens gives the same result. NaN if the
+judged answer has no recorded sum.
 """
 
 import asyncio
@@ -60,18 +60,18 @@ def uqlm_scores(rows: Rows, m: int, cosines: dict[str, CosineScorer]) -> Scores:
         [token_logprobs(*pair) for pair in zip(row["logprobs"][:m], row["sample_tokens"][:m], strict=True)]
         for row in rows
     ]
-    found: Scores = {}
+    scores: Scores = {}
     if m:
         black = BlackBoxUQ(scorers=["exact_match"], use_best=False)
-        found["exact_match"] = black.score(answers, samples, show_progress_bars=False).data["exact_match"]
+        scores["exact_match"] = black.score(answers, samples, show_progress_bars=False).data["exact_match"]
         for name, scorer in cosines.items():
-            found[f"cosine_sim ({name})"] = scorer.evaluate(answers, samples)
+            scores[f"cosine_sim ({name})"] = scorer.evaluate(answers, samples)
     names = ["sequence_probability"]
     names += ["monte_carlo_probability", "consistency_and_confidence"] if m else []
     for length_normalize in (True, False):
         white = WhiteBoxUQ(scorers=names, length_normalize=length_normalize)
         if m:
-            # Its default transformer.
+            # UQLM's default transformer.
             white.sampled_logprobs_scorer._cosine_scorer = cosines["MiniLM"]
         scored = asyncio.run(
             white.score(
@@ -83,21 +83,21 @@ def uqlm_scores(rows: Rows, m: int, cosines: dict[str, CosineScorer]) -> Scores:
             )
         )
         for name in names:
-            found[f"{name}{', per token' if length_normalize else ''}"] = scored.data[name]
-    return found
+            scores[f"{name}{', per token' if length_normalize else ''}"] = scored.data[name]
+    return scores
 
 
 def tuned_ensemble(scores: Scores, right: np.ndarray, fold: np.ndarray) -> list[float]:
-    """Return UQLM's ensemble of three scores, its weights tuned for AUROC on the other folds."""
+    """Return UQLM's ensemble of three scores, with weights tuned for AUROC on the other folds."""
     names = ("exact_match", "cosine_sim (MiniLM)", "sequence_probability, per token")
     parts = np.array([scores[name] for name in names])
-    found = np.full(right.size, np.nan)
+    ensemble = np.full(right.size, np.nan)
     for number in range(fold.max() + 1):
         fit, held = (fold >= 0) & (fold != number), fold == number
         tuner = Tuner()
         weights = tuner.tune_params(list(parts[:, fit]), right[fit].tolist())["weights"]
-        found[held] = tuner._compute_ensemble_scores(np.array(weights), parts[:, held])
-    return found.tolist()
+        ensemble[held] = tuner._compute_ensemble_scores(np.array(weights), parts[:, held])
+    return ensemble.tolist()
 
 
 def polygraph_scores(rows: Rows, m: int, cosine: Remembered) -> Scores:
@@ -118,9 +118,10 @@ def polygraph_scores(rows: Rows, m: int, cosine: Remembered) -> Scores:
             "sample_log_probs": [row["logprobs"][:m] for row in rows],
             "sample_tokens": [[range(n) for n in row["sample_tokens"][:m]] for row in rows],
             "greedy_sentence_similarity": [
-                each @ cosine.encode([row["answer"]])[0] for each, row in zip(vectors, rows, strict=True)
+                vectors_ @ cosine.encode([row["answer"]])[0]
+                for vectors_, row in zip(vectors, rows, strict=True)
             ],
-            "sample_sentence_similarity": [np.clip(each @ each.T, 0, 1) for each in vectors],
+            "sample_sentence_similarity": [np.clip(vectors_ @ vectors_.T, 0, 1) for vectors_ in vectors],
         }
         estimators += [
             ("MonteCarloSequenceEntropy", MonteCarloSequenceEntropy()),
@@ -129,7 +130,7 @@ def polygraph_scores(rows: Rows, m: int, cosine: Remembered) -> Scores:
             ("CocoaPPL, cosine", CocoaPPL()),
             ("SentenceSAR, cosine", SentenceSAR()),
         ]
-    if m > 1:  # these are of pairs of answers
+    if m > 1:  # these need pairs of answers
         estimators += [
             ("LexicalSimilarity, rougeL", LexicalSimilarity("rougeL")),
             ("LexicalSimilarity, BLEU", LexicalSimilarity("BLEU")),
@@ -137,27 +138,27 @@ def polygraph_scores(rows: Rows, m: int, cosine: Remembered) -> Scores:
             ("Eccentricity, Jaccard", Eccentricity("Jaccard_score")),
             ("EigValLaplacian, Jaccard", EigValLaplacian("Jaccard_score")),
         ]
-    return {name: (-np.asarray(one(stats), dtype=float)).tolist() for name, one in estimators}
+    return {name: (-np.asarray(estimator(stats), dtype=float)).tolist() for name, estimator in estimators}
 
 
 def main(source: Path, target: Path) -> None:
-    given = json.loads(source.read_text("utf-8"))
-    rows, right, fold = given["rows"], np.array(given["right"]), np.array(given["fold"])
+    data = json.loads(source.read_text("utf-8"))
+    rows, right, fold = data["rows"], np.array(data["right"]), np.array(data["fold"])
     texts = sorted({text for row in rows for text in [row["answer"], *row["samples"]]})
     cosines = {}
-    for name, path in given["transformers"].items():
+    for name, path in data["transformers"].items():
         cosines[name] = CosineScorer(transformer=path)
         cosines[name].model = Remembered(cosines[name].model, texts)
-    found: dict[int, dict[str, Scores]] = {}
+    scores: dict[int, dict[str, Scores]] = {}
     scorers: dict[str, Callable[[int], Scores]] = {
         UQLM: lambda m: uqlm_scores(rows, m, cosines),
         POLYGRAPH: lambda m: polygraph_scores(rows, m, cosines["mpnet"].model),
     }
-    for m in given["sizes"]:
-        found[m] = {package: score(m) for package, score in scorers.items()}
+    for m in data["sizes"]:
+        scores[m] = {package: score(m) for package, score in scorers.items()}
         if m:
-            found[m][UQLM]["ensemble, tuned on labels"] = tuned_ensemble(found[m][UQLM], right, fold)
-    target.write_text(json.dumps(found), "utf-8")
+            scores[m][UQLM]["ensemble, tuned on labels"] = tuned_ensemble(scores[m][UQLM], right, fold)
+    target.write_text(json.dumps(scores), "utf-8")
 
 
 if __name__ == "__main__":

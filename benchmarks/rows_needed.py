@@ -1,11 +1,11 @@
-"""How many rows and answers a calibration needs: the tables of docs/calibrating.md.
+"""Number of rows and answers that a calibration needs: the tables of docs/calibrating.md.
 
     python -m benchmarks.rows_needed
 
-Fits on random subsets of 300 recorded TriviaQA questions (20 answers each, all-mpnet-base-v2) and serves 400
-other questions with each fit. Needs ../shared/data. Columns are means over the subsets,
-`worst` a maximum. The second table fits all 300 for each number of answers m; its AUROC is that of the raw
-lambda_max of the first m answers against ROUGE-L. Takes about 30 s in one thread.
+Fits on random subsets of 300 recorded TriviaQA questions (20 answers each, all-mpnet-base-v2) are tested on
+400 other questions. Needs ../shared/data. Columns are means over the subsets; `worst` is the maximum. The
+second table fits all 300 questions for each number of answers m; its AUROC is of the raw lambda_max of the
+first m answers against ROUGE-L. Takes about 30 s in one thread.
 """
 
 import json
@@ -31,8 +31,8 @@ RESAMPLES = 200
 
 
 @dataclass(frozen=True)
-class Found:
-    """Of one fit: widths of the 95 % intervals of T and g, and figures on the other questions."""
+class FitFigures:
+    """Widths of the 95 % intervals of T and g of one fit, and its figures on the other questions."""
 
     temperature_width: float
     depolarization_width: float
@@ -46,15 +46,15 @@ def questions(name: str, num_samples: int) -> list[Answers]:
 
 
 def figures(map_: CalibrationMap, test: DevSet) -> tuple[float, float, float]:
-    """Risk, projection ECE and Brier of a map on questions that it has not seen."""
+    """Return risk, projection ECE and Brier score of a map on test questions."""
     served, c1 = np.clip(served_lambda_max(map_, test), 0, 1), np.clip(test.alignment[:, 0], 0, 1)
     return risk(map_, test), reliability_diagram(served, c1).ece, projection_brier(served, c1)
 
 
-def one(dev: DevSet, test: DevSet, rng: np.random.Generator) -> Found:
+def fit_figures(dev: DevSet, test: DevSet, rng: np.random.Generator) -> FitFigures:
     spread = bootstrap(dev, "depolarized", rng=rng, resamples=RESAMPLES)
-    widths = [one.high - one.low for one in spread.intervals.values()]
-    return Found(*widths, *figures(fit_depolarized(dev).map, test))
+    widths = [interval.high - interval.low for interval in spread.intervals.values()]
+    return FitFigures(*widths, *figures(fit_depolarized(dev).map, test))
 
 
 def by_rows() -> None:
@@ -66,9 +66,9 @@ def by_rows() -> None:
     for rows in ROWS:
         rng = np.random.default_rng(rows)
         subsets = SUBSETS if rows < len(dev) else 1
-        found = [one(dev.take(rng.permutation(len(dev))[:rows]), test, rng) for _ in range(subsets)]
+        fits = [fit_figures(dev.take(rng.permutation(len(dev))[:rows]), test, rng) for _ in range(subsets)]
         table = np.array(
-            [[f.temperature_width, f.depolarization_width, f.risk, f.ece, f.brier] for f in found]
+            [[f.temperature_width, f.depolarization_width, f.risk, f.ece, f.brier] for f in fits]
         )
         mean, worst = table.mean(axis=0), table.max(axis=0)
         print(
@@ -84,10 +84,10 @@ def by_answers() -> None:
     print("| m | T | g | AUROC of lambda_max |")
     print("|---:|---:|---:|---:|")
     for m in ANSWERS:
-        found = maps[m]
-        assert isinstance(found, DepolarizedMap)
+        map_ = maps[m]
+        assert isinstance(map_, DepolarizedMap)
         raw = dev_set(questions(DEV, m), DIMENSION).eigenvalues[:, 0]
-        print(f"| {m} | {found.temperature:.2f} | {found.depolarization:.2f} | {auroc(raw, right):.3f} |")
+        print(f"| {m} | {map_.temperature:.2f} | {map_.depolarization:.2f} | {auroc(raw, right):.3f} |")
 
 
 def main() -> None:

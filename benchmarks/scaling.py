@@ -1,8 +1,8 @@
-"""What a replica takes of cores, memory and Postgres: by effort, and by number of replicas.
+"""Use of cores, memory and Postgres by replicas, for each effort and number of replicas.
 
-First the embedder alone, on one thread: core-seconds for 100 scores of the bundled recorded answers, no
-vector kept. Then real services with a scripted LLM on a real Postgres: connections and transactions while
-nobody asks and under load, memory, and the bytes that a score, a row and a job take.
+First the embedder on one thread without a cache: core-seconds for 100 scores of the bundled recorded answers.
+Then real services with a scripted LLM on a real Postgres: connections and transactions when idle and under
+load, memory, and the size in bytes of a score, a row and a job.
 
     python -m benchmarks.scaling [--replicas 1 3] [--embedder all-MiniLM-L6-v2]
 """
@@ -52,14 +52,14 @@ asyncio.run(main())
 
 
 def embedding_s(embedder: str, num_samples: int) -> tuple[float, float]:
-    """Return the core-seconds of one score's texts, and how many distinct answers they are on average."""
+    """Return the core-seconds per score, and the mean number of distinct answers."""
     scores = [[*dict.fromkeys(row["samples"][:num_samples]), row["prompt"]] for row in RECORDED]
     env = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     command = [PYTHON, "-c", EMBED, embedder]
-    said = subprocess.run(
+    completed = subprocess.run(
         command, input=json.dumps(scores), env=env, cwd=ROOT, capture_output=True, text=True, check=True
     )
-    return float(said.stdout.split()[-1]), sum(len(texts) - 1 for texts in scores) / len(scores)
+    return float(completed.stdout.split()[-1]), sum(len(texts) - 1 for texts in scores) / len(scores)
 
 
 def by_effort(embedders: list[str]) -> None:
@@ -84,7 +84,7 @@ def memory_mib(pid: int, name: str = "VmRSS") -> float:
 
 
 class Store:
-    """Postgres, seen from outside."""
+    """Statistics of Postgres."""
 
     def __init__(self, url: str) -> None:
         self._connection = psycopg.connect(url, autocommit=True)
@@ -141,7 +141,7 @@ async def services(number: int, url: str, llm: str, embedder: str) -> AsyncItera
 
 
 async def load(addresses: list[str], scores: int, store: Store) -> int:
-    """Score prompts, all of them new; return the most connections that were open meanwhile."""
+    """Score distinct prompts; return the maximum number of open connections."""
     numbers, most = iter(range(scores)), 0
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(timeout=120, limits=limits) as http:
@@ -184,10 +184,10 @@ async def calibrate(address: str) -> None:
 
 async def on_postgres(replicas: list[int], embedder: str) -> None:
     counter = itertools.count()
-    with cluster() as made:
-        async with OpenAIServer(default=lambda one: answer(one, counter), models=(MODEL,)) as llm:
+    with cluster() as database:
+        async with OpenAIServer(default=lambda exchange: answer(exchange, counter), models=(MODEL,)) as llm:
             for number in replicas:
-                store = Store(url := made.database())
+                store = Store(url := database.database())
                 async with services(number, url, llm.url, embedder) as started:
                     await one_run(number, store, started)
 

@@ -1,12 +1,12 @@
-"""What promises are worth where the true error above any threshold is known: tables of docs/benchmarks.md.
+"""How often promised error bounds are broken, with known true errors: tables of docs/benchmarks.md.
 
     python -m benchmarks.selective_worlds
 
-A promise is broken where the true error among the answered exceeds a bound that was shown, at any threshold:
-so the figures hold for targets chosen after looking. First 2,000 simulated worlds a line; then 200 random
-splits of the recorded rows, which need ../shared/data and the all-mpnet-base-v2 in data/weights; last models
-of P(correct) fitted on few rows, which are counted in halves, or whole with each row scored by a model of the
-other folds. Takes half an hour in one thread.
+A promise is broken if at any threshold the true error among the answered exceeds the bound shown, so the
+figures also hold for targets chosen after looking. The first tables use 2,000 simulated worlds a line. The
+next use 200 random splits of the recorded rows and need ../shared/data and all-mpnet-base-v2 in data/weights.
+The last fit models of P(correct) on few rows, and count either the other half, or all rows, each scored by
+a model of the other folds. Takes half an hour in one thread.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,21 +37,21 @@ from service.spectral.selective import (
 
 TARGETS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 REPORTED = np.arange(0.05, 1.0, 0.05)
-WORLDS, SPLITS, FITTED = 2000, 200, 500  # FITTED: worlds in which models are fitted
+WORLDS, SPLITS, FITTED = 2000, 200, 500  # FITTED: number of worlds with fitted models
 SIZES = (40, 70, 150, 300, 600)
 FITTED_SIZES = (40, 150, 600)
 # P(right | score), by name.
 KINDS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "few right": lambda s: 0.02 + 0.5 * s**3,  # as with the recorded answers
+    "few right": lambda s: 0.02 + 0.5 * s**3,  # like the recorded answers
     "half right": lambda s: 0.1 + 0.85 * s,
-    "not monotone": lambda s: 0.35 + 0.3 * s * np.cos(12 * s),  # the error falls again as the threshold does
-    "worthless": lambda s: np.full_like(s, 0.5),  # every bound is of the same error
+    "not monotone": lambda s: 0.35 + 0.3 * s * np.cos(12 * s),  # the error is not monotone in the threshold
+    "worthless": lambda s: np.full_like(s, 0.5),  # the error is the same at each threshold
 }
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Scores, verdicts and which may be answered, (n,) each."""
+    """Scores, verdicts, and whether an answer may be given, (n,) each."""
 
     scores: np.ndarray
     right: np.ndarray
@@ -62,7 +62,7 @@ class Rows:
 
 
 class World:
-    """Scores even on [0, 1], or on `steps` + 1 values; P(right | score) known, so true errors are, too."""
+    """Uniform scores on `steps` + 1 values in [0, 1], with known P(right | score) and true errors."""
 
     def __init__(self, right: Callable[[np.ndarray], np.ndarray], steps: int = 4000) -> None:
         self.steps = steps
@@ -80,7 +80,7 @@ class World:
 
 @dataclass(frozen=True)
 class Known(Rows):
-    """A whole population: each row stands for `weights` (n,) of it."""
+    """A whole population: row i stands for the share `weights[i]` of it."""
 
     weights: np.ndarray
 
@@ -95,7 +95,7 @@ class Known(Rows):
 
 
 def naive(rows: Rows, target: float) -> float | None:
-    """The lowest threshold whose error on the very same rows is at most the target."""
+    """Return the lowest threshold with an error on these rows of at most the target."""
     order = np.argsort(-rows.scores[rows.may], kind="stable")
     wrong = np.cumsum(~rows.right[rows.may][order])
     kept = np.flatnonzero(wrong <= target * np.arange(1, order.size + 1))
@@ -104,7 +104,7 @@ def naive(rows: Rows, target: float) -> float | None:
 
 @dataclass
 class Tally:
-    """How promises fared, over worlds. broken: worlds with any bound shown that the truth exceeds."""
+    """Counts of broken promises over worlds. broken: worlds in which the true error exceeds a shown bound."""
 
     worlds: int = 0
     shown: int = 0
@@ -114,7 +114,7 @@ class Tally:
 
     def add(self, counts: SelectiveCounts, population: "World | Known | Exact") -> bool:
         bounds = simultaneous_bounds(counts)
-        errors = np.array([population.error(one) for one in counts.thresholds])
+        errors = np.array([population.error(threshold) for threshold in counts.thresholds])
         shown = bounds < 1
         broken = int((errors > bounds).sum())
         self.worlds += 1
@@ -125,7 +125,7 @@ class Tally:
         return broken > 0
 
     def cells(self) -> str:
-        """Shares broken: of the worlds, of those with any promise, of the promises."""
+        """Return the broken shares of worlds, of worlds with a promise, and of promises."""
         shares = (
             self.broken / self.worlds,
             self.broken / max(self.shown, 1),
@@ -135,11 +135,11 @@ class Tally:
 
 
 def tally(world: World, worlds: int, size: int, seed: int = 0) -> Tally:
-    """What promises are worth in a world, by so many calibrations of `size` counted rows."""
-    rng, found = np.random.default_rng([seed, size]), Tally()
+    """Return the tally of `worlds` calibrations with `size` counted rows each."""
+    rng, tally_ = np.random.default_rng([seed, size]), Tally()
     for _ in range(worlds):
-        found.add(world.draw(rng, size).counts(), world)
-    return found
+        tally_.add(world.draw(rng, size).counts(), world)
+    return tally_
 
 
 def broken_by(
@@ -149,24 +149,24 @@ def broken_by(
     worlds: int,
     size: int,
 ) -> np.ndarray:
-    """Share of worlds whose true error among the answered exceeds each target, taken one by one."""
-    rng, found = np.random.default_rng(0), np.zeros(len(targets))
+    """Return the share of worlds with a true error above the target, for each target separately."""
+    rng, exceeded = np.random.default_rng(0), np.zeros(len(targets))
     for _ in range(worlds):
         rows = world.draw(rng, size)
         chosen = [choose(rows, target) for target in targets]
         pairs = zip(chosen, targets, strict=True)
-        found += [t is not None and world.error(t) > target for t, target in pairs]
-    return found / worlds
+        exceeded += [t is not None and world.error(t) > target for t, target in pairs]
+    return exceeded / worlds
 
 
 def recorded_splits(
     data: Recorded, sizes: Sequence[int], splits: int, *, share_right: float | None = None
 ) -> Iterator[list[tuple[Rows, Known]]]:
-    """Yield for each random split, by number of answers, rows to count, and the population they are from.
+    """Yield the counted rows and their population for each number of answers, per random split.
 
-    Half of the judged rows, stratified, fits map and model. The other half is taken for the whole population,
-    whose errors are known: the rows counted are as many drawn from it, with replacement. share_right: right
-    rows weigh so much in both halves, as with an LLM that is right as often; then 300 rows are counted.
+    A stratified half of the judged rows fits map and model. The other half is the population with known
+    errors; the counted rows are drawn from it with replacement, as many as it has. share_right: weight of
+    the right rows in both halves, to imitate an LLM with this accuracy; then 300 rows are counted.
     """
     materials = [data.material(m) for m in sizes]
     for seed in range(splits):
@@ -174,7 +174,7 @@ def recorded_splits(
 
 
 def _split(material: Material, seed: int, share_right: float | None) -> tuple[Rows, Known]:
-    # Equal seeds for all numbers of answers: the same rows fit, and the same are counted.
+    # The seed does not depend on the number of answers, so fitted and counted rows are always the same.
     rng = np.random.default_rng(seed)
     fitted = stratified_folds(material.right, 2, rng) == 0
     seen, right = material.right[fitted], material.right[~fitted]
@@ -196,12 +196,12 @@ def _weights(right: np.ndarray, share_right: float) -> np.ndarray:
     return np.where(right, share_right / right.sum(), (1 - share_right) / (~right).sum())
 
 
-# Slopes of the law of verdicts over the agreement. The prior of the model is at 1.
+# Slopes of the logistic law of verdicts over the agreement. The model's prior is centred at 1.
 LAWS = {"as the prior": 1.0, "twice as sharp": 2.0, "worthless": 0.0}
 
 
 class VerdictWorld:
-    """Agreements of a large population, verdicts by a logistic law, and models fitted on few of its rows."""
+    """A large population with verdicts by a logistic law of the agreement, and models fitted on few rows."""
 
     SIZE, FOLDS = 20_000, 5
 
@@ -213,20 +213,20 @@ class VerdictWorld:
         self.p = sigmoid(logits + _offset(logits, base_rate))
 
     def rivals(self, rng: np.random.Generator, size: int) -> dict[str, tuple[SelectiveCounts, "Exact"]]:
-        """What `size` labelled rows allow: counts, and the population by the model that is served."""
+        """Return counts of `size` labelled rows and the population under the served model, by method."""
         at = rng.integers(0, self.SIZE, size)
         right = rng.random(size) < self.p[at]
 
-        def by(rows: np.ndarray) -> np.ndarray:
+        def predictions_of(rows: np.ndarray) -> np.ndarray:
             model = fit_model({AGREEMENT: self.agreement[at[rows]]}, right[rows], (AGREEMENT,))
             return model.predict({AGREEMENT: self.agreement})
 
-        whole = by(np.arange(size))
+        whole = predictions_of(np.arange(size))
         fold, held_out = stratified_folds(right, self.FOLDS, rng), np.empty(size)
-        for one in range(self.FOLDS):
-            held_out[fold == one] = by(np.flatnonzero(fold != one))[at[fold == one]]
+        for k in range(self.FOLDS):
+            held_out[fold == k] = predictions_of(np.flatnonzero(fold != k))[at[fold == k]]
         half = stratified_folds(right, 2, rng) == 0
-        served = by(np.flatnonzero(half))
+        served = predictions_of(np.flatnonzero(half))
         return {
             "folds": (selective_counts(held_out, right), Exact(whole, self.p)),
             "halves": (selective_counts(served[at[~half]], right[~half]), Exact(served, self.p)),
@@ -235,7 +235,7 @@ class VerdictWorld:
 
 
 def _offset(logits: np.ndarray, base_rate: float) -> float:
-    """Return what is added to the logits (n,) so that their probabilities have this mean."""
+    """Return the offset to the logits (n,) with which the mean probability is `base_rate`."""
     low, high = -15.0, 15.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -245,7 +245,7 @@ def _offset(logits: np.ndarray, base_rate: float) -> float:
 
 @dataclass(frozen=True)
 class Exact:
-    """A population by its scores and the probability of being right, (n,) each."""
+    """A population with scores and probabilities of being right, (n,) each."""
 
     scores: np.ndarray
     p: np.ndarray
@@ -259,29 +259,29 @@ class Exact:
 
 
 def simulated() -> None:
-    """Bounds broken, in worlds of one score; then one target at a time."""
+    """Print the shares of broken bounds in simulated worlds, then for single targets."""
     print("| world | counted rows | worlds broken | of those with a promise | of the promises |")
     print("|---|---:|---:|---:|---:|")
     for name, right in KINDS.items():
-        for steps, told in ((4000, ""), (10, ", 11 scores")):
+        for steps, note in ((4000, ""), (10, ", 11 scores")):
             for size in SIZES:
-                print(f"| {name}{told} | {size} | {tally(World(right, steps), WORLDS, size).cells()} |")
+                print(f"| {name}{note} | {size} | {tally(World(right, steps), WORLDS, size).cells()} |")
     print("\n| error above the target, 200 rows | " + " | ".join(map(str, TARGETS)) + " |")
     print("|---|" + "---:|" * len(TARGETS))
     rules = {"the bounds": bounded, "naive": naive}
     for kind, right in KINDS.items():
         for rule, choose in rules.items():
-            found = broken_by(choose, World(right), TARGETS, WORLDS, 200)
-            print(f"| {kind}, {rule} | " + " | ".join(f"{one:.3f}" for one in found) + " |")
+            shares = broken_by(choose, World(right), TARGETS, WORLDS, 200)
+            print(f"| {kind}, {rule} | " + " | ".join(f"{share:.3f}" for share in shares) + " |")
 
 
 def bounded(rows: Rows, target: float) -> float | None:
-    """The threshold that is served."""
+    """Return the served threshold."""
     return promise(rows.counts(), target).threshold
 
 
 def fewest_breaks(pairs: Sequence[tuple[Rows, Known]], target: float) -> bool:
-    """Tell whether the fewest answers that reach the target, which a report recommends, break it."""
+    """Return True if the recommended number of answers, the smallest that reaches the target, breaks it."""
     for rows, truth in pairs:
         if (threshold := bounded(rows, target)) is not None:
             return truth.error(threshold) > target
@@ -289,7 +289,7 @@ def fewest_breaks(pairs: Sequence[tuple[Rows, Known]], target: float) -> bool:
 
 
 def by_sets() -> None:
-    """Bounds broken on the recorded rows, by number of answers and with the number chosen after looking."""
+    """Print the shares of broken bounds on the recorded rows, for fixed and chosen numbers of answers."""
     print("\n| recorded rows | answers | splits broken | of those with a promise | of the promises |")
     print("|---|---:|---:|---:|---:|")
     both = Recorded(TEST, DEV, embed=True, kernel=FACTS)
@@ -304,7 +304,7 @@ def by_sets() -> None:
                 tallies[m].add(rows.counts(), truth) for m, (rows, truth) in zip(sizes, pairs, strict=True)
             ]
             any_of_all += any(broken)
-            any_of_fewest += any(fewest_breaks(pairs, one) for one in REPORTED)
+            any_of_fewest += any(fewest_breaks(pairs, target) for target in REPORTED)
         for m in sizes:
             print(f"| {name} | {m} | {tallies[m].cells()} |")
         print(f"| {name} | any of them | {any_of_all / SPLITS:.3f} | | |")
@@ -312,7 +312,7 @@ def by_sets() -> None:
 
 
 def fitted_on_few() -> None:
-    """Halves or folds: bounds broken, and what is answered at a target within reach of the law."""
+    """Print broken bounds and coverage at a reachable target, for halves and folds."""
     ways = ("folds", "halves", "neither")
     print("\n| law | right | rows | " + " | ".join(f"{way}: broken | answered" for way in ways) + " |")
     print("|---|---:|---:|" + "---:|" * 2 * len(ways))

@@ -1,4 +1,4 @@
-"""Made-up answers for the spectral benchmarks: float32 vectors that repeat as recorded answers do."""
+"""Synthetic answers for the spectral benchmarks: float32 vectors that repeat like recorded answers."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ DEV, TEST = "triviaqa_dev_smollm2_m40", "triviaqa_test_smollm2_m20"
 
 
 def prompt(rng: np.random.Generator, num_samples: int, distinct: int) -> Answers:
-    """One prompt with `distinct` answers among `num_samples`, and one reference."""
+    """Return a prompt with `distinct` answers among `num_samples`, and one reference."""
     vectors = rng.standard_normal((distinct, DIMENSION)) + 1.5 * rng.standard_normal(DIMENSION)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     index = np.append(np.arange(distinct), rng.integers(0, distinct, num_samples - distinct))
@@ -21,7 +21,7 @@ def prompt(rng: np.random.Generator, num_samples: int, distinct: int) -> Answers
 
 
 def prompts(count: int, num_samples: int, share: float, seed: int = 0) -> list[Answers]:
-    """`count` prompts; the number of distinct answers varies evenly around `share` of the samples."""
+    """Return `count` prompts. The number of distinct answers varies evenly around `share` of the samples."""
     rng = np.random.default_rng(seed)
     spread = min(share, 1 - share)
     shares = rng.permutation(np.linspace(share - spread, share + spread, count))
@@ -30,13 +30,13 @@ def prompts(count: int, num_samples: int, share: float, seed: int = 0) -> list[A
 
 
 def recorded(count: int | None = None, name: str = TEST, num_samples: int = 20) -> list[Answers] | None:
-    """The first recorded TriviaQA prompts with so many answers each, where the data are at hand."""
+    """Return the first recorded TriviaQA prompts with `num_samples` answers each; None without the data."""
     if not DATA.is_dir():
         return None
     with np.load(DATA / f"{name}.npz") as arrays:
         vectors, drawn, references = (arrays[key] for key in ("emb", "S", "Y"))
-    made = []
+    prompts_ = []
     for samples, reference in zip(drawn[:count, :num_samples], references[:count], strict=True):
         distinct, index = np.unique(samples, return_inverse=True)
-        made.append(Answers(vectors[distinct], index, vectors[[reference]]))
-    return made
+        prompts_.append(Answers(vectors[distinct], index, vectors[[reference]]))
+    return prompts_

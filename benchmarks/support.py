@@ -1,12 +1,12 @@
-"""Answers in sentences to questions with a passage: what each kernel and P(correct) tell of them.
+"""Scores of answers in sentences to questions with a passage, for each kernel, and their P(correct).
 
     python -m benchmarks.support NAME [--embedder all-mpnet-base-v2]
 
-Needs `.cache/recorded/support_NAME_m20.jsonl`, which `benchmarks.record` draws. The first `JUDGED` answers to
-each question of `support_questions.toml` are judged by m of the others. Verdicts are by the rule, and by eye
-where `BY_EYE` differs from it. P(correct) is that of the packaged maps without verdicts. "Few verdicts" adds
-the verdicts on the texts of `FEW` questions and measures on the texts of all others, in the mean of `SPLITS`
-random splits. Intervals are bootstraps over questions, differences in pairs.
+Needs `.cache/recorded/support_NAME_m20.jsonl` from `benchmarks.record`. The first `JUDGED` answers to each
+question of `support_questions.toml` are judged by m of the others. Verdicts follow the rule, except for the
+manual ones in `BY_EYE`. P(correct) uses the packaged maps without verdicts. "Few verdicts" adds the verdicts
+on the texts of `FEW` questions and measures on the texts of the others; figures are means over `SPLITS`
+random splits. Intervals are bootstraps over questions; differences are paired.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from service.spectral.spectrum import CalibrationMap, Identity, born_probability
 JUDGED, SIZES, RESAMPLES, BINS = 5, (1, 3, 10, 15), 1000, 5
 FEW, SPLITS = 6, 50
 KERNELS: tuple[Kernel, ...] = (PAPER, FACTS)
-# Texts that the rule judges differently than we do, by a part of the text.
+# Manual verdicts on texts that the rule misjudges, by a part of the text.
 BY_EYE = {
     "cheaper by 15 percent compared to the Starter plan": False,
     "cheaper by 15 percent compared to the Team plan": False,
@@ -48,7 +48,7 @@ Floats = np.ndarray
 
 @dataclass(frozen=True)
 class Judged:
-    """A text and the answers that it is judged by: their texts and total log-probabilities, in nats."""
+    """A judged text, and the answers that judge it with their total log-probabilities in nats."""
 
     prompt: str
     text: str
@@ -63,7 +63,7 @@ def is_right(text: str, references: Sequence[str]) -> bool:
 
 
 def scores(judged: Judged, m: int, kernel: Kernel, vectors: dict[str, Floats], name: str) -> list[float]:
-    """Return lambda_max and p(y), raw, and P(correct) without verdicts."""
+    """Return raw lambda_max, raw p(y), and P(correct) without verdicts."""
     drawn = list(dict.fromkeys(judged.drawn[:m]))
     texts = [*drawn, judged.text]
     compared = compared_texts(texts, judged.prompt, kernel)
@@ -86,15 +86,15 @@ def scores(judged: Judged, m: int, kernel: Kernel, vectors: dict[str, Floats], n
 
 
 def after_few(agreement: Floats, right: Floats, group: Floats) -> tuple[float, float]:
-    """Return ECE and log loss of P(correct), fitted with the verdicts on `FEW` questions, on all others."""
-    rng, found = np.random.default_rng(0), list[tuple[float, float]]()
+    """Return ECE and log loss of P(correct) on all questions but the `FEW` whose verdicts fit it."""
+    rng, figures = np.random.default_rng(0), list[tuple[float, float]]()
     for _ in range(SPLITS):
-        known = np.isin(group, rng.permutation(np.unique(group))[:FEW])
-        model = fit_model({AGREEMENT: agreement[known]}, right[known], [AGREEMENT])
-        p, verdicts = model.predict({AGREEMENT: agreement[~known]}), right[~known]
+        chosen = np.isin(group, rng.permutation(np.unique(group))[:FEW])
+        model = fit_model({AGREEMENT: agreement[chosen]}, right[chosen], [AGREEMENT])
+        p, verdicts = model.predict({AGREEMENT: agreement[~chosen]}), right[~chosen]
         ece = reliability_diagram(p, verdicts.astype(float), BINS).ece
-        found.append((ece, float(log_losses(p, verdicts).mean())))
-    return float(np.mean([one for one, _ in found])), float(np.mean([one for _, one in found]))
+        figures.append((ece, float(log_losses(p, verdicts).mean())))
+    return float(np.mean([ece for ece, _ in figures])), float(np.mean([loss for _, loss in figures]))
 
 
 def main() -> None:
@@ -110,12 +110,12 @@ def main() -> None:
             judged.append(Judged(row["prompt"], text, total, *others))
             right.append(is_right(text, row["reference"]))
             group.append(number)
-    texts = list(dict.fromkeys(text for one in judged for text in (*one.drawn, one.text)))
+    texts = list(dict.fromkeys(text for text_ in judged for text in (*text_.drawn, text_.text)))
     compared = [
         text
-        for one in judged
+        for text_ in judged
         for kernel in KERNELS
-        for text in compared_texts([*one.drawn, one.text], one.prompt, kernel)
+        for text in compared_texts([*text_.drawn, text_.text], text_.prompt, kernel)
     ]
     vectors = embedded(sorted({*texts, *compared}, key=len), options.embedder)
     verdicts = np.array(right)
@@ -125,23 +125,25 @@ def main() -> None:
         return Figure(auroc(values, verdicts), resampled_aurocs(resamples, values, verdicts))
 
     print(f"{verdicts.size} texts to {len(lines)} questions, {verdicts.mean():.1%} right; {options.embedder}")
-    print(f"log-probability of the text: AUROC {ranked(np.array([one.logprob for one in judged])).told()}")
+    print(
+        f"log-probability of the text: AUROC {ranked(np.array([text_.logprob for text_ in judged])).told()}"
+    )
     columns = ("m", "kernel", "AUROC: lambda_max", "p(y)", "P(correct)", "mean", "ECE", "log loss")
     print(head(*columns, "ECE, few verdicts", "log loss, few verdicts", "p(y) less `paper`'s"))
     for m in SIZES:
         before: Figure | None = None
         for kernel in KERNELS:
-            found = np.array([scores(one, m, kernel, vectors, options.embedder) for one in judged]).T
-            figures = [ranked(column) for column in found]
-            p = found[2]
+            columns_ = np.array([scores(text_, m, kernel, vectors, options.embedder) for text_ in judged]).T
+            figures = [ranked(column) for column in columns_]
+            p = columns_[2]
             ece = reliability_diagram(p, verdicts.astype(float), BINS).ece
             less = "" if before is None else (figures[1] - before).told("+")
             before = figures[1]
-            told = " | ".join(one.told() for one in figures)
+            aurocs = " | ".join(text_.told() for text_ in figures)
             loss = log_losses(p, verdicts).mean()
             few, few_loss = after_few(np.log(p / (1 - p)), verdicts, np.array(group))
             ours = f"{p.mean():.2f} | {ece:.3f} | {loss:.3f} | {few:.3f} | {few_loss:.3f}"
-            print(f"| {m} | {kernel} | {told} | {ours} | {less} |", flush=True)
+            print(f"| {m} | {kernel} | {aurocs} | {ours} | {less} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The service with nothing kept, neither vectors nor comparisons: for benchmarks that repeat questions."""
+"""The service without any cache of vectors or comparisons, for benchmarks that repeat questions."""
 
 from functools import partial
 

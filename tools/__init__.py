@@ -1,1 +1,1 @@
-"""What developers need: the contract's writer, the table of settings, the recorder of the demo's answers."""
+"""Developer tools: the contract, the settings table, the default calibration and deployment checks."""

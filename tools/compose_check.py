@@ -1,6 +1,6 @@
-"""Check docker-compose.yml against the Compose specification, for each set of profiles, with the defaults.
+"""Check docker-compose.yml with default values against the Compose specification, for each set of profiles.
 
-Needs the package `compose-spec`, which refuses unknown keys and values out of form.
+Needs the package `compose-spec`, which refuses unknown keys and malformed values.
 """
 
 import re
@@ -20,12 +20,12 @@ PROFILES = (
     ("external", "router"),
     ("external", "observe"),
 )
-GATEWAY = "host-gateway"  # an address to Compose, which the package does not know as one
+GATEWAY = "host-gateway"  # a valid address in Compose, but unknown to the package
 VARIABLE = re.compile(r"\$\{\w+:?-([^${}]*)\}")
 
 
-def chosen(composition: dict[str, Any], profiles: tuple[str, ...]) -> dict[str, Any]:
-    """Return the composition with the services of these profiles alone."""
+def select(composition: dict[str, Any], profiles: tuple[str, ...]) -> dict[str, Any]:
+    """Return the composition with only the services of these profiles."""
     services = {
         name: service
         for name, service in composition["services"].items()
@@ -41,8 +41,8 @@ def chosen(composition: dict[str, Any], profiles: tuple[str, ...]) -> dict[str, 
     return composition | {"services": services}
 
 
-def refused(text: str) -> str:
-    """Return why the specification refuses a composition, or nothing."""
+def refusal(text: str) -> str:
+    """Return why the specification refuses a composition, or an empty string."""
     try:
         compose_spec.PyCompose.from_yaml(text)
     except ValueError as error:
@@ -51,13 +51,13 @@ def refused(text: str) -> str:
 
 
 def main() -> None:
-    """Check every set of profiles, and that the checker can refuse."""
+    """Check each set of profiles, and that the checker refuses an unknown key."""
     for profiles in PROFILES:
-        composition = chosen(yaml.safe_load(VARIABLE.sub(r"\1", FILE.read_text())), profiles)
+        composition = select(yaml.safe_load(VARIABLE.sub(r"\1", FILE.read_text())), profiles)
         text = yaml.safe_dump(composition).replace(GATEWAY, "127.0.0.1")
-        if reason := refused(text):
+        if reason := refusal(text):
             sys.exit(f"{'+'.join(profiles)}: {reason}")
-        if not refused(text.replace("restart:", "restarts:")):
+        if not refusal(text.replace("restart:", "restarts:")):
             sys.exit("the checker lets an unknown key through")
         print(f"{'+'.join(profiles)}: {', '.join(composition['services'])}")
 

@@ -1,6 +1,6 @@
-"""The committed OpenAPI document: made without loading a model, compared by a test.
+"""The committed OpenAPI document, generated without loading a model. A test compares it with the service.
 
-python -m tools.contract    writes clients/openapi.json and its version's hash (make openapi)
+python -m tools.contract    writes clients/openapi.json and the hash of its version (make openapi)
 """
 
 import hashlib
@@ -15,34 +15,34 @@ from service.settings import Settings
 
 
 class UnbumpedError(Exception):
-    """The contract changed under a version that was released with another."""
+    """The contract changed without a new version."""
 
 
-class _Nothing:
-    """Stands in for every component, and for whatever is asked of it: the document needs none."""
+class _Stub:
+    """Replaces every component; each attribute is the stub itself. The document needs no component."""
 
     def __getattr__(self, name: str) -> object:
         return self
 
 
 def contract_text() -> str:
-    """Return the OpenAPI document as it is committed in clients/openapi.json."""
-    nothing: Any = _Nothing()
-    app = create_app(Settings(default_calibration=False), llm=nothing, embedder=nothing, store=nothing)
+    """Return the OpenAPI document in the format of clients/openapi.json."""
+    stub: Any = _Stub()
+    app = create_app(Settings(default_calibration=False), llm=stub, embedder=stub, store=stub)
     return json.dumps(app.openapi(), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 def contract_hash(text: str) -> str:
-    """Return the hash of a document with its version left out."""
+    """Return the hash of a document without its version."""
     document = json.loads(text)
     del document["info"]["version"]
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def commit(folder: Path) -> None:
-    """Write the document and, in openapi.versions.json, its hash under the version.
+    """Write the document, and its hash under its version in openapi.versions.json.
 
-    Raises UnbumpedError when the version stands there with another hash: a changed contract needs a new one.
+    Raises UnbumpedError if the version has another hash: a changed contract needs a new version.
     """
     text = contract_text()
     ledger = folder / "openapi.versions.json"

@@ -1,4 +1,6 @@
-"""Build each overlay of deploy/kubernetes by `kubectl kustomize`; check it by the API's schemas, and itself.
+"""Build each overlay of deploy/kubernetes with `kubectl kustomize` and check it.
+
+The checks are the schemas of the Kubernetes API, references between documents, and confinement of containers.
 
 Needs kubectl, and the packages `kubernetes-validate` and PyYAML.
 """
@@ -15,12 +17,12 @@ import kubernetes_validate
 import yaml
 
 FOLDER = Path(__file__).parents[1] / "deploy" / "kubernetes"
-VERSIONS = ("1.30", "1.34")  # the oldest that is meant, and one that is current
+VERSIONS = ("1.30", "1.34")  # the oldest supported version, and a current one
 Document = dict[str, Any]
 
 
 def built(overlay: str) -> list[Document]:
-    """Return the documents of an overlay, with the secrets of the example."""
+    """Return the documents of an overlay, built with the example secrets."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copytree(FOLDER, Path(folder) / "kubernetes"))
         shutil.copy(copy / "base" / "secrets.env.example", copy / "base" / "secrets.env")
@@ -29,8 +31,8 @@ def built(overlay: str) -> list[Document]:
     return list(yaml.safe_load_all(text))
 
 
-def refused(document: Document, version: str) -> str:
-    """Return why the API's schema refuses a document, or nothing."""
+def refusal(document: Document, version: str) -> str:
+    """Return why the API's schema refuses a document, or an empty string."""
     try:
         kubernetes_validate.validate(document, version, strict=True)
     except kubernetes_validate.ValidationError as error:
@@ -39,22 +41,22 @@ def refused(document: Document, version: str) -> str:
 
 
 def pods(documents: list[Document]) -> Iterator[tuple[str, Document]]:
-    """Yield the name and the template of each workload."""
-    for one in documents:
-        if "template" in one.get("spec", {}):
-            yield one["metadata"]["name"], one["spec"]["template"]
+    """Yield the name and the pod template of each workload."""
+    for document in documents:
+        if "template" in document.get("spec", {}):
+            yield document["metadata"]["name"], document["spec"]["template"]
 
 
 def faults(documents: list[Document]) -> Iterator[str]:
-    """Yield what no schema sees: what is named and is not there, and what is not confined."""
-    names = {(one["kind"], one["metadata"]["name"]) for one in documents}
+    """Yield errors that no schema detects: references to missing objects, and unconfined containers."""
+    names = {(document["kind"], document["metadata"]["name"]) for document in documents}
     labels = [template["metadata"]["labels"].items() for _, template in pods(documents)]
-    for one in documents:
-        spec = one.get("spec", {})
+    for document in documents:
+        spec = document.get("spec", {})
         selector = spec.get("podSelector", spec.get("selector", {}))
         wanted = selector.get("matchLabels", selector).items()
         if wanted and not any(wanted <= have for have in labels):
-            yield f"{one['kind']} {one['metadata']['name']} selects nothing"
+            yield f"{document['kind']} {document['metadata']['name']} selects nothing"
     for workload, template in pods(documents):
         spec = template["spec"]
         for container in [*spec.get("initContainers", []), *spec["containers"]]:
@@ -65,8 +67,10 @@ def faults(documents: list[Document]) -> Iterator[str]:
                 }:
                     yield f"{workload}: there is no {kind} {reference['name']}"
             mounted = {mount["name"] for mount in container["volumeMounts"]}
-            (owner,) = (one for one in documents if one.get("spec", {}).get("template") is template)
-            claimed = [one["metadata"] for one in owner["spec"].get("volumeClaimTemplates", [])]
+            (owner,) = (
+                document for document in documents if document.get("spec", {}).get("template") is template
+            )
+            claimed = [document["metadata"] for document in owner["spec"].get("volumeClaimTemplates", [])]
             if not mounted <= {volume["name"] for volume in [*spec.get("volumes", []), *claimed]}:
                 yield f"{workload}: {container['name']} mounts what there is not"
             if container["image"].startswith("eigencal-service") and not _confined(spec, container):
@@ -88,18 +92,18 @@ def _confined(spec: Document, container: Document) -> bool:
 
 
 def main() -> None:
-    """Check every overlay, and that the checker can refuse."""
+    """Check each overlay, and that the checker refuses an unknown key."""
     for folder in sorted((FOLDER / "overlays").iterdir()):
         documents = built(folder.name)
         for version in VERSIONS:
-            wrong = [why for one in documents if (why := refused(one, version))]
+            wrong = [why for document in documents if (why := refusal(document, version))]
             if wrong:
                 sys.exit(f"{folder.name}, Kubernetes {version}: {'; '.join(wrong)}")
-            if not refused(documents[-1] | {"specs": {}}, version):
+            if not refusal(documents[-1] | {"specs": {}}, version):
                 sys.exit("the checker lets an unknown key through")
         if wrong := list(faults(documents)):
             sys.exit(f"{folder.name}: {'; '.join(wrong)}")
-        shown = ", ".join(f"{one['kind']} {one['metadata']['name']}" for one in documents)
+        shown = ", ".join(f"{document['kind']} {document['metadata']['name']}" for document in documents)
         print(f"{folder.name}: {shown}")
 
 

@@ -2,9 +2,9 @@
 
     python -m tools.record_demo
 
-They are drawn by the running service with its own settings, as for a calibration (which is not activated),
-and exported with their log-probabilities: so calibrating on them fits what it serves. Run it again whenever
-those defaults change (model, few-shot text, sampling); a unit test says when.
+The running service samples the answers with its own settings, in a calibration that is not activated, and
+exports them with their log-probabilities. A calibration on them therefore fits the default settings. Run it
+again when the defaults change (model, few-shot text, sampling); a unit test then fails.
 """
 
 import json
@@ -18,13 +18,15 @@ import httpx2 as httpx
 from service.demo.data import DRAWN_WITH, PLACES, QUESTIONS, RECORDED, drawn_with
 
 TIMEOUT_S = 300
-LONGEST_S = 3600.0  # of drawing; on a busy machine it takes minutes
+LONGEST_S = 3600.0  # of sampling; a busy machine needs minutes
 POLL_S = 0.5
-DIGITS = 4  # of a log-probability kept: more would triple the file and move no figure that is shown
+DIGITS = (
+    4  # decimals of a log-probability; all of them would triple the file without changing any figure shown
+)
 
 
 def record(http: httpx.Client, questions: bytes) -> list[dict[str, Any]]:
-    """Return the rows of a dev file with the answers that the service draws; raises httpx.HTTPError."""
+    """Return the rows of a dev file with the service's answers. Raises httpx.HTTPError."""
     form = {"name": "recorded", "activate": "never"}
     job = _json(http.post("/calibrate", data=form, files={"file": ("questions.jsonl", questions)}))
     calibration = _ended(http, job["id"])["calibration_id"]
@@ -47,17 +49,17 @@ def _ended(http: httpx.Client, job_id: str) -> dict[str, Any]:
 
 
 def _json(response: httpx.Response) -> dict[str, Any]:
-    found: dict[str, Any] = response.raise_for_status().json()
-    return found
+    body: dict[str, Any] = response.raise_for_status().json()
+    return body
 
 
 def _shortened(row: dict[str, Any]) -> dict[str, Any]:
     kept = {name: row[name] for name in ("id", "prompt", "reference", "samples")}
-    return kept | {"logprobs": [round(one, DIGITS) for one in row["logprobs"]]}
+    return kept | {"logprobs": [round(value, DIGITS) for value in row["logprobs"]]}
 
 
 def without_answers(recorded: str) -> bytes:
-    """Return the rows of a recorded dev file as questions with their references."""
+    """Return the rows of a recorded dev file with only their questions and references."""
     rows = [json.loads(line) for line in recorded.splitlines()]
     bare = [{name: row[name] for name in ("id", "prompt", "reference")} for row in rows]
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in bare).encode()
@@ -69,7 +71,7 @@ def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Record from the service that this environment's settings describe."""
+    """Record answers of the service described by the settings of this environment."""
     from service.app import build_llm, serving_of
     from service.cli import load_settings
 

@@ -1,6 +1,6 @@
-"""The recorded sets as a calibration has their rows, for `tools.default_calibration` and the benchmarks.
+"""Recorded data sets as rows of a calibration, for `tools.default_calibration` and the benchmarks.
 
-Texts without a recorded vector are embedded: one answer in twelve of SmolLM2's, and all of Qwen's.
+Texts without a recorded vector are embedded: one in twelve of SmolLM2's answers, and all of Qwen's.
 """
 
 import json
@@ -21,7 +21,7 @@ from service.spectral.dev_set import AnyMap
 
 
 class JudgedRows:
-    """The rows of some recorded sets as a calibration has them, with their first `num_samples` answers."""
+    """The rows of some recorded sets as rows of a calibration, with their first `num_samples` answers."""
 
     def __init__(
         self,
@@ -33,10 +33,10 @@ class JudgedRows:
         *,
         judged: bool = True,
     ) -> None:
-        stored, _, known = recorded_rows(names, data, num_samples, kernel, weights, judged=judged)
-        texts = list(known)
+        stored, _, vector_by_text = recorded_rows(names, data, num_samples, kernel, weights, judged=judged)
+        texts = list(vector_by_text)
         place = {text: i for i, text in enumerate(texts)}
-        vectors = np.stack([known[text] for text in texts])
+        vectors = np.stack([vector_by_text[text] for text in texts])
         self.rows = FullRows(assemble(stored, num_samples, vectors, place, vectors.shape[1], kernel))
 
     def columns(self, map_: AnyMap, m: int) -> tuple[Columns, Any]:
@@ -54,36 +54,36 @@ def recorded_rows(
     *,
     judged: bool = True,
 ) -> tuple[list[DevRow], list[dict[str, Any]], dict[str, np.ndarray]]:
-    """Return the rows of some sets as a calibration has them and as recorded, and the vector of each text.
+    """Return the rows of some sets as `DevRow`s and as recorded, and the vector of each text.
 
-    judged: with the `answer` of each row.
+    judged: keep the `answer` of each row.
     """
-    known: dict[str, np.ndarray] = {}
+    vector_by_text: dict[str, np.ndarray] = {}
     stored, recorded = list[DevRow](), list[dict[str, Any]]()
     for name in names:
         lines = [json.loads(line) for line in (data / f"{name}.jsonl").read_text("utf-8").splitlines()]
-        known |= _recorded_vectors(data / f"{name}.npz", lines)
+        vector_by_text |= _recorded_vectors(data / f"{name}.npz", lines)
         stored += [_stored(i, row, num_samples) for i, row in enumerate(lines, start=1)]
         recorded += lines
     if not judged:
         stored = [replace(row, answer=None, answer_logprob=None) for row in stored]
     texts = all_texts(stored, kernel)
-    if missing := [text for text in texts if text not in known]:
-        known |= embedded(missing, weights)
-    return stored, recorded, {text: known[text] for text in texts}
+    if missing := [text for text in texts if text not in vector_by_text]:
+        vector_by_text |= embedded(missing, weights)
+    return stored, recorded, {text: vector_by_text[text] for text in texts}
 
 
 def _recorded_vectors(path: Path, lines: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
-    """Return the vector (d,) of each sample and reference; none where the file is missing."""
-    known: dict[str, np.ndarray] = {}
+    """Return the vector (d,) of each sample and reference; no vectors if the file is missing."""
+    vector_by_text: dict[str, np.ndarray] = {}
     if not path.exists():
-        return known
+        return vector_by_text
     with np.load(path) as arrays:
         vectors, drawn, references = (arrays[key] for key in ("emb", "S", "Y"))
     for row, places, reference in zip(lines, drawn, references, strict=True):
-        known |= dict(zip(row["samples"], vectors[places], strict=True))
-        known[row["reference"]] = vectors[reference]
-    return known
+        vector_by_text |= dict(zip(row["samples"], vectors[places], strict=True))
+        vector_by_text[row["reference"]] = vectors[reference]
+    return vector_by_text
 
 
 def _stored(line: int, row: Mapping[str, Any], num_samples: int) -> DevRow:

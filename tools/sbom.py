@@ -1,6 +1,6 @@
-"""Cut CycloneDX's list of an environment down to what comes with the service: python -m tools.sbom LIST.
+"""Reduce the CycloneDX list of an environment to the service's dependencies: python -m tools.sbom LIST.
 
-Writes dist/eigencal_service-VERSION.cdx.json: the service with the extras of the image, and what these need.
+Writes dist/eigencal_service-VERSION.cdx.json: the service with the image's extras, and their dependencies.
 """
 
 import json
@@ -16,7 +16,7 @@ DIST = Path(__file__).parents[1] / "dist"
 
 
 def shipped() -> set[str]:
-    """Return the canonical names of the service and of what it needs here, what that needs, and so on."""
+    """Return the canonical names of the service and of all its direct and indirect dependencies."""
     names: set[str] = set()
     to_see = [(SERVICE, EXTRAS)]
     seen: set[tuple[str, frozenset[str]]] = set()
@@ -38,15 +38,15 @@ def main() -> None:
     """Write the list."""
     document = json.loads(Path(sys.argv[1]).read_text("utf-8"))
     names = shipped()
-    kept = [one for one in document["components"] if canonicalize_name(one["name"]) in names]
-    (service,) = (one for one in kept if one["name"] == SERVICE)
-    references = {one["bom-ref"] for one in kept}
+    kept = [item for item in document["components"] if canonicalize_name(item["name"]) in names]
+    (service,) = (item for item in kept if item["name"] == SERVICE)
+    references = {item["bom-ref"] for item in kept}
     document["metadata"]["component"] = service
-    document["components"] = [one for one in kept if one is not service]
+    document["components"] = [item for item in kept if item is not service]
     document["dependencies"] = [
-        {"ref": one["ref"], "dependsOn": [ref for ref in one.get("dependsOn", ()) if ref in references]}
-        for one in document["dependencies"]
-        if one["ref"] in references
+        {"ref": item["ref"], "dependsOn": [ref for ref in item.get("dependsOn", ()) if ref in references]}
+        for item in document["dependencies"]
+        if item["ref"] in references
     ]
     file = DIST / f"eigencal_service-{version(SERVICE)}.cdx.json"
     file.write_text(json.dumps(document, indent=1) + "\n", "utf-8")

@@ -1,6 +1,6 @@
-"""The table of settings in the documentation, made from the settings themselves.
+"""Generate the documentation's table of settings from the settings class.
 
-python -m tools.settings_table    prints it; docs/operating.md holds it, and a test compares
+python -m tools.settings_table    prints the table of docs/operating.md; a test compares them
 """
 
 import sys

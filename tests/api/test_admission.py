@@ -1,4 +1,4 @@
-"""More than the service takes is refused at once; draws beside an answer are the first to go."""
+"""Admission control: requests over the limits are refused early, and samples for chats are dropped first."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ async def settled(made: DropIn, kind: str, number: int) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_past_the_bound_a_request_is_refused_before_its_body_has_come() -> None:
+async def test_request_over_the_limit_is_refused_before_its_body_is_read() -> None:
     async with OpenAIServer(default=hang) as server, drop_in(server, llm_slots=1) as made:
         held = [asyncio.create_task(made.ask("off")) for _ in range(IN_FLIGHT)]
         await settled(made, "chat", IN_FLIGHT)
@@ -53,7 +53,7 @@ async def test_past_the_bound_a_request_is_refused_before_its_body_has_come() ->
         await settled(made, "chat", 0)
 
 
-async def test_batches_are_bounded_apart_and_their_items_take_turns() -> None:
+async def test_batches_have_their_own_limit_and_items_alternate() -> None:
     async with OpenAIServer(default=hang) as server, drop_in(server, llm_slots=1) as made:
         batch = {"items": [{"prompt": f"{i}"} for i in range(20)]}
         held = [asyncio.create_task(made.http.post("/score/batch", json=batch)) for _ in range(16)]
@@ -68,7 +68,7 @@ async def test_batches_are_bounded_apart_and_their_items_take_turns() -> None:
         await settled(made, "batch", 0)
 
 
-async def test_draws_beside_an_answer_are_given_up_as_soon_as_an_answer_waits() -> None:
+async def test_samples_for_a_chat_are_dropped_when_an_answer_waits() -> None:
     gate = asyncio.Event()
 
     async def held_answer(exchange: Exchange) -> None:
@@ -92,7 +92,7 @@ async def test_draws_beside_an_answer_are_given_up_as_soon_as_an_answer_waits() 
     assert "eigencal_chat_scores_shed_total 1.0" in text
 
 
-async def test_where_only_judged_answers_go_out_their_draws_wait_like_answers() -> None:
+async def test_samples_wait_like_answers_if_the_service_abstains() -> None:
     settings = {"llm_slots": 1, "abstain": True, "target_error": 0.2}
     async with OpenAIServer(default=answers("Paris")) as server, drop_in(server, **settings) as made:
         told = await asyncio.gather(*(made.ask("on") for _ in range(4)))

@@ -1,4 +1,4 @@
-"""Bad input gets its 4xx and a body that says what is wrong."""
+"""Bad input is refused with a 4xx status and an explanation."""
 
 import json
 from typing import Any
@@ -54,7 +54,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-async def test_says_what_is_wrong(client: Client, name: str) -> None:
+async def test_bad_field_is_explained(client: Client, name: str) -> None:
     sent, said = BAD[name]
     async with client() as http:
         response = await http.post("/score", json=sent)
@@ -79,7 +79,7 @@ async def test_says_what_is_wrong(client: Client, name: str) -> None:
         ("POST", "/v1/chat/completions", {"eigencal": {"efort": "low"}}, "did you mean `effort`?"),
     ],
 )
-async def test_other_bodies_name_the_field_that_was_probably_meant(
+async def test_unknown_field_suggests_the_probable_name(
     client: Client, method: str, path: str, sent: dict[str, Any], said: str
 ) -> None:
     async with client() as http:
@@ -89,7 +89,7 @@ async def test_other_bodies_name_the_field_that_was_probably_meant(
     assert said in (problem["error"]["message"] if "error" in problem else problem["detail"])
 
 
-async def test_an_item_of_a_batch_names_the_field_that_was_probably_meant(client: Client) -> None:
+async def test_unknown_field_of_a_batch_item_suggests_the_probable_name(client: Client) -> None:
     async with client() as http:
         lines = (await http.post("/score/batch", json={"items": [{"promt": "a"}]})).text.splitlines()
     error = json.loads(lines[0])["error"]
@@ -99,7 +99,7 @@ async def test_an_item_of_a_batch_names_the_field_that_was_probably_meant(client
 @pytest.mark.parametrize(
     "sent", [{"samples": ["a"]}, {"samples": ["a"], "logprobs": [-1.0]}, {"prompt": "a", "num_samples": 1}]
 )
-async def test_one_answer_is_too_few_where_no_calibration_serves_it(
+async def test_one_answer_is_refused_without_a_calibration_for_it(
     client: Client, llm: FakeLLM, sent: dict[str, Any]
 ) -> None:
     async with client(default_calibration=False) as http:
@@ -162,7 +162,7 @@ async def test_the_prompt_is_never_in_an_error(client: Client) -> None:
 
 
 @pytest.mark.parametrize("path", ["/score", "/score/batch", "/verify"])
-async def test_a_body_of_countless_values_is_refused_unparsed(client: Client, path: str) -> None:
+async def test_body_with_too_many_values_is_refused_unparsed(client: Client, path: str) -> None:
     content = b'{"items": [' + b"[]," * MAX_BATCH_VALUES + b"[]]}"
     async with client() as http:
         response = await http.post(path, content=content, headers={"content-type": "application/json"})
@@ -170,7 +170,7 @@ async def test_a_body_of_countless_values_is_refused_unparsed(client: Client, pa
     assert "00000 values" in response.json()["detail"]
 
 
-async def test_a_body_of_countless_faults_is_refused_without_telling_each(client: Client) -> None:
+async def test_only_some_of_many_errors_in_a_body_are_listed(client: Client) -> None:
     """Putting 100,000 of them into words took seconds, and nobody else was served meanwhile."""
     faults = {f"k{i}": 1 for i in range(90_000)}
     # The first lacks what is to be scored, too; but that is looked at once all fields fit.

@@ -1,4 +1,4 @@
-"""POST /score/batch: a line as each item is done."""
+"""POST /score/batch: one line per item, as soon as it is scored."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ async def lines(http, items) -> list[dict]:
     return [json.loads(line) for line in response.text.splitlines()]
 
 
-async def test_one_bad_item_fails_no_other(client: Client, llm: FakeLLM) -> None:
+async def test_bad_item_does_not_affect_other_items(client: Client, llm: FakeLLM) -> None:
     llm.fail_with = [LLMUnavailable("gone")]
     items = [{"prompt": "first"}, {"samples": ["a", "b"]}, {"prompt": 1}, 7, None, {"prompt": "last"}]
     async with client() as http:
@@ -46,7 +46,7 @@ async def test_one_bad_item_fails_no_other(client: Client, llm: FakeLLM) -> None
     ['{"prompt": "\\ud800"}', '{"samples": ["a", "\\udc00"]}', '{"\\ud800": 1}', '"\\ud800"', "NaN",
      '{"samples": ["a", "b"], "target_error": 1e999}'],
 )  # fmt: skip
-async def test_an_item_that_cannot_be_text_fails_alone(client: Client, bad: str) -> None:
+async def test_item_with_invalid_text_fails_alone(client: Client, bad: str) -> None:
     content = f'{{"items": [{{"samples": ["a", "\\ud83d\\ude00"]}}, {bad}]}}'
     async with client() as http:
         headers = {"content-type": "application/json"}
@@ -59,7 +59,7 @@ async def test_an_item_that_cannot_be_text_fails_alone(client: Client, bad: str)
     assert whole.status_code == 422
 
 
-async def test_an_unforeseen_error_stays_in_its_line(client: Client, llm: FakeLLM) -> None:
+async def test_unexpected_error_affects_only_its_line(client: Client, llm: FakeLLM) -> None:
     llm.fail_with = [RuntimeError("boom")]
     async with client() as http:
         got = await lines(http, [{"prompt": "a"}])
@@ -68,13 +68,13 @@ async def test_an_unforeseen_error_stays_in_its_line(client: Client, llm: FakeLL
 
 
 @pytest.mark.parametrize("items", [[], [{"prompt": "a"}] * 257, "x", None])
-async def test_bounds_of_a_batch(client: Client, items) -> None:
+async def test_batch_size_limits(client: Client, items) -> None:
     async with client() as http:
         response = await http.post("/score/batch", json={"items": items})
     assert response.status_code == 422
 
 
-async def test_a_closed_batch_cancels_what_is_under_way(llm: FakeLLM, embedder: FakeEmbedder) -> None:
+async def test_closing_a_batch_cancels_its_work(llm: FakeLLM, embedder: FakeEmbedder) -> None:
     llm.answers = {}
     app = create_app(Settings(), llm=llm, embedder=embedder, store=SqliteStore())
     lines_ = batch_lines(app.state.scoring, [{"samples": ["a", "b"]}, *[{"prompt": "p"}] * 3], "r")
@@ -87,7 +87,7 @@ async def test_a_closed_batch_cancels_what_is_under_way(llm: FakeLLM, embedder: 
     assert llm.active == 0 and llm.cancelled >= 1
 
 
-async def test_a_batch_waits_where_there_is_no_room_instead_of_losing_items(tmp_path: Path) -> None:
+async def test_batch_waits_for_slots_and_loses_no_items(tmp_path: Path) -> None:
     """A server that gives one answer a call takes four calls an item: more than the line has room for."""
     async with OpenAIServer(default=answers("a", "b", at_most=1)) as server:
         settings = Settings(
@@ -129,7 +129,7 @@ async def test_the_wait_for_the_embedder_counts_in_an_items_deadline(
     assert line["error"]["code"] == "deadline_exceeded"
 
 
-async def test_answers_wait_for_the_embedder_and_are_not_drawn_again(llm: FakeLLM, tmp_path: Path) -> None:
+async def test_answers_wait_for_the_embedder_and_are_not_sampled_again(llm: FakeLLM, tmp_path: Path) -> None:
     class Full(FakeEmbedder):
         refusals = 2
 

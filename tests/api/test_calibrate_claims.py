@@ -1,4 +1,4 @@
-"""A calibration of claims over HTTP: rows with verdicts on claims, and what scores of claims make of it."""
+"""Calibrating claims over HTTP: rows with verdicts on claims, and scores of claims with the calibration."""
 
 import json
 from collections.abc import AsyncIterator
@@ -87,7 +87,7 @@ async def score(http: httpx.AsyncClient, body: dict[str, Any]) -> dict[str, Any]
     return dict(reply.json())
 
 
-async def test_verdicts_on_claims_make_p_correct_and_decisions_of_claims(http: httpx.AsyncClient) -> None:
+async def test_verdicts_on_claims_give_p_correct_and_decisions(http: httpx.AsyncClient) -> None:
     every = rows(ANSWERS + 20)
     found = await of_claims(http, every[:ANSWERS])
     assert found["fingerprint"]["unit"] == "claim"
@@ -109,7 +109,7 @@ async def test_verdicts_on_claims_make_p_correct_and_decisions_of_claims(http: h
     assert np.mean(right) > np.mean(wrong) + 0.1
 
 
-async def test_claims_are_judged_by_their_tokens_where_nothing_is_drawn(http: httpx.AsyncClient) -> None:
+async def test_claims_are_judged_by_token_logprobs_without_samples(http: httpx.AsyncClient) -> None:
     every = rows()
     del every[0]["claims"][0]["fact_logprob"]
     assert (await of_claims(http, every))["correctness_sample_counts"] == [0, 2, 3, 4]
@@ -126,7 +126,9 @@ async def test_claims_are_judged_by_their_tokens_where_nothing_is_drawn(http: ht
     assert last["rank_score"] < first["rank_score"]
 
 
-async def test_its_report_counts_answers_and_claims_and_its_rows_go_round(http: httpx.AsyncClient) -> None:
+async def test_report_counts_answers_and_claims_and_exported_rows_can_be_uploaded(
+    http: httpx.AsyncClient,
+) -> None:
     made = rows()
     found = await of_claims(http, made)
     await _serves_claims_of_its_number_of_answers_alone(http, made[0], found["id"])
@@ -158,7 +160,7 @@ async def _serves_claims_of_its_number_of_answers_alone(
     assert told["claims"][0]["probability_correct"] is None
 
 
-async def test_an_answer_among_those_drawn_is_judged_by_the_others(http: httpx.AsyncClient) -> None:
+async def test_sampled_answer_is_judged_by_the_other_samples(http: httpx.AsyncClient) -> None:
     wrong, right = "It weighs 9 kilograms.", "It weighs 7 kilograms."
     told = await score(http, {"samples": [wrong, right, right], "claims": True, "calibration": "none"})
     [claim] = told["claims"]
@@ -167,7 +169,7 @@ async def test_an_answer_among_those_drawn_is_judged_by_the_others(http: httpx.A
     assert told["claims"][0]["support"]["agree"] == 2
 
 
-async def test_claims_that_would_not_fit_into_memory_are_refused(
+async def test_too_many_claims_for_memory_are_refused(
     http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.jobs.calibrator.MAX_CLAIMS_BYTES", 10_000)
@@ -180,7 +182,7 @@ async def test_claims_that_would_not_fit_into_memory_are_refused(
     assert "ask for fewer answers" in last["error"]["detail"]
 
 
-async def test_a_model_that_takes_tokens_takes_the_map_that_it_was_fitted_with() -> None:
+async def test_model_with_token_features_uses_its_own_map() -> None:
     """Of no weight, they change nothing."""
     model = CorrectnessModel(("logit_probability",), (0.0,), (1.0,), (1.0,), 0.0, (-99.0,), (99.0,))
     names = (*model.features, *FEATURES_OF_TOKENS)
@@ -201,7 +203,7 @@ async def test_a_model_that_takes_tokens_takes_the_map_that_it_was_fitted_with()
     assert found[0] is not None and found[1] == pytest.approx(found[0])
 
 
-def test_tokens_of_a_thought_are_not_those_of_the_answer() -> None:
+def test_tokens_of_reasoning_do_not_count_as_answer_tokens() -> None:
     text = "It weighs 9 kilograms."
     [claim] = claims(text)
     thought, said = ("It weighs", " 9", " kilograms.", " So: "), (" It weighs 9", " kilograms.")
@@ -218,7 +220,7 @@ def test_tokens_of_a_thought_are_not_those_of_the_answer() -> None:
         ("Who visited Mars in 1867?", -0.4, -0.4),  # no fact is left: "she"
     ],
 )
-def test_the_facts_of_a_claim_have_tokens_of_their_own(question: str, facts: float, least: float) -> None:
+def test_facts_of_a_claim_have_their_own_tokens(question: str, facts: float, least: float) -> None:
     text = "She visited Mars in 1867."
     [claim] = claims(text)
     tokens = [("She", -0.4), (" visited", -0.3), (" Mars", -0.5), (" in", -0.2), (" 18", -2.0), ("67.", 0.0)]

@@ -1,4 +1,4 @@
-"""A calibration over HTTP from rows with `answer` and `correct`: what it decides, stored and reported."""
+"""Calibrating over HTTP with `answer` and `correct`: stored and reported decisions."""
 
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -72,7 +72,7 @@ async def calibrated(http: httpx.AsyncClient, data: bytes, **options: Any) -> di
     return (await http.get(f"/calibrations/{last['calibration_id']}")).json()
 
 
-async def test_verdicts_become_thresholds(http: httpx.AsyncClient, embedder: Remembering) -> None:
+async def test_verdicts_give_thresholds(http: httpx.AsyncClient, embedder: Remembering) -> None:
     found = await calibrated(http, sent(ROWS))
     assert (found["method"], found["correctness_sample_counts"]) == ("evidence", [0, 1, 2, 3, 4])
     [listed] = (await http.get("/calibrations")).json()
@@ -99,7 +99,7 @@ async def test_verdicts_become_thresholds(http: httpx.AsyncClient, embedder: Rem
     assert "With 4 answers: an error of at most" in pages
 
 
-async def test_job_log_report_and_page_say_in_one_sentence_whether_it_was_activated(
+async def test_job_log_report_and_page_state_whether_the_calibration_was_activated(
     http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO"):
@@ -116,7 +116,7 @@ async def test_job_log_report_and_page_say_in_one_sentence_whether_it_was_activa
         assert any(said in line for line in caplog.messages)
 
 
-async def test_without_verdicts_of_both_kinds_it_decides_nothing_and_says_why(
+async def test_no_decisions_without_both_right_and_wrong_verdicts(
     http: httpx.AsyncClient,
 ) -> None:
     found = await calibrated(http, sent(60, correct=False))
@@ -136,7 +136,7 @@ class Numbered(Remembering):
         return Embedded(near / np.linalg.norm(near, axis=1, keepdims=True), self.identity)
 
 
-async def test_near_copies_of_a_question_are_one_row(tmp_path: Path) -> None:
+async def test_near_duplicate_questions_count_as_one_row(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in sent(12).splitlines()]
     copies = [one | {"prompt": f"[{i}] {one['prompt']}"} for i in range(30) for one in rows]
     other = [one | {"prompt": f"[{99}] {one['prompt']}", "reference": "another"} for one in rows]
@@ -155,7 +155,7 @@ async def test_near_copies_of_a_question_are_one_row(tmp_path: Path) -> None:
     assert counts["right"] + counts["wrong"] == 24
 
 
-async def test_copies_of_a_question_are_one_row_everywhere(http: httpx.AsyncClient) -> None:
+async def test_duplicate_questions_count_as_one_row_everywhere(http: httpx.AsyncClient) -> None:
     lines = sent(ROWS).splitlines()
     first = json.loads(lines[0])
     copies = [json.dumps(first | {"prompt": f" {first['prompt'].upper()} "}).encode() for _ in range(ROWS)]

@@ -1,4 +1,4 @@
-"""POST /calibrate: what is taken and what is refused, against a store in a file."""
+"""POST /calibrate: accepted and refused uploads, with a store in a file."""
 
 import gzip
 import io
@@ -14,7 +14,7 @@ from tests.support.operator_world import World, examples, jsonl, problem, upload
 
 class TestPosting:
     @pytest.mark.parametrize("packed", [False, True])
-    async def test_a_file_makes_a_job(self, world: World, packed: bool) -> None:
+    async def test_file_upload_creates_a_job(self, world: World, packed: bool) -> None:
         data = jsonl(examples())
         async with world.client() as client:
             sent = upload(gzip.compress(data) if packed else data)
@@ -26,7 +26,7 @@ class TestPosting:
         assert (job.state, job.kind, job.name, job.total) == ("queued", "calibrate", "n", 40)
         assert await world.store.rows_of(job.id) == list(read_file(io.BytesIO(data)).rows())
 
-    async def test_a_file_as_pandas_writes_it_makes_a_job(self, world: World) -> None:
+    async def test_csv_written_by_pandas_creates_a_job(self, world: World) -> None:
         cells = ["\"['Paris', 'City of Light']\"", "\"['Paris' 'City of Light']\"", "[sic] Paris"]
         lines = [f"{i},question {i},{cells[i % 3]},1.0" for i in range(12)]
         data = "\n".join([",prompt,reference,correct", *lines]).encode()
@@ -38,14 +38,14 @@ class TestPosting:
         assert [row.references for row in rows[:3]] == [listed, listed, ("[sic] Paris",)]
         assert all(row.correct is True for row in rows)
 
-    async def test_json_makes_a_job(self, world: World) -> None:
+    async def test_json_body_creates_a_job(self, world: World) -> None:
         async with world.client() as client:
             body = {"examples": examples(samples=["a", "b"]), "source_label": "mine", "seed": 3}
             response = await client.post("/calibrate", json=body)
         assert response.status_code == 202
         assert (await world.store.rows_of(response.json()["id"]))[0].samples == ("a", "b")
 
-    async def test_a_key_gives_the_same_job_or_a_conflict(self, world: World) -> None:
+    async def test_idempotency_key_gives_the_same_job_or_a_conflict(self, world: World) -> None:
         key = {"Idempotency-Key": "k1"}
         async with world.client(headers=key) as client:
             first = await client.post("/calibrate", files=upload(jsonl(examples())))
@@ -55,7 +55,7 @@ class TestPosting:
                 other = await client.post("/calibrate", files=upload(jsonl(files)), data=data)
                 problem(other, 409, "conflict")
 
-    async def test_a_key_must_be_sane(self, world: World) -> None:
+    async def test_invalid_idempotency_key_is_refused(self, world: World) -> None:
         async with world.client() as client:
             for key in ("", "a b", "x" * 201):
                 response = await client.post("/calibrate", json={}, headers={"Idempotency-Key": key})
@@ -95,13 +95,13 @@ class TestRefusing:
             (jsonl([*examples(), *examples(1)]), "bad"),
         ],
     )
-    async def test_files_that_cannot_be_used(self, world: World, data: bytes, said: str) -> None:
+    async def test_unusable_files_are_refused(self, world: World, data: bytes, said: str) -> None:
         async with world.client() as client:
             body = problem(await client.post("/calibrate", files=upload(data)), 422, "invalid_dev_data")
         assert said in body["detail"]
         assert await world.jobs.store.latest() == []
 
-    async def test_mixed_rows_need_the_operators_word(self, world: World) -> None:
+    async def test_mixed_rows_require_drawn_by(self, world: World) -> None:
         data = jsonl([*examples(), {"prompt": "Q?", "reference": "a", "samples": ["a", "b"]}])
         async with world.client() as client:
             problem(await client.post("/calibrate", files=upload(data)), 422, "invalid_dev_data")

@@ -1,4 +1,4 @@
-"""The routes under /calibrations, against a store in a file."""
+"""The routes under /calibrations, with a store in a file."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.support.reports import small_report
 
 
 class TestCalibrations:
-    async def test_list_active_and_back(self, world: World) -> None:
+    async def test_list_activate_and_reactivate(self, world: World) -> None:
         older, newer = calibration(), calibration()
         async with world.client() as client:
             for each in (older, newer):
@@ -23,7 +23,7 @@ class TestCalibrations:
                 active = (await client.get("/calibrations/active")).json()
                 assert [c["id"] for c in active] == [each.id]
 
-    async def test_one(self, world: World) -> None:
+    async def test_get_one_calibration(self, world: World) -> None:
         made = calibration()
         await add(world.calibrations, made, {}, num_rows=7)
         async with world.client() as client:
@@ -39,13 +39,15 @@ class TestCalibrations:
         ("method", "rest"),
         [("GET", ""), ("POST", "/activate"), ("GET", "/data"), ("DELETE", "/data"), ("GET", "/report")],
     )
-    async def test_unknown(self, world: World, calibration_id: str, method: str, rest: str) -> None:
+    async def test_unknown_calibration_is_404(
+        self, world: World, calibration_id: str, method: str, rest: str
+    ) -> None:
         async with world.client() as client:
             response = await client.request(method, f"/calibrations/{calibration_id}{rest}")
             problem(response, 404, "not_found")
 
     @pytest.mark.parametrize("logprobs", [None, (-1.25, 0.005)])
-    async def test_data_can_be_posted_again_and_forgotten(
+    async def test_exported_data_can_be_uploaded_again_and_deleted(
         self, world: World, logprobs: tuple[float, ...] | None
     ) -> None:
         made, kept = calibration(), list(rows(samples=("a", ""), logprobs=logprobs))
@@ -75,7 +77,7 @@ class TestCalibrations:
             assert page.headers["content-type"] == "text/html; charset=utf-8"
             assert page.text == "<html>7</html>"
 
-    async def test_the_report_says_what_is_active_when_it_is_asked(self, world: World) -> None:
+    async def test_report_shows_the_currently_active_calibration(self, world: World) -> None:
         made, other, report = calibration(), calibration(), small_report()
         for one in (made, other):
             await add(world.calibrations, one, report)
@@ -116,5 +118,5 @@ class TestCalibrations:
         ("TEXT/HTML, */*;q=0.8", True),
     ],
 )
-async def test_accept(accept: str, html: bool) -> None:
+async def test_accept_header_selects_html_or_json(accept: str, html: bool) -> None:
     assert prefers_html(accept) is html

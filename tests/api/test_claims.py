@@ -1,4 +1,4 @@
-"""Long answers claim by claim."""
+"""Scores of long answers, claim by claim."""
 
 import json
 from typing import Any, Literal
@@ -37,7 +37,7 @@ async def scored(body: dict[str, Any], **settings: Any) -> dict[str, Any]:
     return dict(reply.json())
 
 
-async def test_each_claim_of_the_candidate_has_a_score_its_place_and_what_speaks_for_it() -> None:
+async def test_each_claim_has_a_score_a_span_and_its_support() -> None:
     candidate = f"Hello! **{PARIS}** {TOWER}\n\nIs that all?"
     samples = [f"{SEINE} {PARIS} {TOWER}", f"{PARIS} {OTHER}", f"{TOWER} {PARIS}"]
     score = await scored({"samples": samples, "candidate": candidate, "claims": True})
@@ -56,7 +56,7 @@ async def test_each_claim_of_the_candidate_has_a_score_its_place_and_what_speaks
     assert score["claims_calibration"] is None
 
 
-async def test_a_disputed_field_of_json_is_seen() -> None:
+async def test_disputed_json_field_is_detected() -> None:
     def person(born: int) -> str:
         return json.dumps({"name": "Ada", "born": born})
 
@@ -73,14 +73,16 @@ async def test_a_disputed_field_of_json_is_seen() -> None:
 @pytest.mark.parametrize(
     ("length", "claims", "comes"), [(3, None, False), (3, True, True), (60, None, True), (60, False, False)]
 )
-async def test_long_answers_are_scored_by_themselves(length: int, claims: bool | None, comes: bool) -> None:
+async def test_long_answers_are_scored_by_claims_automatically(
+    length: int, claims: bool | None, comes: bool
+) -> None:
     answer = " ".join(f"Fact {i} holds." for i in range(length))
     body = {"samples": [answer, answer], **({} if claims is None else {"claims": claims})}
     assert ("claims" in await scored(body)) is comes
     assert ("claims" in await scored(body, claims_from_characters=0)) is (claims is True)
 
 
-async def test_claims_past_the_bound_are_left_out_and_that_is_said() -> None:
+async def test_claims_over_the_limit_are_left_out_with_a_warning() -> None:
     answer = "\n".join(f"- Fact {i} holds." for i in range(MAX_CLAIMS + 5))
     score = await scored({"samples": [answer, answer], "claims": True})
     assert len(score["claims"]) == MAX_CLAIMS
@@ -92,14 +94,14 @@ async def test_claims_past_the_bound_are_left_out_and_that_is_said() -> None:
     ["The tower is high. " * 8000, " ".join(f"Fact {i} holds." for i in range(MAX_SENTENCES + 1))],
     ids=["characters", "sentences"],
 )
-async def test_answers_too_long_to_be_read_have_a_score_without_claims(answer: str) -> None:
+async def test_too_long_answers_are_scored_without_claims(answer: str) -> None:
     score = await scored({"samples": [answer, f"{answer} Or so."]})
     assert score["claims"] == []
     assert "claims_left_out" in {one["code"] for one in score["warnings"]}
 
 
 @pytest.mark.parametrize("answer", ["Hello!", "{}", "```\ncode\n```"])
-async def test_an_answer_that_claims_nothing_has_no_claims(answer: str) -> None:
+async def test_answer_without_claims_has_an_empty_list(answer: str) -> None:
     score = await scored({"samples": [answer, "Paris."], "candidate": answer, "claims": True})
     assert (score["claims"], score["claims_share"]) == ([], 0.0)
 
@@ -107,7 +109,7 @@ async def test_an_answer_that_claims_nothing_has_no_claims(answer: str) -> None:
 @pytest.mark.parametrize(
     "fact", ["Thank you for asking, the dose is 5000 mg every hour.", "I hope this helps: the dose is high."]
 )
-async def test_a_fact_inside_a_courtesy_is_a_claim(fact: str) -> None:
+async def test_fact_inside_a_polite_phrase_is_a_claim(fact: str) -> None:
     answer = f"Hello! {fact} Have a great day!"
     score = await scored({"samples": [answer, "Ask a doctor."], "candidate": answer, "claims": True})
     assert [one["text"] for one in score["claims"]] == [fact]
@@ -124,7 +126,7 @@ async def test_a_fact_inside_a_courtesy_is_a_claim(fact: str) -> None:
         (0, 0.4, "answer", False),
     ],
 )
-def test_a_decision_says_what_is_doubtful_else_p_correct_else_whether_any_answer_agrees(
+def test_doubtful_claims_follow_decision_then_p_correct_then_agreement(
     agree: int, correct: float | None, decision: Literal["answer", "abstain"] | None, doubtful: bool
 ) -> None:
     support = ClaimSupport(agree=agree, differ=4 - agree, silent=1, example=OTHER)
@@ -141,7 +143,7 @@ def test_a_decision_says_what_is_doubtful_else_p_correct_else_whether_any_answer
 
 
 @pytest.mark.parametrize(("correct", "doubtful"), [(None, None), (0.5, False), (0.4, True)])
-def test_where_nothing_was_drawn_p_correct_says_what_is_doubtful(
+def test_doubtful_claims_follow_p_correct_without_samples(
     correct: float | None, doubtful: bool | None
 ) -> None:
     claim = Claim.model_construct(
@@ -156,7 +158,7 @@ THOUGHT = f"<think>{ANSWER}</think>\n\n"
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_chat_marks_its_text_and_leaves_it_as_it_is(stream: bool) -> None:
+async def test_chat_marks_doubtful_spans_without_changing_the_text(stream: bool) -> None:
     """Places are in the choice's text, in which a thought of the same words goes first."""
     said = THOUGHT + ANSWER
     draws = answers(f"{PARIS} {OTHER}", f"{OTHER} {PARIS}", PARIS)
@@ -181,7 +183,7 @@ async def test_a_chat_marks_its_text_and_leaves_it_as_it_is(stream: bool) -> Non
     assert "marks" not in bare and bare["claims"]
 
 
-async def test_where_the_operator_withholds_answers_no_claim_tells_them() -> None:
+async def test_claims_do_not_reveal_withheld_answers() -> None:
     said = " ".join(f"Fact {i} holds." for i in range(60))
     async with (
         OpenAIServer(default=answers(said)) as server,

@@ -1,4 +1,4 @@
-"""Candidates and decisions over real HTTP, with a calibration that decides in a real store."""
+"""Candidates and decisions over HTTP, with a deciding calibration in a real store."""
 
 import json
 import math
@@ -85,7 +85,7 @@ async def answered(http: httpx.AsyncClient, **sent: Any) -> dict[str, Any]:
 LIKELY, UNLIKELY = 0.75 + 0.25 / DIMENSION, 0.25 / DIMENSION
 
 
-async def test_a_candidate_is_judged_and_decided_about(started: Served) -> None:
+async def test_candidate_is_judged_and_gets_a_decision(started: Served) -> None:
     asked = {"prompt": "question 0", "effort": "low", "target_error": 0.2}
     async with started() as http:
         same = await answered(http, **asked, candidate="answer 0")
@@ -132,7 +132,7 @@ async def test_the_decision_and_its_headers_are_about_the_candidate(started: Ser
     assert [one["code"] for one in body["warnings"]] == ["unsupported_candidate"]
 
 
-async def test_one_answer_and_answers_of_the_caller_are_judged_too(started: Served) -> None:
+async def test_single_answer_and_caller_samples_are_judged(started: Served) -> None:
     async with started() as http:
         one = await answered(http, prompt="question 0", num_samples=1, candidate="answer 0", target_error=0.2)
         own = await answered(
@@ -151,7 +151,7 @@ async def test_one_answer_and_answers_of_the_caller_are_judged_too(started: Serv
     }
 
 
-async def test_a_target_out_of_reach_and_a_score_without_a_model_abstain_with_a_warning(
+async def test_unreachable_target_or_missing_model_abstains_with_a_warning(
     started: Served,
 ) -> None:
     async with started() as http:
@@ -181,7 +181,7 @@ async def test_a_target_out_of_reach_and_a_score_without_a_model_abstain_with_a_
     assert (unasked["warnings"], unasked["decision"]) == ([], None)
 
 
-async def test_the_settings_ask_for_decisions_on_every_score(started: Served) -> None:
+async def test_settings_can_request_decisions_for_all_scores(started: Served) -> None:
     asked = {"prompt": "question 0", "effort": "low"}
     async with started(target_error=0.2) as http:
         plain = await answered(http, **asked)
@@ -204,7 +204,7 @@ REFUSED: list[dict[str, Any]] = [
 ]
 
 
-async def test_what_is_no_target_or_candidate_is_refused(started: Served) -> None:
+async def test_invalid_target_or_candidate_is_refused(started: Served) -> None:
     async with started() as http:
         for bad in REFUSED:
             response = await http.post("/score", json={"samples": ["a", "b"], **bad})
@@ -226,7 +226,7 @@ async def test_items_of_a_batch_are_judged_like_single_requests(started: Served)
 
 @settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 @given(st.floats(0, 1, exclude_min=True, exclude_max=True), st.none() | st.floats(0, 1))
-def test_a_request_names_a_target_or_the_settings_do(error: float, confidence: float | None) -> None:
+def test_target_of_the_request_overrides_the_settings(error: float, confidence: float | None) -> None:
     sent: dict[str, Any] = {"samples": ["a", "b"], "target_error": error}
     if confidence is not None:
         sent["confidence"] = confidence

@@ -1,4 +1,4 @@
-"""Scores where no calibration of the set-up fits: the packaged default serves, and says so."""
+"""Scores without a matching calibration use the packaged default, and say so."""
 
 import math
 from typing import Any
@@ -39,7 +39,7 @@ def codes(score: Any) -> list[str]:
 DEFAULT = ["default_calibration", "default_probability"]
 
 
-async def test_log_probabilities_are_served_by_its_evidence_map(client: Client) -> None:
+async def test_logprobs_are_served_by_the_evidence_map(client: Client) -> None:
     score = await scored(client, SENT)
     used, default = score["calibration"], packaged(PAPER).under(FakeEmbedder(D).identity)
     map_ = default.evidence[3].at(0.4)
@@ -52,7 +52,7 @@ async def test_log_probabilities_are_served_by_its_evidence_map(client: Client) 
     assert score["probability_correct"] == pytest.approx(score["lambda_max"])
 
 
-async def test_answers_without_log_probabilities_are_served_by_its_plain_twin(client: Client) -> None:
+async def test_answers_without_logprobs_are_served_by_the_plain_map(client: Client) -> None:
     score = await scored(client, {"samples": SENT["samples"]})
     plain = packaged(PAPER).under(FakeEmbedder(D).identity).parameters[3]
     map_ = DepolarizedMap(plain.temperature, plain.depolarization)
@@ -62,7 +62,7 @@ async def test_answers_without_log_probabilities_are_served_by_its_plain_twin(cl
     assert score["probability_correct"] == pytest.approx(score["lambda_max"])
 
 
-async def test_one_answer_is_a_score_by_its_log_probability_alone(client: Client) -> None:
+async def test_one_answer_is_scored_by_its_logprob(client: Client) -> None:
     few, many = ([math.log(p)] for p in (0.2, 0.9))
     found = [await scored(client, {"samples": ["a"], "logprobs": one}) for one in (few, many)]
     assert 0.1 < found[0]["lambda_max"] < found[1]["lambda_max"] < 0.9
@@ -72,7 +72,7 @@ async def test_one_answer_is_a_score_by_its_log_probability_alone(client: Client
 
 
 @pytest.mark.parametrize(("count", "origin"), [(40, "default"), (41, None)])
-async def test_more_answers_than_it_knows_are_served_raw(
+async def test_more_answers_than_fitted_are_served_raw(
     client: Client, count: int, origin: str | None
 ) -> None:
     score = await scored(client, {"samples": ["a", *"b" * (count - 1)]})
@@ -80,7 +80,7 @@ async def test_more_answers_than_it_knows_are_served_raw(
     assert codes(score) == (DEFAULT if origin else ["calibration_missing"])
 
 
-async def test_a_calibration_that_does_not_fit_is_named_beside_it(client: Client) -> None:
+async def test_default_names_the_calibration_that_does_not_match(client: Client) -> None:
     """Neither the active one nor one asked for by its id is applied where it does not fit."""
     other = calibration(
         FakeEmbedder(D).identity and packaged(PAPER).under(FakeEmbedder(D).identity).fingerprint
@@ -92,7 +92,7 @@ async def test_a_calibration_that_does_not_fit_is_named_beside_it(client: Client
         assert score["warnings"][0]["differs"]
 
 
-async def test_raw_values_can_be_had(client: Client) -> None:
+async def test_raw_values_can_be_requested(client: Client) -> None:
     by_request = await scored(client, SENT | {"calibration": "none"})
     by_setting = await scored(client, SENT, default_calibration=False)
     for score in (by_request, by_setting):
@@ -100,7 +100,7 @@ async def test_raw_values_can_be_had(client: Client) -> None:
         assert score["lambda_max"] == pytest.approx(2 / 3)
 
 
-async def test_it_tells_how_likely_texts_are_right_without_a_verdict(client: Client) -> None:
+async def test_default_gives_p_correct_without_verdicts(client: Client) -> None:
     """An answer that the others bear out goes before one that they do not; a raw score tells nothing."""
     found = []
     for sent in (SENT, SENT | {"candidate": "b"}, {"samples": SENT["samples"]}):
@@ -117,7 +117,7 @@ async def test_it_tells_how_likely_texts_are_right_without_a_verdict(client: Cli
 
 
 @pytest.mark.parametrize("candidate", ["a", "b"])
-async def test_a_candidate_is_right_as_the_agreement_has_it(client: Client, candidate: str) -> None:
+async def test_p_correct_of_a_candidate_follows_the_agreement(client: Client, candidate: str) -> None:
     """As far as it agrees with the dominant answer; one in twenty where it differs and that is wrong."""
     score = await scored(client, SENT | {"candidate": candidate})
     top, own = score["lambda_max"], score["candidate"]["probability"]
@@ -126,7 +126,7 @@ async def test_a_candidate_is_right_as_the_agreement_has_it(client: Client, cand
     assert score["candidate"]["probability_correct"] == pytest.approx(expected)
 
 
-async def test_it_decides_where_the_request_names_a_target_and_promises_nothing(client: Client) -> None:
+async def test_default_decides_for_a_requested_target_without_a_promise(client: Client) -> None:
     correct = (await scored(client, SENT))["probability_correct"]
     for error, action in ((1 - correct + 1e-6, "answer"), (1 - correct - 1e-6, "abstain")):
         score = await scored(client, SENT | {"target_error": error})
@@ -137,14 +137,14 @@ async def test_it_decides_where_the_request_names_a_target_and_promises_nothing(
     assert (await scored(client, SENT))["decision"] is None
 
 
-async def test_it_decides_nothing_by_a_target_of_the_settings(client: Client) -> None:
+async def test_default_does_not_decide_for_a_target_of_the_settings(client: Client) -> None:
     score = await scored(client, SENT, target_error=0.9)
     assert score["decision"]["action"] == "abstain"
     assert "uses no labels" in score["decision"]["reason"]
     assert codes(score) == [*DEFAULT, "no_correctness_model"]
 
 
-async def test_its_own_rows_say_how_usual_a_prompt_is(client: Client) -> None:
+async def test_default_gives_an_ood_p_value_from_its_rows(client: Client) -> None:
     """Of its rows' questions it holds vectors of the packaged embedders: of others, lengths alone tell."""
     usual = await scored(client, {"samples": ["a", "b"]})
     strange = await scored(client, {"samples": ["a " * 300, "b " * 300]})
@@ -152,7 +152,7 @@ async def test_its_own_rows_say_how_usual_a_prompt_is(client: Client) -> None:
     assert strange["ood_p_value"] < 0.02 and "out_of_distribution" in codes(strange)
 
 
-async def test_an_embedder_that_comes_later_is_asked_with_the_first_score(
+async def test_embedder_started_later_is_identified_at_the_first_score(
     client: Client, embedder: FakeEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which embedder it is may be known only once it has embedded something."""
@@ -172,7 +172,7 @@ async def test_an_embedder_that_comes_later_is_asked_with_the_first_score(
     assert (await scored(client, SENT | {"prompt": "Which?"}))["calibration"]["origin"] == "default"
 
 
-async def test_a_candidate_that_no_answer_supports_has_no_rank(client: Client) -> None:
+async def test_unsupported_candidate_has_no_p_correct(client: Client) -> None:
     score = await scored(client, SENT | {"candidate": "d"})
     assert (score["rank_score"], score["candidate"]["probability_correct"]) == (None, None)
     assert score["probability_correct"] is not None and "default_probability" in codes(score)
@@ -181,6 +181,6 @@ async def test_a_candidate_that_no_answer_supports_has_no_rank(client: Client) -
     assert "None of the answers drawn agrees with it" in score["decision"]["reason"]
 
 
-async def test_a_refusal_has_no_probability_and_no_warning_of_one(client: Client) -> None:
+async def test_refusal_has_no_p_correct_and_no_warning_about_it(client: Client) -> None:
     score = await scored(client, {"samples": ["I don't know."] * 3})
     assert score["probability_correct"] is None and "default_probability" not in codes(score)

@@ -1,4 +1,4 @@
-"""Calibrations over HTTP whose LLM server refuses rows, for a while or for good."""
+"""Calibrating over HTTP when the LLM server refuses rows temporarily or permanently."""
 
 import asyncio
 import json
@@ -74,7 +74,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
             yield made
 
 
-async def test_rows_refused_for_good_are_listed_and_nothing_is_activated(world: World) -> None:
+async def test_permanently_refused_rows_are_listed_and_nothing_is_activated(world: World) -> None:
     bad = {f"question {i}" for i in (3, 17, 18)}
     world.refused = lambda _, prompt: prompt in bad
     for asked in ("if_better", "always"):
@@ -95,7 +95,7 @@ async def test_rows_refused_for_good_are_listed_and_nothing_is_activated(world: 
     assert activated.json()["active"], "the operator may"
 
 
-async def test_retry_asks_for_what_is_missing_and_makes_another_calibration(world: World) -> None:
+async def test_retry_samples_missing_rows_and_creates_another_calibration(world: World) -> None:
     world.refused = lambda _, prompt: prompt == "question 7"
     first = await world.calibrate(40)
     assert first["refused_rows"] == 1
@@ -112,14 +112,14 @@ async def test_retry_asks_for_what_is_missing_and_makes_another_calibration(worl
     assert len(rows) == 39, "the first keeps the rows that it was fitted on"
 
 
-async def test_a_server_that_refuses_everything_fails_the_job_with_what_it_said(world: World) -> None:
+async def test_job_fails_with_the_servers_message_if_all_rows_are_refused(world: World) -> None:
     world.refused = lambda *_: True
     job = await world.calibrate(40)
     assert (job["state"], job["error"]["code"]) == ("failed", "llm_error")
     assert SAID in job["error"]["detail"]
 
 
-async def test_an_evaluation_counts_them_too_and_cannot_ask_again(world: World) -> None:
+async def test_evaluation_counts_refused_rows_and_cannot_be_retried(world: World) -> None:
     world.refused = lambda _, prompt: prompt == "question 7"
     every = [{"prompt": f"question {i}", "reference": CITIES[i % 5]} for i in range(64)]
     job = await world.ended(await world.http.post("/evaluate", json={"dev": every[:32], "test": every[32:]}))

@@ -1,4 +1,4 @@
-"""The page that describes the API needs nothing from elsewhere."""
+"""The API documentation page loads nothing from other hosts."""
 
 import re
 
@@ -9,7 +9,7 @@ from tests.api.conftest import Client
 TYPES = {"js": "javascript", "css": "text/css", "png": "image/png", "json": "application/json"}
 
 
-async def test_every_file_of_the_page_is_served_from_here(client: Client) -> None:
+async def test_all_files_of_the_page_are_served_locally(client: Client) -> None:
     async with client() as http:
         page = await http.get("/docs")
         named = re.findall(r"(?:src|href)=[\"']([^\"']+)|\burl: '([^']+)'", page.text)
@@ -30,7 +30,7 @@ async def test_every_file_of_the_page_is_served_from_here(client: Client) -> Non
     assert "SwaggerUIBundle" in script and len(script) > 1_000_000
 
 
-async def test_nothing_else_of_the_package_is_served(client: Client) -> None:
+async def test_other_files_of_the_package_are_not_served(client: Client) -> None:
     async with client() as http:
         for name in ("redoc.standalone.js", "..%2Fcore.py", "none"):
             answer = await http.get(f"/docs/{name}")

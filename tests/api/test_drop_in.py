@@ -1,4 +1,4 @@
-"""/v1 with answers that are not streamed: the server's own, with a score beside them."""
+"""/v1 without streaming: the server's own answer with a score."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ def saying(message: dict[str, Any], finish: str = "stop", **more: Any) -> Behavi
 # What goes on to the server, and comes back
 
 
-async def test_the_answer_is_the_servers_own_and_carries_its_score() -> None:
+async def test_servers_answer_is_returned_with_a_score() -> None:
     async with before(raw(OWN)) as made:
         response = await made.ask()
         told = response.json()
@@ -50,7 +50,7 @@ async def test_the_answer_is_the_servers_own_and_carries_its_score() -> None:
     assert "error" not in found and "answer" not in found
 
 
-async def test_a_call_goes_on_as_it_is_without_what_is_ours() -> None:
+async def test_call_is_forwarded_unchanged_without_our_fields() -> None:
     sent = (
         b'{ "model":"m", "x": 123456789012345678901234567890, "eigencal" : {"effort": "low"},\n'
         b' "messages": [{"role": "user", "content": "say \\u00e9 \\"eigencal\\""}],"y":1.50e-07 }'
@@ -69,7 +69,7 @@ async def test_a_call_goes_on_as_it_is_without_what_is_ours() -> None:
 
 @pytest.mark.parametrize("mode", ["off", "on"])
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
-async def test_bytes_of_a_call_without_our_field_are_its_own(mode: str, path: str) -> None:
+async def test_body_without_our_field_is_forwarded_byte_for_byte(mode: str, path: str) -> None:
     sent = b'{"messages" : [{"role":"user","content":"?"}], "prompt":"?" ,"temperature": 0.30 }\n'
     async with before(answers("Paris")) as made:
         headers = {"content-type": "application/json", "x-eigencal": mode}
@@ -78,7 +78,7 @@ async def test_bytes_of_a_call_without_our_field_are_its_own(mode: str, path: st
 
 
 @pytest.mark.parametrize("mode", ["off", "on"])
-async def test_an_answer_larger_than_is_held_goes_on_as_it_comes(
+async def test_too_large_answer_is_forwarded_as_it_arrives(
     mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with before(raw(OWN)) as made:
@@ -90,7 +90,7 @@ async def test_an_answer_larger_than_is_held_goes_on_as_it_comes(
             assert found["warning"]["code"] == "too_long"
 
 
-async def test_what_is_ours_in_a_body_of_countless_values_is_refused() -> None:
+async def test_our_field_in_a_body_with_too_many_values_is_refused() -> None:
     biases = {str(i): 1 for i in range(MAX_VALUES)}
     async with before(raw(OWN)) as made:
         refused = await made.ask(eigencal={"effort": "low"}, logit_bias=biases)
@@ -99,7 +99,7 @@ async def test_what_is_ours_in_a_body_of_countless_values_is_refused() -> None:
     assert passed.json()["uncertainty"]["warning"]["code"] == "unreadable_request"
 
 
-async def test_off_is_bare() -> None:
+async def test_mode_off_returns_the_bare_answer() -> None:
     async with before(raw(OWN)) as made:
         response = await made.ask("off", eigencal={"effort": "low"})
         assert response.content == OWN
@@ -109,7 +109,7 @@ async def test_off_is_bare() -> None:
 
 @pytest.mark.parametrize("mode", ["off", "on"])
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_a_refusal_of_the_server_is_passed_on_and_no_score_drawn(mode: str, streamed: bool) -> None:
+async def test_refusal_of_the_server_is_forwarded_without_sampling(mode: str, streamed: bool) -> None:
     refusal = {"error": {"message": "slow down", "type": "rate_limit", "param": None, "code": "429"}}
     said = status(429, refusal, {"Retry-After": "7", "x-ratelimit-remaining": "0"})
     async with before(said) as made:
@@ -123,7 +123,7 @@ async def test_a_refusal_of_the_server_is_passed_on_and_no_score_drawn(mode: str
 
 
 @pytest.mark.parametrize("mode", ["off", "on"])
-async def test_a_server_that_is_not_there_is_said_in_the_clients_own_shape(mode: str) -> None:
+async def test_unreachable_server_gives_an_error_in_openai_format(mode: str) -> None:
     async with OpenAIServer() as server:
         gone = server.url
     async with OpenAIServer() as server, drop_in(server, llm_url=gone) as made:
@@ -133,7 +133,7 @@ async def test_a_server_that_is_not_there_is_said_in_the_clients_own_shape(mode:
     assert set(error) == {"message", "type", "param", "code"} and "retry-after" in response.headers
 
 
-async def test_a_header_of_any_bytes_comes_back_and_none_but_ascii_goes() -> None:
+async def test_only_ascii_headers_are_forwarded() -> None:
     async def behave(exchange: Any) -> None:
         head = b"HTTP/1.1 200 OK\r\ncontent-language: \xc3\xa9\xff\r\naccess-control-allow-origin: *\r\n"
         exchange.writer.write(head + b"content-length: %d\r\n\r\n%b" % (len(OWN), OWN))
@@ -164,7 +164,7 @@ async def test_a_header_of_any_bytes_comes_back_and_none_but_ascii_goes() -> Non
         (None, "eigencal"),
     ],
 )
-async def test_what_our_field_may_not_hold_is_refused(own: object, where: str) -> None:
+async def test_invalid_content_of_our_field_is_refused(own: object, where: str) -> None:
     async with before(raw(OWN)) as made:
         response = await made.ask(eigencal=own)
         assert not made.server.requests
@@ -193,7 +193,7 @@ async def test_a_key_is_asked_for_in_the_clients_own_shape() -> None:
 # What is drawn, and what is not
 
 
-async def test_what_decides_the_answer_is_drawn_with_the_callers_sampling_is_not() -> None:
+async def test_samples_keep_the_callers_prompt_but_not_its_sampling() -> None:
     tools = [{"type": "function", "function": {"name": "f"}}]
     async with before(answers("Paris")) as made:
         response = await made.ask(
@@ -215,7 +215,7 @@ NO_TEXT = [
 
 
 @pytest.mark.parametrize(("message", "finish", "code"), NO_TEXT)
-async def test_an_answer_without_a_text_is_passed_on_and_says_why_it_has_no_score(
+async def test_answer_without_text_is_returned_with_the_reason_for_no_score(
     message: dict[str, Any], finish: str, code: str
 ) -> None:
     async with before(saying(message, finish)) as made:
@@ -231,7 +231,7 @@ CUT_WITHIN_A_THOUGHT = "<think>The capital of France: let me see, it is one of"
 
 
 @pytest.mark.parametrize("message", [{"content": CUT_WITHIN_A_THOUGHT}, REASONED])
-async def test_an_own_answer_without_text_has_nothing_to_judge(message: dict[str, Any]) -> None:
+async def test_empty_own_answer_is_not_judged(message: dict[str, Any]) -> None:
     async with before(saying(message, "length"), answers("Paris")) as made:
         found = (await made.ask()).json()["uncertainty"]
         await made.at_rest()
@@ -240,7 +240,7 @@ async def test_an_own_answer_without_text_has_nothing_to_judge(message: dict[str
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_draws_cut_within_the_thought_are_no_agreement(stream: bool) -> None:
+async def test_samples_cut_within_reasoning_do_not_count_as_agreement(stream: bool) -> None:
     async with before(answers("Paris"), answers(CUT_WITHIN_A_THOUGHT, finish="length")) as made:
         response = await made.ask(stream=stream, eigencal={"num_samples": 20})
         kept = await made.scored(response.headers["x-score-id"], "not_scored")
@@ -261,15 +261,13 @@ async def test_draws_cut_within_the_thought_are_no_agreement(stream: bool) -> No
         ({"max_completion_tokens": 3000, "max_tokens": 5}, 3000),
     ],
 )
-async def test_draws_have_the_callers_own_token_limit_where_it_is_larger(
-    limit: dict[str, Any], sent: int
-) -> None:
+async def test_samples_use_the_callers_token_limit_if_larger(limit: dict[str, Any], sent: int) -> None:
     async with before(answers("Paris")) as made:
         await made.ask(**limit)
         assert [body["max_tokens"] for body in made.server.bodies if body.get("n", 1) > 1] == [sent]
 
 
-async def test_of_several_choices_the_first_is_judged() -> None:
+async def test_first_of_several_choices_is_judged() -> None:
     several = [{"index": i, "message": {"content": text}} for i, text in enumerate(["Nice", "Paris"])]
     own = status(200, {"model": MODEL, "choices": several})
 
@@ -290,7 +288,7 @@ async def test_of_several_choices_the_first_is_judged() -> None:
         ({"prompt": "\ud800"}, "unreadable_request"),
     ],
 )
-async def test_a_call_that_nothing_can_be_drawn_for_is_passed_on(body: dict[str, Any], code: str) -> None:
+async def test_call_that_cannot_be_sampled_is_forwarded(body: dict[str, Any], code: str) -> None:
     async with before(answers("Paris")) as made:
         response = await made.ask(path="/v1/completions", eigencal={"effort": "low"}, **body)
         assert ["eigencal" in one for one in made.server.bodies] == [False]
@@ -300,7 +298,7 @@ async def test_a_call_that_nothing_can_be_drawn_for_is_passed_on(body: dict[str,
 
 
 @pytest.mark.parametrize("content", [b"not JSON", b"", b"[" * 100_000])
-async def test_an_answer_that_is_no_completion_is_passed_on(content: bytes) -> None:
+async def test_answer_that_is_not_a_completion_is_forwarded(content: bytes) -> None:
     async with before(raw(content)) as made:
         response = await made.ask()
     assert (response.status_code, response.content) == (200, content)
@@ -310,7 +308,7 @@ async def test_an_answer_that_is_no_completion_is_passed_on(content: bytes) -> N
 # When it comes
 
 
-async def test_async_waits_for_nothing_and_keeps_the_score() -> None:
+async def test_mode_async_returns_at_once_and_stores_the_score() -> None:
     go = asyncio.Event()
 
     async def slow(exchange: Any) -> None:
@@ -328,7 +326,7 @@ async def test_async_waits_for_nothing_and_keeps_the_score() -> None:
     assert told["num_samples"] == 5 and told["id"] == found["id"]
 
 
-async def test_past_the_deadline_the_answer_goes_and_the_score_is_kept() -> None:
+async def test_after_the_deadline_the_answer_is_returned_and_the_score_stored() -> None:
     go = asyncio.Event()
 
     async def slow(exchange: Any) -> None:
@@ -342,7 +340,7 @@ async def test_past_the_deadline_the_answer_goes_and_the_score_is_kept() -> None
         assert (await made.scored(found["id"]))["num_samples"] == 5
 
 
-async def test_scores_that_nobody_waits_for_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_background_scores_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat_score, "MAX_DETACHED", 2)
     go = asyncio.Event()
 
@@ -362,7 +360,7 @@ async def test_scores_that_nobody_waits_for_are_bounded(monkeypatch: pytest.Monk
 # The score fails, the answer never does
 
 
-async def test_an_embedder_that_is_down_costs_no_answer() -> None:
+async def test_answer_is_returned_while_the_embedder_is_down() -> None:
     embedder = FakeEmbedder(16)
     embedder.available = False
     async with before(raw(OWN), embedder=embedder) as made:
@@ -371,7 +369,7 @@ async def test_an_embedder_that_is_down_costs_no_answer() -> None:
     assert response.json()["uncertainty"]["warning"]["code"] == "embedder_unavailable"
 
 
-async def test_a_bug_in_the_score_costs_no_answer(caplog: pytest.LogCaptureFixture) -> None:
+async def test_answer_is_returned_despite_a_bug_in_scoring(caplog: pytest.LogCaptureFixture) -> None:
     async with before(raw(OWN)) as made:
         made.chat.scorer.shape = None  # type: ignore[assignment]
         response = await made.ask()
@@ -380,7 +378,7 @@ async def test_a_bug_in_the_score_costs_no_answer(caplog: pytest.LogCaptureFixtu
     assert "AttributeError" in caplog.text and "AttributeError" not in response.text
 
 
-async def test_an_answer_that_breaks_off_is_said(caplog: pytest.LogCaptureFixture) -> None:
+async def test_broken_answer_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def half(exchange: Any) -> None:
         exchange.writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n{")
         exchange.writer.close()

@@ -1,4 +1,4 @@
-"""/v1 with a calibration: where it is applied, the caller's own answer as one of those drawn, abstaining."""
+"""/v1 with a calibration: when it applies, the caller's answer as one of the samples, and abstaining."""
 
 import asyncio
 import json
@@ -89,7 +89,7 @@ def drawn(made: DropIn) -> list[int]:
 # Where the calibration is applied
 
 
-async def test_a_chat_of_plain_turns_is_calibrated() -> None:
+async def test_chat_of_plain_turns_is_calibrated() -> None:
     parts = [{"type": "text", "text": "What is the capital of France?"}]
     async with before(telling(), plain()) as made:
         for content in ("Where?", parts):
@@ -114,7 +114,7 @@ UNLIKE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("body", UNLIKE, ids=lambda body: json.dumps(body)[:40])
-async def test_what_else_changes_the_answers_is_served_raw(body: dict[str, Any]) -> None:
+async def test_other_fields_that_change_answers_are_served_raw(body: dict[str, Any]) -> None:
     async with before(telling(), plain()) as made:
         found = (await made.ask(**body)).json()["uncertainty"]
         [draw] = [sent for sent in made.server.bodies if "n" in sent]
@@ -127,7 +127,7 @@ async def test_what_else_changes_the_answers_is_served_raw(body: dict[str, Any])
     ("tokens", "differs"), [([256] * 5, []), ([1, 1, 1, 1, 257], [["sampling.max_tokens"]])]
 )
 @pytest.mark.parametrize("told", ["by token", "in all"])
-async def test_a_larger_limit_is_another_set_up_only_where_a_draw_is_longer(
+async def test_larger_token_limit_is_another_setup_only_with_longer_samples(
     tokens: list[int], differs: list[list[str]], told: str
 ) -> None:
     async def behave(exchange: Exchange) -> None:
@@ -159,7 +159,7 @@ async def test_a_larger_limit_is_another_set_up_only_where_a_draw_is_longer(
         (LIKE_OURS | {"temperature": 0.6}, False),
     ],
 )
-async def test_an_answer_drawn_like_ours_is_one_of_them(
+async def test_answer_sampled_like_ours_counts_as_a_sample(
     body: dict[str, Any], own_counts: bool, stream: bool
 ) -> None:
     async with before(telling(), plain()) as made:
@@ -170,7 +170,7 @@ async def test_an_answer_drawn_like_ours_is_one_of_them(
     assert told["uncertainty"]["calibrated"]
 
 
-async def test_an_answer_of_another_model_is_none_of_them() -> None:
+async def test_answer_of_another_model_does_not_count_as_a_sample() -> None:
     async def behave(exchange: Exchange) -> None:
         number = exchange.body.get("n", 1)
         choices = [said(exchange, "Paris", i) for i in range(number)]
@@ -182,7 +182,7 @@ async def test_an_answer_of_another_model_is_none_of_them() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_evidence_takes_the_own_log_probability_and_hides_it(stream: bool) -> None:
+async def test_evidence_uses_and_hides_the_answers_logprobs(stream: bool) -> None:
     async with before(telling(), evident()) as made:
         response = await made.ask(stream=stream, **LIKE_OURS)
         asked = next(sent for sent in made.server.bodies if sent.get("n", 1) == 1)
@@ -193,7 +193,7 @@ async def test_evidence_takes_the_own_log_probability_and_hides_it(stream: bool)
 
 
 @pytest.mark.parametrize(("status", "next_calls"), [(400, 2), (500, 3)])  # a 500 may pass: asked for again
-async def test_a_server_that_refuses_them_costs_no_answer(status: int, next_calls: int) -> None:
+async def test_answer_is_returned_if_the_server_refuses_logprobs(status: int, next_calls: int) -> None:
     async with before(telling(refuses=status), evident()) as made:
         response = await made.ask(**LIKE_OURS)
         assert len(made.server.bodies) == 3
@@ -213,7 +213,7 @@ async def test_a_server_that_refuses_them_costs_no_answer(status: int, next_call
 POLICY = {"abstain": True, "abstain_text": "Ask somebody else.", "target_error": 0.2}
 
 
-async def test_an_answer_that_is_not_sure_enough_is_withheld_where_that_is_asked_for() -> None:
+async def test_unsure_answer_is_withheld_if_requested() -> None:
     asked = {"target_error": 0.2, "abstain": True}
     async with before(telling(own="Nice"), plain()) as made:
         response = await made.ask(eigencal=asked)
@@ -235,7 +235,7 @@ async def test_an_answer_that_is_not_sure_enough_is_withheld_where_that_is_asked
     assert told.json()["uncertainty"]["decision"]["action"] == "abstain"
 
 
-async def test_a_stream_that_nobody_asked_for_is_withheld_too() -> None:
+async def test_unrequested_stream_is_withheld() -> None:
     async def behave(exchange: Exchange) -> None:
         if exchange.body.get("n", 1) == 1:
             exchange.body["stream"] = True
@@ -262,7 +262,7 @@ async def test_the_settings_may_abstain_for_every_caller() -> None:
     assert kept["disagreements"] is None
 
 
-async def test_what_stands_in_for_a_packed_answer_is_not_packed() -> None:
+async def test_replacement_of_a_compressed_answer_is_not_compressed() -> None:
     async def behave(exchange: Exchange) -> None:
         await exchange.send(200, b"\x8b\x02\x80{}\x03", {"content-encoding": "br"})
 
@@ -287,7 +287,7 @@ LAX: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("mode", "body"), LAX, ids=str)
-async def test_no_caller_opts_out(mode: str, body: dict[str, Any], stream: bool) -> None:
+async def test_callers_cannot_opt_out_of_abstaining(mode: str, body: dict[str, Any], stream: bool) -> None:
     async with before(telling(own="Nice"), plain(), **POLICY) as made:
         response = await made.ask(mode, stream=stream, **body)
         await made.at_rest()
@@ -301,7 +301,7 @@ async def test_no_caller_opts_out(mode: str, body: dict[str, Any], stream: bool)
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("code", [203])
-async def test_an_answer_of_another_good_status_is_judged_as_well(code: int, stream: bool) -> None:
+async def test_answer_with_another_success_status_is_judged(code: int, stream: bool) -> None:
     async def behave(exchange: Exchange) -> None:
         if exchange.body.get("n", 1) > 1:
             await telling()(exchange)
@@ -320,7 +320,7 @@ async def test_an_answer_of_another_good_status_is_judged_as_well(code: int, str
     assert "Ask somebody else." in response.text and "Nice" not in response.text
 
 
-async def test_a_stream_that_fails_is_an_error_where_the_settings_abstain() -> None:
+async def test_failing_stream_is_an_error_if_the_service_abstains() -> None:
     async def behave(exchange: Exchange) -> None:
         if exchange.body.get("n", 1) > 1:
             await telling()(exchange)
@@ -349,7 +349,7 @@ BESIDE: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("beside", BESIDE)
-async def test_only_what_was_judged_is_let_through(beside: str, stream: bool) -> None:
+async def test_only_judged_content_is_let_through(beside: str, stream: bool) -> None:
     async def behave(exchange: Exchange) -> None:
         if exchange.body.get("n", 1) > 1:
             await telling()(exchange)
@@ -383,7 +383,7 @@ async def test_only_what_was_judged_is_let_through(beside: str, stream: bool) ->
 
 
 @pytest.mark.parametrize("late", [b"data: [%b]\n\n", b"data: %b\n\n", b"data: %b"])
-async def test_what_a_stream_says_besides_is_not_let_through(late: bytes) -> None:
+async def test_other_content_of_a_stream_is_not_let_through(late: bytes) -> None:
     async def behave(exchange: Exchange) -> None:
         if exchange.body.get("n", 1) > 1:
             await telling()(exchange)
@@ -400,7 +400,7 @@ async def test_what_a_stream_says_besides_is_not_let_through(late: bytes) -> Non
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_stricter_target_is_the_callers(stream: bool) -> None:
+async def test_caller_can_set_a_stricter_target(stream: bool) -> None:
     sure = {"target_error": 0.336, "abstain": True, "abstain_text": "Ask somebody else."}
     async with before(telling(), plain(), **sure) as made:
         let = await made.ask(stream=stream)
@@ -433,9 +433,7 @@ UNJUDGED = {
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("fault", UNJUDGED)
-async def test_what_cannot_be_judged_is_withheld_unless_the_settings_say_otherwise(
-    fault: str, stream: bool
-) -> None:
+async def test_unjudged_answers_are_withheld_unless_the_settings_allow_them(fault: str, stream: bool) -> None:
     behave, settings = UNJUDGED[fault]
     for fail_open in (False, True):
         more = {**POLICY, **settings, "abstain_fail_open": fail_open}
@@ -469,7 +467,7 @@ async def test_nothing_of_a_stream_goes_out_before_its_decision(monkeypatch: pyt
     assert last["uncertainty"] and usage["usage"] == {"prompt_tokens": 3}
 
 
-async def test_a_stream_longer_than_is_held_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stream_over_the_buffer_limit_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     async with before(telling(), plain(), **POLICY) as made:
         monkeypatch.setattr(upstream, "MAX_ANSWER_BYTES", 10)
         response = await made.ask(stream=True)
@@ -477,14 +475,14 @@ async def test_a_stream_longer_than_is_held_is_broken_off(monkeypatch: pytest.Mo
     assert "longer than" in response.text and "Paris" not in response.text
 
 
-async def test_a_score_that_failed_withholds_nothing_that_only_its_caller_asked_for() -> None:
+async def test_failed_score_does_not_withhold_if_only_the_caller_asked() -> None:
     async with before(failing(telling()), plain()) as made:
         body = (await made.ask(eigencal={"target_error": 0.2, "abstain": True})).json()
     assert body["choices"][0]["message"]["content"] == "Paris"
     assert body["uncertainty"]["status"] == "failed"
 
 
-async def test_reasons_are_raised_anew_and_keep_no_traceback() -> None:
+async def test_shared_error_keeps_no_traceback() -> None:
     async with before(telling(), plain()) as made:
         for _ in range(2):
             await made.ask(path="/v1/completions", prompt="a", strange=float("inf"), messages=None)

@@ -1,4 +1,4 @@
-"""/v1 with the LLM in this process: a fake of it, behind the same routes."""
+"""/v1 with an embedded LLM, replaced by a fake."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ async def test_a_chat_is_answered_and_scored(client: Client, llm: FakeLLM) -> No
     assert sorted((one.num_samples, one.sampling.temperature) for one in llm.requests) == [(1, 0.1), (3, 0.5)]
 
 
-async def test_a_stream_is_the_text_and_a_chunk_that_carries_the_score(client: Client) -> None:
+async def test_stream_has_the_text_and_a_chunk_with_the_score(client: Client) -> None:
     asked = ASKED | {"stream": True, "stream_options": {"include_usage": True}}
     async with client(num_samples=5) as http:
         response = await http.post("/v1/chat/completions", json=asked)
@@ -60,7 +60,7 @@ def telling(tmp_path: Path, embedder: FakeEmbedder) -> Client:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_it_tells_log_probabilities_so_that_effort_none_ranks(telling: Client, stream: bool) -> None:
+async def test_logprobs_allow_effort_none(telling: Client, stream: bool) -> None:
     asked = ASKED | {"stream": stream}
     async with telling() as http:
         own = await http.post("/v1/chat/completions", json=asked | {"logprobs": True})
@@ -87,7 +87,7 @@ async def test_it_tells_log_probabilities_so_that_effort_none_ranks(telling: Cli
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
-async def test_what_it_cannot_do_is_refused(
+async def test_unsupported_features_are_refused(
     client: Client, body: dict[str, Any], param: str | None, stream: bool
 ) -> None:
     async with client(num_samples=5) as http:
@@ -118,7 +118,7 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
     ],
 )
 @pytest.mark.parametrize("mode", ["off", "on"])
-async def test_a_parameter_that_it_does_not_have_is_refused_by_name(
+async def test_unknown_parameter_is_refused_by_name(
     client: Client, llm: FakeLLM, path: str, body: dict[str, Any], names: list[str], mode: str
 ) -> None:
     asked = body if "prompt" in body else ASKED | body
@@ -155,7 +155,7 @@ class Short(FakeLLM):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_chat_that_is_too_long_is_refused_in_the_usual_words(
+async def test_too_long_chat_is_refused_with_the_usual_message(
     tmp_path: Path, embedder: FakeEmbedder, stream: bool
 ) -> None:
     async with client_of(Short(), embedder, tmp_path)(num_samples=5) as http:

@@ -1,4 +1,4 @@
-"""/v1 with streams: the server's own events, the last of which carries the score."""
+"""/v1 with streams: the server's own events, with the score on the last one."""
 
 import asyncio
 import json
@@ -54,7 +54,7 @@ def check_carried(content: bytes, finish: bytes = FINISH) -> dict[str, Any]:
     return found
 
 
-async def test_the_chunk_that_finishes_the_answer_carries_the_score() -> None:
+async def test_finishing_chunk_has_the_score() -> None:
     async with before(pieces(WHOLE)) as made:
         response = await stream(made)
         kept = await made.scored(response.headers["x-score-id"])
@@ -65,7 +65,7 @@ async def test_the_chunk_that_finishes_the_answer_carries_the_score() -> None:
     assert kept == found and found["id"] == response.headers["x-score-id"]
 
 
-async def test_off_passes_the_very_bytes_on() -> None:
+async def test_mode_off_forwards_the_exact_bytes() -> None:
     odd = b': hi\r\n\r\nevent: x\ndata: {"choices":[{"finish_reason":"stop"}]}\n\ndata: tail'
     async with before(pieces(odd[:9], odd[9:33], odd[33:])) as made:
         response = await stream(made, "off")
@@ -100,7 +100,7 @@ async def test_other_choices_wait_behind_the_first() -> None:
     assert content.startswith(BEGIN + TEXT) and content.endswith(other + USAGE + DONE)
 
 
-async def test_a_text_to_complete_carries_it_at_the_top() -> None:
+async def test_text_completion_has_the_score_at_the_top_level() -> None:
     def piece(text: str, finish: str | None) -> bytes:
         chunk = {"model": MODEL, "choices": [{"index": 0, "text": text, "finish_reason": finish}]}
         return b"data: %b\n\n" % json.dumps(chunk).encode()
@@ -111,7 +111,7 @@ async def test_a_text_to_complete_carries_it_at_the_top() -> None:
     assert [one["choices"][0]["text"] for one in events_of(content)] == ["Par", "is", ""]
 
 
-async def test_the_draws_begin_once_the_answer_has() -> None:
+async def test_sampling_starts_after_the_answer_has_started() -> None:
     go = asyncio.Event()
 
     async def rest(exchange: Exchange) -> None:
@@ -131,7 +131,7 @@ async def test_the_draws_begin_once_the_answer_has() -> None:
         assert [body.get("n") for body in made.server.bodies] == [None, 5]
 
 
-async def test_the_last_chunk_waits_for_the_deadline_with_signs_of_life(
+async def test_last_chunk_waits_until_the_deadline_with_keepalives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(scored_stream, "HEARTBEAT_S", 0.02)
@@ -149,14 +149,14 @@ async def test_the_last_chunk_waits_for_the_deadline_with_signs_of_life(
         assert (await made.scored(found["id"]))["num_samples"] == 5
 
 
-async def test_a_stream_that_no_chunk_finishes_is_scored_for_later() -> None:
+async def test_stream_without_a_finishing_chunk_is_scored_for_later() -> None:
     async with before(pieces(BEGIN, TEXT, DONE)) as made:
         response = await stream(made)
         assert response.content == BEGIN + TEXT + DONE
         assert (await made.scored(response.headers["x-score-id"]))["candidate"]["mode"] == 0
 
 
-async def test_an_error_of_the_server_in_the_stream_is_passed_on() -> None:
+async def test_error_inside_a_stream_is_forwarded() -> None:
     error = b'data: {"error": {"message": "out of memory", "code": 500}}\n\n'
     async with before(pieces(BEGIN, error, FINISH, DONE)) as made:
         response = await stream(made)
@@ -166,9 +166,7 @@ async def test_an_error_of_the_server_in_the_stream_is_passed_on() -> None:
 
 @pytest.mark.parametrize("mode", ["off", "on"])
 @pytest.mark.parametrize("cut", [0, 5])
-async def test_what_came_before_a_broken_line_is_delivered_and_the_break_is_an_error(
-    mode: str, cut: int
-) -> None:
+async def test_data_before_a_broken_connection_is_delivered_with_an_error(mode: str, cut: int) -> None:
     async def gone(exchange: Exchange) -> None:
         exchange.writer.close()
 
@@ -185,7 +183,7 @@ async def test_what_came_before_a_broken_line_is_delivered_and_the_break_is_an_e
 
 
 @pytest.mark.parametrize("mode", ["async", "on"])
-async def test_a_line_that_breaks_behind_a_whole_answer_costs_no_score(mode: str) -> None:
+async def test_connection_broken_after_the_whole_answer_keeps_the_score(mode: str) -> None:
     async def gone(exchange: Exchange) -> None:
         exchange.writer.close()
 
@@ -198,13 +196,13 @@ async def test_a_line_that_breaks_behind_a_whole_answer_costs_no_score(mode: str
 
 
 @pytest.mark.parametrize("mode", ["off", "async"])
-async def test_to_abstain_is_refused_where_nothing_waits_for_a_score(mode: str) -> None:
+async def test_abstaining_is_refused_without_waiting_for_a_score(mode: str) -> None:
     async with before(pieces(WHOLE)) as made:
         response = await made.ask(mode, eigencal={"abstain": True})
     assert response.status_code == 422 and "abstain" in response.text
 
 
-async def test_to_abstain_is_refused_of_a_stream() -> None:
+async def test_abstaining_is_refused_for_streams() -> None:
     async with before(pieces(WHOLE)) as made:
         response = await stream(made, eigencal={"abstain": True, "target_error": 0.1})
     assert (response.status_code, response.json()["error"]["code"]) == (422, "invalid_request")
@@ -221,7 +219,7 @@ async def test_an_event_without_end_breaks_the_stream_off_in_words(
     assert "longer than the service accepts" in response.text.splitlines()[-2]
 
 
-async def test_a_stream_of_more_text_than_is_judged_goes_on_without_a_score(
+async def test_stream_with_too_much_text_continues_without_a_score(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(upstream, "MAX_ANSWER_BYTES", 1000)
@@ -232,7 +230,7 @@ async def test_a_stream_of_more_text_than_is_judged_goes_on_without_a_score(
     assert (response.content, found["warning"]["code"]) == (sent, "too_long")
 
 
-async def test_a_stream_that_ends_with_its_connection_is_whole_only_if_its_answer_has_ended() -> None:
+async def test_stream_ended_by_its_connection_is_complete_only_with_a_finish_reason() -> None:
     async def dies(exchange: Exchange) -> None:
         await exchange.start_stream()  # neither a length nor chunks
         exchange.writer.write(BEGIN)

@@ -1,4 +1,4 @@
-"""Effort `none`: a candidate, or a chat's own answer, judged by its own log-probability; nothing is drawn."""
+"""Effort `none`: a candidate, or a chat's answer, is judged by its own log-probability without samples."""
 
 import asyncio
 import json
@@ -95,7 +95,7 @@ def started(tmp_path: Path) -> Served:
     return start
 
 
-async def test_a_candidate_is_judged_without_a_draw_or_an_embedding(started: Served) -> None:
+async def test_candidate_is_judged_without_samples_or_embeddings(started: Served) -> None:
     llm, embedder = TellingLLM(), FakeEmbedder(DIMENSION)
     made = fitted()
     async with started(made, llm, embedder) as http:
@@ -122,7 +122,7 @@ async def test_a_candidate_is_judged_without_a_draw_or_an_embedding(started: Ser
     assert "eigencal_lambda_max_count 0.0" in metrics
 
 
-async def test_a_surer_text_is_likelier_right_and_an_unsure_one_is_held_back(started: Served) -> None:
+async def test_p_correct_rises_with_the_logprob_and_unsure_text_is_withheld(started: Served) -> None:
     async with started(fitted()) as http:
         told = [
             await answered(http, **ASKED | {"candidate_logprob": total}) for total in (0.009, 0, -9, -1e9)
@@ -153,7 +153,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("sent", "told"), REFUSED)
-async def test_what_cannot_be_judged_so_is_refused(started: Served, sent: Any, told: str) -> None:
+async def test_unsuitable_requests_are_refused(started: Served, sent: Any, told: str) -> None:
     async with started() as http:
         response = await http.post("/score", json=ASKED | sent)
     assert (response.status_code, response.json()["code"]) == (422, "invalid_request")
@@ -169,13 +169,13 @@ AGREEING = {
 
 
 @pytest.mark.parametrize("sent", AGREEING.values(), ids=AGREEING)
-async def test_tokens_that_agree_with_the_log_probability_are_taken(started: Served, sent: Any) -> None:
+async def test_tokens_consistent_with_the_logprob_are_accepted(started: Served, sent: Any) -> None:
     async with started(fitted()) as http:
         body = await answered(http, **ASKED, candidate_tokens=sent)
     assert body["probability_correct"] == pytest.approx(LIKELY)
 
 
-async def test_what_lacks_is_named(started: Served) -> None:
+async def test_missing_field_is_named(started: Served) -> None:
     async with started() as http:
         for missing in ("candidate", "candidate_logprob"):
             sent = {name: value for name, value in ASKED.items() if name != missing}
@@ -185,7 +185,7 @@ async def test_what_lacks_is_named(started: Served) -> None:
     assert without.status_code == 422 and "goes with `candidate`" in without.text
 
 
-async def test_without_a_model_the_score_comes_and_says_why(started: Served) -> None:
+async def test_score_without_a_model_explains_the_missing_p_correct(started: Served) -> None:
     unlike = fitted(fingerprint=replace(fitted().fingerprint, model="another"))
     for made, codes in (
         (None, ["calibration_missing"]),
@@ -203,7 +203,7 @@ async def test_without_a_model_the_score_comes_and_says_why(started: Served) -> 
         assert raw["probability_correct"] is None and raw["calibration"] is None
 
 
-async def test_where_none_fits_the_default_ranks_texts(started: Served) -> None:
+async def test_default_ranks_texts_without_a_matching_calibration(started: Served) -> None:
     unlike = fitted(fingerprint=replace(fitted().fingerprint, model="another"))
     for made, mismatch in ((None, []), (unlike, ["calibration_mismatch"])):
         async with started(made) as http:
@@ -221,7 +221,7 @@ async def test_where_none_fits_the_default_ranks_texts(started: Served) -> None:
         assert [one["code"] for one in asked["warnings"]] == codes
 
 
-async def test_where_none_fits_it_is_right_as_one_draw_of_its_probability_would_be(started: Served) -> None:
+async def test_default_p_correct_equals_that_of_one_sample_with_this_logprob(started: Served) -> None:
     async with started(None) as http:
         alone = await answered(http, **ASKED | {"candidate_logprob": -1.5})
         drawn = await answered(http, samples=[ASKED["candidate"]], logprobs=[-1.5])
@@ -229,7 +229,7 @@ async def test_where_none_fits_it_is_right_as_one_draw_of_its_probability_would_
     assert alone["probability_correct"] == pytest.approx(drawn["lambda_max"])
 
 
-async def test_claims_are_ranked_where_their_own_calibration_cannot_judge_them_undrawn(
+async def test_claims_are_ranked_if_their_calibration_needs_samples(
     started: Served,
 ) -> None:
     own = fitted(fingerprint=replace(fitted().fingerprint, unit="claim"), selectors={3: selector()})
@@ -240,7 +240,7 @@ async def test_claims_are_ranked_where_their_own_calibration_cannot_judge_them_u
     assert claim["rank_score"] == pytest.approx(math.exp(-3.0)) and claim["probability_correct"] is None
 
 
-async def test_a_question_unlike_the_rows_is_told_by_itself(started: Served) -> None:
+async def test_unlike_question_is_detected_without_samples(started: Served) -> None:
     rng = np.random.default_rng(0)
     # Near one another, and far from any other question.
     questions = np.eye(DIMENSION)[0] + 0.01 * rng.standard_normal((200, DIMENSION))
@@ -265,7 +265,7 @@ def short_answers(**parts: Any) -> ConformalReference:
 PADDED = "Lyon " + "so far as anyone can tell today " * 5
 
 
-async def test_an_answer_longer_than_any_of_the_rows_is_not_let_through(started: Served) -> None:
+async def test_answer_longer_than_all_rows_is_not_let_through(started: Served) -> None:
     padded = ASKED | {"candidate": PADDED}
     async with started(fitted(reference=short_answers())) as http:
         short = await answered(http, **ASKED)
@@ -289,7 +289,7 @@ async def test_an_answer_longer_than_any_of_the_rows_is_not_let_through(started:
     assert (known["decision"]["action"], known["warnings"]) == ("answer", [])
 
 
-async def test_the_default_knows_the_lengths_of_its_rows(started: Served) -> None:
+async def test_default_checks_the_answer_length(started: Served) -> None:
     async with started() as http:
         found = [
             await answered(http, **ASKED | {"candidate": text}, target_error=0.2)
@@ -318,7 +318,7 @@ OF_CANDIDATE = {"candidate": "two words", "candidate_logprob": -4.0}
         (4, {"calibration": "none"}, 3),
     ],
 )
-async def test_auto_draws_what_the_report_recommends(
+async def test_auto_uses_the_number_recommended_by_the_report(
     started: Served, recommended: int | None, sent: Any, drawn: int
 ) -> None:
     async with started(fitted(recommended=recommended)) as http:
@@ -326,7 +326,7 @@ async def test_auto_draws_what_the_report_recommends(
     assert body["num_samples"] == drawn
 
 
-async def test_a_calibration_is_known_before_the_llm_has_answered(started: Served) -> None:
+async def test_calibration_is_chosen_before_the_llm_has_answered(started: Served) -> None:
     """Which model answers, only answers tell: after a start none may ever be drawn."""
 
     class Unheard(TellingLLM):
@@ -345,7 +345,7 @@ class Sure(TellingLLM):
         return [f"{request.prompt} is so"] * request.num_samples
 
 
-async def test_every_calibration_that_the_service_draws_serves_it(tmp_path: Path) -> None:
+async def test_all_service_sampled_calibrations_apply(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     right = rng.random(200) < [sureness(i) for i in range(200)]
     rows = [
@@ -380,9 +380,7 @@ async def test_every_calibration_that_the_service_draws_serves_it(tmp_path: Path
     assert sure["calibration"]["id"] == made["id"] and sure["ood_p_value"] is not None
 
 
-async def test_an_embedder_that_comes_later_is_asked_who_it_is(
-    started: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_embedder_started_later_is_identified(started: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     embedder = FakeEmbedder(DIMENSION)
     known = embedder.identity
 
@@ -461,7 +459,7 @@ def own_logprobs(told: list[dict[str, Any]]) -> list[float]:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("body", [{}, {"logprobs": False}, {"logprobs": None}], ids=str)
-async def test_a_chat_is_judged_by_its_own_call_alone(body: dict[str, Any], stream: bool) -> None:
+async def test_chat_is_judged_by_its_own_call(body: dict[str, Any], stream: bool) -> None:
     async with before(telling()) as made:
         response = await made.ask(stream=stream, **NONE, **body)
         assert [sent["logprobs"] for sent in made.server.bodies] == [True]
@@ -475,7 +473,7 @@ async def test_a_chat_is_judged_by_its_own_call_alone(body: dict[str, Any], stre
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_chat_answer_of_another_length_than_the_rows_is_withheld(stream: bool) -> None:
+async def test_chat_answer_of_unusual_length_is_withheld(stream: bool) -> None:
     def one_word() -> ConformalReference:
         return ConformalReference(np.empty((0, 16), dtype=np.float32), np.ones((20, 3), dtype=np.int32))
 
@@ -489,7 +487,7 @@ async def test_a_chat_answer_of_another_length_than_the_rows_is_withheld(stream:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_log_probabilities_that_the_caller_asked_for_stay(stream: bool) -> None:
+async def test_requested_logprobs_are_returned(stream: bool) -> None:
     async with before(telling()) as made:
         response = await made.ask(stream=stream, logprobs=True, top_logprobs=0, **NONE)
         assert [sent["top_logprobs"] for sent in made.server.bodies] == [0]
@@ -498,7 +496,7 @@ async def test_log_probabilities_that_the_caller_asked_for_stay(stream: bool) ->
     assert told[-1]["uncertainty"]["probability_correct"] == pytest.approx(OF_CHAT)
 
 
-async def test_a_completion_is_judged_so_too() -> None:
+async def test_text_completion_is_judged() -> None:
     async def behave(exchange: Exchange) -> None:
         told = (
             {"tokens": ["so it", " is"], "token_logprobs": [-0.5, -0.5]}
@@ -522,7 +520,7 @@ async def test_a_completion_is_judged_so_too() -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("refuses", [False, True])
-async def test_a_server_that_tells_none_costs_no_answer_and_draws_none(refuses: bool, stream: bool) -> None:
+async def test_server_without_logprobs_still_answers_and_is_not_sampled(refuses: bool, stream: bool) -> None:
     async with before(telling(tells=False, refuses=refuses)) as made:
         response = await made.ask(stream=stream, **NONE)
         assert all("n" not in sent for sent in made.server.bodies)
@@ -531,7 +529,7 @@ async def test_a_server_that_tells_none_costs_no_answer_and_draws_none(refuses: 
     assert (found["status"], found["warning"]["code"]) == ("not_scored", "no_log_probability")
 
 
-async def test_the_settings_choose_it_and_several_choices_are_no_hindrance() -> None:
+async def test_settings_can_choose_none_also_with_several_choices() -> None:
     async with before(telling(), chat_effort="none") as made:
         found = (await made.ask(n=2)).json()
         drawn = (await made.ask(eigencal={"effort": "low"})).json()["uncertainty"]
@@ -540,13 +538,13 @@ async def test_the_settings_choose_it_and_several_choices_are_no_hindrance() -> 
     assert drawn["num_samples"] == 3
 
 
-async def test_auto_takes_none_where_that_is_recommended() -> None:
+async def test_auto_is_none_if_recommended() -> None:
     for recommended, number in ((0, 0), (4, 4), (None, 3)):
         async with before(telling(), active(recommended=recommended), chat_effort="auto") as made:
             assert (await made.ask()).json()["uncertainty"]["num_samples"] == number
 
 
-async def test_auto_takes_the_number_of_a_calibration_that_is_named_and_not_active() -> None:
+async def test_auto_uses_the_number_of_a_named_inactive_calibration() -> None:
     [stored] = active(recommended=4).found
     made = Active()
     made.get = AsyncMock(side_effect={stored.id: stored}.get)
@@ -558,7 +556,7 @@ async def test_auto_takes_the_number_of_a_calibration_that_is_named_and_not_acti
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("lacks", [{"tells": False}, {"refuses": True}, {"ends": "length"}], ids=str)
-async def test_auto_draws_where_an_answer_cannot_be_judged_alone(lacks: Any, stream: bool) -> None:
+async def test_auto_samples_if_the_answer_cannot_be_judged_alone(lacks: Any, stream: bool) -> None:
     async with before(telling(**lacks), active(recommended=0), chat_effort="auto") as made:
         response = await made.ask(stream=stream)
         assert {sent["n"] for sent in made.server.bodies if "n" in sent} == {3}
@@ -568,7 +566,7 @@ async def test_auto_draws_where_an_answer_cannot_be_judged_alone(lacks: Any, str
     assert told_by(asked, stream=stream)[-1]["uncertainty"]["status"] == "not_scored"
 
 
-async def test_an_answer_longer_than_any_draw_is_of_another_set_up() -> None:
+async def test_answer_over_the_sampling_limit_is_another_setup() -> None:
     async with before(telling(tokens=300)) as made:
         short = (await made.ask(max_tokens=200, **NONE)).json()["uncertainty"]
         long = (await made.ask(max_tokens=3000, **NONE)).json()["uncertainty"]
@@ -577,7 +575,7 @@ async def test_an_answer_longer_than_any_draw_is_of_another_set_up() -> None:
 
 
 @pytest.mark.parametrize("tells", [False, True])
-async def test_abstaining_by_the_settings_holds_for_it(tells: bool) -> None:
+async def test_abstaining_by_the_settings_applies(tells: bool) -> None:
     settings = {"abstain": True, "abstain_text": "Ask another.", "chat_effort": "none", "target_error": 0.2}
     async with before(telling(tells=tells), **settings) as made:
         response = await made.ask()

@@ -1,4 +1,4 @@
-"""What the log says of the errors that callers got: a line each."""
+"""Log lines for the errors returned to callers: one line each."""
 
 from collections.abc import Callable
 
@@ -45,7 +45,7 @@ async def test_what_the_llm_said_is_in_no_log(client: Client, llm: FakeLLM, told
     assert line == "502 llm_error, request mine-1, POST /score: Status 400."
 
 
-async def test_an_unforeseen_error_has_its_traceback_once(
+async def test_unexpected_error_is_logged_with_one_traceback(
     client: Client, llm: FakeLLM, told: Told, caplog: pytest.LogCaptureFixture
 ) -> None:
     llm.fail_with = [RuntimeError("a bug")]
@@ -58,7 +58,7 @@ async def test_an_unforeseen_error_has_its_traceback_once(
     assert PROMPT not in caplog.text
 
 
-async def test_a_mistake_of_the_caller_is_told_by_its_code_alone(
+async def test_callers_error_is_logged_by_its_code_only(
     client: Client, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(middleware, "MAX_BODY_BYTES", 2000)
@@ -96,7 +96,7 @@ async def test_a_key_in_a_path_or_method_is_not_logged(
     assert "secret" not in "\n".join([*ours, metrics])
 
 
-async def test_the_items_of_a_batch_are_told_one_by_one(client: Client, llm: FakeLLM, told: Told) -> None:
+async def test_batch_items_are_logged_individually(client: Client, llm: FakeLLM, told: Told) -> None:
     llm.fail_with = [LLMUnavailable("It is gone.")]
     async with client() as http:
         items = [{"prompt": PROMPT}, {"prompt": 1}]
@@ -106,7 +106,7 @@ async def test_the_items_of_a_batch_are_told_one_by_one(client: Client, llm: Fak
     assert second == ("INFO", "422 invalid_request, request mine-1, POST /score/batch, item 1")
 
 
-async def test_refusals_of_a_crowd_fill_no_log(client: Client, llm: FakeLLM, told: Told) -> None:
+async def test_mass_refusals_do_not_flood_the_log(client: Client, llm: FakeLLM, told: Told) -> None:
     llm.fail_with = [Overloaded("Too many requests are waiting.")]
     async with client() as http:
         assert (await http.post("/score", json={"prompt": "p"})).status_code == 503

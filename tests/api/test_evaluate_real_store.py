@@ -1,4 +1,4 @@
-"""POST /evaluate through the whole application: real store, real job engine, real report."""
+"""POST /evaluate with the whole application: real store, job engine and report."""
 
 import json
 from collections.abc import AsyncIterator
@@ -59,7 +59,7 @@ async def followed(http: httpx.AsyncClient, job_id: str) -> list[dict[str, Any]]
     return [json.loads(line.removeprefix("data:")) for line in events if line.startswith("data:")]
 
 
-async def test_two_files_become_a_report(http: httpx.AsyncClient, llm: FakeLLM) -> None:
+async def test_two_files_give_a_report(http: httpx.AsyncClient, llm: FakeLLM) -> None:
     test = [question(i) for i in range(DEV, DEV + TEST)]
     posted = await http.post("/evaluate", files=files(test), data={"name": "cities"})
     assert posted.status_code == 202, posted.text
@@ -88,7 +88,7 @@ async def test_two_files_become_a_report(http: httpx.AsyncClient, llm: FakeLLM) 
     assert all(f'id="{name}"' in page.text for name in ("verdict", "comparison", "baselines"))
 
 
-async def test_a_bad_row_of_either_file_starts_nothing(http: httpx.AsyncClient, llm: FakeLLM) -> None:
+async def test_bad_row_in_either_file_starts_no_job(http: httpx.AsyncClient, llm: FakeLLM) -> None:
     test = [question(i) for i in range(DEV, DEV + TEST)]
     test[4] = {"prompt": "no reference"}
     refused = await http.post("/evaluate", files=files(test))

@@ -1,4 +1,4 @@
-"""POST /evaluate and its report, against a store in a file."""
+"""POST /evaluate and its report, with a store in a file."""
 
 import gzip
 import json
@@ -20,7 +20,7 @@ def jsonl(found: list[dict[str, Any]]) -> bytes:
     return b"\n".join(json.dumps(row).encode() + b"\n" for row in found)  # blank lines between
 
 
-async def test_two_files_make_one_job(world: World) -> None:
+async def test_two_files_create_one_job(world: World) -> None:
     files = {"dev": ("d", jsonl(examples(31))), "test": ("t", gzip.compress(jsonl(examples(33, "t"))))}
     async with world.client() as client:
         response = await client.post("/evaluate", files=files, data={"name": "n", "num_samples": "10"})
@@ -33,7 +33,7 @@ async def test_two_files_make_one_job(world: World) -> None:
     assert [row.prompt for row in kept[30:32]] == ["q30?", "t0?"]
 
 
-async def test_json_makes_the_same_job(world: World) -> None:
+async def test_json_body_creates_the_same_job(world: World) -> None:
     body = {"dev": examples(30), "test": examples(30, "t"), "seed": 3}
     key = {"Idempotency-Key": "once"}
     async with world.client() as client:
@@ -56,7 +56,7 @@ async def test_json_makes_the_same_job(world: World) -> None:
         ({"dev_rows": 3}, "invalid_request"),
     ],
 )
-async def test_what_does_not_fit_stores_nothing(world: World, change: dict[str, Any], code: str) -> None:
+async def test_invalid_upload_stores_nothing(world: World, change: dict[str, Any], code: str) -> None:
     body = {"dev": examples(30), "test": examples(30, "t"), **change}
     async with world.client() as client:
         response = await client.post("/evaluate", json={k: v for k, v in body.items() if v is not None})
@@ -65,7 +65,7 @@ async def test_what_does_not_fit_stores_nothing(world: World, change: dict[str, 
     assert await world.jobs.store.latest() == []
 
 
-async def test_it_is_said_which_of_the_two_is_bad(world: World) -> None:
+async def test_error_names_the_bad_file(world: World) -> None:
     bad = [*examples(30, "t"), {"prompt": "x"}]
     async with world.client() as client:
         listed = await client.post("/evaluate", json={"dev": examples(30), "test": bad})
@@ -81,7 +81,7 @@ async def test_it_is_said_which_of_the_two_is_bad(world: World) -> None:
     assert few.json()["detail"].startswith("dev: only 2 usable rows")
 
 
-async def test_both_files_are_needed_by_name(world: World) -> None:
+async def test_missing_file_is_named(world: World) -> None:
     async with world.client() as client:
         one = await client.post("/evaluate", files={"dev": ("d", jsonl(examples(30)))})
         wrong = await client.post("/evaluate", files={"file": ("d", jsonl(examples(30)))})
@@ -89,7 +89,7 @@ async def test_both_files_are_needed_by_name(world: World) -> None:
     assert "`dev` and `test`" in wrong.json()["detail"]
 
 
-async def test_the_report_comes_as_json_or_as_a_page(world: World) -> None:
+async def test_report_is_json_or_a_page(world: World) -> None:
     async with world.client() as client:
         posted = await client.post("/evaluate", json={"dev": examples(30), "test": examples(30, "t")})
         path = f"/evaluations/{posted.json()['id']}/report"
@@ -105,7 +105,7 @@ async def test_the_report_comes_as_json_or_as_a_page(world: World) -> None:
     assert page.headers["content-type"].startswith("text/html")
 
 
-async def test_it_is_for_the_admin(world: World) -> None:
+async def test_evaluation_requires_the_admin_key(world: World) -> None:
     world.app.state.keys = Keys(MemoryKeys(), admin="admin-key", score="score-key")
     async with world.client() as client:
         assert (await client.post("/evaluate", json={})).status_code == 401

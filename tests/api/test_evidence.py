@@ -1,4 +1,4 @@
-"""Evidence over HTTP, with fakes: its fields, effort, one answer, and no 500 whatever a server tells."""
+"""Evidence over HTTP with fakes: its fields, effort, single answers, and invalid log-probabilities."""
 
 import math
 from dataclasses import replace
@@ -31,7 +31,7 @@ def fitting(llm: FakeLLM) -> Calibration:
     return by_evidence(fingerprint=service_fingerprint(llm.identity(request), request.sampling, made_by))
 
 
-async def test_a_score_by_evidence_tells_what_it_rests_on(client: Client, llm: TellingLLM) -> None:
+async def test_evidence_score_reports_its_evidence(client: Client, llm: TellingLLM) -> None:
     async with client(calibrations=Active(fitting(llm))) as http:
         body = (await http.post("/score", json={"prompt": "question 0", "effort": "low"})).json()
     assert body["num_samples"] == 3
@@ -43,7 +43,7 @@ async def test_a_score_by_evidence_tells_what_it_rests_on(client: Client, llm: T
     assert (body["calibrated"], body["warnings"]) == (True, [])
 
 
-async def test_one_sample_of_a_caller_is_served_by_its_log_probability(client: Client) -> None:
+async def test_single_caller_sample_is_served_by_its_logprob(client: Client) -> None:
     made = by_evidence(fingerprint=caller_fingerprint("mine", FakeEmbedder(DIMENSION).identity))
     async with client(calibrations=Active(made), default_calibration=False) as http:
         sent = {"samples": ["a"], "logprobs": [-0.1], "source_label": "mine"}
@@ -55,7 +55,7 @@ async def test_one_sample_of_a_caller_is_served_by_its_log_probability(client: C
 
 
 @pytest.mark.parametrize(("effort", "count"), [("low", 3), ("medium", 8), ("high", 20)])
-async def test_effort_draws_as_many_as_the_settings_say(
+async def test_effort_uses_the_number_in_the_settings(
     client: Client, llm: TellingLLM, effort: str, count: int
 ) -> None:
     async with client() as http:
@@ -66,7 +66,7 @@ async def test_effort_draws_as_many_as_the_settings_say(
     assert [one.num_samples for one in llm.requests] == [count, count]
 
 
-async def test_a_calibration_by_evidence_is_shown_with_its_table(client: Client, llm: TellingLLM) -> None:
+async def test_evidence_calibration_is_shown_with_its_table(client: Client, llm: TellingLLM) -> None:
     made = replace(fitting(llm), fingerprint=replace(fitting(llm).fingerprint, evidence="token_sums"))
     store = SqliteStore()
     await add(store.calibrations, made, {"version": 1})
@@ -88,7 +88,7 @@ async def test_a_calibration_by_evidence_is_shown_with_its_table(client: Client,
 
 
 @pytest.mark.parametrize("method", ["evidence", "auto", "both", "depolarized", "temperature", None])
-async def test_every_method_may_be_asked_for(client: Client, method: str | None) -> None:
+async def test_all_methods_can_be_requested(client: Client, method: str | None) -> None:
     examples: list[dict[str, Any]] = [
         {"prompt": f"q{i}", "reference": "r", "samples": ["a", "b"], "logprobs": [-1.0, -2.0]}
         for i in range(30)

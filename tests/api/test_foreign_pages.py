@@ -1,4 +1,4 @@
-"""What a page of another origin can make a browser on this machine send: over real sockets, never scored."""
+"""Requests that a foreign page can send from a local browser are never scored; over real sockets."""
 
 import asyncio
 from collections.abc import Iterable
@@ -88,7 +88,7 @@ async def test_a_request_without_a_host_is_refused(path: str) -> None:
     assert int(answer.split()[1]) == 403
 
 
-def test_a_caller_without_an_address_is_not_on_this_machine() -> None:
+def test_caller_without_an_address_is_not_local() -> None:
     """As over a socket file, which a proxy may hold."""
     named = [(b"host", b"localhost")]
     known = {"type": "http", "headers": named, "client": ("127.0.0.1", 40_000)}
@@ -96,7 +96,7 @@ def test_a_caller_without_an_address_is_not_on_this_machine() -> None:
     assert not on_loopback(Request({**known, "client": None}))
 
 
-async def test_a_caller_from_elsewhere_may_use_any_name() -> None:
+async def test_remote_caller_may_use_any_host_name() -> None:
     """As in a network of containers, where the service has an address and a name of its own."""
     transport = httpx.ASGITransport(Scoring().app, client=("172.18.0.5", 40_000))
     async with httpx.AsyncClient(transport=transport, base_url="http://172.18.0.2") as http:
@@ -107,7 +107,7 @@ async def test_a_caller_from_elsewhere_may_use_any_name() -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/healthz", "/docs", "/openapi.json", "/none", "/jobs", "/docs/favicon.png"]
 )
-async def test_every_answer_tells_a_browser_what_it_may_do(path: str) -> None:
+async def test_every_response_has_browser_security_headers(path: str) -> None:
     async with served(Scoring().app) as port, httpx.AsyncClient(trust_env=False, timeout=60) as http:
         headers = (await http.get(f"http://127.0.0.1:{port}{path}")).headers
     assert headers["x-content-type-options"] == "nosniff"

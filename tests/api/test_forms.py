@@ -1,4 +1,4 @@
-"""Forms byte by byte, as clients that are cut off or confused send them, over a real socket."""
+"""Multipart forms byte by byte, including truncated and malformed ones, over a real socket."""
 
 from collections.abc import AsyncIterator
 
@@ -24,7 +24,7 @@ async def client(world: World) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.mark.parametrize("epilogue", [b"", b"\r\n", b"\r\nwhatever"])
-async def test_a_body_with_its_end_is_taken(world: World, client: httpx.AsyncClient, epilogue: bytes) -> None:
+async def test_complete_body_is_accepted(world: World, client: httpx.AsyncClient, epilogue: bytes) -> None:
     body = FILE + jsonl(examples()) + ACTIVATE + CLOSING + epilogue
     taken = await client.post("/calibrate", content=body, headers=HEADERS)
     assert taken.status_code == 202, taken.text
@@ -45,7 +45,7 @@ async def test_an_option_sent_as_a_file_is_named(world: World, client: httpx.Asy
         (["file", "data"], "data", "must not be a file; send the data as `file`"),
     ],
 )
-async def test_of_many_files_the_wrong_one_is_named(
+async def test_wrong_file_of_many_is_named(
     client: httpx.AsyncClient, sent: list[str], named: str, said: str
 ) -> None:
     files = [(name, ("a.jsonl", jsonl(examples()))) for name in sent]

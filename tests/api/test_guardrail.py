@@ -1,4 +1,4 @@
-"""POST /beta/litellm_basic_guardrail_api: a chat's answers are drawn beside it, its own judged by them."""
+"""POST /beta/litellm_basic_guardrail_api: samples are drawn during a chat, and judge its answer."""
 
 import asyncio
 import logging
@@ -60,7 +60,7 @@ async def pending(llm: FakeLLM) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_sure_answer_passes_and_an_unsure_one_is_blocked_in_words(tmp_path: Path) -> None:
+async def test_sure_answer_passes_and_unsure_answer_is_blocked_with_a_reason(tmp_path: Path) -> None:
     llm = FakeLLM(default=UNANIMOUS)
     async with replica(tmp_path, "one", llm) as http:
         await asked(http)
@@ -80,7 +80,7 @@ ANOTHER = [{"role": "user", "content": "Another?"}]
 CLOSED = {"additional_provider_specific_params": {"fail_closed": True}}
 
 
-async def test_two_chats_under_one_id_never_share_draws(tmp_path: Path) -> None:
+async def test_chats_with_the_same_id_never_share_samples(tmp_path: Path) -> None:
     llm = FakeLLM(default=UNANIMOUS, gate=asyncio.Event())
     async with replica(tmp_path, "one", llm) as http:
         await asked(http)
@@ -93,7 +93,7 @@ async def test_two_chats_under_one_id_never_share_draws(tmp_path: Path) -> None:
         assert (await judged(http, "Lyon", **CLOSED)).json()["action"] == "BLOCKED"
 
 
-async def test_an_answer_that_comes_with_its_chat_is_drawn_for_where_its_request_did_not_come(
+async def test_answer_with_its_chat_is_sampled_without_an_earlier_request(
     tmp_path: Path,
 ) -> None:
     llm = FakeLLM(default=UNANIMOUS)
@@ -105,7 +105,7 @@ async def test_an_answer_that_comes_with_its_chat_is_drawn_for_where_its_request
     assert len(llm.requests) == 1
 
 
-async def test_the_chat_does_not_wait_for_the_draws(tmp_path: Path) -> None:
+async def test_chat_does_not_wait_for_samples(tmp_path: Path) -> None:
     llm = FakeLLM(default=UNANIMOUS, gate=asyncio.Event())
     async with replica(tmp_path, "one", llm) as http:
         async with asyncio.timeout(60):
@@ -118,7 +118,7 @@ async def test_the_chat_does_not_wait_for_the_draws(tmp_path: Path) -> None:
         assert (await verdict).json() == {"action": "NONE"}
 
 
-async def test_a_stream_is_judged_as_far_as_it_has_come_and_nothing_is_drawn_again(tmp_path: Path) -> None:
+async def test_partial_stream_is_judged_without_sampling_again(tmp_path: Path) -> None:
     llm = FakeLLM(default=UNANIMOUS)
     async with replica(tmp_path, "one", llm) as http:
         await asked(http)
@@ -163,7 +163,7 @@ UNSCORED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("request_", "response", "why"), UNSCORED)
-async def test_what_cannot_be_scored_passes_and_says_why(
+async def test_unscorable_answer_passes_with_a_reason(
     tmp_path: Path, request_: dict[str, Any], response: dict[str, Any], why: str
 ) -> None:
     async with replica(tmp_path, "one", FakeLLM(default=UNANIMOUS)) as http:
@@ -191,7 +191,7 @@ async def test_the_gateway_may_set_target_and_effort(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("sent_closed", "closed"), [(False, False), ("false", False), (True, True)])
-async def test_a_mistake_in_the_parameters_fails_no_chat(
+async def test_invalid_parameters_do_not_fail_the_chat(
     tmp_path: Path, sent_closed: object, closed: bool
 ) -> None:
     sent = {"additional_provider_specific_params": {"target_error": "5 %", "fail_closed": sent_closed}}
@@ -203,7 +203,7 @@ async def test_a_mistake_in_the_parameters_fails_no_chat(
 
 
 @pytest.mark.parametrize("closed", [False, True])
-async def test_draws_without_text_let_nothing_through_as_sure(tmp_path: Path, closed: bool) -> None:
+async def test_samples_without_text_do_not_let_an_answer_pass_as_sure(tmp_path: Path, closed: bool) -> None:
     sent = {"additional_provider_specific_params": {"fail_closed": closed}}
     async with replica(tmp_path, "one", FakeLLM(default=[""])) as http:
         await asked(http, **sent)
@@ -226,7 +226,7 @@ async def test_without_a_calibration_the_chat_goes_on(tmp_path: Path, closed: bo
 
 
 @pytest.mark.parametrize("failure", [LLMUnavailable("The LLM server is down."), RuntimeError("boom")])
-async def test_draws_that_fail_fail_no_chat(
+async def test_failed_sampling_does_not_fail_the_chat(
     tmp_path: Path, failure: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -242,7 +242,7 @@ async def test_draws_that_fail_fail_no_chat(
     assert SECRET not in caplog.text
 
 
-async def test_a_verdict_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_verdict_has_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     llm = FakeLLM(default=UNANIMOUS, gate=asyncio.Event())
     async with replica(tmp_path, "one", llm) as http:
         monkeypatch.setattr(guardrail, "WAIT_S", 0.1)
@@ -254,7 +254,7 @@ async def test_a_verdict_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pyt
         assert (await judged(http)).headers["x-decision"] == "answer"
 
 
-async def test_calls_known_are_bounded_and_each_is_drawn_once(
+async def test_stored_calls_are_limited_and_sampled_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guardrail, "MAX_KNOWN", 3)
@@ -269,7 +269,7 @@ async def test_calls_known_are_bounded_and_each_is_drawn_once(
 
 
 @pytest.mark.parametrize("value", ["ture", None])
-async def test_a_fail_closed_that_cannot_be_read_is_closed(tmp_path: Path, value: object) -> None:
+async def test_unreadable_fail_closed_counts_as_true(tmp_path: Path, value: object) -> None:
     sent = {"additional_provider_specific_params": {"target_error": 0.1, "fail_closed": value}}
     async with replica(tmp_path, "one", FakeLLM()) as http:
         await asked(http, **sent)

@@ -1,4 +1,4 @@
-"""Health, readiness, metrics, and the root path."""
+"""Health, readiness, metrics and the root path."""
 
 import asyncio
 import re
@@ -16,7 +16,9 @@ from tests.support.openai_server import OpenAIServer, answers, status
 from tests.support.sqlite_store import SqliteStore
 
 
-async def test_ready_names_the_part_that_is_not(client: Client, llm: FakeLLM, embedder: FakeEmbedder) -> None:
+async def test_readyz_names_the_part_that_is_not_ready(
+    client: Client, llm: FakeLLM, embedder: FakeEmbedder
+) -> None:
     async with client() as http:
         assert (await http.get("/readyz")).json()["parts"]["llm"] == "ok"
         llm.available = False
@@ -31,14 +33,14 @@ async def test_ready_names_the_part_that_is_not(client: Client, llm: FakeLLM, em
     assert alive.json()["status"] == "ok"
 
 
-async def test_root_says_where_things_are(client: Client) -> None:
+async def test_root_lists_the_main_paths(client: Client) -> None:
     async with client() as http:
         links = (await http.get("/")).json()["links"]
         for name in ("docs", "openapi", "health", "ready", "metrics"):
             assert (await http.get(links[name])).status_code == 200, name
 
 
-async def test_a_browser_gets_a_page_that_leads_somewhere(client: Client) -> None:
+async def test_browser_gets_a_page_with_links(client: Client) -> None:
     browser = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
     async with client() as http:
         for path in ("/", "/calibrations"):
@@ -95,7 +97,7 @@ async def test_head_is_get_without_a_body(
             assert int(headers[b"content-length"]) == len(body) > 0
 
 
-async def test_metrics_tell_what_works_and_how_jobs_are(
+async def test_metrics_show_part_health_and_job_states(
     client: Client, llm: FakeLLM, embedder: FakeEmbedder
 ) -> None:
     async with client() as http:
@@ -109,7 +111,7 @@ async def test_metrics_tell_what_works_and_how_jobs_are(
         assert f'eigencal_jobs{{state="{state}"}} 0.0' in well
 
 
-async def test_answers_are_counted_by_kind_and_status(client: Client, llm: FakeLLM) -> None:
+async def test_responses_are_counted_by_kind_and_status(client: Client, llm: FakeLLM) -> None:
     async with client() as http:
         await http.post("/score", json={"samples": ["a", "b"]})
         llm.available = False
@@ -124,7 +126,7 @@ async def test_answers_are_counted_by_kind_and_status(client: Client, llm: FakeL
     assert "/metrics" not in text
 
 
-async def test_calls_to_an_llm_server_are_counted_where_they_are_and_how_they_end() -> None:
+async def test_llm_calls_are_counted_by_stage_and_outcome() -> None:
     async with OpenAIServer(default=answers("Paris")) as server, drop_in(server) as made:
         await made.http.post("/score", json={"prompt": "?"})
         server.default = status(400, {"error": {"message": "no"}})

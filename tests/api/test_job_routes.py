@@ -12,7 +12,7 @@ from tests.support.operator_world import NO_JOB, OPTIONS, World, problem
 
 
 class TestJobs:
-    async def test_list_and_one(self, world: World) -> None:
+    async def test_list_jobs_and_get_one(self, world: World) -> None:
         async with world.client() as client:
             first, second = [(await world.jobs.submit(rows(), OPTIONS))[0] for _ in range(2)]
             listed = (await client.get("/jobs")).json()
@@ -29,11 +29,11 @@ class TestJobs:
 
     @pytest.mark.parametrize("job_id", [NO_JOB, "job_none", "%00", "a%2Fb", "é"])
     @pytest.mark.parametrize(("method", "rest"), [("GET", ""), ("DELETE", ""), ("GET", "/events")])
-    async def test_unknown(self, world: World, job_id: str, method: str, rest: str) -> None:
+    async def test_unknown_job_is_404(self, world: World, job_id: str, method: str, rest: str) -> None:
         async with world.client() as client:
             problem(await client.request(method, f"/jobs/{job_id}{rest}"), 404, "not_found")
 
-    async def test_cancel(self, world: World) -> None:
+    async def test_cancel_job(self, world: World) -> None:
         async with world.client() as client:
             job, _ = await world.jobs.submit(rows(), OPTIONS)
             for _ in range(2):

@@ -1,4 +1,4 @@
-"""GET /scores/{id}: what was answered, for its own key, from any replica."""
+"""GET /scores/{id}: the stored score, for its own key, from any replica."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ def bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-async def test_a_score_is_found_as_it_was_answered(client: Client) -> None:
+async def test_stored_score_equals_the_response(client: Client) -> None:
     async with client() as http:
         answered = (await http.post("/score", json=PROMPT)).json()
         found = await http.get(f"/scores/{answered['id']}")
@@ -31,7 +31,7 @@ async def test_a_score_is_found_as_it_was_answered(client: Client) -> None:
     assert found.json() == answered | {"status": "scored"}
 
 
-async def test_items_of_a_batch_are_found(client: Client) -> None:
+async def test_batch_items_are_stored(client: Client) -> None:
     items = [PROMPT, {"samples": ["a", "b"]}, {"prompt": 1}]
     async with client() as http:
         lines = (await http.post("/score/batch", json={"items": items})).text.splitlines()
@@ -41,7 +41,7 @@ async def test_items_of_a_batch_are_found(client: Client) -> None:
             assert (await http.get(f"/scores/{result['id']}")).json() == result | {"status": "scored"}
 
 
-async def test_what_is_unknown_is_404(client: Client) -> None:
+async def test_unknown_score_is_404(client: Client) -> None:
     async with client() as http:
         for id_ in (
             "scr_01K00000000000000000000000",
@@ -77,7 +77,7 @@ async def test_a_score_belongs_to_the_key_that_it_was_made_under(client: Client)
         assert (await http.get(f"/scores/{of_batch}", headers=bearer("wrong"))).status_code == 401
 
 
-async def test_the_score_survives_the_death_of_the_store(
+async def test_score_survives_a_failing_store(
     llm: FakeLLM, embedder: FakeEmbedder, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -1,4 +1,4 @@
-"""GET and POST /keys, DELETE /keys/{id}: keys that are made while the service runs, and what they open."""
+"""GET and POST /keys, DELETE /keys/{id}: keys created while the service runs, and their permissions."""
 
 import json
 import logging
@@ -35,7 +35,7 @@ async def scored(http: httpx.AsyncClient, key: str = "") -> tuple[int, str]:
     return answer.status_code, answer.json().get("code", "")
 
 
-async def test_a_key_is_shown_once(client: Client) -> None:
+async def test_key_is_shown_only_once(client: Client) -> None:
     ends = datetime.now(UTC) + timedelta(days=1)
     async with client() as http:
         body = {"name": "nightly", "scope": "score", "expires_at": ends.isoformat()}
@@ -52,7 +52,7 @@ async def test_a_key_is_shown_once(client: Client) -> None:
     assert listed.json() == [{name: made[name] for name in SHOWN}]
 
 
-async def test_a_time_of_another_zone_is_told_in_utc(client: Client) -> None:
+async def test_expiry_time_is_returned_in_utc(client: Client) -> None:
     async with client() as http:
         made = await make(http, expires_at="2999-01-31T12:00:00+02:00")
     assert made["expires_at"] == "2999-01-31T10:00:00Z"
@@ -73,7 +73,7 @@ async def test_a_time_of_another_zone_is_told_in_utc(client: Client) -> None:
     ],
     ids=str,
 )
-async def test_what_does_not_fit_is_named_and_makes_no_key(
+async def test_invalid_key_request_is_explained_and_creates_no_key(
     client: Client, body: dict[str, Any], field: str
 ) -> None:
     async with client() as http:
@@ -84,7 +84,7 @@ async def test_what_does_not_fit_is_named_and_makes_no_key(
         assert await scored(http) == (200, "")
 
 
-async def test_revoking(client: Client) -> None:
+async def test_revoked_key_is_refused(client: Client) -> None:
     async with client() as http:
         one, other = await make(http), await make(http)
         assert [await scored(http, key["key"]) for key in (one, other)] == [(200, "")] * 2
@@ -106,7 +106,7 @@ async def test_an_unknown_key_cannot_be_revoked(client: Client) -> None:
 
 
 class TestWhatIsClosed:
-    async def test_the_first_score_key_closes_scoring_and_says_so(
+    async def test_first_score_key_closes_scoring_with_a_warning(
         self, client: Client, caplog: pytest.LogCaptureFixture
     ) -> None:
         async with client() as http:
@@ -128,7 +128,7 @@ class TestWhatIsClosed:
             assert (await http.get("/jobs", headers=bearer(made["key"]))).status_code == 200
             assert await scored(http) == (200, "")
 
-    async def test_the_keys_of_the_settings_go_on(self, client: Client) -> None:
+    async def test_keys_of_the_settings_stay_valid(self, client: Client) -> None:
         async with client(admin_key="of-admins", score_key="of-scores") as http:
             made = await make(http, by="of-admins")
             assert made["warnings"] == []
@@ -141,7 +141,7 @@ class TestWhatIsClosed:
             assert await scored(http, "of-scores") == (200, "")
             assert await scored(http, made["key"]) == (401, "bad_key")
 
-    async def test_with_a_made_key_any_name_will_do(self, client: Client) -> None:
+    async def test_created_key_allows_any_host_name(self, client: Client) -> None:
         """The rule for pages of other origins is for services without a key."""
         async with client() as http:
             foreign = {"Origin": "https://attacker.example", "Host": "service.example"}
@@ -154,7 +154,7 @@ class TestWhatIsClosed:
             assert keyless.json()["code"] == "missing_key"
 
 
-async def test_a_score_belongs_to_the_made_key(client: Client) -> None:
+async def test_score_belongs_to_the_created_key(client: Client) -> None:
     async with client() as http:
         before = (await http.post("/score", json=PROMPT)).json()["id"]
         one, other = await make(http), await make(http)
@@ -197,7 +197,7 @@ def code_of(answer: httpx.Response) -> str:
 
 
 @pytest.mark.parametrize(("method", "path"), guarded())
-async def test_every_route_takes_made_keys(client: Client, method: str, path: str) -> None:
+async def test_all_routes_accept_created_keys(client: Client, method: str, path: str) -> None:
     admins_only = f"/{path.split('/')[1]}" in ADMIN
     async with client(llm_url="http://127.0.0.1:9/v1") as http:
         score = await make(http)

@@ -58,7 +58,7 @@ class TestKeys:
         ("peer", "host"),
         [("127.0.0.1", "127.0.0.1:8000"), ("::1", "[::1]:8000"), ("::ffff:127.0.0.1", "LOCALHOST")],
     )
-    async def test_loopback_by_any_name(self, world: World, peer: str, host: str) -> None:
+    async def test_all_loopback_addresses_are_local(self, world: World, peer: str, host: str) -> None:
         async with world.client(peer=peer) as client:
             assert (await client.get("/jobs", headers={"Host": host})).status_code == 200
             own = {"Host": host, "Origin": f"http://{host}"}
@@ -86,14 +86,14 @@ class TestKeys:
             problem(await client.get("/jobs", headers=headers), 403, "scope_required")
 
 
-async def test_another_method_is_told_all_that_are_allowed(world: World) -> None:
+async def test_wrong_method_lists_the_allowed_methods(world: World) -> None:
     async with world.client() as client:
         response = await client.put(f"/jobs/{NO_JOB}")
     problem(response, 405, "method_not_allowed")
     assert response.headers["allow"] == "DELETE, GET"
 
 
-async def test_the_document_names_every_schema_it_uses(world: World) -> None:
+async def test_openapi_document_contains_all_used_schemas(world: World) -> None:
     bodies = [CalibrateRequest, CalibrateForm, EvaluateForm, EvaluateRequest, CorrectionsRequest, Problem]
     made = document(world.app, bodies)
     text = json.dumps(made)

@@ -1,4 +1,4 @@
-"""Prompts unlike the rows of a calibration: told on every path, and nothing is let through."""
+"""Prompts unlike the rows of a calibration are reported on all paths, and never let through."""
 
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -87,7 +87,7 @@ def is_told(score: dict[str, Any]) -> bool:
     return told
 
 
-async def test_an_unlike_question_and_answers_of_another_length_are_told_and_not_let_through(
+async def test_unlike_question_or_length_is_reported_and_not_let_through(
     tmp_path: Path,
 ) -> None:
     async with calibrated(tmp_path) as (http, embedder):
@@ -116,7 +116,7 @@ async def test_an_unlike_question_and_answers_of_another_length_are_told_and_not
         assert embedder.calls[-1] == (ALIKE[0],)
 
 
-async def test_few_rows_tell_a_length_that_their_p_value_cannot(tmp_path: Path) -> None:
+async def test_length_is_detected_with_too_few_rows_for_a_p_value(tmp_path: Path) -> None:
     async with calibrated(tmp_path, 150) as (http, _):
         like, long = await scored(http, prompt=LIKE), await scored(http, prompt=ESSAY)
     assert not is_told(long) and long["ood_p_value"] >= 4 / 151
@@ -126,13 +126,13 @@ async def test_few_rows_tell_a_length_that_their_p_value_cannot(tmp_path: Path) 
     assert "length" in long["decision"]["reason"]
 
 
-async def test_operators_may_have_them_decided_all_the_same(tmp_path: Path) -> None:
+async def test_settings_can_allow_decisions_for_unlike_prompts(tmp_path: Path) -> None:
     async with calibrated(tmp_path, ood_abstain=False) as (http, _):
         found = await scored(http, prompt=CODE)
     assert is_told(found) and found["decision"]["action"] == "answer"
 
 
-async def test_supplied_samples_are_compared_too_and_without_a_prompt_by_their_length(tmp_path: Path) -> None:
+async def test_caller_samples_are_checked_by_length_without_a_prompt(tmp_path: Path) -> None:
     async with calibrated(tmp_path) as (http, embedder):
         posted = await http.post("/calibrate", files={"file": ("dev.jsonl", rows())})
         await http.get(f"/jobs/{posted.json()['id']}/events")

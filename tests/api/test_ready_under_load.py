@@ -1,4 +1,4 @@
-"""/readyz needs no key: however many ask, one check at a time reaches the embeddings server and the LLM's."""
+"""/readyz without a key: checks reach the embedding and LLM servers one at a time, for any number of callers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -77,7 +77,7 @@ async def app(
         yield port
 
 
-async def test_two_hundred_at_once_are_one_check(world: World) -> None:
+async def test_two_hundred_callers_share_one_check(world: World) -> None:
     before, health = len(world.embeddings.requests), len(world.llm.gets)
     world.embeddings.gate.clear()
     calls = [asyncio.ensure_future(world.http.get("/readyz")) for _ in range(200)]
@@ -90,7 +90,7 @@ async def test_two_hundred_at_once_are_one_check(world: World) -> None:
     assert len(world.llm.gets) - health <= 3
 
 
-async def test_callers_that_leave_a_slow_server_wedge_nothing(world: World) -> None:
+async def test_callers_that_leave_do_not_block_later_checks(world: World) -> None:
     """Each cancelled check once left a connection behind, until the pool had none to give."""
     world.embeddings.gate.clear()
     before = len(world.embeddings.requests)

@@ -1,4 +1,4 @@
-"""Answers without content: counted, told, and never let through, on every path."""
+"""Answers without content are counted, reported and never let through, on all paths."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ def codes(score: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("text", WITHOUT_CONTENT)
-async def test_agreement_about_nothing_is_no_answer(started: Served, text: str) -> None:
+async def test_agreeing_refusals_are_not_an_answer(started: Served, text: str) -> None:
     async with started() as http:
         answer = await answered(http, **MINE, samples=["Homer"] * 3)
         score = await answered(http, **MINE, samples=[text] * 3)
@@ -47,7 +47,7 @@ async def test_agreement_about_nothing_is_no_answer(started: Served, text: str) 
     assert "does not answer the question" in score["decision"]["reason"]
 
 
-async def test_most_refusals_hold_a_candidate_back_and_few_do_not(started: Served) -> None:
+async def test_candidate_is_withheld_with_mostly_refusals(started: Served) -> None:
     refusal = "I don't know."
     lax = MINE | {"target_error": 0.4, "candidate": "Homer"}
     async with started() as http:
@@ -64,9 +64,7 @@ async def test_most_refusals_hold_a_candidate_back_and_few_do_not(started: Serve
 
 
 @pytest.mark.parametrize("default", [True, False])
-async def test_without_a_calibration_of_the_set_up_the_decision_is_made_as_well(
-    started: Served, default: bool
-) -> None:
+async def test_refusals_are_decided_without_a_matching_calibration(started: Served, default: bool) -> None:
     asked = {"prompt": QUESTION, "source_label": "others"}
     async with started(default_calibration=default) as http:
         score = await answered(http, **asked, samples=["I don't know."] * 5)
@@ -76,7 +74,7 @@ async def test_without_a_calibration_of_the_set_up_the_decision_is_made_as_well(
     assert score["decision"]["threshold"] is None and "refusals" in codes(score)
 
 
-async def test_without_a_draw_the_candidate_itself_is_looked_at(started: Served) -> None:
+async def test_candidate_is_checked_for_refusal_without_samples(started: Served) -> None:
     alone = {"prompt": QUESTION, "effort": "none", "candidate_logprob": -0.1}
     async with started() as http:
         score = await answered(http, **alone, candidate="I don't know.")
@@ -84,7 +82,7 @@ async def test_without_a_draw_the_candidate_itself_is_looked_at(started: Served)
     assert "refusals" in codes(score) and score["rank_score"] is None
 
 
-async def test_a_refusal_claims_nothing(started: Served) -> None:
+async def test_refusal_has_no_claims(started: Served) -> None:
     async with started() as http:
         score = await answered(http, **MINE, samples=["I don't know who wrote the Iliad."] * 3, claims=True)
     assert score["claims"] == []
@@ -98,7 +96,7 @@ async def test_a_router_is_told_to_escalate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_chat_that_refuses_in_words_is_withheld(stream: bool) -> None:
+async def test_refusing_chat_answer_is_withheld(stream: bool) -> None:
     settings = {"abstain": True, "abstain_text": "Ask somebody else.", "abstain_fail_open": True}
     for calibration in (plain(), Active()):
         async with before(telling(own="I don't know."), calibration, **settings) as made:

@@ -1,4 +1,4 @@
-"""The header that sends a caller away for a while."""
+"""The Retry-After header."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from tests.support.fakes import FakeLLM
         (7.4, "7"),
     ],
 )
-async def test_it_is_a_sane_number_of_seconds(
+async def test_retry_after_is_a_sensible_number_of_seconds(
     client: Client, llm: FakeLLM, asked: float | None, told: str
 ) -> None:
     llm.fail_with = [LLMUnavailable("The LLM server refuses work for now.", retry_after_s=asked)]

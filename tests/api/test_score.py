@@ -48,7 +48,7 @@ def calibration(fingerprint, num_samples=4, temperature=1.0, depolarization=0.5)
     )
 
 
-async def test_draws_answers_for_a_prompt(client: Client, llm: FakeLLM) -> None:
+async def test_samples_answers_for_a_prompt(client: Client, llm: FakeLLM) -> None:
     llm.answers["Which?"] = ["a", "a", "a", "b"]
     async with client() as http:
         response = await http.post("/score", json={"prompt": "Which?", "num_samples": 4, "return": []})
@@ -90,7 +90,7 @@ async def test_empty_answers_are_one_outcome_orthogonal_to_all(
     assert only["answer"] == ""
 
 
-async def test_how_empty_answers_count_is_part_of_what_a_calibration_is_bound_to(
+async def test_calibration_is_bound_to_the_treatment_of_empty_answers(
     client: Client, embedder: FakeEmbedder
 ) -> None:
     embedder.empty_answers = "outcome"
@@ -104,7 +104,7 @@ async def test_how_empty_answers_count_is_part_of_what_a_calibration_is_bound_to
         assert differs == ([] if calibrated else [["empty_answers"]])
 
 
-async def test_empty_samples_are_no_answers(client: Client) -> None:
+async def test_empty_samples_do_not_count(client: Client) -> None:
     async with client() as http:
         body = (await http.post("/score", json={"samples": ["a", "", "  ", "a", "b"]})).json()
         none = await http.post("/score", json={"samples": ["", " ", "a"]})
@@ -130,7 +130,7 @@ async def test_modes_spectrum_and_samples_on_request(client: Client) -> None:
     assert (body["spectrum"]["null_value"], body["spectrum"]["null_count"]) == (0.0, 6)
 
 
-async def test_serves_the_calibration_that_fits(client: Client, embedder: FakeEmbedder) -> None:
+async def test_matching_calibration_is_served(client: Client, embedder: FakeEmbedder) -> None:
     fitted = calibration(caller_fingerprint("lab", embedder.identity))
     request = {"samples": ["a"] * 4, "source_label": "lab"}
     async with client(calibrations=Active(fitted)) as http:
@@ -151,7 +151,7 @@ async def test_serves_the_calibration_that_fits(client: Client, embedder: FakeEm
 
 
 @pytest.mark.parametrize("named", [False, True])
-async def test_never_applies_a_calibration_that_does_not_fit(
+async def test_unmatched_calibration_is_never_applied(
     client: Client, embedder: FakeEmbedder, named: bool
 ) -> None:
     fitted = calibration(caller_fingerprint("lab", embedder.identity))
@@ -170,7 +170,9 @@ async def test_never_applies_a_calibration_that_does_not_fit(
     assert more["warnings"][0]["differs"] == ["num_samples"]
 
 
-async def test_names_the_sampling_that_differs(client: Client, llm: FakeLLM, embedder: FakeEmbedder) -> None:
+async def test_differing_sampling_setting_is_named(
+    client: Client, llm: FakeLLM, embedder: FakeEmbedder
+) -> None:
     async with client() as http:
         await http.post("/score", json={"prompt": "p"})
     drawn = llm.requests[0]
@@ -185,7 +187,7 @@ async def test_names_the_sampling_that_differs(client: Client, llm: FakeLLM, emb
     assert "source" in supplied["warnings"][0]["differs"]
 
 
-async def test_partial_answers_are_scored_and_said(client: Client, llm: FakeLLM) -> None:
+async def test_partial_answers_are_scored_with_a_warning(client: Client, llm: FakeLLM) -> None:
     llm.deliver = 3
     async with client() as http:
         body = (await http.post("/score", json={"prompt": "p", "num_samples": 5})).json()
@@ -207,7 +209,7 @@ async def test_partial_answers_are_scored_and_said(client: Client, llm: FakeLLM)
         (RuntimeError("secret text"), 500, "internal"),
     ],
 )
-async def test_errors_answer_as_problems(
+async def test_errors_are_problem_documents(
     client: Client, llm: FakeLLM, error: Exception, status: int, code: str
 ) -> None:
     llm.fail_with = [error]
@@ -221,7 +223,7 @@ async def test_errors_answer_as_problems(
     assert ("retry-after" in response.headers) == (status == 503)
 
 
-async def test_a_deadline_holds_for_an_embedder_that_is_busy(llm: FakeLLM, tmp_path: Path) -> None:
+async def test_deadline_applies_to_a_busy_embedder(llm: FakeLLM, tmp_path: Path) -> None:
     busy = asyncio.Event()  # never set
     app = create_app(
         Settings(data_dir=tmp_path), llm=llm, embedder=FakeEmbedder(8, gate=busy), store=SqliteStore()
@@ -244,7 +246,7 @@ async def test_a_deadline_without_answers_is_a_504(client: Client, llm: FakeLLM)
     assert (response.status_code, response.json()["code"]) == (504, "deadline_exceeded")
 
 
-async def test_a_score_needs_no_thread_of_those_that_all_share(client: Client) -> None:
+async def test_score_needs_no_shared_thread(client: Client) -> None:
     threads = to_thread.current_default_thread_limiter()
     for i in range(int(threads.total_tokens)):
         threads.acquire_on_behalf_of_nowait(i)
@@ -253,7 +255,7 @@ async def test_a_score_needs_no_thread_of_those_that_all_share(client: Client) -
             assert (await http.post("/score", json={"prompt": "p"})).status_code == 200
 
 
-async def test_answers_are_compared_by_what_they_say(client: Client, embedder: FakeEmbedder) -> None:
+async def test_answers_are_compared_by_their_facts(client: Client, embedder: FakeEmbedder) -> None:
     """The fake embedder maps different texts to different vectors."""
     embedder.kernel = "facts"
     sent = {"prompt": "What is the capital of Italy?", "samples": ["The capital of Italy is Rome.", "Rome."]}
@@ -273,7 +275,7 @@ async def test_answers_are_compared_by_what_they_say(client: Client, embedder: F
     assert nothing["lambda_max"] == pytest.approx(1.0)
 
 
-async def test_a_score_says_where_answers_disagree(client: Client) -> None:
+async def test_disagreements_are_reported(client: Client) -> None:
     days = ["You have 30 days.", "30 days", "It is 90 days."]
     async with client() as http:
         found = (await http.post("/score", json={"samples": days, "return": ["modes"]})).json()
@@ -289,7 +291,7 @@ async def test_a_score_says_where_answers_disagree(client: Client) -> None:
     assert claims["disagreements"] is None
 
 
-async def test_a_calibration_holds_for_its_kernel(client: Client, embedder: FakeEmbedder) -> None:
+async def test_calibration_is_bound_to_its_kernel(client: Client, embedder: FakeEmbedder) -> None:
     embedder.kernel = "facts"
     for kernel, differs in (("facts", []), ("paper", [["kernel"]])):
         fitted = calibration(caller_fingerprint("", FakeEmbedder(8, kernel=kernel).identity))

@@ -1,4 +1,4 @@
-"""POST /score with the real client and an LLM server on a socket that is not what it was taken for."""
+"""POST /score with the real client and an unexpected LLM server on a socket."""
 
 import asyncio
 import itertools
@@ -68,7 +68,7 @@ def opened(tmp_path: Path) -> Opened:
     return opening
 
 
-async def test_draws_cut_within_the_thought_are_no_agreement(opened: Opened) -> None:
+async def test_samples_cut_within_reasoning_do_not_count_as_agreement(opened: Opened) -> None:
     thought = '<think type="long">The capital of France: it is one of'
     async with OpenAIServer(default=answers(thought, finish="length")) as server, opened(server) as post:
         for more in ({}, {"deadline_ms": 20_000}):
@@ -97,7 +97,7 @@ def fitted(model: str, *, omitted: tuple[str, ...] = ()) -> Active:
 # Who answered
 
 
-async def test_a_server_that_ignores_the_name_is_not_served_with_another_models_calibration(
+async def test_calibration_of_another_model_is_not_used_if_the_server_ignores_the_name(
     opened: Opened,
 ) -> None:
     async with OpenAIServer(default=answers(model="m2")) as server:
@@ -111,7 +111,7 @@ async def test_a_server_that_ignores_the_name_is_not_served_with_another_models_
 
 
 @pytest.mark.parametrize("deadline", [{}, {"deadline_ms": 60_000}])
-async def test_what_another_request_learnt_does_not_change_who_answered_this_one(
+async def test_model_of_a_score_is_not_changed_by_concurrent_requests(
     opened: Opened, deadline: dict[str, int]
 ) -> None:
     """No model is configured; a draw by m1 ends after the server has been replaced by one of m2."""
@@ -137,7 +137,7 @@ async def test_what_another_request_learnt_does_not_change_who_answered_this_one
     assert (body["model"], body["calibrated"]) == ("m1", False)
 
 
-async def test_a_name_that_the_server_answers_with_is_that_of_the_own_set_up(opened: Opened) -> None:
+async def test_model_name_of_the_response_matches_the_own_setup(opened: Opened) -> None:
     active = fitted("openai/m-2024")
     async with OpenAIServer(default=answers(model="openai/m-2024")) as server:
         async with opened(server, llm_model="m", calibrations=active) as post:
@@ -149,7 +149,7 @@ async def test_a_name_that_the_server_answers_with_is_that_of_the_own_set_up(ope
             assert services.scorer.choice.fingerprint(command).model == "openai/m-2024"
 
 
-async def test_a_parameter_that_was_not_sent_is_part_of_what_a_calibration_is_bound_to(
+async def test_calibration_is_bound_to_dropped_parameters(
     opened: Opened,
 ) -> None:
     refusal = status(400, {"error": {"message": "Unrecognized request argument supplied: top_k"}})
@@ -188,7 +188,7 @@ FIELDS = [
 ]
 
 
-async def test_a_usage_that_is_no_count_is_unknown(opened: Opened) -> None:
+async def test_invalid_usage_is_unknown(opened: Opened) -> None:
     async with OpenAIServer() as server, opened(server) as post:
         for number in ("-7", "null"):
             usage = f'{{"prompt_tokens": {number}, "completion_tokens": 3, "total_tokens": {number}}}'
@@ -197,7 +197,7 @@ async def test_a_usage_that_is_no_count_is_unknown(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_nonsense_in_any_field_is_no_internal_error(opened: Opened, streamed: bool) -> None:
+async def test_invalid_fields_cause_no_internal_error(opened: Opened, streamed: bool) -> None:
     async with OpenAIServer() as server, opened(server) as post:
         for field, value in itertools.product(FIELDS, NONSENSE):
             server.default = saying(streamed, **{field: value})
@@ -234,9 +234,7 @@ def saying(streamed: bool, **fields: str) -> Callable[[Exchange], Any]:
     return stream if streamed else raw(whole.encode())
 
 
-async def test_the_services_own_key_is_told_to_nobody(
-    opened: Opened, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_services_own_key_is_never_exposed(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
     key = "sk-topsecretkey-1234567890"
     said = status(401, {"error": {"message": f"Incorrect API key provided: Bearer {key}"}})
     async with OpenAIServer(default=said) as server, opened(server, llm_api_key=key) as post:

@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry: which there are for a request, below whose, and what they tell."""
+"""OpenTelemetry spans: which exist for a request, their parents and attributes."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -72,7 +72,7 @@ async def test_a_score_is_a_span_below_the_callers_with_its_work_below_it(traced
     assert SECRET not in "".join(span.to_json() for span in traced.spans)
 
 
-async def test_what_failed_says_so_by_its_code(traced: Traced) -> None:
+async def test_failed_span_has_the_error_code(traced: Traced) -> None:
     async with traced.serving(FakeLLM(fail_with=[LLMUnavailable(SECRET)])) as http:
         await http.post("/score", json={"prompt": SECRET})
     root, generation = traced.named("POST /score"), traced.named("chat fake-llm")
@@ -82,7 +82,7 @@ async def test_what_failed_says_so_by_its_code(traced: Traced) -> None:
     assert SECRET not in "".join(span.to_json() for span in traced.spans)
 
 
-async def test_a_chat_has_a_span_for_its_own_call_and_for_the_draws_beside_it(traced: Traced) -> None:
+async def test_chat_has_spans_for_its_call_and_for_sampling(traced: Traced) -> None:
     async with OpenAIServer(default=answers("Paris")) as server:
         async with drop_in(server, spans=traced.sender()) as made:
             reply = await made.ask()
@@ -97,7 +97,7 @@ async def test_a_chat_has_a_span_for_its_own_call_and_for_the_draws_beside_it(tr
 
 
 @pytest.mark.parametrize("named_by", OTEL_TRACES_VARIABLES[:1])
-async def test_a_collector_gets_them_by_otlp(
+async def test_collector_receives_spans_by_otlp(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named_by: str
 ) -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")

@@ -1,4 +1,4 @@
-"""A start that fails says why in one line; an error of our own making keeps its traceback."""
+"""A failed start gives the reason in one line; internal errors keep their traceback."""
 
 import asyncio
 import os
@@ -54,11 +54,11 @@ async def refused(settings: Settings, store: SqliteStore, error: type[Exception]
 @pytest.mark.parametrize(
     "error", [WeightsError("no\n weights"), StoreUnavailable("no weights"), OSError("no weights")]
 )
-def test_an_error_for_the_operator_is_one_line(tmp_path: Path, error: Exception) -> None:
+def test_operator_error_is_one_line(tmp_path: Path, error: Exception) -> None:
     assert asyncio.run(said(tmp_path, error)) == "Cannot start: no weights"
 
 
-def test_any_other_error_keeps_its_traceback(tmp_path: Path) -> None:
+def test_internal_error_keeps_its_traceback(tmp_path: Path) -> None:
     assert "Traceback" in asyncio.run(said(tmp_path, RuntimeError("a bug")))
 
 
@@ -79,7 +79,7 @@ def test_open_beyond_loopback_it_does_not_start(tmp_path: Path, host: str) -> No
         {"host": "::1"},
     ],
 )
-def test_with_a_key_a_gate_or_on_loopback_it_starts(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_service_starts_with_a_key_or_a_gate_or_on_loopback(tmp_path: Path, settings: dict[str, Any]) -> None:
     asyncio.run(started(Settings(data_dir=tmp_path, **settings), SqliteStore()))
 
 
@@ -89,7 +89,7 @@ async def started(settings: Settings, store: SqliteStore) -> None:
         pass
 
 
-def test_a_score_key_that_was_made_will_do(tmp_path: Path) -> None:
+def test_created_score_key_allows_the_start(tmp_path: Path) -> None:
     async def run() -> None:
         store = SqliteStore()
         made, _ = new_key("one", "score", None, datetime.now(UTC))
@@ -99,7 +99,7 @@ def test_a_score_key_that_was_made_will_do(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_migrating_makes_the_tables_and_ends(tmp_path: Path) -> None:
+def test_migrate_creates_the_tables_and_exits(tmp_path: Path) -> None:
     environment = os.environ | {"EIGENCAL_DATA_DIR": str(tmp_path)}
     command = [sys.executable, "-m", "service", "migrate"]
     for _ in range(2):  # the second finds nothing to do
@@ -109,7 +109,7 @@ def test_migrating_makes_the_tables_and_ends(tmp_path: Path) -> None:
     assert {"jobs", "calibrations"} <= names
 
 
-def test_migrating_tells_in_a_line_why_it_cannot(tmp_path: Path) -> None:
+def test_failed_migration_gives_the_reason_in_one_line(tmp_path: Path) -> None:
     environment = os.environ | {"EIGENCAL_DATABASE_URL": "mysql://nobody@127.0.0.1/none"}
     command = [sys.executable, "-m", "service", "migrate"]
     ran = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -117,9 +117,7 @@ def test_migrating_tells_in_a_line_why_it_cannot(tmp_path: Path) -> None:
     assert ran.stderr == "Not migrated: the database URL must be of sqlite or postgresql\n"
 
 
-async def test_the_log_tells_the_set_up_and_no_secret(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_log_shows_the_setup_without_secrets(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger="service")
     settings = Settings(
         data_dir=tmp_path,
@@ -137,6 +135,6 @@ async def test_the_log_tells_the_set_up_and_no_secret(
     ]
 
 
-def test_where_the_store_is_without_credentials() -> None:
+def test_store_url_is_logged_without_credentials() -> None:
     url = "postgresql://me:pass@db.example:6432/eigencal?sslpassword=x"  # pragma: allowlist secret
     assert shown(store_url(url)) == "PostgreSQL database eigencal at db.example:6432"

@@ -1,4 +1,4 @@
-"""An event of OpenTelemetry per score: its attributes, its parent, a collector that is there or is not."""
+"""One OpenTelemetry event per score: attributes, parent, and collectors that are up or down."""
 
 import asyncio
 import http.server
@@ -39,7 +39,7 @@ def told(exporter: Any) -> list[Any]:
     return [one.log_record for one in exporter.get_finished_logs()]
 
 
-async def test_a_score_is_an_event_below_the_callers_span(tmp_path: Path, exporter: Any) -> None:
+async def test_score_event_belongs_to_the_callers_span(tmp_path: Path, exporter: Any) -> None:
     llm = FakeLLM(default=["Paris"])
     async with service(tmp_path, exporter, llm, target_error=0.18) as http:
         score = (await http.post("/score", json={"prompt": SECRET}, headers=PARENT)).json()
@@ -87,7 +87,7 @@ async def test_each_request_has_its_own_parent(tmp_path: Path, exporter: Any) ->
     assert sorted(found[:-1]) == sorted([*traces, *traces]) and found[-1] == "0" * 32
 
 
-async def test_an_error_is_told_as_one(tmp_path: Path, exporter: Any) -> None:
+async def test_error_gives_an_error_event(tmp_path: Path, exporter: Any) -> None:
     llm = FakeLLM(fail_with=[LLMUnavailable("gone")])
     async with service(tmp_path, exporter, llm) as http:
         await http.post("/score", json={"prompt": SECRET}, headers=PARENT)
@@ -122,7 +122,7 @@ def collector(status: int = 200) -> Iterator[tuple[str, list[tuple[str, bytes]]]
 
 
 @pytest.mark.parametrize("named_by", OTEL_VARIABLES)
-async def test_a_collector_gets_it_by_otlp(
+async def test_collector_receives_events_by_otlp(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named_by: str
 ) -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
@@ -141,9 +141,7 @@ async def test_a_collector_gets_it_by_otlp(
     assert values["eigencal.score.id"].string_value == score["id"]
 
 
-async def test_a_collector_that_is_down_costs_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unavailable_collector_has_no_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
     monkeypatch.setattr(tracing, "STOP_S", 0.1)
     with collector(status=503) as (url, _):
@@ -155,7 +153,7 @@ async def test_a_collector_that_is_down_costs_nothing(
     assert {one.status_code for one in found} == {200}
 
 
-def test_where_it_is_not_installed_the_start_says_so(
+def test_start_reports_missing_opentelemetry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk._logs", None)

@@ -1,4 +1,4 @@
-"""Answers cut by max_tokens, from a real LLM server over real sockets to the score."""
+"""Answers cut by max_tokens, from a real LLM server over sockets to the score."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -45,7 +45,7 @@ async def warnings(http: httpx.AsyncClient, body: dict[str, Any]) -> dict[str, s
 
 
 @pytest.mark.parametrize(("cut", "warned"), [(0, False), (4, False), (5, True), (10, True)])
-async def test_half_of_the_answers_cut_is_said(tmp_path: Path, cut: int, warned: bool) -> None:
+async def test_half_truncated_answers_give_a_warning(tmp_path: Path, cut: int, warned: bool) -> None:
     async with OpenAIServer(default=cutting(cut)) as server, service(server, tmp_path) as http:
         said = await warnings(http, {"prompt": "p", "sampling": {"max_tokens": 30}})
         counted = (await http.get("/metrics")).text
@@ -55,7 +55,7 @@ async def test_half_of_the_answers_cut_is_said(tmp_path: Path, cut: int, warned:
         assert f"{cut} of 10 answers were cut by max_tokens (30)" in said["truncated_samples"]
 
 
-async def test_answers_supplied_were_cut_by_nobody_here(tmp_path: Path) -> None:
+async def test_caller_samples_do_not_count_as_truncated(tmp_path: Path) -> None:
     async with OpenAIServer() as server, service(server, tmp_path) as http:
         assert await warnings(http, SAMPLES) == {}
 
@@ -69,7 +69,7 @@ async def test_answers_supplied_were_cut_by_nobody_here(tmp_path: Path) -> None:
         ({"max_tokens": 64}, 64, 64),
     ],
 )
-async def test_the_limit_goes_by_the_api_that_is_asked(
+async def test_token_limit_depends_on_the_api(
     tmp_path: Path, settings: dict[str, Any], prompt: int, conversation: int
 ) -> None:
     async with OpenAIServer() as server, service(server, tmp_path, **settings) as http:

@@ -1,4 +1,4 @@
-"""Rows that would be drawn in several ways, posted to the whole application with its real store."""
+"""Rows that would be sampled in several ways, posted to the whole application with its real store."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -39,7 +39,7 @@ async def post(http: httpx.AsyncClient, rows: list[Any], **options: Any) -> http
     return await http.post("/calibrate", json={"examples": rows, **options})
 
 
-async def test_prompts_and_conversations_that_differ_are_refused(client: Client) -> None:
+async def test_mixed_prompts_and_conversations_are_refused(client: Client) -> None:
     async with client(few_shot="Q: a\nA: b\n") as http:
         refused = await post(http, [*PROMPTS, *TALKS])
         assert refused.status_code == 422
@@ -53,21 +53,21 @@ async def test_prompts_and_conversations_that_differ_are_refused(client: Client)
         assert (await post(http, [*PROMPTS, *TALKS])).status_code == 202
 
 
-async def test_a_system_message_of_their_own_tells_conversations_apart(client: Client) -> None:
+async def test_own_system_message_makes_conversations_different(client: Client) -> None:
     async with client(system_prompt="Be brief.") as http:
         refused = await post(http, [*TALKS, LED])
         assert refused.status_code == 422
         assert [one["line"] for one in refused.json()["errors"]] == [1, 31]
 
 
-async def test_answers_that_a_caller_drew_may_be_mixed(client: Client) -> None:
+async def test_caller_samples_may_be_mixed(client: Client) -> None:
     rows = [{**row, "samples": ["a", "b"]} for row in [*PROMPTS, *TALKS]]
     async with client(few_shot="Q: a\nA: b\n") as http:
         assert (await post(http, rows)).status_code == 202
         assert (await post(http, rows, drawn_by="service")).status_code == 422
 
 
-async def test_both_files_of_an_evaluation_must_be_alike(client: Client) -> None:
+async def test_both_files_of_an_evaluation_must_be_of_one_kind(client: Client) -> None:
     async with client(few_shot="Q: a\nA: b\n") as http:
         refused = await http.post("/evaluate", json={"dev": PROMPTS, "test": TALKS})
         assert refused.status_code == 422

@@ -1,4 +1,4 @@
-"""Uploads that a fit could not hold in memory: refused by the whole application before anything is stored."""
+"""Uploads too large for the memory of a fit are refused before anything is stored."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ def few_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "UploadLimits", lambda **limits: made(**limits, max_texts=1000))
 
 
-async def test_answers_to_be_drawn_are_counted(client: Any, few_texts: None) -> None:
+async def test_answers_to_sample_count_toward_the_limit(client: Any, few_texts: None) -> None:
     async with client(num_samples=20) as http:
         refused = await http.post("/calibrate", files={"file": jsonl(50)})
         assert (refused.status_code, refused.json()["code"]) == (422, "invalid_dev_data")

@@ -1,4 +1,4 @@
-"""How large an upload may be, and where its bytes lie while they come."""
+"""Size limits of uploads, and where their bytes are kept while they arrive."""
 
 import asyncio
 import tempfile
@@ -83,7 +83,7 @@ class TestSize:
         assert [(file.rolled, file.closed) for file in spooled] == [(True, True)]
         assert await world.jobs.store.latest() == []
 
-    async def test_json_over_the_limit(self) -> None:
+    async def test_json_over_the_limit_is_refused(self) -> None:
         async with World(max_bytes=1000).client() as client:
             response = await client.post("/calibrate", json={"examples": examples()})
         problem(response, 413, "body_too_large")
@@ -95,7 +95,7 @@ class TestSize:
                 response = await client.post(url, content=Endless(32), headers=headers)
                 problem(response, 413, "body_too_large")
 
-    async def test_a_sender_who_goes_away_leaves_nothing(self, spooled: list[Any]) -> None:
+    async def test_disconnected_sender_leaves_no_file(self, spooled: list[Any]) -> None:
         world = World()
         async with served(world.app) as port:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -110,7 +110,7 @@ class TestSize:
         assert await world.jobs.store.latest() == []
         assert [(file.rolled, file.closed) for file in spooled] == [(True, True)]
 
-    async def test_the_spooled_file_is_closed_afterwards(self, world: World, spooled: list[Any]) -> None:
+    async def test_spooled_file_is_closed(self, world: World, spooled: list[Any]) -> None:
         async with world.client() as client:
             for count in (1, 40):
                 data = jsonl(examples(count, answer="x" * 60_000))

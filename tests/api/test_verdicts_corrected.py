@@ -1,4 +1,4 @@
-"""Verdicts over HTTP: seen in report and export, corrected by route or by the file; what was in force."""
+"""Verdicts over HTTP: in report and export, corrected by route or file, and the history of activations."""
 
 import json
 from collections.abc import AsyncIterator
@@ -51,7 +51,7 @@ async def verdicts(world: World, job: dict[str, Any]) -> dict[str, dict[str, Any
     return {row["id"]: row for row in (await world.report(job))["verdicts"]["rows"]}
 
 
-async def test_report_and_export_tell_what_was_judged_and_why(world: World) -> None:
+async def test_report_and_export_show_judged_texts_and_reasons(world: World) -> None:
     job = await calibrated(world, rows())
     found = await verdicts(world, job)
     assert len(found) == 40
@@ -78,7 +78,7 @@ async def test_report_and_export_tell_what_was_judged_and_why(world: World) -> N
     problem(gone, 409, "conflict")
 
 
-async def test_corrected_verdicts_make_another_calibration_on_the_same_answers(world: World) -> None:
+async def test_corrected_verdicts_give_a_new_calibration_on_the_same_answers(world: World) -> None:
     first = await calibrated(world, rows(), activate="always")
     path = f"/calibrations/{first['calibration_id']}/rows"
     for wrong, field in (({"line": 999}, "line"), ({"id": "q999"}, "id")):
@@ -117,7 +117,7 @@ async def test_corrected_verdicts_make_another_calibration_on_the_same_answers(w
     assert keys[0] == keys[1]
 
 
-async def test_the_exported_file_posted_again_corrects_verdicts(world: World) -> None:
+async def test_uploading_an_edited_export_corrects_verdicts(world: World) -> None:
     first = await calibrated(world, rows())
     data = (await world.http.get(f"/calibrations/{first['calibration_id']}/data")).text.splitlines()
     exported = [json.loads(line) for line in data]
@@ -131,7 +131,7 @@ async def test_the_exported_file_posted_again_corrects_verdicts(world: World) ->
     }
 
 
-async def test_what_was_in_force_at_any_time(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_activation_history(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     first = await calibrated(world, rows(), activate="always")
     second = await calibrated(world, rows(39), activate="always")

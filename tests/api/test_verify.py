@@ -1,4 +1,4 @@
-"""POST /verify and GET /health, as vLLM's semantic router calls them."""
+"""POST /verify and GET /health, in the form that vLLM's semantic router uses."""
 
 import math
 from pathlib import Path
@@ -52,7 +52,7 @@ async def test_the_confidence_is_the_probability_of_being_right(tmp_path: Path) 
     assert (found["threshold"], found["should_escalate"]) == (0.4, False)
 
 
-async def test_a_long_answer_is_told_claim_by_claim(tmp_path: Path) -> None:
+async def test_long_answer_is_verified_by_claims(tmp_path: Path) -> None:
     facts = [f"Fact {i} holds." for i in range(40)]
     llm = FakeLLM(default=[" ".join(facts), " ".join(facts[1:])])
     async with service(tmp_path, llm) as http:
@@ -62,7 +62,7 @@ async def test_a_long_answer_is_told_claim_by_claim(tmp_path: Path) -> None:
     assert short["claims"] is None
 
 
-async def test_a_blank_answer_is_right_with_no_probability(tmp_path: Path) -> None:
+async def test_blank_answer_has_no_confidence(tmp_path: Path) -> None:
     async with service(tmp_path, FakeLLM(default=FOUR_OF_FIVE)) as http:
         found = await verified(http, answer=" \n")
     assert (found["confidence"], found["verified_count"], found["should_escalate"]) == (0.0, 0, True)
@@ -71,7 +71,7 @@ async def test_a_blank_answer_is_right_with_no_probability(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("answer", "count", "probability"), [("Lyon", 1, 0.5 * 0.2 + 0.5 / ORTHOGONAL), ("Nice", 0, None)]
 )
-async def test_those_that_mean_the_same_are_counted(
+async def test_answers_with_the_same_meaning_are_counted(
     tmp_path: Path, answer: str, count: int, probability: float | None
 ) -> None:
     """Of an answer that nobody gave: none, whatever the largest mode is, and no confidence in it."""
@@ -94,7 +94,7 @@ async def test_a_context_is_a_system_message(tmp_path: Path) -> None:
     assert [(one.prompt, one.messages) for one in prompts] == [("Which?", None)] * 2
 
 
-async def test_a_score_by_default_is_no_probability(client: Client) -> None:
+async def test_default_calibration_gives_no_confidence(client: Client) -> None:
     async with client() as http:
         refused = await http.post("/verify", json=ASKED)
         metrics = (await http.get("/metrics")).text
@@ -108,13 +108,13 @@ async def test_a_score_by_default_is_no_probability(client: Client) -> None:
     "wrong",
     [{"threshold": 1.5}, {"question": " "}],
 )
-async def test_what_does_not_fit_is_refused(client: Client, wrong: dict[str, Any]) -> None:
+async def test_invalid_request_is_refused(client: Client, wrong: dict[str, Any]) -> None:
     async with client() as http:
         refused = await http.post("/verify", json=ASKED | wrong)
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
 
 
-async def test_the_score_behind_it_is_kept(tmp_path: Path) -> None:
+async def test_underlying_score_is_stored(tmp_path: Path) -> None:
     async with service(tmp_path, FakeLLM(default=FOUR_OF_FIVE)) as http:
         response = await http.post("/verify", json=ASKED)
         score = (await http.get(f"/scores/{response.headers['x-score-id']}")).json()
@@ -122,7 +122,7 @@ async def test_the_score_behind_it_is_kept(tmp_path: Path) -> None:
     assert response.headers["x-probability-correct"] == f"{response.json()['confidence']:.6f}"
 
 
-async def test_it_takes_a_score_key(client: Client) -> None:
+async def test_verify_accepts_a_score_key(client: Client) -> None:
     async with client(score_key="key") as http:
         assert (await http.post("/verify", json=ASKED)).status_code == 401
         held = await http.post("/verify", json=ASKED, headers={"Authorization": "Bearer key"})

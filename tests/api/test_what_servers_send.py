@@ -1,4 +1,4 @@
-"""What LLM and embedding servers really send, where it is not OpenAI's form: read, or refused in words."""
+"""Responses of real LLM and embedding servers that differ from OpenAI's format: read or clearly refused."""
 
 import asyncio
 import json
@@ -57,7 +57,7 @@ REASONS = ["", "null", "None", "unfinished", "stop", 0]
 
 class TestFinishReasons:
     @pytest.mark.parametrize("reason", REASONS)
-    async def test_a_reason_that_is_none_ends_no_answer(self, reason: Any) -> None:
+    async def test_empty_finish_reason_does_not_end_an_answer(self, reason: Any) -> None:
         body = sent(*(chunk(word, reason) for word in WORDS), chunk("", "stop"))
         async with before(pieces(body)) as made:
             response = await made.ask(stream=True)
@@ -71,13 +71,13 @@ class TestFinishReasons:
         )
 
     @pytest.mark.parametrize("reason", REASONS)
-    async def test_an_abstaining_service_lets_no_first_chunk_out(self, reason: Any) -> None:
+    async def test_abstaining_service_holds_the_first_chunk(self, reason: Any) -> None:
         body = sent(*(chunk(word, reason) for word in WORDS), chunk("", "stop"))
         async with before(pieces(body), abstain=True, abstain_fail_open=True) as made:
             response = await made.ask(stream=True)
         assert "Lyon" in response.text
 
-    async def test_done_ends_every_choice_that_has_no_reason(self) -> None:
+    async def test_done_ends_choices_without_a_finish_reason(self) -> None:
         async def streamed(exchange: Exchange) -> None:
             await exchange.start_stream()
             for index in range(exchange.body["n"]):
@@ -89,7 +89,7 @@ class TestFinishReasons:
             scored = await made.http.post("/score", json={"prompt": "?", "deadline_ms": 30_000})
         assert (scored.status_code, scored.json()["num_samples"]) == (200, 5)
 
-    async def test_choices_that_all_ended_are_whole_without_done(self) -> None:
+    async def test_finished_choices_are_complete_without_done(self) -> None:
         async def streamed(exchange: Exchange) -> None:
             await pieces(sent(chunk("Paris"), chunk("", "stop"), done=False))(exchange)
 
@@ -97,7 +97,7 @@ class TestFinishReasons:
             scored = await made.http.post("/score", json={"prompt": "?", "deadline_ms": 30_000})
         assert (scored.status_code, scored.json()["num_samples"]) == (200, 5)
 
-    async def test_choices_without_numbers_and_reasons_are_asked_for_one_by_one(self) -> None:
+    async def test_choices_without_index_and_reason_are_requested_one_by_one(self) -> None:
         async def streamed(exchange: Exchange) -> None:
             await pieces(sent(*(chunk(word) for word in ["Pa", "ris"] * exchange.body["n"])))(exchange)
 
@@ -107,7 +107,7 @@ class TestFinishReasons:
         assert scored.json()["samples"] == ["Paris"] * 5
 
     @pytest.mark.parametrize("mixed", [True, False])
-    async def test_choices_without_numbers_of_their_own_are_asked_for_one_by_one(self, mixed: bool) -> None:
+    async def test_choices_without_own_index_are_requested_one_by_one(self, mixed: bool) -> None:
         words = [("Pa", None), ("ris", None), ("", "stop")]
 
         async def streamed(exchange: Exchange) -> None:
@@ -133,7 +133,7 @@ class TestErrorsInStreams:
             {"detail": "something of another kind"},
         ],
     )
-    async def test_an_event_that_is_no_chunk_and_ends_the_stream_breaks_it_off(self, error: Any) -> None:
+    async def test_final_event_that_is_not_a_chunk_is_an_error(self, error: Any) -> None:
         body = sent(chunk("The capital of"), error)
 
         async def streamed(exchange: Exchange) -> None:
@@ -146,7 +146,7 @@ class TestErrorsInStreams:
         assert chat["warning"]["code"] == "no_answer"
         assert drawn.status_code == 502
 
-    async def test_a_byte_order_mark_is_no_part_of_the_first_event(self) -> None:
+    async def test_byte_order_mark_is_ignored(self) -> None:
         body = b"\xef\xbb\xbf" + sent(chunk("Paris"), chunk("", "stop"))
 
         async def streamed(exchange: Exchange) -> None:
@@ -174,7 +174,7 @@ class TestErrorsInStreams:
         assert (scored.status_code, problem["code"], problem["llm_status"]) == (502, "llm_error", code)
         assert "Provider returned error" in problem["llm_message"]
 
-    async def test_an_outage_with_status_200_is_tried_again(self) -> None:
+    async def test_outage_with_status_200_is_retried(self) -> None:
         async with before(answers("Paris")) as made:
             made.server.play(status(200, {"error": {"message": "overloaded", "code": 503}}))
             scored = await made.http.post("/score", json={"prompt": "?"})
@@ -182,7 +182,7 @@ class TestErrorsInStreams:
 
 
 @pytest.mark.parametrize("media_type", ["", "text/plain", "application/json"])
-async def test_a_whole_answer_to_a_call_for_a_stream_is_scored(media_type: str) -> None:
+async def test_unstreamed_answer_to_a_stream_request_is_scored(media_type: str) -> None:
     async def whole(exchange: Exchange) -> None:
         data = json.dumps(completion(exchange, ["Paris"] * exchange.body.get("n", 1), "stop")).encode()
         kind = {"content-type": media_type} if media_type else {}
@@ -198,7 +198,7 @@ async def test_a_whole_answer_to_a_call_for_a_stream_is_scored(media_type: str) 
 
 
 @pytest.mark.parametrize("media_type", ["application/json", "application/octet-stream"])
-async def test_draws_are_read_from_a_stream_of_any_type(media_type: str) -> None:
+async def test_samples_are_read_from_a_stream_of_any_media_type(media_type: str) -> None:
     async def streamed(exchange: Exchange) -> None:
         await pieces(sent(chunk("Paris"), chunk("", "stop")), media_type=media_type)(exchange)
 
@@ -212,7 +212,7 @@ async def test_draws_are_read_from_a_stream_of_any_type(media_type: str) -> None
     ["", "text/plain", "Text/Event-Stream; charset=utf-8", "application/json", "application/x-ndjson"],
 )
 @pytest.mark.parametrize("mode", ["off", "on"])
-async def test_a_stream_of_any_type_goes_on_as_it_comes(media_type: str, mode: str) -> None:
+async def test_stream_of_any_media_type_is_forwarded(media_type: str, mode: str) -> None:
     read = asyncio.Event()
 
     async def own(exchange: Exchange) -> None:
@@ -242,7 +242,7 @@ class TestOddParts:
         [0, 3.5, [], [-0.1], "none", True, {"content": [-0.1]}, {"content": ["Paris"]}, {"tokens": 5}],
         ids=str,
     )
-    async def test_log_probabilities_of_another_form_are_none(self, logprobs: Any) -> None:
+    async def test_logprobs_in_another_format_are_ignored(self, logprobs: Any) -> None:
         message = {"role": "assistant", "content": "Paris"}
         choice = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": "stop"}
 
@@ -311,7 +311,7 @@ class TestLogProbabilitiesOfAnotherText:
         ],
         ids=["reasoning", "doubled", "other", "begin", "more"],
     )
-    async def test_they_are_no_evidence(self, tokens: list[tuple[str, float]]) -> None:
+    async def test_tokens_of_another_text_are_not_evidence(self, tokens: list[tuple[str, float]]) -> None:
         server = with_tokens("Paris.", *tokens)
         async with before(server, server) as made:
             scored = (await made.http.post("/score", json={"prompt": "?"})).json()
@@ -325,7 +325,7 @@ class TestLogProbabilitiesOfAnotherText:
         [("\u041f\u0430\u0440\u0438\u0436", "\u041b\u0438\u043e\u043d"), ("\u5317\u4eac", "\u4e0a\u6d77")],
         ids=["Russian", "Chinese"],
     )
-    async def test_another_text_is_seen_in_other_scripts(self, text: str, other: str) -> None:
+    async def test_other_text_is_detected_in_other_scripts(self, text: str, other: str) -> None:
         server = with_tokens(text, (other, -0.1))
         async with before(server, server) as made:
             scored = (await made.http.post("/score", json={"prompt": "?"})).json()
@@ -364,13 +364,13 @@ class TestLogProbabilitiesOfAnotherText:
             "Russian in bytes",
         ],
     )
-    async def test_tokens_in_the_servers_own_forms_are_evidence(self, text: str, tokens: list[str]) -> None:
+    async def test_tokens_in_server_specific_formats_are_evidence(self, text: str, tokens: list[str]) -> None:
         server = with_tokens(text, *((token, -0.1) for token in tokens))
         async with before(server, server) as made:
             scored = (await made.http.post("/score", json={"prompt": "?"})).json()
         assert scored["evidence"]["mean_logprob"] == pytest.approx(-0.1 * len(tokens))
 
-    async def test_a_server_that_gives_them_with_alternatives_alone_is_asked_for_these(self) -> None:
+    async def test_alternatives_are_requested_if_logprobs_need_them(self) -> None:
         async def behave(exchange: Exchange) -> None:
             with_them = exchange.body.get("logprobs") and exchange.body.get("top_logprobs")
             await (with_tokens("Paris", ("Paris", -0.1)) if with_them else answers("Paris"))(exchange)
@@ -381,7 +381,7 @@ class TestLogProbabilitiesOfAnotherText:
             ]
         assert [one is not None for one in evidence] == [False, True, True]
 
-    async def test_a_server_without_any_is_asked_twice_for_them(self) -> None:
+    async def test_server_without_logprobs_is_asked_only_twice(self) -> None:
         async with before(answers("Paris"), answers("Paris")) as made:
             for _ in range(4):
                 await made.http.post("/score", json={"prompt": "?"})
@@ -398,7 +398,7 @@ class TestContextsThatAreFull:
             "the request exceeds the available context size, try increasing it",
         ],
     )
-    async def test_the_draws_take_the_limit_of_the_call(self, message: str) -> None:
+    async def test_samples_use_the_token_limit_of_the_call(self, message: str) -> None:
         def refuses(body: dict[str, Any]) -> str | None:
             limit = body.get("max_tokens") or body.get("max_completion_tokens")
             return message if limit > 100 else None
@@ -409,7 +409,7 @@ class TestContextsThatAreFull:
         assert document["status"] == "scored"
         assert {body["max_tokens"] for body in made.server.bodies[-1:]} == {16}
 
-    async def test_a_score_that_fails_says_why(self) -> None:
+    async def test_failed_score_gives_the_reason(self) -> None:
         message = "This model's maximum context length is 4096 tokens."
         server = refusing(lambda body: message if body.get("max_tokens") else None)
         async with before(server, server) as made:
@@ -419,7 +419,7 @@ class TestContextsThatAreFull:
 
 class TestHistories:
     @pytest.mark.parametrize("mode", ["off", "async", "on"])
-    async def test_the_score_of_an_earlier_turn_is_not_sent_on(self, mode: str) -> None:
+    async def test_scores_of_earlier_turns_are_not_forwarded(self, mode: str) -> None:
         earlier = {
             "role": "assistant",
             "content": "Paris.",
@@ -447,7 +447,7 @@ class TestHistories:
         ],
         ids=str,
     )
-    async def test_empty_members_do_not_keep_a_calibration_from_fitting(
+    async def test_empty_fields_do_not_prevent_a_matching_calibration(
         self, says_nothing: dict[str, Any]
     ) -> None:
         turns = [
@@ -498,7 +498,7 @@ class TestRefusedParameters:
             "num_return_sequences must be 1",
         ],
     )
-    async def test_several_choices_are_asked_for_one_by_one(self, message: str, code: int) -> None:
+    async def test_several_choices_are_requested_one_by_one(self, message: str, code: int) -> None:
         server = refusing(lambda body: message if body.get("n", 1) > 1 else None, code)
         async with before(server, server) as made:
             for _ in range(2):
@@ -511,7 +511,9 @@ class TestRefusedParameters:
         ("name", "message"),
         [("n", "Unsupported value."), ("top_k", "Unknown parameter."), ("logprobs", "Not supported.")],
     )
-    async def test_a_parameter_that_the_error_names_beside_its_message(self, name: str, message: str) -> None:
+    async def test_refused_parameter_in_a_separate_error_field_is_dropped(
+        self, name: str, message: str
+    ) -> None:
         async def behave(exchange: Exchange) -> None:
             refused = exchange.body.get("n", 1) > 1 if name == "n" else name in exchange.body
             error = {"error": {"message": message, "param": name}}
@@ -521,14 +523,14 @@ class TestRefusedParameters:
             scored = await made.http.post("/score", json={"prompt": "?"})
         assert (scored.status_code, scored.json().get("num_samples")) == (200, 5), scored.text
 
-    async def test_log_probabilities_by_their_long_name(self) -> None:
+    async def test_logprobs_refused_by_their_long_name(self) -> None:
         message = "Log probabilities are not available for this model."
         server = refusing(lambda body: message if "logprobs" in body else None)
         async with before(server, server) as made:
             scored = await made.http.post("/score", json={"prompt": "?"})
         assert scored.status_code == 200, scored.text
 
-    async def test_top_p_without_effect_is_left_out(self) -> None:
+    async def test_top_p_without_effect_is_not_sent(self) -> None:
         message = "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
         server = refusing(lambda body: message if "top_p" in body else None)
         async with before(server, server) as made:
@@ -545,9 +547,7 @@ class TestRefusedParameters:
             "Unrecognized request argument supplied: {other}",
         ],
     )
-    async def test_the_limit_of_tokens_goes_by_the_name_that_the_server_takes(
-        self, name: str, words: str
-    ) -> None:
+    async def test_token_limit_is_sent_under_the_accepted_name(self, name: str, words: str) -> None:
         other = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}[name]
         message = words.format(name=name, other=other)
         server = refusing(lambda body: message if other in body else None)
@@ -590,7 +590,7 @@ class TestPermanentRefusals:
         assert words in problem["llm_message"]
         assert len(made.server.bodies) == 1
 
-    async def test_a_job_ends_with_the_words_of_the_server(self, tmp_path: Path) -> None:
+    async def test_job_ends_with_the_servers_message(self, tmp_path: Path) -> None:
         async with OpenAIServer(default=status(429, NO_CREDIT)) as server:
             llm = HttpLanguageModel(server.url, model=MODEL)
             async with replica_app(tmp_path, llm=llm, llm_backend="vllm", llm_url=server.url) as http:
@@ -605,7 +605,7 @@ class TestPermanentRefusals:
 
 @pytest.mark.parametrize("most", [1, 10, 32])
 @pytest.mark.parametrize("code", [400, 413, 422])
-async def test_batches_of_texts_shrink_to_the_size_that_the_server_takes(most: int, code: int) -> None:
+async def test_embedding_batches_shrink_to_the_servers_limit(most: int, code: int) -> None:
     sizes = list[int]()
 
     class Small(EmbeddingsServer):
@@ -629,7 +629,7 @@ async def test_batches_of_texts_shrink_to_the_size_that_the_server_takes(most: i
     assert sum(size > most for size in sizes) == refused, "the size is remembered"
 
 
-async def test_vectors_without_numbers_come_in_the_order_of_the_texts() -> None:
+async def test_vectors_without_index_are_in_the_order_of_the_texts() -> None:
     class Unnumbered(EmbeddingsServer):
         async def _embed(self, exchange: Exchange) -> None:
             vectors = [{"embedding": [float(len(text)), 1.0]} for text in exchange.body["input"]]
@@ -643,7 +643,7 @@ async def test_vectors_without_numbers_come_in_the_order_of_the_texts() -> None:
 
 
 @pytest.mark.parametrize("answer", [(429, NO_CREDIT), (200, {"error": {"message": "check your plan"}})])
-async def test_an_embedding_server_without_credit_is_no_outage(answer: tuple[int, Any]) -> None:
+async def test_exhausted_credit_of_an_embedding_server_is_not_an_outage(answer: tuple[int, Any]) -> None:
     class Refusing(EmbeddingsServer):
         async def _embed(self, exchange: Exchange) -> None:
             await status(*answer)(exchange)

@@ -1,4 +1,4 @@
-"""`eigencal chat` by a pipe; tests/e2e has it in a terminal with its keys."""
+"""`eigencal chat` with piped input. tests/e2e has the tests in a terminal."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tests.support.sqlite_store import SqliteStore
 UNCERTAINTY = ("[P(right) 0.", "[share of the meaning ")
 
 
-def test_every_answer_says_how_uncertain_it_is(here: Here, llm: OpenAIServer) -> None:
+def test_each_answer_is_shown_with_its_uncertainty(here: Here, llm: OpenAIServer) -> None:
     count = len(asked(llm))
     done = here("chat", stdin="question 1\n\nquestion 2\n/quit\nquestion 3\n")
     assert done.code == 0, done.err
@@ -27,7 +27,7 @@ def test_every_answer_says_how_uncertain_it_is(here: Here, llm: OpenAIServer) ->
     assert all(line.startswith("note: ") for line in done.err.splitlines())
 
 
-def test_the_conversation_goes_along(here: Here, llm: OpenAIServer) -> None:
+def test_conversation_is_sent_with_each_turn(here: Here, llm: OpenAIServer) -> None:
     done = here("chat", "--system", "Be brief.", "--json", stdin="question 1\nquestion 2\n/new\nquestion 3")
     assert done.code == 0, done.err
     first, _, _ = done.rows
@@ -39,9 +39,7 @@ def test_the_conversation_goes_along(here: Here, llm: OpenAIServer) -> None:
     assert first["uncertainty"]["status"] == "scored"
 
 
-def test_what_is_doubtful_in_an_answer_is_told_below_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doubtful_claims_are_listed_below_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scripted = draws_and(
         answers("It is old. The tower is 330 m high."), answers("The tower is new. It is old.")
     )
@@ -56,15 +54,13 @@ def test_what_is_doubtful_in_an_answer_is_told_below_it(
     assert (claim, support) == ("? The tower is 330 m high.", "  0 agree, 3 silent, 0 differ")
 
 
-def test_a_turn_that_fails_is_told_and_forgotten(here: Here) -> None:
+def test_failed_turn_is_reported_and_dropped(here: Here) -> None:
     done = here("chat", "--model", "scripted-model", stdin="no number\n", EIGENCAL_KEY="another")
     assert done.code == 4
     assert done.err.startswith("eigencal: bad_key: ")
 
 
-def test_a_score_that_is_still_made_is_waited_for(
-    llm: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pending_score_is_awaited(llm: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Every answer goes out before its score.
     settings = {"chat_mode": "async", "llm_backend": "vllm", "llm_url": llm.url, "num_samples": 5}
     parts = {"llm": None, "embedder": FakeEmbedder(16), "store": SqliteStore()}

@@ -1,4 +1,4 @@
-"""What the documentation says of the command line is what the command does."""
+"""The documentation of the command line matches the command."""
 
 import re
 from pathlib import Path
@@ -25,21 +25,21 @@ def listed(help_text: str) -> list[str]:
     return re.findall(r"^  (\S+)", commands, re.MULTILINE)
 
 
-def test_every_command_is_there_and_no_other(here: Here) -> None:
+def test_documentation_lists_exactly_the_commands(here: Here) -> None:
     found = [name for name in listed(here("--help").out) if name != "keys"]
     found += [f"keys {name}" for name in listed(here("keys").out)]
     found += [f"calibrations {name}" for name in listed(here("calibrations", "--help").out)]
     assert sorted(f"`eigencal {name}`" for name in found) == sorted(rows("| command | does |"))
 
 
-def test_exit_codes_are_those_of_the_table(here: Here) -> None:
+def test_exit_codes_match_the_table(here: Here) -> None:
     written = {int(code): meaning for code, meaning in rows("| code | means |").items()}
     assert written == {code.value: code.meaning for code in ExitCode}
     said = here("--help").out
     assert [code for code in ExitCode if f"{code.value:>4}  {code.meaning}\n" not in said] == []
 
 
-def test_options_of_all_commands_are_options_of_each_and_none_takes_a_key(here: Here) -> None:
+def test_common_options_exist_for_each_command_and_none_takes_a_key(here: Here) -> None:
     shared = [name.strip("`") for name in rows("| option | |\n")]
     assert len(shared) == 3
     for name in rows("| command | does |"):
@@ -48,6 +48,6 @@ def test_options_of_all_commands_are_options_of_each_and_none_takes_a_key(here: 
         assert "--key" not in text
 
 
-def test_bounds_are_those_of_the_code() -> None:
+def test_limits_match_the_code() -> None:
     said = PAGE.replace("\n", " ")
     assert f"nothing was scored for {PATIENCE_S:.0f} s" in said and f"batches of {MAX_ITEMS}" in said

@@ -1,4 +1,4 @@
-"""Calibrating and evaluating from the command line: jobs, calibrations, reports."""
+"""Calibrating and evaluating on the command line: jobs, calibrations and reports."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return shown
 
 
-def test_from_the_file_to_the_report(here: Here, dev: Path, tmp_path: Path, opened: list[str]) -> None:
+def test_calibrate_from_file_to_report(here: Here, dev: Path, tmp_path: Path, opened: list[str]) -> None:
     assert here("calibrations", "--active").out == "no calibration is active\n"
     done = here("calibrate", dev, "--watch", "--name", "mine", "--activate", "always", "--json")
     assert done.code == 0, done.err
@@ -76,7 +76,7 @@ def test_from_the_file_to_the_report(here: Here, dev: Path, tmp_path: Path, open
     assert here("calibrations", "correct", calibration, corrections).code == 2
 
 
-def test_an_evaluation(here: Here, dev: Path, tmp_path: Path) -> None:
+def test_evaluate(here: Here, dev: Path, tmp_path: Path) -> None:
     test = tmp_path / "test.jsonl"
     test.write_text("".join(json.dumps(row) + "\n" for row in questions(2 * ROWS)[ROWS:]))
     done = here("evaluate", dev, test, "--watch", "--name", "ours")

@@ -1,4 +1,4 @@
-"""`eigencal keys`, before the real application."""
+"""`eigencal keys` with the real application."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ def run(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
     return in_process(tmp_path, url, monkeypatch)
 
 
-def test_a_key_from_its_making_to_its_end(run: Here) -> None:
+def test_create_list_and_revoke_a_key(run: Here) -> None:
     assert run("keys", "list").out == "there is no key\n"
     create = ("keys", "create", "the nightly job", "--expires-at", "2100-01-31T12:00:00+0000")
     done = run(*create, "--yes")
@@ -51,7 +51,7 @@ def test_a_key_from_its_making_to_its_end(run: Here) -> None:
     assert run("score", "?", EIGENCAL_KEY=secret).code == 4
 
 
-def test_json_and_what_is_wrong(run: Here) -> None:
+def test_json_output_and_errors(run: Here) -> None:
     assert run("keys", "create", "x", "--scope", "all").code == 2
     assert run("keys", "create", "x", "--expires-at", "tomorrow").code == 2
     assert run("keys", "revoke", "key_9").code == 5
@@ -64,7 +64,7 @@ def test_json_and_what_is_wrong(run: Here) -> None:
 
 
 @pytest.mark.parametrize("scope", ["score", "admin"])
-def test_the_first_key_of_a_scope_is_made_after_a_yes_alone(run: Here, scope: str) -> None:
+def test_first_key_of_a_scope_needs_yes(run: Here, scope: str) -> None:
     create = ("keys", "create", "x", "--scope", scope)
     done = run(*create)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
@@ -79,7 +79,7 @@ def test_the_first_key_of_a_scope_is_made_after_a_yes_alone(run: Here, scope: st
         assert run(*create).code == 0, "it is closed already: there is nothing to ask"
 
 
-def test_in_a_terminal_it_asks_before_it_closes_a_scope(run: Here, url: str, command: Command) -> None:
+def test_first_key_of_a_scope_asks_in_a_terminal(run: Here, url: str, command: Command) -> None:
     def typed(answer: str) -> int:
         with terminal(command, "keys", "create", "x", "--url", url) as shown:
             shown.until("Make it? [y/N]: ")

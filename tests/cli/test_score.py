@@ -1,4 +1,4 @@
-"""`eigencal score` of one question, and what all commands have in common: errors, JSON, exit codes."""
+"""`eigencal score` with one question, and common behaviour of all commands: errors, JSON, exit codes."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from tests.support.openai_server import OpenAIServer, hang, status
 from tests.support.services import asked
 
 
-def test_a_question_is_scored_for_a_person(here: Here) -> None:
+def test_score_is_shown_as_text(here: Here) -> None:
     done = here("score", "question 1", "--calibration", "none")
     assert done.code == 0, done.err
     first, *rest = done.out.splitlines()
@@ -22,7 +22,7 @@ def test_a_question_is_scored_for_a_person(here: Here) -> None:
     assert done.err == ""
 
 
-def test_json_is_what_the_service_said(here: Here, llm: OpenAIServer) -> None:
+def test_json_output_is_the_services_response(here: Here, llm: OpenAIServer) -> None:
     done = here("score", "question 2", "--json", "--num-samples", "4")
     assert done.code == 0, done.err
     assert done.json["num_samples"] == 4
@@ -30,7 +30,7 @@ def test_json_is_what_the_service_said(here: Here, llm: OpenAIServer) -> None:
     assert asked(llm)[-1] == "question 2"
 
 
-def test_a_question_may_come_by_stdin(here: Here, llm: OpenAIServer) -> None:
+def test_question_from_stdin(here: Here, llm: OpenAIServer) -> None:
     done = here("score", "-", "--json", stdin="Größer als question 3\n")
     assert done.code == 0, done.err
     assert asked(llm)[-1] == "Größer als question 3"
@@ -44,7 +44,7 @@ def test_options_reach_the_service(here: Here) -> None:
     assert (said["decision"]["target_error"], said["decision"]["confidence"]) == (0.1, 0.8)
 
 
-def test_a_candidate_is_judged_without_a_draw(here: Here, llm: OpenAIServer) -> None:
+def test_candidate_is_judged_without_samples(here: Here, llm: OpenAIServer) -> None:
     options = ["--effort", "none", "--candidate", "Paris", "--candidate-logprob", "-1.5"]
     before = len(llm.requests)
     done = here("score", "question 5", "--calibration", "none", *options)
@@ -69,7 +69,7 @@ def test_a_candidate_is_judged_without_a_draw(here: Here, llm: OpenAIServer) -> 
         (["jobs", "--watch"], {}, 2, "need the ID of a job"),
     ],
 )
-def test_an_error_is_one_line_and_its_exit_code(
+def test_error_is_one_line_with_an_exit_code(
     here: Here, arguments: list[str], env: dict[str, str], code: int, said: str
 ) -> None:
     with stamina.set_testing(True, attempts=2):  # repeats without waiting
@@ -84,13 +84,13 @@ def test_an_error_is_one_line_and_its_exit_code(
     "arguments",
     [["scores"], ["score", "x", "--effort", "huge"]],
 )
-def test_a_usage_error_says_where_to_look(here: Here, arguments: list[str]) -> None:
+def test_usage_error_refers_to_the_help(here: Here, arguments: list[str]) -> None:
     done = here(*arguments)
     assert (done.code, done.out) == (2, "")
     assert "Usage: eigencal" in done.err and "--help' for help" in done.err
 
 
-def test_an_error_names_the_request_and_verbose_tells_everything_but_the_key(here: Here) -> None:
+def test_error_names_the_request_and_verbose_shows_all_but_the_key(here: Here) -> None:
     done = here("score", "question 1", "--num-samples", "1000", "--verbose")
     assert done.code == 6
     first, second = done.err.splitlines()
@@ -100,9 +100,7 @@ def test_an_error_names_the_request_and_verbose_tells_everything_but_the_key(her
 
 
 @pytest.mark.parametrize("arguments", [["score", "question 1"], ["report", "cal_1"]])
-def test_a_url_at_which_something_else_answers_is_said(
-    here: Here, running: str, arguments: list[str]
-) -> None:
+def test_url_of_another_service_is_reported(here: Here, running: str, arguments: list[str]) -> None:
     with scripted(status(200, b"<html>Hello</html>")) as (url, _):
         done = here(*arguments, "--url", url)
     assert (done.code, done.out, done.err.count("\n")) == (3, "", 1), done.err
@@ -110,7 +108,7 @@ def test_a_url_at_which_something_else_answers_is_said(
     assert here("score", "question 1", "--url", f"{running}/v1").code == 0, "as OpenAI's clients are told"
 
 
-def test_a_service_in_trouble_is_another_code_than_one_that_is_gone(
+def test_failing_and_missing_service_have_different_exit_codes(
     here: Here, llm: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(llm, "default", hang)

@@ -1,4 +1,4 @@
-"""`eigencal score --file`: what goes in, what comes out, and what is noticed before anything is sent."""
+"""`eigencal score --file`: input, output, and errors detected before anything is sent."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def read(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
-def test_plain_lines(here: Here, tmp_path: Path, results: Path, llm: OpenAIServer) -> None:
+def test_file_of_plain_lines(here: Here, tmp_path: Path, results: Path, llm: OpenAIServer) -> None:
     # A mark of the encoding, Windows' line ends, an empty line, no line end at the end.
     file = written(tmp_path / "q.txt", b"\xef\xbb\xbfGr\xc3\xb6\xc3\x9fe 1\r\n\r\n  question 2  \nquestion 3")
     done = here("score", "--file", file, "--out", results)
@@ -36,7 +36,7 @@ def test_plain_lines(here: Here, tmp_path: Path, results: Path, llm: OpenAIServe
     assert sorted(row["line"] for row in read(results)) == [1, 3, 4]
 
 
-def test_requests_with_ids_and_fields_of_their_own(
+def test_file_of_requests_with_own_ids_and_fields(
     here: Here, tmp_path: Path, results: Path, llm: OpenAIServer
 ) -> None:
     rows = [
@@ -57,9 +57,7 @@ def test_requests_with_ids_and_fields_of_their_own(
     assert "num_samples" in json.dumps(by_line[5]["error"]["errors"])
 
 
-def test_a_run_to_its_end_is_not_repeated(
-    here: Here, tmp_path: Path, results: Path, llm: OpenAIServer
-) -> None:
+def test_finished_run_is_not_repeated(here: Here, tmp_path: Path, results: Path, llm: OpenAIServer) -> None:
     file = written(tmp_path / "q.txt", "question 1\nquestion 2\n")
     arguments = ("score", "--file", file, "--out", results)
     assert here(*arguments).code == 0
@@ -80,7 +78,7 @@ def test_a_run_to_its_end_is_not_repeated(
         ("question 1\nquestion 2\n", ["--num-samples", 3], "or the same with other options"),
     ],
 )
-def test_a_changed_file_is_noticed(
+def test_changed_file_is_refused(
     here: Here, tmp_path: Path, results: Path, llm: OpenAIServer, text: str, options: list[str], said: str
 ) -> None:
     file = written(tmp_path / "q.txt", "question 1\nquestion 2\n")
@@ -99,7 +97,7 @@ def test_a_changed_file_is_noticed(
         b'{"line": 1, "request": "x", "result": {}}\n\x00\x00\x00',
     ],
 )
-def test_a_file_of_something_else_is_left_alone(
+def test_output_file_with_other_content_is_not_changed(
     here: Here, tmp_path: Path, results: Path, held: bytes
 ) -> None:
     written(results, held)
@@ -109,7 +107,7 @@ def test_a_file_of_something_else_is_left_alone(
     assert "Nothing was changed" in done.err
 
 
-def test_the_questions_are_no_place_for_results(here: Here, tmp_path: Path) -> None:
+def test_output_into_the_question_file_is_refused(here: Here, tmp_path: Path) -> None:
     file, other = written(tmp_path / "q.txt", "{"), tmp_path / "other.jsonl"
     os.link(file, other)
     for out in (file, other):
@@ -138,7 +136,7 @@ def test_a_bad_line_is_named_before_anything_is_sent(
     assert done.err.count("\n") == 1
 
 
-def test_the_format_may_be_told(here: Here, tmp_path: Path, llm: OpenAIServer) -> None:
+def test_format_option(here: Here, tmp_path: Path, llm: OpenAIServer) -> None:
     file = written(tmp_path / "q.txt", '{"prompt": "question 1"}\n')
     assert here("score", "--file", file, "--format", "jsonl").code == 0
     assert asked(llm)[-1] == "question 1"
@@ -146,7 +144,7 @@ def test_the_format_may_be_told(here: Here, tmp_path: Path, llm: OpenAIServer) -
     assert (done.code, sorted(row["line"] for row in done.rows)) == (0, [1, 2]), done.err
 
 
-def test_errors_are_asked_again_when_told_so(here: Here, tmp_path: Path, results: Path) -> None:
+def test_retry_errors_asks_failed_questions_again(here: Here, tmp_path: Path, results: Path) -> None:
     file = written(tmp_path / "q.txt", "a\nb\n")
     link = tmp_path / "link.jsonl"
     link.symlink_to(results)
@@ -165,7 +163,7 @@ def test_errors_are_asked_again_when_told_so(here: Here, tmp_path: Path, results
     assert {path.name for path in tmp_path.iterdir()} == {"q.txt", "results.jsonl", "link.jsonl"}
 
 
-def test_a_question_that_alone_is_refused_for_now_gets_its_line(
+def test_single_question_refused_until_the_end_gets_an_error_line(
     here: Here, tmp_path: Path, results: Path
 ) -> None:
     file = written(tmp_path / "q.txt", "".join(f"question {i}\n" for i in range(40)))
@@ -176,7 +174,7 @@ def test_a_question_that_alone_is_refused_for_now_gets_its_line(
     assert "scored: 39, errors: 1, left: 0" in done.err
 
 
-def test_a_refused_key_ends_it_at_once(here: Here, tmp_path: Path, results: Path) -> None:
+def test_refused_key_ends_the_run_at_once(here: Here, tmp_path: Path, results: Path) -> None:
     file = written(tmp_path / "q.txt", "".join(f"question {i}\n" for i in range(20)))
     done = here("score", "--file", file, "--out", results, EIGENCAL_KEY="another")
     assert (done.code, results.read_bytes()) == (4, b"")
@@ -184,7 +182,7 @@ def test_a_refused_key_ends_it_at_once(here: Here, tmp_path: Path, results: Path
     assert "bad_key" in done.err
 
 
-def test_a_service_that_stays_away_ends_it(here: Here, tmp_path: Path, results: Path) -> None:
+def test_unavailable_service_ends_the_run(here: Here, tmp_path: Path, results: Path) -> None:
     file = written(tmp_path / "q.txt", "question 1\n")
     away = {"EIGENCAL_URL": "http://127.0.0.1:9"}
     done = here("score", "--file", file, "--out", results, "--patience", "0.2", **away)

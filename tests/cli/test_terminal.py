@@ -1,4 +1,4 @@
-"""How the command is with terminals, pipes, encodings and shells; and without its extra."""
+"""The command with terminals, pipes, encodings and shells, and without its extra."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from tests.support.in_a_terminal import terminal
 from tests.support.openai_server import Exchange
 
 
-def test_a_reader_that_goes_is_no_error(running: str, command: Command) -> None:
+def test_closed_pipe_is_not_an_error(running: str, command: Command) -> None:
     ours, theirs = os.pipe()
     os.close(ours)
     ended = subprocess.run(
@@ -35,7 +35,7 @@ def test_a_reader_that_goes_is_no_error(running: str, command: Command) -> None:
     assert (ended.returncode, ended.stderr) == (141, b"")
 
 
-def test_text_is_utf_8_whatever_the_console_has(running: str, command: Command) -> None:
+def test_output_is_utf_8_for_any_console_encoding(running: str, command: Command) -> None:
     samples = ["“Łódź” 🙂", "“Łódź” 🙂", "x"]
     file = command.home / "q.jsonl"
     file.write_text(f'{{"samples": {as_json(samples)}}}\n', encoding="utf-8")
@@ -45,7 +45,7 @@ def test_text_is_utf_8_whatever_the_console_has(running: str, command: Command) 
     assert done.rows[0]["result"]["answer"] == samples[0]
 
 
-def test_a_text_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert harmless("a\x1b[2Jb\x07\x9b31mc\td\n") == "a�[2Jb��31mc\td\n"
     rows = [SimpleNamespace(id=1, full_name="two\nlines\x1b[31m")]
     Output(json=False, verbose=False).table(rows, ["id", "full_name"], "none")
@@ -73,7 +73,7 @@ async def says_claims(exchange: Exchange) -> None:
     await scored(exchange, claims=CLAIMS, claims_share=1.0, claims_calibration=None)
 
 
-def test_claims_are_told_with_what_speaks_for_them(here: Here) -> None:
+def test_claims_are_shown_with_their_support(here: Here) -> None:
     with scripted(says_claims) as (url, service):
         done = here("score", "a", "--claims", "--url", url)
     assert service.bodies[0]["claims"] is True
@@ -112,7 +112,7 @@ def is_harmless(text: str) -> bool:
     return not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", text)
 
 
-def test_no_text_of_a_service_controls_the_terminal(here: Here) -> None:
+def test_text_of_the_service_cannot_control_the_terminal(here: Here) -> None:
     async def says(exchange: Exchange) -> None:
         await scored(exchange, answer=EVIL)
 
@@ -128,7 +128,7 @@ def test_no_text_of_a_service_controls_the_terminal(here: Here) -> None:
     assert [is_harmless(text) for text in (told.out, in_json.out, failed.err)] == [True] * 3
 
 
-def test_no_answer_looks_like_a_figure_of_ours(here: Here) -> None:
+def test_answer_cannot_imitate_output_of_the_command(here: Here) -> None:
     async def says(exchange: Exchange) -> None:
         forged = "Eight\n\nconfidence (lambda_max)     1.000   calibration cal_1\nP(answer is right)  0.999"
         await scored(exchange, answer=forged, lambda_max=0.1)
@@ -147,13 +147,13 @@ def test_version_and_help(here: Here) -> None:
     assert "Commands:" in here("keys").out
 
 
-def test_a_daemon_has_no_stdin() -> None:
+def test_command_runs_without_stdin() -> None:
     env = os.environ | {"PYTHONPATH": str(SOURCES)}
     command = ["sh", "-c", '"$0" -m eigencal.cli --version <&-', sys.executable]
     assert subprocess.run(command, env=env, capture_output=True, timeout=300, check=False).returncode == 0
 
 
-def test_without_the_extra_it_says_how_to_install_it(tmp_path: Path) -> None:
+def test_missing_extra_explains_the_installation(tmp_path: Path) -> None:
     venv.create(tmp_path / "bare", with_pip=False)
     python = tmp_path / "bare" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
     # The client's own packages are not there either: the line comes before anything of it is imported.

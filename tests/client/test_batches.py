@@ -1,4 +1,4 @@
-"""Batches of any length: every item has one line, whatever breaks off, and little is under way."""
+"""Batches of any length: one outcome per item despite broken connections, with few items in progress."""
 
 import asyncio
 import itertools
@@ -33,7 +33,7 @@ def sent(script: Script) -> list[list[str]]:
     return [[item["prompt"] for item in json.loads(request.content)["items"]] for request in script.seen]
 
 
-def test_any_number_of_items_of_any_kind_each_with_its_line(drive: Driver, url: str, llm: FakeLLM) -> None:
+def test_each_item_of_any_kind_has_one_outcome(drive: Driver, url: str, llm: FakeLLM) -> None:
     items: list[object] = [f"question {i}" for i in range(300)]
     items[100], items[101], items[102] = {"samples": ["a", "b", "b"]}, {"prompt": 7}, 7
     with drive(url) as client:
@@ -48,7 +48,7 @@ def test_any_number_of_items_of_any_kind_each_with_its_line(drive: Driver, url: 
     assert len(llm.requests) == 297
 
 
-def test_long_items_go_in_requests_that_the_service_takes(
+def test_long_items_are_split_into_requests_within_the_limits(
     drive: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("eigencal.resources.scores.MAX_PART_CHARS", 100)
@@ -64,7 +64,7 @@ def test_long_items_go_in_requests_that_the_service_takes(
     assert sizes == [2, 2, 1]
 
 
-def test_an_item_goes_before_what_is_said_for_all(drive: Driver, url: str) -> None:
+def test_item_fields_override_common_options(drive: Driver, url: str) -> None:
     items = ["first", {"prompt": "second", "num_samples": 4, "return_": ["samples"]}]
     with drive(url) as client:
         lines = client.score_batch(items, num_samples=3, return_=["spectrum"])
@@ -74,7 +74,7 @@ def test_an_item_goes_before_what_is_said_for_all(drive: Driver, url: str) -> No
     assert found[1].spectrum is None and found[1].samples is not None
 
 
-def test_a_line_ends_at_a_newline_alone(drive: Driver) -> None:
+def test_lines_are_split_at_newlines_only(drive: Driver) -> None:
     """httpx's own lines also end at these, which JSON lets stand in a text."""
     text = "a\u2028b\u2029c\x85d"
     with drive("http://host", answer=Script(ok(line(0, answer=text)))) as client:
@@ -83,7 +83,7 @@ def test_a_line_ends_at_a_newline_alone(drive: Driver) -> None:
 
 
 @pytest.mark.parametrize("rest", [line(0)[:50], b""])
-def test_what_broke_off_is_asked_for_again_and_nothing_else(drive: Driver, rest: bytes) -> None:
+def test_only_items_without_an_outcome_are_retried(drive: Driver, rest: bytes) -> None:
     first = line(1, answer="1") + b"\n" + line(3, answer="3") + rest  # an empty line is a sign of life
     again = b"".join(line(at, answer=text) for at, text in enumerate("024"))
     script = Script(ok(first), ok(again))
@@ -94,13 +94,13 @@ def test_what_broke_off_is_asked_for_again_and_nothing_else(drive: Driver, rest:
 
 
 @pytest.mark.parametrize("answer", [b"<html>\n", b'{"index": 7, "result": null}\n', line(0) + line(0)])
-def test_a_line_that_is_none_is_an_error(drive: Driver, answer: bytes) -> None:
+def test_invalid_line_is_an_error(drive: Driver, answer: bytes) -> None:
     with drive("http://host", answer=Script(ok(answer)), **QUICK) as client:
         with pytest.raises(eigencal.UnexpectedResponseError):
             list(client.score_batch(["x", "y"]))
 
 
-def test_what_breaks_off_every_time_is_given_up(drive: Driver) -> None:
+def test_repeatedly_broken_connection_is_given_up(drive: Driver) -> None:
     script = Script(ok(b'{"ind'))
     with drive("http://host", answer=script, **QUICK) as client:
         with pytest.raises(eigencal.APIConnectionError):
@@ -110,7 +110,7 @@ def test_what_breaks_off_every_time_is_given_up(drive: Driver) -> None:
     assert len(script.seen) == 3
 
 
-def test_a_refused_batch_raises_and_nothing_more_is_sent(drive: Driver, fours: None) -> None:
+def test_refused_batch_raises_and_stops_sending(drive: Driver, fours: None) -> None:
     script = Script(ok(b"".join(map(line, range(4)))), problem(401, "bad_key", retryable=False))
     with drive("http://host", answer=script) as client:
         lines = client.score_batch(map(str, range(9)))
@@ -120,7 +120,7 @@ def test_a_refused_batch_raises_and_nothing_more_is_sent(drive: Driver, fours: N
     assert sent(script) == [list("0123"), list("4567")]
 
 
-def test_items_are_taken_as_they_are_needed(drive: Driver, fours: None) -> None:
+def test_items_are_consumed_lazily(drive: Driver, fours: None) -> None:
     taken = itertools.count()
     with drive("http://host", answer=whole) as client:
         lines = client.score_batch(str(next(taken)) for _ in itertools.repeat(None))
@@ -129,7 +129,7 @@ def test_items_are_taken_as_they_are_needed(drive: Driver, fours: None) -> None:
     assert next(taken) == 100
 
 
-def test_a_caller_who_leaves_off_leaves_nothing_behind(drive: Driver) -> None:
+def test_abandoned_iteration_closes_its_connection(drive: Driver) -> None:
     server = OpenAIServer(default=pieces(line(0), then=hang))
     with serving_in_thread(server), drive(server.url.removesuffix("/v1")) as client:
         lines = client.score_batch(["a", "b"], timeout_s=300)
@@ -138,7 +138,7 @@ def test_a_caller_who_leaves_off_leaves_nothing_behind(drive: Driver) -> None:
         until(lambda: server.disconnects == 1 and server.active == 0)
 
 
-def test_progress_is_told(drive: Driver) -> None:
+def test_progress_is_reported(drive: Driver) -> None:
     told: list[tuple[int, int | None, str]] = []
     with drive("http://host", answer=whole) as client:
         for items in (["a", "b"], iter("a")):
@@ -146,7 +146,7 @@ def test_progress_is_told(drive: Driver) -> None:
     assert told == [(1, 2, "scored"), (2, 2, "scored"), (1, None, "scored"), (1, 1, "scored")]
 
 
-def test_items_may_be_awaited(fours: None) -> None:
+def test_items_may_be_an_async_iterable(fours: None) -> None:
     async def source() -> AsyncIterator[str]:
         for prompt in "abcde":
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""How calls are sent, repeated and ended; tests of batches and jobs have theirs beside this."""
+"""Sending, retrying and ending calls. Batches and jobs have their own tests."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ from tests.support.sqlite_store import SqliteStore
 # What is sent
 
 
-def test_a_key_opens_and_another_does_not(drive: Driver, tmp_path: Path) -> None:
+def test_right_key_is_accepted_and_wrong_key_refused(drive: Driver, tmp_path: Path) -> None:
     parts = {"llm": FakeLLM(), "embedder": FakeEmbedder(8), "store": SqliteStore()}
     with serving_app(tmp_path, **parts, score_key="right-score-key", admin_key="right-admin-key") as url:
         with drive(url, key="right-score-key") as client:
@@ -37,7 +37,7 @@ def test_a_key_opens_and_another_does_not(drive: Driver, tmp_path: Path) -> None
             client.score("What?")
 
 
-def test_what_is_sent(drive: Driver) -> None:
+def test_request_headers_and_body(drive: Driver) -> None:
     script = Script(httpx.ConnectError("no"), GOOD)
     with drive("http://host:8/base/", answer=script, key="k", longest_wait_s=0.01) as client:
         client.score("é?", samples=("a", "b"), effort=None, return_=["modes"])
@@ -50,7 +50,7 @@ def test_what_is_sent(drive: Driver) -> None:
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), "\ud800"], ids=lambda value: ascii(value)[:7])
-def test_what_is_no_json_is_not_sent(drive: Driver, value: object) -> None:
+def test_values_that_are_not_json_are_not_sent(drive: Driver, value: object) -> None:
     script = Script(GOOD)
     with drive("http://host", answer=script) as client:
         with pytest.raises(eigencal.InvalidSetupError, match="cannot be sent"):
@@ -59,14 +59,14 @@ def test_what_is_no_json_is_not_sent(drive: Driver, value: object) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "..", None])
-def test_an_id_that_is_none_goes_nowhere(drive: Driver, name: Any) -> None:
+def test_invalid_id_is_not_sent(drive: Driver, name: Any) -> None:
     script = Script(GOOD)
     with drive("http://host", answer=script) as client, pytest.raises(eigencal.InvalidSetupError):
         client.job(name)
     assert script.seen == []
 
 
-def test_a_callers_http_client_stays_open_and_sends_no_prompt_to_a_redirect() -> None:
+def test_callers_http_client_stays_open_and_follows_no_redirects() -> None:
     script = Script(GOOD, httpx.Response(307, headers={"location": "http://elsewhere/score"}), GOOD)
     transport = httpx.MockTransport(script)
     with httpx.Client(transport=transport, headers={"x-mine": "1"}, follow_redirects=True) as http:
@@ -121,7 +121,7 @@ def test_a_proxy_of_the_environment_is_used(drive: Driver, environment: pytest.M
     ("proxy", "why"),
     [("socks5://127.0.0.1:1", r"httpx2\[socks\]"), ("socks4://127.0.0.1:1", "cannot be used")],
 )
-def test_a_proxy_that_cannot_be_used_is_named(
+def test_unusable_proxy_is_named(
     drive: Driver, environment: pytest.MonkeyPatch, proxy: str, why: str
 ) -> None:
     environment.setenv("ALL_PROXY", proxy)
@@ -146,7 +146,7 @@ def test_a_bad_certificate_file_is_named(
             pass
 
 
-def test_a_408_on_an_idle_connection_is_no_answer(drive: Driver) -> None:
+def test_408_on_an_idle_connection_is_not_a_response(drive: Driver) -> None:
     written = threading.Event()
 
     async def answer(exchange: Exchange) -> None:
@@ -182,7 +182,7 @@ def name_of(step: Any) -> str:
 
 
 @pytest.mark.parametrize("step", PASSING, ids=name_of)
-def test_a_score_is_asked_for_again_after_what_passes(drive: Driver, step: Any) -> None:
+def test_score_is_retried_after_transient_errors(drive: Driver, step: Any) -> None:
     script = Script(step, step, GOOD)
     with drive("http://host", answer=script, **QUICK) as client:
         assert client.score("What?").answer == "Eight"
@@ -190,7 +190,7 @@ def test_a_score_is_asked_for_again_after_what_passes(drive: Driver, step: Any) 
 
 
 @pytest.mark.parametrize("step", LASTING, ids=name_of)
-def test_what_does_not_pass_is_not_repeated(drive: Driver, step: Any) -> None:
+def test_permanent_errors_are_not_retried(drive: Driver, step: Any) -> None:
     script = Script(step, GOOD)
     with drive("http://host", answer=script, **QUICK) as client, pytest.raises(eigencal.EigencalError):
         client.score("What?")
@@ -207,7 +207,7 @@ def test_what_does_not_pass_is_not_repeated(drive: Driver, step: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["chat", "create_key", "retry", "correct_rows"])
-def test_what_may_have_been_done_is_not_done_twice(drive: Driver, step: Any, times: int, name: str) -> None:
+def test_calls_with_side_effects_are_not_retried(drive: Driver, step: Any, times: int, name: str) -> None:
     script = Script(step)
     with drive("http://host", answer=script, **QUICK) as client, pytest.raises(eigencal.EigencalError):
         getattr(client, name)(*{"chat": [[]], "correct_rows": ["x", []]}.get(name, ["x"]))
@@ -215,14 +215,14 @@ def test_what_may_have_been_done_is_not_done_twice(drive: Driver, step: Any, tim
 
 
 @pytest.mark.parametrize("limits", [{"timeout_s": 0.2}, {"deadline_ms": 200}], ids=str)
-def test_no_repeat_begins_after_the_end(drive: Driver, limits: dict[str, Any]) -> None:
+def test_no_retry_starts_after_the_time_limit(drive: Driver, limits: dict[str, Any]) -> None:
     script = Script(problem(503, "overloaded"))
     with drive("http://host", answer=script) as client, pytest.raises(eigencal.ServerError):
         client.score("What?", **limits)
     assert len(script.seen) == 1
 
 
-def test_waits_double_to_the_longest_and_are_no_less_than_asked_for() -> None:
+def test_waits_double_up_to_the_maximum_and_respect_retry_after() -> None:
     def waits(error: eigencal.EigencalError, *, last_start: float) -> list[bool | float]:
         on = retry_policy(lambda error: True, last_start, attempts=9, longest_wait_s=4.0)["on"]
         return [on(error) for _ in range(5)]
@@ -236,7 +236,7 @@ def test_waits_double_to_the_longest_and_are_no_less_than_asked_for() -> None:
 
 
 @pytest.mark.parametrize("limit", [0, float("nan"), "5"])
-def test_what_is_no_time_is_refused(drive: Driver, limit: Any) -> None:
+def test_invalid_time_limit_is_refused(drive: Driver, limit: Any) -> None:
     script = Script(GOOD)
     with drive("http://host", answer=script) as client:
         for call in (client.score, client.wait):
@@ -252,7 +252,7 @@ CHUNK = b'data: {"id": "x", "choices": [{"index": 0, "delta": {"content": "Eight
 
 
 @pytest.mark.parametrize("rest", [b"", CHUNK[:40], b": ping\n\n"])
-def test_a_chat_without_its_end_was_cut(drive: Driver, rest: bytes) -> None:
+def test_chat_stream_without_done_is_an_error(drive: Driver, rest: bytes) -> None:
     script, came = Script(ok(CHUNK + rest)), list[Any]()
     with drive("http://host", answer=script, **QUICK) as client, pytest.raises(eigencal.APIConnectionError):
         taken(client.stream_chat([]), came)
@@ -260,7 +260,7 @@ def test_a_chat_without_its_end_was_cut(drive: Driver, rest: bytes) -> None:
     assert len(script.seen) == 1, "a stream is begun once"
 
 
-def test_a_chat_with_its_end_is_whole_and_one_with_an_error_raises_it(drive: Driver) -> None:
+def test_complete_chat_stream_is_returned_and_an_error_event_raises(drive: Driver) -> None:
     with drive("http://host", answer=Script(ok(CHUNK + b": ping\n\ndata:[DONE]\r\n"))) as client:
         assert [piece.content for piece in client.stream_chat([])] == ["Eight"]
     broken = b'data: {"error": {"message": "gone", "code": "llm_unavailable"}}\n\n'
@@ -270,7 +270,7 @@ def test_a_chat_with_its_end_is_whole_and_one_with_an_error_raises_it(drive: Dri
 
 
 @pytest.mark.parametrize("rest", [b'{"pro', b"[7]\n"])
-def test_data_are_whole_or_an_error(drive: Driver, rest: bytes) -> None:
+def test_truncated_data_raise_an_error(drive: Driver, rest: bytes) -> None:
     rows = b'{"prompt": "a\xe2\x80\xa8"}\n\n{"prompt": "b"}\n'
     with drive("http://host", answer=Script(ok(rows), ok(rows + rest))) as client:
         assert client.data("cal_1") == ({"prompt": "a\u2028"}, {"prompt": "b"})

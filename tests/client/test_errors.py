@@ -1,4 +1,4 @@
-"""Errors by HTTP status, with the service's code; whatever answers is told clearly."""
+"""Errors by HTTP status with the service's code, and clear errors for other servers."""
 
 import pickle
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def raised(drive: Driver, answer: Answer) -> EigencalError:
 
 
 @pytest.mark.parametrize(("status", "kind"), BY_STATUS.items())
-def test_the_class_is_that_of_the_status_and_the_code_is_the_services(
+def test_class_follows_the_status_and_code_is_the_services(
     drive: Driver, status: int, kind: type[EigencalError]
 ) -> None:
     body = {"code": "of_tomorrow", "detail": "so", "retryable": True}
@@ -51,7 +51,7 @@ def test_the_class_is_that_of_the_status_and_the_code_is_the_services(
     assert (error.retryable, error.retry_after_s) == (True, 7.0)
 
 
-def test_an_error_has_all_that_the_service_told(drive: Driver) -> None:
+def test_error_has_all_fields_of_the_problem(drive: Driver) -> None:
     items = [{"loc": ["body", "prompt"], "msg": "is empty"}]
     body = problem_body(
         "invalid_request", "prompt: is empty", retryable=False, request_id="req_1", errors=items, total_bad=7
@@ -62,7 +62,7 @@ def test_an_error_has_all_that_the_service_told(drive: Driver) -> None:
     assert str(error) == "invalid_request: prompt: is empty (request req_1)"
 
 
-def test_no_status_of_the_service_is_without_a_class() -> None:
+def test_every_status_of_the_service_has_a_class() -> None:
     assert {status for status in STATUS.values() if status < 500} - BY_STATUS.keys() <= {405, 408, 415, 431}
 
 
@@ -77,7 +77,7 @@ def test_the_page_of_a_proxy_is_a_clear_error(drive: Driver) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"detail": 7, "code": {}, "errors": 5}', b"[" * 200_000])
-def test_an_error_without_a_code_is_a_proxys_or_not_the_services(drive: Driver, body: bytes) -> None:
+def test_error_without_a_code_is_from_a_proxy_or_another_service(drive: Driver, body: bytes) -> None:
     error = raised(drive, answering(404, content=body, headers={"x-request-id": "theirs"}))
     assert isinstance(error, UnexpectedResponseError) and "not an Eigencal service" in error.detail
     assert (error.status, error.request_id, error.retryable) == (404, "theirs", False)
@@ -89,13 +89,13 @@ def test_an_error_without_a_code_is_a_proxys_or_not_the_services(drive: Driver, 
 
 
 @pytest.mark.parametrize("body", [b"<html>", b'{"id": 7}', b"[" * 200_000], ids=["page", "other", "deep"])
-def test_a_success_that_is_no_score_is_no_score(drive: Driver, body: bytes) -> None:
+def test_successful_response_of_another_service_is_an_error(drive: Driver, body: bytes) -> None:
     error = raised(drive, answering(200, content=body))
     assert isinstance(error, UnexpectedResponseError)
     assert "POST /score" in str(error)
 
 
-def test_errors_of_the_drop_in_are_told_by_code(drive: Driver) -> None:
+def test_errors_of_the_drop_in_have_their_code(drive: Driver) -> None:
     body = {"error": {"message": "full", "type": "server_error", "param": None, "code": "overloaded"}}
     answer = answering(503, json=body, headers={"retry-after": "7"})
     with drive("http://host", answer=answer, retries=0) as client:
@@ -105,7 +105,7 @@ def test_errors_of_the_drop_in_are_told_by_code(drive: Driver) -> None:
     assert (error.code, error.detail, error.retry_after_s) == ("overloaded", "full", 7.0)
 
 
-def test_nobody_there_is_told_without_the_password_in_the_url(drive: Driver) -> None:
+def test_connection_error_does_not_show_the_password_of_the_url(drive: Driver) -> None:
     with drive("http://me:secret@127.0.0.1:1", retries=0) as client:  # pragma: allowlist secret
         assert "secret" not in repr(client)
         with pytest.raises(APIConnectionError, match=r"http://127\.0\.0\.1:1") as caught:
@@ -127,7 +127,7 @@ def test_a_real_refusal_names_what_is_wrong(drive: Driver, url: str, llm: FakeLL
     assert llm.requests == []
 
 
-def test_an_error_goes_from_process_to_process_as_it_is() -> None:
+def test_errors_can_be_pickled() -> None:
     error = eigencal.UnprocessableEntityError(
         "no", status=422, code="c", retryable=True, request_id="r", problem={"errors": [{"msg": "no"}]}
     )

@@ -1,4 +1,4 @@
-"""Uploads and jobs: streamed, made once, and followed over whatever happens to the service."""
+"""Uploads and jobs: streamed, created once, and followed despite failures of the service."""
 
 import gzip
 import io
@@ -42,7 +42,7 @@ def dev(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return kinds[request.param]()
 
 
-def test_all_of_it_is_sent_again_under_the_same_key(drive: Driver, dev: Any) -> None:
+def test_retried_upload_is_complete_and_has_the_same_key(drive: Driver, dev: Any) -> None:
     script = Script(httpx.ReadError("broke off"), problem(503, "overloaded"), ACCEPTED)
     with drive("http://host", answer=script, **QUICK) as client:
         job = client.calibrate(dev, name="mine", seed=3, method=None)
@@ -58,7 +58,7 @@ def test_all_of_it_is_sent_again_under_the_same_key(drive: Driver, dev: Any) -> 
 
 
 @pytest.mark.parametrize("bad", ["nowhere.jsonl", [7], [{"prompt": "\ud800"}], [{"prompt": {1}}]])
-def test_what_cannot_be_read_is_not_sent(drive: Driver, bad: Any) -> None:
+def test_unreadable_data_are_not_sent(drive: Driver, bad: Any) -> None:
     script = Script(ACCEPTED)
     with drive("http://host", answer=script) as client, pytest.raises(eigencal.InvalidSetupError):
         client.calibrate(bad)
@@ -72,7 +72,7 @@ def looks(*states: dict[str, Any]) -> Script:
     return Script(*(httpx.Response(200, json=JOB | state) for state in states))
 
 
-def test_what_ends_a_wait(drive: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_that_end_waiting(drive: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(problem(404, "not_found", retryable=False))
     with drive("http://host", answer=script) as client, pytest.raises(eigencal.NotFoundError):
         client.wait("job_1")
@@ -87,7 +87,7 @@ def test_what_ends_a_wait(drive: Driver, monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(script.seen) >= 2
 
 
-def test_an_end_without_a_result_raises(drive: Driver) -> None:
+def test_failed_or_cancelled_job_raises(drive: Driver) -> None:
     failed = {"state": "failed", "error": {"code": "llm_error", "detail": "the LLM refused"}}
     with drive("http://host", answer=looks({"state": "running"}, failed)) as client:
         with pytest.raises(eigencal.JobEndedError, match="the LLM refused") as caught:
@@ -99,7 +99,7 @@ def test_an_end_without_a_result_raises(drive: Driver) -> None:
     assert cancelled.value.code == "job_cancelled"
 
 
-def test_a_job_is_told_when_it_changes_and_a_service_that_is_back_goes_on(drive: Driver) -> None:
+def test_progress_is_reported_on_change_and_waiting_survives_an_outage(drive: Driver) -> None:
     running = httpx.Response(200, json=JOB | {"state": "running", "done": 1})
     done = httpx.Response(200, json=JOB | {"state": "succeeded", "calibration_id": "cal_1"})
     script = Script(running, running, httpx.ReadError("broke off"), problem(503, "starting"), done)

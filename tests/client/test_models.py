@@ -1,4 +1,4 @@
-"""The models are the contract's, and take what a newer service adds."""
+"""The result types match the contract, and accept fields of newer services."""
 
 import json
 import subprocess
@@ -15,14 +15,14 @@ PACKAGE = Path(eigencal.__file__).parent
 EXAMPLE = json.loads((ROOT / "service" / "api" / "examples.json").read_text())
 
 
-def test_what_is_generated_is_that_of_the_contract(tmp_path: Path) -> None:
+def test_generated_types_match_the_contract(tmp_path: Path) -> None:
     subprocess.run([sys.executable, GENERATOR, tmp_path], check=True, timeout=300)
     for name in ("types.py", "_requests.py"):
         assert (tmp_path / name).read_text() == (PACKAGE / name).read_text(), "run: make openapi-models"
 
 
 @pytest.mark.parametrize("name", EXAMPLE)
-def test_real_answers_are_read_whole(name: str) -> None:
+def test_real_responses_are_parsed_completely(name: str) -> None:
     said = EXAMPLE[name]["response"]
     score = eigencal.Score.model_validate_json(json.dumps(said))
     assert json.loads(score.model_dump_json(exclude_unset=True)) == said
@@ -40,7 +40,7 @@ def test_a_newer_services_fields_and_values_are_kept() -> None:
     assert score.calibration is not None and score.calibration.method == "of_tomorrow"
 
 
-def test_a_kept_score_has_what_a_score_has() -> None:
+def test_kept_score_has_the_fields_of_a_score() -> None:
     said = EXAMPLE["prompt"]["response"]
     kept = eigencal.KeptScore.model_validate({**said, "status": "scored"})
     assert (kept.lambda_max, kept.warnings) == (

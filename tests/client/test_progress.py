@@ -1,4 +1,4 @@
-"""Progress on stderr: a line that is written over on a terminal, few in a log."""
+"""Progress on stderr: one updated line on a terminal, few lines in a log."""
 
 import sys
 
@@ -14,7 +14,7 @@ from eigencal._progress import as_callback
         (True, "".join(f"\r\x1b[Ksampling: {done} of 3" for done in (1, 2, 3)) + "\n"),
     ],
 )
-def test_what_is_shown(
+def test_shown_lines(
     is_terminal: bool, shown: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)

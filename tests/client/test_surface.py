@@ -1,4 +1,4 @@
-"""What the package shows: exact names, both clients alike, and nothing of the key."""
+"""The public surface of the package: exact names, equal clients, and no exposed key."""
 
 import inspect
 from pathlib import Path
@@ -12,7 +12,7 @@ from eigencal import AsyncClient, Client
 SOURCE = Path(eigencal.__file__).parent
 
 
-def test_every_name_that_is_exported_is_there() -> None:
+def test_all_exported_names_exist() -> None:
     assert [name for name in eigencal.__all__ if not hasattr(eigencal, name)] == []
 
 
@@ -36,7 +36,7 @@ def test_both_have_the_same_names_parameters_and_defaults() -> None:
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
-def test_the_key_is_nowhere_to_be_seen(kind: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_is_never_shown(kind: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EIGENCAL_KEY", "secret-of-environment")
     for client in (kind("http://127.0.0.1:1", key="secret-of-mine"), kind("http://127.0.0.1:1")):
         assert "secret" not in repr(client) + repr(vars(client)) + str(client)
@@ -51,12 +51,12 @@ def test_the_key_is_nowhere_to_be_seen(kind: type[Any], monkeypatch: pytest.Monk
     ("url", "key"),
     [("127.0.0.1:8000", None), ("ftp://host", None), ("http://", None), (None, "a b"), (None, "é")],
 )
-def test_a_set_up_that_cannot_be_is_refused(url: str | None, key: str | None) -> None:
+def test_invalid_setup_is_refused(url: str | None, key: str | None) -> None:
     with pytest.raises(eigencal.InvalidSetupError):
         Client(url, key=key)
 
 
-def test_where_and_by_which_key_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_url_and_key_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("EIGENCAL_URL", raising=False)
     assert Client().url == "http://127.0.0.1:8000"
     monkeypatch.setenv("EIGENCAL_URL", "https://eigencal.example/base/")

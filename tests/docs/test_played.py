@@ -33,7 +33,7 @@ CLOSE = 0.005
 
 @pytest.mark.weights
 @pytest.mark.parametrize("page", [page for page, found in HERE.items() if found])
-def test_a_pages_commands_and_programs_do_what_it_says(page: str, demo: Demo, tmp_path: Path) -> None:
+def test_commands_and_programs_of_a_page_work(page: str, demo: Demo, tmp_path: Path) -> None:
     here = HERE[page]
     # The client is a package of its own, and a tree may be without it.
     done = play(here, demo.url, prepared(tmp_path, demo.url))
@@ -70,7 +70,7 @@ def real(printed: str) -> Any:
 
 @pytest.mark.clients
 @pytest.mark.parametrize("page", [page for page, found in OTHERS.items() if found])
-def test_programs_with_the_packages_of_others_run(page: str, demo: Demo, tmp_path: Path) -> None:
+def test_programs_with_third_party_packages_run(page: str, demo: Demo, tmp_path: Path) -> None:
     if not BIN.exists():
         pytest.fail("the clients' environment is missing: make test-clients")
     done = play(OTHERS[page], demo.url, prepared(tmp_path, demo.url), BIN / "python")
@@ -78,7 +78,7 @@ def test_programs_with_the_packages_of_others_run(page: str, demo: Demo, tmp_pat
 
 
 @pytest.mark.weights
-def test_the_numbers_of_the_figures_are_those_of_the_demonstration(demo: Demo) -> None:
+def test_figures_have_the_numbers_of_the_demonstration(demo: Demo) -> None:
     kept = json.loads(NUMBERS.read_text("utf-8"))
     with httpx.Client(base_url=demo.url, trust_env=False, timeout=60) as http:
         made = fetch(http)
@@ -89,7 +89,7 @@ def test_the_numbers_of_the_figures_are_those_of_the_demonstration(demo: Demo) -
 
 
 @pytest.mark.weights
-def test_the_demonstration_ends_well(demo: Demo) -> None:
+def test_demonstration_succeeds(demo: Demo) -> None:
     """A calibration on other questions is activated; a right answer is let through, a wrong one held back."""
     _, activated, after = demo.said.partition("Use it. Activated: ")
     assert activated

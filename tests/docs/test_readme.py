@@ -1,4 +1,4 @@
-"""README shows the commands that anyone has to know."""
+"""README shows the essential commands."""
 
 import re
 
@@ -14,14 +14,14 @@ def of(language: str, word: str) -> Block:
     return found
 
 
-def test_the_two_commands_are_shown_and_exist() -> None:
+def test_readme_shows_two_existing_commands() -> None:
     shown = [line.split("#")[0].strip() for line in of("bash", "make").code.splitlines()]
     assert shown == ["make run", "make test"]
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert {"run", "test"} <= set(targets)
 
 
-def test_ci_begins_with_these_commands() -> None:
+def test_ci_starts_with_the_commands_of_readme() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     whole = [line for line in script.partition("exit\nfi\n")[2].splitlines() if not line.startswith("#")]
     assert whole[0].split() == ["in_turn", "run", "test", "stop"]

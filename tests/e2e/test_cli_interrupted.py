@@ -1,4 +1,4 @@
-"""Ctrl-C and Ctrl-D at the command line: a process in a terminal, before a real service."""
+"""Ctrl-C and Ctrl-D on the command line, with a process in a terminal and a real service."""
 
 import json
 import signal
@@ -40,7 +40,7 @@ def slow(tmp_path: Path) -> Iterator[Command]:
             yield Command(tmp_path, {"EIGENCAL_URL": str(running.http.base_url)})
 
 
-def test_ctrl_c_ends_an_answer_and_ctrl_d_the_chat(slow: Command) -> None:
+def test_ctrl_c_stops_an_answer_and_ctrl_d_ends_the_chat(slow: Command) -> None:
     with terminal(slow, "chat") as chat:
         chat.until("> ")
         chat.types("question 9\n")
@@ -56,7 +56,7 @@ def test_ctrl_c_ends_an_answer_and_ctrl_d_the_chat(slow: Command) -> None:
     assert "Traceback" not in chat.said
 
 
-def test_ctrl_c_at_the_prompt_leaves(slow: Command) -> None:
+def test_ctrl_c_at_the_prompt_ends_the_chat(slow: Command) -> None:
     with terminal(slow, "chat") as chat:
         chat.until("> ")
         chat.interrupts()
@@ -64,7 +64,7 @@ def test_ctrl_c_at_the_prompt_leaves(slow: Command) -> None:
         assert chat.process.wait(60) == 130
 
 
-def test_ctrl_c_stops_watching_and_not_the_job(tmp_path: Path, dev: Path) -> None:
+def test_ctrl_c_stops_watching_but_not_the_job(tmp_path: Path, dev: Path) -> None:
     hold = Hold(after=5)
     with serving_in_thread(OpenAIServer(default=llm_and_embedder(cities, hold=hold))) as server:
         with service(f"sqlite:///{tmp_path / 'store.db'}", server, tmp_path) as running:
@@ -93,7 +93,7 @@ def held(tmp_path: Path) -> Iterator[Command]:
             yield Command(tmp_path, {"EIGENCAL_URL": str(running.http.base_url)})
 
 
-def test_a_job_that_is_cancelled_while_it_is_watched(held: Command, dev: Path) -> None:
+def test_cancelling_a_watched_job(held: Command, dev: Path) -> None:
     with held.started("calibrate", dev, "--watch") as watching:
         assert watching.stderr is not None
         next(line for line in watching.stderr if b"sampling" in line)
@@ -104,7 +104,7 @@ def test_a_job_that_is_cancelled_while_it_is_watched(held: Command, dev: Path) -
     assert "cancelled" in rest.splitlines()[-1]
 
 
-def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_finished_results(tmp_path: Path) -> None:
     file, results = tmp_path / "q.txt", tmp_path / "results.jsonl"
     file.write_text("question 1\n")
     away = {"EIGENCAL_URL": "http://127.0.0.1:9"}

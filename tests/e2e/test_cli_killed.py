@@ -1,4 +1,4 @@
-"""Killed with -9 in the middle of a file of questions, service or command: each question has one line."""
+"""Service or command killed with -9 while scoring a file: each question still has one line."""
 
 import json
 import signal
@@ -46,7 +46,7 @@ def each_once(path: Path) -> None:
     assert all(row["result"]["num_samples"] == 5 for row in rows)
 
 
-def test_the_service_is_killed_and_comes_back(
+def test_killed_service_is_restarted(
     server: OpenAIServer, questions: Path, results: Path, tmp_path: Path
 ) -> None:
     port = free_port()
@@ -66,7 +66,7 @@ def test_the_service_is_killed_and_comes_back(
     each_once(results)
 
 
-def test_the_command_is_killed_and_run_again(
+def test_killed_command_is_run_again(
     server: OpenAIServer, questions: Path, results: Path, tmp_path: Path
 ) -> None:
     arguments = ("score", "--file", questions, "--out", results)

@@ -1,4 +1,4 @@
-"""The Python client over a service that is killed with -9: one job, waited for."""
+"""The Python client while the service is killed with -9: one job, still awaited."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,7 +21,7 @@ def store(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'store.db'}"
 
 
-def test_a_job_is_waited_for_over_a_kill_9(drive: Driver, store: str, tmp_path: Path) -> None:
+def test_waiting_for_a_job_survives_kill_9(drive: Driver, store: str, tmp_path: Path) -> None:
     hold = Hold(after=10)
     server = OpenAIServer(default=llm_and_embedder(cities, hold=hold))
     with serving_in_thread(server):

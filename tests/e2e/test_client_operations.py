@@ -1,4 +1,4 @@
-"""Every operation of the contract by the Python client, on the real application over a real socket."""
+"""All operations of the contract through the Python client, on the real application over a socket."""
 
 import json
 from collections.abc import Iterator
@@ -132,7 +132,7 @@ def keys(client: Any) -> None:
     assert [key.state for key in listed] == ["revoked"]
 
 
-def test_every_operation_is_reached_by_a_method(drive: Driver, real: str, tmp_path: Path) -> None:
+def test_every_operation_has_a_client_method(drive: Driver, real: str, tmp_path: Path) -> None:
     calls: list[httpx.Request] = []
 
     def note(request: httpx.Request) -> None:

@@ -1,4 +1,4 @@
-"""/docs in a real Chromium: every schema is shown for what it is. `make test-browser`."""
+"""/docs in a real Chromium shows all schemas correctly. `make test-browser`."""
 
 from collections.abc import Iterator
 
@@ -49,13 +49,13 @@ def click(tab: Page, text: str) -> None:
     tab.evaluate(f"{found}.click()")
 
 
-def test_no_schema_is_shown_as_one_that_nothing_fits(page: Page) -> None:
+def test_no_schema_is_shown_as_never(page: Page) -> None:
     types = page.evaluate(TYPES)
     assert {"ScoreRequest", "BatchRequest", "Score"} <= types.keys()
     assert all(kind.startswith("object") for kind in types.values()), types
 
 
-def test_the_request_of_a_score_is_told_field_by_field(page: Page) -> None:
+def test_fields_of_a_score_request_are_described(page: Page) -> None:
     page.evaluate(f"document.querySelector('{SCORE} .opblock-summary-control').click()")
     click(page, "Schema")
     click(page, "Expand all")

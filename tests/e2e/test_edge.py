@@ -1,4 +1,4 @@
-"""The composition's two Caddyfiles, by a real Caddy: before the service, and before its LLM servers."""
+"""The two Caddyfiles of the composition in a real Caddy, in front of the service and of the LLM servers."""
 
 import asyncio
 import os
@@ -50,7 +50,7 @@ async def edge() -> AsyncIterator[tuple[int, DropIn]]:
             yield port, made
 
 
-async def test_a_stream_goes_on_as_it_comes() -> None:
+async def test_stream_is_forwarded_unbuffered() -> None:
     body = {"messages": [{"role": "user", "content": "?"}], "stream": True}
     async with edge() as (port, made), asyncio.timeout(60):
         url = f"http://127.0.0.1:{port}/v1/chat/completions"
@@ -60,7 +60,7 @@ async def test_a_stream_goes_on_as_it_comes() -> None:
         await made.at_rest()  # the caller's going reaches the LLM server
 
 
-async def test_a_replica_that_dies_is_told_as_the_service_tells_its_errors() -> None:
+async def test_dead_replica_gives_a_problem_document() -> None:
     port = free_port()
     async with OpenAIServer(default=drop) as dying:
         named = {
@@ -81,7 +81,7 @@ async def test_a_replica_that_dies_is_told_as_the_service_tells_its_errors() -> 
     assert chat.json()["error"].items() >= {"type": "server_error", "code": "no_replica"}.items()
 
 
-async def test_no_call_meets_the_close_of_an_idle_connection() -> None:
+async def test_no_call_hits_a_closing_idle_connection() -> None:
     """A replica closes idle connections after 5 s, and calls that arrive at that moment are not answered."""
 
     async def answer_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -136,7 +136,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_one_of_two_llm_servers_dies_and_comes_back() -> None:
+async def test_one_of_two_llm_servers_fails_and_recovers() -> None:
     slow, port = after(0.05, answers("Paris")), free_port()
     first, second = (OpenAIServer(default=slow, port=free_port()) for _ in range(2))
     named = {

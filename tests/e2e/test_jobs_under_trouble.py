@@ -1,4 +1,4 @@
-"""Whole services on one SQLite file: jobs that wait, meet other settings, or a service that is busy."""
+"""Whole services on one SQLite file: waiting jobs, changed settings, and a busy service."""
 
 import threading
 from collections import Counter
@@ -29,7 +29,7 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'store.db'}"
 
 
-def test_a_service_with_other_settings_leaves_a_job_alone(url: str, tmp_path: Path) -> None:
+def test_service_with_other_settings_does_not_run_the_job(url: str, tmp_path: Path) -> None:
     """A service is killed and comes back with other settings, then with the old ones."""
     hold = Hold(after=ROWS // 4)
     server = OpenAIServer(default=llm_and_embedder(cities, hold=hold))
@@ -55,7 +55,7 @@ def test_a_service_with_other_settings_leaves_a_job_alone(url: str, tmp_path: Pa
     assert {body["temperature"] for body in server.bodies if "messages" in body} == {0.7}
 
 
-def test_a_job_that_waits_for_the_llm_holds_up_none_that_brings_its_answers(url: str, tmp_path: Path) -> None:
+def test_job_waiting_for_the_llm_does_not_block_jobs_with_own_answers(url: str, tmp_path: Path) -> None:
     down = status(500, {"error": {"message": "down", "type": "server_error", "code": 500}})
     server = OpenAIServer(default=llm_and_embedder(down))
     with serving_in_thread(server), service(url, server, tmp_path) as only:
@@ -90,7 +90,7 @@ def live_load(url: httpx.URL, callers: int) -> Iterator[Counter[str]]:
             thread.join()
 
 
-def test_a_busy_service_calibrates_slowly_but_gets_on(url: str, tmp_path: Path) -> None:
+def test_busy_service_calibrates_slowly(url: str, tmp_path: Path) -> None:
     server = OpenAIServer(default=llm_and_embedder(cities, slow_s=0.3))
     with serving_in_thread(server), service(url, server, tmp_path, llm_slots="16") as only:
         with live_load(only.http.base_url, 8) as scores:

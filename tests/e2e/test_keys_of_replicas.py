@@ -1,4 +1,4 @@
-"""Two replicas of one store: what is made at one is known at the other, and soon what is revoked."""
+"""Two replicas on one store: new keys work at both at once, and revoked keys are soon refused at both."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -72,7 +72,7 @@ async def until(http: httpx.AsyncClient, key: str, expected: tuple[int, str]) ->
             await asyncio.sleep(0.02)
 
 
-async def test_made_here_works_there_revoked_here_is_refused_there(url: str, tmp_path: Path) -> None:
+async def test_keys_are_shared_between_replicas(url: str, tmp_path: Path) -> None:
     async with replica(url, "a", tmp_path) as here, replica(url, "b", tmp_path) as there:
         assert await scored(there) == (200, "")
         first = await made(here)
@@ -92,7 +92,7 @@ async def test_made_here_works_there_revoked_here_is_refused_there(url: str, tmp
         ]
 
 
-async def test_revoked_while_many_score(url: str, tmp_path: Path) -> None:
+async def test_key_is_revoked_while_many_score(url: str, tmp_path: Path) -> None:
     """Every answer is a score or 401, and after the first 401 of a replica none is a score again."""
     async with replica(url, "a", tmp_path) as here, replica(url, "b", tmp_path) as there:
         key = await made(here)
@@ -112,7 +112,7 @@ async def test_revoked_while_many_score(url: str, tmp_path: Path) -> None:
             assert answers == [(200, "")] * good + [(401, "bad_key")] * 4
 
 
-async def test_a_frozen_database_holds_no_known_key_up(postgres: Cluster, tmp_path: Path) -> None:
+async def test_frozen_database_does_not_delay_known_keys(postgres: Cluster, tmp_path: Path) -> None:
     async with replica(postgres.database(), "a", tmp_path) as http:
         key = await made(http)
         with postgres.frozen():

@@ -1,4 +1,4 @@
-"""What a real process writes to its log: how it is set up, errors with their requests, the life of jobs."""
+"""The log of a real process: set-up, errors with their requests, and jobs."""
 
 import re
 from collections.abc import Iterator
@@ -96,7 +96,7 @@ def wait_for_line(log: Path, text: str) -> None:
     until(lambda: text in log.read_text())
 
 
-def test_the_log_tells_set_up_errors_and_jobs(service: Service) -> None:
+def test_log_contains_setup_errors_and_jobs(service: Service) -> None:
     refused = service.http.post("/score", json={"prompt": PROMPT}, headers={"X-Request-ID": "mine-1"})
     assert refused.status_code == 502
     service.http.post("/score", json={"prompt": "question 1", "num_samples": "many"})

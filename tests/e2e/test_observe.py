@@ -1,4 +1,4 @@
-"""Rules, their own tests and the dashboard's queries by promtool; a real Prometheus before the service."""
+"""Alert rules, their tests and dashboard queries in promtool, and a real Prometheus scraping the service."""
 
 import asyncio
 import json
@@ -42,15 +42,15 @@ def config(tmp_path: Path) -> Path:
     return folder / "prometheus.yml"
 
 
-def test_the_configuration_and_its_rules_are_sound(config: Path) -> None:
+def test_configuration_and_rules_are_valid(config: Path) -> None:
     passed(promtool("check", "config", config))
 
 
-def test_each_alert_fires_and_does_not() -> None:
+def test_each_alert_fires_only_when_it_should() -> None:
     passed(promtool("test", "rules", OBSERVE / "alerts.test.yml"))
 
 
-def test_every_query_of_the_dashboard_is_understood(tmp_path: Path) -> None:
+def test_all_dashboard_queries_are_valid(tmp_path: Path) -> None:
     panels = json.loads((OBSERVE / "grafana" / "dashboards" / "eigencal.json").read_text())["panels"]
     queries = [target["expr"] for panel in panels for target in panel.get("targets", [])]
     assert queries
@@ -98,7 +98,7 @@ async def answered(http: httpx.AsyncClient, query: str) -> list[dict[str, Any]]:
             await asyncio.sleep(0.2)
 
 
-async def test_a_prometheus_reads_the_service_with_its_key(config: Path, tmp_path: Path) -> None:
+async def test_prometheus_scrapes_the_service_with_its_key(config: Path, tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, score_key=KEY)
     app = create_app(settings, llm=FakeLLM(), embedder=FakeEmbedder(8), store=SqliteStore())
     async with served(app) as port, prometheus(config, port) as http:

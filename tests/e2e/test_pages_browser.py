@@ -1,4 +1,4 @@
-"""Our pages as a real Chromium gets them from the service, with the policies sent beside them."""
+"""Our pages in a real Chromium, with the content security policies sent by the service."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +44,7 @@ def until(tab: Page, expression: str) -> None:
     tab.until(lambda: bool(tab.evaluate(f"!!({expression})")))
 
 
-def test_the_description_of_the_api_works_under_its_policy(tab: Page, url: str) -> None:
+def test_api_documentation_works_under_its_policy(tab: Page, url: str) -> None:
     tab.visit(f"{url}/docs")
     until(tab, "document.querySelectorAll('.opblock').length > 5")
     tab.evaluate("document.querySelector('#operations-health-healthz_healthz_get button').click()")
@@ -67,14 +67,14 @@ def test_a_report_works_under_its_policy(tab: Page, url: str) -> None:
     assert tab.evaluate("document.querySelectorAll('svg').length") > 5
 
 
-def test_no_page_may_frame_ours(tab: Page, url: str, tmp_path: Path) -> None:
+def test_our_pages_cannot_be_framed(tab: Page, url: str, tmp_path: Path) -> None:
     page = tmp_path / "frame.html"
     page.write_text(f"<iframe src={url}/docs></iframe>")
     tab.open(page)
     tab.until(lambda: any("frame" in str(said).lower() for said in tab.complaints()))
 
 
-def test_a_foreign_page_scores_nothing(tab: Page, url: str, llm: FakeLLM, tmp_path: Path) -> None:
+def test_foreign_page_cannot_score(tab: Page, url: str, llm: FakeLLM, tmp_path: Path) -> None:
     page = tmp_path / "evil.html"
     page.write_text("<p>")
     tab.open(page)

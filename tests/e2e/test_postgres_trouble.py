@@ -1,4 +1,4 @@
-"""A job of two replicas ends with the same numbers after trouble with PostgreSQL."""
+"""A job of two replicas ends with the same numbers after PostgreSQL failures."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -77,7 +77,9 @@ Trouble = Callable[[Cluster, str], AbstractAsyncContextManager[None]]
 
 
 @pytest.mark.parametrize("trouble", [read_only, terminating, stopped, frozen])
-async def test_a_job_goes_on_after_the_trouble(postgres: Cluster, tmp_path: Path, trouble: Trouble) -> None:
+async def test_job_continues_after_a_postgres_failure(
+    postgres: Cluster, tmp_path: Path, trouble: Trouble
+) -> None:
     url, log = postgres.database(), tmp_path / "log"
     async with (
         idle_replica(url) as outside,

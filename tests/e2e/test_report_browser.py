@@ -1,4 +1,4 @@
-"""The report in a real Chromium: what it loads, complains about, shows and prints. `make test-browser`."""
+"""The report in a real Chromium: loading, console messages, display and printing. `make test-browser`."""
 
 import io
 import struct
@@ -76,7 +76,7 @@ def unfolded(page: str, folder: Path) -> Path:
     return path
 
 
-def test_what_an_operator_needs_is_one_screen(tab: Page, saved: Path) -> None:
+def test_summary_fits_one_screen(tab: Page, saved: Path) -> None:
     tab.resize(1200, 900)
     tab.open(saved.with_name("folded.html"))
     shown = tab.evaluate("document.body.innerText")
@@ -87,14 +87,14 @@ def test_what_an_operator_needs_is_one_screen(tab: Page, saved: Path) -> None:
     assert tab.evaluate("document.querySelector('svg').checkVisibility()") is False
 
 
-def test_it_asks_for_nothing_else_and_complains_about_nothing(tab: Page, saved: Path) -> None:
+def test_report_loads_nothing_else_and_logs_no_errors(tab: Page, saved: Path) -> None:
     tab.resize(1200, 900)
     tab.open(saved)
     assert tab.requests() == [saved.as_uri()]
     assert tab.complaints() == []
 
 
-def test_the_browser_would_refuse_scripts_and_resources(tab: Page, saved: Path, tmp_path: Path) -> None:
+def test_browser_blocks_scripts_and_resources(tab: Page, saved: Path, tmp_path: Path) -> None:
     page = saved.read_text(encoding="utf-8")
     evil = tmp_path / "evil.html"
     (tmp_path / "x.png").write_bytes(b"x")
@@ -105,7 +105,7 @@ def test_the_browser_would_refuse_scripts_and_resources(tab: Page, saved: Path, 
     assert len(tab.complaints()) == 2
 
 
-def test_every_plot_is_seen(tab: Page, saved: Path) -> None:
+def test_every_plot_is_visible(tab: Page, saved: Path) -> None:
     tab.resize(1200, 900)
     tab.open(saved)
     maps = (
@@ -120,7 +120,7 @@ def test_every_plot_is_seen(tab: Page, saved: Path) -> None:
 
 
 @pytest.mark.parametrize(("width", "letters"), [(390, 9), (768, 8), (1200, 8)])
-def test_nothing_is_cut_off_at_any_width(tab: Page, saved: Path, width: int, letters: int) -> None:
+def test_report_fits_every_width(tab: Page, saved: Path, width: int, letters: int) -> None:
     tab.resize(width, 844, phone=width < 500)
     tab.open(saved)
     assert tab.evaluate("innerWidth") == width
@@ -142,7 +142,7 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("width", "letters"), [(390, 9), (1200, 9)])
-def test_an_evaluation_can_be_read_at_any_width(tab: Page, evaluated: Path, width: int, letters: int) -> None:
+def test_evaluation_report_fits_every_width(tab: Page, evaluated: Path, width: int, letters: int) -> None:
     tab.resize(width, 844, phone=width < 500)
     tab.open(evaluated)
     assert tab.evaluate("document.documentElement.scrollWidth") == width
@@ -152,7 +152,7 @@ def test_an_evaluation_can_be_read_at_any_width(tab: Page, evaluated: Path, widt
 
 
 @pytest.mark.parametrize("name", ["home", "calibrations"])
-def test_the_pages_to_find_ones_way_fit_a_phone(tab: Page, tmp_path: Path, name: str) -> None:
+def test_navigation_pages_fit_a_phone(tab: Page, tmp_path: Path, name: str) -> None:
     made = home({"name": "Eigencal", "version": "0", "links": PATHS})
     path = tmp_path / f"{name}.html"
     path.write_text(made if name == "home" else calibrations([CALIBRATION]), encoding="utf-8")
@@ -163,7 +163,7 @@ def test_the_pages_to_find_ones_way_fit_a_phone(tab: Page, tmp_path: Path, name:
     assert (tab.complaints(), tab.requests()) == ([], [path.as_uri()])
 
 
-def test_a_name_without_end_and_a_markup_name_do_no_harm(tab: Page, tmp_path: Path) -> None:
+def test_very_long_names_and_markup_names_are_harmless(tab: Page, tmp_path: Path) -> None:
     report = small_report()
     report["calibration"]["name"] = "<script>window.ran = 1</script>" + "x" * 500
     path = tmp_path / "long.html"
@@ -175,7 +175,7 @@ def test_a_name_without_end_and_a_markup_name_do_no_harm(tab: Page, tmp_path: Pa
     assert tab.evaluate("window.ran === undefined")
 
 
-def test_lines_are_told_apart_without_colour(tab: Page, tmp_path: Path) -> None:
+def test_lines_are_distinguishable_without_colour(tab: Page, tmp_path: Path) -> None:
     path = unfolded(render(small_report(with_active=True)), tmp_path)
     tab.open(path)
     dashes = tab.evaluate(DASHES)
@@ -205,7 +205,7 @@ def _darkness(picture: bytes, left: float, right: float, top: float) -> tuple[bo
     return shown[line, places[0]].mean() < 0.9, shown[line, places[1]].mean() < 0.9
 
 
-def test_the_picture_is_not_blank_and_it_prints_on_a4(tab: Page, saved: Path) -> None:
+def test_page_is_not_blank_and_prints_on_a4(tab: Page, saved: Path) -> None:
     tab.resize(1200, 900)
     tab.open(saved)
     picture = tab.screenshot()

@@ -1,4 +1,4 @@
-"""Two replicas on one PostgreSQL: each sees what the other activates, and ends the jobs of a dead one."""
+"""Two replicas on one PostgreSQL share activations and limits, and finish the jobs of a dead replica."""
 
 import asyncio
 import signal
@@ -33,7 +33,7 @@ def url(postgres: Cluster) -> str:
     return postgres.database()
 
 
-async def test_activation_reaches_the_other(url: str) -> None:
+async def test_activation_reaches_the_other_replica(url: str) -> None:
     async with idle_replica(url) as one, idle_replica(url) as other:
         for made in (calibration(), calibration(temperature=3.0)):
             await add(one.calibrations, made, {})
@@ -45,7 +45,7 @@ async def test_activation_reaches_the_other(url: str) -> None:
                     await asyncio.sleep(0.01)
 
 
-async def test_requests_are_bounded_on_all_replicas_together(url: str, tmp_path: Path) -> None:
+async def test_request_limit_is_shared_by_all_replicas(url: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with (
         idle_replica(url) as outside,
@@ -61,7 +61,7 @@ async def test_requests_are_bounded_on_all_replicas_together(url: str, tmp_path:
         await final(outside, job)
 
 
-async def test_a_killed_owner_is_followed(url: str, tmp_path: Path) -> None:
+async def test_jobs_of_a_killed_replica_are_taken_over(url: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with (
         idle_replica(url) as outside,
@@ -83,7 +83,7 @@ async def test_a_killed_owner_is_followed(url: str, tmp_path: Path) -> None:
     assert ended.parameters == (await undisturbed(tmp_path, ROWS)).parameters
 
 
-async def test_a_frozen_owner_that_wakes_does_no_harm(url: str, tmp_path: Path) -> None:
+async def test_frozen_replica_that_resumes_does_no_harm(url: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with (
         idle_replica(url) as outside,

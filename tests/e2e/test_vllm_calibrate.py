@@ -1,4 +1,4 @@
-"""Calibrating end to end with a real vLLM server, killed three times on the way. `make test-vllm`."""
+"""Calibrating end to end with a real vLLM server, with three kills. `make test-vllm`."""
 
 import asyncio
 import contextlib
@@ -129,7 +129,7 @@ def finished(vllm: VllmServer) -> float:
     return sum(float(line.rsplit(" ", 1)[1]) for line in counted if '"stop"' in line or '"length"' in line)
 
 
-def test_killed_three_times_it_draws_nothing_twice(service: Service, gate: Gate, vllm: VllmServer) -> None:
+def test_three_kills_cause_no_repeated_sampling(service: Service, gate: Gate, vllm: VllmServer) -> None:
     before = finished(vllm)
     rows = questions()
     # Activated whatever its gain is: forty rows need not show one.

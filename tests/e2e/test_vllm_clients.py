@@ -52,7 +52,7 @@ ASKED = {client: ("text", "tools", "json") if client == "openai_sync" else ("tex
 
 
 @pytest.mark.parametrize("client", SCRIPTS)
-def test_behind_us_a_client_gets_the_same(
+def test_client_gets_the_same_answers_through_the_service(
     client: str, vllm: VllmServer, behind_us: str, request: pytest.FixtureRequest
 ) -> None:
     kinds = ASKED[client]

@@ -1,4 +1,4 @@
-"""The drop-in before a real vLLM server: callers get what they get from it directly. `make test-vllm`."""
+"""The drop-in in front of a real vLLM server returns the server's own answers. `make test-vllm`."""
 
 import asyncio
 import json
@@ -64,7 +64,7 @@ STATUSES = {"off": (None,), "async": ("pending", "scored"), "on": ("scored",)}
 
 @pytest.mark.parametrize("mode", ["off", "async", "on"])
 @pytest.mark.parametrize(("path", "asked"), [("/chat/completions", CHAT), ("/completions", TEXT)])
-def test_an_answer_is_the_servers_own(
+def test_answer_equals_the_servers(
     base: str, vllm: VllmServer, path: str, asked: dict[str, Any], mode: str
 ) -> None:
     body = {**GREEDY, **asked}
@@ -79,7 +79,7 @@ def test_an_answer_is_the_servers_own(
 
 @pytest.mark.parametrize("mode", ["off", "async", "on"])
 @pytest.mark.parametrize(("path", "asked"), [("/chat/completions", CHAT), ("/completions", TEXT)])
-def test_a_stream_is_the_servers_own(
+def test_stream_equals_the_servers(
     base: str, vllm: VllmServer, path: str, asked: dict[str, Any], mode: str
 ) -> None:
     body = {**GREEDY, **asked, "stream": True, "stream_options": {"include_usage": True}}
@@ -91,7 +91,7 @@ def test_a_stream_is_the_servers_own(
     assert ours.content.endswith(b"data: [DONE]\n\n")
 
 
-def test_what_is_scored_is_told_three_ways(base: str) -> None:
+def test_score_is_returned_in_three_ways(base: str) -> None:
     response = post(base, "/chat/completions", {**GREEDY, **CHAT, **LOW})
     found = response.json()["uncertainty"]
     assert 0 < found["lambda_max"] <= 1 and found["num_samples"] == 3
@@ -100,7 +100,7 @@ def test_what_is_scored_is_told_three_ways(base: str) -> None:
     assert httpx.get(f"{base}/scores/{found['id']}", timeout=60).json() == found
 
 
-def test_json_mode_passes_and_is_drawn_alike(base: str, vllm: VllmServer) -> None:
+def test_json_mode_is_forwarded_and_sampled_alike(base: str, vllm: VllmServer) -> None:
     format_ = {"type": "json_schema", "json_schema": {"name": "colour", "schema": SCHEMA}}
     body = {**GREEDY, **CHAT, "response_format": format_}
     direct = post(vllm.url, "/chat/completions", body).json()
@@ -111,7 +111,7 @@ def test_json_mode_passes_and_is_drawn_alike(base: str, vllm: VllmServer) -> Non
     assert (found["status"], found["calibrated"], found["num_distinct"] <= 3) == ("scored", False, True)
 
 
-def test_tools_that_are_not_called_pass(base: str, vllm: VllmServer) -> None:
+def test_unused_tools_are_forwarded(base: str, vllm: VllmServer) -> None:
     """Calls of tools are compared by `test_vllm_clients`."""
     tool = {"type": "function", "function": {"name": "paint", "parameters": SCHEMA}}
     body = {**GREEDY, **CHAT, "tools": [tool], "tool_choice": "none"}
@@ -121,7 +121,7 @@ def test_tools_that_are_not_called_pass(base: str, vllm: VllmServer) -> None:
     assert ours["uncertainty"]["status"] == "scored"
 
 
-def test_several_choices_and_log_probabilities_pass(base: str) -> None:
+def test_several_choices_and_logprobs_are_forwarded(base: str) -> None:
     body = {**GREEDY, **CHAT, "temperature": 1.0, "n": 2, "logprobs": True, "top_logprobs": 2, **LOW}
     ours = post(base, "/chat/completions", body).json()
     assert [choice["index"] for choice in ours["choices"]] == [0, 1]
@@ -129,7 +129,7 @@ def test_several_choices_and_log_probabilities_pass(base: str) -> None:
     assert ours["uncertainty"]["status"] == "scored"
 
 
-def test_an_answer_drawn_like_ours_is_one_of_them(base: str, vllm: VllmServer) -> None:
+def test_answer_sampled_like_ours_counts_as_a_sample(base: str, vllm: VllmServer) -> None:
     before = vllm.metric("vllm:request_success_total")
     body = {**CHAT, "model": "smollm2", "temperature": 0.5, "top_p": 1.0, "top_k": 0, "max_tokens": 32}
     found = post(base, "/chat/completions", {**body, **LOW}).json()["uncertainty"]
@@ -139,7 +139,7 @@ def test_an_answer_drawn_like_ours_is_one_of_them(base: str, vllm: VllmServer) -
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("path", "asked"), [("/chat/completions", CHAT), ("/completions", TEXT)])
-def test_without_a_draw_an_answer_is_the_servers_own_and_the_only_one(
+def test_without_samples_only_the_servers_answer_is_generated(
     base: str, vllm: VllmServer, path: str, asked: dict[str, Any], *, stream: bool
 ) -> None:
     # To its end: one that its limit cuts is not judged.
@@ -160,7 +160,7 @@ def test_without_a_draw_an_answer_is_the_servers_own_and_the_only_one(
     assert (found["status"], found["num_samples"], found["model"]) == ("scored", 0, "smollm2")
 
 
-def test_what_the_server_refuses_is_refused_in_its_words(base: str, vllm: VllmServer) -> None:
+def test_refusal_of_the_server_is_forwarded(base: str, vllm: VllmServer) -> None:
     body = {**GREEDY, **CHAT, "model": "no-such-model"}
     answers = [httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60) for url in (vllm.url, base)]
     assert answers[0].status_code == answers[1].status_code == 404
@@ -169,7 +169,7 @@ def test_what_the_server_refuses_is_refused_in_its_words(base: str, vllm: VllmSe
 
 
 @pytest.mark.parametrize("mode", ["off", "on"])
-async def test_a_caller_that_hangs_up_frees_the_server(base: str, vllm: VllmServer, mode: str) -> None:
+async def test_disconnect_frees_the_server(base: str, vllm: VllmServer, mode: str) -> None:
     body = {**GREEDY, **CHAT, "ignore_eos": True, "max_tokens": 1500, "stream": True}
     async with httpx.AsyncClient(timeout=120) as http:
         url, headers = f"{base}/v1/chat/completions", {"X-Eigencal": mode}

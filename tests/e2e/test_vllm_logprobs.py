@@ -74,7 +74,7 @@ def test_equal_answers_have_equal_sums_streamed_or_not(
     assert endings([*plain_sums[most], *streamed_sums[most]]) <= 3
 
 
-def test_it_says_what_the_same_weights_say_in_process(vllm: VllmServer) -> None:
+def test_logprobs_match_the_embedded_llm(vllm: VllmServer) -> None:
     """Both count the token that ended the answer, and tell the model's own distribution."""
 
     async def embedded() -> Draw:

@@ -48,7 +48,7 @@ def drawing(url: str, vllm: VllmServer) -> Iterator[HTTPConnection]:
         yield call
 
 
-def test_scores_a_prompt(service_url: str) -> None:
+def test_prompt_is_scored(service_url: str) -> None:
     body = {"prompt": "What is the capital of France?", "return": ["samples", "modes", "spectrum"]}
     response = post(service_url, body)
     score = response.json()
@@ -63,21 +63,21 @@ def test_scores_a_prompt(service_url: str) -> None:
     assert score["answer"] in score["samples"] and "\n" not in score["answer"]
 
 
-def test_is_surer_of_what_the_model_knows(service_url: str) -> None:
+def test_known_facts_get_higher_confidence(service_url: str) -> None:
     known = post(service_url, {"prompt": "What is the capital of France?"}).json()
     unknown = post(service_url, {"prompt": "What was the name of my grandfather's dog?"}).json()
     assert known["lambda_max"] > unknown["lambda_max"]
     assert known["entropy"] < unknown["entropy"]
 
 
-def test_scores_a_conversation_through_chat(service_url: str) -> None:
+def test_conversation_is_scored_through_chat(service_url: str) -> None:
     messages = [{"role": "user", "content": "Say hello."}]
     body = {"messages": messages, "num_samples": 4, "sampling": {"max_tokens": 12}}
     score = post(service_url, body).json()
     assert score["num_samples"] == 4 and score["num_truncated"] >= 1
 
 
-def test_what_the_server_refuses_is_said(service_url: str) -> None:
+def test_refusal_of_the_server_is_reported(service_url: str) -> None:
     response = post(service_url, {"prompt": "word " * 5000})
     problem = response.json()
     assert (response.status_code, problem["code"]) == (502, "llm_error")
@@ -87,7 +87,7 @@ def test_what_the_server_refuses_is_said(service_url: str) -> None:
     assert (response.status_code, response.json()["code"]) == (404, "model_not_found")
 
 
-def test_a_deadline_serves_what_has_come(service_url: str) -> None:
+def test_deadline_scores_the_answers_so_far(service_url: str) -> None:
     """Short answers end early, long ones late: by the deadline only some have come."""
     body = {"prompt": "Name an animal.", "num_samples": 64, "deadline_ms": 60_000}
     whole = post(service_url, body).json()
@@ -103,7 +103,7 @@ def test_a_deadline_serves_what_has_come(service_url: str) -> None:
         assert bool(partial) == (score["num_samples"] < 20)
 
 
-def test_a_caller_that_hangs_up_frees_the_server(service_url: str, vllm: VllmServer) -> None:
+def test_disconnect_frees_the_server(service_url: str, vllm: VllmServer) -> None:
     with drawing(service_url, vllm):
         before = vllm.metric("vllm:generation_tokens_total")
     assert until(lambda: vllm.metric("vllm:num_requests_running") == 0, 120)
@@ -111,7 +111,7 @@ def test_a_caller_that_hangs_up_frees_the_server(service_url: str, vllm: VllmSer
     assert vllm.metric("vllm:generation_tokens_total") - before < 5000
 
 
-def test_a_killed_server_is_said_and_its_return_noticed(service_url: str, vllm: VllmServer) -> None:
+def test_killed_server_is_reported_and_recovery_detected(service_url: str, vllm: VllmServer) -> None:
     with drawing(service_url, vllm) as call:
         vllm.kill()
         response = call.getresponse()

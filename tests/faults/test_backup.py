@@ -1,4 +1,4 @@
-"""The documented copy of the SQLite databases, taken while a replica works: whole, and enough to go on."""
+"""The documented backup of the SQLite databases, taken while a replica works, is complete and usable."""
 
 import re
 import shlex
@@ -34,7 +34,7 @@ def databases(folder: Path, name: str) -> set[str]:
     return {file.removeprefix(name) for file in found}
 
 
-async def test_a_copy_taken_in_mid_job_is_complete_and_goes_on(tmp_path: Path) -> None:
+async def test_backup_during_a_job_is_complete_and_resumes_the_job(tmp_path: Path) -> None:
     take, restore = documented()
     url, log = f"sqlite:///{tmp_path / 'eigencal.db'}", tmp_path / "log"
     hold(log, after=ROWS // 2)  # the job does not end before the copy is taken

@@ -1,4 +1,4 @@
-"""Callers that send without end, over real sockets, and connections past the bound."""
+"""Endless requests over real sockets, and connections over the limit."""
 
 import asyncio
 import json
@@ -80,7 +80,7 @@ async def calling(port: int, limit: int = 1 << 16) -> AsyncIterator[Caller]:
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-async def test_what_has_no_end_is_refused_and_others_are_served(
+async def test_endless_request_is_refused_while_others_are_served(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(middleware, "MAX_BODY_BYTES", 1 << 16)
@@ -218,7 +218,7 @@ async def test_unread_large_answers_are_limited_in_total_and_for_each_key(
             assert await small.status() == 200
 
 
-async def test_large_bodies_that_do_not_end_are_bounded_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unfinished_large_bodies_are_limited_in_total(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(middleware, "MAX_RECEIVED_BYTES", 4 << 20)
     begin = POST + b"Content-Length: %d\r\n\r\n" % (7 << 20) + b" " * (1 << 20)
     whole = json.dumps({"samples": ["a", "b"], "source_label": "x" * 200}).encode() + b" " * (1 << 20)

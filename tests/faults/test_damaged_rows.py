@@ -1,4 +1,4 @@
-"""Damaged rows of the store are skipped at the start and in lists; a request for one says which it is."""
+"""Damaged rows of the store are skipped at the start and in lists. A request for one names the row."""
 
 import logging
 import sqlite3
@@ -97,7 +97,7 @@ async def test_the_service_starts_and_lists_without_damaged_rows(
         assert all(len(lists[path].json()) >= len(whole[path]) - 1 for path in LISTS)
 
 
-async def test_a_row_that_can_be_read_again_is_served_again(tmp_path: Path) -> None:
+async def test_repaired_row_is_served_again(tmp_path: Path) -> None:
     async with replica_app(tmp_path) as http:
         job = (await http.post("/calibrate", json={"examples": ROWS})).raise_for_status().json()
         await http.get(f"/jobs/{job['id']}/events")  # until it ends: its transactions need the event loop

@@ -1,4 +1,4 @@
-"""The drop-in under trouble: callers who hang up, servers that die, parts that are full or down."""
+"""The drop-in with faults: disconnecting callers, dying servers, full or failed parts."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ async def until(condition: Any) -> None:
 
 @pytest.mark.parametrize("mode", ["off", "async", "on"])
 @pytest.mark.parametrize("own", ["hangs in its stream", "has ended"])
-async def test_nothing_stays_under_way_when_callers_hang_up(mode: str, own: str) -> None:
+async def test_disconnects_leave_no_work_behind(mode: str, own: str) -> None:
     answer = {
         "hangs in its stream": pieces(BEGIN, then=hang),
         "has ended": pieces(BEGIN + END),
@@ -63,7 +63,7 @@ async def test_nothing_stays_under_way_when_callers_hang_up(mode: str, own: str)
             assert (await made.http.get("/healthz")).status_code == 200
 
 
-async def test_an_embedder_that_is_full_costs_no_answer() -> None:
+async def test_answer_is_returned_while_the_embedder_is_full() -> None:
     embedder = FakeEmbedder(16, gate=asyncio.Event())
     async with OpenAIServer(default=answers("Paris")) as server:
         async with drop_in(server, embedder=embedder, llm_slots=100, chat_deadline_s=0.2) as made:
@@ -73,7 +73,7 @@ async def test_an_embedder_that_is_full_costs_no_answer() -> None:
             assert set(found) == {"pending"}
 
 
-async def test_a_store_that_is_down_costs_neither_answer_nor_score() -> None:
+async def test_answer_and_score_are_returned_while_the_store_is_down() -> None:
     store = SqliteStore()
     store.kept.available = False
     async with OpenAIServer(default=answers("Paris")) as server:
@@ -84,7 +84,7 @@ async def test_a_store_that_is_down_costs_neither_answer_nor_score() -> None:
     assert (response.status_code, found["status"]) == (200, "scored")
 
 
-async def test_a_server_that_dies_in_the_midst_of_many_streams_is_said_to_each() -> None:
+async def test_server_death_is_reported_on_all_open_streams() -> None:
     die = asyncio.Event()
 
     async def dies(exchange: Exchange) -> None:

@@ -1,4 +1,4 @@
-"""A caller that hangs up frees the LLM; a stop that cannot wait for an answer says so."""
+"""A disconnect frees the LLM, and a stop that cannot wait for an answer reports it."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from tests.support.sqlite_store import SqliteStore
     ("path", "body"),
     [("/score", {"prompt": "p"}), ("/score/batch", {"items": [{"prompt": "p"}, {"prompt": "q"}]})],
 )
-async def test_a_hang_up_cancels_the_generation(path: str, body: dict) -> None:
+async def test_disconnect_cancels_the_generation(path: str, body: dict) -> None:
     llm = FakeLLM(gate=asyncio.Event())
     app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=SqliteStore())
     content = json.dumps(body).encode()
@@ -34,7 +34,7 @@ async def test_a_hang_up_cancels_the_generation(path: str, body: dict) -> None:
     assert llm.cancelled >= 1
 
 
-async def test_a_hang_up_in_the_middle_of_a_body_is_no_error_of_ours(
+async def test_disconnect_within_a_body_is_not_an_internal_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("DEBUG", logger="service")
@@ -51,7 +51,7 @@ async def test_a_hang_up_in_the_middle_of_a_body_is_no_error_of_ours(
     assert "unforeseen" not in caplog.text
 
 
-async def test_what_a_stop_cannot_wait_for_is_told_so() -> None:
+async def test_requests_cut_by_a_stop_get_an_error() -> None:
     async with OpenAIServer(default=hang) as server:
         settings = Settings(llm_backend="vllm", llm_url=server.url, llm_model=MODEL)
         app = create_app(settings, embedder=FakeEmbedder(), store=SqliteStore())

@@ -1,4 +1,4 @@
-"""Real processes, really killed: a job ends with the same result, and no kept answer is drawn again."""
+"""Real processes killed with -9: jobs end with the same result, and stored answers are not sampled again."""
 
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ async def outcome(made: Replica, job: Job) -> dict[str, Any]:
 
 
 @both_kinds
-async def test_killed_three_times(tmp_path: Path, options: JobOptions) -> None:
+async def test_job_survives_three_kills(tmp_path: Path, options: JobOptions) -> None:
     url, log = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log"
     async with idle_replica(url) as outside:
         job, _ = await outside.jobs.submit(dev_rows(ROWS), options)
@@ -64,7 +64,7 @@ async def test_killed_three_times(tmp_path: Path, options: JobOptions) -> None:
 
 
 @both_kinds
-async def test_killed_after_sampling(tmp_path: Path, options: JobOptions) -> None:
+async def test_job_survives_a_kill_after_sampling(tmp_path: Path, options: JobOptions) -> None:
     """Nothing is drawn again when all answers are there, and one result comes of it."""
     url, log = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log"
     async with idle_replica(url) as outside:

@@ -1,4 +1,4 @@
-"""More callers than the LLM can take, with deadlines and hang-ups: the service is as good as new after it."""
+"""Overload with deadlines and disconnects leaves the service intact."""
 
 import asyncio
 import json
@@ -108,7 +108,7 @@ def test_overload_wears_nothing_out() -> None:
     asyncio.run(main())
 
 
-def test_the_same_through_the_service() -> None:
+def test_overload_leaks_nothing_through_the_service() -> None:
     """Deadlines and hang-ups over real sockets; afterwards the service scores, and says that it is ready."""
 
     async def main() -> None:
@@ -156,7 +156,7 @@ async def gone(port: int) -> None:
     writer.close()
 
 
-def test_behind_a_hung_llm_all_end_after_one_timeout() -> None:
+def test_all_requests_to_a_hung_llm_end_after_one_timeout() -> None:
     async def main() -> None:
         async with OpenAIServer(default=hang) as server:
             llm = HttpLanguageModel(server.url, model=MODEL, queue=AdmissionQueue(2, 98), timeout_s=2)

@@ -1,4 +1,4 @@
-"""Uploads that take long: nothing else waits for them, and there are never too many, over real sockets."""
+"""Slow uploads over real sockets: they do not block other work, and their number is limited."""
 
 import asyncio
 import threading
@@ -34,7 +34,7 @@ def go_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     event.set()
 
 
-async def test_uploads_have_threads_of_their_own_and_a_bound(
+async def test_uploads_have_their_own_threads_and_a_limit(
     go_on: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(uploads, "UPLOAD_THREADS", 1)
@@ -62,7 +62,7 @@ async def test_uploads_have_threads_of_their_own_and_a_bound(
         assert (await http.post("/calibrate", files={"file": FILE})).status_code == 202
 
 
-async def test_an_upload_has_its_place_until_its_job_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_upload_keeps_its_slot_until_its_job_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploads, "MAX_UPLOADS", 1)
     storing, go_on, submit = asyncio.Event(), asyncio.Event(), SqlJobs.submit
 

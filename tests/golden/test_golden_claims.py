@@ -1,6 +1,6 @@
-"""Claims of composed answers tell right from wrong nearly as short answers do (method, section 13; MiniLM).
+"""Claims of composed answers are ranked nearly as well as short answers (method, section 13; MiniLM).
 
-Sixty answers of three claims, five drawn: what `benchmarks.claims` shows of 233, small. The figures are this
+Sixty answers of three claims with five samples: a small version of `benchmarks.claims`. The figures are this
 code's own, on the recorded answers.
 """
 
@@ -45,11 +45,11 @@ def test_figures_of_the_recorded_answers(world: World) -> None:
     assert auroc(world.best_cosines(), world.right) == pytest.approx(0.699, abs=0.005)
 
 
-def test_no_sentence_is_taken_for_one_on_another_question(world: World) -> None:
+def test_sentences_match_only_their_own_question(world: World) -> None:
     assert not any(one.support.silent for one in world.matches)
 
 
-def test_a_wrong_year_is_told_from_right_ones_in_other_words() -> None:
+def test_wrong_year_differs_from_paraphrases_of_the_right_one() -> None:
     question = "Who was Marie Curie?"
     drawn = [
         "Marie Curie was a Polish-French physicist, born in 1867 in Warsaw. She received the Nobel Prize in "

@@ -1,7 +1,7 @@
-"""P(correct) on the recorded sets, under the kernel `facts`: without a verdict, by few, and without a draw.
+"""P(correct) on the recorded sets with the kernel `facts`: without verdicts, with few, and without samples.
 
-The evidence map has seen no verdict and none of the rows: of SmolLM2's files it is that of the other file, of
-Qwen's the packaged one. Verdicts are those of the rule.
+The evidence map is fitted without verdicts and without these rows: for SmolLM2's files on the other file, for
+Qwen's the packaged map. Verdicts follow the rule.
 """
 
 from functools import cache
@@ -68,9 +68,7 @@ def at(known: Columns, chosen: np.ndarray) -> Columns:
         (QWEN, {1: 0.103, 3: 0.090, 10: 0.060}),
     ],
 )
-def test_without_a_verdict_p_correct_is_near_the_share_of_right_ones(
-    name: str, by_answers: dict[int, float]
-) -> None:
+def test_p_correct_without_verdicts_is_near_the_accuracy(name: str, by_answers: dict[int, float]) -> None:
     """Expected calibration error in 8 bins of equal mass: at most 0.1, but for one answer of Qwen's."""
     for m, expected in by_answers.items():
         known, right = columns(name, m)
@@ -81,7 +79,7 @@ def test_without_a_verdict_p_correct_is_near_the_share_of_right_ones(
 
 
 @pytest.mark.parametrize("m", [3])
-def test_on_easy_questions_it_is_too_low_until_ten_verdicts_say_so(m: int) -> None:
+def test_p_correct_on_easy_questions_is_corrected_by_ten_verdicts(m: int) -> None:
     """Nine in ten are answered right: what the warning `default_probability` says."""
     known, right = columns(EASY, m)
     p = NO_VERDICTS.predict(known)
@@ -113,7 +111,7 @@ def by_verdicts(known: Columns, right: np.ndarray, verdicts: int) -> tuple[float
         (EASY, {10: 0.311, 30: 0.255, 100: 0.227}),
     ],
 )
-def test_few_verdicts_by_three_answers_beat_the_base_rate(name: str, losses: dict[int, float]) -> None:
+def test_few_verdicts_with_three_answers_beat_the_base_rate(name: str, losses: dict[int, float]) -> None:
     known, right = columns(name, 3)
     for verdicts, expected in losses.items():
         base, ours = by_verdicts(known, right, verdicts)
@@ -125,9 +123,7 @@ def test_few_verdicts_by_three_answers_beat_the_base_rate(name: str, losses: dic
     ("name", "order", "loss"),
     [(DEV, 0.868, 0.208), (TEST, 0.854, 0.190), (QWEN, 0.831, 0.436), (EASY, 0.916, 0.673)],
 )
-def test_with_no_answer_drawn_the_total_log_probability_of_the_text_tells(
-    name: str, order: float, loss: float
-) -> None:
+def test_total_logprob_is_informative_without_samples(name: str, order: float, loss: float) -> None:
     """Of SmolLM2, whose answers have none recorded, that of the first answer drawn. The packaged map."""
     alone = rows(name, judged=name not in OTHER).rows.alone()
     assert alone is not None

@@ -41,7 +41,7 @@ def data(shared_data: Path) -> Recorded:
     return Recorded(TEST, embed=False)
 
 
-def test_the_rows_judged(data: Recorded) -> None:
+def test_judged_rows(data: Recorded) -> None:
     assert (data.judged.sum(), data.right[data.judged].sum()) == (363, 40)
 
 
@@ -66,7 +66,7 @@ def test_p_correct_of_three_answers_with_evidence_beats_the_base_rate(data: Reco
 @pytest.mark.parametrize(
     ("name", "probability", "lambda_max"), [(TEST, 0.768, 0.792), (DEV, 0.698, 0.629)], ids=["test", "dev"]
 )
-def test_the_probability_of_the_answer_and_lambda_max_of_three(
+def test_auroc_of_answer_probability_and_lambda_max_of_three(
     shared_data: Path, name: str, probability: float, lambda_max: float
 ) -> None:
     """By the verdicts of section 15 of the method; the answers without a recorded vector are embedded."""
@@ -136,7 +136,7 @@ THROUGH = {1: (40, 90), 2: (70, 130), 3: (90, 140), 5: (100, 150), 20: (130, 160
 
 
 @pytest.mark.parametrize("m", THROUGH)
-def test_nonsense_is_never_let_through_and_never_has_a_p_correct(shared_data: Path, m: int) -> None:
+def test_nonsense_is_never_let_through_and_has_no_p_correct(shared_data: Path, m: int) -> None:
     """For nonsense a vector orthogonal, but for chance, to all that is said."""
     assert shared_data
     found = newcomer()
@@ -148,7 +148,7 @@ def test_nonsense_is_never_let_through_and_never_has_a_p_correct(shared_data: Pa
 
 @pytest.mark.mpnet
 @pytest.mark.parametrize("m", [1, 3, 5])
-def test_nor_is_nonsense_as_the_embedder_has_it(shared_data: Path, m: int) -> None:
+def test_nonsense_is_never_let_through_with_real_embeddings(shared_data: Path, m: int) -> None:
     assert shared_data
     found = newcomer()
     vectors = found.vectors | embedded([NONSENSE[0]])

@@ -1,4 +1,4 @@
-"""The packaged default calibration is what the recorded sets give, and what was found from them elsewhere."""
+"""The packaged default calibration matches the recorded sets and independently computed figures."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ def made(shared_data: Path) -> dict:
     return figures(Recorded(SETS, PAPER), Recorded(SETS[:1], PAPER), PAPER)
 
 
-def test_the_packaged_figures_are_those_of_the_recorded_sets(made: dict) -> None:
+def test_packaged_figures_match_the_recorded_sets(made: dict) -> None:
     packed = json.loads(figures_file(PAPER).read_text())
     for method, table in made["maps"].items():
         assert packed["maps"][method]["sizes"] == table["sizes"]
@@ -26,7 +26,7 @@ def test_the_packaged_figures_are_those_of_the_recorded_sets(made: dict) -> None
 
 
 @pytest.mark.parametrize("m", SIZES)
-def test_the_evidence_map_is_the_one_found_elsewhere(shared_data: Path, m: int) -> None:
+def test_evidence_map_matches_the_independent_fit(shared_data: Path, m: int) -> None:
     golden = json.loads((shared_data / "defaults.json").read_text())[str(m)]
     prior = packaged(PAPER).prior("evidence", m)
     assert np.exp(prior.center[0]) == pytest.approx(golden["T"], abs=1e-3)
@@ -34,7 +34,7 @@ def test_the_evidence_map_is_the_one_found_elsewhere(shared_data: Path, m: int) 
     np.testing.assert_allclose(prior.hessian, golden["hessian_logT_a_b"], atol=1e-3)
 
 
-def test_numbers_between_are_linear_in_the_logarithm_of_m() -> None:
+def test_parameters_are_interpolated_linearly_in_log_m() -> None:
     low, high = packaged(PAPER).prior("evidence", 10), packaged(PAPER).prior("evidence", 20)
     share = np.log(14 / 10) / np.log(2)
     between = packaged(PAPER).prior("evidence", 14)
@@ -45,5 +45,5 @@ def test_numbers_between_are_linear_in_the_logarithm_of_m() -> None:
     ).all()
 
 
-def test_no_weight_is_no_prior() -> None:
+def test_zero_weight_gives_no_prior() -> None:
     assert packaged(PAPER).prior("evidence", 3, weight=0) is None

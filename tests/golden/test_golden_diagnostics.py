@@ -1,4 +1,4 @@
-"""The binned figures of the recorded data, computed independently beforehand."""
+"""Binned figures of the recorded data match independently computed ones."""
 
 import json
 from functools import cached_property
@@ -85,7 +85,7 @@ def largest(served):
     return np.array([s.lambda_max for s in served])
 
 
-def test_rouge_accuracy_is_the_recorded_one(recorded):
+def test_rouge_accuracy(recorded):
     assert recorded.right.mean() == recorded.golden["accuracy_rouge_l_gt_0_3"]
 
 
@@ -131,7 +131,7 @@ def projections(recorded, name):
 @pytest.mark.parametrize(
     ("name", "calibrated"), [("raw", False), ("temperature", False), ("depolarized", True)]
 )
-def test_ours_lies_inside_the_null_the_papers_map_and_raw_scores_outside(recorded, name, calibrated):
+def test_our_map_is_inside_the_null_and_paper_and_raw_outside(recorded, name, calibrated):
     predicted, ece = projections(recorded, name)
     null = projection_null(predicted, recorded.c1, np.random.default_rng(0))
     assert null.band.holds(ece) is calibrated
@@ -155,7 +155,7 @@ def recorded_worlds(recorded, predicted, size, worlds):
 
 
 @pytest.mark.parametrize("name", ["temperature", "depolarized"])
-def test_worlds_with_the_recorded_spread_lie_in_the_band_95_times_of_100(recorded, name):
+def test_calibrated_worlds_are_in_the_band_95_percent_of_the_time(recorded, name):
     """Within three standard errors; in the band of single eigenvectors they do not."""
     predicted, _ = projections(recorded, name)
     inside, inside_labels = [], []
@@ -182,7 +182,7 @@ def test_both_nulls_of_algorithm1(recorded, name, blamed):
     assert (ece > both.rescaled.band.ece_high) is blamed
 
 
-def test_algorithm1_reads_far_from_zero_in_a_calibrated_world(recorded):
+def test_algorithm1_is_far_from_zero_in_a_calibrated_world(recorded):
     """The method's warning: 0.14 to 0.20 where the reference is drawn from the prompt's own samples."""
     clustering = cluster_prompts(recorded.stack, [s.eigenvalues[0] for s in recorded.spectra])
     served = [Identity().serve(s.eigenvalues, 768) for s in recorded.spectra]

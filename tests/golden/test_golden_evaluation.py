@@ -1,4 +1,4 @@
-"""The experiments on the recorded data agree with what was computed independently beforehand."""
+"""Experiments on the recorded data match independently computed figures."""
 
 from dataclasses import replace
 from typing import Any
@@ -84,7 +84,7 @@ def test_fits(found: dict[str, Any], golden: dict[str, Any]) -> None:
     assert test_risks["depolarized"] == pytest.approx(golden["depolarized"]["risk_test"], abs=1e-5)
 
 
-def test_figures_of_what_is_served(
+def test_served_figures(
     bench: EvaluationContext, found: dict[str, Any], expected: dict[str, dict[str, float]]
 ) -> None:
     assert {row["map"] for row in found["served"]} == expected.keys()

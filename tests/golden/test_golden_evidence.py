@@ -113,13 +113,13 @@ def test_the_evidence_map(case: Case) -> None:
     served_figures_agree(map_, case, told)
 
 
-def test_nothing_sits_on_a_bound_and_the_fit_is_stationary(case: Case) -> None:
+def test_fit_is_stationary_and_not_on_a_bound(case: Case) -> None:
     assert case.evidence.at_bound == ()
     assert case.evidence.stationarity_gap < 1e-9
     assert case.evidence.risk < case.flat.risk - 0.03
 
 
-def test_the_slope_is_above_zero_whichever_prompts_are_drawn(case: Case) -> None:
+def test_slope_is_positive_in_all_resamples(case: Case) -> None:
     found = bootstrap(case.fit, "evidence", rng=np.random.default_rng(0), resamples=100)
     map_ = case.evidence.map
     temperature, intercept, slope = found.intervals.values()

@@ -1,4 +1,4 @@
-"""The evidence map through a study, and by number of answers: figures computed independently beforehand."""
+"""The evidence map in a study and by number of answers matches independently computed figures."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_the_fit_and_its_risks(found: dict[str, Any], told: dict[str, Any]) -> N
     assert fit["cv_risk"] < found["fits"]["depolarized"]["cv_risk"]
 
 
-def test_what_it_serves(found: dict[str, Any], told: dict[str, Any]) -> None:
+def test_served_values(found: dict[str, Any], told: dict[str, Any]) -> None:
     [row], expected = [row for row in found["served"] if row["map"] == "evidence"], told["20"]["evidence"]
     assert row["risk"] == pytest.approx(expected["risk_test"], abs=1e-5)
     assert row["projection_brier"] == pytest.approx(expected["projection_brier"], abs=5e-3)

@@ -1,4 +1,4 @@
-"""The golden numbers over HTTP: real application and store; recorded answers as `samples`."""
+"""The golden numbers over HTTP, with the real application and store; recorded answers as `samples`."""
 
 import json
 from collections.abc import AsyncIterator
@@ -81,7 +81,7 @@ async def test_spectra(tmp_path: Path, recorded: dict[str, Any], golden: dict[st
             assert len(score["spectrum"]["uncalibrated"]) == expected["rank"]
 
 
-async def test_both_maps_and_what_they_serve(
+async def test_both_maps_and_their_served_values(
     http: httpx.AsyncClient, recorded: dict[str, Any], golden: dict[str, Any]
 ) -> None:
     first, last = golden["fit_rows"]

@@ -1,4 +1,4 @@
-"""The kernel of answers on recorded data: contradictions, and the default calibration fitted with it."""
+"""The kernel on recorded data: contradictions, and the default calibration fitted with it."""
 
 import json
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_contradictions_of_the_method(shared_data: Path) -> None:
 
 
 @pytest.mark.mpnet
-def test_the_packaged_maps_are_those_of_the_recorded_rows(shared_data: Path) -> None:
+def test_packaged_maps_match_the_recorded_rows(shared_data: Path) -> None:
     assert shared_data.exists()
     packed = json.loads(figures_file(FACTS).read_text("utf-8"))["maps"]["evidence"]
     recorded = Recorded(SETS, FACTS)
@@ -56,7 +56,7 @@ def test_the_packaged_maps_are_those_of_the_recorded_rows(shared_data: Path) -> 
 
 
 @pytest.mark.mpnet
-def test_maps_of_few_rows(shared_data: Path) -> None:
+def test_maps_fitted_on_few_rows(shared_data: Path) -> None:
     """Fits on the first rows alone, by three answers; the 700 rows are those of the packaged maps."""
     rows = JudgedRows(SETS[:1], shared_data, WEIGHTS.parent, 20, FACTS).rows.at(3).rows
     expected = {10: (0.2995, -0.187, 0.7471), 30: (0.2967, 0.3038, 0.7565), 300: (0.5422, 0.5075, 0.5763)}

@@ -1,4 +1,4 @@
-"""Thresholds fitted with a calibration keep what they promise in all but few of 100 simulated worlds."""
+"""Thresholds of a calibration keep their promises in all but a few of 100 simulated worlds."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from service.spectral.selective import promise, simultaneous_bounds
 from tests.support.decisions import judged_material, judged_rows
 
 
-def test_the_promises_hold_at_once_in_simulated_worlds() -> None:
+def test_all_promises_hold_simultaneously_in_simulated_worlds() -> None:
     """New questions of the same kind: in how many worlds any threshold lets more wrong ones through."""
     worlds, size = 100, 3
     new = FullRows(judged_material(judged_rows(2000, seed=10_000, num_samples=size))).at(size)
@@ -27,7 +27,7 @@ def test_the_promises_hold_at_once_in_simulated_worlds() -> None:
     assert broken / worlds <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / worlds)
 
 
-def test_the_promise_holds_where_many_judged_texts_are_supported_by_no_answer() -> None:
+def test_promise_holds_with_many_unsupported_texts() -> None:
     """Own answers that agree with no draw are wrong here: counted as let through, they would void it."""
     target, runs, size = 0.3, 100, 2
     new = FullRows(judged_material(judged_rows(3000, seed=10_000, num_samples=size))).at(size)

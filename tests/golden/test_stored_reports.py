@@ -1,4 +1,4 @@
-"""The reports that page tests render are what the pipeline makes: `python -m tests.support.reports`."""
+"""The stored reports for page tests match the pipeline: `python -m tests.support.reports`."""
 
 import json
 from typing import Any
@@ -25,6 +25,6 @@ def check(made: Any, stored: Any, where: str) -> None:
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_they_are_what_the_pipeline_makes(name: str) -> None:
+def test_stored_reports_match_the_pipeline(name: str) -> None:
     stored = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
     check(json.loads(json.dumps(MADE[name]())), stored, name)

@@ -1,1 +1,1 @@
-"""Helpers of the tests."""
+"""Helpers for tests."""

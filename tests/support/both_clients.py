@@ -1,4 +1,4 @@
-"""Both Python clients driven alike: a test is written once, for callers that wait and that await."""
+"""Drive the synchronous and the asynchronous Python client alike, so that a test is written once for both."""
 
 import inspect
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -14,14 +14,14 @@ Answer = Callable[[httpx.Request], httpx.Response]
 
 
 class Driver(Protocol):
-    """Makes a client; its methods return results, or iterators of them, whichever kind it is."""
+    """Creates a client of either kind. Its methods return results, or iterators of results."""
 
     def __call__(self, url: str | None = None, **options: Any) -> AbstractContextManager[Any]: ...
 
 
 @contextmanager
 def waiting(url: str | None = None, *, answer: Answer | None = None, **options: Any) -> Iterator[Any]:
-    """Yield a client that waits. `answer`: in place of sockets."""
+    """Yield a synchronous client. `answer`: replaces the network."""
     if answer is not None:
         options["http_client"] = httpx.Client(transport=httpx.MockTransport(answer))
     with Client(url, **options) as client:
@@ -30,7 +30,7 @@ def waiting(url: str | None = None, *, answer: Answer | None = None, **options: 
 
 @contextmanager
 def awaited(url: str | None = None, *, answer: Answer | None = None, **options: Any) -> Iterator[Any]:
-    """Yield a client that is awaited, in an event loop of its own."""
+    """Yield an asynchronous client in its own event loop."""
     if answer is not None:
         options["http_client"] = httpx.AsyncClient(transport=httpx.MockTransport(answer))
     with start_blocking_portal() as portal:
@@ -39,18 +39,18 @@ def awaited(url: str | None = None, *, answer: Answer | None = None, **options: 
 
 
 class _Driven:
-    """Something awaited, driven from outside of its loop."""
+    """An asynchronous object, driven from outside of its event loop."""
 
     def __init__(self, inner: Any, portal: BlockingPortal) -> None:
         self._inner, self._portal = inner, portal
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
-        if inspect.isasyncgenfunction(found):
-            return lambda *args, **options: self._items(found(*args, **options))
-        if inspect.iscoroutinefunction(found):
-            return lambda *args, **options: self._result(found, args, options)
-        return found
+        attribute = getattr(self._inner, name)
+        if inspect.isasyncgenfunction(attribute):
+            return lambda *args, **options: self._items(attribute(*args, **options))
+        if inspect.iscoroutinefunction(attribute):
+            return lambda *args, **options: self._result(attribute, args, options)
+        return attribute
 
     def __repr__(self) -> str:
         return repr(self._inner)

@@ -1,4 +1,4 @@
-"""A real Chromium, spoken to by its own protocol: what it shows, asks for and complains about."""
+"""A real Chromium, controlled by its DevTools protocol."""
 
 import base64
 import json
@@ -24,13 +24,13 @@ FLAGS = (
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 )
-PATIENCE_S = 300  # nothing but a guard: a machine may be busy
-# It reads commands from file 3 and answers on file 4, each message ended by a NUL.
+PATIENCE_S = 300  # a guard only: the machine may be busy
+# Chromium reads commands from file 3 and answers on file 4; each message ends with a NUL.
 PIPED = 'exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null 2>&1'
 
 
 class Page:
-    """A tab. `events`: everything that it told of its own, in order."""
+    """A tab. `events`: all its events, in order."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None
@@ -55,11 +55,11 @@ class Page:
         return message["result"]
 
     def open(self, path: Path) -> None:
-        """Load a file, and wait until nothing more is to come."""
+        """Load a file, and wait until nothing more is loading."""
         self.visit(path.as_uri())
 
     def visit(self, address: str) -> None:
-        """Load a page, and wait until nothing more is to come."""
+        """Load a page, and wait until nothing more is loading."""
         for domain in ("Page", "Network", "Log", "Runtime"):
             self.call(f"{domain}.enable")
         self.events.clear()
@@ -78,44 +78,44 @@ class Page:
         return json.loads(message)
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until what it has told is as wanted: some of it comes after the page has loaded."""
+        """Wait until the events satisfy a condition; some arrive after the page has loaded."""
         end = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < end, self.events
             time.sleep(0.05)
-            self.evaluate("0")  # takes in what has come meanwhile
+            self.evaluate("0")  # receives the pending events
 
     def named(self, method: str) -> list[dict[str, Any]]:
-        """Return the parameters of all events of a name."""
+        """Return the parameters of all events with this name."""
         return [event["params"] for event in self.events if event.get("method") == method]
 
     def requests(self) -> list[str]:
-        """Return the addresses it asked for."""
+        """Return the requested addresses."""
         return [event["request"]["url"] for event in self.named("Network.requestWillBeSent")]
 
     def complaints(self) -> list[dict[str, Any]]:
-        """Return what it wrote to its console: log entries, calls of console.*, uncaught errors."""
+        """Return the console messages: log entries, calls of console.*, uncaught errors."""
         kinds = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown")
         return [event for kind in kinds for event in self.named(kind)]
 
     def evaluate(self, expression: str) -> Any:
-        """Return the value of an expression; the page's own policy on scripts does not hold here."""
+        """Return the value of an expression. The page's script policy does not apply."""
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
     def resize(self, width: int, height: int, *, phone: bool = False) -> None:
-        """Show it in so many CSS pixels, as a phone with its viewport rules or as a desktop."""
+        """Set the size in CSS pixels, with the viewport rules of a phone or a desktop."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone}
         self.call("Emulation.setDeviceMetricsOverride", **size)
 
     def screenshot(self) -> bytes:
-        """Return the whole page, also what must be scrolled to, as PNG."""
-        found = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
-        return base64.b64decode(found["data"])
+        """Return a PNG of the whole page, including the parts outside of the viewport."""
+        capture = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+        return base64.b64decode(capture["data"])
 
     def pdf(self) -> bytes:
-        """Return it as it would be printed, in the paper size that it asks for."""
+        """Return the printed page as PDF, in the paper size of its style sheet."""
         return base64.b64decode(self.call("Page.printToPDF", preferCSSPageSize=True)["data"])
 
 

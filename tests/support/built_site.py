@@ -1,4 +1,4 @@
-"""The site of the documentation as it was built: its pages, and what they link to and load."""
+"""The built documentation site: its pages, links and resources."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).parents[2]
-# What a browser fetches by itself when it meets the element; `link` only of these kinds.
+# Attributes with resources that a browser fetches without a click; `link` only with these kinds.
 LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "object": "data"}
 LOADED_LINKS = {"stylesheet", "icon", "preload", "prefetch", "preconnect", "dns-prefetch", "manifest"}
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
@@ -33,20 +33,20 @@ class Html(HTMLParser):
         self.feed(self.path.read_text("utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = {name: value or "" for name, value in attrs}
+        attributes = {name: value or "" for name, value in attrs}
         if tag not in VOID:
-            self._open.append((tag, found.get("class", "")))
-        if "id" in found:
-            self.ids.append(found["id"])
-        if tag in LOADS and found.get(LOADS[tag]):
-            self.loaded.append(found[LOADS[tag]])
-        self.loaded += [part.split()[0] for part in found.get("srcset", "").split(",") if part.strip()]
-        if tag == "link" and LOADED_LINKS & set(found.get("rel", "").split()):
-            self.loaded.append(found["href"])
-        elif tag in ("a", "link") and "href" in found:
-            self.links.append(found["href"])
+            self._open.append((tag, attributes.get("class", "")))
+        if "id" in attributes:
+            self.ids.append(attributes["id"])
+        if tag in LOADS and attributes.get(LOADS[tag]):
+            self.loaded.append(attributes[LOADS[tag]])
+        self.loaded += [part.split()[0] for part in attributes.get("srcset", "").split(",") if part.strip()]
+        if tag == "link" and LOADED_LINKS & set(attributes.get("rel", "").split()):
+            self.loaded.append(attributes["href"])
+        elif tag in ("a", "link") and "href" in attributes:
+            self.links.append(attributes["href"])
             if any(name == "nav" for name, _ in self._open):
-                self.navigation.append(found["href"])
+                self.navigation.append(attributes["href"])
         if self.in_content:
             self.tags.append(tag)
             if tag == "h1":
@@ -70,30 +70,30 @@ class Html(HTMLParser):
 
     @property
     def in_content(self) -> bool:
-        """Whether the parser stands in the page's own text."""
+        """Whether the parser is inside the page's own text."""
         return any(name == "article" for name, _ in self._open)
 
     @property
     def everything(self) -> list[str]:
-        """Return what it links to and what it loads."""
+        """Return all links and resources."""
         return self.links + self.loaded
 
 
 @dataclass
 class Site:
-    """The folder of a built site, and what the build printed."""
+    """The folder of a built site, and the output of the build."""
 
     folder: Path
     printed: str
 
     @cached_property
     def pages(self) -> dict[str, Html]:
-        """Every page by its path in the site, but for the one of addresses that do not exist."""
-        found = sorted(self.folder.rglob("*.html"))
-        return {p.relative_to(self.folder).as_posix(): Html(p) for p in found if p.name != "404.html"}
+        """Return all pages by their path in the site, except the 404 page."""
+        files = sorted(self.folder.rglob("*.html"))
+        return {p.relative_to(self.folder).as_posix(): Html(p) for p in files if p.name != "404.html"}
 
     def target(self, page: str, address: str) -> tuple[Path, str] | None:
-        """Return the file and the anchor that an address on a page leads to; None for another place."""
+        """Return the file and the anchor of an address on a page; None for external addresses."""
         parts = urlsplit(address)
         if parts.scheme or parts.netloc:
             return None
@@ -101,7 +101,7 @@ class Site:
         return (file / "index.html" if file.is_dir() else file).resolve(), unquote(parts.fragment)
 
     def texts(self, *endings: str) -> Iterator[tuple[str, str]]:
-        """Yield path and text of every file with one of these endings."""
+        """Yield path and text of each file with one of these suffixes."""
         for path in sorted(self.folder.rglob("*")):
             if path.suffix in endings:
                 yield path.relative_to(self.folder).as_posix(), path.read_text("utf-8")

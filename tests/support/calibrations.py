@@ -18,22 +18,31 @@ _seconds = count()
 
 
 class Active:
-    """Calibrations that are all active, each where it fits."""
+    """Calibrations that are all active, each for its set-up."""
 
-    def __init__(self, *found: Calibration) -> None:
-        self.found = list(found)
+    def __init__(self, *calibrations: Calibration) -> None:
+        self.calibrations = list(calibrations)
 
     def active(self, fingerprint_key: str) -> Calibration | None:
-        return next((one for one in self.found if one.fingerprint.key() == fingerprint_key), None)
+        return next(
+            (
+                calibration_
+                for calibration_ in self.calibrations
+                if calibration_.fingerprint.key() == fingerprint_key
+            ),
+            None,
+        )
 
     def any_active(self) -> list[Calibration]:
-        return self.found
+        return self.calibrations
 
     def num_activations(self) -> int:
-        return len(self.found)
+        return len(self.calibrations)
 
     async def get(self, calibration_id: str) -> Calibration | None:
-        return next((one for one in self.found if one.id == calibration_id), None)
+        return next(
+            (calibration_ for calibration_ in self.calibrations if calibration_.id == calibration_id), None
+        )
 
 
 def fingerprint(model: str = "m", *, source: str = "service") -> Fingerprint:
@@ -58,16 +67,16 @@ def rows(
 ) -> Iterator[DevRow]:
     for i in range(number):
         if i % 2:
-            asked = DevRow(i + 1, f"r{i}", (f"reference {i}", NASTY), prompt=f"{NASTY} {i}")
+            row = DevRow(i + 1, f"r{i}", (f"reference {i}", NASTY), prompt=f"{NASTY} {i}")
         else:
             turns = (Message("system", "Be brief."), Message("user", f"question {i}"))
-            asked = DevRow(i + 1, None, ("a",), messages=turns, answer="a", correct=i % 4 == 0)
-        yield replace(asked, samples=samples, logprobs=logprobs)
+            row = DevRow(i + 1, None, ("a",), messages=turns, answer="a", correct=i % 4 == 0)
+        yield replace(row, samples=samples, logprobs=logprobs)
 
 
 async def add(
     calibrations: SqlCalibrations, made: Calibration, report: dict[str, Any], *, num_rows: int = 0
 ) -> None:
-    """Store a calibration that no job has made."""
+    """Store a calibration that was not made by a job."""
     async with calibrations._database.write() as connection:
         await insert_calibration(connection, made, report, None, num_rows)

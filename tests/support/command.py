@@ -1,4 +1,4 @@
-"""The command `eigencal` as a process of its own, with nothing of this machine's settings."""
+"""The command `eigencal` as a process, without the settings of this machine."""
 
 import json
 import os
@@ -13,17 +13,17 @@ from typing import Any
 from benchmarks.processes import PYTHON, ROOT
 
 SOURCES = ROOT / "clients" / "python" / "src"
-PATIENCE_S = 300.0  # nothing but a guard: a machine may be busy
+PATIENCE_S = 300.0  # a guard only: the machine may be busy
 
 
 def heeds_interrupts() -> None:
-    """Take Ctrl-C as a command in a terminal does: what a shell starts in the background ignores it."""
+    """Handle Ctrl-C like a command in a terminal: background processes of a shell ignore it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a command said, and its exit code."""
+    """The output of a command, and its exit code."""
 
     code: int
     out: str
@@ -31,24 +31,24 @@ class Done:
 
     @property
     def json(self) -> Any:
-        """Stdout, which holds JSON alone."""
+        """Stdout parsed as JSON."""
         return json.loads(self.out)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Stdout, which holds JSON Lines alone."""
+        """Stdout parsed as JSON Lines."""
         return [json.loads(line) for line in self.out.splitlines()]
 
 
 @dataclass(frozen=True)
 class Command:
-    """The command, with a home folder of its own; `env`: further variables of each run."""
+    """The command with its own home folder. `env`: additional variables of each run."""
 
     home: Path
     env: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, *arguments: object, stdin: str | bytes = "", **env: str) -> Done:
-        """Run it to its end."""
+        """Run the command to its end."""
         data = stdin.encode() if isinstance(stdin, str) else stdin
         ended = subprocess.run(
             self.line(*arguments),
@@ -63,7 +63,7 @@ class Command:
 
     @contextmanager
     def started(self, *arguments: object, **env: str) -> Iterator["subprocess.Popen[bytes]"]:
-        """Run it beside the test, which is free to end it in any way."""
+        """Start the command and yield its process, which the test may end."""
         process = subprocess.Popen(
             self.line(*arguments),
             stdin=subprocess.DEVNULL,
@@ -84,7 +84,7 @@ class Command:
         return [PYTHON, "-m", "eigencal.cli", *map(str, arguments)]
 
     def environment(self, **env: str) -> dict[str, str]:
-        """Return the environment: this one's without its settings of the command and of colours."""
+        """Return this process's environment without settings of the command and of colours."""
         ours = {name: value for name, value in os.environ.items() if not name.startswith("EIGENCAL_")}
         for name in ("NO_COLOR", "FORCE_COLOR", "PYTHONIOENCODING", "APPDATA"):
             ours.pop(name, None)

@@ -1,4 +1,4 @@
-"""A selector of round numbers, and rows with verdicts that decide as a calibration does."""
+"""A selector with round numbers, and rows with verdicts from which a calibration can decide."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,19 +19,19 @@ from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 # At 90 % confidence, thresholds 0.8, 0.5 and 0.0 can promise errors of 0.108, 0.178 and 0.362.
 COUNTS = SelectiveCounts(thresholds=(0.8, 0.5, 0.0), answered=(30, 60, 100), wrong=(0, 5, 27))
 PLAIN = DepolarizedMap(1.0, 0.5)
-# What decisions keep where nobody names another.
+# Default target of decisions.
 TARGET = Target(0.2, 0.9, by_default=True)
 
 
 def selector(
     map_: DepolarizedMap | TemperatureMap | EvidenceMap = PLAIN, judged: JudgedTexts = "mixed"
 ) -> Selector:
-    """P(correct) is the agreement: lambda_max of the dominant answer."""
+    """Return a selector with P(correct) equal to the agreement, lambda_max of the dominant answer."""
     return Selector(map_, NO_VERDICTS, COUNTS, judged)
 
 
 def judged_rows(count: int, *, seed: int = 0, num_samples: int = 4, logprobs: bool = True) -> list[DevRow]:
-    """Questions whose `answer` is right as often as the LLM is sure of it, which its draws tell.
+    """Return questions with an `answer` that is right as often as the LLM is sure, as its samples show.
 
     Question i has one likely answer of probability p, uniform in [0.2, 0.98], and six others.
     """
@@ -42,8 +42,8 @@ def judged_rows(count: int, *, seed: int = 0, num_samples: int = 4, logprobs: bo
         drawn = np.where(rng.random(num_samples) < p, 0, rng.integers(1, 7, num_samples))
         mass = np.where(drawn == 0, p, (1 - p) / 6)
         draws = tuple(
-            Draw(f"{i} says {k}", total_logprob=float(np.log(one)) if logprobs else None)
-            for k, one in zip(drawn, mass, strict=True)
+            Draw(f"{i} says {k}", total_logprob=float(np.log(probability)) if logprobs else None)
+            for k, probability in zip(drawn, mass, strict=True)
         )
         right = bool(rng.random() < p)
         row = DevRow(
@@ -60,32 +60,32 @@ def judged_rows(count: int, *, seed: int = 0, num_samples: int = 4, logprobs: bo
 
 
 def vectors_of(texts: Sequence[str], dimension: int = 12) -> NDArray[np.float32]:
-    """A unit vector for each text, random but always the same one."""
+    """Return a random unit vector for each text, the same for equal texts."""
     made = np.stack([np.random.default_rng(list(text.encode())).standard_normal(dimension) for text in texts])
     return np.asarray(made / np.linalg.norm(made, axis=1, keepdims=True), dtype=np.float32)
 
 
 def judged_material(stored: Sequence[DevRow]) -> Material:
-    """The rows as vectors."""
+    """Return the rows as vectors."""
     texts = all_texts(stored)
     place = {text: i for i, text in enumerate(texts)}
-    return assemble(stored, max(len(one.draws) for one in stored), vectors_of(texts), place, 12)
+    return assemble(stored, max(len(row.draws) for row in stored), vectors_of(texts), place, 12)
 
 
 def by_first_answers(count: int = 160) -> list[DevRow]:
-    """The rows without an answer or verdicts of their own, their texts of one word each."""
+    """Return the rows without answers and verdicts, with texts of one word."""
 
     def one_word(text: str) -> str:
         return text.replace(" says ", "x")
 
     return [
         DevRow(
-            one.line,
+            row.line,
             None,
-            tuple(map(one_word, one.references)),
-            prompt=one.prompt,
-            draws=tuple(replace(draw, text=one_word(draw.text)) for draw in one.draws),
+            tuple(map(one_word, row.references)),
+            prompt=row.prompt,
+            draws=tuple(replace(draw, text=one_word(draw.text)) for draw in row.draws),
             complete=True,
         )
-        for one in judged_rows(count)
+        for row in judged_rows(count)
     ]

@@ -1,4 +1,4 @@
-"""Dev files made in memory, and what the reader makes of them."""
+"""Dev files in memory, and the result of reading them."""
 
 import io
 import json

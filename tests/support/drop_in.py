@@ -1,4 +1,4 @@
-"""The drop-in on a real socket, before a scripted LLM server."""
+"""The drop-in on a real socket, in front of a scripted LLM server."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ QUESTION = {"model": MODEL, "messages": [{"role": "user", "content": "What is th
 
 @dataclass
 class DropIn:
-    """The application, and a client of it."""
+    """The application and an HTTP client for it."""
 
     app: Any
     http: httpx.AsyncClient
@@ -33,29 +33,29 @@ class DropIn:
 
     @property
     def chat(self) -> Chat:
-        found: Chat = self.app.state.chat
-        return found
+        chat_: Chat = self.app.state.chat
+        return chat_
 
     async def ask(self, mode: str = "on", path: str = "/v1/chat/completions", **body: Any) -> httpx.Response:
-        """Ask the question, with this in its body besides."""
-        # Not by httpx: its JSON has no infinities and no halves of surrogate pairs, which callers may send.
+        """Ask the question, with additional fields in the body."""
+        # httpx cannot encode infinities and lone surrogates, which callers may send.
         content = json.dumps(QUESTION | body).encode()
         headers = {"X-Eigencal": mode, "Content-Type": "application/json"}
         return await self.http.post(path, content=content, headers=headers)
 
     async def at_rest(self) -> None:
-        """Wait until nothing is under way, here and at the LLM server."""
+        """Wait until no request is in progress, here and at the LLM server."""
         async with asyncio.timeout(60):
             while self.chat.scorer.tasks or self.server.active:
                 await asyncio.sleep(0.01)
 
     async def scored(self, score_id: str, status: str = "scored") -> dict[str, Any]:
-        """Return the score that is found by its id, once it has this status."""
+        """Wait until the score has this status, and return it."""
         async with asyncio.timeout(60):
             while True:
-                found = await self.http.get(f"/scores/{score_id}")
-                if found.status_code == 200 and found.json()["status"] == status:
-                    return dict(found.json())
+                response = await self.http.get(f"/scores/{score_id}")
+                if response.status_code == 200 and response.json()["status"] == status:
+                    return dict(response.json())
                 await asyncio.sleep(0.01)
 
 
@@ -68,7 +68,7 @@ async def drop_in(
     spans: OtelSpans | None = None,
     **settings: Any,
 ) -> AsyncIterator[DropIn]:
-    """Serve the drop-in before this server; `settings` beside those that it takes."""
+    """Serve the drop-in in front of this server, with additional `settings`."""
     values = {"llm_backend": "vllm", "llm_url": server.url, "llm_model": MODEL, "num_samples": 5} | settings
     with tempfile.TemporaryDirectory() as folder:
         made = Settings(data_dir=Path(folder), **{"chat_effort": "", **values})
@@ -76,12 +76,12 @@ async def drop_in(
         app = create_app(made, embedder=embedder, store=store, spans=spans)
         async with served(app) as port:
             base = f"http://127.0.0.1:{port}"
-            # Not over TLS: to read the machine's certificates would take 20 ms.
+            # Without TLS: reading the machine's certificates would take 20 ms.
             async with httpx.AsyncClient(base_url=base, timeout=60, verify=False) as http:
                 yield DropIn(app, http, server)
 
 
 def events_of(content: bytes) -> list[dict[str, Any]]:
-    """Return the chunks of a stream, without its last word."""
+    """Return the chunks of a stream, without the final `[DONE]`."""
     data = [line[6:] for line in content.decode().splitlines() if line.startswith("data: {")]
-    return [json.loads(one) for one in data]
+    return [json.loads(event) for event in data]

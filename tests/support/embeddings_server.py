@@ -1,4 +1,4 @@
-"""An embeddings server on a real socket whose model can be swapped and held."""
+"""An embeddings server on a real socket, with a model that can be replaced or made to wait."""
 
 import asyncio
 import hashlib
@@ -12,15 +12,15 @@ DIMENSION = 24
 
 
 def vector(weights: str, text: str) -> list[float]:
-    """Return the vector that a model of these weights gives a text."""
+    """Return the vector of a text under these weights."""
     seed = hashlib.sha256(f"{weights}\0{text}".encode()).digest()
     return list(np.random.default_rng(list(seed)).standard_normal(DIMENSION))
 
 
 class EmbeddingsServer(OpenAIServer):
-    """Answers with `vector(weights, text)` under the name `reports`, `noise` added, once `gate` is open.
+    """Answers with `vector(weights, text)` plus `noise` under the model name `reports`, once `gate` is open.
 
-    `before_answer` is called with the number of the request, 1 at first: there a test swaps the model.
+    `before_answer` is called with the number of the request, from 1; a test can replace the model there.
     """
 
     def __init__(self, weights: str = "A", reports: str = "model") -> None:
@@ -37,5 +37,5 @@ class EmbeddingsServer(OpenAIServer):
         texts = exchange.body["input"]
         noise = self.noise * np.random.default_rng(len(self.requests)).standard_normal(DIMENSION)
         vectors = [list(vector(self.weights, text) + noise) for text in texts]
-        data = [{"index": i, "embedding": one} for i, one in enumerate(vectors)]
+        data = [{"index": i, "embedding": vector_} for i, vector_ in enumerate(vectors)]
         await exchange.send(200, {"model": self.reports, "data": data})

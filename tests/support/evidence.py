@@ -1,4 +1,4 @@
-"""A world in which log-probabilities tell what answers cannot: a fake, rows and a calibration by evidence."""
+"""A world in which only log-probabilities are informative: a fake LLM, rows and an evidence calibration."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,12 @@ ROWS, SAMPLES, DIMENSION = 80, 4, 16
 
 
 def sureness(i: int) -> float:
-    """The probability of the answer to question i, 0.05 .. 0.95."""
+    """Return the probability of the answer to question i, 0.05 .. 0.95."""
     return 0.05 + 0.9 * (i % 10) / 9
 
 
 def rows(count: int = ROWS) -> list[DevRow]:
-    """Questions always answered alike; the answer is right as often as the LLM is sure of it."""
+    """Return questions with a constant answer, which is right as often as the LLM is sure."""
     rng = np.random.default_rng(3)
     right = rng.random(count) < [sureness(i) for i in range(count)]
     return [
@@ -33,9 +33,9 @@ def rows(count: int = ROWS) -> list[DevRow]:
 
 
 class TellingLLM(FakeLLM):
-    """Answers "question i" with "answer i", all alike, and tells log-probabilities while `tells` is true.
+    """Always answers "question i" with "answer i", with log-probabilities while `tells` is true.
 
-    `told`: the log-probability by question instead, in nats.
+    `told`: log-probabilities by question that override the default, in nats.
     """
 
     def __init__(self, *, tells: bool = True, told: Mapping[str, float] | None = None) -> None:
@@ -43,11 +43,13 @@ class TellingLLM(FakeLLM):
         self.tells, self.told = tells, dict(told or {})
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        found = await super().generate(request)
+        generation = await super().generate(request)
         if not self.tells:
-            return found
+            return generation
         total = self._total(request.prompt or "")
-        return replace(found, draws=tuple(replace(draw, total_logprob=total) for draw in found.draws))
+        return replace(
+            generation, draws=tuple(replace(draw, total_logprob=total) for draw in generation.draws)
+        )
 
     def _total(self, prompt: str) -> float:
         number = int(prompt.rpartition(" ")[2]) if prompt[-1:].isdigit() else 0
@@ -55,16 +57,16 @@ class TellingLLM(FakeLLM):
 
 
 def drawn(count: int = ROWS, *, tells: bool = True) -> list[DevRow]:
-    """The rows with the answers of `TellingLLM`."""
-    found = []
+    """Return the rows with the answers of `TellingLLM`."""
+    rows_ = []
     for i, row in enumerate(rows(count)):
         total = math.log(sureness(i)) if tells else None
-        found.append(replace(row, draws=(Draw(f"answer {i}", total_logprob=total),) * SAMPLES, complete=True))
-    return found
+        rows_.append(replace(row, draws=(Draw(f"answer {i}", total_logprob=total),) * SAMPLES, complete=True))
+    return rows_
 
 
 def material(stored: Sequence[DevRow] | None = None) -> Material:
-    """The rows as vectors: each text a random one."""
+    """Return the rows with a random vector for each text."""
     stored = drawn() if stored is None else stored
     texts = all_texts(stored)
     vectors = np.random.default_rng(0).normal(size=(len(texts), DIMENSION))
@@ -73,6 +75,6 @@ def material(stored: Sequence[DevRow] | None = None) -> Material:
 
 
 def by_evidence(**parts: Any) -> Any:
-    """A calibration by evidence of up to 5 answers; g = u at T = 1, but for one answer g rises with sqrt."""
+    """Return an evidence calibration for up to 5 answers: g = u at T = 1, except sqrt for one answer."""
     table = {m: EvidenceMap(1.0, 0.0, 0.5 if m == 1 else 1.0) for m in range(1, 6)}
     return replace(calibration(), method="evidence", evidence=table, **parts)

@@ -1,4 +1,4 @@
-"""Fakes of the ports, in memory and deterministic: for tests, and for load tests of what is around them."""
+"""Deterministic in-memory fakes of the ports, for tests and load tests."""
 
 import asyncio
 import hashlib
@@ -19,18 +19,18 @@ def last_user_text(request: GenerationRequest) -> str:
     if request.prompt is not None:
         return request.prompt
     if request.wire is not None:
-        said = request.wire.parts
-        return str(said["prompt"] if "prompt" in said else said["messages"][-1]["content"])
+        parts = request.wire.parts
+        return str(parts["prompt"] if "prompt" in parts else parts["messages"][-1]["content"])
     return request.messages[-1].content if request.messages else ""
 
 
 class FakeLLM:
     """Answers from a script: answer i to a prompt is `answers[prompt][i % len]`, else `default[i % len]`.
 
-    `gate`: when given, every call waits for it before answering. `fail_with`: the next calls raise these,
-    in order. `tell`: so many answers are told to who listens before it waits. `deliver`: at most so many come
+    `gate`: each call waits for it before answering. `fail_with`: errors raised by the next calls, in order.
+    `tell`: number of answers reported to the listener before the wait. `deliver`: maximum number of answers
     (the rest is missing with reason "error").
-    `requests` records the calls, `cancelled` counts those cancelled, `active` those under way.
+    `requests` records the calls, `cancelled` counts the cancelled ones, `active` those in progress.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class FakeLLM:
             raise LLMUnavailable("The LLM is not available.")
 
     async def _wait(self, deadline_s: float | None) -> None:
-        await asyncio.sleep(0)  # as any real LLM: what was begun beside the call gets its turn
+        await asyncio.sleep(0)  # like a real LLM, lets other tasks run
         if self.gate is None:
             return
         try:
@@ -116,10 +116,10 @@ class FakeLLM:
 
 
 class FakeEmbedder:
-    """Maps each text to a unit vector drawn from a hash of its casefolded form: equal but for case, equal.
+    """Maps each text to a unit vector drawn from a hash of its casefolded form.
 
     Different texts are nearly orthogonal (cosine about 0 +- 1/sqrt(dimension)). `vectors` overrides the
-    vector of single texts (they are normalised). `calls` records the texts of each call.
+    vectors of single texts, and is normalised. `calls` records the texts of each call.
     """
 
     def __init__(

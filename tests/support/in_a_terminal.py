@@ -1,4 +1,4 @@
-"""The command in a terminal, with somebody who types."""
+"""The command in a pseudo-terminal, with simulated input."""
 
 import os
 import pty
@@ -13,14 +13,14 @@ from tests.support.services import until
 
 
 class Terminal:
-    """A terminal with the command in it."""
+    """A terminal that runs the command."""
 
     def __init__(self, descriptor: int, process: "subprocess.Popen[bytes]") -> None:
         self.descriptor, self.process = descriptor, process
         self.said, self._read = "", 0
 
     def until(self, text: str) -> str:
-        """Return what was written since the last call to this text, it included."""
+        """Return the output since the last call, up to and including this text."""
         while (end := self.said.find(text, self._read)) < 0:
             ready, _, _ = select.select([self.descriptor], [], [], PATIENCE_S)
             assert ready, f"{text!r} does not come after {self.said!r}"
@@ -29,17 +29,17 @@ class Terminal:
         return self.said[begin : self._read]
 
     def interrupts(self) -> None:
-        """Press Ctrl-C at a prompt, once the command sleeps there.
+        """Press Ctrl-C at a prompt, once the command waits there.
 
-        Python's input() overlooks a signal that comes after its prompt is written and before it waits for a
-        key: nobody is so fast, but a test is.
+        Python's input() misses a signal between writing its prompt and waiting for a key. Only a test is fast
+        enough to hit this gap.
         """
         stat = Path(f"/proc/{self.process.pid}/stat")
         until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "S")
         self.types("\x03")
 
     def rest(self) -> str:
-        """Return what is still to read, once the command has ended."""
+        """Return the remaining output, after the command has ended."""
         while True:
             try:
                 self.said += os.read(self.descriptor, 65536).decode(errors="replace")
@@ -51,14 +51,14 @@ class Terminal:
 
 
 def _at_its_own_terminal() -> None:
-    # The first terminal that a session opens is its own, whose Ctrl-C it gets.
+    # The first terminal opened by a session becomes its controlling terminal, with Ctrl-C.
     os.close(os.open(os.ttyname(0), os.O_RDWR))
     heeds_interrupts()
 
 
 @contextmanager
 def terminal(command: Command, *arguments: object, **env: str) -> Iterator[Terminal]:
-    """Run the command in a terminal of its own."""
+    """Run the command in its own terminal."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         command.line(*arguments),

@@ -1,4 +1,4 @@
-"""The real application on a real socket in a thread of its own, for callers that wait."""
+"""The real application on a real socket in a thread, for synchronous callers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ def serving(app: FastAPI) -> Iterator[str]:
 def serving_app(
     folder: Path, *, llm: Any, embedder: Any, store: Any = None, **settings: Any
 ) -> Iterator[str]:
-    """Serve an application with these parts. `store` None: a database in the folder."""
+    """Serve an application with these parts. Without a `store`, the database is in the folder."""
     made = Settings(data_dir=folder, **settings)
     with serving(create_app(made, llm=llm, embedder=embedder, store=store, resamples=FEW)) as url:
         yield url

@@ -1,9 +1,9 @@
-"""A replica in miniature, run as a process of its own so that it can be killed or frozen.
+"""A minimal replica in its own process, which tests can kill or freeze.
 
     python -m tests.support.job_worker URL LOG [--slow SECONDS]
 
-It starts the store and the jobs with a fake LLM that writes every request to LOG, prints "ready", and runs
-until it is killed. A file beside LOG holds it up where a test wants it: see `hold`.
+It starts the store and the jobs with a fake LLM that logs each request to LOG, prints "ready", and runs until
+it is killed. A file next to LOG makes it wait: see `hold`.
 """
 
 import argparse
@@ -33,17 +33,17 @@ LOOK_S = 0.01
 
 
 def hold(log: Path, *, after: int = sys.maxsize, embedding: bool = False) -> None:
-    """From now on the first `after` requests of the log are answered, and nothing is embedded if so told.
+    """Answer only the first `after` requests of the log; with `embedding`, embed nothing.
 
-    Without it, whether a job is still at work when a test gets there depends on the speed of the machine.
+    Without this, it depends on the speed of the machine whether a job is still running when a test looks.
     """
     made = _held(log).with_suffix(".new")
     made.write_text(f"{after} {int(embedding)}")
-    made.rename(_held(log))  # at once, for those who read it meanwhile
+    made.rename(_held(log))  # atomic, for concurrent readers
 
 
 def go_on(log: Path) -> None:
-    """Hold nothing up any more."""
+    """Remove the hold."""
     _held(log).unlink()
 
 
@@ -52,7 +52,7 @@ def _held(log: Path) -> Path:
 
 
 def _holds(log: Path) -> tuple[int, bool]:
-    """Return how many requests are answered, and whether embedding waits."""
+    """Return the number of answered requests, and whether embedding waits."""
     try:
         after, embedding = _held(log).read_text().split()
     except FileNotFoundError:
@@ -61,7 +61,7 @@ def _holds(log: Path) -> tuple[int, bool]:
 
 
 class LoggingLLM(FakeLLM):
-    """Answers depend on the prompt; each request is a line of the log before it is answered."""
+    """Answers depend on the prompt. Each request is logged as a line before it is answered."""
 
     def __init__(self, log: Path | None = None, slow_s: float = 0.0) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class LoggingLLM(FakeLLM):
 
 
 class HeldEmbedder(FakeEmbedder):
-    """Embeds once it may."""
+    """Waits while embedding is held."""
 
     def __init__(self, log: Path) -> None:
         super().__init__(DIMENSION)
@@ -125,7 +125,7 @@ async def replica(
         live=LiveLoad(),
         engine=engine,
         patience=patience,
-        # A lease that a busy machine keeps: a process may get no turn for a second or two.
+        # The lease survives a busy machine, on which a process may not run for a second or two.
         intervals=Intervals(active_poll_s=0.1, beat_s=0.2, lease_s=4.0, watch_s=0.05),
         resamples=FEW,
     )
@@ -141,9 +141,9 @@ async def main() -> None:
     parser.add_argument("url")
     parser.add_argument("log", type=Path)
     parser.add_argument("--slow", type=float, default=0.05)
-    given = parser.parse_args()
-    llm, embedder = LoggingLLM(given.log, given.slow), HeldEmbedder(given.log)
-    async with replica(given.url, llm, embedder=embedder):
+    options = parser.parse_args()
+    llm, embedder = LoggingLLM(options.log, options.slow), HeldEmbedder(options.log)
+    async with replica(options.url, llm, embedder=embedder):
         print("ready", flush=True)
         await asyncio.Event().wait()
 

@@ -1,4 +1,4 @@
-"""Kept documents in memory: the fake of the port."""
+"""An in-memory fake of the store of kept documents."""
 
 import asyncio
 import json
@@ -11,10 +11,10 @@ from service.scoring.score_cache import Document
 
 
 class MemoryKept:
-    """Stands in for `SqlKept`.
+    """Replaces `SqlKept`.
 
-    `available` false: every call raises. `gate`: when given, every write waits for it. `batches` records how
-    many documents came at a time, `calls` counts the calls that were answered.
+    `available` false: each call raises. `gate`: each write waits for it. `batches` records the number of
+    documents per write, `calls` counts the answered calls.
     """
 
     def __init__(
@@ -30,15 +30,15 @@ class MemoryKept:
         self._kept: dict[tuple[str, str], tuple[float, str]] = {}
 
     async def put_all(self, documents: Sequence[Document]) -> None:
-        """Keep many."""
+        """Store documents."""
         if self.gate is not None:
             await self.gate.wait()
         self._check()
         self.batches.append(len(documents))
-        for one in documents:
-            self._kept.pop((one.owner, one.id), None)  # the one that takes its place is the youngest
-            if one.text is not None and one.until > time.monotonic():
-                self._kept[one.owner, one.id] = (one.until, one.text)
+        for document in documents:
+            self._kept.pop((document.owner, document.id), None)  # a replaced document moves to the end
+            if document.text is not None and document.until > time.monotonic():
+                self._kept[document.owner, document.id] = (document.until, document.text)
         for names in list(self._kept)[: -self._max_documents]:
             del self._kept[names]
 

@@ -1,4 +1,4 @@
-"""Made keys in memory."""
+"""An in-memory fake of the store of keys."""
 
 import asyncio
 from dataclasses import replace
@@ -10,10 +10,10 @@ from service.store.keys import Key
 
 
 class MemoryKeys:
-    """Stands in for `SqlKeys`.
+    """Replaces `SqlKeys`.
 
-    `available` false: every call raises. `readings` counts the calls of `list_all`; each takes what there
-    is, then waits for `gate`, where there is one.
+    `available` false: each call raises. `readings` counts the calls of `list_all`; each reads the keys, then
+    waits for `gate`, if there is one.
     """
 
     def __init__(self) -> None:
@@ -26,9 +26,9 @@ class MemoryKeys:
     async def add(self, key: Key) -> None:
         """Store a key."""
         self._check()
-        same = [one for one in self._keys.values() if one.scope == key.scope]
+        same = [key_ for key_ in self._keys.values() if key_.scope == key.scope]
         if len(same) >= stored.MAX_KEYS:
-            ended = [one for one in same if one.state(key.created_at) != "valid"]
+            ended = [key_ for key_ in same if key_.state(key.created_at) != "valid"]
             if not ended:
                 raise Conflict("There are too many keys of this scope.")
             del self._keys[ended[0].id]
@@ -38,18 +38,18 @@ class MemoryKeys:
         """Return all keys, latest first."""
         self.readings += 1
         self._check()
-        every = sorted(self._keys.values(), key=lambda key: (key.created_at, key.id), reverse=True)
+        keys = sorted(self._keys.values(), key=lambda key: (key.created_at, key.id), reverse=True)
         if self.gate is not None:
             await self.gate.wait()
-        return every
+        return keys
 
     async def revoke(self, key_id: str, at: datetime) -> Key | None:
         """Revoke a key."""
         self._check()
-        found = self._keys.get(key_id)
-        if found is not None and found.revoked_at is None:
-            found = self._keys[key_id] = replace(found, revoked_at=at)
-        return found
+        key = self._keys.get(key_id)
+        if key is not None and key.revoked_at is None:
+            key = self._keys[key_id] = replace(key, revoked_at=at)
+        return key
 
     def _check(self) -> None:
         if not self.available:

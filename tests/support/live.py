@@ -14,7 +14,7 @@ from service.server import http_options
 
 @asynccontextmanager
 async def served(app: FastAPI, **options: Any) -> AsyncIterator[int]:
-    """Serve on a free loopback port, as the service does; yield the port."""
+    """Serve on a free loopback port with the service's options; yield the port."""
     async with listening(app, **options) as server:
         yield server.servers[0].sockets[0].getsockname()[1]
 
@@ -24,10 +24,10 @@ async def listening(app: FastAPI, **options: Any) -> AsyncIterator[uvicorn.Serve
     """Serve the application as `served` does, and yield the uvicorn server."""
     config = uvicorn.Config(app, port=0, log_level="warning", lifespan="on", **http_options() | options)
     server = uvicorn.Server(config)
-    server.capture_signals = contextlib.nullcontext  # signals belong to the test runner
+    server.capture_signals = contextlib.nullcontext  # the test runner handles signals
     over = asyncio.Event()
 
-    async def until_over() -> None:  # its own loop looks ten times a second
+    async def until_over() -> None:  # uvicorn's own loop polls ten times a second
         await server.on_tick(0)
         await over.wait()
 

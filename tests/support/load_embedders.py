@@ -1,6 +1,6 @@
-"""A program that loads the embedder of each name on stdin, and writes its identity or what is wrong.
+"""A program that loads the embedder of each name on stdin, and writes its identity or the error.
 
-A process of its own, because the hub's client reads its environment once, as it is imported.
+It is a separate process because the hub's client reads the environment only once, on import.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A model hub on this machine: repositories from folders, each with one commit."""
+"""A local model hub with repositories from folders, each with one commit."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from threading import Thread
 
 @dataclass
 class ModelHub:
-    """What is published: by name, the folder and the commit."""
+    """The published repositories: folder and commit by name."""
 
     url: str = ""
     models: dict[str, tuple[Path, str]] = field(default_factory=dict)

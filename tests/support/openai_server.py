@@ -1,7 +1,8 @@
-"""A scripted OpenAI-compatible server on a real socket, plain asyncio.
+"""A scripted OpenAI-compatible server on a real socket, in plain asyncio.
 
-Each POST takes the next behaviour of `script`, then `default`. Behaviours are coroutines over an `Exchange`,
-made by `answers`, `status`, `raw`, `hang`, `drop`, `stream` below. `async with OpenAIServer() as server:`.
+Each POST takes the next behaviour of `script`, then `default`. Behaviours are coroutines with an `Exchange`
+argument, created by `answers`, `status`, `raw`, `hang`, `drop` and `stream` below. Use it as
+`async with OpenAIServer() as server:`.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ class Exchange:
     server: "OpenAIServer"
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-    data: bytes = b""  # of the body, as they came
+    data: bytes = b""  # the bytes of the body
 
     async def send(self, code: int, payload: Any, headers: Mapping[str, str] | None = None) -> None:
         data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
@@ -48,7 +49,7 @@ class Exchange:
         await self.writer.drain()
 
     async def until_disconnect(self) -> None:
-        with suppress(ConnectionError):  # whoever resets the connection has gone, too
+        with suppress(ConnectionError):  # a reset connection has ended, too
             while await self.reader.read(1024):
                 pass
         self.server.disconnects += 1
@@ -64,7 +65,7 @@ Behaviour = Callable[[Exchange], Awaitable[None]]
 
 
 def completion(exchange: Exchange, texts: Sequence[str], finish: str, model: str = MODEL) -> dict[str, Any]:
-    """Return a completion payload in the format of the path asked."""
+    """Return a completion payload in the format of the requested path."""
     chat = exchange.path.endswith("/chat/completions")
     choices = [
         {
@@ -83,13 +84,13 @@ def answers(*texts: str, at_most: int | None = None, finish: str = "stop", model
     cycle = texts or TEXTS
 
     async def behave(exchange: Exchange) -> None:
-        asked = int(exchange.body.get("n", 1))
-        count = asked if at_most is None else min(asked, at_most)
-        given = [cycle[i % len(cycle)] for i in range(count)]
+        requested = int(exchange.body.get("n", 1))
+        count = requested if at_most is None else min(requested, at_most)
+        choices = [cycle[i % len(cycle)] for i in range(count)]
         if exchange.body.get("stream"):
-            await stream(*given, model=model)(exchange)
+            await stream(*choices, model=model)(exchange)
         else:
-            await exchange.send(200, completion(exchange, given, finish, model))
+            await exchange.send(200, completion(exchange, choices, finish, model))
 
     return behave
 
@@ -109,12 +110,12 @@ def raw(data: bytes) -> Behaviour:
 
 
 async def hang(exchange: Exchange) -> None:
-    """Never answer; count the disconnect when the caller goes."""
+    """Never answer; count the disconnect of the caller."""
     await exchange.until_disconnect()
 
 
 def after(wait_s: float, then: Behaviour) -> Behaviour:
-    """Wait, then do that: an LLM that takes its time. A caller who goes ends it."""
+    """Wait before the behaviour `then`, like a slow LLM; a disconnect of the caller ends the wait."""
 
     async def behave(exchange: Exchange) -> None:
         await asyncio.sleep(wait_s)
@@ -124,7 +125,7 @@ def after(wait_s: float, then: Behaviour) -> Behaviour:
 
 
 def endless(piece: bytes, headers: Mapping[str, str], *, code: int = 200, most: int = 2**26) -> Behaviour:
-    """Answer with a body of `piece` over and over, `most` bytes or until the caller goes; count them."""
+    """Answer with repetitions of `piece`, up to `most` bytes or a disconnect; count the bytes."""
 
     async def behave(exchange: Exchange) -> None:
         await exchange.start(code, {"connection": "close", **headers})
@@ -138,12 +139,12 @@ def endless(piece: bytes, headers: Mapping[str, str], *, code: int = 200, most: 
 
 
 async def drop(exchange: Exchange) -> None:
-    """Close the connection without a word."""
+    """Close the connection without an answer."""
     exchange.writer.close()
 
 
 def stream(*texts: str, then: Behaviour | None = None, error: Any = None, model: str = MODEL) -> Behaviour:
-    """Stream each text in two pieces and finish it; then `[DONE]`, or what `then` does, or an error event."""
+    """Stream each text in two pieces and finish it; then send `[DONE]`, or an error event, or run `then`."""
 
     async def behave(exchange: Exchange) -> None:
         await exchange.start_stream()
@@ -164,14 +165,14 @@ def stream(*texts: str, then: Behaviour | None = None, error: Any = None, model:
 
 
 def pieces(*parts: bytes, then: Behaviour | None = None, media_type: str = "text/event-stream") -> Behaviour:
-    """Answer with these bytes, a write each, as chunks of HTTP; then end well, or do what `then` does."""
+    """Answer with these bytes, one HTTP chunk and write each; then end the body, or run `then`."""
 
     async def behave(exchange: Exchange) -> None:
         await exchange.start(200, {"content-type": media_type, "transfer-encoding": "chunked"})
         for part in parts:
             exchange.writer.write(b"%x\r\n%b\r\n" % (len(part), part))
             await exchange.writer.drain()
-            await asyncio.sleep(0)  # a write of its own on the wire
+            await asyncio.sleep(0)  # a separate write on the wire
         if then is not None:
             await then(exchange)
             return
@@ -182,7 +183,7 @@ def pieces(*parts: bytes, then: Behaviour | None = None, media_type: str = "text
 
 
 def draws_and(own: Behaviour, draws: Behaviour | None = None) -> Behaviour:
-    """Answer calls for one answer as `own` does, those for several as `draws` does."""
+    """Answer calls for one answer with `own`, and calls for several with `draws`."""
     several = draws or answers()
 
     async def behave(exchange: Exchange) -> None:
@@ -199,7 +200,7 @@ def _chunk(exchange: Exchange, index: int, piece: str, finish: str | None, model
 
 @dataclass
 class OpenAIServer:
-    """The server; `requests` holds every POST, `gets` the paths of every GET, in order."""
+    """The server. `requests` has all POSTs, `gets` the paths of all GETs, in order."""
 
     script: Sequence[Behaviour] = ()
     default: Behaviour = field(default_factory=answers)
@@ -226,10 +227,10 @@ class OpenAIServer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        # CPython loses a socket that it accepted just before its server is closed: accept none, then close.
+        # CPython loses a socket accepted just before its server closes, so stop accepting first.
         for listening in self._server.sockets:
             asyncio.get_running_loop().remove_reader(listening.fileno())
-        for _ in range(5):  # turns from an accepted socket to its handler
+        for _ in range(5):  # loop iterations from an accepted socket to its handler
             await asyncio.sleep(0)
         self._server.close()
         for task in list(self._connections):
@@ -237,7 +238,7 @@ class OpenAIServer:
         await asyncio.gather(*self._connections, return_exceptions=True)
 
     def play(self, *script: Behaviour) -> None:
-        """Have the next requests answered by these behaviours."""
+        """Answer the next requests with these behaviours."""
         self._left = deque(script)
 
     @property
@@ -251,7 +252,7 @@ class OpenAIServer:
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         def end(task: asyncio.Task[None]) -> None:
             self._connections.discard(task)
-            writer.close()  # a task that is cancelled before its first step runs no `finally`
+            writer.close()  # a task cancelled before its first step runs no `finally`
 
         self.accepted += 1
         task = asyncio.create_task(self._serve(reader, writer))
@@ -263,7 +264,7 @@ class OpenAIServer:
             while not writer.is_closing() and (exchange := await self._read(reader, writer)) is not None:
                 await self._answer(exchange)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # the caller has gone, or the test is over
+            pass  # the caller has disconnected, or the test is over
 
     async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Exchange | None:
         try:
@@ -276,7 +277,7 @@ class OpenAIServer:
         data = await reader.readexactly(int(headers.get("content-length", 0)))
         try:
             body = json.loads(data) if data else None
-        except ValueError:  # what is no JSON is passed on as well
+        except ValueError:  # bodies that are not JSON are passed on, too
             body = {}
         return Exchange(method, path, headers, body, self, reader, writer, data)
 
@@ -305,20 +306,20 @@ class OpenAIServer:
 
 @contextmanager
 def serving_in_thread(server: OpenAIServer) -> Iterator[OpenAIServer]:
-    """Run the server on a loop of its own, for tests whose client blocks or forks."""
+    """Run the server on its own event loop, for tests with a client that blocks or forks."""
     up, loop, stop = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
 
     async def main() -> None:
         async with server:
             up.set()
             await stop.wait()
-        # A connection that came just now is still being accepted, and then has a task.
+        # A new connection may still be being accepted; then it gets a task.
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in others:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
             await asyncio.sleep(0)
-        await asyncio.sleep(0)  # closed sockets are let go of in the loop's next round
+        await asyncio.sleep(0)  # closed sockets are released in the loop's next iteration
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(main()), daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""The operator's routes on a store in a file, and what tests send to them."""
+"""The operator's routes on a store in a file, and requests to them."""
 
 import json
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ NO_CALIBRATION = "cal_" + "0" * 26
 
 
 class World:
-    """An application on a store of its own, which is to be started."""
+    """An application with its own store, to be started by the test."""
 
     def __init__(self, **limits: int) -> None:
         self.store = SqliteStore()
@@ -60,8 +60,8 @@ def examples(count: int = 40, **more: Any) -> list[dict[str, Any]]:
     return [{"id": i, "prompt": f"Q{i}?", "reference": "yes", **more} for i in range(count)]
 
 
-def jsonl(found: list[dict[str, Any]]) -> bytes:
-    return b"".join(json.dumps(row).encode() + b"\n" for row in found)
+def jsonl(rows: list[dict[str, Any]]) -> bytes:
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
 
 
 def upload(data: bytes, name: str = "dev.jsonl") -> dict[str, Any]:

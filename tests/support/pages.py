@@ -1,4 +1,4 @@
-"""Pages taken apart."""
+"""Parsing of HTML pages."""
 
 import re
 from html import unescape
@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 
 class Elements(HTMLParser):
-    """Every element in order: (tag, attributes)."""
+    """All elements of a page in order, as (tag, attributes)."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -19,29 +19,29 @@ class Elements(HTMLParser):
         self.all.append((tag, dict(attrs)))
 
     def named(self, *tags: str) -> list[tuple[str, dict[str, str | None]]]:
-        return [one for one in self.all if one[0] in tags]
+        return [element for element in self.all if element[0] in tags]
 
 
 def words(page: str) -> str:
-    """Return the text of a page or a part of one, white space folded."""
+    """Return the text of a page or a part, with normalised white space."""
     body = page.split("</style>", 1)[-1]
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", body)))
 
 
 def section(page: str, name: str) -> str:
-    """Return the text of a section by the id of its heading."""
-    [found] = re.findall(rf'<section[^>]*aria-labelledby="{name}">.*?</section>', page, re.DOTALL)
-    return words(found)
+    """Return the text of the section with this heading id."""
+    [text] = re.findall(rf'<section[^>]*aria-labelledby="{name}">.*?</section>', page, re.DOTALL)
+    return words(text)
 
 
 def svgs(page: str) -> dict[str, ElementTree.Element]:
     """Return the plots by name."""
-    found = [ElementTree.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL)]
-    return {svg.attrib["aria-labelledby"].split("-title")[0]: svg for svg in found}
+    elements = [ElementTree.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL)]
+    return {svg.attrib["aria-labelledby"].split("-title")[0]: svg for svg in elements}
 
 
 def check_self_contained(page: str) -> None:
-    """Fail where something comes from outside, or runs."""
+    """Fail if the page loads an external resource or runs a script."""
     elements = Elements(page)
     assert not elements.named("script", "link", "img", "iframe", "object", "embed", "image", "form", "base")
     for tag, attributes in elements.all:
@@ -55,7 +55,7 @@ def check_self_contained(page: str) -> None:
 
 
 def check_ids(page: str, least: int) -> None:
-    """Fail unless ids are unique and every one used, at least so many, is there."""
+    """Fail unless ids are unique and all used ids exist, at least `least` of them."""
     elements = Elements(page)
     ids = [a["id"] for _, a in elements.all if "id" in a]
     assert len(ids) == len(set(ids))

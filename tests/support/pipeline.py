@@ -1,4 +1,4 @@
-"""A calibration's pipeline without an engine: one row after the other, errors as they come."""
+"""A calibration's pipeline without a job engine: rows in sequence, and errors are raised."""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ QUICK = Patience(first_wait_s=0.001, max_wait_s=0.002, give_up_s=30)
 
 
 class Pipeline:
-    """What draws the answers of jobs and finishes calibrations."""
+    """Samples the answers of jobs and finishes calibrations."""
 
     def __init__(
         self,
@@ -43,19 +43,19 @@ class Pipeline:
         )
 
     async def draw(self, job_id: str) -> None:
-        """Draw what is missing."""
+        """Sample the missing answers."""
         await self.jobs.begin(job_id)
         for line in await self.jobs.missing_lines(job_id):
             await self.drawer.draw(job_id, line)
 
     async def finish(self, job_id: str, finish: Finish | None = None) -> None:
-        """Do the rest."""
+        """Run the finishing steps."""
         await (finish or self.calibrator.finish)(await self.jobs.running(job_id))
 
 
 @dataclass
 class Bench:
-    """Everything that a calibration needs, and one call that runs it."""
+    """All parts of a calibration, and one call that runs it."""
 
     jobs: SqlJobs
     calibrations: SqlCalibrations
@@ -76,9 +76,9 @@ class Bench:
         assert done is not None
         assert (done.state, done.error) == ("succeeded", None)
         assert done.calibration_id is not None
-        found = await self.calibrations.get(done.calibration_id)
+        calibration = await self.calibrations.get(done.calibration_id)
         report = await self.calibrations.report(done.calibration_id)
-        assert found is not None
+        assert calibration is not None
         assert report is not None
         json.dumps(report, allow_nan=False)
-        return found, report
+        return calibration, report

@@ -1,4 +1,4 @@
-"""A real PostgreSQL cluster of its own, for tests marked `postgres`. Postgres refuses to run as root."""
+"""A real PostgreSQL cluster for tests marked `postgres`. Postgres refuses to run as root."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ def _free_port() -> int:
 
 
 class Cluster:
-    """A running cluster; `database()` makes a new empty database and returns its URL."""
+    """A running cluster. `database()` creates an empty database and returns its URL."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -53,7 +53,7 @@ class Cluster:
     def start(self) -> None:
         data = str(self._folder / "data")
         self._run("initdb", "-D", data, "-U", "tests", "--auth=trust", "-E", "UTF8", "--no-sync")
-        for _ in range(3):  # a port that was free may be somebody else's by the time the server takes it
+        for _ in range(3):  # the free port may be taken before the server binds it
             self._port = _free_port()
             try:
                 self.up()
@@ -72,12 +72,12 @@ class Cluster:
         self._run("pg_ctl", "-D", str(self._folder / "data"), *patience, "-l", log, "-o", options, "start")
 
     def down(self) -> None:
-        """Stop the server at once."""
+        """Stop the server immediately."""
         self._run("pg_ctl", "-D", str(self._folder / "data"), "-w", "-m", "immediate", "stop")
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Stop all processes of the server where they are: connections stay open, nothing is answered."""
+        """Pause all processes of the server: connections stay open, without answers."""
         server = int((self._folder / "data" / "postmaster.pid").read_text().split()[0])
         children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
         pids = [server, *map(int, children)]
@@ -101,7 +101,7 @@ class Cluster:
 
 @contextmanager
 def cluster() -> Iterator[Cluster]:
-    """Run a cluster in a temporary folder; skip where PostgreSQL is not installed."""
+    """Run a cluster in a temporary folder; skip the test if PostgreSQL is not installed."""
     if _binary("initdb") is None:
         pytest.skip("PostgreSQL is not installed")
     with tempfile.TemporaryDirectory(prefix="pg") as folder:

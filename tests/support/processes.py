@@ -1,4 +1,4 @@
-"""Replicas as processes of their own, and what is seen of them from outside."""
+"""Replicas as separate processes, and helpers to observe them."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ Finding: TypeAlias = Callable[[Replica, Job], Awaitable[Found]]
 
 @asynccontextmanager
 async def worker(url: str, log: Path, *, slow_s: float = 0.0) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Start a replica in a process of its own; it is killed with -9 on the way out."""
+    """Start a replica in a separate process; kill it with -9 at the end."""
     module = "tests.support.job_worker"
     command = [sys.executable, "-m", module, url, str(log), "--slow", str(slow_s)]
     process = await asyncio.create_subprocess_exec(
@@ -38,7 +38,7 @@ async def worker(url: str, log: Path, *, slow_s: float = 0.0) -> AsyncIterator[a
 
 
 async def kill(process: asyncio.subprocess.Process) -> None:
-    """Kill with -9 and see it gone."""
+    """Kill with -9 and wait for the end."""
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGKILL)
     await process.wait()
@@ -46,7 +46,7 @@ async def kill(process: asyncio.subprocess.Process) -> None:
 
 @dataclass(frozen=True)
 class Request:
-    """What a fake LLM was asked."""
+    """A request to a fake LLM."""
 
     pid: int
     num_samples: int
@@ -54,25 +54,25 @@ class Request:
 
 
 def requests(log: Path) -> list[Request]:
-    """Return what was asked so far, by all processes that write to this log."""
+    """Return the requests so far of all processes that write to this log."""
     lines = [line.split(" ", 2) for line in log.read_text().splitlines()] if log.exists() else []
     return [Request(int(pid), int(number), prompt) for pid, number, prompt in lines]
 
 
 async def kept_prompts(made: Replica, job: Job) -> set[str | None]:
-    """Return the prompts whose answers are all kept."""
-    return {one.prompt for one in await made.store.rows(job.id) if one.complete}
+    """Return the prompts of which all answers are stored."""
+    return {row.prompt for row in await made.store.rows(job.id) if row.complete}
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for something that happens in another process."""
-    async with asyncio.timeout(300):  # nothing but a guard: a machine may be busy
+    """Wait for a condition in another process."""
+    async with asyncio.timeout(300):  # a guard only: the machine may be busy
         while not await condition():
             await asyncio.sleep(0.01)
 
 
 async def until_kept(made: Replica, job: Job, number: int) -> None:
-    """Wait until so many rows have their answers."""
+    """Wait until `number` rows have their answers."""
 
     async def enough() -> bool:
         return len(await kept_prompts(made, job)) >= number
@@ -81,7 +81,7 @@ async def until_kept(made: Replica, job: Job, number: int) -> None:
 
 
 async def until_asked(log: Path, number: int) -> None:
-    """Wait until the fake LLMs have been asked so many times."""
+    """Wait until the fake LLMs have been asked `number` times."""
 
     async def enough() -> bool:
         return len(requests(log)) >= number
@@ -91,7 +91,7 @@ async def until_asked(log: Path, number: int) -> None:
 
 @asynccontextmanager
 async def idle_replica(url: str) -> AsyncIterator[Replica]:
-    """A replica in this process that takes jobs in but runs none."""
+    """Yield a replica in this process that accepts jobs but runs none."""
 
     class Idle(TaskEngine):
         async def reconcile(self, open_jobs: Mapping[str, str]) -> None:
@@ -114,26 +114,26 @@ async def final(made: Replica, job: Job) -> Calibration:
     """Wait for a calibration's job to succeed and return the calibration."""
     last = await ended(made, job)
     assert last.calibration_id is not None
-    found = await made.calibrations.get(last.calibration_id)
-    assert found is not None
-    return found
+    calibration = await made.calibrations.get(last.calibration_id)
+    assert calibration is not None
+    return calibration
 
 
 async def final_results(made: Replica, job: Job) -> dict[str, Any]:
     """Wait for an evaluation's job to succeed and return its results."""
     assert (await ended(made, job)).calibration_id is None
-    found = await made.store.evaluation(job.id)
-    assert found is not None
-    return found
+    results = await made.store.evaluation(job.id)
+    assert results is not None
+    return results
 
 
 async def undisturbed(folder: Path, rows: int) -> Calibration:
-    """Return the calibration that comes of the same rows when nothing happens."""
+    """Return the calibration of the same rows without any fault."""
     return await calm(folder, rows, JobOptions(), final)
 
 
 async def calm(folder: Path, rows: int, options: JobOptions, finding: Finding[Found]) -> Found:
-    """Return what comes of the same rows when nothing happens."""
+    """Return the result for the same rows without any fault."""
     url = f"sqlite:///{folder / 'calm.db'}"
     async with replica(url, LoggingLLM(), engine=TaskEngine()) as made:
         job, _ = await made.jobs.submit(dev_rows(rows), options)

@@ -1,4 +1,4 @@
-"""Whole applications in this process, several on one database: replicas, but for what dies with a process."""
+"""Several whole applications on one database in this process, as replicas that cannot be killed."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -29,7 +29,7 @@ INTERVALS = Intervals(active_poll_s=0.1, beat_s=0.1, lease_s=1.0, watch_s=0.05)
 
 
 def orthogonal() -> FakeEmbedder:
-    """Answers that have nothing in common, so that every figure is round."""
+    """Return an embedder with orthogonal answers, so that all figures are round numbers."""
     names = ("Paris", "Lyon", "Nice")
     return FakeEmbedder(
         ORTHOGONAL, vectors={name: [float(i == k) for i in range(ORTHOGONAL)] for k, name in enumerate(names)}
@@ -37,15 +37,15 @@ def orthogonal() -> FakeEmbedder:
 
 
 def deciding(serving: Serving, llm: LanguageModel, embedder: FakeEmbedder) -> list[Calibration]:
-    """Return a calibration for prompts and one for conversations, as this service draws them.
+    """Return calibrations for prompts and for conversations of this service's set-up.
 
-    P(correct) of a text is half its share of the answers plus half of 1 in d; from 0.5 on it keeps an error
-    of 0.18.
+    P(correct) of a text is half its share of the answers plus half of 1 in d; from 0.5 on it promises an
+    error of 0.18.
     """
     requests = [serving.request(prompt="?"), serving.request(messages=(Message("user", "?"),))]
-    every = {m: selector() for m in range(2, 6)}
+    selectors = {m: selector() for m in range(2, 6)}
     prints = [service_fingerprint(llm.identity(r), r.sampling, embedder.identity) for r in requests]
-    return [replace(calibration(), fingerprint=one, selectors=every) for one in prints]
+    return [replace(calibration(), fingerprint=fingerprint, selectors=selectors) for fingerprint in prints]
 
 
 @asynccontextmanager
@@ -62,31 +62,31 @@ async def replica_app(
     patience: Patience | None = None,
     **settings: Any,
 ) -> AsyncIterator[httpx.AsyncClient]:
-    """Run an application whose store is the file in this folder, and yield a client of it.
+    """Run an application with the store in this folder, and yield an HTTP client for it.
 
-    Its jobs run without DBOS, of which there can be one in a process. `decides`: calibrations are active that
-    tell P(correct) for 2 to 5 answers to prompts and to conversations (see `deciding`).
+    Its jobs run without DBOS, because a process can have only one. `decides`: activate calibrations that give
+    P(correct) for 2 to 5 answers to prompts and to conversations (see `deciding`).
     """
-    asked = Settings(data_dir=folder, **settings)
+    settings_ = Settings(data_dir=folder, **settings)
     llm, embedder = llm or FakeLLM(), embedder or FakeEmbedder()
     store = build_replica(
-        asked.resolved_database_url(),
+        settings_.resolved_database_url(),
         llm=llm,
         embedder=embedder,
-        serving=serving_of(asked),
+        serving=serving_of(settings_),
         setup=Setup(),
         slots=1,
         live=LiveLoad(),
-        own_keys=lambda: own_keys(serving_of(asked), llm, embedder),
+        own_keys=lambda: own_keys(serving_of(settings_), llm, embedder),
         engine=TaskEngine(),
         patience=patience,
         intervals=intervals,
     )
-    app = create_app(asked, llm=llm, embedder=embedder, store=store, events=events, spans=spans)
+    app = create_app(settings_, llm=llm, embedder=embedder, store=store, events=events, spans=spans)
     async with app.router.lifespan_context(app):
-        for one in deciding(serving_of(asked), llm, embedder) if decides else ():
-            await add(store.calibrations, one, {})
-            await store.calibrations.activate(one.id)
+        for calibration_ in deciding(serving_of(settings_), llm, embedder) if decides else ():
+            await add(store.calibrations, calibration_, {})
+            await store.calibrations.activate(calibration_.id)
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
             yield http

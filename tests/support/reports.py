@@ -1,8 +1,8 @@
-"""Reports of small synthetic worlds: stored in tests/data, made by the real pipeline.
+"""Reports of small synthetic worlds, stored in tests/data and made by the real pipeline.
 
     python -m tests.support.reports
 
-makes them anew; tests/golden/test_stored_reports.py holds them against the pipeline.
+makes them again; tests/golden/test_stored_reports.py compares them with the pipeline.
 """
 
 import json
@@ -32,7 +32,7 @@ from tests.support.decisions import TARGET
 
 FOLDER = Path(__file__).parents[1] / "data"
 ROWS, SAMPLES, DIMENSION, MEANINGS = 120, 6, 16, 4
-FEW = Resamples(*[20] * 7)  # the least that a band may rest on
+FEW = Resamples(*[20] * 7)  # the minimum for a band
 MADE_AT = datetime(2026, 11, 1, 12, 30, tzinfo=UTC)
 
 
@@ -42,27 +42,27 @@ def small_evaluation() -> dict[str, Any]:
 
 
 def small_report(*, with_active: bool = False) -> dict[str, Any]:
-    """Return a report of its own: three maps, and the calibration that was active before, or none."""
+    """Return a copy of a report with three maps, and optionally a previously active calibration."""
     return _stored("report_active" if with_active else "report")
 
 
 def deciding_report() -> dict[str, Any]:
-    """Return a report of its own, of rows whose verdicts allow a model of being right."""
+    """Return a copy of a report with enough verdicts for a model of P(correct)."""
     return _stored("report_deciding")
 
 
 def evidence_report() -> dict[str, Any]:
-    """Return a report of its own, of a world where the evidence map is the best."""
+    """Return a copy of a report from a world in which the evidence map is the best."""
     return _stored("report_evidence")
 
 
 def evaluation_results() -> dict[str, Any]:
-    """Return results of their own, in which every experiment ran."""
+    """Return a copy of results with all experiments."""
     return _stored("evaluation")
 
 
 def one_class_report(right: bool) -> dict[str, Any]:
-    """Return the small report as it is where all answers are right, or all wrong."""
+    """Return the small report with all answers right, or all wrong."""
     report = small_report()
     report["data"]["accuracy"] = float(right)
     for row in report["served"]:
@@ -122,7 +122,7 @@ def _evaluation() -> dict[str, Any]:
 
 
 def origin() -> dict[str, Any]:
-    """Return where the stored results come from."""
+    """Return the origin of the stored results."""
     files: dict[str, Any] = {
         name: {"name": f"{name}.jsonl", "sha256": digit * 64, "answers_from": "file"}
         for name, digit in (("dev", "0"), ("test", "1"))
@@ -155,11 +155,11 @@ def small_material() -> Material:
         leading = rng.integers(MEANINGS)
         shares = rng.dirichlet(np.full(MEANINGS, 0.5)) * 0.5
         shares[leading] += 0.5
-        said, reference = rng.choice(MEANINGS, SAMPLES, p=shares), rng.choice(MEANINGS, p=shares)
-        found, index = np.unique(said, return_inverse=True)
-        answers.append(Answers(_unit(axes[found], rng), index, _unit(axes[[reference]], rng)))
-        texts.append([f"meaning {k}" for k in found])
-        rows.append(_row(i, said, f"meaning {reference}", bool(reference == leading)))
+        drawn, reference = rng.choice(MEANINGS, SAMPLES, p=shares), rng.choice(MEANINGS, p=shares)
+        distinct, index = np.unique(drawn, return_inverse=True)
+        answers.append(Answers(_unit(axes[distinct], rng), index, _unit(axes[[reference]], rng)))
+        texts.append([f"meaning {k}" for k in distinct])
+        rows.append(_row(i, drawn, f"meaning {reference}", bool(reference == leading)))
     return Material(rows, answers, texts, np.arange(ROWS), SAMPLES, DIMENSION, [None] * ROWS)
 
 
@@ -168,8 +168,8 @@ def _unit(vectors: Any, rng: np.random.Generator) -> Any:
     return (blurred / np.linalg.norm(blurred, axis=1, keepdims=True)).astype(np.float32)
 
 
-def _row(i: int, said: Any, reference: str, correct: bool) -> DevRow:
-    samples = tuple(f"meaning {k}" for k in said)
+def _row(i: int, drawn: Any, reference: str, correct: bool) -> DevRow:
+    samples = tuple(f"meaning {k}" for k in drawn)
     row = DevRow(i + 1, f"r{i}", (reference,), prompt=f"question {i}", samples=samples, correct=correct)
     return replace(row, draws=tuple(Draw(text) for text in samples), complete=True)
 

@@ -1,4 +1,4 @@
-"""A score as the service answers it, and its line in a batch."""
+"""A score in the service's format, and its line in a batch."""
 
 import json
 

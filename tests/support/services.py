@@ -1,4 +1,4 @@
-"""Whole services as processes of their own, with a scripted server as their LLM and embedder."""
+"""Whole services as separate processes, with a scripted server as their LLM and embedder."""
 
 import asyncio
 import hashlib
@@ -21,7 +21,7 @@ from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, answe
 
 CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz")
 NUM_SAMPLES = 5
-PATIENCE_S = 300.0  # nothing but a guard: a machine may be busy
+PATIENCE_S = 300.0  # a guard only: the machine may be busy
 LISTENS = re.compile(r"Uvicorn running on (http://\S+)")
 
 
@@ -33,9 +33,9 @@ def vector(text: str) -> list[float]:
 
 @dataclass
 class Hold:
-    """How many prompts the LLM answers before a test tells it to go on.
+    """Limits the number of prompts that the LLM answers until `go_on`.
 
-    Without it, whether a job is still at work when a test gets there depends on the speed of the machine.
+    Without this, it depends on the speed of the machine whether a job is still running when a test looks.
     """
 
     after: int = sys.maxsize
@@ -45,7 +45,7 @@ class Hold:
 
 
 def llm_and_embedder(draw: Behaviour, *, slow_s: float = 0.0, hold: Hold | None = None) -> Behaviour:
-    """Embed, and answer prompts that end in a number as `draw` does."""
+    """Embed, and answer prompts that end in a number with `draw`."""
     held = hold or Hold()
 
     async def behave(exchange: Exchange) -> None:
@@ -73,7 +73,7 @@ def prompt_of(body: dict[str, Any]) -> str:
 
 
 def asked(server: OpenAIServer) -> list[str]:
-    """The prompts that the LLM was asked for, in order."""
+    """Return the prompts sent to the LLM, in order."""
     return [prompt_of(body) for body in server.bodies if "messages" in body]
 
 
@@ -82,7 +82,7 @@ def questions(count: int, **fields: Any) -> list[dict[str, Any]]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that happens in a thread or process."""
+    """Wait for a condition in another thread or process."""
     end = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < end, "it does not happen"
@@ -90,19 +90,19 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def address(process: subprocess.Popen[bytes], log: Path) -> str:
-    """Return where a service that was told port 0 listens, once it does.
+    """Wait until a service started with port 0 listens, and return its address.
 
-    A port that is chosen beforehand may be somebody else's by the time the service takes it.
+    A port chosen beforehand may be taken before the service binds it.
     """
     until(lambda: process.poll() is not None or LISTENS.search(log.read_text()) is not None)
-    found = LISTENS.search(log.read_text())
-    assert found, log.read_text()
-    return found[1]
+    match = LISTENS.search(log.read_text())
+    assert match, log.read_text()
+    return match[1]
 
 
 @dataclass
 class Service:
-    """One service: its process, and a client that waits for what is to come."""
+    """A service process and a synchronous HTTP client for it."""
 
     process: subprocess.Popen[bytes]
     http: httpx.Client
@@ -112,11 +112,11 @@ class Service:
         return self.http.post("/calibrate", json={"examples": examples, **options}, headers=headers)
 
     def job(self, job_id: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.http.get(f"/jobs/{job_id}").raise_for_status().json()
-        return found
+        job: dict[str, Any] = self.http.get(f"/jobs/{job_id}").raise_for_status().json()
+        return job
 
     def until(self, job_id: str, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Follow the job's events until one of them is as wanted, or the last."""
+        """Follow the job's events until one satisfies the condition, or to the last."""
         with self.http.stream("GET", f"/jobs/{job_id}/events") as events:
             for line in events.iter_lines():
                 if line.startswith("data:") and condition(job := httpx.Response(200, text=line[5:]).json()):
@@ -129,7 +129,7 @@ class Service:
 
 @contextmanager
 def service(url: str, server: OpenAIServer, folder: Path, **settings: str) -> Iterator[Service]:
-    """Run a service on a free port; `settings` by their names without the prefix."""
+    """Run a service on a free port. `settings`: by name without the prefix."""
     settings = {
         "port": "0",
         "data_dir": str(folder / "data"),
@@ -137,12 +137,12 @@ def service(url: str, server: OpenAIServer, folder: Path, **settings: str) -> It
         "llm_backend": "vllm",
         "llm_url": server.url,
         "embedder_url": server.url,
-        "llm_slots": "16",  # two of them for calibrations
+        "llm_slots": "16",  # two of these for calibrations
         "num_samples": str(NUM_SAMPLES),
         **settings,
     }
     env = {f"EIGENCAL_{name.upper()}": value for name, value in settings.items()}
-    log = folder / f"{uuid.uuid4().hex}.log"  # there may be several in one folder
+    log = folder / f"{uuid.uuid4().hex}.log"  # several may share the folder
     with running([PYTHON, "-m", "service"], env=env, log=log) as process:
         with httpx.Client(base_url=address(process, log), timeout=PATIENCE_S) as http:
             yield Service(process, http)

@@ -1,4 +1,4 @@
-"""The store of an application, in a copy of one migrated SQLite file; nothing runs its jobs."""
+"""The store of an application in a copy of a migrated SQLite file, without a job engine."""
 
 import atexit
 import functools
@@ -34,7 +34,7 @@ from tests.support.keys import MemoryKeys
 
 @functools.cache
 def _template() -> Path:
-    """Return a migrated file, made once a process."""
+    """Return a migrated file, created once per process."""
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder) / "template.db"
@@ -45,7 +45,7 @@ def _template() -> Path:
 
 
 class CopiedDatabase(Database):
-    """A database whose tables are there from the first; opened when it is first asked."""
+    """A database with existing tables, opened on first use."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
         super().__init__(f"sqlite:///{folder / 'store.db'}", **options)
@@ -56,7 +56,7 @@ class CopiedDatabase(Database):
         self._open()
 
     def _create(self) -> AsyncEngine:
-        # No pool: the thread of a connection that nobody closes would outlive its test's event loop, and fail
+        # No pool: the thread of an unclosed connection would outlive the event loop of its test, and fail
         # another test.
         engine = super()._create()
         pool = engine.sync_engine.pool
@@ -72,7 +72,7 @@ class CopiedDatabase(Database):
 
 
 class IdleEngine:
-    """Runs no job."""
+    """An engine that runs no jobs."""
 
     async def start(self, steps: JobSteps) -> None:
         """Do nothing."""
@@ -81,14 +81,14 @@ class IdleEngine:
         """Do nothing."""
 
     async def reconcile(self, open_jobs: Mapping[str, str]) -> None:
-        """Run none."""
+        """Do nothing."""
 
     async def cancel(self, job_id: str) -> None:
         """Do nothing."""
 
 
 class SqliteStore:
-    """All in one, as the application wants them; nothing outlives the object."""
+    """All stores of the application; nothing outlives the object."""
 
     def __init__(self) -> None:
         folder = tempfile.mkdtemp()
@@ -108,12 +108,12 @@ class SqliteStore:
         await self.stored.start()
 
     async def stop(self) -> None:
-        """Close it; idempotent."""
+        """Close the file; idempotent."""
         await self.stored.stop()
         await self.database.stop()
 
     async def change(self, job_id: str, **values: Any) -> Job:
-        """Change a job as its run would."""
+        """Change a job like its run."""
         async with self.database.write() as connection:
             await connection.execute(sa.update(jobs).where(jobs.c.id == job_id).values(values))
         job = await self.runs.get(job_id)
@@ -121,13 +121,13 @@ class SqliteStore:
         return job
 
     async def rows_of(self, job_id: str) -> list[DevRow]:
-        """Return the rows of a job; none once it was cancelled."""
-        return [replace(one, draws=(), complete=False) for one in await self.runs.rows(job_id)]
+        """Return the rows of a job; none after it was cancelled."""
+        return [replace(row, draws=(), complete=False) for row in await self.runs.rows(job_id)]
 
     async def fitted(
         self, calibration: Calibration, report: dict[str, Any], rows: Iterable[DevRow], num_rows: int = 0
     ) -> None:
-        """Store a calibration as a job on these rows does."""
+        """Store a calibration like a job on these rows."""
         kept = list(rows)
         job, _ = await self.jobs.submit(kept, JobOptions(drawn_by="service"))
         await self.runs.begin(job.id)

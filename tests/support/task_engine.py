@@ -1,4 +1,4 @@
-"""An engine of jobs without a database."""
+"""A job engine without a database."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from service.jobs.store import JobEndedError
 
 
 class TaskEngine:
-    """Runs jobs as tasks, one at a time for each set-up. Jobs end with the process."""
+    """Runs jobs as tasks, one at a time per set-up. Jobs end with the process."""
 
     def __init__(self) -> None:
         self.steps: JobSteps | None = None
@@ -19,24 +19,24 @@ class TaskEngine:
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def start(self, steps: JobSteps) -> None:
-        """Begin to run jobs."""
+        """Start running jobs."""
         self.steps = steps
         self._slots = asyncio.Semaphore(steps.slots)
 
     async def stop(self) -> None:
-        """Break all jobs off."""
+        """Cancel all jobs."""
         for job_id in list(self._tasks):
             await self.cancel(job_id)
 
     async def reconcile(self, open_jobs: Mapping[str, str]) -> None:
-        """Run the jobs that are not being run."""
+        """Run the jobs that are not yet running."""
         for job_id, setup_key in open_jobs.items():
             task = self._tasks.get(job_id)
             if task is None or task.done():
                 self._tasks[job_id] = asyncio.create_task(self._work(job_id, setup_key))
 
     async def cancel(self, job_id: str) -> None:
-        """Break a job off."""
+        """Cancel a job."""
         task = self._tasks.pop(job_id, None)
         if task is not None:
             task.cancel()
@@ -57,12 +57,12 @@ class TaskEngine:
         return result
 
     async def draw(self, job_id: str, chunks: list[list[int]]) -> None:
-        """Draw as many chunks at once as there are slots."""
+        """Draw the chunks, as many at once as there are slots."""
 
-        async def one(chunk: list[int]) -> None:
+        async def draw_limited(chunk: list[int]) -> None:
             async with self._slots:
                 await draw_chunk(job_id, chunk, self)
 
-        async with asyncio.TaskGroup() as group:  # a gather that is cancelled waits for the first task alone
+        async with asyncio.TaskGroup() as group:  # a cancelled gather waits only for the first task
             for chunk in chunks:
-                group.create_task(one(chunk))
+                group.create_task(draw_limited(chunk))

@@ -1,4 +1,4 @@
-"""What a newcomer tries: each row's own answer, then nonsense in its place, judged by the same answers."""
+"""A newcomer's trial: each row's own answer, then nonsense instead, judged by the same samples."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -20,14 +20,14 @@ from tests.support.evidence import by_evidence
 from tests.support.fakes import FakeEmbedder, FakeLLM
 
 NONSENSE = ("Qwertyuiop zebra", "")
-LAX = Target(0.98, 0.5)  # whoever may be let through at all, is
+LAX = Target(0.98, 0.5)  # lets through all answers that may be let through at all
 
 
 def deciding(rows: Sequence[DevRow], embedder: FakeEmbedder) -> Calibration:
-    """A calibration by evidence for answers labelled `mine`, with maps of selectors fitted on rows."""
-    found = fit_selectors(FullRows(_material(rows, embedder)), "evidence", rng=np.random.default_rng(0))
-    selectors = {m: one.selector for m, one in found.items() if one.selector is not None}
-    maps = {m: one.map for m, one in selectors.items() if isinstance(one.map, EvidenceMap)}
+    """Return an evidence calibration for answers labelled `mine`, with the maps of fitted selectors."""
+    fits = fit_selectors(FullRows(_material(rows, embedder)), "evidence", rng=np.random.default_rng(0))
+    selectors = {m: fit.selector for m, fit in fits.items() if fit.selector is not None}
+    maps = {m: selector.map for m, selector in selectors.items() if isinstance(selector.map, EvidenceMap)}
     wanted = caller_fingerprint("mine", embedder.identity)
     made = by_evidence(fingerprint=wanted, selectors=selectors)
     return replace(made, evidence=maps, num_samples=max(maps))
@@ -38,32 +38,32 @@ def _material(rows: Sequence[DevRow], embedder: FakeEmbedder) -> Material:
     embedded = asyncio.run(embedder.embed(texts_to_embed(texts, "outcome")))
     place = {text: i for i, text in enumerate(texts)}
     vectors = outcome_vectors(texts, embedded.vectors)
-    return assemble(rows, max(len(one.draws) for one in rows), vectors, place, embedder.dimension)
+    return assemble(rows, max(len(row.draws) for row in rows), vectors, place, embedder.dimension)
 
 
 def judged(
     rows: Sequence[DevRow], m: int, calibration: Calibration, embedder: FakeEmbedder
 ) -> list[Mapping[str, Score]]:
-    """The scores of each row's first m answers: of its "own" answer, of "another" row's, and of nonsense.
+    """Return scores by each row's first m samples: of its "own" answer, of "another" row's, and of nonsense.
 
-    An empty text is none where an answer drawn was empty: it is then what the LLM said.
+    An empty text is not nonsense if a sample is empty.
     """
     scorer = Scorer(FakeLLM(), embedder, Active(calibration))
 
     async def all_of() -> list[Mapping[str, Score]]:
-        found = []
-        for one, other in zip(rows, [*rows[1:], rows[0]], strict=True):
-            said = {draw.text for draw in one.draws[:m]}
-            nonsense = {text: text for text in NONSENSE if text not in said}
-            texts = {"own": one.answer, "another": other.answer} | nonsense
-            found.append({name: await scorer.score(_asked(one, m, text)) for name, text in texts.items()})
-        return found
+        scores = []
+        for row, next_row in zip(rows, [*rows[1:], rows[0]], strict=True):
+            samples = {draw.text for draw in row.draws[:m]}
+            nonsense = {text: text for text in NONSENSE if text not in samples}
+            texts = {"own": row.answer, "another": next_row.answer} | nonsense
+            scores.append({name: await scorer.score(_asked(row, m, text)) for name, text in texts.items()})
+        return scores
 
     return asyncio.run(all_of())
 
 
-def _asked(one: DevRow, m: int, candidate: str | None) -> ScoreCommand:
-    draws = one.draws[:m]
+def _asked(row: DevRow, m: int, candidate: str | None) -> ScoreCommand:
+    draws = row.draws[:m]
     logprobs = tuple(draw.total_logprob for draw in draws if draw.total_logprob is not None)
     texts = tuple(draw.text for draw in draws)
     return ScoreCommand(
@@ -72,7 +72,7 @@ def _asked(one: DevRow, m: int, candidate: str | None) -> ScoreCommand:
 
 
 def check(trial: Sequence[Mapping[str, Score]]) -> int:
-    """Hold every row to the rules for texts that no answer supports; return how many own were let through."""
+    """Check the rules for unsupported texts on each row; return the number of own answers let through."""
     through = 0
     for scores in trial:
         for name, score in scores.items():
@@ -89,15 +89,17 @@ def _action(score: Score) -> str:
 
 
 def _check_one(score: Score) -> None:
-    found = score.candidate
-    assert found is not None
-    assert (found.mode is None) == (found.probability_correct is None)
-    assert (found.mode is None) == ("unsupported_candidate" in [one.code for one in score.warnings])
-    assert found.mode is not None or _action(score) == "abstain"
+    candidate = score.candidate
+    assert candidate is not None
+    assert (candidate.mode is None) == (candidate.probability_correct is None)
+    assert (candidate.mode is None) == (
+        "unsupported_candidate" in [warning.code for warning in score.warnings]
+    )
+    assert candidate.mode is not None or _action(score) == "abstain"
 
 
 def _check_order(own: Score, other: Score) -> None:
-    """Of two texts that the same answers support, the likelier meant is no less likely right."""
+    """Check that P(correct) does not fall with p(y), for two texts supported by the same answers."""
     first, second = own.candidate, other.candidate
     assert first is not None
     assert second is not None

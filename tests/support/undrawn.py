@@ -1,4 +1,4 @@
-"""Pages without their drawings, which take nearly all of a page's time and have tests of their own."""
+"""Pages without their plots, which take most of a page's time and have their own tests."""
 
 from html import escape
 
@@ -9,7 +9,7 @@ from service.report import plots
 
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the pictures empty but for their words. What a fixture of a wider scope renders is drawn."""
+    """Replace the plots by their texts. Fixtures of a wider scope still draw."""
 
     def words(plot: plots.Plot, paint: object) -> str:
         name = plot.name

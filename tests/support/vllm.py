@@ -1,4 +1,4 @@
-"""A real vLLM server on this machine's CPU: the command that starts it, for tests and benchmarks."""
+"""The command that starts a real vLLM server on this machine's CPU, for tests and benchmarks."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ ENVIRONMENT = {"VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HU
 
 
 def serve_command(model: str | Path, port: int, *, name: str = "m", host: str = "127.0.0.1") -> list[str]:
-    """Return the command, to be run with `ENVIRONMENT` besides; docs/operating.md says why these flags."""
+    """Return the command, to be run with `ENVIRONMENT`. docs/operating.md explains the flags."""
     return [
         *(str(VLLM_PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)),
         *("--served-model-name", name, "--host", host, "--port", str(port)),

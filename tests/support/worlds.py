@@ -1,4 +1,4 @@
-"""Prompts made up: rows for the command, and splits whose right parameters are known."""
+"""Synthetic prompts: rows for the command, and splits with known parameters."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz", "Brest", "Tours", "Dijon")
 
 
 def rows(count: int = 40, m: int = 8, seed: int = 1) -> list[dict]:
-    """Rows as in a file: the reference is one of the answers about half the time."""
+    """Return rows of a file. The reference is among the answers about half the time."""
     rng = np.random.default_rng(seed)
     made = []
     for i in range(count):
@@ -37,14 +37,14 @@ def rows(count: int = 40, m: int = 8, seed: int = 1) -> list[dict]:
 
 
 def write(path: Path, made: Sequence[dict], *, drop: Sequence[str] = ()) -> Path:
-    """Write rows as JSONL, without the fields in `drop`."""
+    """Write rows as JSONL without the fields in `drop`."""
     kept = [{k: v for k, v in row.items() if k not in drop} for row in made]
     path.write_text("".join(json.dumps(row) + "\n" for row in kept))
     return path
 
 
 def stored(made: Sequence[dict], *, tells: bool = True) -> list[DevRow]:
-    """The rows as the domain sees them. tells: whether their log-probabilities are known."""
+    """Return the rows as `DevRow`s. tells: with their log-probabilities."""
     return [
         replace(
             DevRow(
@@ -56,8 +56,8 @@ def stored(made: Sequence[dict], *, tells: bool = True) -> list[DevRow]:
                 answer=row["answer"],
             ),
             draws=tuple(
-                Draw(text, total_logprob=one if tells else None)
-                for text, one in zip(row["samples"], row["logprob"], strict=True)
+                Draw(text, total_logprob=logprob if tells else None)
+                for text, logprob in zip(row["samples"], row["logprob"], strict=True)
             ),
             complete=True,
         )
@@ -66,7 +66,7 @@ def stored(made: Sequence[dict], *, tells: bool = True) -> list[DevRow]:
 
 
 def split(made: Sequence[dict], dimension: int = 24, *, tells: bool = True) -> Split:
-    """A split with random vectors, the same for the same text."""
+    """Return a split with random vectors, the same for equal texts."""
     kept = stored(made, tells=tells)
     texts = all_texts(kept)
     vectors = np.stack([vector(text, dimension) for text in texts])
@@ -75,7 +75,7 @@ def split(made: Sequence[dict], dimension: int = 24, *, tells: bool = True) -> S
 
 
 def vector(text: str, dimension: int) -> np.ndarray:
-    """A unit vector: the city's, and a little of the text's own."""
+    """Return a unit vector: the city's plus a small part specific to the text."""
     city = np.random.default_rng(list(text.rsplit(maxsplit=1)[-1].encode())).standard_normal(dimension)
     own = np.random.default_rng(list(text.encode())).standard_normal(dimension)
     made = city + 0.4 * own

@@ -1,1 +1,1 @@
-"""What makes the documentation's site beside docs/: pages from the contract, navigation, figures."""
+"""Generated parts of the documentation's site: pages of the contract, navigation and figures."""

@@ -1,6 +1,6 @@
-"""The reference of the API as Markdown, made from the contract alone: a page for each tag, and one of errors.
+"""Generate the API reference as Markdown from the contract: a page for each tag, and one for errors.
 
-A field or an operation that the contract gets is on the site with the next build; a test compares.
+A test checks that every field and operation of the contract is on the pages.
 """
 
 import json
@@ -9,7 +9,7 @@ from typing import Any
 
 from tools.site.schema_words import REF, cell, field_table, type_words
 
-# Tag -> title of its page, in order. A new tag comes last, by its own name, until it has a better one here.
+# Tag -> title of its page, in order. A tag without a title here is placed last, under its own name.
 TITLES = {
     "score": "Scores",
     "jobs": "Calibrating, and jobs",
@@ -25,7 +25,7 @@ PROBLEM = "application/problem+json"
 
 
 class ContractPages:
-    """Makes the pages of one OpenAPI document."""
+    """Generates the pages of one OpenAPI document."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._schemas: Mapping[str, Any] = document["components"]["schemas"]
@@ -37,7 +37,7 @@ class ContractPages:
         self._home, self._sent = self._homes(), self.sent()
 
     def pages(self) -> dict[str, str]:
-        """Return Markdown by name of page (without a folder or an ending)."""
+        """Return the Markdown of each page by its name, without folder and suffix."""
         used = dict.fromkeys(tag_of(operation) for _, _, operation in self._operations)
         tags = [tag for tag in TITLES if tag in used] + [tag for tag in used if tag not in TITLES]
         pages = {tag: self._tag_page(tag) for tag in tags}
@@ -46,34 +46,36 @@ class ContractPages:
         return pages
 
     def sent(self) -> set[str]:
-        """Return the names of the schemas that callers send; the others are answers."""
+        """Return the names of the schemas that callers send; all others are parts of responses."""
         bodies = [operation.get("requestBody") for _, _, operation in self._operations]
         return set(self._reachable(bodies))
 
     def _homes(self) -> dict[str, str]:
-        """Return the page of each schema: that of the only tag that needs it, else the shared one."""
+        """Return the page of each schema: its tag's page if only one tag needs it, else the shared page."""
         users: dict[str, set[str]] = {name: set() for name in self._schemas}
         for _, _, operation in self._operations:
             for name in self._reachable(operation):
                 users[name].add(tag_of(operation))
-        return {name: found.pop() if len(found) == 1 else SHARED for name, found in users.items()}
+        return {name: tags.pop() if len(tags) == 1 else SHARED for name, tags in users.items()}
 
     def _reachable(self, node: object) -> dict[str, None]:
-        """Return the names of all schemas that a part of the document needs, in a reader's order."""
-        found: dict[str, None] = {}
+        """Return the names of all schemas that a part of the document needs, in order of appearance."""
+        names: dict[str, None] = {}
         waiting = list(named_schemas(node))
         while waiting:
-            if (name := waiting.pop(0)) not in found:
-                found[name] = None
+            if (name := waiting.pop(0)) not in names:
+                names[name] = None
                 waiting += named_schemas(self._schemas[name])
-        return found
+        return names
 
     def _link(self, name: str) -> str:
         return f"[{name}]({self._home[name]}.md#{name.lower()})"
 
     def _tag_page(self, tag: str) -> str:
         parts = [f"# {TITLES.get(tag, tag.capitalize())}\n"]
-        parts += [self._operation(*one) for one in self._operations if tag_of(one[2]) == tag]
+        parts += [
+            self._operation(*operation) for operation in self._operations if tag_of(operation[2]) == tag
+        ]
         return "\n".join([*parts, *self._shapes(tag)])
 
     def _operation(self, path: str, method: str, operation: Mapping[str, Any]) -> str:
@@ -85,9 +87,14 @@ class ContractPages:
     def _parameters(self, operation: Mapping[str, Any]) -> Iterator[str]:
         if parameters := operation.get("parameters"):
             yield "| parameter | in | type | meaning |\n| --- | --- | --- | --- |"
-            for one in parameters:
-                told = ("**Required.** " if one.get("required") else "") + cell(one.get("description", ""))
-                yield f"| `{one['name']}` | {one['in']} | {type_words(one['schema'], self._link)} | {told} |"
+            for field in parameters:
+                meaning = ("**Required.** " if field.get("required") else "") + cell(
+                    field.get("description", "")
+                )
+                yield (
+                    f"| `{field['name']}` | {field['in']} "
+                    f"| {type_words(field['schema'], self._link)} | {meaning} |"
+                )
             yield ""
 
     def _request(self, operation: Mapping[str, Any]) -> Iterator[str]:
@@ -98,27 +105,27 @@ class ContractPages:
         for status, answer in operation["responses"].items():
             contents = {k: v for k, v in answer.get("content", {}).items() if k != PROBLEM}
             if contents or status.startswith("2"):
-                yield f"**Answer `{status}`**: {_told(answer['description'])}\n"
-                for header, told in answer.get("headers", {}).items():
-                    yield f"- header `{header}`: {told.get('description', '')}"
+                yield f"**Answer `{status}`**: {_description(answer['description'])}\n"
+                for header, definition in answer.get("headers", {}).items():
+                    yield f"- header `{header}`: {definition.get('description', '')}"
                 yield ""
             for kind, body in contents.items():
                 yield from self._content("Body", kind, body)
 
-    def _content(self, what: str, kind: str, body: Mapping[str, Any]) -> Iterator[str]:
+    def _content(self, title: str, kind: str, body: Mapping[str, Any]) -> Iterator[str]:
         schema = body.get("schema", {})
         more = f" {schema['description']}" if schema.get("description") else ""
-        yield f"{what} `{kind}`: {type_words(schema, self._link)}.{more}\n"
-        yield field_table(schema, self._link, is_answer=what == "Body")
-        examples = {name: one["value"] for name, one in body.get("examples", {}).items()}
+        yield f"{title} `{kind}`: {type_words(schema, self._link)}.{more}\n"
+        yield field_table(schema, self._link, is_answer=title == "Body")
+        examples = {name: example["value"] for name, example in body.get("examples", {}).items()}
         for name, value in (examples or ({"example": body["example"]} if "example" in body else {})).items():
-            yield _example(f"{what}: {name}", value)
+            yield _example(f"{title}: {name}", value)
 
     def _errors_of(self, operation: Mapping[str, Any]) -> Iterator[str]:
-        found = [(status, code) for status, code, _ in problems(operation)]
-        if found:
-            told = ", ".join(f"{status} [`{code}`]({ERRORS}.md#{code})" for status, code in found)
-            yield f"**Errors**: {told}.\n"
+        errors = [(status, code) for status, code, _ in problems(operation)]
+        if errors:
+            links = ", ".join(f"{status} [`{code}`]({ERRORS}.md#{code})" for status, code in errors)
+            yield f"**Errors**: {links}.\n"
 
     def _shapes(self, home: str) -> Iterator[str]:
         for name in self._reachable([operation for _, _, operation in self._operations]):
@@ -149,7 +156,7 @@ class ContractPages:
 
 
 def tag_of(operation: Mapping[str, Any]) -> str:
-    """Return the tag whose page tells of an operation."""
+    """Return the tag of the page that describes an operation."""
     tag: str = operation["tags"][0]
     return tag
 
@@ -167,13 +174,13 @@ def named_schemas(node: object) -> Iterator[str]:
 
 
 def problems(operation: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield status, code and example of each error that an operation names."""
+    """Yield status, code and example of each error of an operation."""
     for status, answer in operation["responses"].items():
         for code, example in answer.get("content", {}).get(PROBLEM, {}).get("examples", {}).items():
             yield status, code, example["value"]
 
 
-def _told(description: str) -> str:
+def _description(description: str) -> str:
     return "" if description == "Successful Response" else description
 
 

@@ -1,8 +1,8 @@
-"""The figures of docs/: drawn from the report of the calibration that `make run` leaves, and from its rows.
+"""Draw the figures of docs/ from the report and the rows of the calibration made by `make run`.
 
     python -m tools.site.figures http://127.0.0.1:8000    (make figures)
 
-Without an address they are drawn again from docs/figures/report.json, which holds every number in them.
+Without an address they are drawn again from docs/figures/report.json, which holds all their numbers.
 """
 
 import json
@@ -23,21 +23,21 @@ from service.spectral.spectrum import DepolarizedMap
 FOLDER = Path(__file__).parents[2] / "docs" / "figures"
 NUMBERS = FOLDER / "report.json"
 DIGITS = 6
-# Rows of the bundled questions: all answers alike and right, alike and wrong, two camps, many.
+# Bundled questions with answers that are all alike and right, all alike and wrong, of two kinds, of many.
 SHOWN = ("everyday-103", "everyday-114", "everyday-128", "everyday-45")
 POINTS_TO_PIXELS = 96 / 72
 
 
 def fetch(http: httpx.Client) -> dict[str, Any]:
-    """Return what the figures show: parts of the report of `make run`, and spectra of a few recorded rows."""
+    """Return the numbers of the figures: parts of the report of `make run`, and spectra of recorded rows."""
     listed = http.get("/calibrations").raise_for_status().json()
-    calibration = next(one for one in listed if one["name"] == NAME)
+    calibration = next(calibration_ for calibration_ in listed if calibration_["name"] == NAME)
     report = http.get(f"/calibrations/{calibration['id']}/report").raise_for_status().json()
-    decided = report["correctness"]
-    at_most = decided["by_num_samples"][-1]
+    correctness = report["correctness"]
+    at_most = correctness["by_num_samples"][-1]
     curves = {name: report["curves"][name] for name in ("temperature", "projection", "correctness")}
     rows = {row["id"]: row for row in recorded()}
-    found = {
+    numbers = {
         "from": {name: report["calibration"]["fingerprint"][name] for name in ("model", "embedder")}
         | {"rows": report["data"]["rows"], "accuracy": report["data"]["accuracy"]},
         "dimension": report["calibration"]["fingerprint"]["embedder_dimension"],
@@ -45,22 +45,22 @@ def fetch(http: httpx.Client) -> dict[str, Any]:
         "fits": report["fits"],
         "served": report["served"],
         "curves": curves,
-        "correctness": decided | {"by_num_samples": [at_most]},
+        "correctness": correctness | {"by_num_samples": [at_most]},
         "spectra": [spectrum(http, rows[name]) for name in SHOWN],
     }
-    rounded: dict[str, Any] = _rounded(found)
+    rounded: dict[str, Any] = _rounded(numbers)
     return rounded
 
 
 def recorded() -> list[dict[str, Any]]:
-    """Return the bundled questions with the answers recorded."""
+    """Return the bundled questions with their recorded answers."""
     return [json.loads(line) for line in RECORDED.read_text("utf-8").splitlines()]
 
 
 def spectrum(http: httpx.Client, row: dict[str, Any]) -> dict[str, Any]:
     """Return a question with the raw eigenvalues of its recorded answers."""
-    asked = {"samples": row["samples"], "calibration": "none", "return": ["spectrum"]}
-    score = http.post("/score", json=asked).raise_for_status().json()
+    body = {"samples": row["samples"], "calibration": "none", "return": ["spectrum"]}
+    score = http.post("/score", json=body).raise_for_status().json()
     return {"id": row["id"], "prompt": row["prompt"], "eigenvalues": score["spectrum"]["uncalibrated"]}
 
 
@@ -68,34 +68,34 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return round(value, DIGITS)
     if isinstance(value, dict):
-        return {name: _rounded(one) for name, one in value.items()}
-    return [_rounded(one) for one in value] if isinstance(value, list) else value
+        return {name: _rounded(item) for name, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list) else value
 
 
-def figures(found: dict[str, Any]) -> dict[str, str]:
-    """Return every figure as the text of an SVG file, by name. Equal numbers give equal bytes."""
-    decided = found["correctness"]
-    drawn = {
-        "spectra": spectra(found),
-        "projection": reliability(found, "projection", "share of the reference found"),
-        "correctness": reliability(found, "correctness", "share of right answers"),
-        "temperature": plots.temperature(found["curves"]["temperature"]),
-        "p-correct": plots.p_correct(decided, found["method"]),
-        "risk-coverage": plots.risk_coverage(decided),
+def figures(numbers: dict[str, Any]) -> dict[str, str]:
+    """Return the text of each figure's SVG file by name. Equal numbers give equal bytes."""
+    correctness = numbers["correctness"]
+    svg_by_name = {
+        "spectra": spectra(numbers),
+        "projection": reliability(numbers, "projection", "share of the reference found"),
+        "correctness": reliability(numbers, "correctness", "share of right answers"),
+        "temperature": plots.temperature(numbers["curves"]["temperature"]),
+        "p-correct": plots.p_correct(correctness, numbers["method"]),
+        "risk-coverage": plots.risk_coverage(correctness),
     }
-    return {name: as_file(svg) for name, svg in drawn.items()}
+    return {name: as_file(svg) for name, svg in svg_by_name.items()}
 
 
-def reliability(found: dict[str, Any], kind: str, ylabel: str) -> str:
-    """Return the diagrams of raw scores and of the map served, side by side."""
-    maps = {"raw": "not calibrated", found["method"]: "calibrated, held-out questions"}
-    curves = found["curves"][kind]
-    told = "; ".join(
+def reliability(numbers: dict[str, Any], kind: str, ylabel: str) -> str:
+    """Return the reliability diagrams of the raw scores and of the served map, side by side."""
+    maps = {"raw": "not calibrated", numbers["method"]: "calibrated, held-out questions"}
+    curves = numbers["curves"][kind]
+    bins = "; ".join(
         f"{name}: "
         + ", ".join(f"{number(b['predicted'], 2)} {number(b['observed'], 2)}" for b in curves[name])
         for name in maps
     )
-    plot = Plot(f"site-{kind}", f"{ylabel} against λmax, raw and calibrated", f"Bins: {told}.", (6.4, 3.5))
+    plot = Plot(f"site-{kind}", f"{ylabel} against λmax, raw and calibrated", f"Bins: {bins}.", (6.4, 3.5))
 
     def paint(figure: Any) -> None:
         panels = figure.subplots(1, 2)
@@ -106,19 +106,21 @@ def reliability(found: dict[str, Any], kind: str, ylabel: str) -> str:
     return draw(plot, paint)
 
 
-def spectra(found: dict[str, Any]) -> str:
+def spectra(numbers: dict[str, Any]) -> str:
     """Return the largest eigenvalues of a few questions, raw and depolarized, as bars."""
-    fit = found["fits"]["depolarized"]
+    fit = numbers["fits"]["depolarized"]
     served = DepolarizedMap(fit["temperature"]["value"], fit["depolarization"]["value"])
-    told = "; ".join(f"{one['prompt']} {number(one['eigenvalues'][0], 2)}" for one in found["spectra"])
-    plot = Plot("site-spectra", "Spectra of four questions, raw and calibrated", told, (6.4, 4.6))
+    description = "; ".join(
+        f"{spectrum_['prompt']} {number(spectrum_['eigenvalues'][0], 2)}" for spectrum_ in numbers["spectra"]
+    )
+    plot = Plot("site-spectra", "Spectra of four questions, raw and calibrated", description, (6.4, 4.6))
 
     def paint(figure: Any) -> None:
         panels = figure.subplots(2, 2, sharex=True, sharey=True)
-        for axes, one in zip(panels.flat, found["spectra"], strict=True):
-            raw = one["eigenvalues"]
-            _bars(axes, raw, served.serve(raw, found["dimension"]).eigenvalues.tolist())
-            axes.set_title(one["prompt"], fontsize=9)
+        for axes, spectrum_ in zip(panels.flat, numbers["spectra"], strict=True):
+            raw = spectrum_["eigenvalues"]
+            _bars(axes, raw, served.serve(raw, numbers["dimension"]).eigenvalues.tolist())
+            axes.set_title(spectrum_["prompt"], fontsize=9)
         panels[0, 0].legend(frameon=False, loc="center right", fontsize=9)
         for axes in panels[1]:
             axes.set_xlabel("eigenvalue, largest first")
@@ -145,7 +147,7 @@ def _bars(axes: Any, raw: list[float], calibrated: list[float], most: int = 6) -
 
 
 def as_file(svg: str) -> str:
-    """Return an inline SVG as a file: with a size and a ground of its own, for pages that are dark."""
+    """Return an inline SVG as a file, with a size, and a white background for dark pages."""
     width, height = re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)[0]
     size = " ".join(
         f'{name}="{float(points) * POINTS_TO_PIXELS:.0f}"'
@@ -157,7 +159,7 @@ def as_file(svg: str) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Fetch the numbers, if there is an address, and draw."""
+    """Fetch the numbers if an address is given, and draw the figures."""
     FOLDER.mkdir(exist_ok=True)
     if arguments:
         with httpx.Client(base_url=arguments[0], timeout=60) as http:

@@ -1,6 +1,6 @@
-"""What MkDocs calls while it builds the site: pages that are made, and a navigation that forgets none.
+"""Hooks of MkDocs that add generated pages and complete the navigation.
 
-mkdocs.yml names this file. A line of the navigation that ends with a slash stands for all pages of a folder.
+mkdocs.yml names this file. A navigation entry that ends with a slash stands for all pages of a folder.
 """
 
 import json
@@ -15,7 +15,7 @@ from tools.site.contract_pages import ContractPages
 
 ROOT = Path(__file__).parents[2]
 CLIENT_README = re.compile(r"\]\((?:\.\./)+clients/(\w+)/README\.md")
-# The client first: it is what a reader looks for, and the names of its results stand in its signatures.
+# The client is first because readers look for it, and its signatures name the result types.
 REFERENCE = """# Python client: reference
 
 ::: eigencal.Client
@@ -29,7 +29,7 @@ REFERENCE = """# Python client: reference
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that are made of other files, then fill the navigation in."""
+    """Add the generated pages, then complete the navigation."""
     for path, text in made_pages().items():
         files.append(File.generated(config, path, content=text))
     paths = [file.src_uri for file in files.documentation_pages()]
@@ -38,12 +38,12 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Lead links to a client's README, as GitHub has them, to its page."""
+    """Redirect links to a client's README to its page on the site."""
     return to_client_pages(markdown, page.file.src_uri)
 
 
 def to_client_pages(markdown: str, path: str) -> str:
-    """Return a page's Markdown with its links to clients' READMEs as they are from its place on the site."""
+    """Return a page's Markdown with links to clients' READMEs replaced by relative links on the site."""
     folder = posixpath.dirname(path) or "."
     return CLIENT_README.sub(
         lambda found: f"]({posixpath.relpath(f'clients/{found[1]}.md', folder)}", markdown
@@ -51,7 +51,7 @@ def to_client_pages(markdown: str, path: str) -> str:
 
 
 def made_pages() -> dict[str, str]:
-    """Return the Markdown of the pages that are not in docs/, by their path there."""
+    """Return the Markdown of the generated pages by their path in docs/."""
     document = json.loads((ROOT / "clients" / "openapi.json").read_text("utf-8"))
     pages = {f"api/{name}.md": text for name, text in ContractPages(document).pages().items()}
     pages["changelog.md"] = (ROOT / "CHANGELOG.md").read_text("utf-8")
@@ -59,7 +59,7 @@ def made_pages() -> dict[str, str]:
 
 
 def client_pages(folder: Path) -> dict[str, str]:
-    """Return the README of each client, and the reference of the Python one, by its docstrings."""
+    """Return the page of each client's README, and the reference of the Python client."""
     readmes = {
         f"clients/{readme.parent.name}.md": for_site(readme.read_text("utf-8"))
         for readme in sorted(folder.glob("*/README.md"))
@@ -68,26 +68,26 @@ def client_pages(folder: Path) -> dict[str, str]:
 
 
 def for_site(readme: str) -> str:
-    """Return a client's README with its links into docs/ as they are on the site."""
+    """Return a client's README with links into docs/ replaced by links on the site."""
     return readme.replace("](../../docs/", "](../")
 
 
 def named_in(nav: Any) -> list[str]:
-    """Return every path that a navigation names."""
+    """Return all paths in a navigation."""
     if isinstance(nav, str):
         return [nav]
-    return [path for one in (nav.values() if isinstance(nav, dict) else nav) for path in named_in(one)]
+    return [path for item in (nav.values() if isinstance(nav, dict) else nav) for path in named_in(item)]
 
 
 def filled_in(nav: list[Any], paths: list[str], named: set[str]) -> list[Any]:
-    """Return a navigation with each folder replaced by its pages that are named nowhere, in order."""
+    """Return a navigation with each folder replaced by its pages that have no other entry, in order."""
     filled: list[Any] = []
-    for one in nav:
-        if isinstance(one, dict):
-            title, inside = next(iter(one.items()))
+    for item in nav:
+        if isinstance(item, dict):
+            title, inside = next(iter(item.items()))
             filled.append({title: filled_in(inside, paths, named) if isinstance(inside, list) else inside})
-        elif one.endswith("/"):
-            filled += [path for path in paths if path.startswith(one) and path not in named]
+        elif item.endswith("/"):
+            filled += [path for path in paths if path.startswith(item) and path not in named]
         else:
-            filled.append(one)
+            filled.append(item)
     return filled

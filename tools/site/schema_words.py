@@ -1,12 +1,12 @@
-"""A schema of the contract in words: its type, its bounds, its fields."""
+"""Description of a contract's schema in words: type, bounds and fields."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 Schema = Mapping[str, Any]
-Link = Callable[[str], str]  # name of a schema -> Markdown that leads to it
-# Keyword of JSON Schema -> how its value is told.
+Link = Callable[[str], str]  # name of a schema -> Markdown link
+# Keyword of JSON Schema -> description of its value.
 BOUNDS = {
     "minimum": "from {}",
     "exclusiveMinimum": "above {}",
@@ -23,12 +23,12 @@ REF = "#/components/schemas/"
 
 
 def type_words(schema: Schema, link: Link) -> str:
-    """Return what values a schema takes, as Markdown for a cell of a table."""
+    """Return the type of a schema's values as Markdown for a table cell."""
     if "$ref" in schema:
         return link(schema["$ref"].removeprefix(REF))
-    for several in ("anyOf", "oneOf"):
-        if several in schema:
-            return " or ".join(dict.fromkeys(type_words(one, link) for one in schema[several]))
+    for keyword in ("anyOf", "oneOf"):
+        if keyword in schema:
+            return " or ".join(dict.fromkeys(type_words(option, link) for option in schema[keyword]))
     if "const" in schema or "enum" in schema:
         return " or ".join(code(value) for value in schema.get("enum", [schema.get("const")]))
     return ", ".join([_plain(schema, link), *_bounds(schema)])
@@ -50,7 +50,7 @@ def _bounds(schema: Schema) -> Iterator[str]:
 
 
 def fields(schema: Schema, prefix: str = "") -> Iterator[tuple[str, Schema, bool]]:
-    """Yield the path of every field, its schema and whether it is required; fields of inline objects, too."""
+    """Yield path, schema and whether required, for each field, including fields of inline objects."""
     required = schema.get("required", ())
     for name, field in schema.get("properties", {}).items():
         yield f"{prefix}{name}", field, name in required
@@ -59,7 +59,7 @@ def fields(schema: Schema, prefix: str = "") -> Iterator[tuple[str, Schema, bool
 
 
 def field_table(schema: Schema, link: Link, *, is_answer: bool = False) -> str:
-    """Return the fields of an object as a table; of an answer, nothing is said of what must be sent."""
+    """Return the fields of an object as a table. Fields of responses are not marked as required."""
     head = "| field | type | meaning |\n| --- | --- | --- |\n"
     rows = [
         f"| `{path}` | {type_words(field, link)} | {_meaning(field, required=required and not is_answer)} |\n"
@@ -76,10 +76,10 @@ def _meaning(field: Schema, *, required: bool) -> str:
 
 
 def code(value: object) -> str:
-    """Return a value as JSON in code, fit for a cell of a table."""
+    """Return a value as JSON in a code span for a table cell."""
     return f"`{cell(json.dumps(value, ensure_ascii=False))}`"
 
 
 def cell(text: str) -> str:
-    """Return a text fit for a cell of a table: on one line, its bars no borders."""
+    """Return a text for a table cell: on one line, with escaped bars."""
     return " ".join(text.split()).replace("|", "\\|")

@@ -1,4 +1,4 @@
-"""Eigencal's Python client: how uncertain is an LLM about a prompt, and is its answer right.
+"""Python client of Eigencal, which scores how uncertain an LLM is about a prompt.
 
 from eigencal import Client
 

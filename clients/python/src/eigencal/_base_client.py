@@ -1,4 +1,4 @@
-"""Calls, sent and repeated: both clients build requests and parse responses alike, only sending differs."""
+"""Sending and retrying calls. Both clients share the building of requests and the parsing of responses."""
 
 import functools
 import json
@@ -48,22 +48,22 @@ T = TypeVar("T")
 P = ParamSpec("P")
 C = TypeVar("C", httpx2.Client, httpx2.AsyncClient)
 Rows: TypeAlias = "str | os.PathLike[str] | IO[bytes] | Iterable[Mapping[str, Any]]"
-"""Dev data: a path (JSONL, JSONL.gz or CSV), an open binary file of such, or rows as mappings."""
+"""Dev data: a path (JSONL, JSONL.gz or CSV), an open binary file in one of these formats, or mappings."""
 Files: TypeAlias = Mapping[str, tuple[str, IO[bytes]]]
 DEFAULT_URL = "http://127.0.0.1:8000"
-CONNECT_TIMEOUT_S = 10.0  # a service that is away is noticed soon, however long a score may take
+CONNECT_TIMEOUT_S = 10.0  # short, so that a missing service is noticed soon even if scores take long
 FIRST_WAIT_S = 0.5
-MAX_SOCKET_TIMEOUT_S = 1e6  # 11 days: sockets take no limit that is endless
-# stamina logs each repeat as a warning: where nobody has set up logging, that is no line on stderr.
+MAX_SOCKET_TIMEOUT_S = 1e6  # 11 days: sockets accept no infinite timeout
+# stamina logs each retry as a warning; without this handler, the default is a line on stderr.
 logging.getLogger("stamina").addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One request, and the type that its answer is parsed as. `path` begins with a slash and is quoted.
+    """One request, and the type of its parsed response. `path` begins with a slash and is quoted.
 
-    `files` go as a multipart body, with `body` as its form fields. `is_json_lines`: the answer is a tuple,
-    a line each. `is_idempotent`: its effect is the same however often it is made, as that of a score.
+    `files` are sent as a multipart body, with `body` as its form fields. `is_json_lines`: the response is
+    parsed as a tuple with one element per line. `is_idempotent`: repeating the call has no further effect.
     """
 
     method: str
@@ -76,11 +76,11 @@ class Call(Generic[T]):
     is_idempotent: bool = True
 
     def may_repeat(self, error: EigencalError) -> bool:
-        """Tell whether the call may be made again after this error.
+        """Return True if the call may be retried after this error.
 
-        A time limit that struck is never a reason: the service may still be at work on the first call.
+        A timeout is never retried: the service may still be working on the first call.
         """
-        # After these nothing was begun for certain.
+        # After these errors the service has certainly not begun.
         if error.code in ("connection_failed", "overloaded") or isinstance(error, RateLimitError):
             return True
         if not self.is_idempotent:
@@ -94,19 +94,19 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = functools.cache(TypeAdapter)
 
 
 def format_path(template: str, part: str) -> str:
-    """Return a path with an id in it, quoted: an id never becomes another path."""
-    if not isinstance(part, str) or part in ("", ".", ".."):  # quoting leaves dots as they are
+    """Return the path for an id. The id is quoted, so that it cannot change the path."""
+    if not isinstance(part, str) or part in ("", ".", ".."):  # quote() keeps dots
         raise InvalidSetupError(f"{part!r} is no id.")
     return template.format(quote(part, safe="", errors="replace"))
 
 
 def without_none(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that are given: None means left out."""
+    """Return the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def seconds(value: float) -> float:
-    """Return a time limit in seconds; endless is one, too. Raises InvalidSetupError for what is none."""
+    """Return a time limit in seconds, which may be infinite. Raises InvalidSetupError if it is not over 0."""
     if isinstance(value, int | float) and value > 0:  # neither 0 nor a NaN
         return value
     raise InvalidSetupError(f"`timeout_s` must be a number of seconds over 0, not {value!r}.")
@@ -119,9 +119,10 @@ def retry_policy(
     attempts: int | None,
     longest_wait_s: float,
 ) -> dict[str, Any]:
-    """Return the arguments of `stamina.retry_context`: when to try again, until `last_start` (monotonic).
+    """Return the arguments of `stamina.retry_context` for retries until `last_start` (monotonic clock).
 
-    The wait is what a Retry-After asks for, else it doubles up to the longest, each a little different.
+    The wait is the Retry-After if there is one, else a random time with a bound that doubles up to
+    `longest_wait_s`.
     """
     backoff_s = FIRST_WAIT_S
 
@@ -131,8 +132,8 @@ def retry_policy(
             return False
         bound_s = min(backoff_s, longest_wait_s)
         backoff_s = 2 * bound_s
-        asked_s = error.retry_after_s
-        wait_s = random.uniform(bound_s / 2, bound_s) if asked_s is None else asked_s
+        retry_after_s = error.retry_after_s
+        wait_s = random.uniform(bound_s / 2, bound_s) if retry_after_s is None else retry_after_s
         return wait_s if time.monotonic() + wait_s < last_start else False
 
     return {"on": wait_after, "attempts": attempts, "timeout": None}
@@ -140,9 +141,9 @@ def retry_policy(
 
 @contextmanager
 def _copied(files: Mapping[str, Rows]) -> Iterator[Files]:
-    """Yield the data of an upload, copied: each attempt sends all of it anew, and its length goes before it.
+    """Yield temporary copies of the files, because each attempt sends them again and their length first.
 
-    It is never held in memory. Raises InvalidSetupError for what cannot be read.
+    The files are never held in memory. Raises InvalidSetupError for unreadable data.
     """
     with ExitStack() as stack:
         copies = {}
@@ -150,14 +151,14 @@ def _copied(files: Mapping[str, Rows]) -> Iterator[Files]:
             copy = stack.enter_context(tempfile.TemporaryFile())
             try:
                 copies[name] = (_copy(data, copy) or f"{name}.jsonl", copy)
-                copy.flush()  # its length is that of what is on the disk
+                copy.flush()  # the length is read from the disk
             except (OSError, EOFError, TypeError, ValueError) as error:
                 raise InvalidSetupError(f"The data cannot be read: {error}") from error
         yield copies
 
 
 def _copy(data: Any, to: IO[bytes]) -> str | None:
-    """Copy dev data; return the name of their file, if they have one."""
+    """Copy dev data and return the name of their file, if they have one."""
     if isinstance(data, str | os.PathLike):
         with Path(data).open("rb") as file:
             return _copy(file, to)
@@ -170,24 +171,24 @@ def _copy(data: Any, to: IO[bytes]) -> str | None:
 
 
 class _LineDecoder:
-    """Splits bytes at newlines alone. httpx2 also splits at U+2028, which a JSON text may contain."""
+    """Splits bytes at newlines only. httpx2 also splits at U+2028, which JSON may contain."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that a chunk completes, without their ends; empty ones, too."""
+        """Return the lines completed by a chunk, without newlines; empty lines are included."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         return lines
 
     def end(self) -> None:
-        """Raise APIConnectionError where the body has ended in the middle of a line."""
+        """Raise APIConnectionError if the body ended in the middle of a line."""
         if self._rest.strip():
             raise APIConnectionError("The answer ended in the middle of a line.")
 
 
 class BaseClient(Generic[C]):
-    """How a client is set up, how it builds a request and parses a response."""
+    """Configuration of a client, building of requests and parsing of responses."""
 
     def __init__(
         self,
@@ -199,8 +200,8 @@ class BaseClient(Generic[C]):
         longest_wait_s: float = 30.0,
         http_client: C | None = None,
     ) -> None:
-        # Looked up when a client is made: a program may set them after the import.
-        # The URL that OpenAI's clients are given ends in /v1: it names the same service.
+        # The environment is read here, because a program may set it after the import.
+        # The base URL for OpenAI's clients ends in /v1 and names the same service.
         self._url = (url or os.environ.get("EIGENCAL_URL") or DEFAULT_URL).strip().rstrip("/")
         self._url = self._url.removesuffix("/v1")
         self._key = SecretStr((key if key is not None else os.environ.get("EIGENCAL_KEY", "")).strip())
@@ -226,7 +227,7 @@ class BaseClient(Generic[C]):
         raise NotImplementedError
 
     def _open(self, kind: type[C]) -> C:
-        """Return a client with the certificates of the environment and, except on loopback, its proxies."""
+        """Return an HTTP client with the environment's certificates and, except for loopback, its proxies."""
         try:
             verify = httpx2.create_ssl_context()
         except OSError as error:
@@ -243,32 +244,32 @@ class BaseClient(Generic[C]):
 
     @property
     def url(self) -> str:
-        """Where the service is, without a slash at the end."""
+        """URL of the service, without a trailing slash."""
         return self._url
 
     def __repr__(self) -> str:
-        # Without the user and password that the URL may hold.
+        # Without user and password.
         return f"{type(self).__name__}({str(httpx2.URL(self._url).copy_with(userinfo=b''))!r})"
 
     def _limit_s(self, timeout_s: float | None) -> float:
-        """Return the limit of a call in seconds: its own, or the client's."""
+        """Return the time limit of a call in seconds, by default the client's."""
         return self._timeout_s if timeout_s is None else seconds(timeout_s)
 
     def _retry_policy(self, call: Call[Any], ends_at: float = math.inf) -> dict[str, Any]:
         deadline_ms = (call.body or {}).get("deadline_ms")
-        if isinstance(deadline_ms, int):  # past it a score is of no use to the caller
+        if isinstance(deadline_ms, int):  # the caller cannot use a later score
             ends_at = min(ends_at, time.monotonic() + deadline_ms / 1000)
         attempts, longest_wait_s = self._retries + 1, self._longest_wait_s
 
         def may_repeat(error: EigencalError) -> bool:
-            # Sooner than asked for, it would be refused again.
+            # A retry before the Retry-After would be refused again.
             return call.may_repeat(error) and (error.retry_after_s or 0.0) <= longest_wait_s
 
         return retry_policy(may_repeat, ends_at, attempts=attempts, longest_wait_s=longest_wait_s)
 
     def _build_request(self, call: Call[Any], timeout_s: float, files: Files) -> httpx2.Request:
-        """Return one attempt at a call. Raises InvalidSetupError for what cannot be sent."""
-        # Set on each request, not on the httpx2 client: a caller's client may serve other servers too.
+        """Return the request for one attempt. Raises InvalidSetupError if it cannot be sent."""
+        # Set on each request, because a caller's httpx2 client may also be used for other servers.
         headers = {"User-Agent": f"eigencal-python/{__version__}", "Accept": "application/json"}
         if secret := self._key.get_secret_value():
             headers["Authorization"] = f"Bearer {secret}"
@@ -285,9 +286,9 @@ class BaseClient(Generic[C]):
             raise InvalidSetupError(f"The request cannot be sent: {error}") from error
 
     def _parse_response(self, call: Call[T], response: httpx2.Response, content: bytes) -> T:
-        """Return what a body says. Raises the error that it tells, or UnexpectedResponseError."""
+        """Return the parsed body. Raises the error of the response, or UnexpectedResponseError."""
         if response.is_redirect:
-            # Not followed: a body would be sent twice, and the key perhaps to another host.
+            # Redirects are not followed: the body would be sent twice, and the key perhaps to another host.
             to = response.headers.get("location", "")
             raise UnexpectedResponseError(
                 f"{call.path} is redirected to {to}: give that URL to the client.",
@@ -304,7 +305,7 @@ class BaseClient(Generic[C]):
         try:
             return cast(T, _adapter(call.kind).validate_json(content))
         except ValidationError as error:
-            first = error.errors(include_input=False, include_url=False)[0]  # places, never contents
+            first = error.errors(include_input=False, include_url=False)[0]  # locations, never contents
             where = ".".join(str(part) for part in first["loc"]) or "the body"
             raise UnexpectedResponseError(
                 f"{call.method} {call.path} was answered {response.status_code}, but not as the contract has "
@@ -320,7 +321,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _left_s(ends_at: float) -> float:
-    """Return the seconds that are left; never 0, which would mean no limit."""
+    """Return the remaining seconds; never 0, which would mean no limit."""
     return min(max(ends_at - time.monotonic(), 0.001), MAX_SOCKET_TIMEOUT_S)
 
 
@@ -328,11 +329,11 @@ _TRANSPORT_ERRORS = (httpx2.RequestError, httpx2.StreamError)
 
 
 class SyncAPIClient(BaseClient[httpx2.Client]):
-    """Sends calls where the caller waits."""
+    """Sends calls synchronously."""
 
     def _connect(self) -> httpx2.Client:
         http = self._open(httpx2.Client)
-        # One that nobody closes lets go of its sockets when it is forgotten.
+        # A client that nobody closes releases its sockets when it is collected.
         weakref.finalize(self, http.close)
         return http
 
@@ -343,12 +344,12 @@ class SyncAPIClient(BaseClient[httpx2.Client]):
         self.close()
 
     def close(self) -> None:
-        """Close the connections; idempotent. An `http_client` that was handed in stays open: it is yours."""
+        """Close the connections; idempotent. Your own `http_client` stays open."""
         if self._owns_http:
             self._http.close()
 
     def _send(self, call: Call[T], timeout_s: float | None = None) -> T:
-        """Send a call, repeat it where that is safe, and return what its answer says."""
+        """Send a call, retry it if that is safe, and return the parsed response."""
         ends_at = time.monotonic() + self._limit_s(timeout_s)
         with _copied(call.files) as files:
             for attempt in stamina.retry_context(**self._retry_policy(call, ends_at)):
@@ -362,7 +363,7 @@ class SyncAPIClient(BaseClient[httpx2.Client]):
 
     @contextmanager
     def _response(self, call: Call[Any], timeout_s: float, files: Files) -> Iterator[httpx2.Response]:
-        """Make one attempt at a call and yield its answer, whose body is to be read."""
+        """Make one attempt at a call and yield the response, with its body unread."""
         request = self._build_request(call, timeout_s, files)
         try:
             response = self._http.send(request, stream=True, follow_redirects=False)
@@ -374,7 +375,7 @@ class SyncAPIClient(BaseClient[httpx2.Client]):
             raise error_of_transport(failure, request) from failure
 
     def _lines(self, call: Call[Any], silence_s: float) -> Generator[bytes, None, None]:
-        """Make one attempt at a call and yield the lines of its answer as they come; empty ones, too."""
+        """Make one attempt at a call and yield the lines of the response as they arrive, empty lines too."""
         with self._response(call, min(silence_s, MAX_SOCKET_TIMEOUT_S), {}) as response:
             if not response.is_success:
                 self._parse_response(call, response, response.read())
@@ -385,7 +386,7 @@ class SyncAPIClient(BaseClient[httpx2.Client]):
 
 
 class AsyncAPIClient(BaseClient[httpx2.AsyncClient]):
-    """Sends calls that are awaited."""
+    """Sends calls asynchronously."""
 
     def _connect(self) -> httpx2.AsyncClient:
         return self._open(httpx2.AsyncClient)
@@ -397,7 +398,7 @@ class AsyncAPIClient(BaseClient[httpx2.AsyncClient]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections; idempotent. An `http_client` that was handed in stays open: it is yours."""
+        """Close the connections; idempotent. Your own `http_client` stays open."""
         if self._owns_http:
             await self._http.aclose()
 
@@ -441,7 +442,7 @@ class AsyncAPIClient(BaseClient[httpx2.AsyncClient]):
 def awaited(
     method: Callable[Concatenate[Any, P], T],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """Return the twin of a method for `AsyncClient`: one that returns `self._send(...)`, awaited."""
+    """Return the `AsyncClient` version of a method that returns `self._send(...)`."""
 
     @functools.wraps(method)
     async def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,12 +1,12 @@
-"""The errors that a caller of the service may see, and how an answer becomes one.
+"""The exceptions of the client, and the conversion of responses to exceptions.
 
 EigencalError
-├── InvalidSetupError           the client is set up wrongly (URL, key), or was given what it cannot send
-├── APIConnectionError          the service did not answer, or its answer broke off
-│   └── APITimeoutError         not in the time given
-├── UnexpectedResponseError     what answered does not speak this contract (a page, another service)
-├── JobEndedError               a job that was waited for failed or was cancelled
-└── APIStatusError              the service, or a server before it, answered with an error
+├── InvalidSetupError           the URL, the key or an argument is invalid; nothing was sent
+├── APIConnectionError          the service did not answer, or the connection broke
+│   └── APITimeoutError         the service did not answer in time
+├── UnexpectedResponseError     the response does not follow the contract (a page, another service)
+├── JobEndedError               a job failed or was cancelled while the client waited for it
+└── APIStatusError              the service, or a proxy, answered with an error
     ├── BadRequestError             400
     ├── AuthenticationError         401
     ├── PermissionDeniedError       403
@@ -23,22 +23,22 @@ from typing import Any
 
 import httpx2
 
-MAX_QUOTED_CHARS = 200  # of a body that is no problem
-# Without a code of the service these come from another server, and from none that stands before the service.
+MAX_QUOTED_CHARS = 200  # of an error body that is not a problem document
+# Without an error code of the service, these come from another server, not from a proxy of the service.
 _FOREIGN_STATUSES = {404, 405}
 
 
 class EigencalError(Exception):
-    """Base of every error of this client; `str(error)` is one line for a person, without keys and prompts.
+    """Base class of all errors of the client. `str(error)` is one line, without keys and prompts.
 
     Attributes:
-        code: What went wrong, for a program: stable.
-        detail: What went wrong, for a person.
-        status: HTTP status; None where no answer came.
-        request_id: Id of the request, as the service's log has it.
+        code: Stable error code, for programs.
+        detail: Explanation, for people.
+        status: HTTP status; None without a response.
+        request_id: Id of the request in the service's log.
         retryable: Whether the same call may succeed later.
-        retry_after_s: Seconds after which to try again, where the service said so.
-        problem: The whole body of the error (RFC 9457); empty where it was none.
+        retry_after_s: Seconds to wait before the next try, if the service gave them.
+        problem: Body of the error (RFC 9457); empty if the body is not a problem document.
     """
 
     code = "error"
@@ -66,14 +66,14 @@ class EigencalError(Exception):
 
     @property
     def errors(self) -> tuple[dict[str, Any], ...]:
-        """Each thing wrong with the request: `{"loc": [...], "msg": ...}`, of dev data with the line."""
-        # A proxy's JSON may have anything under this name.
-        listed = self.problem.get("errors")
-        return tuple(one for one in listed if isinstance(one, dict)) if isinstance(listed, list) else ()
+        """The individual errors of the request: `{"loc": [...], "msg": ...}`, with the line for dev data."""
+        # A proxy's JSON may hold any type under this name.
+        entries = self.problem.get("errors")
+        return tuple(item for item in entries if isinstance(item, dict)) if isinstance(entries, list) else ()
 
 
 class InvalidSetupError(EigencalError):
-    """The client is set up wrongly, or was given what it cannot send: no URL, no prompt, no file."""
+    """The URL, the key or an argument is invalid; nothing was sent."""
 
     code = "invalid_setup"
 
@@ -81,8 +81,8 @@ class InvalidSetupError(EigencalError):
 class APIConnectionError(EigencalError):
     """The service did not answer.
 
-    `code` is `connection_failed` where nothing was sent, and `connection_lost` where the connection broke
-    off: whether the service acted on the call is not known.
+    `code` is `connection_failed` if nothing was sent, and `connection_lost` if the connection broke: then
+    the service may or may not have acted on the call.
     """
 
     code = "connection_lost"
@@ -90,28 +90,28 @@ class APIConnectionError(EigencalError):
 
 
 class APITimeoutError(APIConnectionError):
-    """No answer came in the time given. The service may still be at work on it."""
+    """The service did not answer in time. It may still be working on the call."""
 
     code = "timed_out"
 
 
 class UnexpectedResponseError(EigencalError):
-    """What answered does not speak this contract: a page, another service, another major version."""
+    """The response does not follow the contract: a page, another service, another major version."""
 
     code = "unexpected_response"
 
 
 class JobEndedError(EigencalError):
-    """A job that was waited for ended without a result.
+    """A job failed or was cancelled while the client waited for it.
 
-    `code` is `job_cancelled`, or the job's own where it failed; `Client.retry` goes on with a failed one.
+    `code` is `job_cancelled`, or the error code of the failed job. `Client.retry` resumes a failed job.
     """
 
     code = "job_failed"
 
 
 class APIStatusError(EigencalError):
-    """The service, or a server before it, answered with an error."""
+    """The service, or a proxy, answered with an error."""
 
     code = "http_error"
 
@@ -125,19 +125,19 @@ class BadRequestError(APIStatusError):
 
 
 class AuthenticationError(APIStatusError):
-    """The route needs a key, or another one (401): give `key`, or set EIGENCAL_KEY."""
+    """The key is missing or wrong (401): pass `key`, or set EIGENCAL_KEY."""
 
 
 class PermissionDeniedError(APIStatusError):
-    """The caller is known, or no key is set, but may not do this (403)."""
+    """The caller may not do this (403), with its key or because no key is set."""
 
 
 class NotFoundError(APIStatusError):
-    """There is no such thing (404)."""
+    """The resource does not exist (404)."""
 
 
 class ConflictError(APIStatusError):
-    """The request contradicts how things are (409), as a job that has ended."""
+    """The request conflicts with the current state (409), for example a job that has ended."""
 
 
 class UnprocessableEntityError(APIStatusError):
@@ -149,9 +149,9 @@ class RateLimitError(APIStatusError):
 
 
 class ServerError(APIStatusError):
-    """The service, or something that it needs, is at fault or has no room (5xx).
+    """The service or one of its back ends failed or is overloaded (5xx).
 
-    `code` says what: `overloaded`, `llm_unavailable`, `deadline_exceeded`, `no_probability` ...
+    `code` gives the cause: `overloaded`, `llm_unavailable`, `deadline_exceeded`, `no_probability` ...
     """
 
 
@@ -172,35 +172,35 @@ def error_of_problem(
     headers: Mapping[str, str] | None = None,
     fallback: str = "The error has no detail.",
 ) -> APIStatusError:
-    """Return the error of a problem, also of one in OpenAI's shape; a proxy's may have anything in it."""
+    """Return the exception for a problem document or an error in OpenAI's format; fields may be malformed."""
     inner = problem.get("error")
-    told = {"detail": inner.get("message"), "code": inner.get("code")} if isinstance(inner, dict) else problem
+    body = {"detail": inner.get("message"), "code": inner.get("code")} if isinstance(inner, dict) else problem
     detail, code, request_id = (
-        value if isinstance(value := told.get(name), str) else None
+        value if isinstance(value := body.get(name), str) else None
         for name in ("detail", "code", "request_id")
     )
-    headers, retryable = headers or {}, told.get("retryable")
-    asked = headers.get("retry-after", "")
+    headers, retryable = headers or {}, body.get("retryable")
+    retry_after = headers.get("retry-after", "")
     kind = _BY_STATUS.get(status, ServerError if status >= 500 else APIStatusError)
     return kind(
         detail or fallback,
         status=status,
         code=code,
-        # Proxies do not say; these two mean "later" whoever sends them.
+        # Proxies send no `retryable`; 429 and 503 mean "later" from any server.
         retryable=retryable if isinstance(retryable, bool) else status in (429, 503),
         request_id=request_id or headers.get("x-request-id"),
-        retry_after_s=float(asked) if asked.isdecimal() else None,
+        retry_after_s=float(retry_after) if retry_after.isdecimal() else None,
         problem=problem,
     )
 
 
 def error_of_response(response: httpx2.Response, content: bytes) -> EigencalError:
-    """Return the error that a response tells whose body is `content`."""
+    """Return the exception for an error response with the body `content`."""
     try:
         problem = json.loads(content)
     except (ValueError, RecursionError):
         problem = None
-    # What is no problem, such as a proxy's page, is quoted.
+    # A body that is not a problem document, such as a proxy's page, is quoted.
     kind = response.headers.get("content-type", "no media type")
     page = " ".join(content.decode("utf-8", "replace").split())[:MAX_QUOTED_CHARS]
     where = f"{response.request.method} {response.request.url.copy_with(query=None, userinfo=b'')}"
@@ -215,9 +215,9 @@ def error_of_response(response: httpx2.Response, content: bytes) -> EigencalErro
 
 
 def error_of_transport(failure: Exception, request: httpx2.Request) -> EigencalError:
-    """Return the error for a request that was not answered, or not legibly."""
+    """Return the exception for a request without a readable response."""
     where = f"{request.url.scheme}://{request.url.netloc.decode('ascii', 'replace').rpartition('@')[2]}"
-    why = str(failure) or type(failure).__name__  # many have no text
+    why = str(failure) or type(failure).__name__  # many have no message
     if isinstance(failure, httpx2.LocalProtocolError):
         return InvalidSetupError(f"The request cannot be sent: {why}")
     if isinstance(failure, httpx2.DecodingError):

@@ -1,13 +1,13 @@
-"""Progress of what takes long: a line that is written over on a terminal, few lines in a log."""
+"""Progress of long calls: one updated line on a terminal, a few lines in a log."""
 
 import sys
 from collections.abc import Callable
 from typing import TypeAlias
 
 ProgressCallback: TypeAlias = Callable[[int, int | None, str], object]
-"""Is called with units done, units in all (None: not known) and what is done."""
+"""Called with the number of units done, their total (None: unknown) and the name of the stage."""
 Progress: TypeAlias = bool | ProgressCallback
-"""True: shown on stderr; False: not at all; or a callback."""
+"""True: show progress on stderr; False: show nothing; or a callback."""
 
 
 class ProgressLine:
@@ -17,7 +17,7 @@ class ProgressLine:
         self._stage = ""
 
     def __call__(self, done: int, total: int | None, what: str) -> None:
-        """Show where it stands."""
+        """Show the current state."""
         is_last = total is not None and done >= total > 0
         line = f"{what}: {done} of {total}" if total else f"{what}: {done}"
         if sys.stderr.isatty():
@@ -28,7 +28,7 @@ class ProgressLine:
 
 
 def as_callback(progress: Progress) -> ProgressCallback:
-    """Return the callback that is told of progress."""
+    """Return the callback for a `Progress`."""
     if callable(progress):
         return progress
     return ProgressLine() if progress else lambda done, total, what: None

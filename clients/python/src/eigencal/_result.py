@@ -1,10 +1,10 @@
-"""What every result has in common."""
+"""Base class of all results."""
 
 from pydantic import BaseModel, ConfigDict
 
 
 class Result(BaseModel):
-    """A result: typed, frozen, and open to fields of a newer service, which it keeps (`model_extra`)."""
+    """A typed, frozen result. Fields of a newer service are kept in `model_extra`."""
 
-    # Texts are not kept for later ones that are equal: answers hardly are, and the cache would only grow.
+    # String values are not cached: answers rarely repeat.
     model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=(), cache_strings="keys")

@@ -1,4 +1,4 @@
-"""Results that are more than the contract's schemas: what OpenAI's API shapes, and a few conveniences."""
+"""Results beyond the contract's schemas: the types of OpenAI's API, and conveniences."""
 
 from typing import Annotated
 
@@ -11,22 +11,22 @@ from eigencal.types import KeptScore, Problem, Score
 
 
 class BatchItem(Result):
-    """What became of one item of a batch: a score, or why there is none. Exactly one of the two is set."""
+    """The outcome of one item of a batch. Exactly one of `result` and `error` is set."""
 
     index: Annotated[int, Field(strict=True, ge=0)]
-    """Which item, from 0, counted over everything that was handed to `score_batch`."""
+    """Position of the item among all items passed to `score_batch`, from 0."""
     result: Score | None = None
-    """Its score."""
+    """The score."""
     error: Problem | None = None
-    """Why it has none; `error.retryable` says whether it may have one later."""
+    """Why there is no score. `error.retryable`: whether a later try may succeed."""
 
     @property
     def ok(self) -> bool:
-        """Whether it was scored."""
+        """Whether the item was scored."""
         return self.result is not None
 
     def unwrap(self) -> Score:
-        """Return the score. Raises an `APIStatusError` where there is none, as `Client.score` would."""
+        """Return the score. Raises the `APIStatusError` that `Client.score` would raise if there is none."""
         if self.result is None:
             problem = self.error.model_dump(mode="json") if self.error else {}
             raise error_of_problem(problem.get("status", 200), problem)
@@ -34,93 +34,92 @@ class BatchItem(Result):
 
 
 class Job(types.Job):
-    """A job."""
+    """A calibration or evaluation job."""
 
     @property
     def finished(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether the job has ended, successfully or not."""
         return self.state in ("succeeded", "failed", "cancelled")
 
     @property
     def succeeded(self) -> bool:
-        """Whether it has ended well."""
+        """Whether the job has ended successfully."""
         return self.state == "succeeded"
 
 
 class NewKey(types.NewKey):
-    """A key that was made now: the only result that holds the key itself. `repr` leaves it out."""
+    """A new key: the only result with the key itself, which `repr` omits."""
 
-    # Logs and tracebacks show reprs.
     key: str = Field(repr=False)
-    """The key. It is shown this once and stored nowhere."""
+    """The key. The service does not store it and never shows it again."""
 
 
 class Message(Result):
-    """What the model says, whole or (in a stream) a piece of it. Tool calls and others are further fields."""
+    """A message of the model or, in a stream, a chunk of it. Tool calls and others are extra fields."""
 
     role: str | None = None
-    """Who speaks; in a stream, only in the first piece."""
+    """Role of the speaker; in a stream, only in the first chunk."""
     content: str | None = None
-    """The text; None where there is none, as beside tool calls."""
+    """The text; None without text, for example with tool calls."""
 
 
 class Choice(Result):
     """One of the answers to a chat."""
 
     index: int = 0
-    """Which of the answers."""
+    """Position of the answer."""
     message: Message
     """The answer."""
     finish_reason: str | None = None
-    """Why it ended: `stop`, `length`, `tool_calls` ..."""
+    """Why the answer ended: `stop`, `length`, `tool_calls` ..."""
 
 
 class _Answer(Result):
     id: str | None = None
-    """Id of the answer; that of the score is `uncertainty.id`."""
+    """Id of the answer. The id of the score is `uncertainty.id`."""
     model: str | None = None
     """Model that answered."""
     uncertainty: KeptScore | None = None
-    """How uncertain the first answer is; None where scoring is off; of a stream, on the last piece."""
+    """Score of the first answer; None if scoring is off. In a stream, the last chunk has it."""
 
 
 class ChatCompletion(_Answer):
-    """An answer to a chat. The further fields are those of the LLM server."""
+    """An answer to a chat. Extra fields are those of the LLM server."""
 
     choices: tuple[Choice, ...] = ()
-    """The answers; the first one is judged."""
+    """The answers; the first one is scored."""
 
     @property
     def content(self) -> str | None:
-        """The text of the first answer; None where it has none."""
+        """Text of the first answer; None if it has none."""
         return self.choices[0].message.content if self.choices else None
 
 
 class ChunkChoice(Result):
-    """A piece of one of the answers."""
+    """A chunk of one of the answers."""
 
     index: int = 0
-    """Which of the answers."""
+    """Position of the answer."""
     delta: Message = Message()
-    """What is added to it."""
+    """The new part of the answer."""
     finish_reason: str | None = None
-    """Why it ended; None while it goes on."""
+    """Why the answer ended; None before the end."""
 
 
 class ChatChunk(_Answer):
-    """A piece of a streamed answer. The further fields are those of the LLM server."""
+    """A chunk of a streamed answer. Extra fields are those of the LLM server."""
 
     choices: tuple[ChunkChoice, ...] = ()
-    """What is new in each answer."""
+    """The new part of each answer."""
 
     @property
     def content(self) -> str:
-        """The text that is new in the first answer; empty where there is none."""
+        """New text of the first answer, or an empty string."""
         return (self.choices[0].delta.content if self.choices else None) or ""
 
 
 class Model(Result):
-    """A model that the LLM server serves. The further fields are the server's."""
+    """A model of the LLM server. Extra fields are those of the server."""
 
     id: str
-    """Its name, as `model` of a request."""
+    """Name of the model, as in the field `model` of a request."""

@@ -1,4 +1,4 @@
-"""`python -m eigencal.cli` is the command `eigencal`, where its folder is not on the path."""
+"""`python -m eigencal.cli` runs the command `eigencal`, even if it is not on the path."""
 
 from eigencal.cli import main
 

@@ -1,4 +1,4 @@
-"""The command: what it consists of."""
+"""The command line application: its commands and help."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from eigencal.cli.command import ExitCode, add_command
 
 EPILOG = "Exit codes:\n\n\b\n" + "\n".join(f"{code.value:>4}  {code.meaning}" for code in ExitCode)
 
-# Plain help: the same in a terminal, a pipe and a log.
+# Plain help, which looks the same in a terminal, a pipe and a log.
 app = typer.Typer(
     name="eigencal",
     help="How uncertain is an LLM about a question? Ask an Eigencal service.",
@@ -42,9 +42,9 @@ add_command(key_app.command("revoke"), keys.revoke)
 def root(
     context: typer.Context,
     *,
-    version: Annotated[bool, typer.Option("--version", help="Show the version and end.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
-    """Show the version, or the help where no command is named."""
+    """Show the version, or the help if no command is given."""
     if version:
         typer.echo(f"eigencal {__version__}")
     elif context.invoked_subcommand is None:
@@ -53,6 +53,6 @@ def root(
 
 @key_app.callback(invoke_without_command=True)
 def key_root(context: typer.Context) -> None:
-    """Show the help where no command is named."""
+    """Show the help if no command is given."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

@@ -1,7 +1,7 @@
-"""Scoring a file of questions: one line of results each, however often the command is killed and run again.
+"""Scoring a file of questions. Each gets one line of results, even if the command is killed and run again.
 
-A line is `{"line", "id", "request", "result"}`, or has an `error` in place of the result; `request` is a
-hash of what was asked, by which a changed question is noticed.
+A line is `{"line", "id", "request", "result"}`, or has an `error` instead of the result. `request` is a
+hash of the request, which detects changed questions.
 """
 
 import codecs
@@ -23,12 +23,12 @@ from eigencal.types import Problem
 
 Format = Literal["auto", "lines", "jsonl"]
 JSONL = {".jsonl", ".ndjson"}
-FIRST_LINE_BYTES = b'{"line": '  # as every line of results begins
+FIRST_LINE_BYTES = b'{"line": '  # start of each line of results
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0
 
 
 class Question(NamedTuple):
-    """One question of a file: its line, from 1, its id in the file, the fields of POST /score, their hash."""
+    """One question of a file: its line, from 1, its id, the fields of POST /score, and their hash."""
 
     line: int
     id: Any
@@ -37,7 +37,7 @@ class Question(NamedTuple):
 
 
 def numbered_lines(name: str, data: bytes) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a text in UTF-8 that hold something, numbered. Raises InvalidSetupError."""
+    """Yield number and text of the lines that are not empty. Raises InvalidSetupError if not UTF-8."""
     for number, raw in enumerate(data.removeprefix(codecs.BOM_UTF8).split(b"\n"), 1):
         try:
             line = raw.decode().strip()
@@ -51,13 +51,13 @@ def read_questions(name: str, data: bytes, options: Mapping[str, Any], form: For
     """Return the questions of a file: plain lines, or JSON Lines of score requests.
 
     Args:
-        name: Its name, for people; with `form` "auto", .jsonl and .ndjson say that it is JSON Lines.
-        data: What it holds.
-        options: Fields of every request that does not set them itself.
-        form: How it is written.
+        name: Name of the file. With `form` "auto", the suffixes .jsonl and .ndjson mean JSON Lines.
+        data: Content of the file.
+        options: Default fields of the requests.
+        form: Format of the file.
 
     Raises:
-        InvalidSetupError: a line is bad, or there is none.
+        InvalidSetupError: a line is invalid, or the file is empty.
     """
     is_jsonl = form == "jsonl" or (form == "auto" and Path(name).suffix.lower() in JSONL)
     questions = []
@@ -81,58 +81,58 @@ def read_questions(name: str, data: bytes, options: Mapping[str, Any], form: For
 
 @dataclass
 class Results:
-    """Results on their way to a file, or to stdout (None). `done`: lines answered, and which are errors."""
+    """Results, written to a file or to stdout (None). `done`: whether each answered line is an error."""
 
     file: IO[bytes] | None
     done: dict[int, bool]
 
     @property
     def num_failed(self) -> int:
-        """How many lines are errors."""
+        """Number of lines with errors."""
         return sum(self.done.values())
 
     def add(self, question: Question, outcome: Mapping[str, Any]) -> None:
-        """Write the line of a question; `outcome` is its `result` or `error`."""
+        """Write the line of a question. `outcome` has its `result` or `error`."""
         line = as_json({"line": question.line, "id": question.id, "request": question.hash, **outcome})
         if self.file is None:
             print(line, flush=True)
         else:
             self.file.write(line.encode("utf-8", "replace") + b"\n")
-            self.file.flush()  # the system's now: it outlives this process
+            self.file.flush()  # handed to the operating system: it survives a kill of this process
         self.done[question.line] = "error" in outcome
 
 
 @contextmanager
 def results_at(path: Path | None, questions: Sequence[Question], *, retry_errors: bool) -> Iterator[Results]:
-    """Yield the results in a file: those that are there, and room for more.
+    """Yield the results of a file, open for more.
 
-    A line in which an earlier command was killed is taken out; with `retry_errors`, so are errors.
+    A line that an earlier command left incomplete is removed; with `retry_errors`, so are errors.
 
     Raises:
-        InvalidSetupError: it is no file of results, or answers other questions.
+        InvalidSetupError: The file does not hold results, or holds those of other questions.
     """
     if path is None:
         yield Results(None, {})
         return
-    path = path.resolve()  # a link stays one
+    path = path.resolve()  # keeps a symbolic link
     path.open("ab").close()
-    held = path.read_bytes().splitlines(keepends=True)
-    done = _checked(path, held, questions)
+    lines = path.read_bytes().splitlines(keepends=True)
+    done = _checked(path, lines, questions)
     kept = [number for number, (_, failed) in enumerate(done) if not (failed and retry_errors)]
-    if len(kept) < len(held):
-        # A file beside it takes its place in one step: whenever this is killed, one is complete.
-        beside = path.with_name(f"{path.name}.part")
-        beside.write_bytes(b"".join(held[number] for number in kept))
-        beside.replace(path)
+    if len(kept) < len(lines):
+        # The file is replaced atomically: if the command is killed, one of the two is complete.
+        part = path.with_name(f"{path.name}.part")
+        part.write_bytes(b"".join(lines[number] for number in kept))
+        part.replace(path)
     with path.open("ab") as file:
         yield Results(file, dict(done[number] for number in kept))
 
 
-def _checked(path: Path, held: Sequence[bytes], questions: Sequence[Question]) -> list[tuple[int, bool]]:
-    """Return the question that each line answers, and whether by an error; not of a last one that was cut."""
-    asked = {question.line: question.hash for question in questions}
-    found = []
-    for number, raw in enumerate(held, 1):
+def _checked(path: Path, lines: Sequence[bytes], questions: Sequence[Question]) -> list[tuple[int, bool]]:
+    """Return each line's question and whether it is an error. An incomplete last line is left out."""
+    hash_by_line = {question.line: question.hash for question in questions}
+    checked = []
+    for number, raw in enumerate(lines, 1):
         if not raw.endswith(b"\n") and FIRST_LINE_BYTES.startswith(raw[: len(FIRST_LINE_BYTES)]):
             break
         try:
@@ -142,17 +142,17 @@ def _checked(path: Path, held: Sequence[bytes], questions: Sequence[Question]) -
             raise InvalidSetupError(
                 f"{path} is no file of results: line {number} is none. Nothing was changed."
             ) from None
-        if asked.pop(line, None) != hashed:
+        if hash_by_line.pop(line, None) != hashed:
             raise InvalidSetupError(
                 f"{path} answers line {line}, which is gone, or is another question now, or the same "
                 "with other options: give another --out, or delete it. Nothing was changed."
             )
-        found.append((line, failed))
-    return found
+        checked.append((line, failed))
+    return checked
 
 
 def is_away(error: EigencalError) -> bool:
-    """Tell whether every question fares so for now: nobody answers, no room, a part is down."""
+    """Return True for errors that concern all questions: no connection, overload, a part is down."""
     return isinstance(error, APIConnectionError | RateLimitError) or error.status in (502, 503, 504)
 
 
@@ -164,12 +164,12 @@ def ask(
     *,
     patience_s: float,
 ) -> None:
-    """Ask the questions without a line, and those again that fail in a way that may pass.
+    """Ask the questions without a line, and retry those with transient errors.
 
-    Lines are written in the order in which they come.
+    Lines are written in the order in which the results arrive.
 
     Raises:
-        EigencalError: the run is over: nothing was scored for `patience_s`, or the key is refused.
+        EigencalError: Nothing was scored for `patience_s`, or the key is refused.
     """
     progress, num_before, is_noted = ProgressLine(), len(results.done), False
     ends_at, pause_s = time.monotonic() + patience_s, FIRST_PAUSE_S
@@ -197,7 +197,7 @@ def ask(
             if len(results.done) > num_done:
                 ends_at, pause_s = time.monotonic() + patience_s, FIRST_PAUSE_S
             elif time.monotonic() >= ends_at:
-                # Where others were scored, it is these questions, and not the service.
+                # If others were scored, the cause is these questions, not the service.
                 if away or len(results.done) == num_before:
                     raise why
                 for question in left:

@@ -1,4 +1,4 @@
-"""`eigencal calibrate`, `calibrations`, `activate`, `report`."""
+"""The commands `eigencal calibrate`, `calibrations`, `activate` and `report`."""
 
 import json
 import tempfile
@@ -46,7 +46,7 @@ def calibrate(
     source_label: Annotated[str | None, typer.Option(help="Names the set-up that drew them.")] = None,
     seed: Seed = None,
 ) -> None:
-    """Fit a calibration on labelled questions of your own; the service serves it if it is better."""
+    """Fit a calibration on your own labelled questions. The service serves it if it is better."""
     with invocation.client() as client:
         job = client.calibrate(
             file,
@@ -75,7 +75,7 @@ def calibrations(
 
 
 def history(invocation: Invocation) -> None:
-    """List the activations, newest first: what was active when."""
+    """List the activations, newest first."""
     with invocation.client() as client:
         activations = client.activations()
     invocation.out.table(activations, HISTORY, "no calibration was ever activated")
@@ -92,14 +92,14 @@ def correct(
     activate: Activate = None,
     name: Name = None,
 ) -> None:
-    """Calibrate again on the same rows and answers, with corrected verdicts."""
+    """Calibrate again on the same rows and answers with corrected verdicts."""
     with invocation.client() as client:
         job = client.correct_rows(calibration_id, _corrections(file), activate=activate, name=name)
         show_job(invocation, client, job, watch=watch)
 
 
 def _corrections(file: Path) -> list[Correction]:
-    """Return the corrections in a file of JSON lines. Raises InvalidSetupError."""
+    """Return the corrections of a JSON Lines file. Raises InvalidSetupError."""
     try:
         rows = [dict(json.loads(line)) for _, line in numbered_lines(str(file), file.read_bytes())]
     except (ValueError, TypeError, RecursionError) as error:
@@ -113,7 +113,7 @@ def activate(
     invocation: Invocation,
     calibration_id: CalibrationId,
 ) -> None:
-    """Serve with this calibration from now on; also the way back to an older one."""
+    """Serve with this calibration from now on; also to return to an older one."""
     with invocation.client() as client:
         activated = client.activate(calibration_id)
     invocation.out.show(activated, [f"{activated.id} is active"])
@@ -128,14 +128,14 @@ def report(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the page (HTML) here.")] = None,
     open_: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
 ) -> None:
-    """Show the report of a calibration or of an evaluation: a page to read, or its numbers."""
+    """Show the report of a calibration or an evaluation, as a page or in numbers."""
     with invocation.client() as client:
         if out is None and not open_:
             report = client.report(report_id)
             invocation.out.show(report, _summary(client, report))
             return
         page = client.report_page(report_id)
-    if out is None:  # the browser may read it when the command has ended
+    if out is None:  # the browser may read the page after the command has ended
         out = Path(tempfile.mkdtemp(prefix="eigencal-")) / "report.html"
     out = out.resolve()
     out.write_text(page, "utf-8")
@@ -145,7 +145,7 @@ def report(
 
 
 def _summary(client: Client, fields: dict[str, Any]) -> Iterator[str]:
-    """Yield what a report comes to, in lines."""
+    """Yield a summary of a report in lines of text."""
     if fitted := fields.get("calibration"):
         temperature, depolarization = (format_cell(fitted.get(n)) for n in ("temperature", "depolarization"))
         yield (
@@ -161,7 +161,7 @@ def _summary(client: Client, fields: dict[str, Any]) -> Iterator[str]:
     if decided := fields.get("decision"):
         yield f"when it was fitted: {format_cell(decided.get('reason'))}"
     if fitted:
-        # The report stays as it was written, whatever was activated since.
+        # The report does not change with later activations.
         yield f"active now: {format_cell(client.calibration(fitted['id']).active)}"
     yield from fields.get("verdict", [])
     for warning in fields.get("warnings", []):

@@ -1,4 +1,4 @@
-"""`eigencal chat`: a chat in the terminal, through the drop-in; every answer says how uncertain it is."""
+"""The command `eigencal chat`: a chat in the terminal through the drop-in, with scored answers."""
 
 import sys
 import time
@@ -15,18 +15,18 @@ from eigencal.cli.score import Effort, TargetError, claim_lines
 
 LEAVE = ("/quit", "/exit")
 NEW = "/new"
-POLL_S, MAX_POLLS = 0.25, 120  # of a score that is pending
+POLL_S, MAX_POLLS = 0.25, 120  # while a score is pending
 
 
 def chat(
     invocation: Invocation,
     *,
-    model: Annotated[str | None, typer.Option(help="Model; left out: the first that is served.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model; default: the first that is served.")] = None,
     system: Annotated[str | None, typer.Option(help="A system message.")] = None,
     effort: Effort = None,
     target_error: TargetError = None,
 ) -> ExitCode | None:
-    """Chat with the LLM; every answer says how uncertain it is.
+    """Chat with the LLM; each answer is shown with its uncertainty.
 
     /quit or Ctrl-D leaves, Ctrl-C stops an answer, /new forgets the conversation.
     """
@@ -63,7 +63,7 @@ def chat(
 
 
 def _read(*, is_terminal: bool) -> Iterator[str]:
-    """Yield what is typed or piped, turn by turn, but for empty lines."""
+    """Yield the turns, one per line of stdin, without empty lines."""
     while True:
         try:
             line = input("> " if is_terminal else "")
@@ -78,7 +78,7 @@ def _read(*, is_terminal: bool) -> Iterator[str]:
 def _ask(
     out: Output, client: Client, messages: list[dict[str, str]], model: str, options: ChatOptions
 ) -> tuple[str, KeptScore | None]:
-    """Return the answer, printed as it comes, and its score."""
+    """Print the answer while it arrives, and return it with its score."""
     answer, score = "", None
     for piece in client.stream_chat(messages, eigencal=options or None, model=model):
         answer += piece.content
@@ -94,7 +94,7 @@ def _ask(
 
 
 def _show(out: Output, answer: str, score: KeptScore | None, warned: set[str]) -> None:
-    """Write how uncertain an answer is; each warning once, not below every answer."""
+    """Write the uncertainty of an answer. Each warning is shown once per chat."""
     if out.json:
         out.show({"answer": answer, "uncertainty": score}, ())
         return
@@ -110,7 +110,7 @@ def _show(out: Output, answer: str, score: KeptScore | None, warned: set[str]) -
 
 
 def format_uncertainty(score: KeptScore | None) -> str:
-    """Return how uncertain an answer is, on one line."""
+    """Return the uncertainty of an answer on one line."""
     if score is None:
         return "not scored: the service is set to pass answers on"
     if score.status != "scored":

@@ -1,4 +1,4 @@
-"""What all commands have in common: their options, their exit codes, and what becomes of errors."""
+"""Shared parts of all commands: options, exit codes and error handling."""
 
 import functools
 import inspect
@@ -29,12 +29,12 @@ from eigencal.cli.output import Output, as_json
 
 
 class ExitCode(IntEnum):
-    """What became of a command, and what the help says of it."""
+    """Exit codes and their meaning in the help."""
 
     meaning: str
 
     def __new__(cls, code: int, meaning: str) -> Self:
-        """Make a code with its meaning."""
+        """Create a code with its meaning."""
         member = int.__new__(cls, code)
         member._value_, member.meaning = code, meaning
         return member
@@ -72,31 +72,29 @@ _BY_ERROR = {
 
 
 def code_of(error: EigencalError) -> ExitCode:
-    """Return the exit code of a command that ended with this error: that of its narrowest class."""
+    """Return the exit code for an error, by its most specific class."""
     return next((_BY_ERROR[kind] for kind in type(error).__mro__ if kind in _BY_ERROR), ExitCode.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One run of the command: where it writes, and which service it asks (None: that of EIGENCAL_URL)."""
+    """One run of the command: its output and the URL of the service (None: EIGENCAL_URL)."""
 
     out: Output
     url: str | None
 
     def client(self) -> Client:
-        """Return a client of that service."""
+        """Return a client of the service."""
         return Client(self.url)
 
 
 def _invocation(
     *,
-    url: Annotated[str | None, typer.Option("--url", help="Where the service is.  [EIGENCAL_URL]")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Write JSON, and nothing else, on stdout.")] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Of an error: everything that is known.")
-    ] = False,
+    url: Annotated[str | None, typer.Option("--url", help="URL of the service.  [EIGENCAL_URL]")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Write only JSON on stdout.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show all details of an error.")] = False,
 ) -> Invocation:
-    """Return the invocation that the options of all commands tell."""
+    """Return the invocation for the options of all commands."""
     return Invocation(Output(json, verbose), url)
 
 
@@ -104,9 +102,9 @@ _SHARED = inspect.signature(_invocation).parameters
 
 
 def add_command(register: Callable[[Callable[..., Any]], object], function: Callable[..., object]) -> None:
-    """Register a function as a command: it is handed an `Invocation` first, and may return an exit code.
+    """Register a function as a command. Its first argument is an `Invocation`; it may return an exit code.
 
-    The command has the function's other parameters, and the options of all commands.
+    The command has the function's other parameters and the options of all commands.
     """
 
     @functools.wraps(function)
@@ -115,27 +113,27 @@ def add_command(register: Callable[[Callable[..., Any]], object], function: Call
             invocation = _invocation(**{name: options.pop(name) for name in _SHARED})
             raise typer.Exit(_guarded(invocation.out, lambda: function(invocation, **options)))
 
-    own = inspect.signature(function, eval_str=True)
+    signature = inspect.signature(function, eval_str=True)
     parameters = [
         inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context),
-        *list(own.parameters.values())[1:],
+        *list(signature.parameters.values())[1:],
         *_SHARED.values(),
     ]
-    vars(run)["__signature__"] = own.replace(parameters=parameters)
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    vars(run)["__signature__"] = signature.replace(parameters=parameters)
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     register(run)
 
 
 def _guarded(out: Output, work: Callable[[], object]) -> int:
-    """Do the work of a command and return its exit code; an error is shown in one line."""
+    """Run a command and return its exit code; an error is shown on one line."""
     try:
         code = work()
         sys.stdout.flush()
-    except (KeyboardInterrupt, typer.Abort):  # the second: at a question
+    except (KeyboardInterrupt, typer.Abort):  # typer.Abort: Ctrl-C at a prompt
         out.note("eigencal: stopped")
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # Whatever is left in the buffer would be told as an error at the end.
+        # Otherwise flushing the rest of the buffer at exit would report another error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.PIPE_CLOSED
     except EigencalError as error:
@@ -143,15 +141,15 @@ def _guarded(out: Output, work: Callable[[], object]) -> int:
         return code_of(error)
     except OSError as error:
         out.note(f"eigencal: {error.filename or 'the output'}: {error.strerror or error}")
-        # Opening names the file; writing, as on a full disk, does not.
+        # Errors of opening have a file name; errors of writing, as on a full disk, do not.
         return ExitCode.USAGE if error.filename else ExitCode.FAILED
     return code if isinstance(code, int) else ExitCode.DONE
 
 
 def show_error(out: Output, error: EigencalError) -> None:
-    """Say in one line what went wrong; with `--verbose`, everything that the service told.
+    """Show an error on one line; with `--verbose`, also the whole problem document.
 
-    Bad rows of dev data have a line each.
+    Each invalid row of dev data gets a further line.
     """
     code = f"{error.code}: " if isinstance(error, APIStatusError | JobEndedError) else ""
     request = f" (request {error.request_id})" if error.request_id else ""
@@ -159,7 +157,7 @@ def show_error(out: Output, error: EigencalError) -> None:
     for row in error.errors:
         if row.get("line") is not None:
             place = (row.get("loc") or ["file"])[0]
-            file = "" if place == "file" else f"{place}, "  # one of two
+            file = "" if place == "file" else f"{place}, "  # one of two files
             field = f", {row['field']}" if row.get("field") else ""
             out.note(f"  {file}line {row['line']}{field}: {row.get('msg', '')}")
     if out.verbose and error.problem:

@@ -1,4 +1,4 @@
-"""`eigencal jobs`, `eigencal evaluate`, and how a job is followed."""
+"""The commands `eigencal jobs` and `eigencal evaluate`, and following a job."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from eigencal import Client, InvalidSetupError, Job
 from eigencal.cli.command import Invocation
 
 COLUMNS = ("id", "kind", "name", "state", "stage", "done", "total", "created_at", "calibration_id")
-Watch = Annotated[bool, typer.Option("--watch", help="Follow the job until it has ended.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Follow the job until it ends.")]
 Name = Annotated[str | None, typer.Option(help="A name for people.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of folds, draws and bootstrap.")]
 NumSamples = Annotated[int | None, typer.Option(help="Answers to draw per question.")]
@@ -23,11 +23,11 @@ def jobs(
     watch: Watch = False,
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the job and forget its rows.")] = False,
     retry: Annotated[
-        bool, typer.Option("--retry", help="Go on with a job that has failed, or ask again for rows refused.")
+        bool, typer.Option("--retry", help="Resume a failed job, or ask again for refused rows.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to list at most.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of jobs to list.")] = 100,
 ) -> None:
-    """List the jobs, latest first; or show, follow, cancel or go on with one."""
+    """List the jobs, latest first; or show, follow, cancel or resume one."""
     if job_id is None and (watch or cancel or retry):
         raise InvalidSetupError("--watch, --cancel and --retry need the ID of a job.")
     if cancel and (retry or watch):
@@ -43,16 +43,16 @@ def jobs(
 def evaluate(
     invocation: Invocation,
     dev: Annotated[Path, typer.Argument(help="Labelled questions to fit on.")],
-    test: Annotated[Path, typer.Argument(help="Labelled questions to judge on.")],
+    test: Annotated[Path, typer.Argument(help="Labelled questions to evaluate on.")],
     *,
     watch: Watch = False,
     name: Name = None,
     num_samples: NumSamples = None,
     seed: Seed = None,
 ) -> None:
-    """See whether calibrating helps: fit on one file, judge on the other.
+    """Evaluate whether calibration helps: fit on one file, evaluate on the other.
 
-    `eigencal report ID`, with the id of the job, has the figures.
+    `eigencal report ID`, with the id of the job, shows the results.
     """
     with invocation.client() as client:
         job = client.evaluate(dev, test, name=name, num_samples=num_samples, seed=seed)
@@ -60,7 +60,7 @@ def evaluate(
 
 
 def show_job(invocation: Invocation, client: Client, job: Job, *, watch: bool) -> None:
-    """Show a job; with `watch`, once it has ended well. Raises JobEndedError where it did not."""
+    """Show a job; with `watch`, after it succeeded. Raises JobEndedError if it failed."""
     if watch:
         try:
             job = client.wait(job.id, progress=True)
@@ -71,7 +71,7 @@ def show_job(invocation: Invocation, client: Client, job: Job, *, watch: bool) -
 
 
 def _lines(job: Job) -> Iterator[str]:
-    """Yield what a person reads of a job."""
+    """Yield a summary of a job in lines of text."""
     yield f"{job.id}  {job.kind}  {job.state}" + (f" ({job.stage})" if job.stage else "")
     if job.note:
         yield job.note

@@ -1,4 +1,4 @@
-"""What a command writes: JSON or text on stdout, everything else on stderr."""
+"""Output of a command: JSON or text on stdout, everything else on stderr."""
 
 import json
 import os
@@ -10,40 +10,40 @@ from typing import Any
 import typer
 from pydantic import TypeAdapter
 
-# A text of a model may hold sequences that move the cursor, or worse; tabs and line ends are harmless.
+# A model's text may contain control sequences for the terminal; tabs and newlines are harmless.
 _CONTROL = {
     code: "\N{REPLACEMENT CHARACTER}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\t\n"
 }
-# JSON leaves these in a string as they are; outside of strings it has none of them.
+# The JSON encoder does not escape these in strings; outside of strings they do not occur.
 _CONTROL_IN_JSON = {code: f"\\u{code:04x}" for code in range(127, 160)}
 _ANY = TypeAdapter[Any](Any)
 
 
 class Doubtful(str):
-    """A line that a terminal shows in colour."""
+    """A line that is coloured on a terminal."""
 
     __slots__ = ()
 
 
 def harmless(text: str) -> str:
-    """Return a text without characters that control a terminal."""
+    """Return the text with terminal control characters replaced."""
     return text.translate(_CONTROL)
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line."""
+    """Return the text on one line."""
     return " ".join(harmless(text).split())
 
 
 def as_json(value: Any, *, indent: int | None = None) -> str:
-    """Return results of the client, with the fields that the service sent, as JSON."""
+    """Return results of the client as JSON, with only the fields that the service sent."""
     plain = _ANY.dump_python(value, mode="json", exclude_unset=True, by_alias=True)
     return json.dumps(plain, ensure_ascii=False, indent=indent).translate(_CONTROL_IN_JSON)
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a command writes; with `json`, stdout holds JSON alone."""
+    """Writer of a command; with `json`, stdout has only JSON."""
 
     json: bool
     verbose: bool
@@ -58,7 +58,7 @@ class Output:
     def lines(self, lines: Iterable[str]) -> None:
         """Write lines for a person.
 
-        What follows a line end in one of them is indented, so that no text of a model looks like ours.
+        Continuation lines are indented, so that a model's text cannot imitate output of the command.
         """
         takes_colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         for line in lines:
@@ -66,7 +66,7 @@ class Output:
             print(typer.style(text, fg="yellow") if takes_colour and isinstance(line, Doubtful) else text)
 
     def table(self, rows: Sequence[object], columns: Sequence[str], none: str) -> None:
-        """Write results: as JSON, or some of their fields in columns as wide as they must be, or `none`."""
+        """Write results as JSON, or the given fields as a table; without results, write `none`."""
         cells = [[one_line(format_cell(getattr(row, name))) for name in columns] for row in rows]
         cells.insert(0, [name.replace("_", " ") for name in columns])
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -74,12 +74,12 @@ class Output:
         self.show(rows, lines if rows else [none])
 
     def note(self, text: str) -> None:
-        """Say something on stderr, in one line."""
+        """Write a text on stderr, on one line."""
         print(one_line(text), file=sys.stderr, flush=True)
 
 
 def format_cell(value: object) -> str:
-    """Return a cell: `-` for what there is not, three digits of a number, times to the second."""
+    """Return a table cell: `-` for a missing value, floats with three decimals, times to the second."""
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""`eigencal score`: one question, or a file of them."""
+"""The command `eigencal score`: score one question, or a file of questions."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ Effort = Annotated[
     Literal["none", "low", "medium", "high", "auto"] | None, typer.Option(help="How many answers to draw.")
 ]
 TargetError = Annotated[
-    float | None, typer.Option(help="Share of wrong answers allowed, 0..1: asks for a decision.")
+    float | None, typer.Option(help="Allowed share of wrong answers, 0..1; adds a decision.")
 ]
 
 
@@ -31,35 +31,35 @@ def score(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Where their results go; run again, the command goes on there."),
+        typer.Option("--out", "-o", help="File for the results; a repeated command continues it."),
     ] = None,
     format_: Annotated[
-        Format, typer.Option("--format", help="How the file is written; auto: as its name says.")
+        Format, typer.Option("--format", help="Format of the file; auto: by its suffix.")
     ] = "auto",
     effort: Effort = None,
-    num_samples: Annotated[int | None, typer.Option(help="How many answers to draw, by number.")] = None,
-    candidate: Annotated[str | None, typer.Option(help="A text of yours to judge by the answers.")] = None,
+    num_samples: Annotated[int | None, typer.Option(help="Number of answers to draw.")] = None,
+    candidate: Annotated[str | None, typer.Option(help="Your own text to judge by the answers.")] = None,
     candidate_logprob: Annotated[
         float | None,
-        typer.Option(help="Its natural-log probability, by its LLM: --effort none judges by that."),
+        typer.Option(help="Its natural-log probability by its LLM, used by --effort none."),
     ] = None,
     claims: Annotated[
-        bool | None, typer.Option(help="Score it claim by claim; left out: where it is long.")
+        bool | None, typer.Option(help="Score it claim by claim; default: if it is long.")
     ] = None,
     target_error: TargetError = None,
-    confidence: Annotated[float | None, typer.Option(help="With --target-error: how surely.")] = None,
+    confidence: Annotated[float | None, typer.Option(help="Confidence that --target-error holds.")] = None,
     calibration: Annotated[str | None, typer.Option(help="active, none, or an id.")] = None,
     model: Annotated[str | None, typer.Option(help="Model to ask the LLM server for.")] = None,
-    deadline_ms: Annotated[int | None, typer.Option(help="Milliseconds for the answers to come.")] = None,
+    deadline_ms: Annotated[int | None, typer.Option(help="Time limit for the answers in ms.")] = None,
     patience: Annotated[
         float,
-        typer.Option(min=0, help="Of a file: seconds to wait for a service that is away."),
+        typer.Option(min=0, help="With --file: seconds to wait for an unavailable service."),
     ] = PATIENCE_S,
     retry_errors: Annotated[
-        bool, typer.Option("--retry-errors", help="Of a file: ask again where the results have errors.")
+        bool, typer.Option("--retry-errors", help="With --file: ask again where the results have errors.")
     ] = False,
 ) -> int | None:
-    """Score how uncertain the LLM is about a question, or about every question of a file."""
+    """Score how uncertain the LLM is about a question, or about each question of a file."""
     options = ScoreOptions(
         effort=effort,
         num_samples=num_samples,
@@ -101,7 +101,7 @@ def score(
 
 
 def _lines(score: Score) -> Iterator[str]:
-    """Yield what a person reads of a score."""
+    """Yield a summary of a score in lines of text."""
     yield score.answer
     yield ""
     if score.probability_correct is not None:
@@ -130,13 +130,13 @@ def _lines(score: Score) -> Iterator[str]:
 
 
 def claim_lines(claims: Sequence[Claim]) -> Iterator[str]:
-    """Yield each claim and what the answers say of it; doubtful ones begin with `?`, in colour."""
+    """Yield each claim and its support by the answers; doubtful claims begin with `?`, in colour."""
     for claim in claims:
-        said, right = claim.support, claim.probability_correct
+        support, right = claim.support, claim.probability_correct
         yield Doubtful(f"? {claim.text}") if claim.doubtful else f"- {claim.text}"
-        told = [] if right is None else [f"P(right) {right:.3f}"]
-        if said is not None:
-            instead = "" if said.example is None else f": {said.example}"
-            told.append(f"{said.agree} agree, {said.silent} silent, {said.differ} differ{instead}")
-        if told:
-            yield f"  {', '.join(told)}"
+        parts = [] if right is None else [f"P(right) {right:.3f}"]
+        if support is not None:
+            example = "" if support.example is None else f": {support.example}"
+            parts.append(f"{support.agree} agree, {support.silent} silent, {support.differ} differ{example}")
+        if parts:
+            yield f"  {', '.join(parts)}"

@@ -13,18 +13,18 @@ def _report_path(report_id: str) -> str:
 
 
 class Calibrations(SyncAPIClient):
-    """Calls about calibrations and reports; they need the admin key, if one is set."""
+    """Calls about calibrations and reports. They need the admin key, if one is set."""
 
     def calibrations(self, *, timeout_s: float | None = None) -> tuple[Calibration, ...]:
         """Return all calibrations, latest first."""
         return self._send(Call("GET", "/calibrations", tuple[Calibration, ...]), timeout_s)
 
     def active_calibrations(self, *, timeout_s: float | None = None) -> tuple[Calibration, ...]:
-        """Return the active calibrations: one for each set-up that has one."""
+        """Return the active calibrations: at most one per set-up."""
         return self._send(Call("GET", "/calibrations/active", tuple[Calibration, ...]), timeout_s)
 
     def activations(self, *, timeout_s: float | None = None) -> tuple[Activation, ...]:
-        """Return every activation of a calibration, newest first: what was active when, by whom, why."""
+        """Return all activations, newest first: calibration, time, caller and reason."""
         return self._send(Call("GET", "/calibrations/activations", tuple[Activation, ...]), timeout_s)
 
     def calibration(self, calibration_id: str, *, timeout_s: float | None = None) -> Calibration:
@@ -34,7 +34,7 @@ class Calibrations(SyncAPIClient):
         )
 
     def activate(self, calibration_id: str, *, timeout_s: float | None = None) -> Calibration:
-        """Serve requests of its set-up with this calibration from now on. Raises NotFoundError."""
+        """Use this calibration for all further requests of its set-up. Raises NotFoundError."""
         path = format_path("/calibrations/{}/activate", calibration_id)
         return self._send(Call("POST", path, Calibration), timeout_s)
 
@@ -43,27 +43,27 @@ class Calibrations(SyncAPIClient):
         return self._send(Call("GET", _report_path(report_id), dict[str, Any]), timeout_s)
 
     def report_page(self, report_id: str, *, timeout_s: float | None = None) -> str:
-        """Return the report as a page: HTML, plots included. Raises NotFoundError."""
+        """Return the report as an HTML page with plots. Raises NotFoundError."""
         return self._send(
             Call("GET", _report_path(report_id), str, headers={"Accept": "text/html"}), timeout_s
         )
 
     def data(self, calibration_id: str, *, timeout_s: float | None = None) -> tuple[dict[str, Any], ...]:
-        """Return the rows of a calibration with the answers drawn, as `calibrate` takes them.
+        """Return the rows of a calibration with their sampled answers, in the format of `calibrate`.
 
-        Raises NotFoundError where there is no such calibration, or its rows were deleted.
+        Raises NotFoundError if the calibration does not exist or its rows were deleted.
         """
         path = format_path("/calibrations/{}/data", calibration_id)
         return self._send(Call("GET", path, tuple[dict[str, Any], ...], is_json_lines=True), timeout_s)
 
     def delete_data(self, calibration_id: str, *, timeout_s: float | None = None) -> None:
-        """Delete the rows of a calibration for good; calibration and report stay. Raises NotFoundError."""
+        """Delete the rows of a calibration permanently; calibration and report stay. Raises NotFoundError."""
         path = format_path("/calibrations/{}/data", calibration_id)
         return self._send(Call("DELETE", path, NoneType), timeout_s)
 
 
 class AsyncCalibrations(AsyncAPIClient):
-    """The same, awaited."""
+    """The asynchronous version of `Calibrations`."""
 
     calibrations = awaited(Calibrations.calibrations)
     active_calibrations = awaited(Calibrations.active_calibrations)

@@ -1,4 +1,4 @@
-"""The drop-in, and verifying."""
+"""Chats through the OpenAI-compatible drop-in, and verifying."""
 
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -13,30 +13,30 @@ from eigencal._result import Result
 from eigencal._results import ChatChunk, ChatCompletion, Model
 from eigencal.types import Verified
 
-BROKEN_OFF = 502  # the status that an error inside a stream would have had
+BROKEN_OFF = 502  # HTTP status of an error inside a stream
 ChatMode = Literal["on", "async", "off"]
 
 
 class ChatOptions(TypedDict, total=False):
-    """How to score the answer of a chat: the field `eigencal` of the drop-in."""
+    """Scoring options of a chat: the field `eigencal` of the drop-in."""
 
     effort: Literal["none", "low", "medium", "high", "auto"]
-    """How many answers to draw beside it; `none`: it is judged by its own log-probability."""
+    """How many further answers to sample. `none`: score the answer by its own log-probability."""
     num_samples: int
-    """In place of `effort`: how many, 2..256."""
+    """Number of answers to sample, 2..256, instead of `effort`."""
     target_error: float
-    """Share of wrong ones allowed among the answers let through, 0..1: asks for a `decision`."""
+    """Allowed share of wrong answers among the answers let through, 0..1. Adds a `decision`."""
     confidence: float
-    """Confidence with which the target is kept, 0..1."""
+    """Confidence that `target_error` holds, 0..1."""
     calibration: str
     """`active`, `none`, or the id of a calibration."""
     claims: bool
-    """Whether to score the answer claim by claim, too. Left out: where it is long."""
+    """Whether to also score each claim of the answer. Default: if the answer is long."""
     mark: bool
-    """Whether to say what in its text a reader should doubt, and why: `uncertainty.marks`, and `claims`."""
+    """Whether to mark doubtful passages of the answer: `uncertainty.marks`, and `claims`."""
     abstain: bool
-    """Whether a decision to abstain replaces the answer; not of a stream. Where the service abstains by its
-    settings it does so in any case."""
+    """Whether a decision to abstain replaces the answer; not for streams. If the settings of the service
+    make it abstain, it does so in any case."""
 
 
 class _Models(Result):
@@ -54,18 +54,18 @@ def _chat_call(
 ) -> Call[ChatCompletion]:
     body = without_none({"messages": list(messages), **fields, "eigencal": eigencal})
     headers = without_none({"X-Eigencal": mode})
-    # The LLM server's own call: what it may have begun is not begun twice.
+    # The LLM server may have begun this call, so it is not repeated.
     return Call("POST", "/v1/chat/completions", ChatCompletion, body, headers=headers, is_idempotent=False)
 
 
 class _Chunks:
-    """The pieces of a streamed answer, line by line; one without `[DONE]` at its end was cut."""
+    """Parses a streamed answer line by line. A stream without a final `[DONE]` was cut."""
 
     def __init__(self) -> None:
         self._is_complete = False
 
     def parse(self, line: bytes) -> ChatChunk | None:
-        """Return the piece that a line tells; None for signs of life and the end.
+        """Return the chunk of a line; None for keep-alive lines and the end.
 
         Raises an APIStatusError for an error inside the stream.
         """
@@ -84,13 +84,13 @@ class _Chunks:
         return chunk
 
     def end(self) -> None:
-        """Raise APIConnectionError where the answer was cut."""
+        """Raise APIConnectionError if the answer was cut."""
         if not self._is_complete:
             raise APIConnectionError("The streamed answer was cut: it ended without `[DONE]`.")
 
 
 class Chat(SyncAPIClient):
-    """Calls of the drop-in, and verifying."""
+    """Calls of the OpenAI-compatible drop-in, and `verify`."""
 
     def chat(
         self,
@@ -102,14 +102,15 @@ class Chat(SyncAPIClient):
         timeout_s: float | None = None,
         **fields: Any,
     ) -> ChatCompletion:
-        """Ask the LLM through the drop-in: its answer, and how uncertain it is.
+        """Ask the LLM through the drop-in; return its answer with a score.
 
         Args:
-            messages: The turns, as for OpenAI's API.
+            messages: The turns, as in OpenAI's API.
             eigencal: How to score the answer.
-            mode: `on`: wait for the score; `async`: it comes by its id; `off`: no score. None: as set there.
+            mode: `on`: wait for the score; `async`: fetch it later by its id; `off`: no score. None: the
+                service's setting.
             timeout_s: See `Client`.
-            **fields: Everything else goes to the LLM server as it is: `model`, `temperature`, `tools` ...
+            **fields: Further fields for the LLM server, sent unchanged: `model`, `temperature`, `tools` ...
 
         Returns:
             The answer, with `content` and `uncertainty`.
@@ -125,15 +126,14 @@ class Chat(SyncAPIClient):
         timeout_s: float | None = None,
         **fields: Any,
     ) -> Iterator[ChatChunk]:
-        """Ask the LLM through the drop-in and yield its answer as it comes.
+        """Ask the LLM through the drop-in and yield its answer in chunks.
 
-        A stream is begun once: one that breaks off is not asked for again.
-        `uncertainty` is on the piece that finishes the answer. Arguments as for `chat`, but that `timeout_s`
-        bounds the silence between pieces.
+        A broken stream is not retried. The chunk that finishes the answer has `uncertainty`. Arguments are
+        as for `chat`, except that `timeout_s` limits the time between chunks.
 
         Raises:
-            APIStatusError: The call was refused, or the LLM server broke off the answer.
-            APIConnectionError: The answer was cut; the pieces that came are complete.
+            APIStatusError: The call was refused, or the LLM server ended the answer with an error.
+            APIConnectionError: The answer was cut; the chunks received so far are complete.
         """
         call, chunks = _chat_call(messages, eigencal, mode, {**fields, "stream": True}), _Chunks()
         with closing(self._lines(call, self._limit_s(timeout_s))) as lines:
@@ -153,33 +153,33 @@ class Chat(SyncAPIClient):
         context: str | None = None,
         timeout_s: float | None = None,
     ) -> Verified:
-        """Judge an answer that you have by answers that the LLM draws to its question.
+        """Judge an answer by comparing it with answers that the LLM gives to the question.
 
         Args:
-            question: What was asked.
-            answer: What is judged.
-            threshold: Least probability of being right, 0..1, that is not to be escalated.
-            context: What the question is asked about: a system message before it.
+            question: The question.
+            answer: The answer to judge.
+            threshold: Probability of being right, 0..1, below which to escalate.
+            context: Context of the question, sent as a system message before it.
             timeout_s: See `Client`.
 
         Returns:
             `confidence`, the probability that the answer is right, 0..1, and whether it is below `threshold`.
 
         Raises:
-            ServerError: With code `no_probability`: no calibration that fits tells a probability.
+            ServerError: With code `no_probability`: no matching calibration gives a probability.
         """
         body = {"question": question, "answer": answer, "threshold": threshold, "context": context}
         return self._send(Call("POST", "/verify", Verified, without_none(body)), timeout_s)
 
 
 class AsyncChat(AsyncAPIClient):
-    """The same, awaited."""
+    """The asynchronous version of `Chat`."""
 
     chat = awaited(Chat.chat)
     verify = awaited(Chat.verify)
 
     async def models(self, *, timeout_s: float | None = None) -> tuple[Model, ...]:
-        """Do as `Client.models` does."""
+        """Return the models of the LLM server."""
         return (await self._send(_MODELS, timeout_s)).data
 
     async def stream_chat(
@@ -191,7 +191,7 @@ class AsyncChat(AsyncAPIClient):
         timeout_s: float | None = None,
         **fields: Any,
     ) -> AsyncIterator[ChatChunk]:
-        """Do as `Client.stream_chat` does."""
+        """Ask the LLM and yield its answer in chunks. See `Client.stream_chat`."""
         call, chunks = _chat_call(messages, eigencal, mode, {**fields, "stream": True}), _Chunks()
         async with aclosing(self._lines(call, self._limit_s(timeout_s))) as lines:
             async for line in lines:

@@ -1,4 +1,4 @@
-"""Calibrating and evaluating: jobs, and what becomes of them."""
+"""Calibration and evaluation jobs."""
 
 import asyncio
 import math
@@ -32,14 +32,14 @@ from eigencal._requests import CalibrateOptions, Correction, CorrectOptions, Eva
 from eigencal._results import Job
 
 PATIENCE_S = 300.0
-SILENCE_S = 30.0  # a service that has not answered by then is away
+SILENCE_S = 30.0  # without a response for this long, the service counts as unavailable
 LONGEST_WAIT_S = 20.0
 
 
 def _upload_call(
     path: str, files: Mapping[str, Rows], options: Mapping[str, Any], key: str | None
 ) -> Call[Job]:
-    # One key for all attempts of this call: whatever breaks off, there is one job.
+    # All attempts of this call share a key, so that only one job is created.
     headers = {"Idempotency-Key": key or uuid.uuid4().hex}
     fields = {name: str(value) for name, value in without_none(options).items()}
     return Call("POST", path, Job, fields, files=files, headers=headers)
@@ -50,12 +50,12 @@ def _job_call(method: str, job_id: str) -> Call[Job]:
 
 
 def _is_passing(error: EigencalError) -> bool:
-    """Tell whether the service may be there again soon: silence counts, too, behind a proxy."""
+    """Return True for transient errors. Timeouts are included: a proxy may hide a missing service."""
     return isinstance(error, APIConnectionError | RateLimitError) or error.status in (502, 503, 504)
 
 
 class _Following:
-    """A job that is waited for: when it is looked at, and how long the service may be away meanwhile."""
+    """State of waiting for a job: when to poll it, and how long the service may be unavailable."""
 
     def __init__(self, job_id: str, timeout_s: float | None, progress: Progress) -> None:
         self.call = _job_call("GET", job_id)
@@ -64,7 +64,7 @@ class _Following:
         self._reported: tuple[int, int, str] | None = None
 
     def pauses(self) -> Iterator[float]:
-        """Yield the seconds between two looks: 0.1 at first, then up to 2. Raises APITimeoutError."""
+        """Yield the seconds between two polls: 0.1 at first, then up to 2. Raises APITimeoutError."""
         pause_s = 0.1
         while (left_s := self._ends_at - time.monotonic()) > 0:
             yield min(pause_s, left_s)
@@ -72,16 +72,16 @@ class _Following:
         raise APITimeoutError("The job has not ended in the time given; it goes on.")
 
     def retry_policy(self) -> dict[str, Any]:
-        """Return when a service that is away is asked again, from now on."""
+        """Return the retry policy for an unavailable service, starting now."""
         last_start = min(time.monotonic() + PATIENCE_S, self._ends_at)
         return retry_policy(_is_passing, last_start, attempts=None, longest_wait_s=LONGEST_WAIT_S)
 
     def next_end(self) -> float:
-        """Return when the next answer is late."""
+        """Return the deadline of the next response (monotonic clock)."""
         return min(time.monotonic() + SILENCE_S, self._ends_at)
 
     def has_ended(self, job: Job) -> bool:
-        """Tell whether the job has, and report its progress. Raises JobEndedError where it has no result."""
+        """Report progress and return True if the job succeeded. Raises JobEndedError if it failed."""
         stage = (job.done, job.total, job.stage or job.state)
         if stage != self._reported:
             self._reported = stage
@@ -95,7 +95,7 @@ class _Following:
 
 
 class Jobs(SyncAPIClient):
-    """Calls that start jobs and follow them; they need the admin key, if one is set."""
+    """Calls that start jobs and follow them. They need the admin key, if one is set."""
 
     def calibrate(
         self,
@@ -107,20 +107,20 @@ class Jobs(SyncAPIClient):
     ) -> Job:
         """Upload labelled prompts and start a job that fits a calibration on them.
 
-        The data are copied to a temporary file first, and never held in memory.
+        The data are copied to a temporary file and never held in memory.
 
         Args:
-            data: A path (JSONL, JSONL.gz or CSV in UTF-8), an open file of such, or rows as mappings.
-            idempotency_key: Your own, for repeats beyond this call: the same upload gives the same job.
-            timeout_s: Seconds that the upload may take in all; None: those of the client.
+            data: A path (JSONL, JSONL.gz or CSV in UTF-8), an open file in one of these formats, or mappings.
+            idempotency_key: Your own key, to repeat the upload in a later call and get the same job.
+            timeout_s: Time limit of the whole upload in seconds; None: the client's.
             **options: See `CalibrateOptions`.
 
         Returns:
-            The job, queued; `wait` for it. Its `calibration_id` then names what it made.
+            The queued job. After `wait`, its `calibration_id` is the id of the new calibration.
 
         Raises:
-            UnprocessableEntityError: Rows are bad (code `invalid_dev_data`): `errors` lists line, field and
-                reason. Nothing was stored.
+            UnprocessableEntityError: Rows are invalid (code `invalid_dev_data`): `errors` lists line, field
+                and reason. Nothing was stored.
             InvalidSetupError: The file cannot be read.
             ConflictError: The `idempotency_key` was used with other data.
         """
@@ -138,18 +138,18 @@ class Jobs(SyncAPIClient):
         """Start a job that calibrates on the same rows and answers, with corrected verdicts.
 
         Args:
-            calibration_id: Id of the calibration, which stays as it is.
-            rows: Which rows, by `line` or `id`, and whether the answer that was judged is `correct`.
+            calibration_id: Id of the calibration, which does not change.
+            rows: The corrected rows, by `line` or `id`, and whether the judged answer is `correct`.
             timeout_s: See `Client`.
-            **options: Options of the new calibration; those left out are as they were.
+            **options: Options of the new calibration; others are taken from the old one.
 
         Raises:
-            UnprocessableEntityError: A row is not there.
-            ConflictError: Its rows were deleted, or drawn under other settings.
+            UnprocessableEntityError: A row does not exist.
+            ConflictError: The rows were deleted, or sampled under other settings.
         """
         path = format_path("/calibrations/{}/rows", calibration_id)
         body = {"rows": list(rows), **without_none(options)}
-        return self._send(Call("PATCH", path, Job, body, is_idempotent=False), timeout_s)  # each makes a job
+        return self._send(Call("PATCH", path, Job, body, is_idempotent=False), timeout_s)  # not idempotent
 
     def evaluate(
         self,
@@ -160,27 +160,27 @@ class Jobs(SyncAPIClient):
         timeout_s: float | None = None,
         **options: Unpack[EvaluateOptions],
     ) -> Job:
-        """Upload two sets of labelled prompts and start a job that fits on one and judges on the other.
+        """Upload two sets of labelled prompts and start a job that fits on `dev` and evaluates on `test`.
 
-        All else is as for `calibrate`; the `report` of the job has the figures.
+        Otherwise as `calibrate`. The results are in the `report` of the job.
         """
         call = _upload_call("/evaluate", {"dev": dev, "test": test}, options, idempotency_key)
         return self._send(call, timeout_s)
 
     def wait(self, job_id: str, *, progress: Progress = False, timeout_s: float | None = None) -> Job:
-        """Wait until a job has ended well, and return it as it is then.
+        """Wait until a job succeeds, and return it.
 
-        A restart of the service in between does no harm: the job goes on, and so does the waiting.
+        The job and the waiting survive a restart of the service.
 
         Args:
             job_id: Id of the job.
-            progress: True: shown on stderr; or a callback (done, total, stage).
-            timeout_s: Seconds to wait at most; None: until it ends. The job goes on in either case.
+            progress: True: show progress on stderr; or a callback (done, total, stage).
+            timeout_s: Maximum wait in seconds; None: no limit. The job goes on after a timeout.
 
         Raises:
-            JobEndedError: The job failed or was cancelled; `code` and `detail` say why.
-            APITimeoutError: `timeout_s` is over.
-            APIConnectionError: The service was away for five minutes.
+            JobEndedError: The job failed or was cancelled; `code` and `detail` give the reason.
+            APITimeoutError: The job did not end within `timeout_s`.
+            APIConnectionError: The service was unavailable for five minutes.
         """
         following = _Following(job_id, timeout_s, progress)
         for pause_s in following.pauses():
@@ -193,25 +193,25 @@ class Jobs(SyncAPIClient):
         return job
 
     def jobs(self, limit: int = 100, *, timeout_s: float | None = None) -> tuple[Job, ...]:
-        """Return the latest jobs, latest first; `limit`: how many at most, 1..1000."""
+        """Return the latest jobs, newest first. `limit`: maximum number of jobs, 1..1000."""
         return self._send(Call("GET", f"/jobs?limit={limit}", tuple[Job, ...]), timeout_s)
 
     def job(self, job_id: str, *, timeout_s: float | None = None) -> Job:
-        """Return the state of a job, how far it is, and what came of it. Raises NotFoundError."""
+        """Return a job with its state, progress and result. Raises NotFoundError."""
         return self._send(_job_call("GET", job_id), timeout_s)
 
     def cancel(self, job_id: str, *, timeout_s: float | None = None) -> Job:
-        """Cancel a job, or give up one that has failed, and forget its rows. Raises ConflictError."""
+        """Cancel a job, or abandon a failed one, and delete its rows. Raises ConflictError."""
         return self._send(_job_call("DELETE", job_id), timeout_s)
 
     def retry(self, job_id: str, *, timeout_s: float | None = None) -> Job:
-        """Queue a job that has failed again; it goes on with the answers it has. Raises ConflictError."""
+        """Queue a failed job again; it keeps the answers sampled so far. Raises ConflictError."""
         call = Call("POST", format_path("/jobs/{}/retry", job_id), Job, is_idempotent=False)
-        return self._send(call, timeout_s)  # a second one is a conflict
+        return self._send(call, timeout_s)  # a repeated call raises ConflictError
 
 
 class AsyncJobs(AsyncAPIClient):
-    """The same, awaited."""
+    """The asynchronous version of `Jobs`."""
 
     calibrate = awaited(Jobs.calibrate)
     correct_rows = awaited(Jobs.correct_rows)
@@ -222,7 +222,7 @@ class AsyncJobs(AsyncAPIClient):
     retry = awaited(Jobs.retry)
 
     async def wait(self, job_id: str, *, progress: Progress = False, timeout_s: float | None = None) -> Job:
-        """Do as `Client.wait` does."""
+        """Wait until a job succeeds. See `Client.wait`."""
         following = _Following(job_id, timeout_s, progress)
         for pause_s in following.pauses():
             async for attempt in stamina.retry_context(**following.retry_policy()):

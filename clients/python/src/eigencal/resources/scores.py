@@ -1,4 +1,4 @@
-"""Scoring: a prompt, or any number of them in requests of at most 256."""
+"""Scoring one prompt, or any number of prompts in requests of at most 256."""
 
 import json
 from collections.abc import (
@@ -25,9 +25,9 @@ from eigencal._requests import ScoreOptions
 from eigencal._results import BatchItem
 from eigencal.types import KeptScore, Score
 
-# The service takes no more in one request, nor twice as much text.
+# Limit of the service for items in one request; its limit for text is twice this one.
 MAX_ITEMS, MAX_PART_CHARS = 256, 4 << 20
-# An option for all items is none for an item with one of these: the service would refuse the two together.
+# Common options are not added to an item with one of these fields: the service refuses the combination.
 _EXCLUDED_BY = {
     "num_samples": {"samples", "effort"},
     "effort": {"samples", "num_samples"},
@@ -38,7 +38,7 @@ _EXCLUDED_BY = {
 
 
 def _score_body(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a score request as it is sent: `return_`, which Python needs, is `return` there."""
+    """Return the body of a score request. `return` is a keyword in Python, so the option is `return_`."""
     body = without_none(fields)
     if "return_" in body:
         body["return"] = body.pop("return_")
@@ -46,32 +46,32 @@ def _score_body(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def item_body(item: object, options: Mapping[str, Any]) -> Any:
-    """Return an item of a batch as it is sent: with the options that it leaves open."""
+    """Return the body of an item of a batch: its own fields, and `options` for the others."""
     if isinstance(item, str):
         item = {"prompt": item}
     if not isinstance(item, Mapping):
-        return item  # the service says in its line what is wrong with it
+        return item  # the service reports the error in the item's line
     common = {n: value for n, value in options.items() if not _EXCLUDED_BY.get(n, set()) & item.keys()}
     return _score_body({**common, **item})
 
 
 class _Part:
-    """The items of one request, by their index over all items; those that have a line are dropped."""
+    """The items of one request by their index among all items. Items with a response line are removed."""
 
     def __init__(self, items: dict[int, object]) -> None:
         self._waiting = items
         self._sent: list[int] = []
 
     def call(self) -> Call[None]:
-        """Return the call for the items that have no line yet: none is sent again that has one."""
+        """Return the call for the items without a response line."""
         self._sent = list(self._waiting)
         return Call("POST", "/score/batch", NoneType, {"items": list(self._waiting.values())})
 
     def parse(self, line: bytes) -> BatchItem:
-        """Return what a line says, its index counted over all. Raises UnexpectedResponseError."""
+        """Return the item of a line, with its index among all items. Raises UnexpectedResponseError."""
         try:
             item = BatchItem.model_validate_json(line)
-            # The service counts within its request; a second line for one item is none of this contract.
+            # The service counts within the request. A second line for the same item violates the contract.
             index = self._sent[item.index]
             del self._waiting[index]
         except (ValidationError, LookupError):
@@ -81,33 +81,33 @@ class _Part:
         return item.model_copy(update={"index": index})
 
     def end(self) -> None:
-        """Raise APIConnectionError where items have no line."""
+        """Raise APIConnectionError if items have no line."""
         if self._waiting:
             raise APIConnectionError("The answer ended before its last line.")
 
 
 class _Cutter:
-    """Cuts items into parts that the service takes."""
+    """Groups items into requests within the limits of the service."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = options
         self._index = self._num_chars = 0
-        self._some: dict[int, object] = {}
+        self._items: dict[int, object] = {}
 
     def add(self, item: object) -> Iterator[_Part]:
-        """Take the next item; yield the part that is full with it, if one is."""
+        """Add the next item; yield the part if it is full."""
         body = item_body(item, self._options)
-        self._some[self._index] = body
+        self._items[self._index] = body
         self._index += 1
         self._num_chars += len(json.dumps(body, default=repr))
-        if len(self._some) == MAX_ITEMS or self._num_chars >= MAX_PART_CHARS:
+        if len(self._items) == MAX_ITEMS or self._num_chars >= MAX_PART_CHARS:
             yield from self.rest()
 
     def rest(self) -> Iterator[_Part]:
-        """Yield what is left."""
-        if self._some:
-            yield _Part(self._some)
-            self._some, self._num_chars = {}, 0
+        """Yield the remaining items."""
+        if self._items:
+            yield _Part(self._items)
+            self._items, self._num_chars = {}, 0
 
 
 def _parts(items: Iterable[object], options: Mapping[str, Any]) -> Iterator[_Part]:
@@ -120,7 +120,7 @@ def _parts(items: Iterable[object], options: Mapping[str, Any]) -> Iterator[_Par
 async def _parts_of_stream(
     items: AsyncIterable[object], options: Mapping[str, Any]
 ) -> AsyncGenerator[_Part, None]:
-    """Cut items that come with waits between them."""
+    """Group the items of an asynchronous iterable."""
     cutter = _Cutter(options)
     async for item in items:
         for part in cutter.add(item):
@@ -135,7 +135,7 @@ async def _each(items: Iterable[object]) -> AsyncIterator[object]:
 
 
 def _num_items(items: object) -> int | None:
-    """Return how many items there are, where they can tell. Raises InvalidSetupError for one text."""
+    """Return the number of items, or None if unknown. Raises InvalidSetupError for a single text."""
     if isinstance(items, str | bytes):
         raise InvalidSetupError("`items` must be several prompts or requests, not one text.")
     return len(items) if isinstance(items, Sized) else None
@@ -149,21 +149,21 @@ class Scores(SyncAPIClient):
     ) -> Score:
         """Score how uncertain the LLM is about a prompt.
 
-        The service draws several answers, or takes your `samples`, and returns the largest eigenvalue
+        The service samples several answers, or takes your `samples`, and returns the largest eigenvalue
         (`lambda_max`, 0..1, higher = more certain) and the entropy (nats, higher = less certain) of their
-        density matrix. The eigenvalue is how much of their meaning the answers share; the probability that
-        the answer is right is `probability_correct`, where a calibration tells it.
+        density matrix. The eigenvalue measures how far the answers agree in meaning. With a suitable
+        calibration, `probability_correct` is the probability that the answer is right.
 
         Args:
-            prompt: A question; or leave it out and give `messages` or `samples`.
+            prompt: A question. Alternatively give `messages` or `samples`.
             timeout_s: See `Client`.
-            **options: Every other field of the request, see `ScoreOptions`.
+            **options: The other fields of the request, see `ScoreOptions`.
 
         Raises:
-            UnprocessableEntityError: The request does not fit; `errors` lists what is wrong.
-            ServerError: The service or its LLM has trouble, after all repeats; `code` says which, such as
-                `deadline_exceeded` where `deadline_ms` struck before there was enough to score.
-            APIConnectionError: The service is not there, broke off, or took longer than `timeout_s`.
+            UnprocessableEntityError: The request is invalid; `errors` lists the reasons.
+            ServerError: The service or its LLM still failed after all retries. `code` gives the cause, such
+                as `deadline_exceeded` if too few answers were sampled within `deadline_ms`.
+            APIConnectionError: The service is unreachable, the connection broke, or `timeout_s` passed.
         """
         body = _score_body({"prompt": prompt, **options})
         if not body.keys() & {"prompt", "messages", "samples"}:
@@ -178,20 +178,20 @@ class Scores(SyncAPIClient):
         timeout_s: float | None = None,
         **options: Unpack[ScoreOptions],
     ) -> Iterator[BatchItem]:
-        """Score any number of prompts; lines come in the order in which they are done.
+        """Score any number of prompts; results are yielded in the order in which they finish.
 
-        A bad item fails no other: its line has an `error` in place of a `result`. Where the connection
-        breaks off, the items without a line are sent again, and no other. Items are taken as they are
-        needed, so an endless generator is fine, and memory does not grow with their number.
+        An invalid item does not affect the others: its outcome has an `error` instead of a `result`. If the
+        connection breaks, only the items without an outcome are sent again. Items are consumed lazily, so an
+        infinite generator works, and memory does not grow with the number of items.
 
         Args:
-            items: Prompts, or requests as mappings of the fields of POST /score.
-            progress: True: shown on stderr; or a callback (done, total, what).
-            timeout_s: Seconds without a line after which to give up; None: those of the client.
-            **options: For every item that leaves them open, see `ScoreOptions`.
+            items: Prompts, or mappings with the fields of POST /score.
+            progress: True: show progress on stderr; or a callback (done, total, what).
+            timeout_s: Maximum time without a result in seconds; None: the client's.
+            **options: Defaults for all items, see `ScoreOptions`.
 
         Yields:
-            A line for each item; `index` says which, counted over all.
+            The outcome of each item; `index` is its position among all items.
         """
         total, report, done = _num_items(items), as_callback(progress), 0
         silence_s = self._limit_s(timeout_s)
@@ -201,27 +201,27 @@ class Scores(SyncAPIClient):
                     done += 1
                     report(done, total, "scored")
                     yield item
-        if total is None:  # now it is known
+        if total is None:  # the total is known only now
             report(done, done, "scored")
 
     def _read(self, part: _Part, silence_s: float) -> Generator[BatchItem, None, None]:
-        """Yield the lines of a part; after a break, of the items that have none yet."""
+        """Yield the outcomes of a part; after a broken connection, send the remaining items again."""
         for attempt in stamina.retry_context(**self._retry_policy(part.call())):
             with attempt:
                 with closing(self._lines(part.call(), silence_s)) as lines:
-                    yield from map(part.parse, filter(None, lines))  # an empty one is a sign of life
+                    yield from map(part.parse, filter(None, lines))  # empty lines are keep-alives
                 part.end()
 
     def get_score(self, score_id: str, *, timeout_s: float | None = None) -> KeptScore:
-        """Return a score by its id, as for an answer of the drop-in whose score came later.
+        """Return a score by its id, for example of a chat with the mode `async`.
 
-        Raises NotFoundError where none has this id, it is no longer kept, or was made under another key.
+        Raises NotFoundError if the id is unknown, or the score has expired or belongs to another key.
         """
         return self._send(Call("GET", format_path("/scores/{}", score_id), KeptScore), timeout_s)
 
 
 class AsyncScores(AsyncAPIClient):
-    """The same, awaited."""
+    """The asynchronous version of `Scores`."""
 
     score = awaited(Scores.score)
     get_score = awaited(Scores.get_score)
@@ -234,7 +234,7 @@ class AsyncScores(AsyncAPIClient):
         timeout_s: float | None = None,
         **options: Unpack[ScoreOptions],
     ) -> AsyncIterator[BatchItem]:
-        """Do as `Client.score_batch` does; `items` may also be iterated with `async for`."""
+        """Score any number of prompts. See `Client.score_batch`; `items` may also be an async iterable."""
         total, report, done = _num_items(items), as_callback(progress), 0
         silence_s = self._limit_s(timeout_s)
         stream = items if isinstance(items, AsyncIterable) else _each(items)
