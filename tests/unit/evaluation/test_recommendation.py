@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from service.calibration import diagnostics
 from service.calibration.diagnostics import Candidate
-from service.report import diagnostics
 
 PROMPTS = 200
 RNG = np.random.default_rng(4)
