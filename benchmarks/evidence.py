@@ -27,7 +27,7 @@ from service.spectral.correctness_model import (
     logit_probability,
     stratified_folds,
 )
-from service.spectral.dev_set import AnyMap, DevSet, risk, served_lambda_max
+from service.spectral.dev_set import AnyMap, DevSpectra, risk, served_lambda_max
 from service.spectral.fit import fit_depolarized, fit_evidence, fit_temperature
 from service.spectral.reliability import auroc, projection_brier
 from service.spectral.resampling import Difference, figure_difference, mean_difference
@@ -38,7 +38,7 @@ SIZES = (1, 2, 3, 5, 10, 20)
 WITHOUT = (3, 10, 20)  # numbers of answers for the table rows without evidence
 
 
-def map_row(name: str, map_: AnyMap, dev: DevSet, right: np.ndarray, numbers: str) -> str:
+def map_row(name: str, map_: AnyMap, dev: DevSpectra, right: np.ndarray, numbers: str) -> str:
     predicted, c1 = np.clip(served_lambda_max(map_, dev), 0, 1), np.clip(dev.alignment[:, 0], 0, 1)
     varies = predicted.std() > 1e-9
     correlation = f"{np.corrcoef(predicted, c1)[0, 1]:.3f}" if varies else "none"

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.few_verdicts import columns_of, judged_by
 from benchmarks.recorded_evidence import DATA, NAMES, default_for, recorded
-from service.spectral.dev_set import DevSet, risks, served_lambda_max
+from service.spectral.dev_set import DevSpectra, risks, served_lambda_max
 from service.spectral.evidence import EvidenceMap
 from service.spectral.fit import Prior, fit_evidence
 from service.spectral.reliability import reliability_diagram
@@ -46,13 +46,13 @@ class Curve:
         return f"{NAMES[self.file]}, m = {self.m}"
 
 
-def judged(map_: EvidenceMap, rows: DevSet) -> tuple[float, float]:
+def judged(map_: EvidenceMap, rows: DevSpectra) -> tuple[float, float]:
     served = np.clip(served_lambda_max(map_, rows), 0, 1)
     c1 = np.clip(rows.alignment[:, 0], 0, 1)
     return float(risks(map_, rows).mean()), reliability_diagram(served, c1).ece
 
 
-def curve(file: str, m: int, rows: DevSet, default: tuple[EvidenceMap, Prior]) -> Curve:
+def curve(file: str, m: int, rows: DevSpectra, default: tuple[EvidenceMap, Prior]) -> Curve:
     """Return the figures for random subsets of the rows."""
     raw_c1 = np.clip(rows.alignment[:, 0], 0, 1)
     raw = reliability_diagram(np.clip(rows.eigenvalues[:, 0], 0, 1), raw_c1).ece

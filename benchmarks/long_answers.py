@@ -30,7 +30,7 @@ from benchmarks.recorded_evidence import WEIGHTS, embedded
 from benchmarks.rivals import VENV
 from service.calibration.diagnostics import CrossValidated
 from service.calibration.fitting import fit_all
-from service.calibration.material import Material, claim_material, sentences_of
+from service.calibration.material import DevSet, claim_material, sentences_of
 from service.calibration.rows import ClaimIn, DevRow
 from service.claims.facts import beyond
 from service.claims.matching import match_claims
@@ -199,7 +199,7 @@ def report(world: World, m: int) -> None:
         print(f"| {name} | {figure.told()} | {(best - figure).told('+')} |")
 
 
-def labelled(drawn: Sequence[Drawn], vectors: dict[str, Floats], m: int) -> Material:
+def labelled(drawn: Sequence[Drawn], vectors: dict[str, Floats], m: int) -> DevSet:
     """Return the judged claims as material of `/calibrate`, grouped by question."""
     rows, group = list[DevRow](), list[int]()
     for number, answers_ in enumerate(drawn):
@@ -228,7 +228,7 @@ def labelled(drawn: Sequence[Drawn], vectors: dict[str, Floats], m: int) -> Mate
     return replace(made, groups=np.array(group))
 
 
-def report_calibrated(material: Material) -> None:
+def report_calibrated(material: DevSet) -> None:
     """Print cross-validated figures of a calibration of claims."""
     resamples = Resamples(*[20] * 7)
     fitted = fit_all(material, "depolarized", resamples=resamples)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from service.calibration.default import PRIOR_WEIGHT, packaged
-from service.calibration.labels import FullRows, Judged
+from service.calibration.labels import Judged, LabelledRows
 from service.calibration.material import all_texts, assemble
 from service.calibration.rows import DevRow
 from service.claims.verdicts import correct
@@ -20,7 +20,7 @@ from service.spectral.correctness_model import (
     fit_correctness,
     stratified_folds,
 )
-from service.spectral.dev_set import DevSet
+from service.spectral.dev_set import DevSpectra
 from service.spectral.evidence import EvidenceMap
 from service.spectral.fit import Prior, assign_folds, fit_depolarized, fit_evidence, objective, point_of
 
@@ -121,15 +121,15 @@ class Recorded:
         ])  # fmt: skip
 
     @cached_property
-    def full(self) -> FullRows:
+    def full(self) -> LabelledRows:
         """The judged rows as rows of a calibration."""
         return self._assembled([row for row, judged in zip(self._stored, self.judged, strict=True) if judged])
 
-    def _assembled(self, rows: Sequence[DevRow]) -> FullRows:
+    def _assembled(self, rows: Sequence[DevRow]) -> LabelledRows:
         texts = all_texts(rows, self._kernel)
         place = {text: i for i, text in enumerate(texts)}
         vectors = np.stack([self.answer_vectors[text] for text in texts])
-        return FullRows(assemble(rows, self.num_samples, vectors, place, D, self._kernel))
+        return LabelledRows(assemble(rows, self.num_samples, vectors, place, D, self._kernel))
 
     def material(self, m: int) -> "Material":
         """Return the judged rows with their first m answers.
@@ -194,12 +194,12 @@ class Material:
     judged: Judged
 
     @property
-    def rows(self) -> DevSet:
+    def rows(self) -> DevSpectra:
         """Spectra with their missing masses; the targets are the references."""
         return self.judged.rows
 
     @property
-    def candidates(self) -> DevSet:
+    def candidates(self) -> DevSpectra:
         """Spectra with their missing masses; the targets are the judged texts."""
         return self.judged.texts
 

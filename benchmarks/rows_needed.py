@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.spectral_worlds import DATA, DEV, DIMENSION, TEST, recorded
 from service.claims.verdicts import correct
-from service.spectral.dev_set import Answers, DevSet, dev_set, risk, served_lambda_max
+from service.spectral.dev_set import Answers, DevSpectra, dev_set, risk, served_lambda_max
 from service.spectral.fit import bootstrap, fit_depolarized
 from service.spectral.reliability import auroc, projection_brier, reliability_diagram
 from service.spectral.spectrum import CalibrationMap, DepolarizedMap, Identity
@@ -45,13 +45,13 @@ def questions(name: str, num_samples: int) -> list[Answers]:
     return recorded(None, name, num_samples) or sys.exit("The recorded answers are missing: ../shared/data")
 
 
-def figures(map_: CalibrationMap, test: DevSet) -> tuple[float, float, float]:
+def figures(map_: CalibrationMap, test: DevSpectra) -> tuple[float, float, float]:
     """Return risk, projection ECE and Brier score of a map on test questions."""
     served, c1 = np.clip(served_lambda_max(map_, test), 0, 1), np.clip(test.alignment[:, 0], 0, 1)
     return risk(map_, test), reliability_diagram(served, c1).ece, projection_brier(served, c1)
 
 
-def fit_figures(dev: DevSet, test: DevSet, rng: np.random.Generator) -> FitFigures:
+def fit_figures(dev: DevSpectra, test: DevSpectra, rng: np.random.Generator) -> FitFigures:
     spread = bootstrap(dev, "depolarized", rng=rng, resamples=RESAMPLES)
     widths = [interval.high - interval.low for interval in spread.intervals.values()]
     return FitFigures(*widths, *figures(fit_depolarized(dev).map, test))

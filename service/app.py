@@ -19,8 +19,8 @@ from service.admin.services import Services
 from service.api.admission import Admission
 from service.api.auth import Keys
 from service.api.errors import install
-from service.api.middleware import AnswerLimit, BodyLimit, PlainStart, RequestContext
-from service.api.openapi import Described, Problem
+from service.api.middleware import AnswerLimit, BodyLimit, RequestContext, StartupErrors
+from service.api.openapi import OpenApiApp, Problem
 from service.calibration.calibration import (
     CALLER,
     Calibration,
@@ -37,7 +37,7 @@ from service.errors import EigencalError, EmbedderUnavailable
 from service.gateways import guardrail, verify
 from service.gateways.guardrail import Guardrail, GuardrailCall
 from service.gateways.verify import VerifyRequest
-from service.jobs.calibrator import Calibrator, Comparing, Drawer, Embedding, LiveFirst, Patience
+from service.jobs.calibrator import Calibrator, Comparing, Drawer, Embedding, LivePriority, RetryPolicy
 from service.jobs.model import (
     CalibrateForm,
     CalibrateRequest,
@@ -61,7 +61,7 @@ from service.scoring.claims import ClaimScorer
 from service.scoring.metrics import Metrics
 from service.scoring.routes import BatchRequest, ScoreRequest
 from service.scoring.score import Serving
-from service.scoring.score_cache import MAX_SCORES, ScoreCache, SqlKept
+from service.scoring.score_cache import MAX_SCORES, ScoreCache, ScoreStore
 from service.scoring.scorer import LiveLoad, Scorer
 from service.scoring.services import ScoringServices
 from service.scoring.telemetry import OtelEvents
@@ -313,7 +313,7 @@ class Replica:
     store: SqlJobs
     calibrations: SqlCalibrations
     jobs: DurableJobs
-    kept: SqlKept
+    kept: ScoreStore
     keys: SqlKeys
     _started: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
 
@@ -339,7 +339,7 @@ def build_replica(
     live: LiveLoad,
     own_keys: Callable[[], tuple[str, ...]] = lambda: (),
     engine: "DbosEngine | None" = None,
-    patience: Patience | None = None,
+    patience: RetryPolicy | None = None,
     intervals: Intervals = DEFAULT_INTERVALS,
     compare: Compare = "embeddings",
     resamples: Resamples = DEFAULT_RESAMPLES,
@@ -357,21 +357,21 @@ def build_replica(
     store = SqlJobs(database, calibrations, setup=setup)
 
     # Each has its own turns: a draw uses the LLM, and embedding does not wait for the LLM.
-    patience = patience or Patience()
-    waiting = partial(LiveFirst, live)
+    patience = patience or RetryPolicy()
+    waiting = partial(LivePriority, live)
     drawer = Drawer(
         llm,
         embedder,
         store,
         serving,
-        live_first=waiting(),
+        live_priority=waiting(),
         patience=patience,
         wait_s=intervals.beat_s,
     )
-    embedding = Embedding(embedder, store, live_first=waiting(), patience=patience)
+    embedding = Embedding(embedder, store, live_priority=waiting(), patience=patience)
 
     comparing = Comparing(
-        Comparer(llm, slots), store, live_first=waiting(), patience=patience, wait_s=intervals.beat_s
+        Comparer(llm, slots), store, live_priority=waiting(), patience=patience, wait_s=intervals.beat_s
     )
 
     calibrator = Calibrator(
@@ -399,7 +399,7 @@ def build_replica(
         poll_s=intervals.watch_s,
     )
     return Replica(
-        database, store, calibrations, jobs, SqlKept(database, max_documents=MAX_SCORES), SqlKeys(database)
+        database, store, calibrations, jobs, ScoreStore(database, max_documents=MAX_SCORES), SqlKeys(database)
     )
 
 
@@ -563,7 +563,7 @@ def create_app(
     rail = Guardrail(scorer)
     chat = Chat(
         upstream=build_upstream(settings, llm, serving),
-        scorer=ChatScorer(scorer, prompt_shape(settings), reporter(metrics, kept.keep)),
+        scorer=ChatScorer(scorer, prompt_shape(settings), reporter(metrics, kept.save)),
         serving=serving,
         spans=spans or NO_SPANS,
         admission=admission,
@@ -577,7 +577,7 @@ def create_app(
     )
     senders = [sender for sender in (events, spans) if sender is not None]
     parts = [metrics, threads, embedder, llm, chat.upstream, store, api_keys, kept, rail, chat.scorer]
-    app = Described(
+    app = OpenApiApp(
         title="Eigencal",
         version=__version__,
         description=DESCRIPTION,
@@ -608,7 +608,7 @@ def create_app(
     app.add_middleware(BodyLimit)
     app.add_middleware(AnswerLimit)
     app.add_middleware(RequestContext, kinds=KINDS, responded=metrics.responded, spans=spans or NO_SPANS)
-    app.add_middleware(PlainStart, errors=(EigencalError, WeightsError, OSError))
+    app.add_middleware(StartupErrors, errors=(EigencalError, WeightsError, OSError))
     return app
 
 

@@ -159,7 +159,7 @@ async def with_retries(attempt: Callable[[], Awaitable[T]], *, max_retries: int,
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-class SharedCheck:
+class HealthProbe:
     """Runs `ask` once at a time and at most once in `CHECK_KEPT_S`: health checks need no key.
 
     `ask` bounds its own time. It raises an EigencalError if the check fails. A caller that leaves does not

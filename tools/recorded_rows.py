@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from service.calibration.labels import FullRows
+from service.calibration.labels import LabelledRows
 from service.calibration.material import all_texts, assemble
 from service.calibration.rows import DevRow
 from service.embedding.port import PAPER, Kernel
@@ -37,7 +37,7 @@ class JudgedRows:
         texts = list(vector_by_text)
         place = {text: i for i, text in enumerate(texts)}
         vectors = np.stack([vector_by_text[text] for text in texts])
-        self.rows = FullRows(assemble(stored, num_samples, vectors, place, vectors.shape[1], kernel))
+        self.rows = LabelledRows(assemble(stored, num_samples, vectors, place, vectors.shape[1], kernel))
 
     def columns(self, map_: AnyMap, m: int) -> tuple[Columns, Any]:
         """Return the features (n,) of the first m answers under a map, and the verdicts (n,)."""

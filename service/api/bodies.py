@@ -127,7 +127,7 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-class Relay(Response):
+class StreamingBody(Response):
     """Sends pieces as they arrive, until the last one or a disconnect, and then closes `ending`."""
 
     def __init__(

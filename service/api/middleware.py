@@ -120,7 +120,7 @@ class RequestContext:
             TRACEPARENT.reset(trace)
 
 
-class PlainStart:
+class StartupErrors:
     """Reports in one line why the application cannot start, for errors that are meant for the operator."""
 
     def __init__(self, app: ASGIApp, errors: tuple[type[Exception], ...]) -> None:

@@ -67,7 +67,7 @@ def json_body(model: str, examples: dict[str, Any] | None = None) -> dict[str, A
     return {"requestBody": {"required": True, "content": {"application/json": content}}}
 
 
-class Described(FastAPI):
+class OpenApiApp(FastAPI):
     """An application with `body_models` in its document: the bodies that routes read by `read_json`."""
 
     body_models: Sequence[type[BaseModel]] = ()

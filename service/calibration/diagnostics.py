@@ -4,7 +4,7 @@ Maps are fitted on dev and judged on test. With one file, each prompt is judged 
 
 To find how many answers are enough (decisions/0025), the first m' answers of each prompt are judged as well,
 as a request for m' answers would draw them. All numbers of answers judge the same text of a prompt: its
-`answer`, or the dominant one of all answers (`FullRows`).
+`answer`, or the dominant one of all answers (`LabelledRows`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from service.calibration import fitting
 from service.calibration.calibration import Calibration
 from service.calibration.fitting import METHODS, Fitted, FittedMaps, Stream, fit_maps
-from service.calibration.labels import FullRows, Judged, JudgedClaims
+from service.calibration.labels import Judged, JudgedClaims, LabelledRows
 from service.spectral.algorithm1 import Clustering, Nulls, cluster_prompts, nulls
 from service.spectral.correctness_model import (
     Columns,
@@ -58,7 +58,7 @@ class Split:
     matrices of the references. c1: (n,) u_1^T Y u_1. Blocks for seconds with thousands of prompts.
     """
 
-    def __init__(self, rows: FullRows) -> None:
+    def __init__(self, rows: LabelledRows) -> None:
         self.rows, self.material = rows, rows.material
         self.answers = [self.material.answers[i] for i in self.material.full]
         self.texts = [self.material.texts[i] for i in self.material.full]

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import Calibration, JudgedTexts, Method, Selector, answer_columns
-from service.calibration.labels import FullRows, Judged, JudgedClaims
-from service.calibration.material import Material
+from service.calibration.labels import Judged, JudgedClaims, LabelledRows
+from service.calibration.material import DevSet
 from service.calibration.rows import MIN_USABLE_ROWS
 from service.embedding.port import log_probabilities
 from service.errors import InvalidDevData
@@ -20,7 +20,7 @@ from service.spectral.correctness_model import (
     fit_correctness,
     stratified_folds,
 )
-from service.spectral.dev_set import Answers, AnyMap, DevSet
+from service.spectral.dev_set import Answers, AnyMap, DevSpectra
 from service.spectral.evidence import EvidenceMap
 from service.spectral.fit import (
     AnyFit,
@@ -90,11 +90,11 @@ class FittedMaps:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DecidedAt:
+class OperatingPoint:
     """The fit of P(correct) and the selector for one number of answers.
 
     right: (n,) verdicts on the full rows. selector: None without a model; `fit` has the reason. groups: (n,),
-    as `Material.full_groups`.
+    as `DevSet.full_groups`.
     """
 
     fit: CorrectnessFit
@@ -112,11 +112,11 @@ class Fitted:
     P(correct) and selectors, by number of answers. priors: the priors of the maps.
     """
 
-    rows: FullRows
+    rows: LabelledRows
     maps: FittedMaps
     method: Method
     parameters: Mapping[int, DepolarizedMap]
-    decided: Mapping[int, DecidedAt]
+    decided: Mapping[int, OperatingPoint]
     evidence_table: Mapping[int, EvidenceMap] = field(default_factory=dict)
     priors: PriorSource = no_prior
 
@@ -126,7 +126,7 @@ class Fitted:
 
 
 def fit_all(
-    material: Material,
+    material: DevSet,
     option: str,
     *,
     active: Calibration | None = None,
@@ -141,7 +141,7 @@ def fit_all(
     Blocks for seconds to minutes of linear algebra. Equal seeds give equal results. Raises InvalidDevData if
     "evidence" is asked for and rows lack log-probabilities.
     """
-    rows = FullRows(material)
+    rows = LabelledRows(material)
     if option == "evidence" and (reason := rows.why_no_evidence()):
         raise InvalidDevData(reason)
     maps = fit_maps(
@@ -183,7 +183,7 @@ def _part(progress: OnDone | None, part: int, parts: int) -> OnDone | None:
 
 
 def _parameters(
-    material: Material,
+    material: DevSet,
     method: Method,
     seed: int,
     priors: PriorSource,
@@ -199,7 +199,7 @@ def _parameters(
 
 
 def _evidence_table(
-    material: Material, seed: int, priors: PriorSource, progress: OnDone | None
+    material: DevSet, seed: int, priors: PriorSource, progress: OnDone | None
 ) -> dict[int, EvidenceMap]:
     """Return the map for each number of answers from 1 to m, fitted on the rows with log-probabilities."""
     pairs = zip(material.answers, (log_probabilities(row.draws) for row in material.rows), strict=True)
@@ -210,7 +210,7 @@ def _evidence_table(
 
 
 def _table(
-    material: Material,
+    material: DevSet,
     method: Method,
     answers: Iterable[Answers],
     totals: Iterable[Floats] | None,
@@ -232,7 +232,7 @@ def _table(
 
 
 def fit_maps(
-    dev: DevSet,
+    dev: DevSpectra,
     num_samples: int,
     *,
     active: Calibration | None = None,
@@ -244,7 +244,7 @@ def fit_maps(
     """Fit all maps on n prompts with `num_samples` answers each, and again without each fold.
 
     The evidence map is fitted if dev has missing masses. active: the calibration to compare with. groups:
-    (n,), as `Material.full_groups`. All maps have the same folds and resamples. Blocks for seconds.
+    (n,), as `DevSet.full_groups`. All maps have the same folds and resamples. Blocks for seconds.
     """
     by_evidence = dev.missing_mass is not None
     methods: tuple[Method, ...] = (*METHODS, "evidence") if by_evidence else METHODS
@@ -269,13 +269,13 @@ def fit_maps(
 
 
 def fit_selectors(
-    rows: FullRows,
+    rows: LabelledRows,
     method: Method,
     *,
     rng: np.random.Generator,
     priors: PriorSource = no_prior,
     progress: OnDone | None = None,
-) -> dict[int, DecidedAt]:
+) -> dict[int, OperatingPoint]:
     """Fit P(correct) and the selectors on the full rows, by number of first answers.
 
     The rows are folded once, by their verdicts with all answers. method: the kind of map, chosen on all rows
@@ -290,7 +290,7 @@ def fit_selectors(
     fold = stratified_folds(full.right, FOLDS, rng, full.groups)
     one_per_group = None if full.groups is None else one_of_each(full.groups, rng)
     sizes = [*([1] if method == "evidence" else []), *fitted_sizes(num_samples)]
-    alone, decided = rows.alone(), dict[int, DecidedAt]()
+    alone, decided = rows.alone(), dict[int, OperatingPoint]()
     tokens = None
     if alone is not None and isinstance(alone.texts, JudgedClaims) and alone.known.all():
         tokens = alone.texts.tokens
@@ -321,9 +321,9 @@ def _decided(
     rows: Judged,
     fold: NDArray[np.int_],
     judged: JudgedTexts,
-    fit_map: Callable[[DevSet], AnyFit],
+    fit_map: Callable[[DevSpectra], AnyFit],
     counted: NDArray[np.int_] | None,
-) -> DecidedAt:
+) -> OperatingPoint:
     """Fit P(correct) and the selector. counted: one row of each group, for the bounds; None: all rows."""
     map_ = fit_map(rows.rows).map
     columns = rows.columns(map_)
@@ -340,7 +340,7 @@ def _decided_by(
     judged: JudgedTexts,
     fold: NDArray[np.int_],
     counted: NDArray[np.int_] | None,
-) -> DecidedAt:
+) -> OperatingPoint:
     """Return a fit of P(correct) with its selector. map_: None for claims without drawn answers."""
     selector = None
     if fit.model is not None and fit.held_out is not None:
@@ -349,10 +349,10 @@ def _decided_by(
         counts = selective_counts(fit.held_out[counted], rows.right[counted], rows.supported[counted])
         whole = None if rows.groups is None else _all_correct(fit.held_out, rows.right, fold, rows.groups)
         selector = Selector(map_, fit.model, counts, judged, whole)
-    return DecidedAt(fit, rows.right, selector, rows.groups)
+    return OperatingPoint(fit, rows.right, selector, rows.groups)
 
 
-def _with_tokens(plain: DecidedAt, by_tokens: DecidedAt) -> DecidedAt:
+def _with_tokens(plain: OperatingPoint, by_tokens: OperatingPoint) -> OperatingPoint:
     """Return the fit with the selector by tokens, if that has a lower log loss on held-out rows."""
     if (
         plain.selector is None

@@ -19,7 +19,7 @@ from service.calibration.calibration import (
     claim_features,
     token_features,
 )
-from service.calibration.material import FULL_SHARE, Material
+from service.calibration.material import FULL_SHARE, DevSet
 from service.calibration.rows import DevRow, Verdict
 from service.claims.refusals import is_refusal, is_unanswered
 from service.claims.verdicts import correct, verdict
@@ -28,7 +28,7 @@ from service.spectral.dev_set import (
     NO_OVERLAP,
     Answers,
     AnyMap,
-    DevSet,
+    DevSpectra,
     Weighted,
     born_probabilities,
     dominant,
@@ -52,12 +52,12 @@ class Judged:
 
     rows: their spectra, with the references as targets; texts: the same with the judged text as target.
     right: (n,) verdicts. refused: (n,) True if the judged text, or most answers, refuse to answer. groups:
-    (n,), as `Material.full_groups`. tokens: further features (n,) of the judged texts, from their own
+    (n,), as `DevSet.full_groups`. tokens: further features (n,) of the judged texts, from their own
     log-probabilities.
     """
 
-    rows: DevSet
-    texts: DevSet
+    rows: DevSpectra
+    texts: DevSpectra
     right: NDArray[np.bool_]
     refused: NDArray[np.bool_]
     groups: NDArray[np.int_] | None = None
@@ -101,7 +101,7 @@ class Judged:
 class JudgedClaims:
     """n claims with the log-probabilities of their tokens, without drawn answers.
 
-    tokens: features (n,); right: (n,) verdicts; groups: (n,), as `Material.full_groups`.
+    tokens: features (n,); right: (n,) verdicts; groups: (n,), as `DevSet.full_groups`.
     """
 
     tokens: Mapping[str, Floats]
@@ -130,10 +130,10 @@ class JudgedAlone:
     judged: JudgedTexts
 
 
-class FullRows:
+class LabelledRows:
     """Verdicts, spectra and evidence of a material's full rows, for any number of their first answers."""
 
-    def __init__(self, material: Material) -> None:
+    def __init__(self, material: DevSet) -> None:
         self.material = material
         self.groups = material.full_groups
         self._rows = [material.rows[i] for i in material.full]
@@ -288,7 +288,7 @@ class FullRows:
         usable_totals = [total for total in totals if total is not None and total <= POSITIVE_ROUNDING]
         return text, max(usable_totals, default=None), self._right(i, index)
 
-    def _solved(self, problems: Sequence[Weighted], mass: Floats | None) -> DevSet:
+    def _solved(self, problems: Sequence[Weighted], mass: Floats | None) -> DevSpectra:
         return replace(solve(problems, self.material.dimension), missing_mass=mass)
 
     def _dominant(self, problems: Sequence[Weighted]) -> list[int]:
@@ -335,7 +335,7 @@ def _source_of(has_answer: Sequence[bool], other: JudgedTexts) -> JudgedTexts:
     return "given" if any(has_answer) else other
 
 
-def _own(material: Material, position: int) -> Floats | None:
+def _own(material: DevSet, position: int) -> Floats | None:
     """Return the cosines (1, k) of the row's own text with its distinct answers; None without a text."""
     vector, answers = material.judged[position], material.answers[position]
     return None if vector is None else overlaps(Answers(answers.vectors, answers.index, vector[None])).targets

@@ -40,7 +40,7 @@ MAX_REFERENCE = 1000  # rows; every score is compared with all of them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Material:
+class DevSet:
     """The usable rows as vectors, with at most `num_samples` answers each.
 
     answers: one per row; full: positions of the rows that have `num_samples` answers; texts: the distinct
@@ -73,7 +73,7 @@ class Material:
         """Return the groups of the full rows; None: each row by itself."""
         return None if self.groups is None else self.groups[self.full]
 
-    def take(self, positions: Sequence[int]) -> "Material":
+    def take(self, positions: Sequence[int]) -> "DevSet":
         """Return the rows at these positions. The rows must not have groups."""
         full = np.isin(positions, self.full)
         return replace(
@@ -153,7 +153,7 @@ def _of_copies(copies: Sequence[DevRow], rng: np.random.Generator) -> DevRow:
     return replace(chosen, references=tuple(dict.fromkeys(references)))
 
 
-def without_near_copies(material: Material, rng: np.random.Generator) -> Material:
+def without_near_copies(material: DevSet, rng: np.random.Generator) -> DevSet:
     """Return one row for each question, chosen at random among the near copies with the most answers.
 
     Rows are near copies if the cosine of their questions is at least `NEAR`, they share a reference, and
@@ -176,7 +176,7 @@ def without_near_copies(material: Material, rng: np.random.Generator) -> Materia
     return left
 
 
-def _near_copies(material: Material) -> list[list[int]]:
+def _near_copies(material: DevSet) -> list[list[int]]:
     """Return the positions of the rows, in groups of near copies of one row."""
     earliest = np.arange(len(material.rows))
     sharing: dict[Hashable, list[int]] = {}
@@ -228,7 +228,7 @@ def assemble(
     dimension: int,
     kernel: Kernel = PAPER,
     same: Sequence[Floats] = (),
-) -> Material:
+) -> DevSet:
     """Return the rows as vectors. place: the row of each text in `vectors`, from `outcome_vectors`.
 
     same: by row, an LLM's comparisons of its `texts_of`, (k, k); empty if no LLM compares them.
@@ -261,10 +261,10 @@ def assemble(
         texts.append(outcomes)
         judged.append(None if row.answer is None else others[-1])
     full = np.flatnonzero([len(row.draws) == num_samples for row in rows])
-    return Material(rows, answers, texts, full, num_samples, dimension, judged)
+    return DevSet(rows, answers, texts, full, num_samples, dimension, judged)
 
 
-def conformal_reference(material: Material, rng: np.random.Generator) -> ConformalReference:
+def conformal_reference(material: DevSet, rng: np.random.Generator) -> ConformalReference:
     """Return the out-of-distribution reference: full rows, at most `MAX_REFERENCE`, chosen at random."""
     chosen = material.full
     if material.full_groups is not None:
@@ -331,7 +331,7 @@ def claim_texts(rows: Sequence[DevRow], sentences: Sequence[Sentences]) -> list[
 
 def claim_material(
     rows: Sequence[DevRow], sentences: Sequence[Sentences], vectors: Vectors, num_samples: int, dimension: int
-) -> Material:
+) -> DevSet:
     """Return each claim as a row with its own verdict; the claims of a row form a group."""
     made = list[tuple[DevRow, Answers, Floats]]()
     groups = list[int]()
@@ -341,7 +341,7 @@ def claim_material(
             made.append((_row(row, claim), matched, judged))
             groups.append(group)
     full = np.flatnonzero([len(row.draws) == num_samples for row, *_ in made])
-    return Material(
+    return DevSet(
         [row for row, *_ in made],
         [answers for _, answers, _ in made],
         [()] * len(made),

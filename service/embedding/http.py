@@ -27,7 +27,7 @@ from service.errors import EmbedderRefusal, EmbedderUnavailable
 from service.remote import (
     TRY_AGAIN,
     Connections,
-    SharedCheck,
+    HealthProbe,
     TransientError,
     error_message,
     is_out_of_credit,
@@ -80,7 +80,7 @@ class HttpEmbedder:
         self._vectors = VectorCache(self._compute, max_entries=cache_size, max_queue=MAX_QUEUE)
         # If empty answers are embedded, a server that refuses empty texts is not ready.
         check_texts = [CHECK_TEXT, ""] if empty_answers == EMBEDDED else [CHECK_TEXT]
-        self._check = SharedCheck(lambda: self._ask(check_texts))
+        self._check = HealthProbe(lambda: self._ask(check_texts))
         self._connections = Connections(
             base, api_key=api_key, proxies_from_env=proxies_from_env, transport=transport
         )

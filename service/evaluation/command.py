@@ -18,9 +18,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from service.calibration.diagnostics import EvaluationContext, Split
 from service.calibration.files import read_file
 from service.calibration.fitting import Stream, rng
-from service.calibration.labels import FullRows
+from service.calibration.labels import LabelledRows
 from service.calibration.material import (
-    Material,
+    DevSet,
     all_texts,
     answered,
     assemble,
@@ -34,14 +34,14 @@ from service.errors import BodyTooLarge, EigencalError, InvalidDevData
 from service.evaluation.baselines import TransformersEntailment, by_entailment
 from service.evaluation.experiments import make_results, provenance
 from service.evaluation.page import render_evaluation
-from service.jobs.calibrator import Patience, row_request
+from service.jobs.calibrator import RetryPolicy, row_request
 from service.llm.port import Draw, GenerationRequest, LanguageModel
 from service.llm.weights import sha256_of
 from service.scoring.score import Serving
 from service.spectral.resampling import DEFAULT, Resamples
 
 # Gives up early: someone waits at the terminal, and the next run resumes.
-PATIENCE = Patience(give_up_s=120.0)
+PATIENCE = RetryPolicy(give_up_s=120.0)
 CHUNK = 64  # texts per update of the progress bar
 
 
@@ -242,7 +242,7 @@ class _Run:
             raise errors.exceptions[0] from None
         return [task.result() for task in tasks]
 
-    async def _material(self, name: str, stored: list[DevRow], num_samples: int) -> Material:
+    async def _material(self, name: str, stored: list[DevRow], num_samples: int) -> DevSet:
         embedder = self._parts.embedder
         rows = usable_rows(stored, num_samples, rng(self._plan.seed, Stream.COPIES))[0]
         texts = all_texts(rows)
@@ -259,10 +259,10 @@ class _Run:
         return replace(material, made_by=replace(chunks[0].made_by, kernel=PAPER))
 
     def _experiments(
-        self, dev: Material, test: Material, origin: dict[str, Any], files: dict[str, EvaluationFile]
+        self, dev: DevSet, test: DevSet, origin: dict[str, Any], files: dict[str, EvaluationFile]
     ) -> dict[str, Any]:
-        plan, split = self._plan, Split(FullRows(test))
-        context = EvaluationContext(Split(FullRows(dev)), split, seed=plan.seed, resamples=plan.resamples)
+        plan, split = self._plan, Split(LabelledRows(test))
+        context = EvaluationContext(Split(LabelledRows(dev)), split, seed=plan.seed, resamples=plan.resamples)
         meanings = None
         if self._parts.entailment is not None:
             advance = self._stage("entailment", len(split))

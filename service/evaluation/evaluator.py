@@ -6,7 +6,7 @@ from typing import Any
 
 from service.calibration.diagnostics import EvaluationContext, Split
 from service.calibration.fitting import Stream, rng
-from service.calibration.labels import FullRows
+from service.calibration.labels import LabelledRows
 from service.calibration.material import answered, check_made_by, full_number, usable_rows
 from service.calibration.rows import DevRow
 from service.embedding.port import PAPER, Embedder
@@ -55,7 +55,7 @@ class Evaluator:
         origin = self._provenance(job, files)
 
         def work(report: OnDone) -> dict[str, Any]:
-            dev, test = (Split(FullRows(material)) for material in materials)
+            dev, test = (Split(LabelledRows(material)) for material in materials)
             context = EvaluationContext(dev, test, seed=seed, resamples=self.resamples)
             return make_results(context, sizes, origin, progress=report)
 

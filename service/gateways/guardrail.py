@@ -23,7 +23,7 @@ from service.gateways.shared import GatewayModel, conversation, keep_and_head, w
 from service.llm.port import GenerationRequest
 from service.scoring.judging import HELD_BACK
 from service.scoring.score import EFFORTS, DrawnEffort, Score, ScoreCommand, Serving, Target
-from service.scoring.scorer import Drawn, Scorer
+from service.scoring.scorer import Samples, Scorer
 from service.scoring.services import ScoringDep, ScoringServices
 
 router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)])
@@ -54,7 +54,7 @@ class _Call:
     """A chat with its samples."""
 
     request: GenerationRequest
-    drawing: "asyncio.Task[Drawn]"
+    drawing: "asyncio.Task[Samples]"
 
 
 class Guardrail:
@@ -106,7 +106,7 @@ class Guardrail:
         # Drawing ran while the LLM answered, so it does not count in the verdict's time.
         generation, seconds = call.drawing.result().generation, {"queue": 0.0, "generate": 0.0}
         command = ScoreCommand(call.request, target=target)
-        return await self._scorer.finish(Drawn(command, None, generation, seconds), text)
+        return await self._scorer.finish(Samples(command, None, generation, seconds), text)
 
     def _keep(self, key: Key, call: _Call | Unscorable) -> None:
         forgotten = [self._calls.pop(key, None)]
@@ -193,7 +193,7 @@ async def post_guardrail(request: Request, app: ScoringDep, guardrail: Guardrail
             if score is None:
                 return Response(status_code=CLIENT_CLOSED_REQUEST)
             headers = keep_and_head(app, score, key[1])
-            if score.decision is None or (score.no_model is not None and not score.is_refused):
+            if score.decision is None or (score.unavailable_reason is not None and not score.is_refused):
                 reason = why_no_probability(score)
     except Unscorable as error:
         reason = error.message

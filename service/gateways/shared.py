@@ -21,13 +21,13 @@ class GatewayModel(BaseModel):
 
 def keep_and_head(app: ScoringServices, score: Score, owner: str) -> dict[str, str]:
     """Store a score for `GET /scores/{id}`, and return its headers, including the id."""
-    app.kept.keep(score.id, owner, score.json_text(["modes"]))
+    app.kept.save(score.id, owner, score.json_text(["modes"]))
     return {**score.headers(), "X-Score-ID": score.id}
 
 
 def why_no_probability(score: Score) -> str:
     """Return why a score has no P(correct), followed by its warnings about the calibration."""
-    why = score.no_model or "its model gives no finite number"
+    why = score.unavailable_reason or "its model gives no finite number"
     about = [
         w.message for w in score.warnings if w.code.startswith(("calibration_", "default_", "evidence_"))
     ]

@@ -84,7 +84,7 @@ async def post_verify(request: Request, app: ScoringDep) -> Response:
     score, confidence = verified
     content = Verified(
         confidence=confidence,
-        should_escalate=confidence < body.threshold or score.unlike or score.is_refused,
+        should_escalate=confidence < body.threshold or score.out_of_distribution or score.is_refused,
         verified_count=score.num_agreeing,
         total_samples=score.num_samples,
         samples=score.samples or [],
@@ -117,9 +117,9 @@ def probability_correct(score: Score) -> float:
     """Return P(correct) of a score's candidate, in [0, 1]. Raises NoProbability if it is unknown."""
     candidate = score.candidate
     correct = None if candidate is None else candidate.probability_correct
-    if score.no_model is None and (not score.supported or (score.is_refused and correct is None)):
+    if score.unavailable_reason is None and (not score.supported or (score.is_refused and correct is None)):
         # Decisions never let such a text through. After an error, a router that fails open would forward it.
         correct = 0.0
-    if score.no_model is not None or correct is None or not math.isfinite(correct):
+    if score.unavailable_reason is not None or correct is None or not math.isfinite(correct):
         raise NoProbability(why_no_probability(score))
     return min(max(correct, 0.0), 1.0)

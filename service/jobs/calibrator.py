@@ -30,7 +30,7 @@ from service.calibration.default import PRIOR_WEIGHT, packaged
 from service.calibration.diagnostics import CrossValidated
 from service.calibration.fitting import WHOLE, Fitted, Stream, fit_all, rng
 from service.calibration.material import (
-    Material,
+    DevSet,
     Sentences,
     all_texts,
     answered,
@@ -97,7 +97,7 @@ _PASSING = (LLMUnavailable, EmbedderUnavailable, Overloaded, DeadlineExceeded, L
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """Retries with waits that double from `first_wait_s` to `max_wait_s`.
 
     `give_up_s`: time of transient failures in a row after which to give up. A server that answers with 500,
@@ -131,7 +131,7 @@ class Patience:
 
 
 async def embedder_identity(
-    embedder: Embedder, patience: Patience, notify: Notify, *, ask_anew: bool = False
+    embedder: Embedder, patience: RetryPolicy, notify: Notify, *, ask_anew: bool = False
 ) -> EmbedderIdentity:
     """Return the identity of the embedder, waiting for it if necessary.
 
@@ -148,7 +148,7 @@ async def embedder_identity(
     return await patience.keep_trying(ask, notify)
 
 
-class LiveFirst:
+class LivePriority:
     """Turns for work that has lower priority than live scores.
 
     Without live scores under way, every turn begins at once. With live scores, one turn runs at a time. It
@@ -213,8 +213,8 @@ class Drawer:
     embedder: Embedder
     jobs: SqlJobs
     serving: Serving
-    live_first: LiveFirst = field(default_factory=LiveFirst)
-    patience: Patience = field(default_factory=Patience)
+    live_priority: LivePriority = field(default_factory=LivePriority)
+    patience: RetryPolicy = field(default_factory=RetryPolicy)
     wait_s: float = 1.0
 
     def fingerprint(
@@ -257,7 +257,7 @@ class Drawer:
         complete = stored.complete
         while not complete:
             request = row_request(self.serving, stored, min(wanted - len(draws), left))
-            draw = partial(self.live_first.turn, partial(self.llm.generate, request))
+            draw = partial(self.live_priority.turn, partial(self.llm.generate, request))
             generation = await self.patience.keep_trying(draw, notify)
             embedder = await embedder_identity(self.embedder, self.patience, notify)
             drawn_with = self.fingerprint(stored, embedder, generation)
@@ -312,8 +312,8 @@ class Embedding:
 
     embedder: Embedder
     jobs: SqlJobs
-    live_first: LiveFirst = field(default_factory=LiveFirst)
-    patience: Patience = field(default_factory=Patience)
+    live_priority: LivePriority = field(default_factory=LivePriority)
+    patience: RetryPolicy = field(default_factory=RetryPolicy)
 
     async def material(
         self,
@@ -323,7 +323,7 @@ class Embedding:
         unit: Unit = "answer",
         kernel: Kernel | None = None,
         compared: "Compared | None" = None,
-    ) -> Material:
+    ) -> DevSet:
         """Return the rows, or their claims, as vectors, all of one embedder. kernel: None for the embedder's.
 
         compared: what an LLM says of the answers of each row, if it compares them. Raises EmbedderUnavailable
@@ -379,7 +379,7 @@ class Embedding:
         vectors = np.empty((len(texts), identity.dimension), dtype=np.float32)
         for begin in range(0, len(texts), EMBEDDED_AT_ONCE):
             chunk = texts[begin : begin + EMBEDDED_AT_ONCE]
-            embed = partial(self.live_first.turn, partial(self.embedder.embed, chunk))
+            embed = partial(self.live_priority.turn, partial(self.embedder.embed, chunk))
             embedded = await self.patience.keep_trying(embed, notify)
             check_made_by(identity, embedded.made_by)
             vectors[begin : begin + len(chunk)] = embedded.vectors
@@ -403,8 +403,8 @@ class Comparing:
 
     comparer: Comparer
     jobs: SqlJobs
-    live_first: LiveFirst = field(default_factory=LiveFirst)
-    patience: Patience = field(default_factory=Patience)
+    live_priority: LivePriority = field(default_factory=LivePriority)
+    patience: RetryPolicy = field(default_factory=RetryPolicy)
     wait_s: float = 1.0
 
     async def compared(self, job: RunningJob, rows: Sequence[DevRow]) -> Compared:
@@ -427,7 +427,7 @@ class Comparing:
                 priority=Priority.JOB,
                 known=row.compared,
             )
-            turn = partial(self.live_first.turn, compare)
+            turn = partial(self.live_priority.turn, compare)
             if refused is not None and not models and i > MOST_REFUSED:
                 raise refused
             try:
@@ -595,7 +595,7 @@ class Calibrator:
             check_same(claimed, current.drawn_as(claimed) if drawn else current)
         return replace(claimed, unit=unit)
 
-    async def _fit(self, job: RunningJob, material: Material, active: Calibration | None) -> Fitted:
+    async def _fit(self, job: RunningJob, material: DevSet, active: Calibration | None) -> Fitted:
         weight = PRIOR_WEIGHT if job.options.prior_weight is None else job.options.prior_weight
         kernel = self.embedding.embedder.kernel if material.made_by is None else material.made_by.kernel
         # Of claims, and of answers that an LLM has compared, nothing is known that holds for other set-ups.

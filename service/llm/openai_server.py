@@ -47,7 +47,7 @@ from service.lru import LRU
 from service.remote import (
     TRY_AGAIN,
     Connections,
-    SharedCheck,
+    HealthProbe,
     TransientError,
     retry_after_s,
     with_retries,
@@ -121,7 +121,7 @@ class HttpLanguageModel:
         self._quirks = ServerQuirks()
         # The answering model and the omitted parameters, by key of the request (see `_request_key`).
         self._answered_by: LRU[tuple[str, bool, bool], tuple[str, tuple[str, ...]]] = LRU(MAX_QUIRKS)
-        self._check = SharedCheck(self._ask_health)
+        self._check = HealthProbe(self._ask_health)
         self._connections = Connections(
             self._base, api_key=api_key, proxies_from_env=proxies_from_env, transport=transport
         )

@@ -45,7 +45,7 @@ def is_judged(uncertainty: Uncertainty) -> bool:
     score = uncertainty.score
     if score is None or score.decision is None:
         return False
-    return score.no_model is None or score.is_refused
+    return score.unavailable_reason is None or score.is_refused
 
 
 def abstaining(payload: Mapping[str, Any], text: str, api: Api) -> dict[str, Any]:

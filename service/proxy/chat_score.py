@@ -25,7 +25,7 @@ from service.llm.port import (
 from service.llm.wire import FAILED as GIVEN_UP
 from service.llm.wire import NONSENSE, Choice, whole_choice
 from service.scoring.score import Score, ScoreCommand, ScoreWarning, Serving, mark, warning
-from service.scoring.scorer import MIN_SAMPLES, Drawn, Scorer
+from service.scoring.scorer import MIN_SAMPLES, Samples, Scorer
 
 T = TypeVar("T")
 Status = Literal["scored", "pending", "not_scored", "failed"]
@@ -121,7 +121,7 @@ class Plan:
     marks: bool = False
     fallback: "Plan | None" = None
 
-    def with_caller_answer(self, drawn: Drawn, answer: Draw, model: str) -> Drawn:
+    def with_caller_answer(self, drawn: Samples, answer: Draw, model: str) -> Samples:
         """Return the samples that the score is based on, with the caller's answer first if it counts.
 
         Without samples, the caller's answer is judged by its own log-probability. Raises Unscorable if it has
@@ -140,7 +140,7 @@ class Plan:
         command = replace(drawn.command, candidate_is_drawn=True)
         return replace(drawn, generation=generation, command=command)
 
-    def _without_samples(self, drawn: Drawn, answer: Draw, model: str) -> Drawn:
+    def _without_samples(self, drawn: Samples, answer: Draw, model: str) -> Samples:
         if answer.total_logprob is None:
             raise Unscorable(*(OTHER_TEXT if answer.logprobs_of_other_text else NO_LOGPROB))
         if answer.truncated:
@@ -151,7 +151,7 @@ class Plan:
         command = replace(command, candidate_logprob=answer.total_logprob)
         return replace(drawn, generation=undrawn, command=command)
 
-    def _as_limited(self, drawn: Drawn) -> Drawn:
+    def _as_limited(self, drawn: Samples) -> Samples:
         """Return the samples with the token limit that they are compatible with.
 
         Samples drawn under a larger limit count as drawn under the settings' limit if none is longer than it.
@@ -495,7 +495,7 @@ class RunningScore:
         self._plan = plan
         self.uncertainty = uncertainty  # as last reported
         self.judged_text: str | None = None
-        self._draws: asyncio.Task[Drawn] | None = None
+        self._draws: asyncio.Task[Samples] | None = None
         self._judged: asyncio.Task[Uncertainty] | None = None
         self._is_detached = False
 
@@ -509,7 +509,7 @@ class RunningScore:
         if self._draws is None and isinstance(self._plan, Plan):
             self._draws = self._drawing(self._plan)
 
-    def _drawing(self, plan: Plan) -> "asyncio.Task[Drawn]":
+    def _drawing(self, plan: Plan) -> "asyncio.Task[Samples]":
         # The score's time does not include the wait for a stream's first token.
         command = replace(plan.command, arrived=time.perf_counter())
         return self._scorer.run(self._scorer.scorer.draw(command))

@@ -15,8 +15,8 @@ from service.api.admission import Admission
 from service.api.auth import BEARER, owner_of, score_scope
 from service.api.bodies import (
     CLIENT_CLOSED_REQUEST,
-    Relay,
     RequestModel,
+    StreamingBody,
     refusal,
     refuse_heavy,
     require_json,
@@ -390,11 +390,11 @@ async def _forward(chat: Chat, sent: Call) -> Response:
         reply = await chat.open(sent)
         ending.push_async_callback(reply.close)
         if reply.is_stream:
-            return Relay(reply.status, reply.headers, as_it_is(reply), ending.pop_all())
+            return StreamingBody(reply.status, reply.headers, as_it_is(reply), ending.pop_all())
         pieces = reply.pieces()
         content, is_whole = await read_ahead(pieces)
         if not is_whole:
-            return Relay(reply.status, reply.headers, prepend(content, pieces), ending.pop_all())
+            return StreamingBody(reply.status, reply.headers, prepend(content, pieces), ending.pop_all())
         return Response(content, reply.status, dict(reply.headers))
     raise AssertionError("unreachable: the block returns or raises")
 
@@ -417,14 +417,14 @@ async def _score(chat: Chat, sent: Call, api: Api, call: ChatCall, running: Runn
             else:
                 wait_s = chat.deadline_s if call.mode == "on" else None
                 pieces = scored_stream(reply, permit, running, wait_s, hides_logprobs=hides)
-            return Relay(reply.status, with_id, pieces, ending.pop_all())
+            return StreamingBody(reply.status, with_id, pieces, ending.pop_all())
         rest = reply.pieces()
         content, is_whole = await read_ahead(rest)
         if not is_whole:
             if chat.passes_only_judged:
                 raise too_long()
             await running.discard(TOO_LONG)
-            return Relay(reply.status, with_id, prepend(content, rest), ending.pop_all())
+            return StreamingBody(reply.status, with_id, prepend(content, rest), ending.pop_all())
         permit.release()  # the samples may need it
         if reply.status not in GOOD:  # a failed call has no score
             return Response(content, reply.status, dict(reply.headers))

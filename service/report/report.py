@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from service.calibration.calibration import PROMISE_MEANING, Calibration
 from service.calibration.diagnostics import CrossValidated, EvaluationContext
-from service.calibration.fitting import DecidedAt, Fitted, FittedMaps, Stream, rng
-from service.calibration.labels import FullRows
+from service.calibration.fitting import Fitted, FittedMaps, OperatingPoint, Stream, rng
+from service.calibration.labels import LabelledRows
 from service.calibration.promotion import Promotion
 from service.calibration.rows import DevRow
 from service.report.words import (
@@ -153,7 +153,7 @@ def calibration_part(calibration: Calibration) -> Part:
 
 
 def data_part(
-    fitted: FullRows, calibration: Calibration, num_rows: int, copies: int, refused: Sequence[DevRow]
+    fitted: LabelledRows, calibration: Calibration, num_rows: int, copies: int, refused: Sequence[DevRow]
 ) -> Part:
     """Return a description of the data that the calibration was fitted on.
 
@@ -398,7 +398,7 @@ def targets(base_error: float) -> list[float]:
 
 
 def _correctness_at(
-    decided: DecidedAt, errors: list[float], confidence: float, num_samples: int, picks: ResampleCounts
+    decided: OperatingPoint, errors: list[float], confidence: float, num_samples: int, picks: ResampleCounts
 ) -> Part:
     """Return the figures of P(correct) for one number of answers, from out-of-fold predictions.
 
@@ -440,7 +440,7 @@ def risk_coverage(counts: SelectiveCounts, confidence: float) -> list[Part]:
 
 
 def promises_part(
-    decided: DecidedAt, target_errors: list[float], confidence: float, num_samples: int
+    decided: OperatingPoint, target_errors: list[float], confidence: float, num_samples: int
 ) -> list[Part]:
     """Return the promise for each target error, in numbers and in words; an empty list without a model.
 

@@ -50,7 +50,7 @@ MAX_OOD_P_VALUE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class ServedCalibration:
     """The calibration that a score used, with the map for its number of answers.
 
     map: None without samples. evidence: the evidence map that made `map`; None if the answers have no
@@ -99,20 +99,20 @@ class Applied:
 
 def applied_to(
     calibration: Calibration, num_samples: int, evidence: Evidence | None = None
-) -> Applied | None:
+) -> ServedCalibration | None:
     """Return the calibration with its map for this number of samples.
 
     None if the calibration has no map for this number, or for a single sample without evidence.
     """
     if num_samples == 0:
-        return Applied(calibration, None)
+        return ServedCalibration(calibration, None)
     used_evidence = evidence if calibration.evidence else None
     if num_samples > calibration.num_samples or (num_samples == 1 and used_evidence is None):
         return None
     if used_evidence is None:
-        return Applied(calibration, calibration.map_for(num_samples))
+        return ServedCalibration(calibration, calibration.map_for(num_samples))
     map_ = calibration.map_for(num_samples, used_evidence.missing_mass)
-    return Applied(calibration, map_, calibration.evidence[num_samples])
+    return ServedCalibration(calibration, map_, calibration.evidence[num_samples])
 
 
 def mismatch(calibration: Calibration, differs: list[str]) -> ScoreWarning:
@@ -247,7 +247,7 @@ class CalibrationChoice:
         generation: Generation,
         made_by: EmbedderIdentity,
         evidence: Evidence | None,
-    ) -> tuple[Applied | None, list[ScoreWarning]]:
+    ) -> tuple[ServedCalibration | None, list[ScoreWarning]]:
         """Return the calibration to apply to these answers, and warnings.
 
         A calibration by evidence applies its plain parameters to answers without log-probabilities.
@@ -313,7 +313,7 @@ class CalibrationChoice:
 
 
 def ood_p_value(
-    applied: Applied | None,
+    applied: ServedCalibration | None,
     question: str | None,
     vectors: Mapping[str, NDArray[np.float32]],
     draws: Sequence[Draw],

@@ -23,7 +23,7 @@ from service.claims.fields import Field, fields
 from service.claims.matching import Support, match_claims
 from service.claims.refusals import is_refusal
 from service.claims.segments import Segment, claims
-from service.scoring.choice import Applied
+from service.scoring.choice import ServedCalibration
 from service.scoring.judging import decide
 from service.scoring.score import (
     CalibrationUsed,
@@ -216,14 +216,14 @@ class ClaimScorer:
         drawn: Sequence[str],
         vectors: Mapping[str, NDArray[np.float32]],
         dimension: int,
-        applied: Applied | None,
+        applied: ServedCalibration | None,
         *,
-        unlike: bool,
+        out_of_distribution: bool,
     ) -> ClaimScores:
         """Return the claims of the judged text, scored by the m samples.
 
-        judged: the candidate or a sample. vectors: (d,) of each sentence. unlike: let no claim through,
-        because the question is too unlike those of the calibration.
+        judged: the candidate or a sample. vectors: (d,) of each sentence. out_of_distribution: let no claim
+        through, because the question is too unlike those of the calibration.
         """
         all_claims = answer_claims.by_text[judged]
         kept = all_claims[: min(MAX_CLAIMS, MAX_COMPARED // max(len(drawn), 1))]
@@ -233,16 +233,16 @@ class ClaimScorer:
         work = partial(
             _scores_of_outcomes, command, answer_claims, judged, kept, computed, len(drawn), applied
         )
-        return await self._threads.run(work, unlike=unlike)
+        return await self._threads.run(work, out_of_distribution=out_of_distribution)
 
     def scores_without_samples(
         self,
         command: ScoreCommand,
         answer_claims: AnswerClaims,
         judged: str,
-        applied: Applied | None,
+        applied: ServedCalibration | None,
         *,
-        unlike: bool,
+        out_of_distribution: bool,
     ) -> ClaimScores:
         """Return the claims of the candidate, scored by its own log-probabilities."""
         all_claims = answer_claims.by_text[judged]
@@ -253,7 +253,14 @@ class ClaimScorer:
         selector = None if applied is None else applied.calibration.selectors.get(0)
         verdicts = _Verdicts([None] * len(by_index))
         if selector is not None and by_index:
-            verdicts = _verdicts(selector, columns, [True] * len(by_index), command.target, 0, unlike=unlike)
+            verdicts = _verdicts(
+                selector,
+                columns,
+                [True] * len(by_index),
+                command.target,
+                0,
+                out_of_distribution=out_of_distribution,
+            )
         verdict_by_index = dict(zip(by_index, verdicts.claims, strict=True))
         scored = list[Claim]()
         for i, claim in enumerate(kept):
@@ -276,9 +283,9 @@ def _scores_of_outcomes(
     kept: Claims,
     outcomes: Sequence[Outcomes],
     num_drawn: int,
-    applied: Applied | None,
+    applied: ServedCalibration | None,
     *,
-    unlike: bool,
+    out_of_distribution: bool,
 ) -> ClaimScores:
     """Return the scores of the kept claims, the first of the judged text. outcomes: one per claim."""
     all_claims = answer_claims.by_text[judged]
@@ -294,7 +301,14 @@ def _scores_of_outcomes(
         born = [outcome.born(selector.map) for outcome in outcomes]
         columns = claim_features([p.probability for p, _ in born], [served.entropy for _, served in born])
         spoken_of = [outcome.support.spoken_of for outcome in outcomes]
-        verdicts = _verdicts(selector, columns | tokens, spoken_of, command.target, num_drawn, unlike=unlike)
+        verdicts = _verdicts(
+            selector,
+            columns | tokens,
+            spoken_of,
+            command.target,
+            num_drawn,
+            out_of_distribution=out_of_distribution,
+        )
     parts = zip(kept, outcomes, verdicts.claims, logprobs, strict=True)
     scored = [_scored(claim, outcome, applied, verdict, values) for claim, outcome, verdict, values in parts]
     about = [*claims_left_out(answer_claims, len(all_claims), len(kept)), *verdicts.warnings]
@@ -334,7 +348,7 @@ def _verdicts(
     target: Target | None,
     num_samples: int,
     *,
-    unlike: bool,
+    out_of_distribution: bool,
 ) -> _Verdicts:
     """Return P(correct) and the decision of each claim.
 
@@ -350,7 +364,7 @@ def _verdicts(
     verdicts = list[Verdict]()
     for p, is_spoken_of in zip(correct.tolist(), spoken_of, strict=True):
         passes = threshold is not None and rounded_ties(p) >= rounded_ties(threshold)
-        let_through = is_spoken_of and passes and not unlike
+        let_through = is_spoken_of and passes and not out_of_distribution
         verdicts.append((p if is_spoken_of else None, "answer" if let_through else action))
     all_correct = None
     if selector.all_correct is not None:
@@ -362,7 +376,7 @@ def _verdicts(
 def _scored(
     claim: Unit,
     outcomes: Outcomes,
-    applied: Applied | None,
+    applied: ServedCalibration | None,
     verdict: Verdict | None,
     logprobs: ClaimLogprobs | None,
 ) -> Claim:

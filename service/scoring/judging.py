@@ -1,4 +1,4 @@
-"""The basis of a score, and the judgement of single texts (method, sections 7 and 8)."""
+"""The observation of a score, and the judgement of single texts (method, sections 7 and 8)."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from service.calibration.calibration import PROMISE_MEANING, Selector, answer_fe
 from service.claims.refusals import essence, is_refusal, is_unanswered
 from service.embedding.port import log_probabilities
 from service.llm.port import Draw, Generation
-from service.scoring.choice import Applied
+from service.scoring.choice import ServedCalibration
 from service.scoring.score import (
     Candidate,
     Decision,
@@ -35,7 +35,7 @@ MAX_MODES = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Basis:
+class Observation:
     """The samples, an optional candidate, and the values computed from both.
 
     `texts`: the distinct answers. `compared`: the text embedded for each and, last, for a candidate that is
@@ -51,7 +51,7 @@ class Basis:
     spectrum: Spectrum
     raw: ServedSpectrum
     served: ServedSpectrum
-    applied: Applied | None
+    applied: ServedCalibration | None
     evidence: Evidence | None
     modes: tuple[Mode, ...]
 
@@ -70,7 +70,7 @@ class Basis:
         return born_probability_of(self.spectrum, served, self.space[: len(self.texts)], self.vector(text))
 
 
-def basis_of(
+def observation_of(
     generation: Generation,
     texts: Sequence[str],
     candidate: str | None,
@@ -78,14 +78,14 @@ def basis_of(
     space: NDArray[np.floating],
     spectrum: Spectrum,
     counts: NDArray[np.int_],
-    applied: Applied | None,
+    applied: ServedCalibration | None,
     evidence: Evidence | None,
-) -> Basis:
-    """Return the basis of the score of these answers."""
+) -> Observation:
+    """Return the observation of the score of these answers."""
     raw = Identity().serve(spectrum.eigenvalues, spectrum.dimension)
     served = applied.map.serve(spectrum.eigenvalues, spectrum.dimension) if applied and applied.map else raw
     modes = find_modes(spectrum, served, texts, counts)
-    return Basis(
+    return Observation(
         generation, texts, candidate, compared, space, spectrum, raw, served, applied, evidence, modes
     )
 
@@ -373,42 +373,49 @@ def without_refusals(
 
 
 def judge(
-    basis: Basis, target: Target | None, *, unlike: bool = False
+    observation: Observation, target: Target | None, *, out_of_distribution: bool = False
 ) -> tuple[Judgement, list[ScoreWarning]]:
-    """Return the judgement of the candidate and of `basis.answer`, with warnings.
+    """Return the judgement of the candidate and of `observation.answer`, with warnings.
 
-    unlike: abstain, because the prompt is too unlike the calibration's rows. If P(correct) is unknown, a
-    warning gives the reason only if a decision was requested. Without a calibration of this set-up there is a
-    decision only if the caller has set a target.
+    out_of_distribution: abstain, because the prompt is too unlike the calibration's rows. If P(correct) is
+    unknown, a warning gives the reason only if a decision was requested. Without a calibration of this set-up
+    there is a decision only if the caller has set a target.
     """
-    num_samples = len(basis.generation.draws)
-    selector = _selector(basis.applied, num_samples, basis.evidence)
-    correct = None if isinstance(selector, str) else _of_answers(selector, basis)
-    of_answer = None if correct is None else correct(basis.answer)
-    candidate, share = _candidate(basis, correct)
+    num_samples = len(observation.generation.draws)
+    selector = _selector(observation.applied, num_samples, observation.evidence)
+    correct = None if isinstance(selector, str) else _of_answers(selector, observation)
+    of_answer = None if correct is None else correct(observation.answer)
+    candidate, share = _candidate(observation, correct)
     decisive = of_answer if candidate is None else candidate.probability_correct
-    no_model, warnings = _why_no_model(selector), _indistinct_candidate(basis)
-    if target is None or (target.by_default and no_model):
-        return Judgement(candidate, share, of_answer, None, no_model, unlike), warnings
-    decision, about_decision = _decided(selector, decisive, target, num_samples, unlike=unlike)
+    unavailable_reason, warnings = _unavailable_reason(selector), _indistinct_candidate(observation)
+    if target is None or (target.by_default and unavailable_reason):
+        return Judgement(candidate, share, of_answer, None, unavailable_reason, out_of_distribution), warnings
+    decision, about_decision = _decided(
+        selector, decisive, target, num_samples, out_of_distribution=out_of_distribution
+    )
     if not isinstance(selector, str):
-        warnings += _unsupported(candidate) + _label_mismatch(selector, basis.answer, basis.candidate)
-    return Judgement(candidate, share, of_answer, decision, no_model, unlike), [*warnings, *about_decision]
+        warnings += _unsupported(candidate) + _label_mismatch(
+            selector, observation.answer, observation.candidate
+        )
+    return Judgement(candidate, share, of_answer, decision, unavailable_reason, out_of_distribution), [
+        *warnings,
+        *about_decision,
+    ]
 
 
 def judge_without_samples(
-    applied: Applied | None,
+    applied: ServedCalibration | None,
     log_probability: float,
     dimension: int,
     target: Target | None,
     *,
-    unlike: bool = False,
+    out_of_distribution: bool = False,
 ) -> tuple[Judgement, list[ScoreWarning]]:
     """Return the judgement of a candidate by its own log-probability, in nats, without samples.
 
-    The candidate is judged as if it were the only sample. unlike: see `judge`. If a calibration other than
-    the default has no P(correct), a warning says so even without a decision, since such a score has no other
-    value.
+    The candidate is judged as if it were the only sample. out_of_distribution: see `judge`. If a calibration
+    other than the default has no P(correct), a warning says so even without a decision, since such a score
+    has no other value.
     """
     selector = _selector(applied, 0, None)
     correct: float | None = None
@@ -418,15 +425,15 @@ def judge_without_samples(
         agreed = map_.serve(np.ones(1), dimension).lambda_max
         correct = float(selector.model.predict(answer_features([agreed], [agreed])).item())
     candidate = Candidate.model_construct(probability=None, mode=None, probability_correct=correct)
-    no_model, decision, warnings = _why_no_model(selector), None, list[ScoreWarning]()
-    if target is not None and not (target.by_default and no_model):
-        decision, warnings = _decided(selector, correct, target, 0, unlike=unlike)
+    unavailable_reason, decision, warnings = _unavailable_reason(selector), None, list[ScoreWarning]()
+    if target is not None and not (target.by_default and unavailable_reason):
+        decision, warnings = _decided(selector, correct, target, 0, out_of_distribution=out_of_distribution)
     elif isinstance(selector, str) and applied is not None:
         warnings = [_no_model(selector)]
-    return Judgement(candidate, 0.0, correct, decision, no_model, unlike), warnings
+    return Judgement(candidate, 0.0, correct, decision, unavailable_reason, out_of_distribution), warnings
 
 
-def _selector(applied: Applied | None, count: int, evidence: Evidence | None) -> Selector | str:
+def _selector(applied: ServedCalibration | None, count: int, evidence: Evidence | None) -> Selector | str:
     """Return the model of P(correct) for `count` answers, or the reason why there is none."""
     if applied is None:
         return "no calibration is applied"
@@ -443,45 +450,50 @@ def _selector(applied: Applied | None, count: int, evidence: Evidence | None) ->
     return selector
 
 
-def _why_no_model(selector: Selector | str) -> str | None:
+def _unavailable_reason(selector: Selector | str) -> str | None:
     """Return why P(correct) is not based on verdicts, in words; None if it is."""
     if isinstance(selector, str):
         return selector
     return UNVERIFIED if selector.counts is NO_COUNTS else None
 
 
-def _of_answers(selector: Selector, basis: Basis) -> Callable[[str], float]:
+def _of_answers(selector: Selector, observation: Observation) -> Callable[[str], float]:
     """Return a function from a text, an answer or the candidate, to P(correct) in [0, 1]."""
     # The model was fitted with the selector's own map.
-    map_ = selector.map_for(basis.evidence.missing_mass if basis.evidence else None)
+    map_ = selector.map_for(observation.evidence.missing_mass if observation.evidence else None)
     assert map_ is not None
-    served = map_.serve(basis.spectrum.eigenvalues, basis.spectrum.dimension)
+    served = map_.serve(observation.spectrum.eigenvalues, observation.spectrum.dimension)
 
     def correct(text: str) -> float:
-        columns = answer_features(served.lambda_max, basis.born(text, served).probability)
+        columns = answer_features(served.lambda_max, observation.born(text, served).probability)
         return float(selector.model.predict(columns).item())
 
     return correct
 
 
 def _decided(
-    model: Selector | str, correct: float | None, target: Target, num_samples: int, *, unlike: bool
+    model: Selector | str,
+    correct: float | None,
+    target: Target,
+    num_samples: int,
+    *,
+    out_of_distribution: bool,
 ) -> tuple[Decision, list[ScoreWarning]]:
     """Return the decision on a text with this P(correct). model: see `_selector`."""
-    no_model = _why_no_model(model)
+    unavailable_reason = _unavailable_reason(model)
     if isinstance(model, str):
         about = _no_model(model)
         decision, warnings = held_back(target, about.message), [about]
-    elif no_model and correct is None:
+    elif unavailable_reason and correct is None:
         decision, warnings = held_back(target, UNSUPPORTED), []
-    elif no_model and target.by_caller and correct is not None:
+    elif unavailable_reason and target.by_caller and correct is not None:
         decision, warnings = _decide_unverified(correct, target), []
-    elif no_model:
-        about = warning("no_correctness_model", f"Nothing is decided: {no_model}. {NAME_A_TARGET}")
+    elif unavailable_reason:
+        about = warning("no_correctness_model", f"Nothing is decided: {unavailable_reason}. {NAME_A_TARGET}")
         decision, warnings = held_back(target, about.message), [about]
     else:
         decision, warnings = decide(model.counts, correct, target, num_samples)
-    if unlike:
+    if out_of_distribution:
         decision = decision.model_copy(update={"action": "abstain", "reason": UNLIKE})
     return decision, warnings
 
@@ -490,31 +502,33 @@ def _no_model(why: str) -> ScoreWarning:
     return warning("no_correctness_model", f"Nothing tells how likely an answer is right: {why}.")
 
 
-def _candidate(basis: Basis, correct_of: Callable[[str], float] | None) -> tuple[Candidate | None, float]:
+def _candidate(
+    observation: Observation, correct_of: Callable[[str], float] | None
+) -> tuple[Candidate | None, float]:
     """Return the candidate with its probabilities, and the share of the samples on its mode."""
-    if basis.candidate is None:
+    if observation.candidate is None:
         return None, 0.0
-    born = basis.born(basis.candidate, basis.served)
+    born = observation.born(observation.candidate, observation.served)
     # Unsupported texts among the rows were written by the LLM, and are right as often as its other answers to
     # the prompt. They say nothing about nonsense, which has the same features.
     correct = None
     if correct_of is not None and born.mode is not None:
-        correct = correct_of(basis.candidate)
-    share = 0.0 if born.mode is None else float(shares_by_mode(basis.spectrum)[born.mode])
+        correct = correct_of(observation.candidate)
+    share = 0.0 if born.mode is None else float(shares_by_mode(observation.spectrum)[born.mode])
     candidate = Candidate.model_construct(
         probability=born.probability, mode=born.mode, probability_correct=correct
     )
     return candidate, share
 
 
-def _indistinct_candidate(basis: Basis) -> list[ScoreWarning]:
+def _indistinct_candidate(observation: Observation) -> list[ScoreWarning]:
     """Return a warning if the embedder cannot distinguish the candidate from an answer that differs."""
-    candidate, texts = basis.candidate, basis.texts
+    candidate, texts = observation.candidate, observation.texts
     if candidate is None or candidate in texts:
         return []
-    near = np.flatnonzero(basis.space[: len(texts)] @ basis.vector(candidate) > EQUAL_COSINE)
-    meaning = essence(basis.compared[-1]) if near.size else ""
-    if all(essence(basis.compared[i]) == meaning for i in near.tolist()):
+    near = np.flatnonzero(observation.space[: len(texts)] @ observation.vector(candidate) > EQUAL_COSINE)
+    meaning = essence(observation.compared[-1]) if near.size else ""
+    if all(essence(observation.compared[i]) == meaning for i in near.tolist()):
         return []
     message = (
         "The embedder cannot distinguish the candidate from an answer that says something else (unknown "

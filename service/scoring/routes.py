@@ -15,7 +15,14 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from starlette.responses import Response
 
 from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
-from service.api.bodies import CLIENT_CLOSED_REQUEST, Relay, RequestModel, parse, read_json, while_connected
+from service.api.bodies import (
+    CLIENT_CLOSED_REQUEST,
+    RequestModel,
+    StreamingBody,
+    parse,
+    read_json,
+    while_connected,
+)
 from service.api.errors import error_body, internal_body, log_problem, request_id_of
 from service.api.openapi import json_body, ok, recorded, responses
 from service.calibration.rows import LogProbability, TokenLogProbability
@@ -405,7 +412,7 @@ async def post_score(request: Request, app: ScoringDep) -> Response:
     if score is None:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
     content = score.json_text(body.return_)
-    app.kept.keep(score.id, owner_of(request), content)
+    app.kept.save(score.id, owner_of(request), content)
     return Response(content, headers=score.headers(), media_type="application/json")
 
 
@@ -429,7 +436,7 @@ async def post_batch(request: Request, app: ScoringDep) -> Response:
     lines = batch_lines(app, body.items, request_id_of(request), owner_of(request))
     async with AsyncExitStack() as ending:
         ending.enter_context(app.admission.one("batch"))
-        return Relay(200, {"content-type": "application/x-ndjson"}, lines, ending.pop_all())
+        return StreamingBody(200, {"content-type": "application/x-ndjson"}, lines, ending.pop_all())
     raise AssertionError("unreachable: the block returns or raises")
 
 
@@ -512,7 +519,7 @@ async def batch_line(
         body = parse(json.dumps(item).encode(), ScoreRequest)
         score = await score_in_turn(app, body)
         content = score.json_text(body.return_)
-        app.kept.keep(score.id, owner, content)
+        app.kept.save(score.id, owner, content)
         return b'{"index":%d,"result":%s}\n' % (index, content.encode())
     except EigencalError as error:
         problem = error_body(error, request_id)

@@ -241,9 +241,9 @@ class Decision(Part):
 class Judgement:
     """The judgement of the candidate and of the score's own `answer`.
 
-    `share`: share of the samples that lie closest to the candidate's mode, 0..1. `no_model`: why P(correct)
-    is not based on verdicts, in words; None if it is. `unlike`: the prompt is too unlike the calibration's
-    rows, so nothing is let through. `num_refusals`: number of samples without content. `is_refused`: the
+    `share`: share of the samples that lie closest to the candidate's mode, 0..1. `unavailable_reason`: why
+    P(correct) is not based on verdicts, in words; None if it is. `out_of_distribution`: the prompt is too
+    unlike the calibration's rows, so nothing is let through. `num_refusals`: number of samples without content. `is_refused`: the
     judged text or most samples have no content, so nothing is let through.
     """
 
@@ -251,8 +251,8 @@ class Judgement:
     share: float = 0.0
     probability_correct: float | None = None
     decision: Decision | None = None
-    no_model: str | None = None
-    unlike: bool = False
+    unavailable_reason: str | None = None
+    out_of_distribution: bool = False
     num_refusals: int = 0
     is_refused: bool = False
 
@@ -264,7 +264,10 @@ class Judgement:
     @property
     def is_unverified(self) -> bool:
         """Whether there is a P(correct) that is not based on verdicts."""
-        return self.no_model is not None and (self.probability_correct, self.decisive) != (None, None)
+        return self.unavailable_reason is not None and (self.probability_correct, self.decisive) != (
+            None,
+            None,
+        )
 
 
 class Mode(Part):
@@ -554,9 +557,9 @@ class Score(Part):
         return self.probability_correct if self.candidate is None else self.candidate.probability_correct
 
     @property
-    def no_model(self) -> str | None:
+    def unavailable_reason(self) -> str | None:
         """Why P(correct) is not based on verdicts, in words; None if it is."""
-        return self._judgement.no_model
+        return self._judgement.unavailable_reason
 
     @property
     def num_agreeing(self) -> int:
@@ -564,9 +567,9 @@ class Score(Part):
         return round(self._judgement.share * self.num_samples)
 
     @property
-    def unlike(self) -> bool:
+    def out_of_distribution(self) -> bool:
         """Whether the prompt is too unlike the calibration's rows to let anything through."""
-        return self._judgement.unlike
+        return self._judgement.out_of_distribution
 
     @property
     def is_refused(self) -> bool:

@@ -48,7 +48,7 @@ class Document:
     until: float
 
 
-class SqlKept:
+class ScoreStore:
     """JSON documents stored for a limited time, shared by all replicas.
 
     The owner is a hash of the API key that created the document; other keys do not find it. `max_documents`:
@@ -147,7 +147,7 @@ class ScoreCache:
     Only this replica finds a score that is not written yet. Store outages are retried every `RETRY_S`.
     """
 
-    def __init__(self, documents: SqlKept, *, keep_s: float) -> None:
+    def __init__(self, documents: ScoreStore, *, keep_s: float) -> None:
         self._documents = documents
         self._keep_s = keep_s
         self._unwritten: dict[tuple[str, str], Document] = {}  # oldest first
@@ -176,7 +176,7 @@ class ScoreCache:
         if self._unwritten:
             logger.warning("%d scores were not written to the store and are lost", len(self._unwritten))
 
-    def keep(self, id_: str, owner: str, document: Mapping[str, Any] | str) -> None:
+    def save(self, id_: str, owner: str, document: Mapping[str, Any] | str) -> None:
         """Store a score, replacing an earlier document with the same id. Never waits, never raises.
 
         `document` may be JSON text. A document of more than a million characters is not stored.

@@ -50,18 +50,18 @@ from service.errors import (
 )
 from service.ids import new_id
 from service.llm.port import Generation, GenerationRequest, LanguageModel, Priority, Usage, is_blank
-from service.scoring.choice import Applied, CalibrationChoice, applied_to, mismatch, ood_p_value
+from service.scoring.choice import CalibrationChoice, ServedCalibration, applied_to, mismatch, ood_p_value
 from service.scoring.claims import AnswerClaims, ClaimScorer, ClaimScores
 from service.scoring.judging import (
     DEFAULT_PROBABILITY,
-    Basis,
-    basis_of,
+    Observation,
     evidence_of,
     find_refusals,
     indistinct_warning,
     judge,
     judge_without_samples,
     num_indistinct,
+    observation_of,
     other_text_warning,
     partial_warning,
     truncated_warning,
@@ -146,7 +146,7 @@ INLINE_FACTS = 4_000  # characters; extracting the facts for the kernel takes a 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Drawn:
+class Samples:
     """Samples to be scored, and the command that asked for them.
 
     `chosen`: the calibration that the command names by id, else None. `seconds`: elapsed time by stage.
@@ -168,7 +168,7 @@ class _Read:
     embedder: that made them; made_by: what decides the kernel of the answers. comparison: by the LLM.
     """
 
-    drawn: Drawn
+    drawn: Samples
     texts: Sequence[str]
     index: NDArray[np.int_]
     candidate: str | None
@@ -249,7 +249,7 @@ class Scorer:
         with self._live.one():
             return await self._judged(await self._drawn(command))
 
-    async def draw(self, command: ScoreCommand) -> Drawn:
+    async def draw(self, command: ScoreCommand) -> Samples:
         """Return the samples of a score, to be scored by `finish`. Raises like `score`.
 
         For callers that do not have the candidate yet: neither drawing nor comparing need wait for it.
@@ -264,13 +264,13 @@ class Scorer:
             seconds = {**drawn.seconds, "compare": time.perf_counter() - begun}
             return replace(drawn, generation=_with_usage(drawn.generation, comparison), seconds=seconds)
 
-    async def finish(self, drawn: Drawn, candidate: str | None) -> Score:
+    async def finish(self, drawn: Samples, candidate: str | None) -> Score:
         """Return the score of samples from `draw`, with a candidate to judge. Raises like `score`."""
         self._refuse_blank(candidate)
         with self._live.one():
             return await self._judged(replace(drawn, command=replace(drawn.command, candidate=candidate)))
 
-    async def _drawn(self, command: ScoreCommand) -> Drawn:
+    async def _drawn(self, command: ScoreCommand) -> Samples:
         """Return the samples. Meanwhile the question is embedded and cached: the LLM takes longer."""
         self._refuse_blank(command.candidate)
         begun = time.perf_counter() if command.arrived is None else command.arrived
@@ -284,7 +284,7 @@ class Scorer:
             await self._embed([] if question is None else [question], command, started - begun)
             undrawn = Generation((), 0, "", omitted=self._llm.identity(command.generation).omitted)
             seconds = {"queue": started - begun, "embed": time.perf_counter() - started}
-            return Drawn(command, chosen, undrawn, seconds)
+            return Samples(command, chosen, undrawn, seconds)
         if question is not None and command.generation is not None:
             embedding = asyncio.ensure_future(self._embedder.embed([question]))
         try:
@@ -296,7 +296,7 @@ class Scorer:
                 left_s = _left_s(command, sum(seconds.values()))
                 await asyncio.wait({embedding}, timeout=left_s)
                 seconds["embed"] = time.perf_counter() - started - took
-            return Drawn(command, chosen, generation, seconds)
+            return Samples(command, chosen, generation, seconds)
         finally:
             if embedding is not None:
                 embedding.cancel()
@@ -308,7 +308,7 @@ class Scorer:
             return command
         return replace(command, generation=replace(command.generation, num_samples=number))
 
-    async def _read(self, drawn: Drawn) -> _Read:
+    async def _read(self, drawn: Samples) -> _Read:
         command, begun = drawn.command, time.perf_counter()
         texts, index = distinct([draw.text for draw in drawn.generation.draws])
         candidate = None if command.candidate is None else command.candidate.strip()
@@ -359,7 +359,7 @@ class Scorer:
             warnings,
         )
 
-    async def _judged(self, drawn: Drawn) -> Score:
+    async def _judged(self, drawn: Samples) -> Score:
         read = await self._read(drawn)
         begun, drawn, command, generation = (
             time.perf_counter(),
@@ -371,10 +371,12 @@ class Scorer:
         evidence = evidence_of(generation.draws, index)
         applied, warnings = self.choice.serving(command, drawn.chosen, generation, made_by, evidence)
         warnings = [*read.warnings, *warnings]
-        p_value, unlike = ood_p_value(applied, read.question, read.vectors, generation.draws, candidate)
+        p_value, distance_warnings = ood_p_value(
+            applied, read.question, read.vectors, generation.draws, candidate
+        )
         # The first decision imports scipy, which takes half a second.
         slow = command.target is not None and applied is not None and bool(applied.calibration.selectors)
-        basis = None
+        observation = None
         if command.draws_none:
             assert candidate is not None and command.candidate_logprob is not None
             logprob = command.candidate_logprob
@@ -385,22 +387,22 @@ class Scorer:
                 self._space,
                 read,
             )
-            basis, about = await self._basis(read, space, applied, evidence)
-            judging = partial(judge, basis, command.target)
+            observation, about = await self._observation(read, space, applied, evidence)
+            judging = partial(judge, observation, command.target)
             slow, warnings = slow or _is_expensive([candidate or ""]), [*about, *warnings]
-        abstains = bool(unlike) and self._ood_abstain
-        judgement, about = await self._maybe_in_thread(slow, judging, unlike=abstains)
+        abstains = bool(distance_warnings) and self._ood_abstain
+        judgement, about = await self._maybe_in_thread(slow, judging, out_of_distribution=abstains)
         refusals = await self._maybe_in_thread(
             _is_expensive(texts), find_refusals, texts, index, candidate, command.question
         )
-        answer = candidate or "" if basis is None else basis.answer
+        answer = candidate or "" if observation is None else observation.answer
         judgement, refused = without_refusals(judgement, answer, candidate, refusals, command.target)
         if judgement.is_unverified:
             warnings.append(DEFAULT_PROBABILITY)
-        warnings += [*unlike, *about, *refused]
+        warnings += [*distance_warnings, *about, *refused]
         judged = answer if candidate is None else candidate
         claims, disagreements = None, None
-        if read.answer_claims is None and command.quotes and basis is not None:
+        if read.answer_claims is None and command.quotes and observation is not None:
             contents = [
                 0 if text in refusals.texts or is_blank(text) else n
                 for text, n in zip(texts, np.bincount(index).tolist(), strict=True)
@@ -410,11 +412,13 @@ class Scorer:
             )
         if read.answer_claims is not None:
             claims = await self._claim_scores(read, read.answer_claims, judged)
-            codes = {warning_.code for warning_ in unlike}
+            codes = {warning_.code for warning_ in distance_warnings}
             warnings += [warning_ for warning_ in claims.warnings if warning_.code not in codes]
         seconds = {**drawn.seconds, "spectrum": time.perf_counter() - begun}
         drawn = replace(drawn, seconds=seconds)
-        return compose(drawn, basis, applied, judgement, warnings, made_by, p_value, claims, disagreements)
+        return compose(
+            drawn, observation, applied, judgement, warnings, made_by, p_value, claims, disagreements
+        )
 
     def _space(self, read: _Read) -> tuple[NDArray[np.floating], Reading]:
         """Return the vectors (n, d) of the distinct answers and the candidate, as the kernel compares them.
@@ -436,7 +440,7 @@ class Scorer:
         return realize_first(compared, len(read.texts)), reading
 
     async def _compare(
-        self, drawn: Drawn, texts: Sequence[str], index: NDArray[np.int_], candidate: str | None
+        self, drawn: Samples, texts: Sequence[str], index: NDArray[np.int_], candidate: str | None
     ) -> tuple[Comparison | None, list[ScoreWarning]]:
         """Return what the LLM says of each two of the distinct answers and the candidate.
 
@@ -468,10 +472,14 @@ class Scorer:
         message = f"The answers are compared without the LLM. {why}"
         return None, [warning("comparison_missing", message)]
 
-    async def _basis(
-        self, read: _Read, space: NDArray[np.floating], applied: Applied | None, evidence: Evidence | None
-    ) -> tuple[Basis, list[ScoreWarning]]:
-        """Return the basis of the score, and warnings about the samples. space: see `_space`."""
+    async def _observation(
+        self,
+        read: _Read,
+        space: NDArray[np.floating],
+        applied: ServedCalibration | None,
+        evidence: Evidence | None,
+    ) -> tuple[Observation, list[ScoreWarning]]:
+        """Return the observation of the score, and warnings about the samples. space: see `_space`."""
         texts, index, generation = read.texts, read.index, read.drawn.generation
         request, compared = read.drawn.command.generation, read.compared
         if applied is None and len(index) < MIN_SAMPLES:
@@ -484,9 +492,11 @@ class Scorer:
             many = len(texts) > INLINE_DISTINCT
             found = await self._maybe_in_thread(many, spectrum, own, counts, dimension=dimension)
         alike = await self._maybe_in_thread(_is_expensive(texts), num_indistinct, compared[: len(texts)], own)
-        basis = basis_of(generation, texts, read.candidate, compared, space, found, counts, applied, evidence)
+        observation = observation_of(
+            generation, texts, read.candidate, compared, space, found, counts, applied, evidence
+        )
         about = [*partial_warning(generation), *truncated_warning(generation, read.drawn.command)]
-        return basis, [*about, *other_text_warning(generation), *indistinct_warning(alike, len(texts))]
+        return observation, [*about, *other_text_warning(generation), *indistinct_warning(alike, len(texts))]
 
     async def _claim_scores(self, read: _Read, answer_claims: AnswerClaims, judged: str) -> ClaimScores:
         """Return the claims of the judged text. The LLM does not compare them."""
@@ -503,12 +513,12 @@ class Scorer:
         applied = None if calibration is None else applied_to(calibration, len(texts))
         if calibration is not None and applied is None:
             warnings = [mismatch(calibration, ["num_samples"])]
-        _, unlike = ood_p_value(applied, read.question, read.vectors, generation.draws, judged)
-        abstains = bool(unlike) and self._ood_abstain
+        _, distance_warnings = ood_p_value(applied, read.question, read.vectors, generation.draws, judged)
+        abstains = bool(distance_warnings) and self._ood_abstain
         if command.draws_none:
             without_samples = self._claims.scores_without_samples
             scores = await self._threads.run(
-                without_samples, command, answer_claims, judged, applied, unlike=abstains
+                without_samples, command, answer_claims, judged, applied, out_of_distribution=abstains
             )
         else:
             scores = await self._claims.scores(
@@ -519,9 +529,9 @@ class Scorer:
                 read.vectors,
                 read.embedder.dimension,
                 applied,
-                unlike=abstains,
+                out_of_distribution=abstains,
             )
-        return replace(scores, warnings=[*scores.warnings, *unlike, *warnings])
+        return replace(scores, warnings=[*scores.warnings, *distance_warnings, *warnings])
 
     async def _maybe_in_thread(
         self, slow: object, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
@@ -598,9 +608,9 @@ def _is_expensive(texts: Sequence[str]) -> bool:
 
 
 def compose(
-    drawn: Drawn,
-    basis: Basis | None,
-    applied: Applied | None,
+    drawn: Samples,
+    observation: Observation | None,
+    applied: ServedCalibration | None,
     judgement: Judgement,
     warnings: list[ScoreWarning],
     made_by: EmbedderIdentity,
@@ -608,7 +618,7 @@ def compose(
     claims: ClaimScores | None,
     disagreements: list[Disagreement] | None,
 ) -> Score:
-    """Return the score. basis: None if no samples were drawn."""
+    """Return the score. observation: None if no samples were drawn."""
     generation, total = drawn.generation, sum(drawn.seconds.values())
     laps = {stage: round(1000 * took, 3) for stage, took in drawn.seconds.items()}
     if drawn.command.generation is None:
@@ -622,10 +632,10 @@ def compose(
             "probability_all_correct": claims.all_correct,
             "claims_calibration": claims.calibration,
         }
-    if basis is None:
-        answer, calibrated = (drawn.command.candidate or "").strip(), judgement.no_model is None
+    if observation is None:
+        answer, calibrated = (drawn.command.candidate or "").strip(), judgement.unavailable_reason is None
     else:
-        answer, calibrated = basis.answer, applied is not None and applied.default is None
+        answer, calibrated = observation.answer, applied is not None and applied.default is None
     score = Score.model_construct(
         id=new_id("scr"),
         answer=answer,
@@ -647,7 +657,7 @@ def compose(
         disagreements=disagreements,
         samples=texts,
         timings_ms=Timings.model_construct(None, **laps, total=round(1000 * total, 3)),
-        **_values(basis),
+        **_values(observation),
         **claim_fields,
     )
     score._judgement = judgement
@@ -670,12 +680,12 @@ def _disagreements(reading: Reading, counts: Sequence[int]) -> list[Disagreement
     ]
 
 
-def _values(basis: Basis | None) -> dict[str, Any]:
+def _values(observation: Observation | None) -> dict[str, Any]:
     """Return the fields of a score that describe the samples and their spectrum."""
-    if basis is None:
+    if observation is None:
         of_spectrum = ("lambda_max", "entropy", "entropy_normalized", "uncalibrated", "spectrum")
         return dict.fromkeys((*of_spectrum, "evidence", "usage")) | {"num_distinct": 0, "modes": []}
-    generation, served, raw = basis.generation, basis.served, basis.raw
+    generation, served, raw = observation.generation, observation.served, observation.raw
     usage = TokenUsage.model_construct(
         prompt_tokens=generation.usage.prompt_tokens, completion_tokens=generation.usage.completion_tokens
     )
@@ -684,9 +694,9 @@ def _values(basis: Basis | None) -> dict[str, Any]:
         "entropy": served.entropy,
         "entropy_normalized": served.entropy_normalized(len(generation.draws)),
         "uncalibrated": SpectrumValues.model_construct(lambda_max=raw.lambda_max, entropy=raw.entropy),
-        "evidence": basis.evidence,
-        "num_distinct": len(basis.texts),
-        "modes": list(basis.modes),
+        "evidence": observation.evidence,
+        "num_distinct": len(observation.texts),
+        "modes": list(observation.modes),
         "spectrum": FullSpectrum.model_construct(
             eigenvalues=served.eigenvalues.tolist(),
             null_value=served.null_value,

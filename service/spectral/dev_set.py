@@ -25,7 +25,7 @@ TIE = 1e-9  # of squared projections, which differ in their last bits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DevSet:
+class DevSpectra:
     """Spectra of n prompts and the alignment of their references, zero padded to R columns.
 
     eigenvalues: (n, R) descending, each row of sum 1.
@@ -55,10 +55,12 @@ class DevSet:
     def __len__(self) -> int:
         return int(self.rank.size)
 
-    def take(self, rows: NDArray[np.int_] | NDArray[np.bool_]) -> "DevSet":
+    def take(self, rows: NDArray[np.int_] | NDArray[np.bool_]) -> "DevSpectra":
         """Return the prompts selected by an index or mask."""
         kept = self.eigenvalues[rows], self.alignment[rows], self.outside[rows], self.rank[rows]
-        return DevSet(*kept, self.dimension, None if self.missing_mass is None else self.missing_mass[rows])
+        return DevSpectra(
+            *kept, self.dimension, None if self.missing_mass is None else self.missing_mass[rows]
+        )
 
     def mapped_by(self, map_: AnyMap) -> CalibrationMap:
         """Return the eigenvalue map for these prompts.
@@ -210,7 +212,7 @@ def _solve(problems: Sequence[Weighted], tolerance: float) -> tuple[Floats, Floa
     return (kept / kept.sum(axis=1, keepdims=True))[:, ::-1], c[:, ::-1]
 
 
-def solve(problems: Sequence[Weighted], dimension: int, *, tolerance: float = RANK_TOLERANCE) -> DevSet:
+def solve(problems: Sequence[Weighted], dimension: int, *, tolerance: float = RANK_TOLERANCE) -> DevSpectra:
     """Return the dev set of n problems, in their order. Raises ValueError without problems."""
     if not problems:
         raise ValueError("no prompts")
@@ -223,10 +225,10 @@ def solve(problems: Sequence[Weighted], dimension: int, *, tolerance: float = RA
     used = int(rank.max())
     outside = np.clip(1.0 - c.sum(axis=1), 0.0, 1.0)
     # Copied, because views would keep the wider tables alive.
-    return DevSet(values[:, :used].copy(), c[:, :used].copy(), outside, rank, dimension)
+    return DevSpectra(values[:, :used].copy(), c[:, :used].copy(), outside, rank, dimension)
 
 
-def dev_set(answers: Iterable[Answers], dimension: int, *, tolerance: float = RANK_TOLERANCE) -> DevSet:
+def dev_set(answers: Iterable[Answers], dimension: int, *, tolerance: float = RANK_TOLERANCE) -> DevSpectra:
     """Return the dev set of all draws of each prompt. An iterator is read once; its vectors are not kept."""
     return solve([weighted(overlaps(prompt)) for prompt in answers], dimension, tolerance=tolerance)
 
@@ -261,7 +263,7 @@ def _charge(mass: Floats, log_probability: Floats, least: float = 0.0) -> Floats
         return np.where(mass > least, -mass * log_probability, 0.0)
 
 
-def risks(map_: AnyMap, dev: DevSet) -> Floats:
+def risks(map_: AnyMap, dev: DevSpectra) -> Floats:
     """Return the matrix log risk of the fitted operator per prompt, (n,), in nats. Lower = better.
 
     -sum_i c_i log p_i - c_out log q (method, section 3). Infinite if a reference lies outside the span and
@@ -271,22 +273,22 @@ def risks(map_: AnyMap, dev: DevSet) -> Floats:
     return np.asarray(_charge(dev.alignment, log_p).sum(axis=1) + _charge(dev.outside, log_q, NO_OVERLAP))
 
 
-def risk(map_: AnyMap, dev: DevSet) -> float:
+def risk(map_: AnyMap, dev: DevSpectra) -> float:
     """Return the mean matrix log risk in nats. Lower = better."""
     return float(risks(map_, dev).mean())
 
 
-def mean_entropy(map_: AnyMap, dev: DevSet) -> float:
+def mean_entropy(map_: AnyMap, dev: DevSpectra) -> float:
     """Return the mean von Neumann entropy of the fitted operators on the full space, in nats."""
     return float(_entropies(*dev.log_fitted(map_), dev).mean())
 
 
-def served_entropies(map_: AnyMap, dev: DevSet) -> Floats:
+def served_entropies(map_: AnyMap, dev: DevSpectra) -> Floats:
     """Return the von Neumann entropy of each served spectrum, (n,), in nats. Higher = less certain."""
     return _entropies(*dev.log_served(map_), dev)
 
 
-def _entropies(log_p: Floats, log_q: Floats, dev: DevSet) -> Floats:
+def _entropies(log_p: Floats, log_q: Floats, dev: DevSpectra) -> Floats:
     # A depolarized map also gives q to padded columns, which are not eigenvalues of the prompt.
     inside = np.arange(log_p.shape[1]) < dev.rank[:, None]
     p = np.where(inside, np.exp(log_p), 0.0)
@@ -294,13 +296,13 @@ def _entropies(log_p: Floats, log_q: Floats, dev: DevSet) -> Floats:
     return np.asarray(_charge(p, log_p).sum(axis=1) + _charge(null, log_q))
 
 
-def served_lambda_max(map_: AnyMap, dev: DevSet) -> Floats:
+def served_lambda_max(map_: AnyMap, dev: DevSpectra) -> Floats:
     """Return the largest served eigenvalue per prompt, (n,), in (0, 1]. Higher = more certain."""
     log_p, _ = dev.log_served(map_)
     return np.asarray(np.exp(log_p[:, 0]))
 
 
-def born_probabilities(map_: AnyMap, candidates: DevSet) -> Floats:
+def born_probabilities(map_: AnyMap, candidates: DevSpectra) -> Floats:
     """Return p(y) (n,) in [0, lambda_max] for one text per prompt, under the served spectra.
 
     candidates: a `dev_set` with the embedding of each text in place of the references. p is linear in the
@@ -313,7 +315,7 @@ def born_probabilities(map_: AnyMap, candidates: DevSet) -> Floats:
     return np.asarray(np.minimum(mean, np.exp(log_p[:, 0])))
 
 
-def supported(candidates: DevSet) -> NDArray[np.bool_]:
+def supported(candidates: DevSpectra) -> NDArray[np.bool_]:
     """Return a mask (n,) of the texts, one per prompt, that have a mode: an answer drawn supports them.
 
     candidates: as in `born_probabilities`. The result does not depend on a map, since maps keep eigenvectors.
@@ -322,7 +324,7 @@ def supported(candidates: DevSet) -> NDArray[np.bool_]:
     return is_supported(inside.max(axis=1), outside)
 
 
-def _parts(candidates: DevSet) -> tuple[Floats, Floats]:
+def _parts(candidates: DevSpectra) -> tuple[Floats, Floats]:
     """Return squared lengths on the eigenvectors (n, R) and outside the answers' span (n,)."""
     inside = bounded(candidates.alignment)
     return inside, np.asarray(np.maximum(1.0 - inside.sum(axis=1), 0.0))

@@ -15,7 +15,7 @@ from typing import Generic, Literal, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.spectral.dev_set import AnyMap, DevSet, mean_entropy, risk, risks
+from service.spectral.dev_set import AnyMap, DevSpectra, mean_entropy, risk, risks
 from service.spectral.evidence import INTERCEPT_BOUNDS, SLOPE_BOUNDS, EvidenceMap, logit_missing_mass
 from service.spectral.resampling import DEFAULT, Interval, grouped, percentile_interval, resample_counts
 from service.spectral.spectrum import (
@@ -126,7 +126,7 @@ class Terms:
     prompt: Ints
     outside: Floats
     weights: Floats
-    dev: DevSet
+    dev: DevSpectra
 
     def sums(self, values: Floats) -> Floats:
         """Return the sum over each prompt's eigenvalues, (n,), of values (E,)."""
@@ -134,7 +134,7 @@ class Terms:
         return np.asarray(np.add.reduceat(values, self.first))
 
 
-def terms(dev: DevSet, weights: Floats | None = None) -> Terms:
+def terms(dev: DevSpectra, weights: Floats | None = None) -> Terms:
     """Return the terms of a dev set. weights: (n,), equal for None."""
     share = np.full(len(dev), 1.0 / len(dev)) if weights is None else weights
     prompt = np.repeat(np.arange(len(dev)), dev.rank)
@@ -235,7 +235,7 @@ class DepolarizedRisk:
 
 
 def objective(
-    dev: DevSet, method: Method, *, eps: float = DEFAULT_EPS, weights: Floats | None = None
+    dev: DevSpectra, method: Method, *, eps: float = DEFAULT_EPS, weights: Floats | None = None
 ) -> Objective:
     """Return the objective of a method: the mean risk of its maps in nats, before any prior.
 
@@ -261,7 +261,7 @@ def point_of(map_: TemperatureMap | DepolarizedMap | EvidenceMap) -> Floats:
     return np.array([x, np.log(map_.depolarization) - np.log1p(-map_.depolarization)])
 
 
-def _masses(dev: DevSet) -> Floats:
+def _masses(dev: DevSpectra) -> Floats:
     if dev.missing_mass is None:
         raise ValueError("a fit by evidence needs the missing mass of every prompt")
     return dev.missing_mass
@@ -374,7 +374,7 @@ class CrossValidation:
 
 
 def _search(
-    dev: DevSet,
+    dev: DevSpectra,
     method: Method,
     starts: list[Floats],
     prior: Prior | None,
@@ -390,13 +390,13 @@ def _search(
     return min((minimize(penalized, start, *sides.T) for start in starts), key=lambda end: end.value)
 
 
-def _starts(dev: DevSet) -> list[Floats]:
+def _starts(dev: DevSpectra) -> list[Floats]:
     """Return the two best points of a coarse grid, by the risk on about a hundred prompts."""
     of_some = objective(dev.take(np.arange(0, len(dev), max(len(dev) // 100, 1))), "depolarized")
     return sorted(_GRID, key=lambda start: of_some(start)[0])[:2]
 
 
-def _evidence_starts(dev: DevSet) -> list[Floats]:
+def _evidence_starts(dev: DevSpectra) -> list[Floats]:
     """Return two starts: the depolarized optimum, and the same with a slope around the mean evidence.
 
     Because of the first start, the fit is at least as good as the depolarized one.
@@ -414,12 +414,14 @@ def _depolarization(point: Floats) -> float:
     return float(np.clip(1 / (1 + np.exp(-point[1])), *DEPOLARIZATION_BOUNDS))
 
 
-def _fit(map_: FittedMap, method: Method, dev: DevSet, end: Minimum) -> Fit[FittedMap]:
+def _fit(map_: FittedMap, method: Method, dev: DevSpectra, end: Minimum) -> Fit[FittedMap]:
     on_bound = tuple(name for name, hit in zip(PARAMETERS[method], end.bound, strict=True) if hit)
     return Fit(map_, risk(map_, dev), mean_entropy(map_, dev), on_bound, end.slope)
 
 
-def fit_temperature(dev: DevSet, *, eps: float = DEFAULT_EPS, prior: Prior | None = None) -> TemperatureFit:
+def fit_temperature(
+    dev: DevSpectra, *, eps: float = DEFAULT_EPS, prior: Prior | None = None
+) -> TemperatureFit:
     """Return the temperature of lowest mean risk over the dev set (method, section 3).
 
     The risk is convex in 1/T, so there is one optimum. prior: of log T. Raises ValueError for a bad eps.
@@ -432,7 +434,7 @@ def fit_temperature(dev: DevSet, *, eps: float = DEFAULT_EPS, prior: Prior | Non
     return replace(fitted, stationarity_gap=gap)
 
 
-def fit_depolarized(dev: DevSet, *, prior: Prior | None = None) -> DepolarizedFit:
+def fit_depolarized(dev: DevSpectra, *, prior: Prior | None = None) -> DepolarizedFit:
     """Return the temperature and depolarization of lowest mean risk over the dev set (method, section 3).
 
     prior: of (log T, logit g).
@@ -442,7 +444,7 @@ def fit_depolarized(dev: DevSet, *, prior: Prior | None = None) -> DepolarizedFi
     return _fit(DepolarizedMap(_temperature(end.point), _depolarization(end.point)), "depolarized", dev, end)
 
 
-def fit_evidence(dev: DevSet, *, prior: Prior | None = None) -> EvidenceFit:
+def fit_evidence(dev: DevSpectra, *, prior: Prior | None = None) -> EvidenceFit:
     """Return T, a and b of lowest mean risk over the dev set (method, section 6).
 
     prior: of (log T, a, b). Without a prior, the risk is at most the risk of the depolarized fit, which is
@@ -457,7 +459,7 @@ def fit_evidence(dev: DevSet, *, prior: Prior | None = None) -> EvidenceFit:
     return _fit(EvidenceMap(_temperature(end.point), float(a), float(b)), "evidence", dev, end)
 
 
-def fit(dev: DevSet, method: Method, *, eps: float = DEFAULT_EPS, prior: Prior | None = None) -> AnyFit:
+def fit(dev: DevSpectra, method: Method, *, eps: float = DEFAULT_EPS, prior: Prior | None = None) -> AnyFit:
     """Return the fit of the named method. eps: used by "temperature" only.
 
     Raises ValueError for an unknown method.
@@ -472,7 +474,7 @@ def fit(dev: DevSet, method: Method, *, eps: float = DEFAULT_EPS, prior: Prior |
 
 
 def bootstrap(
-    dev: DevSet,
+    dev: DevSpectra,
     method: Method,
     *,
     rng: np.random.Generator,
@@ -517,7 +519,7 @@ def assign_folds(
 
 
 def cross_validated_risks(
-    dev: DevSet,
+    dev: DevSpectra,
     candidates: Mapping[str, Method | AnyMap],
     *,
     rng: np.random.Generator,
@@ -544,7 +546,7 @@ def cross_validated_risks(
 
 
 def _fold_maps(
-    dev: DevSet,
+    dev: DevSpectra,
     fold: NDArray[np.int_],
     candidate: Method | AnyMap,
     eps: float,

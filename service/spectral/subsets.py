@@ -10,7 +10,7 @@ from dataclasses import astuple, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.spectral.dev_set import Answers, DevSet, Overlaps, overlaps, solve, weighted
+from service.spectral.dev_set import Answers, DevSpectra, Overlaps, overlaps, solve, weighted
 from service.spectral.evidence import EvidenceMap, checked_log_probabilities, missing_mass
 from service.spectral.fit import Method, Prior, fit
 from service.spectral.spectrum import DEFAULT_EPS, DepolarizedMap, TemperatureMap
@@ -51,7 +51,7 @@ def draw_subsets(prompts: Iterable[Overlaps], num_samples: int, seed: int) -> li
     return taken
 
 
-def subset_dev_set(subsets: Sequence[Subset], dimension: int, totals: Totals | None = None) -> DevSet:
+def subset_dev_set(subsets: Sequence[Subset], dimension: int, totals: Totals | None = None) -> DevSpectra:
     """Return the dev set of subsets. Each missing mass is computed from the answers of the subset only.
 
     totals: prompt -> log-probability of each of its draws (m,), in nats; None: no missing masses. Raises

@@ -32,7 +32,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from service.errors import DamagedRow, StoreUnavailable
-from service.remote import SharedCheck
+from service.remote import HealthProbe
 from service.store.migrations import migrate
 
 metadata = sa.MetaData(
@@ -299,7 +299,7 @@ class Database:
         self._engine: AsyncEngine | None = None
         self._slow: set[asyncio.Task[object]] = set()  # calls of `soon` that have not ended
         # Returns if the database can be read and written, else raises StoreUnavailable with the reason.
-        self.ready = SharedCheck(lambda: self.soon(self._ready()))
+        self.ready = HealthProbe(lambda: self.soon(self._ready()))
 
     async def start(self) -> None:
         """Create the file's folder, migrate, open the pool. Raises StoreUnavailable with the file's name."""

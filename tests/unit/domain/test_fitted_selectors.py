@@ -18,7 +18,7 @@ from service.calibration.fitting import (
     fit_selectors,
     rng,
 )
-from service.calibration.labels import FullRows
+from service.calibration.labels import LabelledRows
 from service.calibration.rows import DevRow
 from service.embedding.port import PAPER
 from service.llm.port import Draw
@@ -76,7 +76,7 @@ def test_rows_that_refuse_to_answer_are_never_counted_as_let_through() -> None:
 
 
 def test_the_counts_are_of_every_row_as_predicted_without_its_fold() -> None:
-    rows = FullRows(judged_material(judged_rows(160)))
+    rows = LabelledRows(judged_material(judged_rows(160)))
     for m, at in list(fitted().decided.items())[1:]:
         assert at.selector is not None
         assert at.fit.held_out is not None
@@ -96,7 +96,7 @@ def test_a_row_has_no_part_in_the_map_that_predicts_it() -> None:
     """References of one fold alone are others: what is served moves, what predicts that fold does not."""
     rows = judged_rows(160)
     before = fitted()
-    right = FullRows(judged_material(rows)).at(4).right
+    right = LabelledRows(judged_material(rows)).at(4).right
     held = stratified_folds(right, FOLDS, rng(0, Stream.SELECTORS)) == 1
     others = [
         replace(one, references=("else",)) if changed else one
@@ -136,11 +136,11 @@ def test_why_there_is_no_model() -> None:
 @pytest.mark.parametrize("method", ["depolarized", "evidence"])
 def test_ten_rows_are_enough_where_maps_are_drawn_to_the_default(method: Method) -> None:
     """On rows that no fit has seen."""
-    new, default = FullRows(judged_material(judged_rows(400, seed=77))).at(4), packaged(PAPER)
+    new, default = LabelledRows(judged_material(judged_rows(400, seed=77))).at(4), packaged(PAPER)
     gains = []
     for seed in range(20):
         found = fit_selectors(
-            FullRows(judged_material(judged_rows(10, seed=seed))),
+            LabelledRows(judged_material(judged_rows(10, seed=seed))),
             method,
             rng=np.random.default_rng(0),
             priors=default.prior,
@@ -196,7 +196,7 @@ def test_the_first_answer_drawn_is_judged_by_the_references_or_by_a_verdict_on_i
     first = replace(row, draws=draws, complete=True)
     dominant = replace(first, draws=draws[1:] + draws[:1])  # `correct` is about "Nice"
     none = replace(first, correct=None)
-    found = FullRows(judged_material([first, dominant, none])).alone()
+    found = LabelledRows(judged_material([first, dominant, none])).alone()
     assert found.texts.right.tolist() == [True, False, True]
 
 
@@ -207,7 +207,7 @@ def test_answers_that_draws_happen_to_hold_stand_for_the_others_only_where_those
             replace(one, answer=f"{i} undrawn", answer_logprob=None) if i < lacking else one
             for i, one in enumerate(rows)
         ]
-        found = FullRows(judged_material(some)).alone()
+        found = LabelledRows(judged_material(some)).alone()
         assert (found is not None) == known
         assert found is None or found.known.sum() == 90
 

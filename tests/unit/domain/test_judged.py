@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from service.calibration.calibration import answer_features
-from service.calibration.labels import FullRows, Judged
-from service.calibration.material import Material, all_texts, assemble
+from service.calibration.labels import Judged, LabelledRows
+from service.calibration.material import DevSet, all_texts, assemble
 from service.calibration.rows import DevRow
 from service.embedding.port import distinct, outcome_vectors
 from service.llm.port import Draw
-from service.scoring.choice import Applied
+from service.scoring.choice import ServedCalibration
 from service.scoring.judging import evidence_of, find_modes, judge_without_samples
 from service.spectral.correctness_model import AGREEMENT, sigmoid
 from service.spectral.evidence import EvidenceMap
@@ -46,7 +46,7 @@ def vectors_of(texts: Sequence[str]) -> np.ndarray:
     return outcome_vectors(texts, made.astype(np.float32))
 
 
-def material(stored: Sequence[DevRow]) -> Material:
+def material(stored: Sequence[DevRow]) -> DevSet:
     texts = all_texts(stored)
     return assemble(stored, M, vectors_of(texts), {text: i for i, text in enumerate(texts)}, D)
 
@@ -80,7 +80,7 @@ def test_training_has_the_features_that_a_score_has(
     map_: EvidenceMap | DepolarizedMap | TemperatureMap, m: int
 ) -> None:
     full = first_answers(material(rows()), M)
-    made = FullRows(full).at(m).columns(map_)
+    made = LabelledRows(full).at(m).columns(map_)
     assert set(made) == {AGREEMENT}
     for i, one in enumerate(full.rows):
         expected = scored(one, m, map_)
@@ -100,7 +100,7 @@ def test_a_text_judged_by_itself_is_the_one_answer_drawn_and_has_the_features_th
 ) -> None:
     """The map depends on the text's own log-probability and not on what was drawn."""
     made = material(with_own_logprobs())
-    full = FullRows(made)
+    full = LabelledRows(made)
     alone = full.alone()
     assert alone is not None
     assert (alone.judged, alone.known.all()) == ("mixed", True)
@@ -111,7 +111,7 @@ def test_a_text_judged_by_itself_is_the_one_answer_drawn_and_has_the_features_th
     for i, position in enumerate(made.full):
         one = made.rows[position]
         total = one.draws[0].total_logprob if one.answer is None else one.answer_logprob
-        applied = Applied(replace(calibration(), selectors={0: selector(map_)}), None)
+        applied = ServedCalibration(replace(calibration(), selectors={0: selector(map_)}), None)
         judgement, _ = judge_without_samples(applied, total, D, None)
         expected = float(sigmoid(np.asarray(columns[AGREEMENT])[i]))
         assert judgement.probability_correct == pytest.approx(expected, rel=1e-12)
@@ -123,7 +123,7 @@ def test_a_text_judged_by_itself_is_right_refused_and_supported_by_itself() -> N
         replace(one, answer=text, answer_logprob=-1.0, correct=correct)
         for one, text, correct in zip(rows(4), texts, (None, None, None, False), strict=True)
     ]
-    alone = FullRows(material([replace(one, draws=rows(1)[0].draws) for one in stored])).alone()
+    alone = LabelledRows(material([replace(one, draws=rows(1)[0].draws) for one in stored])).alone()
     assert alone is not None
     assert isinstance(alone.texts, Judged)
     assert alone.texts.right.tolist() == [True, False, False, False]
@@ -133,16 +133,16 @@ def test_a_text_judged_by_itself_is_right_refused_and_supported_by_itself() -> N
 
 def test_any_number_of_first_answers_is_what_it_would_be_had_no_more_been_drawn() -> None:
     whole = material(rows())
-    at_once = FullRows(whole)
+    at_once = LabelledRows(whole)
     # A verdict without an answer is about all draws, had they been fewer about those.
     full = [whole.rows[i] for i in whole.full]
     same = np.array([one.correct is None or one.answer is not None for one in full])
     for m in range(1, M + 1):
         apart = first_answers(whole, m)
         assert apart.full.tolist() == list(range(len(whole.full)))
-        found, alone = at_once.at(m), FullRows(apart).at(m)
+        found, alone = at_once.at(m), LabelledRows(apart).at(m)
         assert np.array_equal(found.right[same], alone.right[same])
-        assert np.array_equal(alone.right, FullRows(apart).right)
+        assert np.array_equal(alone.right, LabelledRows(apart).right)
         map_ = EvidenceMap(1.1, 0.1, 0.3)
         for name, values in found.columns(map_).items():
             np.testing.assert_allclose(values, alone.columns(map_)[name], rtol=1e-12, atol=1e-12)
@@ -152,12 +152,12 @@ def test_first_answers_have_log_probabilities_though_a_later_one_has_none() -> N
     stored = rows()
     last = replace(stored[0].draws[-1], total_logprob=None)
     stored[0] = replace(stored[0], draws=(*stored[0].draws[:-1], last))
-    whole = FullRows(material(stored))
+    whole = LabelledRows(material(stored))
     assert whole.at(M).rows.missing_mass is None
     with pytest.raises(ValueError, match="log-probability"):
         whole.at(M).columns(EvidenceMap(1.0, 0.0, 1.0))
     assert whole.at(M - 1).rows.missing_mass is not None
-    assert set(FullRows(material(rows(logprobs=False))).at(M).columns(Identity())) == {AGREEMENT}
+    assert set(LabelledRows(material(rows(logprobs=False))).at(M).columns(Identity())) == {AGREEMENT}
 
 
 def test_the_judged_answer_is_embedded_stripped() -> None:
@@ -179,7 +179,7 @@ def test_verdicts_follow_the_dominant_answer_of_so_many_draws() -> None:
     bare = replace(DevRow(1, None, ("Paris",), prompt="q"), draws=draws, complete=True)
     given = replace(bare, answer="Metz")
     told = replace(bare, correct=True)
-    found = FullRows(material([bare, given, told]))
+    found = LabelledRows(material([bare, given, told]))
     assert found.at(1).right.tolist() == [True, False, True]
     assert found.at(M).right.tolist() == [False, False, True]
     assert found.source == "mixed"
@@ -189,14 +189,14 @@ def test_a_verdict_without_an_answer_is_about_what_all_draws_say() -> None:
     draws = tuple(Draw(text) for text in ("Paris", "Lyon", "Lyon", "Lyon", "Lyon", "Lyon"))
     for references, first in ((("Metz",), False), (("Paris",), True)):
         row = DevRow(1, None, references, prompt="q", correct=True)
-        found = FullRows(material([replace(row, draws=draws, complete=True)]))
+        found = LabelledRows(material([replace(row, draws=draws, complete=True)]))
         assert (found.at(1).right.item(), found.at(M).right.item()) == (first, True)
 
 
 def test_one_text_is_judged_alike_however_few_answers_judge_it() -> None:
     """Else a log loss falls only because fewer answers make worse ones: where all are wrong it is 0."""
     whole = material(rows())
-    found = FullRows(whole)
+    found = LabelledRows(whole)
     verdicts, numbers = found.at(M).right, range(1, M + 1)
     assert all(np.array_equal(found.at(m, one_text=True).right, verdicts) for m in numbers)
     assert any(not np.array_equal(found.at(m).right, verdicts) for m in numbers)

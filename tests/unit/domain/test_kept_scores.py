@@ -40,12 +40,12 @@ async def until_stored(documents: MemoryKept, id_: str, document: dict[str, Any]
 async def test_it_is_found_before_it_is_written_and_news_are_written_after_it() -> None:
     documents = MemoryKept(gate=asyncio.Event())
     async with started(documents) as scores:
-        scores.keep("a", "me", {"status": "pending"})
-        scores.keep("b", "me", '{"n":2}')
+        scores.save("a", "me", {"status": "pending"})
+        scores.save("b", "me", '{"n":2}')
         await asyncio.sleep(0.03)  # the write has begun, and waits
         assert await scores.find("a", "me") == {"status": "pending"}
         assert await scores.find("a", "you") is None
-        scores.keep("a", "me", {"status": "scored"})
+        scores.save("a", "me", {"status": "scored"})
         documents.gate.set()
         await until_stored(documents, "b", {"n": 2})
         await until_stored(documents, "a", {"status": "scored"})
@@ -57,7 +57,7 @@ async def test_many_go_to_the_store_in_bounded_batches(monkeypatch: pytest.Monke
     documents = MemoryKept()
     async with started(documents) as scores:
         for i in range(50):
-            scores.keep(f"s{i}", "me", {"n": i})
+            scores.save(f"s{i}", "me", {"n": i})
         await until_stored(documents, "s49", {"n": 49})
     assert documents.batches == [20, 20, 10]
 
@@ -66,7 +66,7 @@ async def test_what_is_left_is_written_at_the_stop(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(score_cache, "GATHER_S", 1000)
     documents = MemoryKept()
     async with started(documents) as scores:
-        scores.keep("a", "me", {"n": 1})
+        scores.save("a", "me", {"n": 1})
     assert await documents.get("a", "me") == {"n": 1}
 
 
@@ -82,7 +82,7 @@ async def test_a_stop_breaks_off_no_write() -> None:
 
     documents = Counting(gate=asyncio.Event())
     async with started(documents) as scores:
-        scores.keep("a", "me", {"n": 1})
+        scores.save("a", "me", {"n": 1})
         while not begun:
             await asyncio.sleep(0.005)
         stopping = asyncio.create_task(scores.stop())
@@ -99,7 +99,7 @@ async def test_a_stop_does_not_wait_for_a_store_that_hangs(
     monkeypatch.setattr(score_cache, "FLUSH_S", 0.02)
     async with asyncio.timeout(60):
         async with started(MemoryKept(gate=asyncio.Event())) as scores:
-            scores.keep("a", "me", {"n": 1})
+            scores.save("a", "me", {"n": 1})
     assert "1 scores were not written" in caplog.text
 
 
@@ -111,7 +111,7 @@ async def test_a_dead_store_is_told_once_and_costs_nothing_but_the_sharing(
     caplog.set_level(logging.INFO)
     async with started(documents) as scores:
         for i in range(20):
-            scores.keep(f"s{i}", "me", {"n": i})
+            scores.save(f"s{i}", "me", {"n": i})
             await asyncio.sleep(0.01)
         assert await scores.find("s0", "me") == {"n": 0}
         with pytest.raises(StoreUnavailable):
@@ -131,9 +131,9 @@ async def test_what_the_store_refuses_for_good_holds_nothing_up(caplog: pytest.L
 
     documents = Choosy()
     async with started(documents) as scores:
-        scores.keep("bad", "me", {"secret": "a prompt"})
+        scores.save("bad", "me", {"secret": "a prompt"})
         await asyncio.sleep(0.03)
-        scores.keep("good", "me", {"n": 1})
+        scores.save("good", "me", {"n": 1})
         await until_stored(documents, "good", {"n": 1})
     assert "cannot be written" in caplog.text
     assert "a prompt" not in caplog.text
@@ -145,15 +145,15 @@ async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     documents = MemoryKept()
     scores = ScoreCache(documents, keep_s=60)
     for i in range(25):
-        scores.keep(f"s{i}", "me", json.dumps({"n": "x" * 91}))
-        scores.keep(f"s{i}", "me", json.dumps({"n": "y" * 91}))  # what was replaced is not counted on
+        scores.save(f"s{i}", "me", json.dumps({"n": "x" * 91}))
+        scores.save(f"s{i}", "me", json.dumps({"n": "y" * 91}))  # what was replaced is not counted on
     assert len(scores._unwritten) == 10
     assert await scores.find("s15", "me") == {"n": "y" * 91}
     assert await scores.find("s14", "me") is None
-    scores.keep("s24", "me", json.dumps({"n": "x" * 300}))
+    scores.save("s24", "me", json.dumps({"n": "x" * 300}))
     assert await scores.find("s24", "me") is None, "of one too large, not even what was known before is told"
     monkeypatch.setattr(score_cache, "MAX_SCORES", 3)
-    scores.keep("last", "me", {})
+    scores.save("last", "me", {})
     assert len(scores._unwritten) == 3
 
 
@@ -163,9 +163,9 @@ async def test_of_one_too_large_the_store_forgets_what_was_known_before(
     monkeypatch.setattr(score_cache, "MAX_SCORE_CHARACTERS", 300)
     documents = MemoryKept()
     async with started(documents) as scores:
-        scores.keep("a", "me", {"status": "pending"})
+        scores.save("a", "me", {"status": "pending"})
         await until_stored(documents, "a", {"status": "pending"})
-        scores.keep("a", "me", {"n": "x" * 300})
+        scores.save("a", "me", {"n": "x" * 300})
         assert await scores.find("a", "me") is None
         await until_stored(documents, "a", None)
         assert await scores.find("a", "me") is None
@@ -174,7 +174,7 @@ async def test_of_one_too_large_the_store_forgets_what_was_known_before(
 async def test_its_time_runs_out_while_the_store_is_away() -> None:
     documents = MemoryKept(gate=asyncio.Event())
     async with started(documents, keep_s=0.05) as scores:
-        scores.keep("a", "me", {"n": 1})
+        scores.save("a", "me", {"n": 1})
         assert await scores.find("a", "me") == {"n": 1}
         async with asyncio.timeout(60):
             while await scores.find("a", "me") is not None:
@@ -189,7 +189,7 @@ async def test_its_time_runs_out_while_the_store_is_away() -> None:
 async def test_nothing_is_kept_when_told_so() -> None:
     documents = MemoryKept()
     async with started(documents, keep_s=0.0) as scores:
-        scores.keep("a", "me", {"n": 1})
+        scores.save("a", "me", {"n": 1})
         documents.available = False
         assert await scores.find("a", "me") is None
     assert documents.batches == []
