@@ -152,9 +152,9 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         _example("bad_key", "The bearer key is not valid."),
         _example("scope_required", "With no admin key set, this route answers on loopback only."),
         _example("not_found", "No calibration has the id given in `calibration`."),
-        _example("model_not_found", "The LLM server does not serve the model asked for."),
+        _example("model_not_found", "The LLM server does not serve this model."),
         _example("method_not_allowed", "Method Not Allowed"),
-        _example("conflict", "This Idempotency-Key was used with another file or other options."),
+        _example("conflict", "This Idempotency-Key was used for another file or other options."),
         _example("body_too_large", "The body is larger than 8388608 bytes."),
         _example("unsupported_media_type", "Send JSON or multipart/form-data."),
         _example("internal", "Something went wrong in the service.", retryable=True),
@@ -168,12 +168,12 @@ EXAMPLES: dict[str, dict[str, Any]] = {
             llm_status=400,
             llm_message="max_tokens is too large",
         ),
-        _example("llm_bad_response", "The LLM server's answer is no completion.", retryable=True),
+        _example("llm_bad_response", "The LLM server's answer is not a completion.", retryable=True),
         _example(
             "no_usable_answers",
-            "20 of 20 answers drawn hold no text (only reasoning, a tool call, or nothing); a score takes "
-            "two. Each may have 256 tokens: allow a model that reasons more (EIGENCAL_MAX_TOKENS, or "
-            "`sampling.max_tokens`). Where an empty answer means something, set EIGENCAL_EMPTY_ANSWERS.",
+            "20 of 20 answers drawn have no text (only reasoning, a tool call, or nothing); a score needs "
+            "two. The limit is 256 tokens an answer: raise it for a model that reasons (EIGENCAL_MAX_TOKENS, "
+            "or `sampling.max_tokens`). If an empty answer means something, set EIGENCAL_EMPTY_ANSWERS.",
         ),
         _example("overloaded", "Too many requests are waiting.", retryable=True),
         _example("llm_unavailable", "The LLM server cannot be reached.", retryable=True),
