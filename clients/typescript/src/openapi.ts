@@ -201,8 +201,8 @@ export interface paths {
          * Its report: JSON, or a page with the plots
          * @description Return the report in the form that is accepted: JSON unless HTML is preferred.
          *
-         *     All of it is as it was when the calibration was made, but for `now`, whether it is active, and `verdicts`,
-         *     its rows with what was judged, null once they are forgotten.
+         *     The report is from the fit, except `now` (whether the calibration is active) and `verdicts` (its rows with
+         *     the judged answers; null once the rows are deleted).
          */
         get: operations["get_report_calibrations__calibration_id__report_get"];
         put?: never;
@@ -250,7 +250,7 @@ export interface paths {
          * Reproduce the experiments on labelled prompts
          * @description Check every row of both files, store them, and start a job: fit on dev, test on test.
          *
-         *     Either file's bad rows refuse both; nothing is stored. Nothing is calibrated or activated by it.
+         *     A bad row in either file refuses both files, and nothing is stored. Nothing is calibrated or activated.
          */
         post: operations["post_evaluate_evaluate_post"];
         delete?: never;
@@ -348,16 +348,14 @@ export interface paths {
         };
         /**
          * A job
-         * @description Return the state of a job, how far it is, and what came of it.
+         * @description Return the state of a job, its progress and its results.
          */
         get: operations["get_job_jobs__job_id__get"];
         put?: never;
         post?: never;
         /**
          * Cancel a job
-         * @description Cancel a job, or give up one that has failed, and forget its rows.
-         *
-         *     One that has succeeded is a conflict.
+         * @description Cancel an open or failed job and delete its rows. A job that has succeeded is a conflict.
          */
         delete: operations["delete_job_jobs__job_id__delete"];
         options?: never;
@@ -396,11 +394,11 @@ export interface paths {
         put?: never;
         /**
          * Ask again for what a job lacks
-         * @description Queue a job that has failed again; it goes on with the answers it has, and draws none of them twice.
+         * @description Queue a failed job again. It continues with the answers that it has and draws none of them twice.
          *
-         *     Of one that has succeeded without rows that the LLM server refused, another job asks for these, and makes
-         *     a calibration of its own. A conflict where nothing is missing, or where its answers were drawn under other
-         *     settings.
+         *     For a job that has succeeded without rows that the LLM server refused, a new job asks for these rows and
+         *     makes its own calibration. It is a conflict if nothing is missing, or if the answers were drawn under
+         *     other settings.
          */
         post: operations["post_retry_jobs__job_id__retry_post"];
         delete?: never;
@@ -654,7 +652,7 @@ export interface components {
     schemas: {
         /**
          * Activation
-         * @description That a calibration came into force.
+         * @description An activation of a calibration.
          */
         Activation: {
             /**

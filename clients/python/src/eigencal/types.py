@@ -8,7 +8,7 @@ from eigencal._result import Result
 
 
 class Activation(Result):
-    """That a calibration came into force."""
+    """An activation of a calibration."""
 
     activated_at: datetime
     """When it came into force."""
