@@ -63,7 +63,7 @@ from service.scoring.routes import BatchRequest, ScoreRequest
 from service.scoring.score import Serving
 from service.scoring.score_cache import MAX_SCORES, ScoreCache, ScoreStore
 from service.scoring.scorer import LiveLoad, Scorer
-from service.scoring.services import ScoringServices
+from service.scoring.service import ScoringService
 from service.scoring.telemetry import OtelEvents
 from service.settings import Settings
 from service.sharing import Threads
@@ -586,7 +586,7 @@ def create_app(
         redoc_url=None,
     )
     app.body_models = BODIES
-    app.state.scoring = ScoringServices(scorer, serving, kept, admission, metrics)
+    app.state.scoring = ScoringService(scorer, serving, kept, admission, metrics)
     app.state.admin = Services(
         serving=serving,
         jobs=store.jobs,

@@ -15,16 +15,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
 from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
-from service.api.bodies import CLIENT_CLOSED_REQUEST, read_json, while_connected
+from service.api.bodies import CLIENT_CLOSED_REQUEST, read_json
 from service.api.errors import request_id_of
 from service.api.openapi import json_body, responses
 from service.errors import EigencalError, Unscorable
-from service.gateways.shared import GatewayModel, conversation, keep_and_head, why_no_probability
+from service.gateways.shared import GatewayModel, conversation, save, why_no_probability
 from service.llm.port import GenerationRequest
 from service.scoring.judging import HELD_BACK
 from service.scoring.score import EFFORTS, DrawnEffort, Score, ScoreCommand, Serving, Target
 from service.scoring.scorer import Samples, Scorer
-from service.scoring.services import ScoringDep, ScoringServices
+from service.scoring.service import ScoringDep
 
 router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)])
 log = logging.getLogger(__name__)
@@ -185,14 +185,15 @@ async def post_guardrail(request: Request, app: ScoringDep, guardrail: Guardrail
     if key[0] and (call.input_type == "request" or call.structured_messages):
         _begin(call, params, key, guardrail, app.serving)
     if call.input_type == "request":
-        return _answer(None, {})
+        return _verdict(None, {})
     score, reason, headers = None, fault, {}
     try:
         if not fault:
-            score = await while_connected(request, _score(app, guardrail, call, params, key))
+            answer, target = _answer_of(call, key), app.serving.target(params.target_error, params.confidence)
+            score = await app.serve(request, "gateway", lambda: guardrail.score(key, answer, target))
             if score is None:
                 return Response(status_code=CLIENT_CLOSED_REQUEST)
-            headers = keep_and_head(app, score, key[1])
+            headers = save(app, request, score)
             if score.decision is None or (score.unavailable_reason is not None and not score.is_refused):
                 reason = why_no_probability(score)
     except Unscorable as error:
@@ -212,7 +213,7 @@ async def post_guardrail(request: Request, app: ScoringDep, guardrail: Guardrail
         why = blocked or reason
         log.warning("guardrail_unscored, request %s: %s", request_id_of(request), why)
         headers["X-Eigencal-Reason"] = why.encode("ascii", "replace").decode()[:MAX_REASON_CHARS]
-    return _answer(blocked, headers)
+    return _verdict(blocked, headers)
 
 
 def _params(call: GuardrailCall) -> tuple[GuardrailParams, str]:
@@ -250,24 +251,18 @@ def _begin(
         guardrail.refuse(key, error)
 
 
-async def _score(
-    app: ScoringServices, guardrail: Guardrail, call: GuardrailCall, params: GuardrailParams, key: Key
-) -> Score:
-    """Return the score of an answer. Raises Unscorable, and the errors of `Guardrail.score`."""
+def _answer_of(call: GuardrailCall, key: Key) -> str:
+    """Return the text to judge. Raises Unscorable."""
     if call.tool_calls:
         raise Unscorable("tool_call", "The answer calls tools.")
     if not call.texts or not isinstance(call.texts[0], str):
         raise Unscorable("no_text", "The answer has no text.")
     if not key[0]:
         raise Unscorable("not_drawn", "The call has no litellm_call_id.")
-    target = app.serving.target(params.target_error, params.confidence)
-    with app.admission.one("gateway"), app.metrics.under_way():
-        score = await guardrail.score(key, call.texts[0], target)
-    app.metrics.scored(score)
-    return score
+    return call.texts[0]
 
 
-def _answer(blocked: str | None, headers: dict[str, str]) -> Response:
+def _verdict(blocked: str | None, headers: dict[str, str]) -> Response:
     verdict = GuardrailVerdict(action="BLOCKED" if blocked else "NONE", blocked_reason=blocked)
     content = verdict.model_dump_json(exclude_none=True)
     return Response(content, headers=headers, media_type="application/json")

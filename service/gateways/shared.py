@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, get_args
 
+from fastapi import Request
 from pydantic import BaseModel, ConfigDict
 
 from service.errors import Unscorable
 from service.llm.port import Message
 from service.scoring.score import Score
-from service.scoring.services import ScoringServices
+from service.scoring.service import ScoringService
 
 
 class GatewayModel(BaseModel):
@@ -19,9 +20,9 @@ class GatewayModel(BaseModel):
     )
 
 
-def keep_and_head(app: ScoringServices, score: Score, owner: str) -> dict[str, str]:
+def save(app: ScoringService, request: Request, score: Score) -> dict[str, str]:
     """Store a score for `GET /scores/{id}`, and return its headers, including the id."""
-    app.kept.save(score.id, owner, score.json_text(["modes"]))
+    app.save(request, score, ["modes"])
     return {**score.headers(), "X-Score-ID": score.id}
 
 

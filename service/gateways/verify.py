@@ -8,16 +8,16 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
-from service.api.bodies import CLIENT_CLOSED_REQUEST, read_json, while_connected
+from service.api.auth import BEARER, KEY_CODES, score_scope
+from service.api.bodies import CLIENT_CLOSED_REQUEST
 from service.api.openapi import json_body, responses
 from service.embedding.port import FAILED
 from service.errors import NoProbability
-from service.gateways.shared import GatewayModel, keep_and_head, why_no_probability
+from service.gateways.shared import GatewayModel, save, why_no_probability
 from service.llm.port import Message, is_blank
 from service.scoring.routes import BODY_CODES, LLM_CODES, PART_CODES, Answer, PromptText
 from service.scoring.score import Claim, Score, ScoreCommand
-from service.scoring.services import ScoringDep, ScoringServices
+from service.scoring.service import ScoringDep, ScoringService
 
 router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)])
 DEADLINE_S = 50.0  # the router's default timeout is 60 s; a score of fewer answers is better than none
@@ -74,14 +74,20 @@ async def post_verify(request: Request, app: ScoringDep) -> Response:
     `confidence` is P(correct) by the calibration in force. Where none tells it, 503 `no_probability` says
     why: raw values are no probabilities, and are not passed off as such.
     """
-    app.admission.refuse_if_full("gateway")
-    body = await read_json(request, VerifyRequest)
-    with app.admission.one("gateway"):
-        arrived = request.scope.get("eigencal.arrived")
-        verified = await while_connected(request, _verified(app, body, arrived))
-    if verified is None:
+    body = await app.read(request, "gateway", VerifyRequest)
+    # A blank answer is right with probability 0, unless empty answers have a meaning.
+    is_failed = is_blank(body.answer) and app.scorer.empty_answers == FAILED
+    confidence = 0.0
+
+    async def verify() -> Score:
+        nonlocal confidence
+        score = await app.scorer.score(_command(app, body, request.scope.get("eigencal.arrived"), is_failed))
+        confidence = 0.0 if is_failed else probability_correct(score)
+        return score
+
+    score = await app.serve(request, "gateway", verify)
+    if score is None:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
-    score, confidence = verified
     content = Verified(
         confidence=confidence,
         should_escalate=confidence < body.threshold or score.out_of_distribution or score.is_refused,
@@ -91,26 +97,20 @@ async def post_verify(request: Request, app: ScoringDep) -> Response:
         threshold=body.threshold,
         claims=score.claims,
     )
-    headers = keep_and_head(app, score, owner_of(request))
+    headers = save(app, request, score)
     return Response(content.model_dump_json(), headers=headers, media_type="application/json")
 
 
-async def _verified(app: ScoringServices, body: VerifyRequest, arrived: float | None) -> tuple[Score, float]:
-    """Return the score, and P(correct) of the given answer."""
+def _command(
+    app: ScoringService, body: VerifyRequest, arrived: float | None, is_failed: bool
+) -> ScoreCommand:
     if body.context:
         turns = (Message("system", body.context), Message("user", body.question))
         generation = app.serving.request(messages=turns)
     else:
         generation = app.serving.request(prompt=body.question)
-    # A blank answer is right with probability 0, unless empty answers have a meaning.
-    is_failed = is_blank(body.answer) and app.scorer.empty_answers == FAILED
     candidate = None if is_failed else body.answer
-    command = ScoreCommand(replace(generation, deadline_s=DEADLINE_S), candidate=candidate, arrived=arrived)
-    with app.metrics.under_way():
-        score = await app.scorer.score(command)
-        confidence = 0.0 if is_failed else probability_correct(score)
-    app.metrics.scored(score)
-    return score, confidence
+    return ScoreCommand(replace(generation, deadline_s=DEADLINE_S), candidate=candidate, arrived=arrived)
 
 
 def probability_correct(score: Score) -> float:

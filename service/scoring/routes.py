@@ -21,7 +21,6 @@ from service.api.bodies import (
     StreamingBody,
     parse,
     read_json,
-    while_connected,
 )
 from service.api.errors import error_body, internal_body, log_problem, request_id_of
 from service.api.openapi import json_body, ok, recorded, responses
@@ -42,7 +41,7 @@ from service.scoring.score import (
     ScorePart,
     Serving,
 )
-from service.scoring.services import ScoringDep, ScoringServices
+from service.scoring.service import ScoringDep, ScoringService
 
 MAX_TOKENS = 32_768
 # Tolerance for log-probabilities that servers round: per token in nats, and as a share of the sum.
@@ -374,14 +373,6 @@ PART_CODES = ("embedder_unavailable", "store_unavailable", "overloaded", "damage
 BODY_CODES = ("invalid_request", "too_few_samples", "body_too_large", "unsupported_media_type")
 
 
-async def score_one(app: ScoringServices, body: ScoreRequest, arrived: float | None) -> Score:
-    """Score one request and count it."""
-    with app.metrics.under_way():
-        score = await app.scorer.score(to_command(body, app.serving, arrived))
-    app.metrics.scored(score)
-    return score
-
-
 @router.post(
     "/score",
     summary="Score how uncertain the LLM is about a prompt",
@@ -405,14 +396,14 @@ async def post_score(request: Request, app: ScoringDep) -> Response:
     `target_error` asks whether to let it, or without one the `answer`, through. With `effort` `none` nothing
     is drawn: the `candidate` is judged by its log-probability alone, and there is no spectrum.
     """
-    app.admission.refuse_if_full("score")
-    body = await read_json(request, ScoreRequest)
-    with app.admission.one("score"):
-        score = await while_connected(request, score_one(app, body, request.scope.get("eigencal.arrived")))
+    body = await app.read(request, "score", ScoreRequest)
+    arrived = request.scope.get("eigencal.arrived")
+    score = await app.serve(
+        request, "score", lambda: app.scorer.score(to_command(body, app.serving, arrived))
+    )
     if score is None:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
-    content = score.json_text(body.return_)
-    app.kept.save(score.id, owner_of(request), content)
+    content = app.save(request, score, body.return_)
     return Response(content, headers=score.headers(), media_type="application/json")
 
 
@@ -452,7 +443,7 @@ async def read_batch(request: Request) -> BatchRequest:
 
 
 async def batch_lines(
-    app: ScoringServices, items: list[Any], request_id: str | None, owner: str = ""
+    app: ScoringService, items: list[Any], request_id: str | None, owner: str = ""
 ) -> AsyncGenerator[bytes, None]:
     """Yield a line as each item is done, and store its score. Closing the iterator cancels running items."""
     slots = asyncio.Semaphore(BATCH_CONCURRENCY)
@@ -475,7 +466,7 @@ async def batch_lines(
 Part = TypeVar("Part")
 
 
-async def score_in_turn(app: ScoringServices, body: ScoreRequest) -> Score:
+async def score_in_turn(app: ScoringService, body: ScoreRequest) -> Score:
     """Score an item of a batch. The item waits in cases where a single request would be Overloaded.
 
     Samples are drawn only once. Raises Overloaded if there was no room until the item's deadline, or for
@@ -496,7 +487,8 @@ async def score_in_turn(app: ScoringServices, body: ScoreRequest) -> Score:
             await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
 
     command = to_command(body, app.serving, began)
-    with app.metrics.under_way():
+
+    async def score() -> Score:
         drawn = await in_turn(lambda: app.scorer.draw(command))
         drawn_at = time.perf_counter()
 
@@ -505,13 +497,13 @@ async def score_in_turn(app: ScoringServices, body: ScoreRequest) -> Score:
             late = replace(drawn, seconds={**drawn.seconds, "queue": queued_s})
             return await app.scorer.finish(late, command.candidate)
 
-        score = await in_turn(finish)
-    app.metrics.scored(score)
-    return score
+        return await in_turn(finish)
+
+    return await app.counted(score)
 
 
 async def batch_line(
-    app: ScoringServices, index: int, item: object, request_id: str | None, owner: str
+    app: ScoringService, index: int, item: object, request_id: str | None, owner: str
 ) -> bytes:
     """Return the line of one item; errors become an error line."""
     try:

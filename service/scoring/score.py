@@ -243,8 +243,8 @@ class Judgement:
 
     `share`: share of the samples that lie closest to the candidate's mode, 0..1. `unavailable_reason`: why
     P(correct) is not based on verdicts, in words; None if it is. `out_of_distribution`: the prompt is too
-    unlike the calibration's rows, so nothing is let through. `num_refusals`: number of samples without content. `is_refused`: the
-    judged text or most samples have no content, so nothing is let through.
+    unlike the calibration's rows, so nothing is let through. `num_refusals`: number of samples without
+    content. `is_refused`: the judged text or most samples have no content, so nothing is let through.
     """
 
     candidate: Candidate | None = None
