@@ -1,4 +1,4 @@
-"""/readyz without a key: checks reach the embedding and LLM servers one at a time, for any number of callers."""
+"""/readyz without a key: only one check at a time reaches the embedding and LLM servers."""
 
 import asyncio
 from collections.abc import AsyncIterator

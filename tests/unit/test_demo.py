@@ -1,4 +1,4 @@
-"""The demonstration: its dev set is sound, its walk calibrates once, its failures are said."""
+"""The demonstration: a valid dev set, a tour that calibrates once, and error messages."""
 
 import asyncio
 import io
@@ -52,17 +52,17 @@ def test_every_question_has_answers_and_an_id_of_its_own() -> None:
     assert sum(len(row.references) > 1 for row in asked) > len(asked) / 4
 
 
-def test_no_question_is_among_the_examples_or_the_prompts_shown() -> None:
+def test_questions_differ_from_examples_and_shown_prompts() -> None:
     for row in [*rows(QUESTIONS), *rows(PLACES)]:
         assert f"Q: {row.prompt}\n" not in FEW_SHOT
         assert row.prompt not in PROMPTS
 
 
-def test_the_second_file_holds_other_questions() -> None:
+def test_second_file_has_other_questions() -> None:
     assert not {row.prompt for row in rows(QUESTIONS)} & {row.prompt for row in rows(PLACES)}
 
 
-def test_the_recorded_set_is_the_questions_with_twenty_answers_each() -> None:
+def test_recorded_set_has_twenty_answers_per_question() -> None:
     asked, answered = rows(QUESTIONS), rows(RECORDED)
     assert [(r.id, r.prompt, r.references) for r in asked] == [
         (r.id, r.prompt, r.references) for r in answered
@@ -71,7 +71,7 @@ def test_the_recorded_set_is_the_questions_with_twenty_answers_each() -> None:
         assert len(row.samples or ()) == len(row.logprobs or ()) == 20
 
 
-def test_the_recorded_set_allows_a_model_of_being_right() -> None:
+def test_recorded_set_allows_a_correctness_model() -> None:
     """By the answer given most often: P(correct), and so decisions, need verdicts of both kinds."""
     said = [(Counter(row.samples or ()).most_common(1)[0][0], row.references) for row in rows(RECORDED)]
     right = sum(correct(text, references) for text, references in said)
@@ -96,7 +96,7 @@ def default_settings(monkeypatch: pytest.MonkeyPatch, **values: Any) -> Settings
         ({"llm_backend": "vllm"}, False),
     ],
 )
-def test_recorded_answers_are_used_only_where_the_service_would_draw_such(
+def test_recorded_answers_are_used_only_with_the_default_settings(
     monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], fits: bool
 ) -> None:
     """When the defaults change, the first case fails: `make record-devset` records anew."""
@@ -106,7 +106,7 @@ def test_recorded_answers_are_used_only_where_the_service_would_draw_such(
     assert recorded_fit(identity, serving.sampling, serving.num_samples) is fits
 
 
-def test_a_chat_of_the_demonstration_waits_for_its_score_no_longer_than_elsewhere(
+def test_demo_chat_waits_no_longer_for_its_score(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     usual = default_settings(monkeypatch).chat_deadline_s
@@ -115,7 +115,7 @@ def test_a_chat_of_the_demonstration_waits_for_its_score_no_longer_than_elsewher
     assert Settings().chat_deadline_s == usual == 10
 
 
-async def test_the_walk_calibrates_once(tmp_path: Path) -> None:
+async def test_tour_calibrates_once(tmp_path: Path) -> None:
     recorded = tmp_path / "recorded.jsonl"
     with recorded.open("w") as file:
         for line in RECORDED.read_text().splitlines()[:120]:
@@ -142,7 +142,7 @@ async def test_the_walk_calibrates_once(tmp_path: Path) -> None:
         assert stage in said
 
 
-async def test_a_job_that_came_to_nothing_is_said(tmp_path: Path) -> None:
+async def test_failed_job_is_reported(tmp_path: Path) -> None:
     store = SqliteStore()
     async with demo_app(tmp_path, store=store) as url:
         with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
@@ -155,7 +155,7 @@ async def test_a_job_that_came_to_nothing_is_said(tmp_path: Path) -> None:
                 await calibrating
 
 
-async def test_a_refusal_is_in_the_services_words_and_one_by_keys_comes_with_a_remedy(tmp_path: Path) -> None:
+async def test_refusal_is_quoted_and_a_missing_key_explained(tmp_path: Path) -> None:
     async with demo_app(tmp_path, store=SqliteStore()) as url:
         with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
             await asyncio.to_thread(call, http, "POST", "/keys", json={"name": "first", "scope": "score"})
@@ -163,7 +163,7 @@ async def test_a_refusal_is_in_the_services_words_and_one_by_keys_comes_with_a_r
                 await asyncio.to_thread(call, http, "POST", "/score", json={"prompt": "?"})
 
 
-async def test_recording_has_the_service_draw_answers_with_their_log_probabilities(tmp_path: Path) -> None:
+async def test_recording_samples_answers_with_logprobs(tmp_path: Path) -> None:
     asked = b"".join(b'{"id": "%d", "prompt": "Who %d?", "reference": "Me"}\n' % (i, i) for i in range(12))
     async with demo_app(tmp_path, num_samples=3, llm=TellingLLM()) as url:
         with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
@@ -174,7 +174,7 @@ async def test_recording_has_the_service_draw_answers_with_their_log_probabiliti
     assert active == []
 
 
-async def test_a_port_in_use_is_said(tmp_path: Path) -> None:
+async def test_port_in_use_is_reported(tmp_path: Path) -> None:
     async with demo_app(tmp_path, store=SqliteStore()) as url:
         service = BackgroundService(tmp_path, "127.0.0.1", int(url.rpartition(":")[2]))
         with pytest.raises(DemoError, match="Another program uses"):

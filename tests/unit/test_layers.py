@@ -1,4 +1,4 @@
-"""Imports point one way, for the whole tree: the mathematics know nothing, rooms know no wiring."""
+"""Imports point one way: mathematics imports nothing of ours, and packages do not import the wiring."""
 
 import ast
 import functools
@@ -35,18 +35,18 @@ def rooms() -> dict[str, set[str]]:
     return {room: names - {room, ""} for room, names in found.items()}
 
 
-def test_the_mathematics_import_nothing_of_the_service() -> None:
+def test_mathematics_imports_nothing_of_the_service() -> None:
     assert rooms()["spectral"] == set()
 
 
-def test_no_room_imports_what_puts_the_rooms_together() -> None:
+def test_packages_do_not_import_the_wiring() -> None:
     inner = {
         room: names for room, names in rooms().items() if room not in WIRING | {"__main__", "evaluation"}
     }
     assert {room: names & WIRING for room, names in inner.items() if names & WIRING} == {}
 
 
-def test_nothing_of_ours_is_imported_from_outside_what_is_shipped() -> None:
+def test_shipped_code_imports_only_shipped_code() -> None:
     for path in SERVICE.rglob("*.py"):
         assert not {"eigencal", "tools", "tests", "benchmarks"} & {
             name.split(".")[0] for name in imported(path)
@@ -57,7 +57,7 @@ def test_nothing_of_ours_is_imported_from_outside_what_is_shipped() -> None:
         }
 
 
-def test_serving_loads_an_evaluation_only_where_one_is_asked_for() -> None:
+def test_serving_imports_the_evaluation_only_on_demand() -> None:
     """Nothing imports the room at module level; inside functions the wiring and the command line do."""
     users = set()
     for path in SERVICE.rglob("*.py"):

@@ -1,4 +1,4 @@
-"""The address is taken before anything is loaded, told where it cannot be had, opened once all is ready."""
+"""The address is bound before loading, reported if it is taken, and opened once all is ready."""
 
 import contextlib
 import os
@@ -30,9 +30,7 @@ def taken() -> Iterator[int]:
         yield other.getsockname()[1]
 
 
-def test_a_port_in_use_is_told_before_anything_is_loaded(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_port_in_use_is_reported_before_loading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with taken() as port:
         monkeypatch.setenv("EIGENCAL_PORT", str(port))
         monkeypatch.setenv("EIGENCAL_DATA_DIR", str(tmp_path / "not-made"))
@@ -43,7 +41,7 @@ def test_a_port_in_use_is_told_before_anything_is_loaded(
     assert not (tmp_path / "not-made").exists()
 
 
-def test_threads_of_torch_and_numpy_do_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_and_numpy_threads_do_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OMP_WAIT_POLICY", "OPENBLAS_NUM_THREADS"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -54,12 +52,12 @@ def test_threads_of_torch_and_numpy_do_not_spin(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no such host"])
-def test_an_address_that_is_none_of_ours_is_named(host: str) -> None:
+def test_foreign_address_is_named(host: str) -> None:
     with pytest.raises(OSError, match=f"EIGENCAL_HOST={host} EIGENCAL_PORT=0 .*[^: ]\\.$"):
         _check_address(host, 0)
 
 
-def test_the_process_says_where_it_listens_answers_there_and_stops_cleanly(tmp_path: Path) -> None:
+def test_process_logs_its_address_answers_and_stops_cleanly(tmp_path: Path) -> None:
     settings = REMOTE | {"EIGENCAL_PORT": "0", "EIGENCAL_DATA_DIR": str(tmp_path)}
     with subprocess.Popen(
         [sys.executable, "-m", "service"],
@@ -79,7 +77,7 @@ def test_the_process_says_where_it_listens_answers_there_and_stops_cleanly(tmp_p
     assert "Application shutdown complete" in rest and "Traceback" not in rest
 
 
-def test_the_health_port_answers_while_callers_fill_the_first_port(tmp_path: Path) -> None:
+def test_health_port_answers_while_the_main_port_is_full(tmp_path: Path) -> None:
     settings = REMOTE | {"EIGENCAL_PORT": str(free_port()), "EIGENCAL_DATA_DIR": str(tmp_path)}
     settings["EIGENCAL_HEALTH_PORT"] = str(free_port())
     with contextlib.ExitStack() as stack:

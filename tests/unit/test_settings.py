@@ -1,4 +1,4 @@
-"""Settings: every one documented, bad ones refused by name."""
+"""Settings: all documented, and invalid ones refused by name."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ from tools.settings_table import table
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_documented_table_is_the_real_one() -> None:
+def test_documented_table_matches_the_settings() -> None:
     assert table() in (ROOT / "docs" / "operating.md").read_text(), "run: python -m tools.settings_table"
 
 
@@ -51,7 +51,7 @@ def test_every_setting_named_anywhere_exists() -> None:
         ("STOP", '["\\n", ""]', "EIGENCAL_STOP, item 2: String should have at least 1 character"),
     ],
 )
-def test_settings_that_cannot_be_used_end_with_one_line(
+def test_invalid_settings_end_with_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: str, said: str
 ) -> None:
     monkeypatch.setenv("EIGENCAL_DATA_DIR", str(tmp_path))
@@ -71,7 +71,7 @@ def test_few_shot_text_stops_at_a_newline() -> None:
     assert Settings(llm_backend="vllm", stop=["."]).default_stop(messages=True) == (".",)
 
 
-def test_a_chat_model_is_given_more_tokens_than_short_answers_need() -> None:
+def test_chat_model_gets_a_larger_token_limit() -> None:
     def limits(**settings: Any) -> tuple[int, int]:
         made = Settings(**settings)
         return made.default_max_tokens(messages=False), made.default_max_tokens(messages=True)
@@ -94,7 +94,7 @@ def test_a_bare_prompt_and_a_conversation_share_their_calibrations(tmp_path: Pat
     assert prompt == conversation
 
 
-def test_a_variable_that_is_no_setting_is_named_with_the_nearest_that_is() -> None:
+def test_unknown_variable_suggests_the_nearest_setting() -> None:
     names = ["PATH", "EIGENCAL_PORT", "eigencal_host", "EIGENCAL_TEST_WEIGHTS_DIR"]
     assert unknown_variables(names) == {}
     found = unknown_variables(
@@ -108,7 +108,7 @@ def test_a_variable_that_is_no_setting_is_named_with_the_nearest_that_is() -> No
     }
 
 
-def test_serving_warns_of_a_mistyped_setting_and_goes_on(
+def test_mistyped_setting_gives_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("EIGENCAL_HOST", "192.0.2.1")  # where the start ends

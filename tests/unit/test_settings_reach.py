@@ -1,6 +1,6 @@
-"""Every setting reaches what it is for: changed in the environment, it changes what `serve` builds.
+"""Every setting has an effect: changed in the environment, it changes the parts that `serve` builds.
 
-A new setting needs a line in OTHER, and in one of the two sets when it is for one kind of part alone.
+A new setting needs a line in OTHER, and in one of the two sets if it is for only one kind of part.
 """
 
 import inspect
@@ -180,7 +180,7 @@ def served_with(monkeypatch: pytest.MonkeyPatch, folder: Path, set_: dict[str, s
     return picture
 
 
-def test_every_setting_is_here() -> None:
+def test_every_setting_is_covered() -> None:
     assert OTHER.keys() == Settings.model_fields.keys()
 
 

@@ -1,4 +1,4 @@
-"""Streams are cut into events wherever their pieces begin and end, and not a byte of them is changed."""
+"""Streams are split into events at any chunk boundaries, without changing a byte."""
 
 import asyncio
 import json
@@ -42,13 +42,13 @@ def test_any_split_gives_the_same_events_and_bytes(stream: Any, data: Any, rest:
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_lines_of_data_are_one_object(end: bytes) -> None:
+def test_several_data_lines_are_one_object(end: bytes) -> None:
     [event] = read(end.join([b'data: {"a":', b"data:  1}", b"", b""]))
     assert event.chunk() == {"a": 1} and event.data == '{"a":\n 1}'
 
 
 @pytest.mark.parametrize("data", [b"[DONE]", b"", b"7", b"{" * 50_000, b'{"a": }', b"\xff"])
-def test_what_is_no_object_is_no_chunk(data: bytes) -> None:
+def test_data_that_is_not_an_object_is_not_a_chunk(data: bytes) -> None:
     [event] = read(b"data: " + data + b"\n\n")
     assert event.chunk() is None and event.is_last == (data == b"[DONE]")
 
@@ -61,13 +61,13 @@ def test_log_probabilities_are_found_in_an_odd_stream(raw: bytes) -> None:
     assert found is not None and without_logprobs(found)["choices"][0]["logprobs"] is None
 
 
-def test_no_choice_keeps_its_log_probabilities() -> None:
+def test_logprobs_are_removed_from_all_choices() -> None:
     choices = [{"index": index, "text": "a", "logprobs": {"tokens": ["a"]}} for index in range(2)]
     assert [one["logprobs"] for one in without_logprobs({"choices": choices})["choices"]] == [None, None]
 
 
 @pytest.mark.parametrize("odd", [{"logprobs": {"content": "x"}}, {"finish_reason": 7}])
-def test_the_text_of_an_odd_chunk_is_part_of_the_answer(odd: dict[str, Any]) -> None:
+def test_text_of_an_unusual_chunk_is_part_of_the_answer(odd: dict[str, Any]) -> None:
     answer = StreamedAnswer()
     for content, more in (("It is ", {}), ("not ", odd), ("42.", {"finish_reason": "stop"})):
         answer.take({"choices": [{"index": 0, "delta": {"content": content}, **more}]})
@@ -84,7 +84,7 @@ nonsense = st.recursive(
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["choices", "model", "error"]), nonsense), max_size=4))
-def test_no_chunk_breaks_the_reading_of_a_stream(chunks: list[dict[str, Any]]) -> None:
+def test_any_chunk_can_be_read(chunks: list[dict[str, Any]]) -> None:
     answer = StreamedAnswer()
     for chunk in chunks:
         if answer.take(chunk):
@@ -98,7 +98,7 @@ def test_no_chunk_breaks_the_reading_of_a_stream(chunks: list[dict[str, Any]]) -
         ({"text": "Paris", "logprobs": {}}, {"text": "", "logprobs": None}),
     ],
 )
-def test_words_on_the_finishing_chunk_wait_for_no_score(said: Any, empty: Any) -> None:
+def test_text_on_the_finishing_chunk_is_not_delayed(said: Any, empty: Any) -> None:
     chunk = {"choices": [3, {"index": 0, **said, "finish_reason": "stop"}], "usage": {"total_tokens": 2}}
     assert divided(chunk) == (
         {"choices": [3, {"index": 0, **said, "finish_reason": None}]},
@@ -106,6 +106,6 @@ def test_words_on_the_finishing_chunk_wait_for_no_score(said: Any, empty: Any) -
     )
 
 
-def test_a_role_alone_waits_with_the_finish() -> None:
+def test_finishing_chunk_with_only_a_role_waits() -> None:
     choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": "stop"}
     assert divided({"choices": [choice]}) == (None, {"choices": [choice]})

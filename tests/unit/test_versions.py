@@ -1,4 +1,4 @@
-"""A version stands in one place, and whatever else tells it agrees."""
+"""Each version is defined once, and all other mentions match it."""
 
 import json
 import re
@@ -46,7 +46,7 @@ def test_a_client_and_its_changelog_agree(described: Path) -> None:
     assert newest(described.parent / "CHANGELOG.md") == version_of(described)
 
 
-def test_a_citation_names_the_version_that_is_being_made() -> None:
+def test_citation_names_the_current_version() -> None:
     cited = re.search(r'^version: "?([^"\n]+)"?$', (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
     assert cited
     assert cited[1] == __version__

@@ -1,4 +1,4 @@
-"""LLM and embedding servers have the same rule for base URLs."""
+"""LLM and embedding servers share the rules for base URLs."""
 
 import asyncio
 

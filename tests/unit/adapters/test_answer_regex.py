@@ -1,4 +1,4 @@
-"""The answer regex: bounded in time, off the event loop, and read as Python's own `re` reads it."""
+"""The answer regex has a time limit, runs off the event loop, and matches like Python's `re`."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ TEXTS = ["Well. Answer: Zürich.", "A) no\nB) yes", "one two two three", "b a ST
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_ordinary_patterns_find_what_pythons_own_finds(pattern: str) -> None:
+def test_ordinary_patterns_match_like_re(pattern: str) -> None:
     for text in TEXTS:
         match = re.search(pattern, text)
         expected = "" if match is None else match.group(1 if match.re.groups else 0) or ""
@@ -24,7 +24,7 @@ def test_ordinary_patterns_find_what_pythons_own_finds(pattern: str) -> None:
         assert draw.text == expected.strip()
 
 
-def test_answers_that_make_a_pattern_backtrack_do_not_hold_the_event_loop(
+def test_backtracking_does_not_block_the_event_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(port, "MAX_SEARCH_S", 0.3)
@@ -53,7 +53,7 @@ def test_answers_that_make_a_pattern_backtrack_do_not_hold_the_event_loop(
     assert asyncio.run(scenario()) > 3
 
 
-def test_the_answers_of_a_request_share_one_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_of_a_request_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(port, "MAX_SEARCH_S", 0.2)
     shape = PromptShape(answer_regex="(a+)+$")
     outputs = [Draw("a" * 8000 + "!")] * 256  # at a bound for each, minutes

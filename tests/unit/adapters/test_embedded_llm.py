@@ -1,4 +1,4 @@
-"""The embedded LLM on its real weights, and its sampling loop on a toy model."""
+"""The embedded LLM with real weights, and its sampling loop on a toy model."""
 
 import asyncio
 import contextlib
@@ -106,9 +106,7 @@ def first_tokens(count: int, prompt: list[int], **changes: Any) -> Counter[int]:
         ({"temperature": 0.0}, {3: 1.0}),
     ],
 )
-def test_tokens_are_drawn_from_the_distribution_asked_for(
-    changes: dict[str, Any], shares: dict[int, float]
-) -> None:
+def test_tokens_follow_the_requested_distribution(changes: dict[str, Any], shares: dict[int, float]) -> None:
     seen = first_tokens(1500, [1], **changes)
     assert set(seen) == set(shares)
     for token, share in shares.items():
@@ -116,7 +114,7 @@ def test_tokens_are_drawn_from_the_distribution_asked_for(
 
 
 @pytest.mark.parametrize("changes", [{"temperature": 0.3}, {"temperature": 0.0}, {"top_p": 0.6}], ids=str)
-def test_the_sum_is_of_the_models_own_distribution(changes: dict[str, Any]) -> None:
+def test_total_logprob_is_of_the_models_distribution(changes: dict[str, Any]) -> None:
     for row in drawn(20, [0], **changes):
         expected, last = 0.0, 0
         for token in row.tokens:  # the newline that ended the row included
@@ -126,14 +124,14 @@ def test_the_sum_is_of_the_models_own_distribution(changes: dict[str, Any]) -> N
         assert math.fsum(row.logprobs) == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_likeliest_first_tokens_are_of_the_models_own_distribution() -> None:
+def test_top_first_tokens_are_of_the_models_distribution() -> None:
     for row in drawn(2, [0, 1], temperature=0.0, num_alternatives=2):
         total = math.log(1 + math.e + math.e**2)
         assert row.first_tokens == pytest.approx({"\n": 2 - total, "c": 1 - total}, abs=1e-5)
     assert drawn(1, [1])[0].first_tokens == {}
 
 
-def test_rows_end_at_the_stop_string_without_it() -> None:
+def test_rows_end_before_the_stop_string() -> None:
     rows = drawn(50, [0])
     assert all(row.ended and not row.truncated and "\n" not in row.text for row in rows)
     assert len({row.text for row in rows}) > 5
@@ -161,7 +159,7 @@ def test_stopping_keeps_the_rows_that_have_ended() -> None:
     assert {row.ended for row in rows} == {True, False}
 
 
-def test_without_a_seed_draws_differ_and_the_global_generator_is_left_alone() -> None:
+def test_samples_without_a_seed_differ_and_leave_the_global_generator() -> None:
     import torch
 
     state = torch.get_rng_state()
@@ -206,7 +204,7 @@ def test_conversion_happens_once_and_leaves_nothing_else(llm_weights: Path) -> N
 
 @pytest.mark.weights
 @pytest.mark.parametrize("messages", [None, (Message("user", "Say hello."),)], ids=["prompt", "chat"])
-def test_the_sum_is_that_of_one_pass_over_prompt_and_answer(
+def test_total_logprob_equals_that_of_one_pass_over_prompt_and_answer(
     llm_weights: Path, messages: tuple[Message, ...] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch
@@ -234,7 +232,7 @@ def test_the_sum_is_that_of_one_pass_over_prompt_and_answer(
 
 
 @pytest.mark.weights
-def test_the_rest_of_the_port_on_one_loaded_model(llm_weights: Path) -> None:
+def test_port_behaviour_on_a_loaded_model(llm_weights: Path) -> None:
     long = Sampling(temperature=0, max_tokens=1000)  # greedy after few-shot text never ends by itself
 
     async def scenario(llm: EmbeddedLanguageModel) -> None:

@@ -1,4 +1,4 @@
-"""The NLI adapter on a tiny model of random weights: classes in the promised order, batches of any size."""
+"""The NLI adapter on a tiny model with random weights: order of classes, and batches of any size."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
     return made
 
 
-def test_probabilities_are_in_the_promised_order(folder):
+def test_probabilities_are_in_the_documented_order(folder):
     model = TransformersEntailment(folder)
     assert model.name == "tiny-nli"
     found = model.probabilities([("paris", "the city of paris"), ("lyon", "paris")])
@@ -52,7 +52,7 @@ def test_batches_do_not_change_the_result(folder):
     assert model.probabilities([]).shape == (0, 3)
 
 
-def test_labels_that_do_not_say_are_refused(tmp_path):
+def test_ambiguous_labels_are_refused(tmp_path):
     with pytest.raises(ValueError, match="must name"):
         class_order({0: "LABEL_0", 1: "LABEL_1", 2: "LABEL_2"})
     with pytest.raises(ValueError, match="cannot be loaded"):

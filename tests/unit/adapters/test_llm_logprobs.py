@@ -1,4 +1,4 @@
-"""The log-probability of each answer, as servers on real sockets tell it, tell a part of it, or refuse to."""
+"""Log-probabilities of answers from servers on real sockets that return all, some or none of them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -125,7 +125,7 @@ def streaming(*deltas: dict[str, Any]) -> Behaviour:
 
 @APIS
 @STREAMED
-def test_an_answer_has_the_sum_of_its_tokens_and_their_number(api: str, deadline_s: float | None) -> None:
+def test_answer_has_total_logprob_and_token_count(api: str, deadline_s: float | None) -> None:
     one, other = drawn(ask(deadline_s=deadline_s), telling([-1.0, -2.0, -0.5], [-0.25]), api=api)
     assert (one.text, one.total_logprob, one.num_tokens) == ("Paris", -3.5, 3)
     assert one.logprob == pytest.approx(-3.5 / 3)
@@ -135,7 +135,7 @@ def test_an_answer_has_the_sum_of_its_tokens_and_their_number(api: str, deadline
 @APIS
 @STREAMED
 @pytest.mark.parametrize("values", [[-1.0, None], [-1.0, "-2"], [-1.0, 1e300]])
-def test_a_token_without_its_own_leaves_no_evidence(
+def test_token_without_logprob_removes_the_evidence(
     api: str, deadline_s: float | None, values: list[Any]
 ) -> None:
     found = drawn(ask(deadline_s=deadline_s), telling(values, [-1.0, -2.0]), api=api)
@@ -144,14 +144,14 @@ def test_a_token_without_its_own_leaves_no_evidence(
 
 
 @pytest.mark.parametrize(("value", "total"), [(1e-7, 1e-7), (0.009, 0.009), (0.02, None), (0.9, None)])
-def test_only_rounding_may_put_a_sum_above_0(value: float, total: float | None) -> None:
+def test_total_above_zero_is_accepted_only_as_rounding(value: float, total: float | None) -> None:
     (found,) = drawn(ask(1), telling([value]))
     assert found.total_logprob == total
 
 
 @pytest.mark.parametrize("logprobs", [None, {}, {"content": [{}]}, {"token_logprobs": [None]}])
 @APIS
-def test_missing_ones_cost_the_evidence_and_not_the_answer(api: str, logprobs: Any) -> None:
+def test_missing_logprobs_remove_the_evidence_but_not_the_answer(api: str, logprobs: Any) -> None:
     message = {"message": {"content": "Paris"}} if api == "chat" else {"text": "Paris"}
     choice = {"index": 0, "finish_reason": "stop", "logprobs": logprobs, **message}
     (found,) = drawn(ask(1), status(200, {"model": MODEL, "choices": [choice]}), api=api)
@@ -162,7 +162,7 @@ def test_missing_ones_cost_the_evidence_and_not_the_answer(api: str, logprobs: A
 
 
 @STREAMED
-def test_an_answer_regex_leaves_no_evidence(deadline_s: float | None) -> None:
+def test_answer_regex_removes_the_evidence(deadline_s: float | None) -> None:
     shape = PromptShape(answer_regex=r"(\w+)")
     (found,) = drawn(ask(1, deadline_s=deadline_s), telling([-1.0, -2.0]), shape=shape)
     assert found == Draw("Paris", logprob=-1.5, num_tokens=2)
@@ -170,7 +170,7 @@ def test_an_answer_regex_leaves_no_evidence(deadline_s: float | None) -> None:
 
 @STREAMED
 @pytest.mark.parametrize("text", ["<think>Hm</think>Paris", "Hm</think>Paris"])
-def test_reasoning_in_the_text_leaves_no_evidence(text: str, deadline_s: float | None) -> None:
+def test_reasoning_in_the_text_removes_the_evidence(text: str, deadline_s: float | None) -> None:
     (found,) = drawn(ask(1, deadline_s=deadline_s), telling([-1.0, -2.0], text=text))
     assert found == Draw("Paris", logprob=-1.5, num_tokens=2)
 
@@ -184,7 +184,7 @@ def test_reasoning_in_the_text_leaves_no_evidence(text: str, deadline_s: float |
         {"content": None},
     ],
 )
-def test_what_a_server_took_out_leaves_no_evidence(message: dict[str, Any]) -> None:
+def test_text_removed_by_the_server_removes_the_evidence(message: dict[str, Any]) -> None:
     (found,) = drawn(ask(1), telling([-1.0, -2.0], message=message))
     assert (found.text, found.total_logprob) == (message["content"] or "", None)
     assert found.logprob == -1.5
@@ -202,9 +202,7 @@ def test_what_a_server_took_out_leaves_no_evidence(message: dict[str, Any]) -> N
         ([{"reasoning_content": "Hm", "told": [-1]}, {"content": "Paris", "told": [-1]}, {}], None),
     ],
 )
-def test_every_chunk_of_a_stream_tells_its_own_tokens(
-    deltas: list[dict[str, Any]], total: float | None
-) -> None:
+def test_each_chunk_of_a_stream_has_its_own_tokens(deltas: list[dict[str, Any]], total: float | None) -> None:
     (found,) = drawn(ask(1, deadline_s=60.0), streaming(*deltas))
     assert (found.text, found.total_logprob) == ("Paris", total)
 
@@ -228,7 +226,9 @@ def totals(draws: Sequence[Draw]) -> list[float | None]:
         (500, "logprobs"),
     ],
 )
-def test_a_refusal_is_remembered_and_forgotten(monkeypatch: pytest.MonkeyPatch, code: int, said: str) -> None:
+def test_refusal_of_logprobs_is_remembered_for_a_while(
+    monkeypatch: pytest.MonkeyPatch, code: int, said: str
+) -> None:
     refusal = status(code, {"error": {"message": said}})
 
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
@@ -242,7 +242,7 @@ def test_a_refusal_is_remembered_and_forgotten(monkeypatch: pytest.MonkeyPatch, 
     played(scenario, refusal, default=answers())
 
 
-def test_a_chat_that_tells_nothing_is_asked_twice_and_then_no_more_for_a_while() -> None:
+def test_chat_without_logprobs_is_asked_twice_then_not_for_a_while() -> None:
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
         for _ in range(3):
             assert totals((await llm.generate(ask())).draws) == [None, None]
@@ -251,7 +251,7 @@ def test_a_chat_that_tells_nothing_is_asked_twice_and_then_no_more_for_a_while()
     played(scenario, default=answers())
 
 
-def test_empty_answers_are_no_sign() -> None:
+def test_empty_answers_do_not_count_as_missing_logprobs() -> None:
     """Some servers leave out the token that ends an answer."""
 
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
@@ -262,7 +262,7 @@ def test_empty_answers_are_no_sign() -> None:
     played(scenario, default=answers(""))
 
 
-def test_what_one_api_refuses_the_other_may_take() -> None:
+def test_refusals_are_remembered_per_api() -> None:
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
         turns = (Message("user", "Capital?"),)
         for _ in range(2):
@@ -312,14 +312,14 @@ def alternatives_asked(deadline_s: float | None = None) -> GenerationRequest:
 
 @APIS
 @STREAMED
-def test_the_likeliest_first_tokens_come_where_asked_for(api: str, deadline_s: float | None) -> None:
+def test_top_first_tokens_are_returned_on_request(api: str, deadline_s: float | None) -> None:
     told = {"Yes": -0.2, "No": -2, "So": None}
     (found,) = drawn(alternatives_asked(deadline_s), with_alternatives(told, {"!": -1.0}), api=api)
     assert found.first_tokens == {"Yes": -0.2, "No": -2.0}
 
 
 @pytest.mark.parametrize("told", [None, [], "Yes", [None], [{"token": 3, "logprob": -1}]])
-def test_no_alternatives_are_none(told: Any) -> None:
+def test_missing_alternatives_are_none(told: Any) -> None:
     async def behave(exchange: Exchange) -> None:
         content = [{"token": "Yes", "logprob": -0.1, "top_logprobs": told}]
         choice = {"index": 0, "finish_reason": "stop", "message": {"content": "Yes"}}
@@ -330,7 +330,7 @@ def test_no_alternatives_are_none(told: Any) -> None:
 
 
 @APIS
-def test_a_refusal_of_alternatives_costs_other_answers_nothing(api: str) -> None:
+def test_refused_alternatives_do_not_affect_other_answers(api: str) -> None:
     refusal = status(400, {"error": {"message": "at most 1 logprobs may be asked for"}})
 
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> tuple[Draw, ...]:

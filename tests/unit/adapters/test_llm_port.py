@@ -1,4 +1,4 @@
-"""What every LanguageModel must do: one class, run on the fake, the HTTP adapter and the embedded LLM."""
+"""The contract of LanguageModel: the same tests for the fake, the HTTP adapter and the embedded LLM."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -48,7 +48,7 @@ class LanguageModelContract:
 
         return asyncio.run(main())
 
-    def test_as_many_answers_as_asked(self, opened: Open) -> None:
+    def test_number_of_answers_is_as_requested(self, opened: Open) -> None:
         async def scenario(llm: LanguageModel) -> None:
             for n in (1, 2, 5):
                 generation = await llm.generate(ask(n))
@@ -61,7 +61,7 @@ class LanguageModelContract:
 
         self.played(opened, scenario)
 
-    def test_conversations_too(self, opened: Open) -> None:
+    def test_conversations_are_answered(self, opened: Open) -> None:
         async def scenario(llm: LanguageModel) -> None:
             talk = ask(2, prompt=None, messages=(Message("system", "Be brief."), Message("user", "Hi")))
             assert len((await llm.generate(talk)).draws) == 2

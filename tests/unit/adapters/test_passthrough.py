@@ -1,4 +1,4 @@
-"""Calls that go to a server as they are: what is read, what is let go, and what a break means."""
+"""Calls forwarded unchanged to a server: reading, forwarding and broken connections."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ async def upstream(default: Behaviour, key: str = "sk-1") -> AsyncIterator[tuple
             await made.stop()
 
 
-async def test_an_answer_is_read_and_its_connection_used_again() -> None:
+async def test_connection_is_reused_after_an_answer() -> None:
     async with upstream(answers("Paris")) as (made, server):
         peers = set()
         for _ in range(3):
@@ -45,7 +45,7 @@ async def test_an_answer_is_read_and_its_connection_used_again() -> None:
     assert (sent.data, sent.headers["authorization"]) == (CALL.body, "Bearer sk-1")
 
 
-async def test_a_server_that_says_nothing_is_not_waited_for_without_end() -> None:
+async def test_silent_server_times_out() -> None:
     async with OpenAIServer(script=[hang, pieces(b"data: 1\n\n", then=hang)]) as server:
         made = HttpUpstream(server.url, silence_s=0.2)
         with pytest.raises(DeadlineExceeded):
@@ -58,7 +58,7 @@ async def test_a_server_that_says_nothing_is_not_waited_for_without_end() -> Non
         await made.stop()
 
 
-async def test_a_server_that_does_not_read_is_not_waited_for_without_end() -> None:
+async def test_server_that_does_not_read_times_out() -> None:
     callers = list[asyncio.StreamWriter]()
     async with await asyncio.start_server(lambda _, writer: callers.append(writer), "127.0.0.1") as server:
         made = HttpUpstream(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", silence_s=0.2)
@@ -70,7 +70,7 @@ async def test_a_server_that_does_not_read_is_not_waited_for_without_end() -> No
         await asyncio.sleep(0)
 
 
-async def test_an_answer_in_chunks_that_are_none_is_broken_off() -> None:
+async def test_invalid_chunked_encoding_is_an_error() -> None:
     async def mad(exchange: Exchange) -> None:
         await exchange.start(200, {"content-type": "text/event-stream", "transfer-encoding": "chunked"})
         for part in (b"2\r\n: \r\n", b"2\r\n: \r\nzz\r\n"):
@@ -97,7 +97,7 @@ async def test_a_long_header_is_read() -> None:
         await reply.close()
 
 
-async def test_an_answer_that_is_not_read_to_its_end_is_cut_off() -> None:
+async def test_unread_answer_is_closed() -> None:
     async with upstream(pieces(b"data: 1\n\n", then=hang)) as (made, server):
         reply = await made.open(CALL)
         assert reply.is_stream
@@ -109,7 +109,7 @@ async def test_an_answer_that_is_not_read_to_its_end_is_cut_off() -> None:
             await server.disconnected.wait()
 
 
-async def test_what_a_server_packs_unasked_goes_on_as_it_is() -> None:
+async def test_unrequested_compression_is_forwarded_unchanged() -> None:
     packed = gzip.compress(b"{}")
     async with upstream(status(200, packed, {"content-encoding": "gzip"})) as (made, server):
         reply = await made.open(CALL)
@@ -119,7 +119,7 @@ async def test_what_a_server_packs_unasked_goes_on_as_it_is() -> None:
     assert server.requests[0].headers["accept-encoding"] == "identity"
 
 
-async def test_a_status_unknown_to_http_is_no_answer() -> None:
+async def test_invalid_http_status_is_an_error() -> None:
     async with upstream(status(999, {})) as (made, _):
         with pytest.raises(LLMBadResponse):
             await made.open(CALL)
@@ -134,7 +134,7 @@ async def test_a_cookie_of_one_answer_goes_with_no_other_call() -> None:
         assert all("cookie" not in sent.headers for sent in server.requests)
 
 
-async def test_a_kept_connection_that_the_server_has_closed_costs_no_answer() -> None:
+async def test_connection_closed_by_the_server_is_replaced() -> None:
     """As it is written to: the server read nothing of the call, so it is made once more."""
     arrived = ended = 0
 
@@ -178,7 +178,7 @@ PARTS = ["sk-", "secret", "-sk", "s", "k", "-", SECRET, "data: 1\n\n"]
 
 
 @given(st.lists(st.sampled_from(PARTS), max_size=20), st.lists(st.integers(1, 7), min_size=1, max_size=9))
-def test_it_goes_without_it_however_the_network_cuts_it(parts: list[str], sizes: list[int]) -> None:
+def test_our_key_is_removed_across_chunk_boundaries(parts: list[str], sizes: list[int]) -> None:
     whole, rest = "".join(parts).encode(), itertools.cycle(sizes)
 
     async def cut() -> AsyncIterator[bytes]:

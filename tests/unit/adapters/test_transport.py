@@ -1,4 +1,4 @@
-"""The transport of calls to LLM and embedding servers: TLS, tunnels, and servers that refuse large calls."""
+"""The HTTP transport to LLM and embedding servers: TLS, tunnels, and servers that refuse large calls."""
 
 import asyncio
 import contextlib
@@ -62,7 +62,7 @@ async def test_calls_over_tls_are_answered_and_keep_their_connection(authority: 
         assert server.accepted == 1
 
 
-async def test_a_certificate_of_a_stranger_is_refused(authority: trustme.CA) -> None:
+async def test_untrusted_certificate_is_refused(authority: trustme.CA) -> None:
     async with OpenAIServer(tls=server_side(trustme.CA())) as server:
         base = httpx2.URL(server.url)
         made = Connections(base)
@@ -192,7 +192,7 @@ async def test_an_early_refusal_of_a_large_call_is_read(
         over.set()
 
 
-async def test_a_response_waits_in_the_sockets_until_it_is_read() -> None:
+async def test_unread_response_stays_in_the_socket_buffers() -> None:
     sent = 0
 
     async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""Where answers say different numbers, names or negations."""
+"""Disagreements of answers in numbers, names or negations."""
 
 from collections import Counter
 
@@ -20,7 +20,7 @@ def found(
     return {f"{one.kind}{i or ''}": dict(one.values) for i, one in enumerate(every)}
 
 
-def test_numbers_of_one_unit_are_compared_as_they_are_written() -> None:
+def test_numbers_with_the_same_unit_are_compared_as_written() -> None:
     drawn = ["You have 30 days."] * 2 + ["Returns are taken for 90 days."]
     assert found(drawn) == {"number": {"30 days": pytest.approx(2 / 3), "90 days": pytest.approx(1 / 3)}}
     assert found(["30 days", "thirty days", "30 Tage"]) == {}
@@ -29,7 +29,7 @@ def test_numbers_of_one_unit_are_compared_as_they_are_written() -> None:
     assert found(["It costs ($5).", "It costs ($6)."]) == {"number": {"$5": 0.5, "$6": 0.5}}
 
 
-def test_numbers_that_all_answers_hold_and_those_of_other_units_are_left_out() -> None:
+def test_common_numbers_and_other_units_are_left_out() -> None:
     assert found(["5 euros for 30 days", "5 euros for 90 days"]) == {
         "number": {"30 days": 0.5, "90 days": 0.5}
     }
@@ -52,19 +52,19 @@ def test_names_disagree_where_answers_have_none_in_common() -> None:
     assert found(["Marie Curie", "Curie"]) == {}
 
 
-def test_negation_is_told_unless_the_question_is_negated() -> None:
+def test_negation_is_reported_unless_the_question_is_negated() -> None:
     drawn = ["It is safe."] * 3 + ["It is not safe."]
     assert found(drawn, "Is it safe?") == {"negation": {"not negated": 0.75, "negated": 0.25}}
     assert found(drawn, "Why is it not safe?") == {}
 
 
-def test_shares_are_of_the_answers_with_content() -> None:
+def test_shares_count_answers_with_content() -> None:
     refusal = "I don't know."
     drawn = ["30 days", "90 days", refusal, refusal]
     assert found(drawn, ignored=frozenset({refusal})) == {"number": {"30 days": 0.5, "90 days": 0.5}}
 
 
-def test_the_largest_shares_come_first_and_there_is_a_most() -> None:
+def test_largest_shares_are_first_and_limited() -> None:
     drawn = [f"{n} days" for n in range(1, 30)] + ["7 days"]
     [values] = found(drawn).values()
     assert len(values) == MAX_VALUES

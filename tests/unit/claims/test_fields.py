@@ -1,4 +1,4 @@
-"""The fields of an answer in JSON."""
+"""Fields of JSON answers."""
 
 import json
 from typing import Any
@@ -28,7 +28,7 @@ def test_each_value_is_a_claim_named_by_its_path() -> None:
     ]
 
 
-def test_a_fence_is_passed_over_and_spans_are_of_the_whole_answer() -> None:
+def test_code_fence_is_skipped_and_spans_refer_to_the_whole_answer() -> None:
     answer = '\n```json\n{"a": "x \\u00e9", "b": [true]}\n```\n'
     found = fields(answer)
     assert found is not None
@@ -59,11 +59,11 @@ def test_a_fence_is_passed_over_and_spans_are_of_the_whole_answer() -> None:
         "Sure: {}",
     ],
 )
-def test_what_is_no_json_has_no_fields(answer: str) -> None:
+def test_text_that_is_not_json_has_no_fields(answer: str) -> None:
     assert fields(answer) is None
 
 
-def test_of_two_members_of_one_name_the_last_counts() -> None:
+def test_last_of_duplicate_members_counts() -> None:
     assert told('{"a": 1, "b": 2, "a": 3}') == ["b: 2", "a: 3"]
 
 
@@ -89,7 +89,7 @@ def leaves(value: Any) -> list[str]:
 
 
 @given(VALUES.filter(lambda value: isinstance(value, dict | list)), st.sampled_from([None, 2]), st.booleans())
-def test_any_json_is_read_as_json_reads_it(value: Any, indent: int | None, ascii_only: bool) -> None:
+def test_any_json_is_parsed_like_the_json_module(value: Any, indent: int | None, ascii_only: bool) -> None:
     answer = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
     found = fields(answer)
     assert found is not None

@@ -1,4 +1,4 @@
-"""Claims compared with the sentences of drawn answers."""
+"""Claims compared with the sentences of samples."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ class Drawn:
         return [*match_claims(self.claims, self.answers, self.vectors, question="")]
 
 
-def test_by_hand() -> None:
+def test_small_example_by_hand() -> None:
     """Two claims and four answers: both, the first alone, nothing, and something else."""
     vectors = dict(zip("abc", np.eye(4, dtype=np.float32), strict=False))
     first, second = match_claims("ab", ["ab", "a", "", "c"], vectors, question="")
@@ -68,7 +68,7 @@ def test_by_hand() -> None:
     assert first.example is None
 
 
-def test_sentences_are_matched_whole_and_compared_by_what_they_say_beyond_the_question() -> None:
+def test_sentences_are_matched_whole_and_compared_beyond_the_question() -> None:
     question = "what is the colour of the sky there"
     claim, nearest, other = "the colour of the sky is blue", "the colour of the sky is red", "it is blue"
     left = beyond([claim, nearest, other], question)
@@ -80,7 +80,7 @@ def test_sentences_are_matched_whole_and_compared_by_what_they_say_beyond_the_qu
     assert raw(found) == pytest.approx((1.0, 0.0))
 
 
-def test_a_sentence_on_the_claims_own_question_comes_before_a_nearer_one() -> None:
+def test_sentence_on_the_same_question_is_preferred_to_a_nearer_one() -> None:
     question = "What is the capital of France? What is the capital of Italy?"
     claim, france, italy = "For France: Rome.", "For France: Paris.", "For Italy: Rome."
     rows = np.eye(2, dtype=np.float32)
@@ -151,13 +151,13 @@ def test_a_sentence_with_another_number_name_or_negation_does_not_agree(
         ("Who was Sir Galahad's father?", "Sir Galahad's was Lancelot.", "Galahad's was Arthur.", False),
     ],
 )
-def test_what_the_question_holds_is_no_agreement(
+def test_content_of_the_question_is_not_agreement(
     question: str, claim: str, sentence: str, agrees: bool
 ) -> None:
     assert match(claim, sentence, question=question).support.agree == agrees
 
 
-def test_a_fact_that_differs_separates_sentences_of_one_direction() -> None:
+def test_different_fact_separates_parallel_sentences() -> None:
     same, other = (
         raw(match("It was in 1889.", "Then, in 1889.")),
         raw(match("It was in 1889.", "Or in 1887.")),
@@ -166,7 +166,7 @@ def test_a_fact_that_differs_separates_sentences_of_one_direction() -> None:
     assert other[1] < 0.1
 
 
-def test_a_claim_that_only_the_judged_answer_makes_is_unsupported() -> None:
+def test_claim_made_only_by_the_judged_answer_is_unsupported() -> None:
     rows = 0.2 * np.eye(DIMENSION)[0] + np.eye(DIMENSION)[1:6]
     vectors = dict(zip("abcdef", [*rows, np.eye(DIMENSION)[0]], strict=True))
     [found] = match_claims("f", ["ab", "cd", "e"], vectors, question="")
@@ -174,7 +174,7 @@ def test_a_claim_that_only_the_judged_answer_makes_is_unsupported() -> None:
     assert found.support == Support(0, 0, 3)
 
 
-def test_the_nearest_reference_that_speaks_of_a_claim() -> None:
+def test_nearest_relevant_reference_is_used() -> None:
     vectors = {"a": np.array([1.0, 0, 0]), "b": np.array([0.9, 0.4, 0]), "c": np.array([0, 0, 1.0])}
 
     def reference(*texts: str) -> float | None:
@@ -187,7 +187,7 @@ def test_the_nearest_reference_that_speaks_of_a_claim() -> None:
     assert reference() is None
 
 
-def test_answers_without_any_sentence_are_all_silent() -> None:
+def test_answers_without_sentences_are_silent() -> None:
     [found] = match_claims("a", ["", ""], {"a": np.ones(3)}, question="")
     assert found.support == Support(0, 0, 2)
     assert raw(found) == pytest.approx((0.5, 0.0))
@@ -215,7 +215,7 @@ def test_rotations_and_the_order_of_anything_change_nothing(seed: int) -> None:
 
 @settings(deadline=None)
 @given(seeds)
-def test_spectra_have_trace_one_and_bound_what_they_say_of_the_claim(seed: int) -> None:
+def test_spectra_have_trace_one_and_bound_the_probability(seed: int) -> None:
     for found in Drawn(seed).matches():
         assert np.linalg.norm(found.outcomes, axis=1) == pytest.approx(1.0)
         assert np.unique(found.index).tolist() == [*range(len(found.outcomes))]
@@ -228,7 +228,7 @@ def test_spectra_have_trace_one_and_bound_what_they_say_of_the_claim(seed: int) 
 
 @settings(deadline=None)
 @given(seeds)
-def test_an_answer_that_falls_silent_lowers_lambda_max_and_the_probability(seed: int) -> None:
+def test_silent_answer_lowers_lambda_max_and_probability(seed: int) -> None:
     drawn = Drawn(seed)
     before = drawn.matches()
     drawn.answers[int(drawn.rng.integers(5))] = []
@@ -245,7 +245,7 @@ def test_claims_do_not_depend_on_one_another(seed: int) -> None:
         assert raw(alone) == pytest.approx(raw(expected))
 
 
-def test_one_sentence_an_answer_is_a_short_answer() -> None:
+def test_one_sentence_per_answer_equals_short_answers() -> None:
     """Sentences are compared by the same kernel as short answers."""
     texts = ["In 1889.", "In 1889 and not Paris.", "Paris.", "Lyon, 3 kg."]
     vectors = alike(*texts)

@@ -1,4 +1,4 @@
-"""A text cut into claims: cases by hand in six languages, properties of spans, hostile texts."""
+"""Splitting texts into claims: manual cases in six languages, properties of spans, hostile texts."""
 
 import json
 import re
@@ -66,14 +66,14 @@ MARKS = st.sampled_from(
 
 @settings(deadline=None, max_examples=400)
 @given(st.lists(MARKS, max_size=60).map("".join))
-def test_words_come_from_the_span_whatever_the_marks(text: str) -> None:
+def test_words_are_within_the_span_for_any_punctuation(text: str) -> None:
     assert_in_place(sentences(text), text)
     assert_in_place(claims(text, question=text[::2]), text)
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.text(st.characters(blacklist_characters="|&"), max_size=300))
-def test_any_text_has_its_spans(text: str) -> None:
+def test_spans_are_valid_for_any_text(text: str) -> None:
     assert_in_place(sentences(text), text)
 
 
@@ -129,7 +129,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_of_a_hostile_text_nothing_is_lost(name: str) -> None:
+def test_hostile_text_is_covered_completely(name: str) -> None:
     text = HOSTILE[name]
     found = sentences(text)
     reached = 0
@@ -151,7 +151,7 @@ def test_white_space_beyond_ascii_is_white_space() -> None:
     ]
 
 
-def test_a_long_sentence_is_cut_between_words_and_never_inside_a_letter() -> None:
+def test_long_sentence_is_split_between_words() -> None:
     pieces = sentences("word " * 1000)
     assert {word for piece in pieces for word in piece.text.split()} == {"word"}
     marked = "e\u0301" * 1500

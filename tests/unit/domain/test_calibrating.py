@@ -1,4 +1,4 @@
-"""The whole pipeline against a store in a file: numbers, tables, decisions, warnings, exports."""
+"""The whole pipeline with a store in a file: numbers, tables, decisions, warnings and exports."""
 
 import math
 from collections.abc import AsyncIterator, Sequence
@@ -53,7 +53,7 @@ def codes(report: dict[str, Any]) -> set[str]:
     return {warning["code"] for warning in report["warnings"]}
 
 
-async def test_supplied_answers(bench: Bench) -> None:
+async def test_calibration_on_supplied_answers(bench: Bench) -> None:
     found, report = await bench.run(
         made_rows(), JobOptions(name="first", source_label="theirs", activate="always")
     )
@@ -107,7 +107,7 @@ async def test_headline_and_table_agree_with_the_report(bench: Bench) -> None:
         assert sum(b["count"] for b in diagram) == 40
 
 
-async def test_the_service_draws(bench: Bench) -> None:
+async def test_calibration_on_sampled_answers(bench: Bench) -> None:
     rows = [replace(row, samples=None) for row in made_rows()]
     bench.llm.answers = {f"q{i}": made_rows()[i].samples or () for i in range(40)}
     found, report = await bench.run(rows)
@@ -123,7 +123,7 @@ async def test_the_service_draws(bench: Bench) -> None:
     assert again.parameters == found.parameters
 
 
-async def test_it_is_of_the_model_that_drew_whoever_answers_by_now(bench: Bench) -> None:
+async def test_calibration_belongs_to_the_sampling_model(bench: Bench) -> None:
     embed = bench.embedder.embed
 
     async def meanwhile(texts: Sequence[str]) -> Any:
@@ -137,7 +137,7 @@ async def test_it_is_of_the_model_that_drew_whoever_answers_by_now(bench: Bench)
     assert (found.fingerprint.model, bench.llm.model) == ("fake-llm", "later")
 
 
-async def test_answers_vouched_for_are_of_the_model_that_answers(bench: Bench) -> None:
+async def test_vouched_answers_belong_to_the_current_model(bench: Bench) -> None:
     async with OpenAIServer(default=answers(model="told")) as server:
         bench.llm = HttpLanguageModel(server.url, model="asked")
         found, _ = await bench.run(made_rows(), JobOptions(drawn_by="service"))
@@ -157,7 +157,7 @@ async def test_equal_input_gives_equal_numbers(bench: Bench) -> None:
     assert bench.calibrations.any_active() == []
 
 
-async def test_if_better_compares_with_the_active_one(bench: Bench) -> None:
+async def test_if_better_compares_with_the_active_calibration(bench: Bench) -> None:
     first, report = await bench.run(made_rows(120), ALONE)
     assert report["decision"]["against"] is None
     assert report["decision"]["activated"]
@@ -188,7 +188,7 @@ async def test_if_better_compares_with_the_active_one(bench: Bench) -> None:
     assert bench.calibrations.any_active() == [later]
 
 
-async def test_a_gain_in_telling_right_from_wrong_activates(bench: Bench) -> None:
+async def test_better_separation_of_right_and_wrong_activates(bench: Bench) -> None:
     rows = [
         replace(one, samples=tuple(draw.text for draw in one.draws))
         for one in judged_rows(400, num_samples=6)
@@ -223,13 +223,15 @@ BETTER, UNSURE, WORSE = (
         (BETTER, BETTER, WORSE, "worse than the active calibration (projection Brier)"),
     ],
 )
-def test_better_beyond_chance_in_one_and_worse_in_none(risk: Any, loss: Any, brier: Any, said: str) -> None:
+def test_activation_needs_one_significant_gain_and_no_loss(
+    risk: Any, loss: Any, brier: Any, said: str
+) -> None:
     found = Gains("cal_1", risk, brier, loss).shortcomings()
     assert bool(found) == bool(said)
     assert said in "".join(found)
 
 
-async def test_a_model_of_being_right_is_not_lost_to_a_few_rows(bench: Bench) -> None:
+async def test_correctness_model_is_kept_despite_few_rows(bench: Bench) -> None:
     first, _ = await bench.run(made_rows(240))
     assert first.selectors
     # Verdicts of one kind have no such model.
@@ -252,7 +254,7 @@ def unanimous(count: int = 40) -> list[DevRow]:
     return [DevRow(i + 1, None, (w,), prompt=f"q{i}", samples=(w,) * 6) for i, w in enumerate(words)]
 
 
-async def test_a_first_one_that_is_not_better_than_raw_scores_is_not_activated(bench: Bench) -> None:
+async def test_first_calibration_not_better_than_raw_is_not_activated(bench: Bench) -> None:
     _, report = await bench.run(unanimous())
     decision = report["decision"]
     assert "not_better" in codes(report)
@@ -299,9 +301,7 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize(("rows", "said"), NONSENSE.values(), ids=NONSENSE)
-async def test_rows_that_show_nothing_activate_nothing_by_themselves(
-    bench: Bench, rows: list[DevRow], said: str
-) -> None:
+async def test_inconclusive_rows_do_not_activate(bench: Bench, rows: list[DevRow], said: str) -> None:
     _, report = await bench.run(rows)
     decision = report["decision"]
     assert not decision["activated"] and decision["reason"].startswith("Not activated: ")
@@ -334,11 +334,11 @@ async def test_rows_of_mixed_length(bench: Bench) -> None:
     ("sizes", "asked", "expected"),
     [([6] * 9 + [2], None, 6), ([6] * 8 + [2] * 2, None, 2), ([3, 9], 5, 5), ([4, 8], None, 4)],
 )
-def test_the_number_fitted_with(sizes: list[int], asked: int | None, expected: int) -> None:
+def test_number_of_answers_used_for_the_fit(sizes: list[int], asked: int | None, expected: int) -> None:
     assert full_number(sizes, asked) == expected
 
 
-async def test_too_few_rows_with_that_many_answers(bench: Bench) -> None:
+async def test_too_few_rows_with_enough_answers(bench: Bench) -> None:
     rows = [replace(r, samples=(r.samples or ())[: 3 + (i < 9)]) for i, r in enumerate(made_rows())]
     job, _ = await bench.jobs.submit(rows, JobOptions())
     assert job.state == "queued"
@@ -363,7 +363,7 @@ async def test_several_references_and_empty_answers(bench: Bench) -> None:
     assert all("" not in call for call in bench.embedder.calls)
 
 
-async def test_supplied_answers_without_text_are_none(bench: Bench) -> None:
+async def test_supplied_empty_answers_do_not_count(bench: Bench) -> None:
     """The fit is the one of rows without them, and told apart from one that counts them."""
     bare = made_rows()
     rows = [replace(row, samples=("", *(f" {text}\n" for text in row.samples or ()), " \n")) for row in bare]
@@ -374,7 +374,7 @@ async def test_supplied_answers_without_text_are_none(bench: Bench) -> None:
     assert found.fingerprint.parts()["empty_answers"] == "failed"
 
 
-async def test_if_better_never_takes_calibration_from_requests_for_more_answers(bench: Bench) -> None:
+async def test_if_better_keeps_calibration_for_larger_numbers_of_answers(bench: Bench) -> None:
     first, _ = await bench.run(made_rows(), JobOptions(activate="always"))
     fewer = [replace(r, samples=(r.samples or ())[:4]) for r in made_rows(60, sharp=4.0, seed=5)]
     _, report = await bench.run(fewer)
@@ -385,7 +385,7 @@ async def test_if_better_never_takes_calibration_from_requests_for_more_answers(
     assert bench.calibrations.any_active() == [first]
 
 
-async def test_one_that_is_activated_during_the_fit_is_not_replaced(
+async def test_calibration_activated_during_the_fit_is_not_replaced(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By another replica or an operator: the two were not compared, and a retry compares them."""
@@ -409,7 +409,7 @@ async def test_texts_are_embedded_once_in_small_chunks(bench: Bench) -> None:
     assert max(map(len, bench.embedder.calls)) == 16
 
 
-async def test_an_embedder_that_is_down_is_waited_for(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_job_waits_for_an_unavailable_embedder(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     failures = iter([EmbedderUnavailable("down")] * 3)
     embed = bench.embedder.embed
 
@@ -432,7 +432,7 @@ async def test_an_embedder_that_is_down_is_waited_for(bench: Bench, monkeypatch:
     assert found.num_samples == 6
 
 
-async def test_another_embedder_after_the_answers_were_drawn(bench: Bench) -> None:
+async def test_embedder_changed_after_sampling(bench: Bench) -> None:
     rows = [replace(row, samples=None) for row in made_rows()]
     job, _ = await bench.jobs.submit(rows, JobOptions())
     old, new = (Pipeline(bench.jobs, bench.calibrations, bench.llm, FakeEmbedder(d)) for d in (24, 32))

@@ -1,4 +1,4 @@
-"""Calibrations of answers that the LLM compares, over the whole pipeline against a store in a file."""
+"""Calibrations with answers compared by the LLM, over the whole pipeline with a store in a file."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -37,7 +37,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     await database.stop()
 
 
-async def test_what_compares_is_part_of_the_calibration(bench: Bench) -> None:
+async def test_comparing_model_is_part_of_the_calibration(bench: Bench) -> None:
     found, report = await bench.run(made_rows(), BY_LLM)
     comparer = f"fake-llm, prompt {PROMPT_VERSION}"
     assert (found.fingerprint.kernel, found.fingerprint.comparer) == ("llm", comparer)
@@ -48,7 +48,7 @@ async def test_what_compares_is_part_of_the_calibration(bench: Bench) -> None:
     assert found.headline().depolarization < by_words.headline().depolarization
 
 
-async def test_answers_drawn_by_the_service_are_compared_too(bench: Bench) -> None:
+async def test_sampled_answers_are_compared(bench: Bench) -> None:
     bench.llm.default = ("Paris for one", "Paris it is", "Lyon it is")
     rows = [DevRow(i + 1, None, ("Paris of course",), prompt=f"q{i}") for i in range(12)]
     found, _ = await bench.run(rows, BY_LLM)
@@ -56,7 +56,7 @@ async def test_answers_drawn_by_the_service_are_compared_too(bench: Bench) -> No
     assert {"Paris for one", "Paris of course"} <= {text for pair in bench.llm.compared for text in pair}
 
 
-async def test_a_job_that_is_broken_off_asks_nothing_twice(bench: Bench) -> None:
+async def test_interrupted_job_repeats_no_comparison(bench: Bench) -> None:
     pipeline = Pipeline(bench.jobs, bench.calibrations, bench.llm, bench.embedder)
     job, _ = await bench.jobs.submit(made_rows(), BY_LLM)
     await pipeline.draw(job.id)
@@ -74,13 +74,13 @@ async def test_a_job_that_is_broken_off_asks_nothing_twice(bench: Bench) -> None
     assert len(bench.llm.compared) - before <= asked - 100 + 16
 
 
-async def test_a_server_that_is_down_is_waited_for(bench: Bench) -> None:
+async def test_job_waits_for_an_unavailable_server(bench: Bench) -> None:
     bench.llm.fail_with = [LLMUnavailable("down")] * 20
     found, _ = await bench.run(made_rows(), BY_LLM)
     assert found.fingerprint.kernel == "llm"
 
 
-async def test_of_a_row_that_is_refused_the_words_are_compared(bench: Bench) -> None:
+async def test_refused_row_is_compared_by_words(bench: Bench) -> None:
     error = LLMError("too long", llm_status=400)
     bench.llm.fail_with = [error]
     found, _ = await bench.run(made_rows(), BY_LLM)

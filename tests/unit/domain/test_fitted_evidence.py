@@ -1,4 +1,4 @@
-"""The evidence map in a calibration: fitted, chosen, stored, and what it is refused for."""
+"""The evidence map in a calibration: fitted, chosen, stored and refused."""
 
 import json
 import math
@@ -35,7 +35,7 @@ def auto() -> Fitted:
     return fit(material(), "auto")
 
 
-def test_auto_takes_the_evidence_map_where_it_is_the_best(auto: Fitted) -> None:
+def test_auto_chooses_the_evidence_map_if_it_is_best(auto: Fitted) -> None:
     means = {name: found.mean() for name, found in auto.maps.risks.items()}
     assert list(means) == ["raw", "temperature", "depolarized", "evidence"]
     assert means["evidence"] < min(means["depolarized"], means["temperature"]) - 0.05
@@ -45,7 +45,7 @@ def test_auto_takes_the_evidence_map_where_it_is_the_best(auto: Fitted) -> None:
 
 
 @pytest.mark.parametrize("asked", ["depolarized", "temperature", "both"])
-def test_evidence_changes_nothing_for_those_who_ask_for_a_plain_map(asked: str) -> None:
+def test_evidence_does_not_change_plain_maps(asked: str) -> None:
     told, silent = fit(material(), asked), fit(material(drawn(tells=False)), asked)
     assert (told.method, told.parameters) == (silent.method, silent.parameters)
     assert not told.evidence_table
@@ -54,13 +54,13 @@ def test_evidence_changes_nothing_for_those_who_ask_for_a_plain_map(asked: str) 
         assert np.array_equal(found, told.maps.risks[name])
 
 
-def test_the_plain_parameters_of_an_evidence_calibration_are_those_of_the_depolarised_map(
+def test_plain_parameters_of_an_evidence_calibration_equal_the_depolarised_map(
     auto: Fitted,
 ) -> None:
     assert auto.parameters == fit(material(), "depolarized").parameters
 
 
-def test_an_active_calibration_by_evidence_is_compared_as_it_serves(auto: Fitted) -> None:
+def test_active_evidence_calibration_is_compared_as_served(auto: Fitted) -> None:
     table = auto.evidence_table
     active = replace(by_evidence(), num_samples=SAMPLES, parameters=auto.parameters, evidence=table)
     again = fit(material(), "auto", active=active)
@@ -72,7 +72,7 @@ def test_an_active_calibration_by_evidence_is_compared_as_it_serves(auto: Fitted
 
 
 @pytest.mark.parametrize("spoilt", [None, math.nan, 0.5, math.inf])
-def test_auto_falls_back_where_a_prompt_lacks_a_log_probability(spoilt: float | None) -> None:
+def test_auto_falls_back_without_a_logprob(spoilt: float | None) -> None:
     stored = drawn()
     draws = (replace(stored[5].draws[0], total_logprob=spoilt), *stored[5].draws[1:])
     made = material([*stored[:5], replace(stored[5], draws=draws), *stored[6:]])
@@ -84,13 +84,13 @@ def test_auto_falls_back_where_a_prompt_lacks_a_log_probability(spoilt: float | 
         fit(made, "evidence")
 
 
-def test_a_short_row_without_log_probabilities_is_no_hindrance() -> None:
+def test_short_row_without_logprobs_is_ignored() -> None:
     stored = drawn()
     short = replace(stored[0], draws=(Draw("answer 0"), Draw("answer 0")))
     assert fit(material([short, *stored[1:]]), "evidence").method == "evidence"
 
 
-def test_no_mass_at_all_and_a_mass_of_one_are_fitted() -> None:
+def test_missing_mass_of_zero_and_one_are_fitted() -> None:
     stored = drawn()
     for i, total in ((0, -math.inf), (1, 0.0), (2, 1e-7)):
         stored[i] = replace(stored[i], draws=(replace(stored[i].draws[0], total_logprob=total),) * SAMPLES)
@@ -101,14 +101,12 @@ def test_no_mass_at_all_and_a_mass_of_one_are_fitted() -> None:
 
 
 @pytest.mark.parametrize("totals", [(None, -1.0), (math.nan, -1.0), (0.02, -1.0), (math.inf, -1.0)])
-def test_what_is_no_log_probability_is_none(totals: tuple[float | None, ...]) -> None:
+def test_invalid_logprob_is_none(totals: tuple[float | None, ...]) -> None:
     assert log_probabilities([Draw("a", total_logprob=one) for one in totals]) is None
 
 
 @pytest.mark.shared
-def test_recorded_rows_agree_with_the_numbers_made_independently(
-    recorded: dict[str, Any], shared_data: Path
-) -> None:
+def test_recorded_rows_match_independent_figures(recorded: dict[str, Any], shared_data: Path) -> None:
     told = json.loads((shared_data / "golden_evidence.json").read_text())["by_first_answers"]["20"]
     stored, place, vectors = [], {}, []
     for row, vector_of, reference in zip(
@@ -144,7 +142,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     await database.stop()
 
 
-async def test_a_job_makes_a_calibration_by_evidence_and_reports_it(bench: Bench) -> None:
+async def test_job_creates_and_reports_an_evidence_calibration(bench: Bench) -> None:
     found, report = await bench.run(rows(), JobOptions(activate="always"))
     assert found.method == "evidence"
     assert isinstance(found.evidence[1], EvidenceMap)
@@ -162,7 +160,7 @@ async def test_a_job_makes_a_calibration_by_evidence_and_reports_it(bench: Bench
     assert report["unfitted"] == {}
 
 
-async def test_plain_rows_do_not_replace_a_calibration_by_evidence(bench: Bench) -> None:
+async def test_plain_rows_do_not_replace_an_evidence_calibration(bench: Bench) -> None:
     first, _ = await bench.run(rows(), JobOptions(activate="always"))
     bench.llm.tells = False
     found, report = await bench.run(rows(), JobOptions(seed=1))
@@ -186,14 +184,14 @@ def supplied(*, tells: bool = True) -> list[DevRow]:
     ]
 
 
-async def test_a_callers_log_probabilities_make_a_calibration_by_evidence_too(bench: Bench) -> None:
+async def test_caller_logprobs_give_an_evidence_calibration(bench: Bench) -> None:
     found, _ = await bench.run(supplied(), JobOptions(method="evidence"))
     assert (found.fingerprint.source, found.fingerprint.evidence) == ("caller", "supplied")
     vouched, _ = await bench.run(supplied(), JobOptions(drawn_by="service"))
     assert (vouched.fingerprint.source, vouched.fingerprint.evidence) == ("service", "token_sums")
 
 
-async def test_an_upload_without_log_probabilities_is_refused_where_evidence_is_asked_for(
+async def test_evidence_upload_without_logprobs_is_refused(
     bench: Bench,
 ) -> None:
     some = [*supplied()[:70], *supplied(tells=False)[70:]]

@@ -1,4 +1,4 @@
-"""P(correct) and thresholds fitted with a calibration; what they promise is held in tests/golden."""
+"""P(correct) and thresholds fitted with a calibration. tests/golden checks their promises."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -59,7 +59,7 @@ def test_every_number_of_answers_has_a_selector_of_the_chosen_map(method: str) -
     assert {one.counts.num_rows for one in found.values()} == {160}
 
 
-def test_rows_that_refuse_to_answer_are_never_counted_as_let_through() -> None:
+def test_refusals_never_count_as_let_through() -> None:
     """No score lets them through, so a promise that counts them would be about other texts."""
     stored = judged_rows(160)
     refusals = (Draw("I don't know.", total_logprob=-0.5), Draw("N/A", total_logprob=-1.0))
@@ -75,7 +75,7 @@ def test_rows_that_refuse_to_answer_are_never_counted_as_let_through() -> None:
         assert hidden >= seen.sum() and at.selector.counts.num_rows == 160
 
 
-def test_the_counts_are_of_every_row_as_predicted_without_its_fold() -> None:
+def test_counts_use_out_of_fold_predictions() -> None:
     rows = FullRows(judged_material(judged_rows(160)))
     for m, at in list(fitted().decided.items())[1:]:
         assert at.selector is not None
@@ -92,7 +92,7 @@ def vars_of(one: object) -> tuple[Sequence[float], Sequence[int], Sequence[int]]
     return counts.thresholds, counts.answered, counts.wrong
 
 
-def test_a_row_has_no_part_in_the_map_that_predicts_it() -> None:
+def test_row_is_predicted_by_a_map_fitted_without_it() -> None:
     """References of one fold alone are others: what is served moves, what predicts that fold does not."""
     rows = judged_rows(160)
     before = fitted()
@@ -113,7 +113,7 @@ def test_a_row_has_no_part_in_the_map_that_predicts_it() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_progress_goes_up_to_the_whole_whichever_map_is_fitted(method: str) -> None:
+def test_progress_reaches_the_total_for_each_map(method: str) -> None:
     told: list[tuple[int, int]] = []
     fit(judged_material(judged_rows(60)), method, progress=lambda *at: told.append(at))
     assert {total for _, total in told} == {WHOLE}
@@ -123,7 +123,7 @@ def test_progress_goes_up_to_the_whole_whichever_map_is_fitted(method: str) -> N
     assert done[-1] == WHOLE
 
 
-def test_why_there_is_no_model() -> None:
+def test_reasons_for_a_missing_model() -> None:
     rows = judged_rows(80)
     right = [replace(one, correct=True) for one in rows]
     one_kind = fit(judged_material(right), "depolarized")
@@ -134,7 +134,7 @@ def test_why_there_is_no_model() -> None:
 
 
 @pytest.mark.parametrize("method", ["depolarized", "evidence"])
-def test_ten_rows_are_enough_where_maps_are_drawn_to_the_default(method: Method) -> None:
+def test_ten_rows_suffice_with_maps_shrunk_to_the_default(method: Method) -> None:
     """On rows that no fit has seen."""
     new, default = FullRows(judged_material(judged_rows(400, seed=77))).at(4), packaged(PAPER)
     gains = []
@@ -163,23 +163,21 @@ def by_chance(count: int) -> list[DevRow]:
 
 
 @pytest.mark.parametrize(("given", "judged"), [(160, "given"), (80, "mixed"), (0, "dominant")])
-def test_a_selector_knows_whose_texts_were_judged(given: int, judged: str) -> None:
+def test_selector_has_the_source_of_the_judged_texts(given: int, judged: str) -> None:
     rows = [one if i < given else replace(one, answer=None) for i, one in enumerate(judged_rows(160))]
     found = fit(judged_material(rows), "depolarized").selectors()
     assert {one.judged for m, one in found.items() if m} == {judged}
 
 
 @pytest.mark.parametrize(("rows", "judged"), [(judged_rows(160), "given"), (by_first_answers(), "first")])
-def test_texts_with_log_probabilities_of_their_own_take_no_answer_drawn(
-    rows: list[DevRow], judged: str
-) -> None:
+def test_texts_with_own_logprobs_need_no_samples(rows: list[DevRow], judged: str) -> None:
     found = fit(judged_material(rows), "depolarized").selectors()[0]
     assert isinstance(found.map, EvidenceMap)
     assert (found.judged, found.counts.num_rows) == (judged, 160)
     assert found.model.weights[0] > 0
 
 
-def test_what_is_fitted_for_no_answer_moves_nothing_else() -> None:
+def test_fit_without_samples_does_not_change_other_fits() -> None:
     rows = [replace(one, answer_logprob=None) for one in judged_rows(160)]
     rows[:30] = [replace(one, answer="undrawn") for one in rows[:30]]
     without, all_told = (
@@ -190,7 +188,7 @@ def test_what_is_fitted_for_no_answer_moves_nothing_else() -> None:
     assert without.selectors() == {m: one for m, one in all_told.selectors().items() if m}
 
 
-def test_the_first_answer_drawn_is_judged_by_the_references_or_by_a_verdict_on_it() -> None:
+def test_first_sample_is_judged_by_references_or_a_verdict() -> None:
     row = DevRow(1, None, ("Paris",), prompt="Where?", correct=False)
     draws = tuple(Draw(text, total_logprob=-1.0) for text in ("Paris", "Nice", "Nice"))
     first = replace(row, draws=draws, complete=True)
@@ -200,7 +198,7 @@ def test_the_first_answer_drawn_is_judged_by_the_references_or_by_a_verdict_on_i
     assert found.texts.right.tolist() == [True, False, True]
 
 
-def test_answers_that_draws_happen_to_hold_stand_for_the_others_only_where_those_are_few() -> None:
+def test_sampled_answers_replace_missing_ones_only_if_few_are_missing() -> None:
     rows = [replace(one, answer_logprob=-1.0) for one in judged_rows(100)]
     for lacking, known in ((10, True), (11, False)):
         some = [
@@ -212,7 +210,7 @@ def test_answers_that_draws_happen_to_hold_stand_for_the_others_only_where_those
         assert found is None or found.known.sum() == 90
 
 
-def test_the_report_has_a_row_for_every_number_and_the_rest_for_the_full_one() -> None:
+def test_report_has_a_row_per_number_and_details_for_the_full_number() -> None:
     part = correctness_part(fitted(), 4, 0, TARGET)
     assert [row["num_samples"] for row in part["by_num_samples"]] == [0, 1, 2, 3, 4]
     for row in part["by_num_samples"]:
@@ -235,13 +233,13 @@ def test_the_report_has_a_row_for_every_number_and_the_rest_for_the_full_one() -
             assert at["bound"] <= made["target_error"]
 
 
-def test_the_base_rates_error_is_a_target_where_it_is_above_the_others() -> None:
+def test_base_rate_error_is_a_target_if_above_the_others() -> None:
     assert targets(0.42)[-1] == 0.5
     assert targets(0.8612)[-2:] == [0.5, 0.86]
     assert targets(0.999)[-1] == 0.5
 
 
-def test_of_many_answers_those_numbers_that_maps_are_fitted_for() -> None:
+def test_selectors_exist_for_the_fitted_numbers_of_answers() -> None:
     rows = judged_rows(60, num_samples=80, logprobs=False)
     sizes = sorted(fit(judged_material(rows), "depolarized").decided)
     assert sizes[0] == 2
@@ -256,7 +254,7 @@ def worlds() -> tuple[FakeEmbedder, list[DevRow]]:
 
 
 @pytest.mark.parametrize("m", [1, 2, 4])
-def test_nonsense_is_never_let_through_and_never_has_a_p_correct(m: int) -> None:
+def test_nonsense_is_never_let_through_and_has_no_p_correct(m: int) -> None:
     embedder, rows = worlds()
     calibration = deciding(rows[:300], embedder)
     trial = judged(rows[300:], m, calibration, embedder)

@@ -1,4 +1,4 @@
-"""The judged text of a row: embedded, judged and turned into features as a score does it."""
+"""The judged text of a row: embedded, judged and converted to features like in a score."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -76,7 +76,7 @@ def scored(one: DevRow, m: int, map_: EvidenceMap | DepolarizedMap | Temperature
 @pytest.mark.parametrize(
     "map_", [DepolarizedMap(0.8, 0.4), TemperatureMap(1.7), EvidenceMap(0.9, -0.2, 0.5)], ids=repr
 )
-def test_training_has_the_features_that_a_score_has(
+def test_training_features_equal_score_features(
     map_: EvidenceMap | DepolarizedMap | TemperatureMap, m: int
 ) -> None:
     full = first_answers(material(rows()), M)
@@ -95,7 +95,7 @@ def with_own_logprobs() -> list[DevRow]:
 
 
 @pytest.mark.parametrize("map_", [EvidenceMap(0.9, -0.2, 0.5), EvidenceMap(1.0, 0.7, 1.3)], ids=repr)
-def test_a_text_judged_by_itself_is_the_one_answer_drawn_and_has_the_features_that_a_score_has(
+def test_text_judged_by_itself_has_the_features_of_a_score(
     map_: EvidenceMap,
 ) -> None:
     """The map depends on the text's own log-probability and not on what was drawn."""
@@ -117,7 +117,7 @@ def test_a_text_judged_by_itself_is_the_one_answer_drawn_and_has_the_features_th
         assert judgement.probability_correct == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_text_judged_by_itself_is_right_refused_and_supported_by_itself() -> None:
+def test_text_judged_by_itself_has_its_own_verdict_and_support() -> None:
     texts = ("Paris", "Metz", "I don't know.", " Paris ")
     stored = [
         replace(one, answer=text, answer_logprob=-1.0, correct=correct)
@@ -131,7 +131,7 @@ def test_a_text_judged_by_itself_is_right_refused_and_supported_by_itself() -> N
     assert alone.texts.rows.missing_mass == pytest.approx(np.full(4, 1 - np.exp(-1.0)))
 
 
-def test_any_number_of_first_answers_is_what_it_would_be_had_no_more_been_drawn() -> None:
+def test_first_answers_equal_a_material_with_fewer_samples() -> None:
     whole = material(rows())
     at_once = FullRows(whole)
     # A verdict without an answer is about all draws, had they been fewer about those.
@@ -148,7 +148,7 @@ def test_any_number_of_first_answers_is_what_it_would_be_had_no_more_been_drawn(
             np.testing.assert_allclose(values, alone.columns(map_)[name], rtol=1e-12, atol=1e-12)
 
 
-def test_first_answers_have_log_probabilities_though_a_later_one_has_none() -> None:
+def test_first_answers_keep_logprobs_if_a_later_one_has_none() -> None:
     stored = rows()
     last = replace(stored[0].draws[-1], total_logprob=None)
     stored[0] = replace(stored[0], draws=(*stored[0].draws[:-1], last))
@@ -174,7 +174,7 @@ def test_the_judged_answer_is_embedded_stripped() -> None:
             assert np.array_equal(judged, vectors[texts.index(one.answer.strip())])
 
 
-def test_verdicts_follow_the_dominant_answer_of_so_many_draws() -> None:
+def test_verdict_follows_the_dominant_answer_of_the_first_samples() -> None:
     draws = tuple(Draw(text) for text in ("Paris", "Lyon", "Lyon", "Lyon", "Lyon", "Lyon"))
     bare = replace(DevRow(1, None, ("Paris",), prompt="q"), draws=draws, complete=True)
     given = replace(bare, answer="Metz")
@@ -185,7 +185,7 @@ def test_verdicts_follow_the_dominant_answer_of_so_many_draws() -> None:
     assert found.source == "mixed"
 
 
-def test_a_verdict_without_an_answer_is_about_what_all_draws_say() -> None:
+def test_verdict_without_an_answer_is_about_the_dominant_answer() -> None:
     draws = tuple(Draw(text) for text in ("Paris", "Lyon", "Lyon", "Lyon", "Lyon", "Lyon"))
     for references, first in ((("Metz",), False), (("Paris",), True)):
         row = DevRow(1, None, references, prompt="q", correct=True)
@@ -193,7 +193,7 @@ def test_a_verdict_without_an_answer_is_about_what_all_draws_say() -> None:
         assert (found.at(1).right.item(), found.at(M).right.item()) == (first, True)
 
 
-def test_one_text_is_judged_alike_however_few_answers_judge_it() -> None:
+def test_verdict_does_not_depend_on_the_number_of_samples() -> None:
     """Else a log loss falls only because fewer answers make worse ones: where all are wrong it is 0."""
     whole = material(rows())
     found = FullRows(whole)

@@ -1,4 +1,4 @@
-"""Single texts judged by the answers, through the whole scorer: cases by hand, decisions, properties."""
+"""Single texts judged by samples through the whole scorer: manual cases, decisions, properties."""
 
 import asyncio
 import math
@@ -75,7 +75,7 @@ def codes(score: Score) -> list[str]:
         ("", NULL, None),
     ],
 )
-async def test_a_candidate_has_the_probability_that_the_served_matrix_gives_it(
+async def test_candidate_probability_is_of_the_served_matrix(
     candidate: str, probability: float, mode: int | None
 ) -> None:
     found = (await scored(TWO_TO_ONE, supplied(), candidate=candidate)).candidate
@@ -88,9 +88,7 @@ async def test_a_candidate_has_the_probability_that_the_served_matrix_gives_it(
 @pytest.mark.parametrize(
     ("candidate", "probability", "mode"), [("mostly a", 0.64 * 2 / 3, 0), ("new", 0.0, None), ("", 0.0, None)]
 )
-async def test_a_raw_score_judges_by_the_raw_matrix(
-    candidate: str, probability: float, mode: int | None
-) -> None:
+async def test_raw_score_uses_the_raw_matrix(candidate: str, probability: float, mode: int | None) -> None:
     score = await scored(TWO_TO_ONE, candidate=candidate)
     assert score.candidate is not None
     assert score.candidate.probability == pytest.approx(probability)
@@ -99,7 +97,7 @@ async def test_a_raw_score_judges_by_the_raw_matrix(
 
 
 @pytest.mark.parametrize("samples", [("a", "", ""), ("", "", "a")])
-async def test_an_empty_candidate_is_the_outcome_of_empty_answers(samples: tuple[str, ...]) -> None:
+async def test_empty_candidate_matches_empty_answers(samples: tuple[str, ...]) -> None:
     score = await scored(samples, supplied(), candidate="")
     assert score.candidate is not None
     assert score.candidate.probability == pytest.approx(FIRST)
@@ -108,7 +106,7 @@ async def test_an_empty_candidate_is_the_outcome_of_empty_answers(samples: tuple
     assert other.candidate.probability == pytest.approx(0.64 * SECOND + 0.36 * NULL)
 
 
-async def test_an_empty_candidate_is_embedded_where_empty_answers_are() -> None:
+async def test_empty_candidate_is_embedded_if_empty_answers_are() -> None:
     one = FakeEmbedder(DIMENSION, vectors={**VECTORS, "": AXES[0]}, empty_answers="embedded")
     score = await Scorer(FakeLLM(), one, Active()).score(ScoreCommand(samples=TWO_TO_ONE, candidate=""))
     assert score.candidate is not None
@@ -155,7 +153,7 @@ def test_a_candidate_never_counts_as_an_answer(
     assert (found.mode is None) or found.mode < len(with_one.spectrum.eigenvalues)
 
 
-async def test_being_right_is_told_by_the_selectors_own_map() -> None:
+async def test_p_correct_uses_the_selectors_map() -> None:
     """P(correct) is the agreement there, under g = 0.2 where g = 0.5 is served."""
     active = supplied(selectors={3: selector(DepolarizedMap(1.0, 0.2))})
     score = await scored(TWO_TO_ONE, active, candidate="mostly a")
@@ -170,7 +168,7 @@ async def test_being_right_is_told_by_the_selectors_own_map() -> None:
 
 
 @pytest.mark.parametrize(("missing", "count"), [(0.25, 1), (0.25, 3), (0.9, 3)])
-async def test_evidence_goes_into_the_map_that_tells_p_correct(missing: float, count: int) -> None:
+async def test_p_correct_map_uses_the_evidence(missing: float, count: int) -> None:
     """At g = u a unanimous answer has lambda_max = p(y) = 1 - u + u/d, and that is P(correct)."""
     llm = TellingLLM(told={"question 0": math.log(1 - missing)})
     command = ScoreCommand(GenerationRequest(count, Sampling(), prompt="question 0"))
@@ -184,7 +182,7 @@ async def test_evidence_goes_into_the_map_that_tells_p_correct(missing: float, c
 
 @pytest.mark.parametrize("candidate", [None, "a", "b", "mostly a", "new"])
 @pytest.mark.parametrize("error", [0.1, 0.7])
-async def test_under_the_default_calibration_p_correct_is_the_agreement_and_promises_nothing(
+async def test_default_p_correct_is_the_agreement_without_a_promise(
     candidate: str | None, error: float
 ) -> None:
     scorer = Scorer(FakeLLM(), embedder(), Active(), default=packaged(PAPER))
@@ -210,7 +208,7 @@ async def test_under_the_default_calibration_p_correct_is_the_agreement_and_prom
 
 
 @pytest.mark.parametrize("told", [0.0, 1e-7, -1e-12, -1e4, -math.inf, math.nan, math.inf])
-async def test_being_right_is_a_finite_probability_whatever_the_log_probabilities(told: float) -> None:
+async def test_p_correct_is_finite_for_any_logprobs(told: float) -> None:
     llm = TellingLLM(told={"question 0": told})
     command = ScoreCommand(
         GenerationRequest(3, Sampling(), prompt="question 0"), candidate="answer 0", target=EASY
@@ -238,7 +236,7 @@ UNANIMOUS, SPLIT = ("a", "a", "a"), TWO_TO_ONE  # P(correct) of 0.5625 and 0.396
         (UNANIMOUS, "a", EASY, "answer", 0.5, 0.6),
     ],
 )
-async def test_a_text_is_let_through_from_the_threshold_on(
+async def test_text_at_or_above_the_threshold_is_let_through(
     samples: tuple[str, ...],
     candidate: str | None,
     target: Target,
@@ -257,7 +255,7 @@ async def test_a_text_is_let_through_from_the_threshold_on(
 
 @pytest.mark.parametrize("error", [0.05, 0.2, 0.37])
 @pytest.mark.parametrize("candidate", ["new", ""])
-async def test_a_text_that_no_answer_supports_is_let_through_by_no_target_and_has_no_p_correct(
+async def test_unsupported_text_is_never_let_through_and_has_no_p_correct(
     candidate: str, error: float
 ) -> None:
     """The threshold of 0.37 is 0.0, which every probability reaches."""
@@ -275,7 +273,7 @@ async def test_a_text_that_no_answer_supports_is_let_through_by_no_target_and_ha
 
 
 @pytest.mark.parametrize("off", [0.0, 1e-14, -1e-14])
-async def test_a_probability_on_the_threshold_is_let_through_whatever_its_last_bits(off: float) -> None:
+async def test_probability_at_the_threshold_is_let_through_despite_rounding(off: float) -> None:
     counts = SelectiveCounts((0.5625 + off,), (100,), (5,))
     active = supplied(selectors={3: replace(selector(), counts=counts)})
     made = (await scored(UNANIMOUS, active, target=EASY)).decision
@@ -283,7 +281,7 @@ async def test_a_probability_on_the_threshold_is_let_through_whatever_its_last_b
     assert made.action == "answer"
 
 
-async def test_the_selector_is_that_of_the_answers_that_came() -> None:
+async def test_selector_is_of_the_received_number_of_answers() -> None:
     llm = TellingLLM(told={"question 0": math.log(0.75)})
     llm.deliver = 3
     command = ScoreCommand(GenerationRequest(5, Sampling(), prompt="question 0"), target=EASY)
@@ -296,7 +294,7 @@ async def test_the_selector_is_that_of_the_answers_that_came() -> None:
     assert score.decision.action == "answer"
 
 
-async def test_a_target_that_cannot_be_promised_abstains_and_names_one_that_can() -> None:
+async def test_unreachable_target_abstains_and_names_a_reachable_one() -> None:
     active = supplied(selectors={3: selector()})
     score = await scored(UNANIMOUS, active, target=Target(0.05, 0.9))
     made = score.decision
@@ -310,7 +308,7 @@ async def test_a_target_that_cannot_be_promised_abstains_and_names_one_that_can(
         assert again.threshold == threshold
 
 
-async def test_where_no_error_can_be_promised_the_warning_says_so() -> None:
+async def test_warning_if_no_error_can_be_promised() -> None:
     hopeless = replace(selector(), counts=SelectiveCounts((0.5, 0.1), (30, 60), (30, 60)))
     score = await scored(UNANIMOUS, supplied(selectors={3: hopeless}), target=EASY)
     assert "no error can" in score.warnings[0].message
@@ -343,7 +341,7 @@ async def test_where_no_error_can_be_promised_the_warning_says_so() -> None:
         ),
     ],
 )
-async def test_without_a_model_a_decision_is_to_abstain_and_says_why(
+async def test_decision_without_a_model_abstains_with_a_reason(
     active: Calibration | None, asked: dict[str, Any], said: str
 ) -> None:
     unasked = await scored(UNANIMOUS, active, candidate="b", **asked)
@@ -364,7 +362,7 @@ async def test_without_a_model_a_decision_is_to_abstain_and_says_why(
 @pytest.mark.parametrize(
     ("candidate", "warned"), [("\N{WATERMELON}", True), ("Paris!", False), ("b", False), (None, False)]
 )
-async def test_a_candidate_that_the_embedder_takes_for_another_answer_is_warned_of(
+async def test_warning_if_the_embedder_confuses_the_candidate_with_an_answer(
     candidate: str | None, warned: bool
 ) -> None:
     """It reads no fruit: all have one vector. "Paris!" says what "paris" does."""
@@ -393,7 +391,7 @@ counts = st.builds(
 
 @settings(deadline=None, max_examples=100)
 @given(counts, st.floats(0.01, 0.95), st.floats(0.0, 1.0))
-def test_a_laxer_target_lets_no_less_through(made: SelectiveCounts, error: float, more: float) -> None:
+def test_laxer_target_lets_at_least_as_much_through(made: SelectiveCounts, error: float, more: float) -> None:
     laxer = error + (0.95 - error) * more
     active = supplied(selectors={3: replace(selector(), counts=made)})
     strict, lax = (
@@ -417,7 +415,7 @@ def test_a_laxer_target_lets_no_less_through(made: SelectiveCounts, error: float
         ("mixed", "b", False),
     ],
 )
-async def test_a_decision_on_texts_that_its_promise_is_not_about_is_warned_of(
+async def test_warning_if_the_promise_is_about_other_texts(
     judged: JudgedTexts, candidate: str | None, warned: bool
 ) -> None:
     active = supplied(selectors={3: selector(judged=judged)})

@@ -1,4 +1,4 @@
-"""The keys in a replica's memory: known ones wait for nothing, unknown ones are worth a bounded look."""
+"""A replica's in-memory keys: known keys never wait, and unknown keys cause a bounded number of queries."""
 
 import asyncio
 import logging
@@ -78,7 +78,7 @@ async def test_a_key_made_elsewhere_works_at_once() -> None:
         assert here.closed("score")
 
 
-async def test_a_reading_under_way_is_not_taken_for_news() -> None:
+async def test_read_in_progress_is_not_taken_as_fresh() -> None:
     """It may have begun before the key was made."""
     store = MemoryKeys()
     async with ring(store) as here:
@@ -93,7 +93,7 @@ async def test_a_reading_under_way_is_not_taken_for_news() -> None:
         assert (await early, await late) == (None, "score")
 
 
-async def test_a_revoked_key_stays_so_though_an_older_reading_ends_and_the_store_goes() -> None:
+async def test_revoked_key_stays_revoked_despite_an_older_read_and_a_lost_store() -> None:
     store = MemoryKeys()
     async with ring(store) as here:
         made, secret = await here.make("a", "score", None)
@@ -134,14 +134,14 @@ async def test_a_flood_of_wrong_keys_is_one_query(caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.parametrize("sent", ["", START + "x" * 42, "schlüssel"])
-async def test_what_no_made_key_looks_like_is_no_query(sent: str) -> None:
+async def test_malformed_key_causes_no_query(sent: str) -> None:
     store = MemoryKeys()
     async with ring(store) as keys:
         assert await keys.scope_of(sent) is None
         assert store.readings == 1
 
 
-async def test_while_the_store_is_down_known_keys_are_valid_and_no_key_is_a_query() -> None:
+async def test_known_keys_stay_valid_without_the_store_and_cause_no_queries() -> None:
     store, clock = MemoryKeys(), Clock()
     async with ring(store, clock=clock) as keys:
         _, lasting = await keys.make("a", "score", None)
@@ -158,7 +158,7 @@ async def test_while_the_store_is_down_known_keys_are_valid_and_no_key_is_a_quer
             await keys.make("c", "score", None)
 
 
-async def test_what_cannot_be_read_is_told_and_followed_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unreadable_keys_are_logged_and_read_again(caplog: pytest.LogCaptureFixture) -> None:
     class Odd(MemoryKeys):
         odd = False
 
@@ -182,7 +182,7 @@ async def test_what_cannot_be_read_is_told_and_followed_again(caplog: pytest.Log
     assert "the keys cannot be read" in caplog.text
 
 
-async def test_a_key_ends_by_the_clock() -> None:
+async def test_key_expires() -> None:
     clock = Clock()
     async with ring(MemoryKeys(), clock=clock) as keys:
         made, secret = await keys.make("a", "admin", NOON + timedelta(seconds=60))

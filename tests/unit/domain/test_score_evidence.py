@@ -1,4 +1,4 @@
-"""Scores by evidence: what is served, what is said where it is missing, and when one answer is enough."""
+"""Scores by evidence: served maps, warnings without evidence, and single answers."""
 
 import math
 from collections.abc import Callable
@@ -47,7 +47,7 @@ async def test_a_score_is_served_by_its_own_missing_mass(mass: float) -> None:
     assert score.uncalibrated.lambda_max == pytest.approx(1.0)
 
 
-async def test_without_log_probabilities_the_plain_parameters_serve_and_a_warning_says_so() -> None:
+async def test_plain_parameters_serve_without_logprobs_with_a_warning() -> None:
     llm = TellingLLM(tells=False)
     fitted = fitting(llm)
     score = await scored(llm, asked(3), fitted)
@@ -58,7 +58,7 @@ async def test_without_log_probabilities_the_plain_parameters_serve_and_a_warnin
     assert score.evidence is None
 
 
-async def test_a_plain_calibration_leaves_evidence_out_of_the_score_but_tells_it() -> None:
+async def test_plain_calibration_reports_but_does_not_use_evidence() -> None:
     llm = TellingLLM()
     score = await scored(llm, asked(3), fitting(llm, calibration))
     assert score.calibration is not None
@@ -79,7 +79,7 @@ async def test_extreme_log_probabilities_are_served(told: float) -> None:
 
 
 @pytest.mark.parametrize("told", [math.nan, math.inf, 0.5])
-async def test_what_is_no_log_probability_counts_as_missing(told: float) -> None:
+async def test_invalid_logprob_counts_as_missing(told: float) -> None:
     llm = TellingLLM(told={"question 0": told})
     score = await scored(llm, asked(3), fitting(llm))
     assert [one.code for one in score.warnings] == ["evidence_missing"]
@@ -97,7 +97,7 @@ async def test_one_answer_is_enough_with_evidence() -> None:
     assert len(score.samples) == len(score.modes) == 1
 
 
-async def test_one_answer_is_refused_before_the_llm_is_called() -> None:
+async def test_single_answer_is_refused_before_the_llm_call() -> None:
     llm = TellingLLM()
     fits = fitting(llm)
     other = replace(fits, fingerprint=replace(fits.fingerprint, model="other"))
@@ -117,7 +117,7 @@ async def test_one_answer_without_a_log_probability_is_refused() -> None:
         await scored(llm, asked(1), fitting(llm))
 
 
-async def test_a_named_calibration_by_evidence_lets_one_answer_pass() -> None:
+async def test_named_evidence_calibration_allows_one_answer() -> None:
     llm = TellingLLM()
     named, plain = fitting(llm), fitting(llm, calibration)
     score = await scored(llm, asked(1, calibration=named.id), plain, named)
@@ -135,7 +135,7 @@ class Unheard(TellingLLM):
         return found if self.requests else replace(found, model="", answered=False)
 
 
-async def test_the_first_score_after_a_start_may_be_of_one_answer() -> None:
+async def test_first_score_after_the_start_may_have_one_answer() -> None:
     assert (await scored(Unheard(), asked(1), fitting(TellingLLM()))).calibration is not None
     renamed = fitting(TellingLLM())
     renamed = replace(renamed, fingerprint=replace(renamed.fingerprint, model="other"))
@@ -155,9 +155,7 @@ class Late(TellingLLM):
 
 
 @pytest.mark.parametrize(("reason", "error"), [("deadline", DeadlineExceeded), ("error", LLMBadResponse)])
-async def test_one_of_many_answers_is_served_where_evidence_serves_it(
-    reason: str, error: type[Exception]
-) -> None:
+async def test_one_received_answer_of_many_is_served_by_evidence(reason: str, error: type[Exception]) -> None:
     llm = Late(reason)
     score = await scored(llm, asked(4), fitting(llm))
     assert [one.code for one in score.warnings] == ["partial_samples"]

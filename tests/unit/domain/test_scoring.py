@@ -1,4 +1,4 @@
-"""What a score is made of: the calibration chosen, the modes, the warnings, the deadline, where time went."""
+"""Parts of a score: chosen calibration, modes, warnings, deadline and timings."""
 
 import asyncio
 import time
@@ -22,7 +22,7 @@ from tests.support.calibrations import Active, calibration, fingerprint
 from tests.support.fakes import FakeEmbedder, FakeLLM
 
 
-async def test_the_nearest_calibration_tells_what_differs() -> None:
+async def test_nearest_calibration_shows_the_differences() -> None:
     asked, llm, embedder = (
         ScoreCommand(GenerationRequest(5, Sampling(), prompt="p")),
         FakeLLM(),
@@ -58,18 +58,18 @@ def modes_of(vectors: list[list[float]], counts: list[int]) -> tuple[Spectrum, l
     return found, [mode.answer for mode in find_modes(found, served, texts, np.array(counts))]
 
 
-def test_of_answers_alike_the_most_frequent_stands_for_a_mode() -> None:
+def test_most_frequent_answer_represents_a_mode() -> None:
     _, answers = modes_of([[1, 0], [1, 0], [0, 1]], [1, 3, 2])
     assert answers == ["b", "c"]
 
 
-def test_at_most_five_modes_are_told() -> None:
+def test_at_most_five_modes_are_returned() -> None:
     found, answers = modes_of(np.eye(7).tolist(), [7, 6, 5, 4, 3, 2, 1])
     assert found.rank == 7
     assert answers == ["a", "b", "c", "d", "e"]
 
 
-def test_a_named_calibration_of_answers_leaves_claims_to_the_active_one() -> None:
+def test_named_answer_calibration_does_not_apply_to_claims() -> None:
     command, made_by = ScoreCommand(samples=("a", "b")), FakeEmbedder().identity
     plain = caller_fingerprint("", made_by)
     named = replace(calibration(), fingerprint=plain)
@@ -80,13 +80,13 @@ def test_a_named_calibration_of_answers_leaves_claims_to_the_active_one() -> Non
     assert (found, mismatch.differs) == (None, ["unit"])
 
 
-def test_answers_that_are_merely_near_are_told_apart() -> None:
+def test_near_answers_are_distinct() -> None:
     near = np.array([[1.0, 0.0], [np.cos(0.05), np.sin(0.05)]], dtype=np.float32)
     assert num_indistinct(["yes", "no"], near) == 0
 
 
 @pytest.mark.parametrize(("deadline_s", "kept_s"), [(2.0, 0.2), (60.0, 0.5)])
-async def test_time_to_embed_is_kept_of_a_deadline_that_runs_from_the_arrival(
+async def test_deadline_from_the_arrival_reserves_time_to_embed(
     deadline_s: float, kept_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     llm, now = FakeLLM(), time.perf_counter()
@@ -127,9 +127,7 @@ async def test_time_to_embed_is_kept_of_a_deadline_that_runs_from_the_arrival(
         ),
     ],
 )
-def test_the_question_is_the_prompt_or_the_last_turn_of_the_user(
-    asked: dict[str, Any], question: str | None
-) -> None:
+def test_question_is_the_prompt_or_the_last_user_turn(asked: dict[str, Any], question: str | None) -> None:
     assert GenerationRequest(2, Sampling(), **asked).question == question
 
 
@@ -148,7 +146,7 @@ async def test_waiting_for_the_llm_counts_as_queueing() -> None:
     assert sum(ms or 0.0 for _, ms in score.timings_ms) == pytest.approx(2 * score.timings_ms.total, abs=0.01)
 
 
-async def test_supplied_log_probabilities_go_with_their_answers() -> None:
+async def test_supplied_logprobs_stay_with_their_answers() -> None:
     command = ScoreCommand(samples=("a ", "b"), logprobs=(-1.0, -2.0))
     score = await Scorer(FakeLLM(), FakeEmbedder(), Active()).score(command)
     assert score.samples == ["a", "b"]
@@ -157,7 +155,7 @@ async def test_supplied_log_probabilities_go_with_their_answers() -> None:
     assert score.evidence.mean_logprob == -1.5
 
 
-def test_a_live_score_counts_until_it_ends_also_by_an_error() -> None:
+def test_live_score_counts_until_it_ends_or_fails() -> None:
     live = LiveLoad()
     with live.one(), live.one():
         assert live.under_way == 2
@@ -178,7 +176,7 @@ class Slow(FakeEmbedder):
         return found
 
 
-async def test_a_question_still_being_embedded_when_the_answers_come_is_not_cut_short() -> None:
+async def test_embedding_of_the_question_is_not_cut_by_the_answers() -> None:
     embedder = Slow()
     asked = ScoreCommand(GenerationRequest(2, Sampling(), prompt="Who?"))
     known = ConformalReference(np.eye(1, 64, dtype=np.float32), np.ones((1, 2), dtype=np.int32))

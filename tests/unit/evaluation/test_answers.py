@@ -1,4 +1,4 @@
-"""What an answer more is worth: figures by number of answers, against the same computed by other ways."""
+"""The value of more answers: figures by number of answers, compared with independent computations."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -53,7 +53,7 @@ def cut(part, m):
 
 @pytest.mark.parametrize("m", [3])
 @pytest.mark.parametrize("name", ["raw", "temperature", "depolarized", "evidence"])
-def test_maps_are_those_of_a_study_with_so_many_answers(bench, found, m, name):
+def test_maps_equal_those_of_a_study_with_this_number_of_answers(bench, found, m, name):
     alone, mine = context(cut(bench.dev, m), cut(bench.test, m)), row(found, m, "lambda_max", name)
     served = alone.served[name]
     assert mine["loss"]["value"] == pytest.approx(served.risks.mean(), abs=1e-9)
@@ -80,7 +80,7 @@ def test_probabilities_are_fitted_on_dev_and_judged_on_test(bench, found, m, nam
     assert mine["brier"]["value"] == pytest.approx(brier_score_loss(right, p), abs=1e-9)
 
 
-def test_held_out_figures_are_those_of_a_report_with_so_many_answers():
+def test_held_out_figures_equal_those_of_a_report_with_this_number():
     whole = split(DEV)
     mine = answers(CrossValidated(fit_all(whole.material, "auto", resamples=FEW), resamples=FEW))
     for m in (3, 8):
@@ -94,14 +94,14 @@ def test_held_out_figures_are_those_of_a_report_with_so_many_answers():
             )
 
 
-def test_one_answer_is_scored_by_evidence_alone(found):
+def test_one_answer_is_scored_only_by_evidence(found):
     assert {(r["score"], r["map"]) for r in found["rows"] if r["num_samples"] == 1} == {
         ("lambda_max", "evidence"),
         ("probability_correct", "evidence"),
     }
 
 
-def test_gaps_are_to_all_answers_and_have_intervals(found):
+def test_differences_are_to_all_answers_and_have_intervals(found):
     for one in found["rows"]:
         full = row(found, 8, one["score"], one["map"])
         assert (one["loss_gap"] is None) is (one["num_samples"] == 8)
@@ -117,7 +117,7 @@ def fitted_on(columns, right):
     return fit_correctness(columns, right, stratified_folds(right, 5, fitting.rng(0, Stream.ANSWERS)))
 
 
-def test_a_text_judged_by_itself_is_compared_with_answers_drawn(bench, found):
+def test_text_judged_by_itself_is_compared_with_samples(bench, found):
     """As if it were the one answer drawn, under the map of the dev file's texts."""
     mine = row(found, 0, "probability_correct", "evidence")
     dev, test = (part.rows.alone().texts for part in (bench.dev, bench.test))
@@ -129,7 +129,7 @@ def test_a_text_judged_by_itself_is_compared_with_answers_drawn(bench, found):
 
 
 @pytest.mark.parametrize("given", [True, False])
-def test_held_out_it_is_recommended_only_where_all_judge_one_text(given):
+def test_no_samples_are_recommended_only_if_all_judge_one_text(given):
     """Without answers of the rows' own each first draw is judged by itself, others judge the dominant one."""
     whole = Split(FullRows(judged_material(judged_rows(160) if given else by_first_answers(160))))
     study = CrossValidated(fit_all(whole.material, "evidence", resamples=FEW), resamples=FEW)
@@ -150,13 +150,13 @@ def test_held_out_it_is_recommended_only_where_all_judge_one_text(given):
     assert named == ({0, 2} if given else {2})
 
 
-def test_numbers_that_are_compared():
+def test_compared_numbers_of_answers():
     assert sizes(20) == [1, 2, 3, 5, 8, 10, 20]
     assert sizes(6) == [1, 2, 3, 5, 6]
     assert sizes(2) == [1, 2]
 
 
-def test_without_verdicts_of_both_kinds_nothing_is_recommended_and_it_says_why(bench):
+def test_no_recommendation_without_both_kinds_of_verdicts(bench):
     """Not by risk, which falls with every answer: it would always name all of them."""
     wrong = [{**one, "answer": "zzz"} for one in DEV]
     told = answers(context(split(wrong), bench.test))
@@ -168,7 +168,7 @@ def test_without_verdicts_of_both_kinds_nothing_is_recommended_and_it_says_why(b
     assert {r["score"] for r in told["rows"]} == {"lambda_max"}
 
 
-def test_rows_with_fewer_answers_are_left_out_at_every_number(bench):
+def test_rows_with_fewer_answers_are_left_out(bench):
     from service.calibration.material import all_texts, assemble
     from tests.support.worlds import stored, vector
 
@@ -182,7 +182,7 @@ def test_rows_with_fewer_answers_are_left_out_at_every_number(bench):
     assert without == whole
 
 
-def test_tokens_are_those_of_the_first_answers(bench):
+def test_tokens_are_of_the_first_answers(bench):
     def counted(num_tokens):
         material = bench.test.material
         told = [

@@ -1,4 +1,4 @@
-"""The command on tiny files with fakes: what it writes, what it keeps, how it goes on."""
+"""The evaluation command on tiny files with fakes: output, stored answers and resuming."""
 
 import hashlib
 import json
@@ -82,7 +82,7 @@ def test_supplied_samples_need_no_model_and_a_limit_takes_the_first_rows(finishe
     assert (results["dev"]["used"], results["dev"]["rows"]) == (30, 32)
 
 
-def test_tokens_of_the_files_are_what_a_question_costs(tmp_path):
+def test_cost_of_a_question_is_the_tokens_of_the_files(tmp_path):
     made = [{**row, "tokens": [3] * 6} for row in rows(32, 6, seed=1)]
     path = write(tmp_path / "rows.jsonl", made)
     found = evaluate(Plan(path, path, tmp_path / "out"), parts())
@@ -91,7 +91,7 @@ def test_tokens_of_the_files_are_what_a_question_costs(tmp_path):
     assert found["baselines"]["log_probabilities"] == "per token"
 
 
-def test_answers_are_drawn_kept_and_not_drawn_again(tmp_path):
+def test_sampled_answers_are_stored_and_reused(tmp_path):
     made, dev, test = files(tmp_path, drop=("samples", "logprob"))
     plan = Plan(dev, test, tmp_path / "out")
     with pytest.raises(LLMError):
@@ -124,7 +124,7 @@ class LateLLM(ScriptedLLM):
         self.model = self.named_later
 
 
-def test_a_server_that_comes_up_late_is_not_taken_for_another(tmp_path):
+def test_server_started_late_is_not_taken_for_another(tmp_path):
     made, dev, test = files(tmp_path, drop=("samples", "logprob"))
     plan = Plan(dev, test, tmp_path / "out")
     evaluate(plan, parts(LateLLM(made, model="one")))
@@ -133,7 +133,7 @@ def test_a_server_that_comes_up_late_is_not_taken_for_another(tmp_path):
         evaluate(plan, parts(LateLLM(made, left=0, model="other")))
 
 
-def test_drawn_answers_give_what_supplied_ones_give(tmp_path):
+def test_sampled_and_supplied_answers_give_equal_results(tmp_path):
     """Both without log-probabilities, which the scripted model does not tell."""
     made, dev, test = files(tmp_path, drop=("samples", "logprob"))
     drawn = evaluate(Plan(dev, test, tmp_path / "out"), parts(ScriptedLLM(made), slots=4))
@@ -144,7 +144,7 @@ def test_drawn_answers_give_what_supplied_ones_give(tmp_path):
         assert drawn[name] == supplied[name]
 
 
-def test_answers_come_in_parts(tmp_path):
+def test_answers_are_sampled_in_parts(tmp_path):
     made, dev, test = files(tmp_path, drop=("samples", "logprob"))
     llm = ScriptedLLM(made)
     llm.deliver = 4
@@ -152,7 +152,7 @@ def test_answers_come_in_parts(tmp_path):
     assert [r.num_samples for r in llm.requests].count(2) == 64
 
 
-def test_the_results_and_the_page_say_where_they_come_from(finished):
+def test_results_and_page_show_their_origin(finished):
     plan, results = finished
     told = results["provenance"]
     hashes = {

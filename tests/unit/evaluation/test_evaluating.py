@@ -1,4 +1,4 @@
-"""Evaluation as a job: rows of two files in one store, drawn, tested, kept; and what the store forgets."""
+"""Evaluation as a job: rows of two files, sampled, tested and stored; and deletion."""
 
 import asyncio
 import threading
@@ -70,7 +70,7 @@ async def opened(folder) -> AsyncIterator[Bench]:
         await database.stop()
 
 
-async def test_a_job_evaluates_and_keeps_what_it_found(bench):
+async def test_job_evaluates_and_stores_the_results(bench):
     job_id = await bench.run(both())
     job = await bench.jobs.get(job_id)
     assert (job.kind, job.state, job.name, job.calibration_id) == ("evaluate", "succeeded", "mine", None)
@@ -82,7 +82,7 @@ async def test_a_job_evaluates_and_keeps_what_it_found(bench):
     assert await bench.jobs.rows(job_id) == []  # forgotten: prompts and answers
 
 
-async def test_missing_answers_are_drawn(bench):
+async def test_missing_answers_are_sampled(bench):
     job_id = await bench.run(both(drawn=True))
     assert len(bench.llm.requests) == 66
     results = await bench.jobs.evaluation(job_id)
@@ -95,7 +95,7 @@ async def test_missing_answers_are_drawn(bench):
     assert "fake-llm" in await asyncio.to_thread(render, results)
 
 
-async def test_blank_space_counts_the_same_in_the_job_and_in_the_command(bench):
+async def test_white_space_is_treated_alike_in_job_and_command(bench):
     """The job reads its rows back from the store, the command its files: a blank answer is empty in both."""
     texts = ("  ", "", " Paris\n", "Paris", "Nice", "\t")
     found = [replace(row, samples=texts) for row in both()]
@@ -112,7 +112,7 @@ async def test_too_few_usable_rows_in_either_file(bench):
         await bench.run(both(test=[*short, *TEST[25:]]), OPTIONS.model_copy(update=asked))
 
 
-async def test_an_evaluation_that_is_broken_off_leaves_no_thread_at_work(bench, monkeypatch):
+async def test_interrupted_evaluation_leaves_no_running_thread(bench, monkeypatch):
     began, ended, stopped = threading.Event(), threading.Event(), []
 
     def experiments(context, rows, provenance, *, progress):

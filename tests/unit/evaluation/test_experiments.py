@@ -1,4 +1,4 @@
-"""Every experiment on small made-up files."""
+"""All experiments on small synthetic files."""
 
 import json
 
@@ -44,12 +44,12 @@ def served(results):
     return {row["map"]: row for row in results["served"]}
 
 
-def test_equal_seeds_give_equal_results_which_are_json(bench, results):
+def test_equal_seeds_give_equal_json_results(bench, results):
     again = evaluated(context(bench.dev, bench.test))
     assert json.dumps(again, allow_nan=False) == json.dumps(results, allow_nan=False)
 
 
-def test_the_papers_fit_is_the_least_of_its_curve(results):
+def test_papers_fit_is_the_minimum_of_its_curve(results):
     fit, curve = results["fits"]["temperature"], results["curves"]["temperature"]
     assert fit["risk"] == pytest.approx(fit["mean_entropy"], abs=1e-6)
     assert fit["temperature"]["low"] <= fit["temperature"]["value"] <= fit["temperature"]["high"]
@@ -77,7 +77,7 @@ def test_every_ece_has_its_null(results, served):
             assert 0 < null["p_value"] <= 1
 
 
-def test_what_no_cluster_can_tell_is_null(bench):
+def test_figures_without_clusters_are_null(bench):
     """Answers that share nothing: no cluster has two members."""
     alone = [
         {**row, "samples": [f"{i} {k} apart" for k in range(8)], "reference": f"{i} other"}
@@ -106,7 +106,7 @@ def test_warnings_name_their_file(bench):
     assert "test file" in found[3]["text"]
 
 
-def test_measures_over_temperatures_are_lowest_where_it_says(results):
+def test_reported_minima_over_temperatures_are_minima(results):
     part = results["calibration_error"]
     for measure, at in part["lowest_at"].items():
         assert min(part["points"], key=lambda row: row[measure])["temperature"] == at
@@ -118,7 +118,7 @@ def test_too_many_prompts_for_all_pairs_have_no_calibration_error(bench, monkeyp
     assert cal_s(bench) is None
 
 
-def test_the_verdict_is_of_the_map_of_the_lowest_risk(results):
+def test_verdict_is_of_the_map_with_the_lowest_risk(results):
     risks = {name: fit["cv_risk"] for name, fit in results["fits"].items()}
     assert risks[results["method"]] == min(risks.values())
     assert "projection ECE" in results["verdict"][0]
@@ -135,7 +135,7 @@ def test_the_verdict_is_of_the_map_of_the_lowest_risk(results):
         ((4.0, None, 4.0), "cannot be tested"),
     ],
 )
-def test_the_claim_is_tested_on_the_data_at_hand(at, told):
+def test_claim_is_tested_on_the_given_data(at, told):
     assert told in claim(*at)
 
 
@@ -166,7 +166,7 @@ def test_baselines_are_named_and_computed(bench, results):
     assert "no NLI model" in results["baselines"]["meanings"]
 
 
-def test_without_log_probabilities_there_is_no_evidence_and_their_scores_are_left_out(bench):
+def test_evidence_and_logprob_scores_are_left_out_without_logprobs(bench):
     silent = context(bench.dev, split(TEST_ROWS, tells=False))
     assert likelihoods(silent.test) is None
     found = baselines(silent, by_embedding(silent.test))
@@ -177,7 +177,7 @@ def test_without_log_probabilities_there_is_no_evidence_and_their_scores_are_lef
     assert told["unfitted"]["evidence"].startswith("45 of 45 prompts have an answer without")
 
 
-def test_log_probabilities_are_of_whole_answers_per_word(bench):
+def test_logprobs_of_whole_answers_are_per_word(bench):
     found = likelihoods(bench.test)
     assert isinstance(found, Likelihoods)
     assert found.unit == "word"
@@ -199,7 +199,7 @@ class Nli:
         return np.stack([same, 0.5 * (1 - same), 0.5 * (1 - same)], axis=1)
 
 
-def test_an_entailment_model_is_asked_both_ways_and_named(bench):
+def test_entailment_model_is_used_in_both_directions_and_named(bench):
     model = Nli()
     found = by_entailment(bench.test, model)
     assert found.source == "entailment both ways by last-word"

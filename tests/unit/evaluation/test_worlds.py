@@ -1,4 +1,4 @@
-"""Worlds with known answers: calibrated by construction, and with T = 2 built in."""
+"""Worlds with known answers: calibrated by construction, and with a true T of 2."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ class World:
         return np.array([map_.fitted(s.eigenvalues, DIMENSION).lambda_max for s in self.spectra])
 
 
-def test_projection_ece_lies_in_its_band_at_least_90_times_of_100():
+def test_projection_ece_is_in_its_band_at_least_90_percent_of_the_time():
     truth = DepolarizedMap(1.3, 0.3)
     world = World(truth, 150, seed=0)
     predicted = world.largest(truth)
@@ -48,7 +48,7 @@ def test_projection_ece_lies_in_its_band_at_least_90_times_of_100():
     assert inside >= 90
 
 
-def test_with_two_built_in_the_raw_spectrum_lies_outside_and_the_fit_finds_two():
+def test_raw_spectrum_is_outside_the_band_and_the_fit_recovers_t_of_two():
     found = 0
     for seed in range(5):
         world = World(TemperatureMap(2.0), 300, seed)

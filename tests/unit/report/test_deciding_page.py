@@ -1,4 +1,4 @@
-"""Whether an answer is right, on the page of a report: the table, the promises, why there is none."""
+"""P(correct) on the page of a report: the table, the promises, and reasons for a missing model."""
 
 import re
 from typing import Any
@@ -44,7 +44,7 @@ def test_without_a_model_the_page_says_why() -> None:
     assert "all answers are wrong." in words(render(one_class_report(False)))
 
 
-def test_a_model_for_some_numbers_of_answers_only_is_told_by_number(report: dict[str, Any]) -> None:
+def test_model_for_some_numbers_of_answers_is_shown_per_number(report: dict[str, Any]) -> None:
     changed = deciding_report()
     part = changed["correctness"]
     none = {"why_none": "no_better_than_base_rate", "features": [], "promises": [], "lowest": None}
@@ -58,7 +58,7 @@ def test_a_model_for_some_numbers_of_answers_only_is_told_by_number(report: dict
     assert "probability of the answer" in text
 
 
-def test_what_cannot_be_promised_is_one_sentence_and_the_lowest_a_row(
+def test_unreachable_targets_are_one_sentence_with_the_lowest_error_in_a_row(
     report: dict[str, Any],
 ) -> None:
     part = report["correctness"]

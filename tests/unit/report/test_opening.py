@@ -1,10 +1,10 @@
-"""The three lines that a report opens with: what an operator reads before anything else."""
+"""The first three lines of a report."""
 
 from service.report.words import opening
 from tests.support.reports import deciding_report, small_report
 
 
-def test_the_fewest_answers_that_reach_the_promise_are_recommended() -> None:
+def test_smallest_number_that_reaches_the_promise_is_recommended() -> None:
     report = deciding_report()
     for row in report["correctness"]["by_num_samples"]:
         for promise in row["promises"]:
@@ -19,7 +19,7 @@ def test_the_fewest_answers_that_reach_the_promise_are_recommended() -> None:
     assert f"lets {kept['coverage']:.0%} of" in found["promise"]
 
 
-def test_a_target_out_of_reach_promises_nothing_and_names_what_can_be() -> None:
+def test_unreachable_target_names_a_reachable_one() -> None:
     report = deciding_report()
     found = opening(report, 0.05)
     rows = report["correctness"]["by_num_samples"]
@@ -36,7 +36,7 @@ def test_without_a_model_nothing_is_promised() -> None:
     assert found["safe"].endswith("not whether one is right.")
 
 
-def test_it_says_whether_it_is_safe_to_use() -> None:
+def test_opening_states_whether_it_is_safe_to_use() -> None:
     report = deciding_report()
     raw, ours = report["served"][0], report["served"][-1]
     assert ours["map"] == report["calibration"]["method"]
@@ -48,7 +48,7 @@ def test_it_says_whether_it_is_safe_to_use() -> None:
     assert opening(report, 0.2)["safe"].startswith("Not safe to use")
 
 
-def test_it_begins_with_a_verdict() -> None:
+def test_opening_starts_with_a_verdict() -> None:
     report = deciding_report()
     raw, ours = report["served"][0], report["served"][-1]
     report["decision"] |= {"asked": "if_better", "activated": True}
@@ -66,7 +66,7 @@ def test_it_begins_with_a_verdict() -> None:
     assert opening(report, 0.2)["safe"].startswith("To be used with care")
 
 
-def test_rows_too_few_to_judge_by_come_first_with_how_many_more_are_needed() -> None:
+def test_too_few_rows_are_mentioned_first_with_the_missing_number() -> None:
     report = deciding_report()
     report["decision"] |= {"asked": "always", "activated": True}
     for rows, verdict in ((99, "Not yet: 1 more row is needed."), (12, "Not yet: 88 more rows are needed.")):

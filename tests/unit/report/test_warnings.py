@@ -1,4 +1,4 @@
-"""Warnings about few answers of a kind."""
+"""Warnings about few answers of one kind."""
 
 import numpy as np
 import pytest
@@ -27,11 +27,11 @@ def codes(found):
         (100, []),
     ],
 )
-def test_few_of_a_kind_are_warned_of(right, expected):
+def test_few_answers_of_a_kind_give_a_warning(right, expected):
     assert codes(few_of_a_kind(labels(right))) == expected
 
 
-def test_the_warning_names_the_file_and_how_many():
+def test_warning_names_the_file_and_the_number():
     [told] = few_of_a_kind(labels(11), " of the test file")
     assert told["text"].startswith("Only 11 of 100 answers of the test file are right: ")
 

@@ -59,7 +59,7 @@ def straight_ece(vectors, references, lambda_max, num_bins, num_clusters):
 
 
 @pytest.mark.parametrize(("num_bins", "num_clusters"), [(8, 5), (8, 1), (6, 3), (10, 7), (1, 2)])
-def test_equals_a_straight_implementation(num_bins, num_clusters):
+def test_result_equals_a_naive_implementation(num_bins, num_clusters):
     rng = np.random.default_rng(num_bins)
     vectors, references = topics(rng, 150)
     lambda_max = rng.uniform(0.1, 0.99, 150)
@@ -72,7 +72,7 @@ def test_equals_a_straight_implementation(num_bins, num_clusters):
         assert found.mass.sum() == pytest.approx(1)
 
 
-def test_cosines_at_hand_give_the_same_clusters():
+def test_given_cosines_give_the_same_clusters():
     rng = np.random.default_rng(0)
     vectors, references = topics(rng, 80)
     stack, lambda_max = DensityStack.of(vectors), rng.uniform(0.1, 0.9, 80)
@@ -108,7 +108,7 @@ def test_a_bin_of_singletons_has_no_target_and_is_left_out():
     assert diagram.ece == pytest.approx(0.9)
 
 
-def test_one_prompt_alone():
+def test_single_prompt():
     stack = DensityStack.of([np.eye(3)[0]])
     assert cluster_labels(np.ones((1, 1)), 5).tolist() == [1]
     assert np.isnan(algorithm1(cluster_prompts(stack, [0.5]), stack).ece)
@@ -142,7 +142,7 @@ def test_the_band_is_far_from_zero_in_a_calibrated_world():
     assert (band.mean <= band.high).all()
 
 
-def test_overconfidence_lies_above_the_band():
+def test_overconfidence_is_above_the_band():
     truth = DepolarizedMap(1.0, 0.8)
     stack, spectra, served, clustering = served_world(Identity(), 1)
     band = null_band(clustering, stack, spectra, served, np.random.default_rng(0))
@@ -151,7 +151,7 @@ def test_overconfidence_lies_above_the_band():
     assert world.ece_low > band.ece_high
 
 
-def test_a_block_of_worlds_reads_what_each_reads_alone():
+def test_block_of_worlds_equals_single_worlds():
     rng = np.random.default_rng(0)
     vectors, references = topics(rng, 90)
     clustering = cluster_prompts(DensityStack.of(vectors), rng.uniform(0.1, 0.9, 90))
@@ -164,7 +164,7 @@ def test_a_block_of_worlds_reads_what_each_reads_alone():
     assert block_targets(wide, block) == pytest.approx(expected)
 
 
-def test_a_null_leaves_out_bins_without_clusters_as_the_diagram_does():
+def test_null_and_diagram_leave_out_bins_without_clusters():
     targets = np.tile([[0.4, np.nan], [0.6, np.nan]], (10, 1))
     null = null_of(two_clusters(), targets, 0.4)
     assert null.band.ece_mean == pytest.approx(0.4)
@@ -187,14 +187,14 @@ def two_clusters(third: int = 3) -> Clustering:
         (two_clusters(third=4), [[0.4, np.nan], [0.6, np.nan]]),  # one cluster
     ],
 )
-def test_a_null_that_few_rows_cannot_tell_is_unknown(clustering: Clustering, targets: list) -> None:
+def test_null_is_unknown_with_too_few_rows(clustering: Clustering, targets: list) -> None:
     null = null_of(clustering, np.tile(targets, (10, 1)), 0.9)
     assert np.isnan([null.p_value, null.band.ece_mean, null.band.ece_low, null.band.ece_high]).all()
     assert np.isnan(null.band.low).all()
     assert null.band.num_draws == 20
 
 
-def test_singletons_and_cluster_sizes_are_told():
+def test_singletons_and_cluster_sizes_are_reported():
     basis = np.eye(4)
     vectors = [basis[:1], basis[1:2], basis[:1], basis[1:2], basis[:1], basis[2:3]]
     clustering = cluster_prompts(DensityStack.of(vectors), np.full(6, 0.5), num_clusters=3)
@@ -220,7 +220,7 @@ def cone_world(map_, seed, size=160):
     return stack, spectra, served, clustering, DensityStack.of(references)
 
 
-def test_a_cone_outside_the_span_leaves_the_first_null_but_not_the_second():
+def test_cone_outside_the_span_is_outside_the_first_null_only():
     """What no map of eigenvalues can mend is not held against the map."""
     stack, spectra, served, clustering, targets = cone_world(DepolarizedMap(1.0, 0.6), 0)
     found = nulls(clustering, stack, spectra, served, targets, np.random.default_rng(0))
@@ -229,7 +229,7 @@ def test_a_cone_outside_the_span_leaves_the_first_null_but_not_the_second():
     assert found.drawn.band.num_draws == found.rescaled.band.num_draws == 100
 
 
-def test_eigenvalues_that_are_off_leave_the_second_null():
+def test_wrong_eigenvalues_are_outside_the_second_null():
     stack, spectra, _, _, targets = cone_world(DepolarizedMap(1.0, 0.6), 0)
     served = [Identity().serve(s.eigenvalues, D) for s in spectra]
     clustering = cluster_prompts(stack, [s.lambda_max for s in served])

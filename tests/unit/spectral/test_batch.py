@@ -10,7 +10,7 @@ from tests.unit.spectral.worlds import answers, seeds
 
 @settings(deadline=None, max_examples=40)
 @given(seeds)
-def test_stacked_spectra_are_those_of_the_single_route(seed: int) -> None:
+def test_stacked_spectra_equal_single_spectra(seed: int) -> None:
     rng = np.random.default_rng(seed)
     prompts = [answers(rng, 7, references=int(rng.integers(1, 4))) for _ in range(6)]
     dev = dev_set(iter(prompts), 16)
@@ -26,7 +26,7 @@ def test_stacked_spectra_are_those_of_the_single_route(seed: int) -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(seeds)
-def test_a_subset_is_the_spectrum_of_its_draws(seed: int) -> None:
+def test_subset_equals_the_spectrum_of_its_samples(seed: int) -> None:
     rng = np.random.default_rng(seed)
     one = answers(rng, 9)
     draws = rng.permutation(9)[:4]
@@ -36,7 +36,7 @@ def test_a_subset_is_the_spectrum_of_its_draws(seed: int) -> None:
     assert found.eigenvalues[0] == pytest.approx(repeated.eigenvalues, abs=1e-12)
 
 
-def test_the_way_of_multiplying_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_multiplication_method_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     one = answers(np.random.default_rng(0), 9, references=2)
     small = overlaps(one)
     monkeypatch.setattr(batch, "SYMMETRIC_FROM", 0)
@@ -44,7 +44,7 @@ def test_the_way_of_multiplying_changes_nothing(monkeypatch: pytest.MonkeyPatch)
     assert overlaps(one).targets == pytest.approx(small.targets, abs=1e-14)
 
 
-def test_small_stacks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stack_size_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     prompts = [answers(rng, 5) for _ in range(12)]
     whole = dev_set(prompts, 16)
@@ -79,7 +79,7 @@ def test_unusable_answers_are_refused(
 
 
 @pytest.mark.parametrize("index", [[0.5], [np.inf], ["0"], [True]])
-def test_an_index_is_of_integers(index: list[object]) -> None:
+def test_index_must_be_integers(index: list[object]) -> None:
     with pytest.raises(ValueError, match="index"):
         overlaps(Answers(np.eye(2), np.array(index), np.eye(2)))
 

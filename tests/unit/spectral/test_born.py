@@ -46,7 +46,7 @@ def test_inside_and_outside_of_the_span_by_hand() -> None:
         assert one.mode == mode
 
 
-def test_what_no_answer_said_has_no_probability_in_a_raw_spectrum() -> None:
+def test_unsupported_text_has_zero_probability_in_a_raw_spectrum() -> None:
     vectors = np.eye(3)[:2]
     found = spectrum(vectors, [1, 1])
     served = Identity().serve(found.eigenvalues, 3)
@@ -55,7 +55,7 @@ def test_what_no_answer_said_has_no_probability_in_a_raw_spectrum() -> None:
 
 @settings(deadline=None)
 @given(seeds, maps)
-def test_it_is_the_quadratic_form_of_the_served_matrix(seed: int, map_: CalibrationMap) -> None:
+def test_probability_is_the_quadratic_form_of_the_served_matrix(seed: int, map_: CalibrationMap) -> None:
     rng = np.random.default_rng(seed)
     vectors = unit(rng, 5, 12)
     found = spectrum(vectors, rng.integers(1, 5, 5))
@@ -71,7 +71,7 @@ def test_it_is_the_quadratic_form_of_the_served_matrix(seed: int, map_: Calibrat
 
 @settings(deadline=None)
 @given(seeds, maps)
-def test_over_an_orthonormal_basis_the_sum_is_one(seed: int, map_: CalibrationMap) -> None:
+def test_probabilities_sum_to_one_over_an_orthonormal_basis(seed: int, map_: CalibrationMap) -> None:
     rng = np.random.default_rng(seed)
     vectors = unit(rng, int(rng.integers(1, 6)), 12)
     found = spectrum(vectors)
@@ -83,9 +83,7 @@ def test_over_an_orthonormal_basis_the_sum_is_one(seed: int, map_: CalibrationMa
 
 @settings(deadline=None)
 @given(seeds, maps)
-def test_an_eigenvector_has_its_eigenvalue_and_nothing_more_than_the_largest(
-    seed: int, map_: CalibrationMap
-) -> None:
+def test_eigenvector_has_its_eigenvalue_and_none_exceeds_the_largest(seed: int, map_: CalibrationMap) -> None:
     rng = np.random.default_rng(seed)
     vectors = unit(rng, 4, 12)
     found = spectrum(vectors, [4, 3, 2, 1])
@@ -100,7 +98,7 @@ def test_an_eigenvector_has_its_eigenvalue_and_nothing_more_than_the_largest(
 
 @settings(deadline=None)
 @given(seeds, maps)
-def test_many_prompts_at_once_are_each_as_alone(seed: int, map_: CalibrationMap) -> None:
+def test_batch_equals_single_prompts(seed: int, map_: CalibrationMap) -> None:
     rng = np.random.default_rng(seed)
     made = [answers(rng, 6) for _ in range(5)]
     whole = born_probabilities(map_, dev_set(made, 16))
@@ -115,7 +113,7 @@ def test_many_prompts_at_once_are_each_as_alone(seed: int, map_: CalibrationMap)
     assert born_probabilities(map_, dev_set(mean, 16)) == pytest.approx(expected, abs=1e-9)
 
 
-def test_rounding_never_lifts_it_above_lambda_max() -> None:
+def test_probability_never_exceeds_lambda_max() -> None:
     """Equal eigenvalues: every text in the span has just their value, give or take the last bit."""
     rng = np.random.default_rng(0)
     for size in (3, 5, 6, 7):
@@ -140,9 +138,7 @@ def test_unusable_texts_are_refused() -> None:
 
 @settings(deadline=None)
 @given(st.lists(seeds, min_size=1, max_size=5), maps)
-def test_a_text_is_supported_in_a_stack_of_prompts_where_it_has_a_mode_alone(
-    of: list[int], map_: CalibrationMap
-) -> None:
+def test_support_in_a_batch_equals_single_prompts(of: list[int], map_: CalibrationMap) -> None:
     """Texts between an answer and what no answer said, also half and half."""
     stack, alone = [], []
     for seed in of:
@@ -159,7 +155,7 @@ def test_a_text_is_supported_in_a_stack_of_prompts_where_it_has_a_mode_alone(
     assert supported(dev_set(stack, 12)).tolist() == alone
 
 
-def test_half_inside_and_half_outside_is_supported() -> None:
+def test_text_half_inside_the_span_is_supported() -> None:
     """Both by hand and by another order of the answers: the last bits do not decide."""
     for vectors in (np.eye(4)[:2], np.eye(4)[:2][::-1]):
         half = Answers(vectors, np.array([0, 0, 1]), np.array([[1.0, 0.0, 1.0, 0.0]]))

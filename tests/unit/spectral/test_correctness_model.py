@@ -60,9 +60,7 @@ def decisive(seed: int, signs: tuple[int, ...] = SIGNS) -> tuple[dict[str, np.nd
 
 @settings(deadline=None, max_examples=25)
 @given(seeds, st.tuples(*[st.sampled_from([-1, 0, 1])] * 5))
-def test_it_rises_with_probabilities_and_falls_with_entropy_whatever_the_verdicts_say(
-    seed: int, signs: tuple[int, ...]
-) -> None:
+def test_model_rises_with_probabilities_and_falls_with_entropy(seed: int, signs: tuple[int, ...]) -> None:
     columns, right = decisive(seed, signs)
     if right.all() or not right.any():
         return
@@ -80,7 +78,7 @@ def rng() -> np.random.Generator:
 
 @settings(deadline=None, max_examples=25)
 @given(seeds)
-def test_it_is_scikit_learns_on_standardised_features(seed: int) -> None:
+def test_model_equals_scikit_learn_on_standardised_features(seed: int) -> None:
     """Where all features decide, by the signs that they are bounded to."""
     columns, right = decisive(seed)
     rows = np.column_stack([columns[name] for name in OF_CLAIMS])
@@ -102,7 +100,7 @@ def test_a_prediction_by_hand() -> None:
         model.predict({"other": [1.0]})
 
 
-def test_a_value_that_no_row_shows_counts_as_the_outermost_that_they_show() -> None:
+def test_features_are_clipped_to_the_range_of_the_rows() -> None:
     """Claims of a few words say nothing of one of a hundred nats."""
     columns, right = decisive(0)
     model = fit_model(columns, right, OF_CLAIMS)
@@ -112,7 +110,7 @@ def test_a_value_that_no_row_shows_counts_as_the_outermost_that_they_show() -> N
         assert lowest == below != highest == above
 
 
-def test_sets_are_nested_and_those_of_what_there_is() -> None:
+def test_feature_sets_are_nested_and_limited_to_existing_features() -> None:
     assert [len(one) for one in nested_sets(OF_CLAIMS)] == [1, 2, 3, 4, 5]
     without = nested_sets(["entropy", "logit_probability", "unknown"])
     assert without == [("logit_probability",), ("logit_probability", "entropy")]
@@ -122,7 +120,7 @@ def folds(right: np.ndarray) -> np.ndarray:
     return stratified_folds(right, 5, rng())
 
 
-def test_the_set_of_least_held_out_log_loss_is_chosen_and_fitted_on_all_rows() -> None:
+def test_feature_set_with_the_lowest_held_out_log_loss_is_fitted_on_all_rows() -> None:
     columns, right = world(1)
     fold = folds(right)
     fit = fit_correctness(columns, right, fold)
@@ -145,7 +143,7 @@ def test_the_set_of_least_held_out_log_loss_is_chosen_and_fitted_on_all_rows() -
     assert (fit.num_right, fit.num_wrong) == (right.sum(), (~right).sum())
 
 
-def test_a_row_has_no_part_in_what_predicts_it() -> None:
+def test_row_is_predicted_by_a_model_fitted_without_it() -> None:
     """Neither in weights, nor in means and scales, nor in the choice of features, nor in the map."""
     columns, right = world(4, size=60)
     fold = folds(right)
@@ -164,7 +162,7 @@ def test_a_row_has_no_part_in_what_predicts_it() -> None:
     assert not moved[~held].any()
 
 
-def test_what_is_held_out_is_not_optimistic_where_verdicts_are_coin_flips() -> None:
+def test_held_out_figures_are_not_optimistic_for_random_verdicts() -> None:
     """The best of four sets looks better than chance where it is judged on what chose it."""
     gains, chosen = [], []
     for seed in range(30):
@@ -180,7 +178,7 @@ def test_what_is_held_out_is_not_optimistic_where_verdicts_are_coin_flips() -> N
     assert np.mean(chosen) > 0.005
 
 
-def test_predictions_held_out_are_of_the_other_folds() -> None:
+def test_held_out_predictions_use_the_other_folds() -> None:
     columns, right = world(2, size=100)
     fold = stratified_folds(right, 5, rng())
     found = held_out_predictions(columns, right, OF_CLAIMS[:2], fold)
@@ -194,7 +192,7 @@ def test_predictions_held_out_are_of_the_other_folds() -> None:
     assert base.std() < 0.01
 
 
-def test_a_world_that_knows_nothing_hardly_ever_gets_a_model() -> None:
+def test_uninformative_world_rarely_gets_a_model() -> None:
     """Four features of noise: luck alone must beat the base rate by half a standard error."""
     found = []
     for seed in range(20):
@@ -208,7 +206,7 @@ def test_a_world_that_knows_nothing_hardly_ever_gets_a_model() -> None:
 
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("features", [OF_CLAIMS, (AGREEMENT,)])
-def test_verdicts_of_one_kind_have_no_model_and_say_so(features: tuple[str, ...], turned: bool) -> None:
+def test_verdicts_of_one_kind_give_no_model(features: tuple[str, ...], turned: bool) -> None:
     columns = dict(zip(features, world(0, size=100)[0].values(), strict=False))
     right = np.full(100, turned)
     fit = fit_correctness(columns, right, folds(right))
@@ -218,9 +216,7 @@ def test_verdicts_of_one_kind_have_no_model_and_say_so(features: tuple[str, ...]
 
 @pytest.mark.parametrize("num_right", [1, 2, 5, 9])
 @pytest.mark.parametrize("feature", ["logit_probability", AGREEMENT])
-def test_ten_verdicts_that_the_feature_knows_give_a_model_that_beats_the_base_rate(
-    feature: str, num_right: int
-) -> None:
+def test_ten_verdicts_with_an_informative_feature_beat_the_base_rate(feature: str, num_right: int) -> None:
     right = np.arange(10) < num_right
     fit = fit_correctness({feature: 6.0 * right - 3.0}, right, folds(right))
     assert fit.held_out is not None
@@ -258,7 +254,7 @@ def test_no_probability_makes_a_feature_infinite() -> None:
     assert found == pytest.approx([-13.8155, 0.0, 13.8155], abs=1e-4)
 
 
-def test_what_rounding_leaves_of_a_constant_is_no_feature() -> None:
+def test_constant_up_to_rounding_is_not_a_feature() -> None:
     """Equal texts by vectors of float32: a weight of their last bits would make certainties of noise."""
     columns, right = world(2)
     noise = 2.0 + 1e-6 * rng().standard_normal(right.size)
@@ -272,29 +268,27 @@ shares = st.floats(0.0, 1.0)
 
 
 @given(shares, shares, shares)
-def test_the_agreement_rises_with_the_texts_own_probability(
-    lambda_max: float, one: float, two: float
-) -> None:
+def test_agreement_rises_with_the_probability_of_the_text(lambda_max: float, one: float, two: float) -> None:
     less, more = sorted((one * lambda_max, two * lambda_max))
     assert agreement(lambda_max, less) <= agreement(lambda_max, more) + 1e-9
     assert np.isfinite(agreement(lambda_max, 0.0))
 
 
 @given(shares, shares)
-def test_the_agreement_is_at_most_that_of_what_the_answers_say(lambda_max: float, share: float) -> None:
+def test_agreement_is_at_most_that_of_the_dominant_answer(lambda_max: float, share: float) -> None:
     whole = agreement(lambda_max, lambda_max)
     assert whole == pytest.approx(logit_probability(lambda_max))
     assert agreement(lambda_max, share * lambda_max) <= whole + 1e-9
 
 
-def test_the_surer_the_answers_the_less_likely_a_text_that_contradicts_them_is_right() -> None:
+def test_contradicting_text_is_less_likely_right_with_surer_answers() -> None:
     tops = np.array([0.2, 0.5, 0.9, 0.99])
     p = sigmoid(agreement(tops, 0.0))
     assert p == pytest.approx(0.05 * (1 - tops))
 
 
 @given(shares, shares)
-def test_without_a_verdict_p_correct_is_the_agreement(lambda_max: float, share: float) -> None:
+def test_p_correct_without_verdicts_is_the_agreement(lambda_max: float, share: float) -> None:
     agreed = agreement(lambda_max, share * lambda_max)
     assert NO_VERDICTS.predict({AGREEMENT: [agreed]}) == pytest.approx(sigmoid([agreed]))
     # Of a text that is all that the answers say, it is their lambda_max.
@@ -303,7 +297,7 @@ def test_without_a_verdict_p_correct_is_the_agreement(lambda_max: float, share: 
 
 
 @pytest.mark.parametrize("times", [1, 30])
-def test_verdicts_that_are_as_the_agreement_says_leave_it_as_it_is(times: int) -> None:
+def test_verdicts_that_match_the_agreement_do_not_change_it(times: int) -> None:
     """Of four texts agreed on by three to one three are right; where nothing is agreed on, half are."""
     agreed = np.log([3.0] * 4 + [1.0] * 2 + [1 / 3] * 4)
     right = np.array([1, 1, 1, 0, 1, 0, 1, 0, 0, 0])
@@ -345,9 +339,7 @@ def most_probable(columns: Mapping[str, np.ndarray], right: np.ndarray) -> np.nd
     st.sampled_from([-1.0, 0.3, 1.0, 2.0]),
     st.floats(-3, 3),
 )
-def test_slope_and_offset_are_the_most_probable_by_their_prior(
-    seed: int, size: int, slope: float, offset: float
-) -> None:
+def test_slope_and_offset_are_maximum_a_posteriori(seed: int, size: int, slope: float, offset: float) -> None:
     """Also by one verdict and by verdicts of one kind."""
     columns, right = agreed_world(seed, size, slope, offset)
     model = fit_model(columns, right, list(columns))
@@ -356,15 +348,13 @@ def test_slope_and_offset_are_the_most_probable_by_their_prior(
     assert model.weights[0] >= MIN_WEIGHT[AGREEMENT]
 
 
-def test_the_prior_is_that_of_the_method() -> None:
+def test_prior_matches_the_method() -> None:
     """Slope ~ N(1, 1/4^2), offset ~ N(0, 1)."""
     assert (SLOPE_SPREAD, OFFSET_SPREAD) == (0.25, 1.0)
 
 
 @pytest.mark.parametrize(("slope", "offset"), [(1.45, 1.0), (0.5, -2.0)])
-def test_slope_and_offset_of_many_verdicts_are_those_of_a_plain_regression(
-    slope: float, offset: float
-) -> None:
+def test_slope_and_offset_of_many_verdicts_equal_plain_regression(slope: float, offset: float) -> None:
     gaps = []
     for size in (30, 300, 30_000):
         columns, right = agreed_world(1, size, slope, offset)
@@ -375,7 +365,7 @@ def test_slope_and_offset_of_many_verdicts_are_those_of_a_plain_regression(
     assert gaps[2] < 0.01
 
 
-def test_a_few_verdicts_move_the_agreement_and_mend_it_where_it_is_too_low() -> None:
+def test_few_verdicts_correct_a_too_low_agreement() -> None:
     """On easy questions (offset 2): the more verdicts, the nearer to the share of right ones."""
     test, known = agreed_world(99, 4000, offset=2.0)
     losses = [log_loss(NO_VERDICTS.predict(test), known)]
@@ -387,7 +377,7 @@ def test_a_few_verdicts_move_the_agreement_and_mend_it_where_it_is_too_low() -> 
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_verdicts_of_one_kind_still_move_the_agreement_of_a_fold(turned: bool) -> None:
+def test_verdicts_of_one_kind_change_the_agreement_of_a_fold(turned: bool) -> None:
     """The features of claims have the base rate there."""
     columns, _ = agreed_world(0, 20)
     fold = np.arange(20) // 10
@@ -401,7 +391,7 @@ def test_verdicts_of_one_kind_still_move_the_agreement_of_a_fold(turned: bool) -
     assert np.unique(base).tolist() == pytest.approx([0.5 / 11, 10.5 / 11])
 
 
-def test_the_agreement_is_not_bounded_by_that_of_the_rows() -> None:
+def test_agreement_is_not_clipped_to_the_range_of_the_rows() -> None:
     columns, right = agreed_world(3, 40)
     model = fit_model(columns, right, [AGREEMENT])
     most = columns[AGREEMENT].max()
@@ -409,7 +399,7 @@ def test_the_agreement_is_not_bounded_by_that_of_the_rows() -> None:
     assert (np.diff(model.predict(one)) > 0).all()
 
 
-def test_an_agreement_that_is_the_same_in_all_rows_keeps_a_slope() -> None:
+def test_constant_agreement_keeps_a_slope() -> None:
     """Its prior knows one; the verdicts move the offset."""
     model = fit_model({AGREEMENT: np.zeros(10)}, np.arange(10) < 8, [AGREEMENT])
     assert model.weights == pytest.approx((1.0,))

@@ -64,7 +64,7 @@ def test_gradient_and_hessian_are_the_derivatives_of_the_risk(
     assert value == pytest.approx(risk(EvidenceMap(float(np.exp(x)), a, b), rows), abs=1e-9)
 
 
-def test_a_prompt_whose_g_is_clipped_does_not_move_the_fit() -> None:
+def test_prompt_with_clipped_g_does_not_affect_the_fit() -> None:
     rows = random_rows(1)
     clipped = replace(rows, missing_mass=np.full(len(rows), 1.0))
     value, gradient, hessian = objective(clipped, "evidence")(np.array([0.0, 12.0, 5.0]))
@@ -75,7 +75,7 @@ def test_a_prompt_whose_g_is_clipped_does_not_move_the_fit() -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(seeds, st.floats(0.3, 10.0), st.floats(-1.5, 1.5), st.floats(0.1, 1.5))
-def test_parameters_built_into_a_world_are_found(seed: int, t: float, a: float, b: float) -> None:
+def test_true_parameters_are_recovered(seed: int, t: float, a: float, b: float) -> None:
     found = fit_evidence(calibrated_rows(EvidenceMap(t, a, b), 60, seed))
     assert found.map.temperature == pytest.approx(t, rel=1e-4)
     assert (found.map.intercept, found.map.slope) == pytest.approx((a, b), abs=1e-4)
@@ -85,7 +85,7 @@ def test_parameters_built_into_a_world_are_found(seed: int, t: float, a: float, 
 
 @settings(deadline=None, max_examples=60)
 @given(seeds)
-def test_a_fit_is_no_worse_than_the_depolarized_one(seed: int) -> None:
+def test_fit_is_no_worse_than_the_depolarized_fit(seed: int) -> None:
     rows = random_rows(seed)
     found, flat = fit_evidence(rows), fit_depolarized(rows)
     assert found.risk <= flat.risk + 1e-12
@@ -125,7 +125,7 @@ def test_no_point_of_a_fine_grid_beats_the_fit(seed: int) -> None:
         assert best <= risk(EvidenceMap(float(t), float(a), b), rows) + 1e-9
 
 
-def test_evidence_that_points_the_wrong_way_is_left_out_and_the_bound_said() -> None:
+def test_misleading_evidence_is_left_out_and_the_bound_reported() -> None:
     """References lie outside where the answers cover all: a positive slope can only do harm."""
     rows = calibrated_rows(EvidenceMap(1.2, 0.3, 1.0), 80, 0)
     found = fit_evidence(replace(rows, missing_mass=1 - rows.missing_mass))
@@ -140,13 +140,13 @@ def two_kinds(sharp: float, blunt: float) -> DevSet:
     return replace(dev, missing_mass=np.repeat([1e-4, 1 - 1e-4], 40))
 
 
-def test_intercept_on_its_bound_is_said() -> None:
+def test_intercept_at_its_bound_is_reported() -> None:
     found = fit_evidence(two_kinds(1.0, 1.0))
     assert found.map.intercept == pytest.approx(-12.0)
     assert "intercept" in found.at_bound
 
 
-def test_one_answer_a_prompt_has_no_temperature_to_fit() -> None:
+def test_no_temperature_is_fitted_with_one_answer_per_prompt() -> None:
     found = fit_evidence(two_kinds(0.9, 0.3))
     assert found.map.temperature == 1.0
     assert found.at_bound == ()
@@ -154,7 +154,7 @@ def test_one_answer_a_prompt_has_no_temperature_to_fit() -> None:
         assert found.map.at(mass).serve([1.0], 40).lambda_max == pytest.approx(c, abs=1e-6)
 
 
-def test_the_bootstrap_holds_the_truth_and_resamples_as_that_of_the_other_maps() -> None:
+def test_bootstrap_covers_the_truth_and_resamples_like_other_maps() -> None:
     rows = calibrated_rows(EvidenceMap(1.3, -0.4, 0.5), 120, 3)
     found = bootstrap(rows, "evidence", rng=np.random.default_rng(7), resamples=40)
     assert [values.shape for values in found.parameters.values()] == [(40,)] * 3
@@ -174,7 +174,7 @@ def test_the_bootstrap_holds_the_truth_and_resamples_as_that_of_the_other_maps()
     assert same.parameters["temperature"] == pytest.approx(plain.parameters["temperature"], rel=1e-4)
 
 
-def test_held_out_risks_are_on_the_folds_of_the_other_maps() -> None:
+def test_held_out_risks_use_the_folds_of_the_other_maps() -> None:
     rows = random_rows(3, prompts=40)
     found = cross_validated_risks(rows, BOTH, rng=np.random.default_rng(1))
     fold, maps = found.fold, found.maps["e"]
@@ -186,7 +186,7 @@ def test_held_out_risks_are_on_the_folds_of_the_other_maps() -> None:
         assert found.risks["e"][fold == number] == pytest.approx(expected)
 
 
-def test_evidence_wins_held_out_where_it_tells_something_and_only_there() -> None:
+def test_evidence_wins_held_out_only_if_informative() -> None:
     rows = calibrated_rows(EvidenceMap(1.0, -0.3, 0.6), 100, 0)
     noise = replace(rows, missing_mass=np.random.default_rng(1).permutation(rows.missing_mass))
     told, untold = (
@@ -223,7 +223,7 @@ def test_every_number_of_answers_from_one_has_its_parameters() -> None:
     assert table[8] == fit_evidence(headline).map
 
 
-def test_subsets_are_those_of_the_other_maps_with_the_mass_of_their_own_answers() -> None:
+def test_subsets_equal_those_of_other_maps_with_their_own_mass() -> None:
     made, sums = recorded()
     totals = with_totals(made, sums)
     subsets = draw_subsets(totals, 3, 4)
@@ -256,7 +256,7 @@ def test_log_probabilities_must_fit_the_answers() -> None:
         with_totals(made, [*sums[:2], np.full(8, np.nan)])
 
 
-def test_numbers_between_those_fitted_are_interpolated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parameters_between_fitted_numbers_are_interpolated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.spectral.subsets.MAX_FITTED", 4)
     table = by_num_samples(*recorded())
     assert list(table) == list(range(1, 9))

@@ -57,7 +57,7 @@ def test_objectives_are_the_mean_risk(seed: int, t: float, g: float) -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(seeds, st.floats(0.3, 10.0), st.floats(0.05, 0.9))
-def test_parameters_built_into_a_world_are_found(seed: int, t: float, g: float) -> None:
+def test_true_parameters_are_recovered(seed: int, t: float, g: float) -> None:
     values = spectra(np.random.default_rng(seed), 60, 6)
     found = fit_temperature(calibrated_world(TemperatureMap(t), values, 40))
     assert found.map.temperature == pytest.approx(t, rel=1e-5)
@@ -104,7 +104,7 @@ def one_sided(c: list[float], outside: float, prompts: int = 40) -> DevSet:
     return DevSet(values, np.tile(c, (prompts, 1)), np.full(prompts, outside), np.full(prompts, 2), 10)
 
 
-def test_an_optimum_on_a_bound_is_said() -> None:
+def test_optimum_on_a_bound_is_reported() -> None:
     sharp = one_sided([1.0, 0.0], 0.0)
     assert fit_temperature(sharp).map.temperature == pytest.approx(0.05, rel=1e-9)
     assert fit_temperature(sharp).at_bound == ("temperature",)
@@ -166,7 +166,7 @@ def test_folds_are_of_equal_size_and_cover_everything() -> None:
         assign_folds(1, 5, np.random.default_rng(0))
 
 
-def test_risks_out_of_fold_come_from_maps_fitted_without_the_fold() -> None:
+def test_out_of_fold_risks_use_maps_fitted_without_the_fold() -> None:
     dev, fixed = random_dev_set(3, prompts=25), DepolarizedMap(1.3, 0.2)
     candidates = {"t": "temperature", "d": "depolarized", "active": fixed, "raw": Identity()}
     found = cross_validated_risks(dev, candidates, rng=np.random.default_rng(1))

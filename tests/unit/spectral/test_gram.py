@@ -24,7 +24,7 @@ def dense(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.linalg.eigvalsh((vectors * weights[:, None]).T @ vectors)[::-1]
 
 
-def test_weights_become_shares() -> None:
+def test_weights_are_normalised() -> None:
     assert shares([1, 3], 2) == pytest.approx([0.25, 0.75])
 
 
@@ -36,7 +36,7 @@ def test_four_equal_answers_are_certain() -> None:
     assert served.entropy == pytest.approx(0.0, abs=1e-12)
 
 
-def test_four_orthogonal_answers_are_as_uncertain_as_four_can_be() -> None:
+def test_four_orthogonal_answers_have_maximal_entropy() -> None:
     served = Identity().serve(spectrum(np.eye(4, 9)).eigenvalues, 9)
     assert served.lambda_max == pytest.approx(0.25, abs=1e-12)
     assert served.entropy == pytest.approx(np.log(4), abs=1e-12)
@@ -45,7 +45,7 @@ def test_four_orthogonal_answers_are_as_uncertain_as_four_can_be() -> None:
 
 @settings(deadline=None)
 @given(seeds, sizes)
-def test_the_gram_route_gives_the_eigenvalues_and_vectors_of_the_density_matrix(seed: int, k: int) -> None:
+def test_gram_route_equals_the_density_matrix(seed: int, k: int) -> None:
     rng = np.random.default_rng(seed)
     vectors, weights = unit(rng, k, 12), rng.dirichlet(np.ones(k))
     found = spectrum(vectors, weights)
@@ -72,7 +72,7 @@ def test_rotation_and_order_of_the_answers_change_nothing(seed: int, k: int) -> 
 
 @settings(deadline=None)
 @given(seeds, sizes)
-def test_repeated_rows_are_the_same_as_weights(seed: int, k: int) -> None:
+def test_repeated_rows_equal_weights(seed: int, k: int) -> None:
     rng = np.random.default_rng(seed)
     vectors, counts = unit(rng, k, 10), rng.integers(1, 5, k)
     repeated = spectrum(np.repeat(vectors, counts, axis=0))
@@ -112,7 +112,7 @@ def test_a_reference_among_the_answers_lies_inside() -> None:
     assert outside == pytest.approx(0.0, abs=1e-12)
 
 
-def test_rounding_in_float32_makes_no_eigenvalue() -> None:
+def test_float32_rounding_adds_no_eigenvalue() -> None:
     rng = np.random.default_rng(1)
     row = unit(rng, 1, 768).astype(np.float32)
     noisy = np.repeat(row, 6, axis=0) + rng.uniform(-1, 1, (6, 768)).astype(np.float32) * np.float32(3e-8)
@@ -138,7 +138,7 @@ def test_the_dimension_is_never_below_the_rank() -> None:
     assert spectrum(np.eye(3, 5)).dimension == 5
 
 
-def test_an_answer_of_no_weight_does_not_count() -> None:
+def test_answer_with_zero_weight_does_not_count() -> None:
     vectors = unit(np.random.default_rng(4), 3, 9)
     found = spectrum(vectors, [2, 1, 0])
     assert found.eigenvalues == pytest.approx(spectrum(vectors[:2], [2, 1]).eigenvalues, abs=1e-12)

@@ -31,7 +31,7 @@ def made(seed: int, size: int = 60, width: int = 3) -> tuple[np.ndarray, np.ndar
 
 @settings(deadline=None, max_examples=40)
 @given(seeds, st.sampled_from([0.01, 1.0, 100.0]))
-def test_it_is_that_of_scikit_learn(seed: int, strength: float) -> None:
+def test_result_equals_scikit_learn(seed: int, strength: float) -> None:
     rows, right = made(seed)
     theirs = LogisticRegression(C=strength, tol=1e-10, max_iter=10_000).fit(rows, right)
     ours = fit_logistic(rows, right, prior=ridge(3, strength))
@@ -41,7 +41,7 @@ def test_it_is_that_of_scikit_learn(seed: int, strength: float) -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(seeds)
-def test_the_optimum_is_stationary_and_the_derivatives_are_those_of_the_risk(seed: int) -> None:
+def test_optimum_is_stationary_and_derivatives_are_correct(seed: int) -> None:
     rows, right = made(seed)
     objective = drawn_to(LogisticRisk(rows, right), ridge(3))
     found = fit_logistic(rows, right)
@@ -55,7 +55,7 @@ def test_the_optimum_is_stationary_and_the_derivatives_are_those_of_the_risk(see
 
 @settings(deadline=None, max_examples=40)
 @given(seeds)
-def test_the_risk_is_the_log_loss_alone_and_the_ridge_is_its_penalty(seed: int) -> None:
+def test_risk_is_log_loss_plus_ridge_penalty(seed: int) -> None:
     rows, right = made(seed)
     point = np.random.default_rng(seed).standard_normal(4)
     value = LogisticRisk(rows, right)(point)[0]
@@ -66,7 +66,7 @@ def test_the_risk_is_the_log_loss_alone_and_the_ridge_is_its_penalty(seed: int) 
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_labels_of_one_kind_have_a_fit_where_the_prior_bounds_the_intercept(turned: bool) -> None:
+def test_labels_of_one_kind_can_be_fitted_with_a_prior_on_the_intercept(turned: bool) -> None:
     rows, _ = made(0)
     right = np.full(60, turned)
     prior = Prior(np.array([1.0, 0.0, 0.0, 0.5]), np.eye(4), 4.0)
@@ -78,7 +78,7 @@ def test_labels_of_one_kind_have_a_fit_where_the_prior_bounds_the_intercept(turn
     assert [*heavy.weights, heavy.intercept] == pytest.approx(prior.center, abs=1e-6)
 
 
-def test_an_optimum_by_hand() -> None:
+def test_small_optimum_by_hand() -> None:
     """x = +1 right, x = -1 wrong: by symmetry b = 0, and w = 2 C sigmoid(-w) of two rows."""
     found = fit_logistic([[1.0], [-1.0]], [1, 0])
     [w] = found.weights
@@ -86,7 +86,7 @@ def test_an_optimum_by_hand() -> None:
     assert found.intercept == pytest.approx(0.0, abs=1e-9)
 
 
-def test_rows_that_can_be_told_apart_have_finite_weights() -> None:
+def test_separable_rows_have_finite_weights() -> None:
     found = fit_logistic(np.arange(40.0)[:, None], np.arange(40) >= 20)
     assert 0 < found.weights[0] < 10
     flat = fit_logistic(np.zeros((10, 1)), [1, 0, 0, 0, 0, 0, 0, 0, 0, 0])
@@ -112,14 +112,14 @@ def test_unusable_rows_are_refused(features: list, labels: list, message: str) -
 
 @settings(deadline=None)
 @given(seeds)
-def test_proper_scores_are_those_of_scikit_learn(seed: int) -> None:
+def test_proper_scores_equal_scikit_learn(seed: int) -> None:
     _, right = made(seed)
     p = np.random.default_rng(seed).random(right.size)
     assert log_loss(p, right) == pytest.approx(log_loss_of_scikit_learn(right, p), abs=1e-12)
     assert brier(p, right) == pytest.approx(brier_score_loss(right, p), abs=1e-12)
 
 
-def test_certainty_that_fails_costs_much_but_not_infinitely() -> None:
+def test_wrong_certainty_has_a_large_finite_loss() -> None:
     assert log_losses([1.0, 0.0], [0, 1]) == pytest.approx([34.539, 34.539], abs=1e-3)
 
 

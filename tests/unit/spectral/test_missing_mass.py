@@ -35,19 +35,19 @@ def test_three_sums_by_hand() -> None:
         ([-0.1, -0.1], MISSING_MASS_CLIP),  # two texts of 0.9 each: more than there is
     ],
 )
-def test_what_is_clipped(totals: list[float], told: float) -> None:
+def test_clipped_values(totals: list[float], told: float) -> None:
     assert missing_mass(totals, np.arange(len(totals))) == pytest.approx(told, abs=1e-12)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 0.02, 0.7, 12.0])
-def test_what_is_refused(bad: float) -> None:
+def test_invalid_values_are_refused(bad: float) -> None:
     for reads in (checked_log_probabilities, mean_log_probability, lambda v: missing_mass(v, [0, 1])):
         with pytest.raises(ValueError, match="log-probability"):
             reads([-1.0, bad])
 
 
 @pytest.mark.parametrize("index", [[0], [0, -1], [0.0, 1.0], [[0, 1]]])
-def test_an_index_that_does_not_fit_is_refused(index: list) -> None:
+def test_mismatched_index_is_refused(index: list) -> None:
     with pytest.raises(ValueError, match="index"):
         missing_mass([-1.0, -2.0], index)
     with pytest.raises(ValueError, match="non-empty"):
@@ -56,7 +56,7 @@ def test_an_index_that_does_not_fit_is_refused(index: list) -> None:
 
 @settings(deadline=None)
 @given(draws)
-def test_the_missing_mass_is_within_its_clips_and_falls_with_every_answer_more(drawn: list) -> None:
+def test_missing_mass_is_clipped_and_falls_with_more_answers(drawn: list) -> None:
     totals, index = np.array([t for t, _ in drawn]), np.array([i for _, i in drawn])
     found = missing_mass(totals, index)
     assert MISSING_MASS_CLIP <= found <= 1 - MISSING_MASS_CLIP
@@ -67,14 +67,14 @@ def test_the_missing_mass_is_within_its_clips_and_falls_with_every_answer_more(d
 
 @settings(deadline=None)
 @given(draws, st.randoms(use_true_random=False))
-def test_order_and_repeats_do_not_count(drawn: list, random) -> None:
+def test_order_and_repeats_do_not_matter(drawn: list, random) -> None:
     shuffled = [*drawn, drawn[0]]
     random.shuffle(shuffled)
     both = [missing_mass([t for t, _ in d], [i for _, i in d]) for d in (drawn, shuffled)]
     assert both[0] == pytest.approx(both[1], abs=1e-12)
 
 
-def test_logits_of_both_ends_are_finite_and_those_between_exact() -> None:
+def test_logits_are_finite_at_the_ends_and_exact_between() -> None:
     found = logit_missing_mass([0.0, 0.25, 0.5, 1.0])
     end = math.log(MISSING_MASS_CLIP / (1 - MISSING_MASS_CLIP))
     assert found == pytest.approx([end, -math.log(3), 0.0, -end], abs=1e-9)

@@ -14,19 +14,19 @@ def rosenbrock(point: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
 BOX = np.array([-5.0, -5.0]), np.array([5.0, 5.0])
 
 
-def test_a_curved_valley_is_followed_to_its_end() -> None:
+def test_curved_valley_is_minimised() -> None:
     found = minimize(rosenbrock, np.array([-1.2, 1.0]), *BOX)
     assert found.point == pytest.approx([1.0, 1.0], abs=1e-8)
     assert not found.bound.any()
 
 
-def test_the_search_stays_in_the_box_and_says_which_side_it_met() -> None:
+def test_search_stays_in_the_box_and_reports_the_active_bound() -> None:
     found = minimize(rosenbrock, np.array([-1.2, 1.0]), BOX[0], np.array([0.5, 5.0]))
     assert found.point == pytest.approx([0.5, 0.25], abs=1e-8)
     assert found.bound.tolist() == [True, False]
 
 
-def test_a_start_outside_the_box_is_moved_in() -> None:
+def test_start_outside_the_box_is_clipped() -> None:
     found = minimize(rosenbrock, np.array([90.0, -90.0]), *BOX)
     assert found.point == pytest.approx([1.0, 1.0], abs=1e-6)
 

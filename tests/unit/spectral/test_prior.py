@@ -1,4 +1,4 @@
-"""Fits drawn to a prior: between the rows' own optimum and the prior's, by the weight of each."""
+"""Fits shrunk to a prior, between the optimum of the rows and the prior, by their weights."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def theta(map_: EvidenceMap) -> np.ndarray:
 
 
 @pytest.mark.parametrize("count", [5, 10, 30, 70])
-def test_it_is_the_minimum_of_risk_and_penalty(count: int) -> None:
+def test_fit_minimises_risk_plus_penalty(count: int) -> None:
     """Found by another minimiser, from the sum as the method writes it (section 9)."""
     some = rows(count)
 
@@ -43,7 +43,7 @@ def test_it_is_the_minimum_of_risk_and_penalty(count: int) -> None:
 
 
 @pytest.mark.parametrize("method", ["temperature", "depolarized"])
-def test_plain_maps_are_drawn_alike(method: str) -> None:
+def test_plain_maps_are_shrunk_alike(method: str) -> None:
     dev = rows()
     center = np.array([np.log(3.0), 1.0])[: 1 if method == "temperature" else 2]
     hessian = np.eye(center.size)
@@ -55,12 +55,12 @@ def test_plain_maps_are_drawn_alike(method: str) -> None:
     assert min(own, 3.0) < pulled < max(own, 3.0)
 
 
-def test_no_weight_is_no_prior() -> None:
+def test_zero_weight_gives_no_prior() -> None:
     alone, none = fit_evidence(rows()), fit_evidence(rows(), prior=Prior(CENTER, HESSIAN, 0.0))
     np.testing.assert_allclose(theta(none.map), theta(alone.map), atol=1e-6)
 
 
-def test_resamples_weigh_the_prior_as_the_rows_do() -> None:
+def test_resamples_weigh_the_prior_like_the_rows() -> None:
     """A resample holds as many rows as the file, some of them twice: the prior is no heavier for it."""
     some, prior = random_rows(2, 12), Prior(CENTER, HESSIAN, 30.0)
     found = bootstrap(some, "evidence", rng=np.random.default_rng(0), resamples=5, prior=prior)
@@ -70,7 +70,7 @@ def test_resamples_weigh_the_prior_as_the_rows_do() -> None:
         assert parameters == pytest.approx([refit.temperature, refit.intercept, refit.slope], abs=1e-6)
 
 
-def test_folds_are_drawn_too() -> None:
+def test_fold_fits_are_shrunk() -> None:
     prior = Prior(np.array([np.log(2.0), 0.0]), np.eye(2), 1e9)
     found = cross_validated_risks(
         rows(), {"ours": "depolarized"}, rng=np.random.default_rng(0), priors={"depolarized": prior}
@@ -80,7 +80,7 @@ def test_folds_are_drawn_too() -> None:
         assert (map_.temperature, map_.depolarization) == pytest.approx((2.0, 0.5), rel=1e-6)
 
 
-def test_subsets_of_one_prompt_are_no_more_labels() -> None:
+def test_subsets_of_one_prompt_do_not_count_as_more_labels() -> None:
     """With four subsets of each prompt, the prior weighs four times as much as it would on rows."""
     made, prior = prompts(), Prior(np.array([0.0, 0.0]), np.eye(2), 30.0)
     table = fit_by_num_samples(made, "depolarized", dimension=16, priors=lambda _: prior)

@@ -22,7 +22,7 @@ def answers():
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def test_eigenvectors_come_with_their_probabilities(answers):
+def test_eigenvectors_are_drawn_with_their_probabilities(answers):
     raw, rng = spectrum(answers, [5, 3, 2]), np.random.default_rng(0)
     served = DepolarizedMap(1.5, 0.4).serve(raw.eigenvalues, 10)
     drawn = draw_reference(answers, raw, served, rng, 4000)
@@ -80,7 +80,7 @@ def gathered(blocks):
     return np.concatenate([block.vectors for block in blocks])
 
 
-def test_blocks_hold_every_world_whatever_their_size(monkeypatch):
+def test_blocks_contain_all_worlds_for_any_block_size(monkeypatch):
     prompts = Prompts(5)
     served = prompts.served(DepolarizedMap(1, 0.4))
     monkeypatch.setattr(reference_draws, "BLOCK_ENTRIES", 5 * 12 * 7)
@@ -104,12 +104,12 @@ def test_rescaled_shares_have_the_served_mean_and_sum_to_one(seed):
     assert odds / before == pytest.approx((odds / before)[:, :1].repeat(20, axis=1), rel=1e-3)
 
 
-def test_shares_that_are_calibrated_already_stay():
+def test_calibrated_shares_are_not_changed():
     shares = np.random.default_rng(0).dirichlet([1, 1, 1], (1, 30))
     assert rescaled_shares(shares, shares.mean(axis=1)) == pytest.approx(shares, abs=1e-6)
 
 
-def test_shares_that_are_all_alike_become_what_is_expected_and_what_is_never_served_is_nothing():
+def test_equal_shares_become_the_expectation_and_unserved_shares_zero():
     inside = np.tile([0.0, 1.0, 0.0], (1, 5, 1))
     assert rescaled_shares(inside, np.array([[0.3, 0.2, 0.5]]))[0, 0] == pytest.approx([0.3, 0.2, 0.5])
     drawn = np.random.default_rng(0).dirichlet([1, 1, 1], (1, 5))
@@ -133,7 +133,7 @@ def test_rescaled_references_have_the_served_spectrum_as_their_expectation(map_)
         assert squares[:, 0].std() > 0  # as real ones vary
 
 
-def test_rescaled_references_keep_their_signs_and_their_direction_outside():
+def test_rescaled_references_keep_signs_and_outside_direction():
     prompts = Prompts(40)
     served = prompts.served(DepolarizedMap(1.2, 0.4))
     rng = np.random.default_rng(0)
@@ -148,7 +148,7 @@ def test_rescaled_references_keep_their_signs_and_their_direction_outside():
         assert cosine == pytest.approx(1)
 
 
-def test_a_reference_within_the_span_borrows_a_real_direction_outside():
+def test_reference_within_the_span_gets_a_real_outside_direction():
     """Not a random one: outside the span real texts lie in a cone."""
     prompts = Prompts(40, dimension=60)
     inside = [prompts.stack.vectors[prompts.stack.rows(0)][:1]]
@@ -163,7 +163,7 @@ def test_a_reference_within_the_span_borrows_a_real_direction_outside():
     assert cosines.max() == pytest.approx(1)
 
 
-def test_a_spectrum_that_fills_the_space_or_serves_one_direction_alone_is_no_trouble():
+def test_full_rank_and_rank_one_spectra_are_supported():
     prompts = Prompts(30, dimension=3)
     for map_ in (Identity(), DepolarizedMap(1, 0.5)):
         served = prompts.served(map_)

@@ -1,4 +1,4 @@
-"""Figures of many resamples at once are those of each resample by itself."""
+"""Figures of many resamples at once equal those of single resamples."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def prompts(resample: np.ndarray) -> np.ndarray:
     return np.repeat(np.arange(SIZE), resample.astype(int))
 
 
-def test_figures_are_those_of_the_prompts_drawn() -> None:
+def test_figures_equal_those_of_the_resampled_prompts() -> None:
     rng = np.random.default_rng(0)
     values, labels = rng.integers(0, 6, SIZE) / 10, rng.random(SIZE) < 0.4  # with ties
     found = ResampleCounts.of(SIZE, rng, 50)
@@ -34,7 +34,7 @@ def test_equal_seeds_give_equal_resamples() -> None:
     assert (one.counts == two.counts).all()
 
 
-def test_one_kind_has_no_auroc_and_no_interval() -> None:
+def test_single_class_has_no_auroc_and_no_interval() -> None:
     counts = ResampleCounts.of(4, np.random.default_rng(0), 5)
     found = resampled_aurocs(counts, [0.1, 0.2, 0.3, 0.4], [1, 1, 1, 1])
     assert np.isnan(found).all()
@@ -42,11 +42,11 @@ def test_one_kind_has_no_auroc_and_no_interval() -> None:
 
 
 @pytest.mark.parametrize(("level", "ends"), [(0.9, (5.0, 95.0)), (0.6, (20.0, 80.0))])
-def test_an_interval_is_the_middle_of_what_is_known(level: float, ends: tuple[float, float]) -> None:
+def test_interval_uses_the_finite_values(level: float, ends: tuple[float, float]) -> None:
     found = percentile_interval(np.append(np.arange(101.0), np.nan), level)
     assert (found.low, found.high) == pytest.approx(ends)
 
 
-def test_nothing_cannot_be_resampled() -> None:
+def test_empty_set_cannot_be_resampled() -> None:
     with pytest.raises(ValueError, match="nothing"):
         ResampleCounts.of(0, np.random.default_rng(0))

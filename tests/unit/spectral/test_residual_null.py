@@ -1,4 +1,4 @@
-"""The projection ECE of calibrated worlds lies in its residual null; the band of labels is twice too wide."""
+"""The projection ECE of calibrated worlds is in its residual null; the band from labels is twice too wide."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def labels(lambda_max, _, rng):
 
 
 @pytest.mark.parametrize(("size", "spread"), [(30, 0.25), (200, 0.1), (200, 0.25), (200, 0.95)])
-def test_calibrated_worlds_lie_in_the_band_95_times_of_100(size, spread):
+def test_calibrated_worlds_are_in_the_band_95_percent_of_the_time(size, spread):
     """Within three standard errors of the Monte Carlo (0.022)."""
     assert coverage(residual, size=size, spread=spread) >= 0.885
 
@@ -56,7 +56,7 @@ def test_the_band_of_labels_misses_calibrated_worlds_and_is_twice_too_wide():
     assert ratio == pytest.approx(1 / np.sqrt(SPREAD), rel=0.2)
 
 
-def test_the_mean_of_the_null_is_what_calibrated_worlds_read():
+def test_mean_of_the_null_is_the_ece_of_calibrated_worlds():
     rng = np.random.default_rng(2)
     worlds = [world(rng) for _ in range(60)]
     read = np.mean([reliability_diagram(*one).ece for one in worlds])
@@ -75,7 +75,7 @@ def test_p_values_of_calibrated_worlds_are_uniform_and_of_others_small():
     assert max(off) == 1 / (DRAWS + 1)
 
 
-def test_a_gap_of_this_size_lies_in_the_band_of_labels_and_above_its_own():
+def test_miscalibration_is_in_the_band_of_labels_but_above_the_residual_band():
     """What the band of labels calls perfect."""
     rng = np.random.default_rng(4)
     lambda_max, c1 = world(rng, size=150)
@@ -104,7 +104,7 @@ def test_a_miscalibrated_map_does_not_widen_its_own_null():
 
 
 @given(st.integers(1, 90), st.integers(0, 1000))
-def test_neighbours_are_the_nearest_and_hold_the_prompt_itself(size, seed):
+def test_neighbours_are_the_nearest_and_include_the_prompt(size, seed):
     rng = np.random.default_rng(seed)
     lambda_max = np.round(rng.random(size), 1)  # with ties
     near = neighbourhoods(lambda_max, rng, 40)
@@ -125,7 +125,7 @@ def test_residuals_have_mean_zero_and_keep_the_variance():
     assert found.var() == pytest.approx(1.0, rel=0.06)
 
 
-def test_ties_do_not_follow_the_order_of_the_file():
+def test_ties_do_not_depend_on_the_order_of_the_file():
     """Rows sorted by c_1 within a tie: neighbours of a row must not be alike in c_1."""
     c1 = np.repeat([0.0, 1.0], 100)
     null = projection_null(np.full(200, 0.5), c1, np.random.default_rng(0))

@@ -14,7 +14,7 @@ def dense_risk(operator: np.ndarray, references: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("map_", [TemperatureMap(2.0, 1e-5), DepolarizedMap(0.8, 0.4), Identity(1e-5)])
-def test_risk_and_entropy_are_those_of_the_full_matrices(map_: TemperatureMap | DepolarizedMap) -> None:
+def test_risk_and_entropy_equal_the_full_matrices(map_: TemperatureMap | DepolarizedMap) -> None:
     rng = np.random.default_rng(0)
     vectors, references = unit(rng, 4, 9), unit(rng, 3, 9)
     found = spectrum(vectors, [3, 1, 1, 2])
@@ -54,7 +54,7 @@ def test_packing_pads_with_zeros_and_taking_keeps_rows() -> None:
     assert risks(Identity(), taken) == pytest.approx(risks(Identity(), dev)[[2, 0]])
 
 
-def test_without_null_mass_a_reference_outside_costs_everything() -> None:
+def test_reference_outside_the_span_has_infinite_risk_without_null_mass() -> None:
     values = np.array([[1.0], [1.0]])
     dev = DevSet(values, np.array([[1.0], [0.4]]), np.array([1e-16, 0.6]), np.array([1, 1]), 5)
     assert risks(DepolarizedMap(1.0, 0.0), dev).tolist() == [0.0, np.inf]

@@ -44,7 +44,7 @@ def test_the_bound_is_exact(answered: int, wrong: int, confidence: float) -> Non
         assert binom.cdf(wrong, answered, bound) == pytest.approx(1 - confidence, rel=1e-6)
 
 
-def test_the_numbers_of_answered_rows_are_even_by_ratio_and_few() -> None:
+def test_numbers_of_answered_rows_are_geometric_and_few() -> None:
     """1.5 log2(n / 20) + 1 of them."""
     assert numbers_answered(40).tolist() == [20, 40]
     assert numbers_answered(80).tolist() == [20, 32, 50, 80]
@@ -55,7 +55,7 @@ def test_the_numbers_of_answered_rows_are_even_by_ratio_and_few() -> None:
     assert numbers_answered(10_000).size == 14
 
 
-def test_a_shared_score_answers_all_that_share_it() -> None:
+def test_equal_scores_are_answered_together() -> None:
     """80 rows: the ranks 20, 32, 50 and 80 fall on scores that 30, 20 and 30 of the rows have."""
     scores = [0.9] * 30 + [0.5] * 10 + [0.5 + 1e-14] * 10 + [0.2] * 30
     counts = selective_counts(scores, [1] * 30 + [0] * 20 + [1] * 30)
@@ -64,7 +64,7 @@ def test_a_shared_score_answers_all_that_share_it() -> None:
 
 @settings(deadline=None)
 @given(scored, st.randoms(use_true_random=False))
-def test_a_threshold_answers_what_it_counts_in_any_order(rows: list, random) -> None:
+def test_threshold_counts_do_not_depend_on_the_order(rows: list, random) -> None:
     counts = counted(rows)
     for threshold, answered, wrong in zip(counts.thresholds, counts.answered, counts.wrong, strict=True):
         kept = [right for score, right in rows if score >= threshold]
@@ -74,7 +74,7 @@ def test_a_threshold_answers_what_it_counts_in_any_order(rows: list, random) -> 
     assert counted(rows) == counts
 
 
-def test_the_thresholds_do_not_hang_on_who_is_right() -> None:
+def test_thresholds_do_not_depend_on_the_verdicts() -> None:
     rng = np.random.default_rng(0)
     scores, right = rng.random(500).round(2), rng.random(500) < 0.5
     one, other = selective_counts(scores, right), selective_counts(scores, ~right)
@@ -82,7 +82,7 @@ def test_the_thresholds_do_not_hang_on_who_is_right() -> None:
     assert one.wrong != other.wrong
 
 
-def test_promises_by_hand() -> None:
+def test_small_promises_by_hand() -> None:
     """Of 40 rows bounds on 20 and on all, each at half of 10 %: 1 - 0.05^(1/20) = 0.139 for 20 right ones."""
     counts = selective_counts(np.arange(40, 0, -1.0), [1] * 30 + [0] * 10)
     assert counts == SelectiveCounts((21.0, 1.0), (20, 40), (0, 10))
@@ -98,7 +98,7 @@ def test_promises_by_hand() -> None:
     assert none.lowest_error == lowest_error(counts) == 0.14
 
 
-def test_too_few_rows_and_rows_all_wrong_promise_nothing() -> None:
+def test_no_promise_with_too_few_or_only_wrong_rows() -> None:
     assert MIN_ANSWERED == 20
     for size, found in ((20, 0.109), (19, None)):
         assert lowest_error(selective_counts(np.arange(float(size)), np.ones(size))) == found
@@ -114,7 +114,7 @@ def test_too_few_rows_and_rows_all_wrong_promise_nothing() -> None:
 
 @settings(deadline=None)
 @given(scored, confidences, st.floats(0.01, 0.99))
-def test_bounds_share_the_error_probability_and_a_promise_answers_most_within_one(
+def test_bounds_share_the_error_probability_and_promises_maximise_coverage(
     rows: list, confidence: float, target: float
 ) -> None:
     counts = counted(rows)
@@ -134,7 +134,7 @@ def test_bounds_share_the_error_probability_and_a_promise_answers_most_within_on
 
 @settings(deadline=None)
 @given(scored, confidences, st.floats(0.01, 0.98), st.floats(0.0, 0.9), st.floats(0.0, 0.9))
-def test_a_laxer_target_and_a_lower_confidence_answer_no_less(
+def test_laxer_target_or_confidence_answers_at_least_as_much(
     rows: list, confidence: float, target: float, more: float, less: float
 ) -> None:
     counts = counted(rows)
@@ -145,9 +145,7 @@ def test_a_laxer_target_and_a_lower_confidence_answer_no_less(
 
 @settings(deadline=None)
 @given(scored, confidences)
-def test_the_lowest_error_named_is_kept_when_asked_for_and_none_a_tenth_of_a_percent_below(
-    rows: list, confidence: float
-) -> None:
+def test_lowest_error_is_reachable_and_nothing_lower_is(rows: list, confidence: float) -> None:
     counts = counted(rows)
     lowest = lowest_error(counts, confidence)
     if lowest is None:
@@ -157,7 +155,7 @@ def test_the_lowest_error_named_is_kept_when_asked_for_and_none_a_tenth_of_a_per
         assert lowest <= 0.001 or promise(counts, lowest - 0.001, confidence).lowest_error == lowest
 
 
-def test_rows_that_are_never_answered_count_as_rows_and_under_no_threshold() -> None:
+def test_never_answered_rows_count_only_in_the_total() -> None:
     counts = selective_counts([0.9, 1.0, 0.2], [1, 0, 1], np.array([True, False, True]))
     assert counts == SelectiveCounts((0.2,), (2,), (0,), 1)
     assert counts.num_rows == 3
@@ -173,13 +171,13 @@ def test_rows_that_are_never_answered_count_as_rows_and_under_no_threshold() -> 
             selective_counts([0.9, 0.2], [1, 0], wrong)
 
 
-def test_what_is_as_good_as_certain_promises_nothing() -> None:
+def test_extreme_confidence_promises_nothing() -> None:
     """Divided among the bounds, what is left to certainty is below the last digit."""
     counts = selective_counts(np.arange(40, 0, -1.0), np.ones(40))
     assert promise(counts, 0.999, np.nextafter(1.0, 0.0)).threshold is None
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     counts = selective_counts([0.5], [1])
     for target in (0.0, 1.0):
         with pytest.raises(ValueError, match="target"):
