@@ -60,8 +60,8 @@ async def test_batches_have_their_own_limit_and_items_alternate() -> None:
         await settled(made, "batch", 16)
         code, _, content = await head_only(made, "/score/batch")
         assert (code, content["code"]) == (503, "overloaded")
-        given = await made.http.post("/score", json={"samples": ["a", "b"]})
-        assert given.status_code == 200  # the items of batches leave room for others
+        response = await made.http.post("/score", json={"samples": ["a", "b"]})
+        assert response.status_code == 200  # the items of batches leave room for others
         for task in held:
             task.cancel()
         await asyncio.gather(*held, return_exceptions=True)
@@ -95,9 +95,9 @@ async def test_samples_for_a_chat_are_dropped_when_an_answer_waits() -> None:
 async def test_samples_wait_like_answers_if_the_service_abstains() -> None:
     settings = {"llm_slots": 1, "abstain": True, "target_error": 0.2}
     async with OpenAIServer(default=answers("Paris")) as server, drop_in(server, **settings) as made:
-        told = await asyncio.gather(*(made.ask("on") for _ in range(4)))
-    assert {one.json()["uncertainty"]["status"] for one in told} == {"scored"}
-    assert QUESTION["model"] == told[0].json()["model"]
+        results = await asyncio.gather(*(made.ask("on") for _ in range(4)))
+    assert {result.json()["uncertainty"]["status"] for result in results} == {"scored"}
+    assert QUESTION["model"] == results[0].json()["model"]
 
 
 async def test_a_busy_key_leaves_room_for_another() -> None:

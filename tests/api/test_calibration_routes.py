@@ -69,10 +69,10 @@ class TestCalibrations:
         await add(world.calibrations, made, report)
         path = f"/calibrations/{made.id}/report"
         async with world.client() as client:
-            told = await client.get(path)
+            response = await client.get(path)
             now = {"active": False, "activated_at": None}
-            assert told.json() == {**report, "now": now, "verdicts": None}
-            assert told.headers["vary"] == "Accept"
+            assert response.json() == {**report, "now": now, "verdicts": None}
+            assert response.headers["vary"] == "Accept"
             page = await client.get(path, headers={"Accept": "text/html,application/xml;q=0.9,*/*;q=0.8"})
             assert page.headers["content-type"] == "text/html; charset=utf-8"
             assert page.text == "<html>7</html>"
@@ -87,9 +87,9 @@ class TestCalibrations:
             assert now["active"]
             assert now["activated_at"]
             await client.post(f"/calibrations/{other.id}/activate")
-            told = (await client.get(f"/calibrations/{made.id}/report")).json()
-        assert told["now"] == {"active": False, "activated_at": None}
-        assert told["decision"] == report["decision"]  # unchanged
+            body = (await client.get(f"/calibrations/{made.id}/report")).json()
+        assert body["now"] == {"active": False, "activated_at": None}
+        assert body["decision"] == report["decision"]  # unchanged
 
     async def test_a_browser_gets_a_page_and_a_program_json(self, world: World) -> None:
         made = calibration()

@@ -86,7 +86,7 @@ async def test_claims_over_the_limit_are_left_out_with_a_warning() -> None:
     answer = "\n".join(f"- Fact {i} holds." for i in range(MAX_CLAIMS + 5))
     score = await scored({"samples": [answer, answer], "claims": True})
     assert len(score["claims"]) == MAX_CLAIMS
-    assert "claims_left_out" in {one["code"] for one in score["warnings"]}
+    assert "claims_left_out" in {warning["code"] for warning in score["warnings"]}
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ async def test_claims_over_the_limit_are_left_out_with_a_warning() -> None:
 async def test_too_long_answers_are_scored_without_claims(answer: str) -> None:
     score = await scored({"samples": [answer, f"{answer} Or so."]})
     assert score["claims"] == []
-    assert "claims_left_out" in {one["code"] for one in score["warnings"]}
+    assert "claims_left_out" in {warning["code"] for warning in score["warnings"]}
 
 
 @pytest.mark.parametrize("answer", ["Hello!", "{}", "```\ncode\n```"])
@@ -112,7 +112,7 @@ async def test_answer_without_claims_has_an_empty_list(answer: str) -> None:
 async def test_fact_inside_a_polite_phrase_is_a_claim(fact: str) -> None:
     answer = f"Hello! {fact} Have a great day!"
     score = await scored({"samples": [answer, "Ask a doctor."], "candidate": answer, "claims": True})
-    assert [one["text"] for one in score["claims"]] == [fact]
+    assert [claim["text"] for claim in score["claims"]] == [fact]
 
 
 @pytest.mark.parametrize(
@@ -165,11 +165,11 @@ async def test_chat_marks_doubtful_spans_without_changing_the_text(stream: bool)
     async with OpenAIServer(default=draws_and(answers(said), draws)) as server, drop_in(server) as made:
         body = {"num_samples": 3, "mark": True}
         response = await made.ask(stream=stream, eigencal=body)
-        told = events_of(response.content) if stream else [response.json()]
+        events = events_of(response.content) if stream else [response.json()]
         bare = (await made.ask(eigencal={"claims": True})).json()["uncertainty"]
         kept = await made.scored(response.headers["x-score-id"])
-    [uncertainty] = [one["uncertainty"] for one in told if "uncertainty" in one]
-    choices = [choice["delta" if stream else "message"] for one in told for choice in one["choices"]]
+    [uncertainty] = [event["uncertainty"] for event in events if "uncertainty" in event]
+    choices = [choice["delta" if stream else "message"] for event in events for choice in event["choices"]]
     assert "".join(choice.get("content") or "" for choice in choices) == said
     first, second = uncertainty["marks"]
     assert said[first["start"] : first["end"]].strip("*") == PARIS and first["start"] > len(THOUGHT)

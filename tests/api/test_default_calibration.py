@@ -33,7 +33,7 @@ async def scored(client: Client, sent: dict[str, Any], **settings: Any) -> Any:
 
 
 def codes(score: Any) -> list[str]:
-    return [one["code"] for one in score["warnings"]]
+    return [warning["code"] for warning in score["warnings"]]
 
 
 DEFAULT = ["default_calibration", "default_probability"]
@@ -64,8 +64,8 @@ async def test_answers_without_logprobs_are_served_by_the_plain_map(client: Clie
 
 async def test_one_answer_is_scored_by_its_logprob(client: Client) -> None:
     few, many = ([math.log(p)] for p in (0.2, 0.9))
-    found = [await scored(client, {"samples": ["a"], "logprobs": one}) for one in (few, many)]
-    assert 0.1 < found[0]["lambda_max"] < found[1]["lambda_max"] < 0.9
+    scores = [await scored(client, {"samples": ["a"], "logprobs": one}) for one in (few, many)]
+    assert 0.1 < scores[0]["lambda_max"] < scores[1]["lambda_max"] < 0.9
     async with client() as http:
         refused = await http.post("/score", json={"samples": ["a"]})
     assert refused.json()["code"] == "too_few_samples"
@@ -102,16 +102,16 @@ async def test_raw_values_can_be_requested(client: Client) -> None:
 
 async def test_default_gives_p_correct_without_verdicts(client: Client) -> None:
     """An answer that the others bear out goes before one that they do not; a raw score tells nothing."""
-    found = []
+    results = []
     for sent in (SENT, SENT | {"candidate": "b"}, {"samples": SENT["samples"]}):
         score = await scored(client, sent)
         judged = score["candidate"] or score
         assert score["rank_score"] == judged["probability_correct"]
-        found.append(score["rank_score"])
-    assert 0 < found[1] < found[0] < 1
-    assert found[2] != found[0]
+        results.append(score["rank_score"])
+    assert 0 < results[1] < results[0] < 1
+    assert results[2] != results[0]
     surer = await scored(client, SENT | {"logprobs": [math.log(0.9), math.log(0.9), math.log(0.05)]})
-    assert surer["probability_correct"] > found[0]
+    assert surer["probability_correct"] > results[0]
     raw = await scored(client, SENT | {"calibration": "none"})
     assert (raw["rank_score"], raw["probability_correct"]) == (None, None)
 
@@ -156,7 +156,7 @@ async def test_embedder_started_later_is_identified_at_the_first_score(
     client: Client, embedder: FakeEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which embedder it is may be known only once it has embedded something."""
-    known = embedder.identity
+    identity = embedder.identity
 
     def unknown(_: FakeEmbedder) -> Any:
         raise EmbedderUnavailable("It has not answered yet.")
@@ -165,7 +165,7 @@ async def test_embedder_started_later_is_identified_at_the_first_score(
     embed = embedder.embed
 
     async def found(texts: Any) -> Any:
-        monkeypatch.setattr(FakeEmbedder, "identity", property(lambda _: known))
+        monkeypatch.setattr(FakeEmbedder, "identity", property(lambda _: identity))
         return await embed(texts)
 
     monkeypatch.setattr(embedder, "embed", found)

@@ -49,9 +49,9 @@ def evident() -> Active:
 
 def said(exchange: Exchange, text: str, index: int) -> dict[str, Any]:
     """Return a choice, with log-probabilities where they were asked for."""
-    told = {"content": [{"token": text, "logprob": -0.25}]} if exchange.body.get("logprobs") else None
+    body = {"content": [{"token": text, "logprob": -0.25}]} if exchange.body.get("logprobs") else None
     streamed = "delta" if exchange.body.get("stream") else "message"
-    return {"index": index, streamed: {"content": text}, "logprobs": told, "finish_reason": "stop"}
+    return {"index": index, streamed: {"content": text}, "logprobs": body, "finish_reason": "stop"}
 
 
 def telling(own: str = "Paris", drawn: str = "Paris", refuses: int = 0) -> Any:
@@ -94,10 +94,10 @@ async def test_chat_of_plain_turns_is_calibrated() -> None:
     async with before(telling(), plain()) as made:
         for content in ("Where?", parts):
             turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": content}]
-            found = (await made.ask(messages=turns, response_format={"type": "text"}, user="u")).json()
-            assert found["uncertainty"]["calibrated"], found
-            assert found["uncertainty"]["probability_correct"] == pytest.approx(
-                found["uncertainty"]["candidate"]["probability_correct"]
+            body = (await made.ask(messages=turns, response_format={"type": "text"}, user="u")).json()
+            assert body["uncertainty"]["calibrated"], body
+            assert body["uncertainty"]["probability_correct"] == pytest.approx(
+                body["uncertainty"]["candidate"]["probability_correct"]
             )
 
 
@@ -116,10 +116,10 @@ UNLIKE: list[dict[str, Any]] = [
 @pytest.mark.parametrize("body", UNLIKE, ids=lambda body: json.dumps(body)[:40])
 async def test_other_fields_that_change_answers_are_served_raw(body: dict[str, Any]) -> None:
     async with before(telling(), plain()) as made:
-        found = (await made.ask(**body)).json()["uncertainty"]
+        uncertainty = (await made.ask(**body)).json()["uncertainty"]
         [draw] = [sent for sent in made.server.bodies if "n" in sent]
-    assert (found["status"], found["calibrated"]) == ("scored", False)
-    assert found["warnings"][0]["differs"] == ["prompt_shape"]
+    assert (uncertainty["status"], uncertainty["calibrated"]) == ("scored", False)
+    assert uncertainty["warnings"][0]["differs"] == ["prompt_shape"]
     assert {name: draw[name] for name in body} == body
 
 
@@ -141,9 +141,9 @@ async def test_larger_token_limit_is_another_setup_only_with_longer_samples(
         await exchange.send(200, {"model": MODEL, "choices": choices, "usage": usage})
 
     async with before(behave, plain()) as made:
-        found = (await made.ask(max_tokens=3000)).json()["uncertainty"]
-    assert found["calibrated"] is not bool(differs)
-    assert [one["differs"] for one in found["warnings"] if "differs" in one] == differs
+        uncertainty = (await made.ask(max_tokens=3000)).json()["uncertainty"]
+    assert uncertainty["calibrated"] is not bool(differs)
+    assert [warning["differs"] for warning in uncertainty["warnings"] if "differs" in warning] == differs
 
 
 # The caller's own answer as one of those drawn
@@ -177,8 +177,8 @@ async def test_answer_of_another_model_does_not_count_as_a_sample() -> None:
         await exchange.send(200, {"model": MODEL if number > 1 else "another", "choices": choices})
 
     async with before(behave, plain()) as made:
-        found = (await made.ask(**LIKE_OURS)).json()["uncertainty"]
-    assert (found["num_samples"], found["warnings"]) == (4, [])
+        uncertainty = (await made.ask(**LIKE_OURS)).json()["uncertainty"]
+    assert (uncertainty["num_samples"], uncertainty["warnings"]) == (4, [])
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -202,10 +202,10 @@ async def test_answer_is_returned_if_the_server_refuses_logprobs(status: int, ne
         # Nor does one kind of call tell of another.
         await made.ask(**LIKE_OURS, tools=[{"type": "function", "function": {"name": "f"}}])
         assert len(made.server.bodies) == 6 + next_calls
-    found = response.json()["uncertainty"]
+    uncertainty = response.json()["uncertainty"]
     # Without its log-probability the answer would cost all others theirs.
-    assert (response.status_code, found["num_samples"]) == (200, 4)
-    assert found["evidence"] is not None
+    assert (response.status_code, uncertainty["num_samples"]) == (200, 4)
+    assert uncertainty["evidence"] is not None
 
 
 # Abstaining
@@ -214,10 +214,10 @@ POLICY = {"abstain": True, "abstain_text": "Ask somebody else.", "target_error":
 
 
 async def test_unsure_answer_is_withheld_if_requested() -> None:
-    asked = {"target_error": 0.2, "abstain": True}
+    request = {"target_error": 0.2, "abstain": True}
     async with before(telling(own="Nice"), plain()) as made:
-        response = await made.ask(eigencal=asked)
-        told = await made.ask(eigencal=asked | {"abstain": False})
+        response = await made.ask(eigencal=request)
+        response_ = await made.ask(eigencal=request | {"abstain": False})
     body = response.json()
     assert body["choices"] == [
         {
@@ -227,12 +227,12 @@ async def test_unsure_answer_is_withheld_if_requested() -> None:
             "finish_reason": "stop",
         }
     ]
-    found = body["uncertainty"]
-    assert (found["decision"]["action"], found["withheld"]) == ("abstain", "Nice")
-    assert found["disagreements"] == []
+    uncertainty = body["uncertainty"]
+    assert (uncertainty["decision"]["action"], uncertainty["withheld"]) == ("abstain", "Nice")
+    assert uncertainty["disagreements"] == []
     assert response.headers["x-decision"] == "abstain" and body["usage"] == {"prompt_tokens": 3}
-    assert told.json()["choices"][0]["message"]["content"] == "Nice"
-    assert told.json()["uncertainty"]["decision"]["action"] == "abstain"
+    assert response_.json()["choices"][0]["message"]["content"] == "Nice"
+    assert response_.json()["uncertainty"]["decision"]["action"] == "abstain"
 
 
 async def test_unrequested_stream_is_withheld() -> None:
@@ -246,8 +246,8 @@ async def test_unrequested_stream_is_withheld() -> None:
     first, last, *usage = events_of(response.content)
     assert first["choices"][0]["delta"]["content"] == "I am not sure enough to answer this."
     assert [one["choices"] for one in usage] == [[]]
-    found = last["uncertainty"]
-    assert (found["decision"]["action"], found["withheld"]) == ("abstain", "Nice")
+    uncertainty = last["uncertainty"]
+    assert (uncertainty["decision"]["action"], uncertainty["withheld"]) == ("abstain", "Nice")
 
 
 async def test_the_settings_may_abstain_for_every_caller() -> None:
@@ -293,10 +293,13 @@ async def test_callers_cannot_opt_out_of_abstaining(mode: str, body: dict[str, A
         await made.at_rest()
     assert response.status_code == 200
     assert "Ask somebody else." in response.text and "Nice" not in response.text
-    told = events_of(response.content) if stream else [response.json()]
-    [found] = [one["uncertainty"] for one in told if "uncertainty" in one]
-    if found["status"] == "scored":
-        assert (found["decision"]["target_error"], found["decision"]["action"]) == (0.2, "abstain")
+    events = events_of(response.content) if stream else [response.json()]
+    [uncertainty] = [event["uncertainty"] for event in events if "uncertainty" in event]
+    if uncertainty["status"] == "scored":
+        assert (uncertainty["decision"]["target_error"], uncertainty["decision"]["action"]) == (
+            0.2,
+            "abstain",
+        )
 
 
 @pytest.mark.parametrize("stream", [False, True])

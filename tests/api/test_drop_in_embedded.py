@@ -23,7 +23,10 @@ async def test_a_chat_is_answered_and_scored(client: Client, llm: FakeLLM) -> No
     assert body["object"] == "chat.completion" and body["usage"]["prompt_tokens"] == 8
     assert (body["uncertainty"]["status"], body["uncertainty"]["num_samples"]) == ("scored", 3)
     assert kept == body["uncertainty"]
-    assert sorted((one.num_samples, one.sampling.temperature) for one in llm.requests) == [(1, 0.1), (3, 0.5)]
+    assert sorted((request.num_samples, request.sampling.temperature) for request in llm.requests) == [
+        (1, 0.1),
+        (3, 0.5),
+    ]
 
 
 async def test_stream_has_the_text_and_a_chunk_with_the_score(client: Client) -> None:
@@ -40,7 +43,7 @@ async def test_a_text_is_completed_and_models_are_listed(client: Client) -> None
     async with client(num_samples=5) as http:
         body = (await http.post("/v1/completions?v=1", json={"prompt": "The capital is", "n": 2})).json()
         models = (await http.get("/v1/models")).json()
-    assert [one["text"] for one in body["choices"]] == ["Paris", "Paris"]
+    assert [choice["text"] for choice in body["choices"]] == ["Paris", "Paris"]
     assert body["uncertainty"]["status"] == "scored"
     assert [one["id"] for one in models["data"]] == ["fake-llm"]
 
@@ -49,9 +52,9 @@ class Tells(FakeLLM):
     """Two tokens an answer, with their log-probabilities."""
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        found = await super().generate(request)
-        told = {"total_logprob": -0.75, "num_tokens": 2, "token_logprobs": (-0.5, -0.25)}
-        return replace(found, draws=tuple(replace(one, **told) for one in found.draws))
+        generation = await super().generate(request)
+        body = {"total_logprob": -0.75, "num_tokens": 2, "token_logprobs": (-0.5, -0.25)}
+        return replace(generation, draws=tuple(replace(draw, **body) for draw in generation.draws))
 
 
 @pytest.fixture
@@ -169,6 +172,6 @@ async def test_too_long_chat_is_refused_with_the_usual_message(
         "param": "messages",
         "code": "context_length_exceeded",
     }
-    told = score.json()
-    assert (score.status_code, told["code"], told["retryable"]) == (422, "invalid_request", False)
-    assert told["detail"] == words
+    body = score.json()
+    assert (score.status_code, body["code"], body["retryable"]) == (422, "invalid_request", False)
+    assert body["detail"] == words

@@ -58,11 +58,11 @@ async def test_finishing_chunk_has_the_score() -> None:
     async with before(pieces(WHOLE)) as made:
         response = await stream(made)
         kept = await made.scored(response.headers["x-score-id"])
-    found = check_carried(response.content)
+    carried = check_carried(response.content)
     assert response.content.startswith(BEGIN + TEXT) and response.content.endswith(b"\n\n" + USAGE + DONE)
     assert response.headers["content-type"] == "text/event-stream"
-    assert (found["status"], found["candidate"]["mode"], found["num_samples"]) == ("scored", 0, 5)
-    assert kept == found and found["id"] == response.headers["x-score-id"]
+    assert (carried["status"], carried["candidate"]["mode"], carried["num_samples"]) == ("scored", 0, 5)
+    assert kept == carried and carried["id"] == response.headers["x-score-id"]
 
 
 async def test_mode_off_forwards_the_exact_bytes() -> None:
@@ -119,8 +119,8 @@ async def test_sampling_starts_after_the_answer_has_started() -> None:
         exchange.writer.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(TEXT + FINISH), TEXT + FINISH))
 
     async with before(pieces(BEGIN, then=rest)) as made:
-        asked = made.http.stream("POST", "/v1/chat/completions", json=QUESTION | {"stream": True})
-        async with asyncio.timeout(60), asked as response:
+        response_ = made.http.stream("POST", "/v1/chat/completions", json=QUESTION | {"stream": True})
+        async with asyncio.timeout(60), response_ as response:
             parts = response.aiter_bytes()
             assert await anext(parts) == BEGIN  # the role, and no token yet
             await asyncio.sleep(0.2)  # for draws that had begun too early to get there
@@ -143,10 +143,10 @@ async def test_last_chunk_waits_until_the_deadline_with_keepalives(
 
     async with before(pieces(WHOLE), slow, chat_deadline_s=0.2) as made:
         content = (await stream(made)).content
-        found = check_carried(content)
-        assert found["status"] == "pending" and b"\n: " in content
+        carried = check_carried(content)
+        assert carried["status"] == "pending" and b"\n: " in content
         go.set()
-        assert (await made.scored(found["id"]))["num_samples"] == 5
+        assert (await made.scored(carried["id"]))["num_samples"] == 5
 
 
 async def test_stream_without_a_finishing_chunk_is_scored_for_later() -> None:
@@ -189,9 +189,9 @@ async def test_connection_broken_after_the_whole_answer_keeps_the_score(mode: st
 
     async with before(pieces(BEGIN, TEXT, FINISH, then=gone)) as made:
         content = (await stream(made, mode)).content
-        found = [one["uncertainty"] for one in events_of(content) if "uncertainty" in one]
-        assert found[0]["status"] == ("scored" if mode == "on" else "pending")
-        assert (await made.scored(found[0]["id"]))["candidate"]["mode"] == 0
+        uncertainties = [one["uncertainty"] for one in events_of(content) if "uncertainty" in one]
+        assert uncertainties[0]["status"] == ("scored" if mode == "on" else "pending")
+        assert (await made.scored(uncertainties[0]["id"]))["candidate"]["mode"] == 0
     assert events_of(content)[-1]["error"]["code"] == "llm_unavailable"
 
 
@@ -226,8 +226,8 @@ async def test_stream_with_too_much_text_continues_without_a_score(
     sent = BEGIN + TEXT * 30 + FINISH + DONE
     async with before(pieces(sent)) as made:
         response = await stream(made)
-        found = await made.scored(response.headers["x-score-id"], "not_scored")
-    assert (response.content, found["warning"]["code"]) == (sent, "too_long")
+        score = await made.scored(response.headers["x-score-id"], "not_scored")
+    assert (response.content, score["warning"]["code"]) == (sent, "too_long")
 
 
 async def test_stream_ended_by_its_connection_is_complete_only_with_a_finish_reason() -> None:

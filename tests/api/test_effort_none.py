@@ -124,14 +124,14 @@ async def test_candidate_is_judged_without_samples_or_embeddings(started: Served
 
 async def test_p_correct_rises_with_the_logprob_and_unsure_text_is_withheld(started: Served) -> None:
     async with started(fitted()) as http:
-        told = [
+        bodies = [
             await answered(http, **ASKED | {"candidate_logprob": total}) for total in (0.009, 0, -9, -1e9)
         ]
-    values = [one["probability_correct"] for one in told]
+    values = [body["probability_correct"] for body in bodies]
     assert values == sorted(values, reverse=True)
     assert values[0] == values[1]
     assert 0 < values[-1] < 0.1
-    assert [one["decision"]["action"] for one in told] == ["answer", "answer", "abstain", "abstain"]
+    assert [body["decision"]["action"] for body in bodies] == ["answer", "answer", "abstain", "abstain"]
 
 
 def tokens(*parts: Any) -> list[dict[str, Any]]:
@@ -194,12 +194,12 @@ async def test_score_without_a_model_explains_the_missing_p_correct(started: Ser
     ):
         async with started(made, default_calibration=False) as http:
             plain = await answered(http, **ASKED)
-            asked = await answered(http, **ASKED, target_error=0.2)
+            body = await answered(http, **ASKED, target_error=0.2)
             raw = await answered(http, **ASKED, calibration="none")
-        assert [one["code"] for one in plain["warnings"]] == codes
+        assert [warning["code"] for warning in plain["warnings"]] == codes
         assert plain["decision"] is None and plain["probability_correct"] is None and not plain["calibrated"]
-        assert {one["code"] for one in asked["warnings"]} == {*codes, "no_correctness_model"}
-        assert asked["decision"]["action"] == "abstain"
+        assert {warning["code"] for warning in body["warnings"]} == {*codes, "no_correctness_model"}
+        assert body["decision"]["action"] == "abstain"
         assert raw["probability_correct"] is None and raw["calibration"] is None
 
 
@@ -207,18 +207,18 @@ async def test_default_ranks_texts_without_a_matching_calibration(started: Serve
     unlike = fitted(fingerprint=replace(fitted().fingerprint, model="another"))
     for made, mismatch in ((None, []), (unlike, ["calibration_mismatch"])):
         async with started(made) as http:
-            told = [await answered(http, **ASKED | {"candidate_logprob": total}) for total in (-1, -2, -9)]
-            asked = await answered(http, **ASKED, target_error=0.2)
+            bodies = [await answered(http, **ASKED | {"candidate_logprob": total}) for total in (-1, -2, -9)]
+            body = await answered(http, **ASKED, target_error=0.2)
             raw = await answered(http, **ASKED, calibration="none")
-        ranks = [one["rank_score"] for one in told]
+        ranks = [body_["rank_score"] for body_ in bodies]
         assert ranks == sorted(ranks, reverse=True) and 0 < ranks[-1] < ranks[0] < 1
-        first, codes = told[0], [*mismatch, "default_calibration", "default_probability"]
-        assert [one["code"] for one in first["warnings"]] == codes
+        first, codes = bodies[0], [*mismatch, "default_calibration", "default_probability"]
+        assert [warning["code"] for warning in first["warnings"]] == codes
         assert (first["calibration"]["id"], first["calibration"]["origin"]) == (DEFAULT_IDS[PAPER], "default")
         assert first["probability_correct"] == first["rank_score"] and not first["calibrated"]
-        assert (asked["decision"]["action"], raw["rank_score"]) == ("abstain", None)
-        assert "the default calibration" in asked["decision"]["reason"]
-        assert [one["code"] for one in asked["warnings"]] == codes
+        assert (body["decision"]["action"], raw["rank_score"]) == ("abstain", None)
+        assert "the default calibration" in body["decision"]["reason"]
+        assert [warning["code"] for warning in body["warnings"]] == codes
 
 
 async def test_default_p_correct_equals_that_of_one_sample_with_this_logprob(started: Served) -> None:
@@ -251,7 +251,7 @@ async def test_unlike_question_is_detected_without_samples(started: Served) -> N
         body = await answered(http, **ASKED)
     assert {call for call in embedder.calls if call} == {("question 0",)}
     assert body["ood_p_value"] == pytest.approx(1 / 201)
-    assert [one["code"] for one in body["warnings"]] == ["out_of_distribution"]
+    assert [warning["code"] for warning in body["warnings"]] == ["out_of_distribution"]
     assert body["decision"]["action"] == "abstain"
     assert body["probability_correct"] == pytest.approx(LIKELY)
 
@@ -275,32 +275,32 @@ async def test_answer_longer_than_all_rows_is_not_let_through(started: Served) -
     assert long["probability_correct"] > long["decision"]["threshold"]
     for body in (long, json.loads(batch.text)["result"]):
         assert body["decision"]["action"] == "abstain" and "length" in body["decision"]["reason"]
-        assert [one["code"] for one in body["warnings"]] == ["length_out_of_range"]
+        assert [warning["code"] for warning in body["warnings"]] == ["length_out_of_range"]
         assert "1 to 3 words" in body["warnings"][0]["message"]
 
     async with started(fitted(reference=short_answers()), ood_abstain=False) as http:
         decided = await answered(http, **padded)
-    assert [one["code"] for one in decided["warnings"]] == ["length_out_of_range"]
+    assert [warning["code"] for warning in decided["warnings"]] == ["length_out_of_range"]
     assert decided["decision"]["action"] == "answer"
 
     judged = np.array([len(PADDED.split())], dtype=np.int32)
     async with started(fitted(reference=short_answers(judged=judged))) as http:
-        known = await answered(http, **padded)
-    assert (known["decision"]["action"], known["warnings"]) == ("answer", [])
+        body_ = await answered(http, **padded)
+    assert (body_["decision"]["action"], body_["warnings"]) == ("answer", [])
 
 
 async def test_default_checks_the_answer_length(started: Served) -> None:
     async with started() as http:
-        found = [
+        bodies = [
             await answered(http, **ASKED | {"candidate": text}, target_error=0.2)
             for text in ("two words", PADDED)
         ]
     codes = ["default_calibration", "default_probability"]
-    assert [[one["code"] for one in body["warnings"]] for body in found] == [
+    assert [[warning["code"] for warning in body["warnings"]] for body in bodies] == [
         codes,
         [*codes, "length_out_of_range"],
     ]
-    assert "length" in found[1]["decision"]["reason"]
+    assert "length" in bodies[1]["decision"]["reason"]
 
 
 AUTO = {"prompt": "question 0", "effort": "auto"}
@@ -382,13 +382,13 @@ async def test_all_service_sampled_calibrations_apply(tmp_path: Path) -> None:
 
 async def test_embedder_started_later_is_identified(started: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     embedder = FakeEmbedder(DIMENSION)
-    known = embedder.identity
+    identity = embedder.identity
 
     def unknown(_: FakeEmbedder) -> Any:
         raise EmbedderUnavailable("It has not answered yet.")
 
     async def check() -> None:
-        monkeypatch.setattr(FakeEmbedder, "identity", property(lambda _: known))
+        monkeypatch.setattr(FakeEmbedder, "identity", property(lambda _: identity))
 
     async with started(fitted(), TellingLLM(), embedder) as http:
         monkeypatch.setattr(FakeEmbedder, "identity", property(unknown))
@@ -418,9 +418,9 @@ def telling(*, tells: bool = True, refuses: bool = False, tokens: int = 2, ends:
             await exchange.send(400, {"error": {"message": "logprobs are not for you"}})
             return
         one = {"token": "", "logprob": -1 / tokens}
-        told = {"content": [one] * (tokens // 2)} if wanted and tells else None
+        body_ = {"content": [one] * (tokens // 2)} if wanted and tells else None
         if not body.get("stream"):
-            whole = told and {"content": [one] * tokens}
+            whole = body_ and {"content": [one] * tokens}
             message = {"role": "assistant", "content": "so it is"}
             choice = {"index": 0, "message": message, "logprobs": whole, "finish_reason": ends}
             choices = [choice | {"index": index} for index in range(body.get("n", 1))]
@@ -428,7 +428,7 @@ def telling(*, tells: bool = True, refuses: bool = False, tokens: int = 2, ends:
             return
         await exchange.start_stream()
         for text, reason in (("so it", None), (" is", ends)):
-            delta = {"index": 0, "delta": {"content": text}, "logprobs": told, "finish_reason": reason}
+            delta = {"index": 0, "delta": {"content": text}, "logprobs": body_, "finish_reason": reason}
             await exchange.event({"model": MODEL, "choices": [delta]})
         await exchange.event("[DONE]")
         exchange.writer.close()
@@ -454,7 +454,7 @@ def told_by(response: httpx.Response, *, stream: bool) -> list[dict[str, Any]]:
 
 def own_logprobs(told: list[dict[str, Any]]) -> list[float]:
     lists = [one["choices"][0]["logprobs"] for one in told if one["choices"]]
-    return [token["logprob"] for one in lists if one for token in one["content"]]
+    return [token["logprob"] for list_ in lists if list_ for token in list_["content"]]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -463,13 +463,17 @@ async def test_chat_is_judged_by_its_own_call(body: dict[str, Any], stream: bool
     async with before(telling()) as made:
         response = await made.ask(stream=stream, **NONE, **body)
         assert [sent["logprobs"] for sent in made.server.bodies] == [True]
-    told = told_by(response, stream=stream)
-    found = told[-1]["uncertainty"]
-    assert (found["status"], found["num_samples"], found["lambda_max"]) == ("scored", 0, None)
-    assert found["probability_correct"] == pytest.approx(OF_CHAT)
-    assert found["decision"]["action"] == "answer" and found["warnings"] == []
-    assert found["model"] == MODEL
-    assert own_logprobs(told) == []
+    events = told_by(response, stream=stream)
+    uncertainty = events[-1]["uncertainty"]
+    assert (uncertainty["status"], uncertainty["num_samples"], uncertainty["lambda_max"]) == (
+        "scored",
+        0,
+        None,
+    )
+    assert uncertainty["probability_correct"] == pytest.approx(OF_CHAT)
+    assert uncertainty["decision"]["action"] == "answer" and uncertainty["warnings"] == []
+    assert uncertainty["model"] == MODEL
+    assert own_logprobs(events) == []
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -480,9 +484,9 @@ async def test_chat_answer_of_unusual_length_is_withheld(stream: bool) -> None:
     settings = {"abstain": True, "abstain_text": "Ask another.", "chat_effort": "none"}
     async with before(telling(), active(reference=one_word()), **settings) as made:
         response = await made.ask(stream=stream)
-    told = told_by(response, stream=stream)
-    [found] = [one["uncertainty"] for one in told if "uncertainty" in one]
-    assert [one["code"] for one in found["warnings"]] == ["length_out_of_range"]
+    events = told_by(response, stream=stream)
+    [uncertainty] = [event["uncertainty"] for event in events if "uncertainty" in event]
+    assert [warning["code"] for warning in uncertainty["warnings"]] == ["length_out_of_range"]
     assert "Ask another." in response.text and "so it is" not in response.text
 
 
@@ -491,31 +495,31 @@ async def test_requested_logprobs_are_returned(stream: bool) -> None:
     async with before(telling()) as made:
         response = await made.ask(stream=stream, logprobs=True, top_logprobs=0, **NONE)
         assert [sent["top_logprobs"] for sent in made.server.bodies] == [0]
-    told = told_by(response, stream=stream)
-    assert own_logprobs(told) == [-0.5, -0.5]
-    assert told[-1]["uncertainty"]["probability_correct"] == pytest.approx(OF_CHAT)
+    events = told_by(response, stream=stream)
+    assert own_logprobs(events) == [-0.5, -0.5]
+    assert events[-1]["uncertainty"]["probability_correct"] == pytest.approx(OF_CHAT)
 
 
 async def test_text_completion_is_judged() -> None:
     async def behave(exchange: Exchange) -> None:
-        told = (
+        body_ = (
             {"tokens": ["so it", " is"], "token_logprobs": [-0.5, -0.5]}
             if "logprobs" in exchange.body
             else None
         )
-        choice = {"index": 0, "text": "so it is", "logprobs": told, "finish_reason": "stop"}
+        choice = {"index": 0, "text": "so it is", "logprobs": body_, "finish_reason": "stop"}
         await exchange.send(200, {"model": MODEL, "choices": [choice]})
 
     async with before(behave) as made:
-        asked = {"path": "/v1/completions", "messages": None, "prompt": "?"}
-        told = (await made.ask(**asked, **NONE)).json()
-        own = (await made.ask(**asked, **NONE, logprobs=0)).json()
+        request = {"path": "/v1/completions", "messages": None, "prompt": "?"}
+        body = (await made.ask(**request, **NONE)).json()
+        own = (await made.ask(**request, **NONE, logprobs=0)).json()
         assert [sent["logprobs"] for sent in made.server.bodies] == [1, 0]
-    assert told["choices"][0]["logprobs"] is None and own["choices"][0]["logprobs"]["token_logprobs"]
+    assert body["choices"][0]["logprobs"] is None and own["choices"][0]["logprobs"]["token_logprobs"]
     # No calibration is of completions: the default judges them.
-    codes = [one["code"] for one in told["uncertainty"]["warnings"]]
+    codes = [warning["code"] for warning in body["uncertainty"]["warnings"]]
     assert codes == ["calibration_mismatch", "default_calibration", "default_probability"]
-    assert 0 < told["uncertainty"]["probability_correct"] < 1
+    assert 0 < body["uncertainty"]["probability_correct"] < 1
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -525,16 +529,16 @@ async def test_server_without_logprobs_still_answers_and_is_not_sampled(refuses:
         response = await made.ask(stream=stream, **NONE)
         assert all("n" not in sent for sent in made.server.bodies)
     assert response.status_code == 200
-    found = told_by(response, stream=stream)[-1]["uncertainty"]
-    assert (found["status"], found["warning"]["code"]) == ("not_scored", "no_log_probability")
+    uncertainty = told_by(response, stream=stream)[-1]["uncertainty"]
+    assert (uncertainty["status"], uncertainty["warning"]["code"]) == ("not_scored", "no_log_probability")
 
 
 async def test_settings_can_choose_none_also_with_several_choices() -> None:
     async with before(telling(), chat_effort="none") as made:
-        found = (await made.ask(n=2)).json()
+        body = (await made.ask(n=2)).json()
         drawn = (await made.ask(eigencal={"effort": "low"})).json()["uncertainty"]
-    assert found["uncertainty"]["probability_correct"] == pytest.approx(OF_CHAT)
-    assert [one["logprobs"] for one in found["choices"]] == [None, None]
+    assert body["uncertainty"]["probability_correct"] == pytest.approx(OF_CHAT)
+    assert [choice["logprobs"] for choice in body["choices"]] == [None, None]
     assert drawn["num_samples"] == 3
 
 
@@ -560,10 +564,10 @@ async def test_auto_samples_if_the_answer_cannot_be_judged_alone(lacks: Any, str
     async with before(telling(**lacks), active(recommended=0), chat_effort="auto") as made:
         response = await made.ask(stream=stream)
         assert {sent["n"] for sent in made.server.bodies if "n" in sent} == {3}
-        asked = await made.ask(stream=stream, **NONE)
-    found = told_by(response, stream=stream)[-1]["uncertainty"]
-    assert (found["status"], found["num_samples"]) == ("scored", 3)
-    assert told_by(asked, stream=stream)[-1]["uncertainty"]["status"] == "not_scored"
+        response_ = await made.ask(stream=stream, **NONE)
+    uncertainty = told_by(response, stream=stream)[-1]["uncertainty"]
+    assert (uncertainty["status"], uncertainty["num_samples"]) == ("scored", 3)
+    assert told_by(response_, stream=stream)[-1]["uncertainty"]["status"] == "not_scored"
 
 
 async def test_answer_over_the_sampling_limit_is_another_setup() -> None:

@@ -70,7 +70,7 @@ async def test_two_files_give_a_report(http: httpx.AsyncClient, llm: FakeLLM) ->
     last = (await followed(http, job["id"]))[-1]
     assert (last["state"], last["error"], last["done"]) == ("succeeded", None, last["total"])
     assert {r.prompt for r in llm.requests} == {f"question {i}" for i in range(DEV + TEST)}
-    assert [(one["id"], one["name"], one["state"]) for one in (await http.get("/jobs")).json()] == [
+    assert [(item["id"], item["name"], item["state"]) for item in (await http.get("/jobs")).json()] == [
         (job["id"], "cities", "succeeded")
     ]
     assert (await http.get("/calibrations")).json() == []  # nothing is calibrated by it
@@ -95,6 +95,6 @@ async def test_bad_row_in_either_file_starts_no_job(http: httpx.AsyncClient, llm
     assert refused.status_code == 422
     problem = refused.json()
     assert (problem["code"], problem["retryable"]) == ("invalid_dev_data", False)
-    assert [(one["line"], one["field"]) for one in problem["errors"]] == [(5, "reference")]
+    assert [(error["line"], error["field"]) for error in problem["errors"]] == [(5, "reference")]
     assert (await http.get("/jobs")).json() == []
     assert llm.requests == []

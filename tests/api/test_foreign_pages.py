@@ -51,7 +51,7 @@ class Scoring:
         """Post a prompt with each of these headers."""
         async with served(self.app) as port, httpx.AsyncClient(trust_env=False, timeout=60) as http:
             url = f"http://127.0.0.1:{port}/score"
-            return [await http.post(url, content=BODY, headers=JSON | one) for one in headers]
+            return [await http.post(url, content=BODY, headers=JSON | header) for header in headers]
 
 
 async def test_a_body_that_is_not_said_to_be_json_is_refused() -> None:

@@ -112,7 +112,7 @@ class TestWhatIsClosed:
         async with client() as http:
             assert await scored(http) == (200, "")
             first, second = await make(http), await make(http)
-            assert [[one["code"] for one in made["warnings"]] for made in (first, second)] == [
+            assert [[warning["code"] for warning in made["warnings"]] for made in (first, second)] == [
                 ["scope_closed"],
                 [],
             ]
@@ -122,7 +122,7 @@ class TestWhatIsClosed:
     async def test_the_first_admin_key_closes_loopback_but_not_scoring(self, client: Client) -> None:
         async with client() as http:
             made = await make(http, "admin")
-            assert [one["code"] for one in made["warnings"]] == ["scope_closed"]
+            assert [warning["code"] for warning in made["warnings"]] == ["scope_closed"]
             assert (await http.get("/keys")).status_code == 401
             assert (await http.get("/jobs")).status_code == 401
             assert (await http.get("/jobs", headers=bearer(made["key"]))).status_code == 200
@@ -159,11 +159,11 @@ async def test_score_belongs_to_the_created_key(client: Client) -> None:
         before = (await http.post("/score", json=PROMPT)).json()["id"]
         one, other = await make(http), await make(http)
         id_ = (await http.post("/score", json=PROMPT, headers=bearer(one["key"]))).json()["id"]
-        found = [
+        status_codes = [
             (await http.get(f"/scores/{which}", headers=bearer(key["key"]))).status_code
             for which, key in ((id_, one), (id_, other), (before, one))
         ]
-    assert found == [200, 404, 404]
+    assert status_codes == [200, 404, 404]
 
 
 async def test_no_log_line_holds_a_key(client: Client, caplog: pytest.LogCaptureFixture) -> None:

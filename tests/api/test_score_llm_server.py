@@ -166,8 +166,8 @@ async def test_calibration_is_bound_to_dropped_parameters(
                 assert body["calibrated"] is calibrated
                 differs = [warning["differs"] for warning in body["warnings"]]
                 assert differs == ([] if calibrated else [["sampling.top_k"]])
-            asked = (await post(sampling={"top_k": 5})).json()
-            assert asked["code"] == "llm_error"
+            body_ = (await post(sampling={"top_k": 5})).json()
+            assert body_["code"] == "llm_error"
 
 
 # What no server should say
@@ -218,8 +218,8 @@ def saying(streamed: bool, **fields: str) -> Callable[[Exchange], Any]:
     logprobs = fields.get("logprobs", f'{{"content": [{{"logprob": {field["logprob"]}}}]}}')
 
     def choice(i: int) -> str:
-        said = f'"index": {fields.get("index", i)}, "finish_reason": {field["finish_reason"]}'
-        return f'{{{said}, "{message}": {{"content": {field["text"]}}}, "logprobs": {logprobs}}}'
+        text = f'"index": {fields.get("index", i)}, "finish_reason": {field["finish_reason"]}'
+        return f'{{{text}, "{message}": {{"content": {field["text"]}}}, "logprobs": {logprobs}}}'
 
     choices = ", ".join(fields.get("choice", choice(i)) for i in range(4))
     whole = f'"model": {field["model"]}, "usage": {field["usage"]}, '
@@ -236,8 +236,8 @@ def saying(streamed: bool, **fields: str) -> Callable[[Exchange], Any]:
 
 async def test_services_own_key_is_never_exposed(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
     key = "sk-topsecretkey-1234567890"
-    said = status(401, {"error": {"message": f"Incorrect API key provided: Bearer {key}"}})
-    async with OpenAIServer(default=said) as server, opened(server, llm_api_key=key) as post:
+    status_ = status(401, {"error": {"message": f"Incorrect API key provided: Bearer {key}"}})
+    async with OpenAIServer(default=status_) as server, opened(server, llm_api_key=key) as post:
         response = await post()
     assert (response.status_code, response.json()["code"]) == (502, "llm_error")
     assert "Incorrect API key" in response.text

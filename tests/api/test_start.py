@@ -65,9 +65,9 @@ def test_internal_error_keeps_its_traceback(tmp_path: Path) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "service.example.org"])
 def test_open_beyond_loopback_it_does_not_start(tmp_path: Path, host: str) -> None:
     settings = Settings(data_dir=tmp_path, host=host)
-    told = asyncio.run(refused(settings, SqliteStore(), PermissionError))
-    assert told.startswith(f"Cannot start: EIGENCAL_HOST={host} ")
-    assert "Set EIGENCAL_SCORE_KEY" in told and "EIGENCAL_ALLOW_OPEN=true" in told
+    result = asyncio.run(refused(settings, SqliteStore(), PermissionError))
+    assert result.startswith(f"Cannot start: EIGENCAL_HOST={host} ")
+    assert "Set EIGENCAL_SCORE_KEY" in result and "EIGENCAL_ALLOW_OPEN=true" in result
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ async def test_log_shows_the_setup_without_secrets(tmp_path: Path, caplog: pytes
         llm_url="http://me:pass@llm.example:8001/v1?key=abc",  # pragma: allowlist secret
     )
     await started(settings, SqliteStore())
-    told = [record.getMessage() for record in caplog.records if record.name == "service.app"]
-    assert told[0].startswith("Eigencal ")
-    assert told[1:] == [
+    reports = [record.getMessage() for record in caplog.records if record.name == "service.app"]
+    assert reports[0].startswith("Eigencal ")
+    assert reports[1:] == [
         f"store: SQLite file {tmp_path / 'eigencal.db'}",
         "LLM: http://llm.example:8001/v1 (API for prompts: chat), model fake-llm",
         "answers: 20, of at most 256 tokens to a prompt, 256 to a conversation",

@@ -30,12 +30,12 @@ def exporter() -> Any:
 def service(folder: Path, exporter: Any, llm: FakeLLM | None = None, **settings: Any) -> Any:
     from service.scoring.telemetry import OtelEvents
 
-    asked = {"num_samples": 5, "decides": True, "embedder": FakeEmbedder(8)} | settings
-    return replica_app(folder, "one", llm=llm, events=OtelEvents(exporter=exporter), **asked)
+    request = {"num_samples": 5, "decides": True, "embedder": FakeEmbedder(8)} | settings
+    return replica_app(folder, "one", llm=llm, events=OtelEvents(exporter=exporter), **request)
 
 
 def told(exporter: Any) -> list[Any]:
-    return [one.log_record for one in exporter.get_finished_logs()]
+    return [get_finished_log.log_record for get_finished_log in exporter.get_finished_logs()]
 
 
 async def test_score_event_belongs_to_the_callers_span(tmp_path: Path, exporter: Any) -> None:
@@ -58,8 +58,8 @@ async def test_score_event_belongs_to_the_callers_span(tmp_path: Path, exporter:
         "eigencal.num_samples": 5,
         "eigencal.calibration.id": score["calibration"]["id"],
     }
-    [found] = exporter.get_finished_logs()
-    assert found.resource.attributes["service.name"] == "eigencal"
+    [get_finished_log] = exporter.get_finished_logs()
+    assert get_finished_log.resource.attributes["service.name"] == "eigencal"
 
 
 async def test_without_a_probability_it_tells_lambda_max(tmp_path: Path, exporter: Any) -> None:
@@ -82,8 +82,8 @@ async def test_each_request_has_its_own_parent(tmp_path: Path, exporter: Any) ->
 
         await asyncio.gather(*map(post, traces))
         await http.post("/score", json={"prompt": "?"}, headers={"traceparent": "no trace at all"})
-    found = [f"{event.trace_id:032x}" for event in told(exporter)]
-    assert sorted(found[:-1]) == sorted([*traces, *traces]) and found[-1] == "0" * 32
+    results = [f"{event.trace_id:032x}" for event in told(exporter)]
+    assert sorted(results[:-1]) == sorted([*traces, *traces]) and results[-1] == "0" * 32
 
 
 async def test_error_gives_an_error_event(tmp_path: Path, exporter: Any) -> None:
@@ -136,7 +136,7 @@ async def test_collector_receives_events_by_otlp(
     assert SECRET.encode() not in body
     record = ExportLogsServiceRequest.FromString(body).resource_logs[0].scope_logs[0].log_records[0]
     assert (record.event_name, record.trace_id.hex()) == ("gen_ai.evaluation.result", TRACE)
-    values = {one.key: one.value for one in record.attributes}
+    values = {attribute.key: attribute.value for attribute in record.attributes}
     assert values["eigencal.score.id"].string_value == score["id"]
 
 
@@ -150,8 +150,8 @@ async def test_unavailable_collector_has_no_effect(tmp_path: Path, monkeypatch: 
         events = build_events()
         async with asyncio.timeout(60):
             async with replica_app(tmp_path, "one", events=events) as http:
-                found = [await http.post("/score", json={"prompt": "?"}) for _ in range(5)]
-    assert {one.status_code for one in found} == {200}
+                responses = [await http.post("/score", json={"prompt": "?"}) for _ in range(5)]
+    assert {response.status_code for response in responses} == {200}
 
 
 def test_start_reports_missing_opentelemetry(

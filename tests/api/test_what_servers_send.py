@@ -317,7 +317,7 @@ class TestLogProbabilitiesOfAnotherText:
             scored = (await made.http.post("/score", json={"prompt": "?"})).json()
             chat = (await made.ask(eigencal={"effort": "none"})).json()["uncertainty"]
         assert scored["evidence"] is None
-        assert "logprobs_of_other_text" in [one["code"] for one in scored["warnings"]]
+        assert "logprobs_of_other_text" in [warning["code"] for warning in scored["warnings"]]
         assert (chat["status"], chat["warning"]["code"]) == ("not_scored", "logprobs_of_other_text")
 
     @pytest.mark.parametrize(
@@ -468,7 +468,7 @@ class TestHistories:
             kinds = []
             for body in ({"messages": plain}, {"messages": turns, **says_nothing}):
                 document = (await made.ask(**body)).json()["uncertainty"]
-                kinds.append([(one["code"], one.get("differs")) for one in document["warnings"]])
+                kinds.append([(warning["code"], warning.get("differs")) for warning in document["warnings"]])
         assert kinds[0] == kinds[1]
 
 
@@ -535,9 +535,9 @@ class TestRefusedParameters:
         server = refusing(lambda body: message if "top_p" in body else None)
         async with before(server, server) as made:
             scored = await made.http.post("/score", json={"prompt": "?"})
-            asked = await made.http.post("/score", json={"prompt": "?", "sampling": {"top_p": 0.5}})
+            response = await made.http.post("/score", json={"prompt": "?", "sampling": {"top_p": 0.5}})
         assert scored.status_code == 200
-        assert asked.json()["code"] == "llm_error", "a top_p with an effect is not left out silently"
+        assert response.json()["code"] == "llm_error", "a top_p with an effect is not left out silently"
 
     @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
     @pytest.mark.parametrize(

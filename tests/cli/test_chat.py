@@ -67,8 +67,10 @@ def test_pending_score_is_awaited(llm: OpenAIServer, tmp_path: Path, monkeypatch
     with serving_app(tmp_path, **parts, **settings) as url:
         done = in_process(tmp_path, url, monkeypatch)("chat", stdin="question 1\nquestion 2\n")
     assert done.code == 0, done.err
-    told = done.out.splitlines()[1::2]
-    assert len(told) == 2
-    assert all(line.startswith(UNCERTAINTY) and line.endswith("by the default calibration]") for line in told)
+    lines = done.out.splitlines()[1::2]
+    assert len(lines) == 2
+    assert all(
+        line.startswith(UNCERTAINTY) and line.endswith("by the default calibration]") for line in lines
+    )
     assert done.err.startswith("note: ") and "calibrat" in done.err
     assert done.err.count("\n") == 2, "each note is told once"

@@ -54,10 +54,10 @@ def test_text_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) ->
 
 def claim(text: str, agree: int, example: str | None = None) -> dict[str, object]:
     support = {"agree": agree, "differ": 3 - agree, "silent": 0, "example": example}
-    told = {"start": 0, "end": 1, "lambda_max": 0.5, "entropy": 0.5, "probability": 0.5, "rank_score": 0.5}
+    body = {"start": 0, "end": 1, "lambda_max": 0.5, "entropy": 0.5, "probability": 0.5, "rank_score": 0.5}
     verdict = {"probability_correct": None, "decision": None, "doubtful": agree < 2}
     of_tokens = {"logprob": None, "fact_logprob": None, "least_logprob": None}
-    return {"text": text, **told, **verdict, **of_tokens, "support": support}
+    return {"text": text, **body, **verdict, **of_tokens, "support": support}
 
 
 UNDRAWN = claim("It is here.", 3) | {"support": None, "doubtful": None, "probability_correct": 0.75}
@@ -161,5 +161,5 @@ def test_missing_extra_explains_the_installation(tmp_path: Path) -> None:
     code = f"import runpy; runpy.run_path({file!r})['main']()"
     ended = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=300, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
-    said = 'eigencal: the command line is an extra: pip install "eigencal[cli]"\n'
-    assert ended.stderr == said
+    text = 'eigencal: the command line is an extra: pip install "eigencal[cli]"\n'
+    assert ended.stderr == text

@@ -14,8 +14,8 @@ from tests.support.sqlite_store import SqliteStore
 @pytest.fixture(params=[waiting, awaited], ids=["Client", "AsyncClient"])
 def drive(request: pytest.FixtureRequest) -> Driver:
     """Return what makes a client of either kind, driven alike."""
-    found: Driver = request.param
-    return found
+    param: Driver = request.param
+    return param
 
 
 @pytest.fixture

@@ -54,8 +54,8 @@ class Block:
 
 def pages() -> list[str]:
     """Return the pages whose blocks are accounted for, by their paths from the root."""
-    found = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("clients/*/README.md")]
-    return sorted(path.relative_to(ROOT).as_posix() for path in found)
+    results = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("clients/*/README.md")]
+    return sorted(path.relative_to(ROOT).as_posix() for path in results)
 
 
 def blocks(page: str) -> list[Block]:

@@ -10,7 +10,7 @@ from tests.docs import shown
 from tests.docs.blocks import SHELL, Block, blocks, pages, verdict
 
 BLOCKS = {page: blocks(page) for page in pages()}
-EVERY = [block for found in BLOCKS.values() for block in found]
+EVERY = [block for block_ in BLOCKS.values() for block in block_]
 DATA = [block for block in EVERY if verdict(block) == "checked"]
 EXCUSED = [block for block in EVERY if verdict(block) == "excused"]
 

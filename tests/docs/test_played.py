@@ -40,11 +40,11 @@ def test_commands_and_programs_of_a_page_work(page: str, demo: Demo, tmp_path: P
     assert done.returncode == 0, f"{here[done.last].where}\n{done.printed[done.last]}\n{done.errors}"
     assert len(done.printed) == len(here)
     for number, block in enumerate(here):
-        for said in outputs(block):
-            parsed, printed = shown.parsed(said.code), real(done.printed[number])
+        for output in outputs(block):
+            parsed, printed = shown.parsed(output.code), real(done.printed[number])
             told = shown.missing(parsed, printed)
             assert not told, (
-                f"{said.where} shows what {block.where} did not print: {told}\n{done.printed[number]}"
+                f"{output.where} shows what {block.where} did not print: {told}\n{done.printed[number]}"
             )
             if "action" in parsed.get("decision", {}):
                 assert printed["decision"]["action"] == parsed["decision"]["action"], printed["decision"]
@@ -106,9 +106,13 @@ def errors_of(found: dict[str, Any]) -> list[float]:
 @pytest.mark.weights
 def test_a_chat_with_the_demonstration_is_scored(demo: Demo) -> None:
     """README's drop-in prints a number. On a busy machine the score comes after the answer."""
-    asked = [{"role": "user", "content": "What is the capital of Germany?"}]
+    requests = [{"role": "user", "content": "What is the capital of Germany?"}]
     with httpx.Client(base_url=demo.url, trust_env=False, timeout=120) as http:
-        body = {"model": http.get("/v1/models").json()["data"][0]["id"], "messages": asked, "temperature": 0}
+        body = {
+            "model": http.get("/v1/models").json()["data"][0]["id"],
+            "messages": requests,
+            "temperature": 0,
+        }
         answered = http.post("/v1/chat/completions", json=body).raise_for_status().json()
         score = answered["uncertainty"]
         while score["status"] == "pending":

@@ -38,8 +38,8 @@ TURNS = [{"role": "user", "content": "What is the capital of France?"}]
 
 @pytest.fixture(params=[waiting, awaited], ids=["Client", "AsyncClient"])
 def drive(request: pytest.FixtureRequest) -> Driver:
-    found: Driver = request.param
-    return found
+    param: Driver = request.param
+    return param
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def real(tmp_path: Path) -> Iterator[str]:
 
 def reached(calls: list[httpx.Request]) -> set[tuple[str, str]]:
     """Return the operations of the contract that requests went to."""
-    found = set()
+    results = set()
     for request in calls:
         parts = request.url.path.split("/")
         for method, path in sorted(OPERATIONS):
@@ -66,8 +66,8 @@ def reached(calls: list[httpx.Request]) -> set[tuple[str, str]]:
             )
             exact = path == request.url.path or request.url.path not in {one for _, one in OPERATIONS}
             if method == request.method and same and exact:
-                found.add((method, path))
-    return found
+                results.add((method, path))
+    return results
 
 
 def walk(client: Any) -> None:
@@ -86,7 +86,7 @@ def jobs(client: Any) -> None:
     job = client.calibrate(ROWS, name="walk", activate="never")
     done = client.wait(job.id)
     assert (done.state, done.succeeded, done.name) == ("succeeded", True, "walk")
-    assert [one.id for one in client.jobs(limit=1)] == [client.job(job.id).id]
+    assert [job_.id for job_ in client.jobs(limit=1)] == [client.job(job.id).id]
     found = client.calibration(done.calibration_id)
     assert not found.active and client.activate(found.id).active
     assert client.active_calibrations()[0].id == client.calibrations()[-1].id == found.id

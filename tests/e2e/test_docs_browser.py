@@ -44,9 +44,9 @@ def shown(tab: Page, condition: str) -> None:
 
 def click(tab: Page, text: str) -> None:
     """Click the first button of the request's body that says so."""
-    found = f"[...document.querySelectorAll('{BODY} button')].find(b => b.textContent.trim() === '{text}')"
-    shown(tab, f"!!{found}")
-    tab.evaluate(f"{found}.click()")
+    text_ = f"[...document.querySelectorAll('{BODY} button')].find(b => b.textContent.trim() === '{text}')"
+    shown(tab, f"!!{text_}")
+    tab.evaluate(f"{text_}.click()")
 
 
 def test_no_schema_is_shown_as_never(page: Page) -> None:

@@ -74,9 +74,9 @@ async def test_dead_replica_gives_a_problem_document() -> None:
                 chat = await http.post("/v1/chat/completions", json={"messages": []})
     assert problem.headers["content-type"] == "application/problem+json"
     assert int(problem.headers["retry-after"]) > 0
-    told = problem.json()
-    assert (problem.status_code, told["status"], told["code"]) == (502, 502, "no_replica")
-    assert told["retryable"] is True
+    body = problem.json()
+    assert (problem.status_code, body["status"], body["code"]) == (502, 502, "no_replica")
+    assert body["retryable"] is True
     assert chat.status_code == 502
     assert chat.json()["error"].items() >= {"type": "server_error", "code": "no_replica"}.items()
 
@@ -125,8 +125,8 @@ async def load(made: DropIn) -> AsyncIterator[list[int]]:
     try:
         yield statuses
     finally:
-        for one in callers:
-            one.cancel()
+        for caller_ in callers:
+            caller_.cancel()
         await asyncio.gather(*callers, return_exceptions=True)
 
 

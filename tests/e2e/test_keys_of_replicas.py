@@ -33,20 +33,20 @@ def url(postgres: Cluster) -> str:
 @asynccontextmanager
 async def replica(url: str, name: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
     """Serve one replica on a socket of its own; yield a client of it."""
-    asked = Settings(data_dir=folder, database_url=url)
+    settings_ = Settings(data_dir=folder, database_url=url)
     llm, embedder = FakeLLM(), FakeEmbedder()
     store = build_replica(
         url,
         llm=llm,
         embedder=embedder,
-        serving=serving_of(asked),
+        serving=serving_of(settings_),
         setup=Setup(),
         slots=1,
         live=LiveLoad(),
         engine=TaskEngine(),
         intervals=INTERVALS,
     )
-    app = create_app(asked, llm=llm, embedder=embedder, store=store)
+    app = create_app(settings_, llm=llm, embedder=embedder, store=store)
     async with served(app) as port:
         base = f"http://127.0.0.1:{port}"
         async with httpx.AsyncClient(base_url=base, trust_env=False, timeout=PATIENCE_S) as http:
@@ -56,8 +56,8 @@ async def replica(url: str, name: str, folder: Path) -> AsyncIterator[httpx.Asyn
 async def made(http: httpx.AsyncClient, scope: str = "score", **headers: str) -> dict[str, Any]:
     answer = await http.post("/keys", json={"name": "a key", "scope": scope}, headers=headers)
     assert answer.status_code == 201, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+    body: dict[str, Any] = answer.json()
+    return body
 
 
 async def scored(http: httpx.AsyncClient, key: str = "") -> tuple[int, str]:

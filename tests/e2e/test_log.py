@@ -45,8 +45,8 @@ class Service:
 
     def lines(self) -> list[str]:
         """The lines of our own loggers: level and message."""
-        found = re.findall(r"^\S+ \S+ ([A-Z]+) service\S*: (.*)$", self.log.read_text(), re.MULTILINE)
-        return [f"{level} {message}" for level, message in found]
+        matches = re.findall(r"^\S+ \S+ ([A-Z]+) service\S*: (.*)$", self.log.read_text(), re.MULTILINE)
+        return [f"{level} {message}" for level, message in matches]
 
 
 def environment(folder: Path, llm_url: str, embedder_url: str) -> dict[str, str]:

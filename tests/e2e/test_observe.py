@@ -93,8 +93,8 @@ async def answered(http: httpx.AsyncClient, query: str) -> list[dict[str, Any]]:
         while True:
             with suppress(httpx.TransportError):
                 reply = await http.get("/query", params={"query": query})
-                if reply.status_code == 200 and (found := reply.json()["data"]["result"]):
-                    return list(found)
+                if reply.status_code == 200 and (result := reply.json()["data"]["result"]):
+                    return list(result)
             await asyncio.sleep(0.2)
 
 
@@ -105,6 +105,6 @@ async def test_prometheus_scrapes_the_service_with_its_key(config: Path, tmp_pat
         [up] = await answered(http, 'up{job="eigencal"} == 1')
         assert up["metric"]["instance"] == f"127.0.0.1:{port}"
         parts = await answered(http, "eigencal_part_up == 1")
-        assert {one["metric"]["part"] for one in parts} == {"store", "embedder", "llm"}
+        assert {part["metric"]["part"] for part in parts} == {"store", "embedder", "llm"}
         [group] = (await http.get("/rules")).json()["data"]["groups"]
         assert {rule["health"] for rule in group["rules"]} <= {"ok", "unknown"}

@@ -98,18 +98,18 @@ async def test_frozen_replica_that_resumes_does_no_harm(url: str, tmp_path: Path
         frozen, peer = (a, b) if requests(log)[-1].pid == a.pid else (b, a)
         frozen.send_signal(signal.SIGSTOP)
         hold(log, after=ROWS)  # the job does not end: what the frozen one was at is asked for beyond them
-        asked = len([one for one in requests(log) if one.pid == peer.pid])
+        asked = len([request for request in requests(log) if request.pid == peer.pid])
 
         async def peer_takes_over() -> bool:
             """The rows that the frozen one was at are asked for again."""
-            drawn = [one.prompt for one in requests(log)]
+            drawn = [request.prompt for request in requests(log)]
             return len(set(drawn)) < len(drawn)
 
         await until(peer_takes_over)
         frozen.send_signal(signal.SIGCONT)  # in the middle of the peer's work
         go_on(log)
         ended = await final(outside, job)
-        assert len([one for one in requests(log) if one.pid == peer.pid]) > asked
+        assert len([request for request in requests(log) if request.pid == peer.pid]) > asked
         assert len(requests(log)) <= ROWS + 2 * SLOTS  # what was in flight, and once more before it hears
         assert [r.calibration for r in await outside.calibrations.list_all()] == [ended]
         await kill(peer)

@@ -107,10 +107,10 @@ class Gate:
 
 @pytest.fixture
 def gate(vllm: VllmServer) -> Iterator[Gate]:
-    found = Gate(vllm)
-    with serving_in_thread(OpenAIServer(default=found, models=["smollm2"])) as server:
-        found.url = server.url
-        yield found
+    gate_ = Gate(vllm)
+    with serving_in_thread(OpenAIServer(default=gate_, models=["smollm2"])) as server:
+        gate_.url = server.url
+        yield gate_
 
 
 @pytest.fixture
@@ -133,8 +133,8 @@ def test_three_kills_cause_no_repeated_sampling(service: Service, gate: Gate, vl
     before = finished(vllm)
     rows = questions()
     # Activated whatever its gain is: forty rows need not show one.
-    asked = {"examples": rows, "name": "killed", "activate": "always"}
-    sent = httpx.post(f"{service.url}/calibrate", json=asked, timeout=60)
+    request = {"examples": rows, "name": "killed", "activate": "always"}
+    sent = httpx.post(f"{service.url}/calibrate", json=request, timeout=60)
     assert sent.status_code == 202, sent.text
     job_id = sent.json()["id"]
     for kill in range(1, KILLS + 1):
@@ -182,9 +182,9 @@ def served_by_evidence(service: Service, rows: bytes) -> None:
         timeout=60,
     )
     calibration = service.succeeded(sent.json()["id"])
-    asked = {"prompt": "Who wrote Hamlet?"}
+    request = {"prompt": "Who wrote Hamlet?"}
     for body, number in (({"effort": "low"}, 3), ({"num_samples": 1}, 1)):
-        score = httpx.post(f"{service.url}/score", json={**asked, **body}, timeout=120).json()
+        score = httpx.post(f"{service.url}/score", json={**request, **body}, timeout=120).json()
         assert score["num_samples"] == number
         assert 0 < score["evidence"]["missing_mass"] < 1 and score["evidence"]["mean_logprob"] < 0
         used = score["calibration"]

@@ -86,18 +86,20 @@ def test_stream_equals_the_servers(
     direct = post(vllm.url, path, body)
     ours = post(base, path, {**body, **LOW}, mode)
     assert gathered(ours.content) == gathered(direct.content)
-    found = [chunk["uncertainty"] for chunk in events_of(ours.content) if "uncertainty" in chunk]
-    assert len(found) == (mode != "off") and all(one["status"] in STATUSES[mode] for one in found)
+    uncertainties = [chunk["uncertainty"] for chunk in events_of(ours.content) if "uncertainty" in chunk]
+    assert len(uncertainties) == (mode != "off") and all(
+        uncertainty["status"] in STATUSES[mode] for uncertainty in uncertainties
+    )
     assert ours.content.endswith(b"data: [DONE]\n\n")
 
 
 def test_score_is_returned_in_three_ways(base: str) -> None:
     response = post(base, "/chat/completions", {**GREEDY, **CHAT, **LOW})
-    found = response.json()["uncertainty"]
-    assert 0 < found["lambda_max"] <= 1 and found["num_samples"] == 3
-    assert found["evidence"] is not None and found["model"] == "smollm2"
-    assert float(response.headers["x-lambda-max"]) == pytest.approx(found["lambda_max"], abs=1e-6)
-    assert httpx.get(f"{base}/scores/{found['id']}", timeout=60).json() == found
+    uncertainty = response.json()["uncertainty"]
+    assert 0 < uncertainty["lambda_max"] <= 1 and uncertainty["num_samples"] == 3
+    assert uncertainty["evidence"] is not None and uncertainty["model"] == "smollm2"
+    assert float(response.headers["x-lambda-max"]) == pytest.approx(uncertainty["lambda_max"], abs=1e-6)
+    assert httpx.get(f"{base}/scores/{uncertainty['id']}", timeout=60).json() == uncertainty
 
 
 def test_json_mode_is_forwarded_and_sampled_alike(base: str, vllm: VllmServer) -> None:
@@ -107,8 +109,12 @@ def test_json_mode_is_forwarded_and_sampled_alike(base: str, vllm: VllmServer) -
     ours = post(base, "/chat/completions", {**body, **LOW}).json()
     assert ours["choices"] == direct["choices"]
     assert json.loads(text_of(ours["choices"][0]))["colour"] in ("red", "green")
-    found = ours["uncertainty"]
-    assert (found["status"], found["calibrated"], found["num_distinct"] <= 3) == ("scored", False, True)
+    uncertainty = ours["uncertainty"]
+    assert (uncertainty["status"], uncertainty["calibrated"], uncertainty["num_distinct"] <= 3) == (
+        "scored",
+        False,
+        True,
+    )
 
 
 def test_unused_tools_are_forwarded(base: str, vllm: VllmServer) -> None:
@@ -132,8 +138,8 @@ def test_several_choices_and_logprobs_are_forwarded(base: str) -> None:
 def test_answer_sampled_like_ours_counts_as_a_sample(base: str, vllm: VllmServer) -> None:
     before = vllm.metric("vllm:request_success_total")
     body = {**CHAT, "model": "smollm2", "temperature": 0.5, "top_p": 1.0, "top_k": 0, "max_tokens": 32}
-    found = post(base, "/chat/completions", {**body, **LOW}).json()["uncertainty"]
-    assert found["num_samples"] == 3
+    uncertainty = post(base, "/chat/completions", {**body, **LOW}).json()["uncertainty"]
+    assert uncertainty["num_samples"] == 3
     assert vllm.metric("vllm:request_success_total") - before == 3
 
 
@@ -149,15 +155,19 @@ def test_without_samples_only_the_servers_answer_is_generated(
     before = vllm.metric("vllm:request_success_total")
     ours = post(base, path, {**body, "eigencal": {"effort": "none"}})
     assert vllm.metric("vllm:request_success_total") - before == 1
-    told = events_of(ours.content) if stream else [ours.json()]
+    events = events_of(ours.content) if stream else [ours.json()]
     if stream:
         assert gathered(ours.content) == gathered(direct.content)
     else:
-        assert told[0]["choices"] == direct.json()["choices"]
-    assert not any(choice.get("logprobs") for chunk in told for choice in chunk["choices"])
-    [found] = [chunk["uncertainty"] for chunk in told if "uncertainty" in chunk]
+        assert events[0]["choices"] == direct.json()["choices"]
+    assert not any(choice.get("logprobs") for chunk in events for choice in chunk["choices"])
+    [uncertainty] = [chunk["uncertainty"] for chunk in events if "uncertainty" in chunk]
     # Without a log-probability of all its tokens it would be `not_scored`.
-    assert (found["status"], found["num_samples"], found["model"]) == ("scored", 0, "smollm2")
+    assert (uncertainty["status"], uncertainty["num_samples"], uncertainty["model"]) == (
+        "scored",
+        0,
+        "smollm2",
+    )
 
 
 def test_refusal_of_the_server_is_forwarded(base: str, vllm: VllmServer) -> None:

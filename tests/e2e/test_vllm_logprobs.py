@@ -39,11 +39,11 @@ def drawn(
 
 def by_text(draws: Sequence[Draw]) -> dict[tuple[str, int | None], list[float]]:
     """Return the sums of answers that are one text in as many tokens."""
-    found = defaultdict(list)
+    results = defaultdict(list)
     for draw in draws:
         assert draw.total_logprob is not None
-        found[draw.text, draw.num_tokens].append(draw.total_logprob)
-    return found
+        results[draw.text, draw.num_tokens].append(draw.total_logprob)
+    return results
 
 
 def endings(sums: Sequence[float]) -> int:

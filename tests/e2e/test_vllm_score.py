@@ -64,10 +64,10 @@ def test_prompt_is_scored(service_url: str) -> None:
 
 
 def test_known_facts_get_higher_confidence(service_url: str) -> None:
-    known = post(service_url, {"prompt": "What is the capital of France?"}).json()
+    body = post(service_url, {"prompt": "What is the capital of France?"}).json()
     unknown = post(service_url, {"prompt": "What was the name of my grandfather's dog?"}).json()
-    assert known["lambda_max"] > unknown["lambda_max"]
-    assert known["entropy"] < unknown["entropy"]
+    assert body["lambda_max"] > unknown["lambda_max"]
+    assert body["entropy"] < unknown["entropy"]
 
 
 def test_conversation_is_scored_through_chat(service_url: str) -> None:

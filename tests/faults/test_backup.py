@@ -30,8 +30,8 @@ def carry_out(code: str, folder: Path) -> None:
 def databases(folder: Path, name: str) -> set[str]:
     """The endings of the databases of a name, their logs and locks left out."""
     paths = [path for path in folder.glob(f"{name}*") if path.suffix not in (".lock", ".owner")]
-    found = {re.sub("-(wal|shm)$", "", path.name) for path in paths}
-    return {file.removeprefix(name) for file in found}
+    results = {re.sub("-(wal|shm)$", "", path.name) for path in paths}
+    return {file.removeprefix(name) for file in results}
 
 
 async def test_backup_during_a_job_is_complete_and_resumes_the_job(tmp_path: Path) -> None:

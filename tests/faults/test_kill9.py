@@ -30,8 +30,12 @@ async def outcome(made: Replica, job: Job) -> dict[str, Any]:
     if job.kind == "evaluate":
         results = await final_results(made, job)
         return {**results, "provenance": {**results["provenance"], "created_at": ""}}
-    found = await final(made, job)
-    return {"parameters": found.parameters, "method": found.method, "fingerprint": found.fingerprint}
+    calibration = await final(made, job)
+    return {
+        "parameters": calibration.parameters,
+        "method": calibration.method,
+        "fingerprint": calibration.fingerprint,
+    }
 
 
 @both_kinds
@@ -52,15 +56,15 @@ async def test_job_survives_three_kills(tmp_path: Path, options: JobOptions) -> 
             hold(log, after=before + 3)
             async with worker(url, log, slow_s=0.05):
                 await until_asked(log, before + 3)
-            assert not {one.prompt for one in requests(log)[before:]} & kept
+            assert not {request.prompt for request in requests(log)[before:]} & kept
         go_on(log)
         async with worker(url, log):
-            found = await outcome(outside, job)
+            outcome_ = await outcome(outside, job)
     drawn = requests(log)
     assert {one.prompt for one in drawn} == {f"question {i}" for i in range(ROWS)}
     assert {one.num_samples for one in drawn} == {NUM_SAMPLES}
     assert len(drawn) <= ROWS + 6 * 2  # six kills, two slots: what was in flight, no more
-    assert found == await calm(tmp_path, ROWS, options, outcome)
+    assert outcome_ == await calm(tmp_path, ROWS, options, outcome)
 
 
 @both_kinds
@@ -79,7 +83,7 @@ async def test_job_survives_a_kill_after_sampling(tmp_path: Path, options: JobOp
         go_on(log)
         before = requests(log)
         async with worker(url, log):
-            found = await outcome(outside, job)
+            outcome_ = await outcome(outside, job)
         assert requests(log) == before
         assert len(await outside.calibrations.list_all()) == (1 if options is CALIBRATE else 0)
-    assert found == await calm(tmp_path, ROWS, options, outcome)
+    assert outcome_ == await calm(tmp_path, ROWS, options, outcome)

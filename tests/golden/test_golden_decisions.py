@@ -139,9 +139,9 @@ THROUGH = {1: (40, 90), 2: (70, 130), 3: (90, 140), 5: (100, 150), 20: (130, 160
 def test_nonsense_is_never_let_through_and_has_no_p_correct(shared_data: Path, m: int) -> None:
     """For nonsense a vector orthogonal, but for chance, to all that is said."""
     assert shared_data
-    found = newcomer()
-    one = FakeEmbedder(D, vectors=found.vectors, empty_answers="outcome")
-    trial = judged(found.unseen, m, found.calibration, one)
+    scores = newcomer()
+    one = FakeEmbedder(D, vectors=scores.vectors, empty_answers="outcome")
+    trial = judged(scores.unseen, m, scores.calibration, one)
     low, high = THROUGH[m]
     assert low < check(trial) < high
 
@@ -150,8 +150,8 @@ def test_nonsense_is_never_let_through_and_has_no_p_correct(shared_data: Path, m
 @pytest.mark.parametrize("m", [1, 3, 5])
 def test_nonsense_is_never_let_through_with_real_embeddings(shared_data: Path, m: int) -> None:
     assert shared_data
-    found = newcomer()
-    vectors = found.vectors | embedded([NONSENSE[0]])
+    scores = newcomer()
+    vectors = scores.vectors | embedded([NONSENSE[0]])
     one = FakeEmbedder(D, vectors=vectors, empty_answers="outcome")
-    trial = judged(found.unseen, m, found.calibration, one)
+    trial = judged(scores.unseen, m, scores.calibration, one)
     assert check(trial) > 0

@@ -36,8 +36,8 @@ def stored(number: int, row: dict[str, Any], *, tells: bool) -> DevRow:
         answer=answer if answer in samples else None,
         correct=correct_by_rouge_l(answer, [row["reference"]]),
     )
-    told = row["logprob"] if tells else [None] * len(samples)
-    draws = tuple(Draw(text, total_logprob=one) for text, one in zip(samples, told, strict=True))
+    logprob = row["logprob"] if tells else [None] * len(samples)
+    draws = tuple(Draw(text, total_logprob=one) for text, one in zip(samples, logprob, strict=True))
     return replace(made, draws=draws, complete=True)
 
 
@@ -57,14 +57,14 @@ def bench(recorded: dict[str, Any]) -> EvaluationContext:
 
 @pytest.fixture(scope="module")
 def expected(golden: dict[str, Any]) -> dict[str, dict[str, float]]:
-    found = {}
+    results = {}
     for name, path in SERVED.items():
         figures: Any = golden
         for key in path:
             figures = figures[key]
-        found[name] = figures
-    assert found
-    return found
+        results[name] = figures
+    assert results
+    return results
 
 
 @pytest.fixture(scope="module")
@@ -100,10 +100,10 @@ def test_served_figures(
 
 def test_log_probabilities_are_of_whole_answers(recorded: dict[str, Any]) -> None:
     """Longer answers are less likely as a whole: what is recorded is no mean."""
-    found = likelihoods(split(recorded, slice(150, 400), tells=True))
-    assert found is not None
-    assert found.totals is not None
-    totals, per_word = np.concatenate(found.totals), np.concatenate(found.normalized)
+    likelihoods_ = likelihoods(split(recorded, slice(150, 400), tells=True))
+    assert likelihoods_ is not None
+    assert likelihoods_.totals is not None
+    totals, per_word = np.concatenate(likelihoods_.totals), np.concatenate(likelihoods_.normalized)
     words = totals / per_word
     assert np.corrcoef(words, totals)[0, 1] < -0.4
     assert abs(np.corrcoef(words, per_word)[0, 1]) < 0.4

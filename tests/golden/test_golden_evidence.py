@@ -43,7 +43,7 @@ def prompts(recorded: dict[str, Any], m: int) -> tuple[list[Answers], list[list[
 
 def rows(recorded: dict[str, Any], m: int) -> DevSet:
     made, sums = prompts(recorded, m)
-    missing = [missing_mass(one, row.index) for one, row in zip(sums, made, strict=True)]
+    missing = [missing_mass(sum_, row.index) for sum_, row in zip(sums, made, strict=True)]
     return replace(dev_set(made, D), missing_mass=np.array(missing))
 
 
@@ -82,35 +82,35 @@ def served_figures_agree(map_: AnyMap, case: Case, told: dict[str, Any]) -> None
     if told["correlation"] is not None:
         assert np.corrcoef(predicted, c1)[0, 1] == pytest.approx(told["correlation"], abs=1e-6)
     if told["projection_ece"] is not None:
-        found = reliability_diagram(predicted, c1).ece
-        assert found == pytest.approx(told["projection_ece"], abs=1e-6)
+        ece = reliability_diagram(predicted, c1).ece
+        assert ece == pytest.approx(told["projection_ece"], abs=1e-6)
 
 
 def test_missing_masses_of_the_first_rows(case: Case) -> None:
-    found = case.whole.missing_mass[:3]
-    assert found == pytest.approx([row["missing_mass"] for row in case.told["first_rows"]], abs=1e-12)
+    missing_mass_ = case.whole.missing_mass[:3]
+    assert missing_mass_ == pytest.approx([row["missing_mass"] for row in case.told["first_rows"]], abs=1e-12)
 
 
 def test_the_depolarized_map(case: Case) -> None:
-    told, map_ = case.told["depolarized"], case.flat.map
+    depolarized, map_ = case.told["depolarized"], case.flat.map
     g = map_.depolarization
     if case.m != "1":  # one answer has no temperature
-        assert map_.temperature == pytest.approx(told["T"], abs=1e-6)
-    assert np.log(g / (1 - g)) == pytest.approx(told["a"], abs=1e-5)
-    assert case.flat.risk == pytest.approx(told["risk_fit"], abs=1e-9)
-    assert risk(map_, case.test) == pytest.approx(told["risk_test"], abs=1e-6)
-    served_figures_agree(map_, case, told)
+        assert map_.temperature == pytest.approx(depolarized["T"], abs=1e-6)
+    assert np.log(g / (1 - g)) == pytest.approx(depolarized["a"], abs=1e-5)
+    assert case.flat.risk == pytest.approx(depolarized["risk_fit"], abs=1e-9)
+    assert risk(map_, case.test) == pytest.approx(depolarized["risk_test"], abs=1e-6)
+    served_figures_agree(map_, case, depolarized)
 
 
 def test_the_evidence_map(case: Case) -> None:
-    told, map_ = case.told["evidence"], case.evidence.map
-    assert map_.temperature == pytest.approx(told["T"], abs=1e-5)
-    assert (map_.intercept, map_.slope) == pytest.approx((told["a"], told["b"]), abs=1e-5)
-    assert case.evidence.risk == pytest.approx(told["risk_fit"], abs=1e-9)
-    assert risk(map_, case.test) == pytest.approx(told["risk_test"], abs=1e-6)
+    evidence, map_ = case.told["evidence"], case.evidence.map
+    assert map_.temperature == pytest.approx(evidence["T"], abs=1e-5)
+    assert (map_.intercept, map_.slope) == pytest.approx((evidence["a"], evidence["b"]), abs=1e-5)
+    assert case.evidence.risk == pytest.approx(evidence["risk_fit"], abs=1e-9)
+    assert risk(map_, case.test) == pytest.approx(evidence["risk_test"], abs=1e-6)
     g = map_.depolarizations(case.fit.missing_mass).mean()
-    assert g == pytest.approx(told["g_mean"], abs=1e-6)
-    served_figures_agree(map_, case, told)
+    assert g == pytest.approx(evidence["g_mean"], abs=1e-6)
+    served_figures_agree(map_, case, evidence)
 
 
 def test_fit_is_stationary_and_not_on_a_bound(case: Case) -> None:
@@ -120,9 +120,9 @@ def test_fit_is_stationary_and_not_on_a_bound(case: Case) -> None:
 
 
 def test_slope_is_positive_in_all_resamples(case: Case) -> None:
-    found = bootstrap(case.fit, "evidence", rng=np.random.default_rng(0), resamples=100)
+    bootstrap_ = bootstrap(case.fit, "evidence", rng=np.random.default_rng(0), resamples=100)
     map_ = case.evidence.map
-    temperature, intercept, slope = found.intervals.values()
+    temperature, intercept, slope = bootstrap_.intervals.values()
     assert 0.1 < slope.low < map_.slope < slope.high < 1.0
     assert intercept.low < map_.intercept < intercept.high
     assert temperature.low <= map_.temperature <= temperature.high
@@ -136,8 +136,8 @@ def test_held_out_risk_falls_on_both_files(shared_data: Path, name: str, m: int)
     with np.load(shared_data / f"{name}.npz") as arrays:
         whole = rows({"rows": [json.loads(line) for line in lines], **arrays}, m)
     both = {"d": "depolarized", "e": "evidence"}
-    found = cross_validated_risks(whole, both, rng=np.random.default_rng(0)).risks
-    assert found["e"].mean() < found["d"].mean() - 0.01
+    risks = cross_validated_risks(whole, both, rng=np.random.default_rng(0)).risks
+    assert risks["e"].mean() < risks["d"].mean() - 0.01
 
 
 def test_parameters_of_every_number_of_answers(recorded: dict[str, Any]) -> None:

@@ -122,10 +122,12 @@ async def test_both_maps_and_their_served_values(
 async def test_evidence(http: httpx.AsyncClient, recorded: dict[str, Any], shared_data: Path) -> None:
     """By default, from the log-probabilities that the recorded rows have."""
     told = json.loads((shared_data / "golden_evidence.json").read_text())["by_first_answers"]["20"]
-    found = await calibrated(http, recorded["rows"][:150], source_label="recorded", activate="always")
-    assert (found["method"], found["fingerprint"]["evidence"]) == ("evidence", "supplied")
-    assert [one["num_samples"] for one in found["evidence"]] == list(range(1, 21))
-    last = [found["evidence"][-1][name] for name in ("temperature", "evidence_intercept", "evidence_slope")]
+    calibration = await calibrated(http, recorded["rows"][:150], source_label="recorded", activate="always")
+    assert (calibration["method"], calibration["fingerprint"]["evidence"]) == ("evidence", "supplied")
+    assert [one["num_samples"] for one in calibration["evidence"]] == list(range(1, 21))
+    last = [
+        calibration["evidence"][-1][name] for name in ("temperature", "evidence_intercept", "evidence_slope")
+    ]
     assert last == pytest.approx([told["evidence"][name] for name in ("T", "a", "b")], abs=1e-3)
     for row, expected in zip(recorded["rows"], told["first_rows"], strict=False):
         body = {"samples": row["samples"], "logprobs": row["logprob"], "source_label": "recorded"}

@@ -15,8 +15,8 @@ def test_all_promises_hold_simultaneously_in_simulated_worlds() -> None:
     broken = reached = 0
     for seed in range(worlds):
         material = judged_material(judged_rows(200, seed=seed, num_samples=size))
-        found = fit_selectors(FullRows(material), "evidence", rng=np.random.default_rng(seed))
-        if (selector := found[size].selector) is None:
+        selectors = fit_selectors(FullRows(material), "evidence", rng=np.random.default_rng(seed))
+        if (selector := selectors[size].selector) is None:
             continue
         reached += promise(selector.counts, 0.3).threshold is not None
         scores = selector.model.predict(new.columns(selector.map))
@@ -35,8 +35,8 @@ def test_promise_holds_with_many_unsupported_texts() -> None:
     broken = reached = 0
     for seed in range(runs):
         material = judged_material(judged_rows(160, seed=seed, num_samples=size))
-        found = fit_selectors(FullRows(material), "evidence", rng=np.random.default_rng(seed))
-        if (selector := found[size].selector) is None:
+        selectors = fit_selectors(FullRows(material), "evidence", rng=np.random.default_rng(seed))
+        if (selector := selectors[size].selector) is None:
             continue
         made = promise(selector.counts, target)
         if made.threshold is None:

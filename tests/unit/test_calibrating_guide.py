@@ -27,9 +27,9 @@ def table(heading: str) -> set[str]:
 
 
 def rows(kind: str) -> list[DevRow]:
-    found = re.search(rf"```{kind}\n(.*?)```", GUIDE, re.DOTALL)
-    assert found
-    return list(read_file(io.BytesIO(found[1].encode()), UploadLimits(min_rows=1)).rows())
+    match_ = re.search(rf"```{kind}\n(.*?)```", GUIDE, re.DOTALL)
+    assert match_
+    return list(read_file(io.BytesIO(match_[1].encode()), UploadLimits(min_rows=1)).rows())
 
 
 def test_both_files_are_accepted_and_mean_the_same() -> None:

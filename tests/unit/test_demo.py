@@ -46,10 +46,10 @@ async def demo_app(data_dir: Path, num_samples: int = 20, **parts: Any) -> Async
 
 
 def test_every_question_has_answers_and_an_id_of_its_own() -> None:
-    asked = rows(QUESTIONS)
-    assert len(asked) >= FEW_ROWS and len(rows(PLACES)) >= FEW_ROWS
-    assert len({row.prompt for row in asked}) == len({row.id for row in asked}) == len(asked)
-    assert sum(len(row.references) > 1 for row in asked) > len(asked) / 4
+    rows_ = rows(QUESTIONS)
+    assert len(rows_) >= FEW_ROWS and len(rows(PLACES)) >= FEW_ROWS
+    assert len({row.prompt for row in rows_}) == len({row.id for row in rows_}) == len(rows_)
+    assert sum(len(row.references) > 1 for row in rows_) > len(rows_) / 4
 
 
 def test_questions_differ_from_examples_and_shown_prompts() -> None:
@@ -63,8 +63,8 @@ def test_second_file_has_other_questions() -> None:
 
 
 def test_recorded_set_has_twenty_answers_per_question() -> None:
-    asked, answered = rows(QUESTIONS), rows(RECORDED)
-    assert [(r.id, r.prompt, r.references) for r in asked] == [
+    rows_, answered = rows(QUESTIONS), rows(RECORDED)
+    assert [(r.id, r.prompt, r.references) for r in rows_] == [
         (r.id, r.prompt, r.references) for r in answered
     ]
     for row in [*answered, *rows(PLACES)]:
@@ -73,9 +73,9 @@ def test_recorded_set_has_twenty_answers_per_question() -> None:
 
 def test_recorded_set_allows_a_correctness_model() -> None:
     """By the answer given most often: P(correct), and so decisions, need verdicts of both kinds."""
-    said = [(Counter(row.samples or ()).most_common(1)[0][0], row.references) for row in rows(RECORDED)]
-    right = sum(correct(text, references) for text, references in said)
-    assert 40 <= right <= len(said) - 40
+    texts = [(Counter(row.samples or ()).most_common(1)[0][0], row.references) for row in rows(RECORDED)]
+    right = sum(correct(text, references) for text, references in texts)
+    assert 40 <= right <= len(texts) - 40
 
 
 def default_settings(monkeypatch: pytest.MonkeyPatch, **values: Any) -> Settings:

@@ -62,9 +62,9 @@ class TestDockerfile:
         assert copied == allowed
 
     def test_image_settings_are_valid(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        given = dict(re.findall(r"(EIGENCAL_\w+)=(\S+)", DOCKERFILE))
-        assert given.keys() <= SETTINGS
-        for name, value in given.items():
+        matches = dict(re.findall(r"(EIGENCAL_\w+)=(\S+)", DOCKERFILE))
+        assert matches.keys() <= SETTINGS
+        for name, value in matches.items():
             monkeypatch.setenv(name, value)
         settings = Settings()
         assert (settings.host, settings.data_dir) == ("0.0.0.0", Path("/data"))
@@ -142,10 +142,10 @@ for words in json.loads(sys.argv[1]):
 def test_vllm_accepts_its_command_lines() -> None:
     lines = [shlex.split(interpolated(SERVICES[server]["command"])) for server in ("vllm", "vllm-cpu")]
     command = [str(ROOT / ".venv-vllm/bin/python"), "-c", PARSE, json.dumps(lines)]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, cwd=ROOT)
-    for words, told in zip(lines, said.stdout.splitlines()[-2:], strict=True):
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, cwd=ROOT)
+    for words, line in zip(lines, result.stdout.splitlines()[-2:], strict=True):
         length = int(words[words.index("--max-model-len") + 1])
-        assert json.loads(told) == [words[0], length, True, "priority", 8]
+        assert json.loads(line) == [words[0], length, True, "priority", 8]
 
 
 class TestExample:

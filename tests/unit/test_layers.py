@@ -27,12 +27,12 @@ def imported(path: Path) -> Iterator[str]:
 @functools.cache
 def rooms() -> dict[str, set[str]]:
     """Return what each room of the service imports of the others."""
-    found: dict[str, set[str]] = {}
+    results: dict[str, set[str]] = {}
     for path in SERVICE.rglob("*.py"):
         room = path.relative_to(SERVICE).with_suffix("").parts[0]
         ours = {name for name in imported(path) if name.split(".")[0] == "service"}
-        found.setdefault(room, set()).update((*name.split("."), "")[1] for name in ours)
-    return {room: names - {room, ""} for room, names in found.items()}
+        results.setdefault(room, set()).update((*name.split("."), "")[1] for name in ours)
+    return {room: names - {room, ""} for room, names in results.items()}
 
 
 def test_mathematics_imports_nothing_of_the_service() -> None:

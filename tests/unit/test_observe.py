@@ -22,17 +22,17 @@ QUERIES = [target["expr"] for panel in PANELS for target in panel["targets"]]
 
 def named(query: str) -> set[str]:
     """Return the metrics that a query names, without the suffixes of a histogram's series."""
-    found = re.findall(r"\b(?:eigencal|process)_\w+", re.sub(r'"[^"]*"', "", query))
-    return {re.sub(r"_(bucket|sum|count)$", "", one) for one in found}
+    matches = re.findall(r"\b(?:eigencal|process)_\w+", re.sub(r'"[^"]*"', "", query))
+    return {re.sub(r"_(bucket|sum|count)$", "", match_) for match_ in matches}
 
 
 async def test_every_queried_metric_exists() -> None:
     async with OpenAIServer(default=answers("Paris")) as server, drop_in(server) as made:
         text = (await made.http.get("/metrics")).text
-    told = set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))
+    matches = set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))
     asked = set().union(*map(named, [*QUERIES, *(rule["expr"] for rule in RULES)]))
     assert len(asked) > 20
-    assert asked - told == set()
+    assert asked - matches == set()
 
 
 def test_alerts_and_runbook_sections_match() -> None:

@@ -13,7 +13,7 @@ GUARD = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 def functions_of(file: str) -> set[str]:
     """Return the names of a file's functions, those in classes too."""
     nodes = ast.walk(ast.parse((ROOT / file).read_text()))
-    return {one.name for one in nodes if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+    return {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
 def test_every_line_names_existing_tests() -> None:

@@ -97,10 +97,10 @@ def test_a_bare_prompt_and_a_conversation_share_their_calibrations(tmp_path: Pat
 def test_unknown_variable_suggests_the_nearest_setting() -> None:
     names = ["PATH", "EIGENCAL_PORT", "eigencal_host", "EIGENCAL_TEST_WEIGHTS_DIR"]
     assert unknown_variables(names) == {}
-    found = unknown_variables(
+    variables = unknown_variables(
         [*names, "EIGENCAL_EMBEDER", "EIGENCAL_LLM_MODLE", "eigencal_prot", "EIGENCAL_IMAGE_TAG"]
     )
-    assert found == {
+    assert variables == {
         "EIGENCAL_EMBEDER": "EIGENCAL_EMBEDDER",
         "EIGENCAL_LLM_MODLE": "EIGENCAL_LLM_MODEL",
         "eigencal_prot": "EIGENCAL_PORT",

@@ -150,8 +150,8 @@ def plain(value: Any) -> Any:
 
 def recorded(init: Callable[..., None], name: str, picture: Picture) -> Callable[..., None]:
     def recording(self: object, *args: Any, **kwargs: Any) -> None:
-        given = inspect.signature(init).bind(self, *args, **kwargs).arguments
-        picture.setdefault(name, []).append({k: plain(v) for k, v in given.items() if k != "self"})
+        arguments = inspect.signature(init).bind(self, *args, **kwargs).arguments
+        picture.setdefault(name, []).append({k: plain(v) for k, v in arguments.items() if k != "self"})
         init(self, *args, **kwargs)
 
     return recording

@@ -36,9 +36,9 @@ def test_any_split_gives_the_same_events_and_bytes(stream: Any, data: Any, rest:
     lines, end = stream
     whole = "".join(end.join([*block, "", ""]) for block in lines).encode() + rest
     cuts = data.draw(st.lists(st.integers(0, len(whole)), max_size=20).map(sorted))
-    found = [event.raw for event in read(*(whole[a:b] for a, b in pairwise([0, *cuts, len(whole)])))]
-    assert found == [event.raw for event in read(whole)]
-    assert len(found) == len(lines) + bool(rest) and b"".join(found) == whole
+    raws = [event.raw for event in read(*(whole[a:b] for a, b in pairwise([0, *cuts, len(whole)])))]
+    assert raws == [event.raw for event in read(whole)]
+    assert len(raws) == len(lines) + bool(rest) and b"".join(raws) == whole
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
@@ -63,7 +63,10 @@ def test_log_probabilities_are_found_in_an_odd_stream(raw: bytes) -> None:
 
 def test_logprobs_are_removed_from_all_choices() -> None:
     choices = [{"index": index, "text": "a", "logprobs": {"tokens": ["a"]}} for index in range(2)]
-    assert [one["logprobs"] for one in without_logprobs({"choices": choices})["choices"]] == [None, None]
+    assert [choice["logprobs"] for choice in without_logprobs({"choices": choices})["choices"]] == [
+        None,
+        None,
+    ]
 
 
 @pytest.mark.parametrize("odd", [{"logprobs": {"content": "x"}}, {"finish_reason": 7}])

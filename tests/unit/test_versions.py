@@ -17,9 +17,9 @@ CLIENTS = sorted(ROOT.glob("clients/*/pyproject.toml"))
 
 def newest(changelog: Path) -> str:
     """Return the version of a changelog's first section."""
-    found = RELEASE.search(changelog.read_text())
-    assert found, f"{changelog} names no version"
-    return found[1]
+    match_ = RELEASE.search(changelog.read_text())
+    assert match_, f"{changelog} names no version"
+    return match_[1]
 
 
 def version_of(described: Path) -> str:
@@ -30,9 +30,9 @@ def version_of(described: Path) -> str:
     below = [folder / module.replace(".", "/") for folder in (described.parent, described.parent / "src")]
     files = [path for folder in below for path in (folder / "__init__.py", folder.with_suffix(".py"))]
     (source,) = (path.read_text() for path in files if path.exists())
-    found = re.search(rf'^{name} = "(.+)"$', source, re.MULTILINE)
-    assert found, f"no {name} in {module}"
-    return found[1]
+    match_ = re.search(rf'^{name} = "(.+)"$', source, re.MULTILINE)
+    assert match_, f"no {name} in {module}"
+    return match_[1]
 
 
 def test_the_service_and_its_changelog_and_contract_agree() -> None:

@@ -72,10 +72,10 @@ def test_other_urls_are_refused_at_the_start(setting: str, given: str, why: str)
 
 
 def test_all_clients_use_the_same_base_url() -> None:
-    asked = set[str]()
+    requests = set[str]()
 
     def refuse(request: httpx2.Request) -> httpx2.Response:
-        asked.add(str(request.url))
+        requests.add(str(request.url))
         return httpx2.Response(401)
 
     async def main() -> None:
@@ -89,4 +89,4 @@ def test_all_clients_use_the_same_base_url() -> None:
 
     asyncio.run(main())
     paths = ("models", "embeddings", "completions")
-    assert asked == {f"https://host/api/v3/{path}?api-version=1" for path in paths}
+    assert requests == {f"https://host/api/v3/{path}?api-version=1" for path in paths}

@@ -124,7 +124,7 @@ async def test_a_job_succeeds(queue: Queue) -> None:
     assert len(queue.llm.requests) == 40
     assert await queue.store.get(job.id) == states[-1]
     assert await queue.store.latest(5) == [states[-1]]
-    assert all(one not in states[:i] for i, one in enumerate(states))  # no state told twice
+    assert all(state not in states[:i] for i, state in enumerate(states))  # no state told twice
 
 
 async def test_job_queued_during_the_stop_does_not_delay_it(tmp_path: Path) -> None:
@@ -221,9 +221,9 @@ async def test_failure_that_cannot_be_stored_gets_another_message(
     job = await queue.submit()
     await queue.store.begin(job.id)
     assert await queue.jobs._steps.run("finish", job.id) is None
-    found = await queue.store.get(job.id)
+    response = await queue.store.get(job.id)
     await database.stop()
-    assert found is not None and found.state == "failed" and tried == 2
+    assert response is not None and response.state == "failed" and tried == 2
 
 
 async def test_jobs_run_sequentially(queue: Queue) -> None:

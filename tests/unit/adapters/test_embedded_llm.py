@@ -80,11 +80,11 @@ def filled(
     count: int, prompt: list[int], model: ToyModel | None = None, eos: tuple[int, ...] = (), **how: Any
 ) -> list[Continuation]:
     rows = [Continuation() for _ in range(count)]
-    given = {"temperature": 1.0, "max_tokens": 50, "stop": ("\n",)}
+    arguments = {"temperature": 1.0, "max_tokens": 50, "stop": ("\n",)}
     options = {name: how.pop(name) for name in ("seed", "is_stopped", "num_alternatives") if name in how}
     sampler = Sampler(model or ToyModel(AFTER), Letters(), eos)
     with contextlib.suppress(StoppedError):
-        sampler.draw(prompt, rows, Sampling(**(given | how)), **options)
+        sampler.draw(prompt, rows, Sampling(**(arguments | how)), **options)
     return rows
 
 
@@ -186,8 +186,8 @@ def played(cache: Path, scenario: Callable[[EmbeddedLanguageModel], Awaitable[An
 
 
 def question(n: int = 4, **more: Any) -> GenerationRequest:
-    given = {"sampling": LINE, "prompt": "What is the capital of France?"} | more
-    return GenerationRequest(num_samples=n, **given)
+    arguments = {"sampling": LINE, "prompt": "What is the capital of France?"} | more
+    return GenerationRequest(num_samples=n, **arguments)
 
 
 @pytest.mark.weights

@@ -36,11 +36,13 @@ def folder(tmp_path_factory):
 def test_probabilities_are_in_the_documented_order(folder):
     model = TransformersEntailment(folder)
     assert model.name == "tiny-nli"
-    found = model.probabilities([("paris", "the city of paris"), ("lyon", "paris")])
-    assert found.shape == (2, 3)
-    assert found.sum(axis=1) == pytest.approx([1.0, 1.0])
-    assert (found[:, 0] > found[:, 1]).all()  # the biases say: entailment, then neutral, then contradiction
-    assert (found[:, 1] > found[:, 2]).all()
+    probabilities = model.probabilities([("paris", "the city of paris"), ("lyon", "paris")])
+    assert probabilities.shape == (2, 3)
+    assert probabilities.sum(axis=1) == pytest.approx([1.0, 1.0])
+    assert (
+        probabilities[:, 0] > probabilities[:, 1]
+    ).all()  # the biases say: entailment, then neutral, then contradiction
+    assert (probabilities[:, 1] > probabilities[:, 2]).all()
 
 
 def test_batches_do_not_change_the_result(folder):

@@ -80,8 +80,8 @@ def test_texts_are_split_into_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_identity_comes_from_the_server() -> None:
     async def scenario(embedder: HttpEmbedder) -> None:
-        known = embedder.identity
-        assert (known.name, known.revision, known.dimension) == ("asked-model", "served-model", 2)
+        identity = embedder.identity
+        assert (identity.name, identity.revision, identity.dimension) == ("asked-model", "served-model", 2)
 
     with_embedder(Server(), scenario)
 

@@ -67,5 +67,5 @@ async def test_wait_is_logged_once_until_progress(tmp_path: Path, caplog: pytest
     await jobs.note(job.id, LLMError("waiting for more.", llm_message="Where is the treasure?").full_detail)
     await database.stop()
     # A thread of another test's exporter may have its say, too.
-    ours = [one.message for one in caplog.records if one.name.startswith("service")]
+    ours = [record.message for record in caplog.records if record.name.startswith("service")]
     assert ours == [f"job {job.id}: waiting", f"job {job.id}: waiting for more."]

@@ -35,8 +35,8 @@ async def sql(url: str, sweep_s: float = 60.0) -> AsyncIterator[tuple[SqlKept, D
 
 async def rows(database: Database) -> int:
     async with database.read() as connection:
-        found = await connection.execute(sa.select(sa.func.count()).select_from(kept))
-    return int(found.scalar_one())
+        rows_ = await connection.execute(sa.select(sa.func.count()).select_from(kept))
+    return int(rows_.scalar_one())
 
 
 @dataclass

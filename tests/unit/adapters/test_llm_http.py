@@ -306,9 +306,9 @@ def test_response_limit_grows_with_the_request() -> None:
 
 
 def test_implausible_token_counts_are_ignored() -> None:
-    said = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": "Paris"}}]}
+    message = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": "Paris"}}]}
     usage = {"prompt_tokens": 10**400, "completion_tokens": "many"}
-    generation, _ = generated(ask(1), status(200, json.dumps(said | {"usage": usage}).encode()))
+    generation, _ = generated(ask(1), status(200, json.dumps(message | {"usage": usage}).encode()))
     assert (generation.usage.prompt_tokens, generation.usage.completion_tokens) == (0, 0)
 
 
@@ -422,8 +422,8 @@ def test_both_error_formats_are_reported_and_not_retried(code: int, payload: Any
 
 def test_what_the_server_said_is_cut_and_holds_no_key_of_ours() -> None:
     body = {"error": {"message": "no such key: sk-ours " + "x" * 900}}
-    said = failure(ask(), status(400, body), api_key="sk-ours").extra["llm_message"]
-    assert said.startswith("no such key: [redacted]") and len(said) == 500
+    llm_message = failure(ask(), status(400, body), api_key="sk-ours").extra["llm_message"]
+    assert llm_message.startswith("no such key: [redacted]") and len(llm_message) == 500
 
 
 @pytest.mark.parametrize("deadline_s", [None, 60.0])
@@ -482,8 +482,8 @@ def test_unicode_line_separators_do_not_split_a_stream() -> None:
     async def behave(exchange: Exchange) -> None:
         await exchange.start_stream()
         for i in range(2):
-            told = {"index": i, "delta": {"content": "a\u2028b\x85c"}, "finish_reason": "stop"}
-            await exchange.event(json.dumps({"choices": [told]}, ensure_ascii=False))
+            body = {"index": i, "delta": {"content": "a\u2028b\x85c"}, "finish_reason": "stop"}
+            await exchange.event(json.dumps({"choices": [body]}, ensure_ascii=False))
         await exchange.event("[DONE]")
         exchange.writer.close()
 
@@ -497,9 +497,9 @@ def test_lone_surrogates_are_replaced() -> None:
 
 
 def test_error_inside_a_stream() -> None:
-    told = {"error": {"message": "EngineCore encountered an issue.", "code": 500}}
-    assert isinstance(failure(ask(deadline_s=60.0), stream(error=told, then=drop)), LLMUnavailable)
-    generation, _ = generated(ask(4, deadline_s=60.0), stream("Paris", error=told, then=drop))
+    body = {"error": {"message": "EngineCore encountered an issue.", "code": 500}}
+    assert isinstance(failure(ask(deadline_s=60.0), stream(error=body, then=drop)), LLMUnavailable)
+    generation, _ = generated(ask(4, deadline_s=60.0), stream("Paris", error=body, then=drop))
     assert (texts(generation), generation.missing_reason) == (["Paris"], "error")
 
 
@@ -551,14 +551,14 @@ def test_404_names_the_url_setting() -> None:
 
 def health(**routes: tuple[int, Any]) -> tuple[HttpLanguageModel, list[str]]:
     """Return a client of a server with these routes, and the paths that it is asked for."""
-    asked = list[str]()
+    requests = list[str]()
 
     def answer(request: httpx2.Request) -> httpx2.Response:
-        asked.append(request.url.path)
+        requests.append(request.url.path)
         code, payload = routes.get(request.url.path.rpartition("/")[2], (404, None))
         return httpx2.Response(code, json=payload, headers={"location": "/login"} if code == 302 else None)
 
-    return HttpLanguageModel("http://host", transport=httpx2.MockTransport(answer)), asked
+    return HttpLanguageModel("http://host", transport=httpx2.MockTransport(answer)), requests
 
 
 @pytest.mark.parametrize(
@@ -587,11 +587,11 @@ async def test_server_that_fails_to_list_models_is_unhealthy(code: int) -> None:
 
 
 def test_the_health_route_has_no_v1() -> None:
-    asked = list[str]()
+    requests = list[str]()
 
     def answer(request: httpx2.Request) -> httpx2.Response:
         if not request.url.path.endswith("/models"):
-            asked.append(str(request.url))
+            requests.append(str(request.url))
         return httpx2.Response(200, json={"data": [{"id": MODEL, "owned_by": "vllm"}]})
 
     async def main() -> None:
@@ -601,4 +601,4 @@ def test_the_health_route_has_no_v1() -> None:
 
     asyncio.run(main())
     paths = ("health", "health", "health?version=1", "api/v3/health")
-    assert asked == [f"http://host/{path}" for path in paths]
+    assert requests == [f"http://host/{path}" for path in paths]

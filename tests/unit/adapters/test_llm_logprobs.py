@@ -58,7 +58,9 @@ def form(exchange: Exchange, values: Any) -> dict[str, Any] | None:
         return None
     if not exchange.path.endswith("/chat/completions"):
         return {"tokens": [""] * len(values), "token_logprobs": list(values), "top_logprobs": None}
-    return {"content": [{"token": "", "bytes": None, "logprob": one, "top_logprobs": []} for one in values]}
+    return {
+        "content": [{"token": "", "bytes": None, "logprob": value, "top_logprobs": []} for value in values]
+    }
 
 
 def telling(*per_choice: Any, text: str = "Paris", message: dict[str, Any] | None = None) -> Behaviour:
@@ -74,9 +76,9 @@ def telling(*per_choice: Any, text: str = "Paris", message: dict[str, Any] | Non
             exchange.writer.close()
             return
         chat = exchange.path.endswith("/chat/completions")
-        said: dict[str, Any] = {"message": message or {"content": text}} if chat else {"text": text}
+        message_: dict[str, Any] = {"message": message or {"content": text}} if chat else {"text": text}
         choices = [
-            {"index": i, "finish_reason": "stop", "logprobs": form(exchange, values), **said}
+            {"index": i, "finish_reason": "stop", "logprobs": form(exchange, values), **message_}
             for i, values in enumerate(given)
         ]
         await exchange.send(200, {"model": MODEL, "choices": choices})
@@ -89,8 +91,8 @@ async def chunks(exchange: Exchange, index: int, values: Sequence[Any] | None, t
     chat = exchange.path.endswith("/chat/completions")
 
     async def chunk(piece: str, told: Sequence[Any] | None, finish: str | None = None) -> None:
-        said: dict[str, Any] = {"delta": {"content": piece}} if chat else {"text": piece}
-        choice = {"index": index, "finish_reason": finish, "logprobs": form(exchange, told), **said}
+        message: dict[str, Any] = {"delta": {"content": piece}} if chat else {"text": piece}
+        choice = {"index": index, "finish_reason": finish, "logprobs": form(exchange, told), **message}
         await exchange.event({"model": MODEL, "choices": [choice]})
 
     await chunk("", None)
@@ -105,10 +107,10 @@ def streaming(*deltas: dict[str, Any]) -> Behaviour:
 
     async def behave(exchange: Exchange) -> None:
         await exchange.start_stream()
-        for i, one in enumerate(deltas):
-            delta = {name: value for name, value in one.items() if name != "told"}
+        for i, delta_ in enumerate(deltas):
+            delta = {name: value for name, value in delta_.items() if name != "told"}
             finish = "stop" if i == len(deltas) - 1 else None
-            told = form(exchange, one.get("told"))
+            told = form(exchange, delta_.get("told"))
             choice = {"index": 0, "finish_reason": finish, "logprobs": told, "delta": delta}
             await exchange.event({"model": MODEL, "choices": [choice]})
         await exchange.event("[DONE]")
@@ -267,9 +269,9 @@ def test_refusals_are_remembered_per_api() -> None:
         turns = (Message("user", "Capital?"),)
         for _ in range(2):
             await llm.generate(ask())
-        found = (await llm.generate(ask(prompt=None, messages=turns))).draws
+        draws = (await llm.generate(ask(prompt=None, messages=turns))).draws
         assert asked(server) == [1, None, True]
-        assert totals(found) == [-3.0, -3.0]
+        assert totals(draws) == [-3.0, -3.0]
 
     async def chat_alone(exchange: Exchange) -> None:
         chat = exchange.path.endswith("/chat/completions")
@@ -288,8 +290,8 @@ def with_alternatives(*per_token: dict[str, Any]) -> Behaviour:
         if exchange.path.endswith("/chat/completions"):
             listed = [[{"token": t, "logprob": v} for t, v in one.items()] for one in per_token]
             content = [{"token": "", "logprob": -0.1, "top_logprobs": one} for one in listed]
-            said = {"content": "Yes"}
-            choice = {"message": said, "delta": said, "logprobs": {"content": content}}
+            message = {"content": "Yes"}
+            choice = {"message": message, "delta": message, "logprobs": {"content": content}}
         else:
             values = [-0.1] * len(per_token)
             choice = {"text": "Yes", "logprobs": {"token_logprobs": values, "top_logprobs": list(per_token)}}
@@ -313,8 +315,8 @@ def alternatives_asked(deadline_s: float | None = None) -> GenerationRequest:
 @APIS
 @STREAMED
 def test_top_first_tokens_are_returned_on_request(api: str, deadline_s: float | None) -> None:
-    told = {"Yes": -0.2, "No": -2, "So": None}
-    (found,) = drawn(alternatives_asked(deadline_s), with_alternatives(told, {"!": -1.0}), api=api)
+    body = {"Yes": -0.2, "No": -2, "So": None}
+    (found,) = drawn(alternatives_asked(deadline_s), with_alternatives(body, {"!": -1.0}), api=api)
     assert found.first_tokens == {"Yes": -0.2, "No": -2.0}
 
 

@@ -166,8 +166,8 @@ SECRET = "sk-secret-secret"
 
 @pytest.mark.parametrize("code", [200, 401])
 async def test_an_answer_that_quotes_our_key_goes_on_without_it(code: int) -> None:
-    said = {"error": {"message": f"bad key Bearer {SECRET}."}}
-    async with upstream(status(code, said), key=SECRET) as (made, _):
+    message = {"error": {"message": f"bad key Bearer {SECRET}."}}
+    async with upstream(status(code, message), key=SECRET) as (made, _):
         reply = await made.open(CALL)
         content = b"".join([piece async for piece in reply.pieces()])
         await reply.close()
@@ -191,20 +191,20 @@ def test_our_key_is_removed_across_chunk_boundaries(parts: list[str], sizes: lis
     async def came() -> list[bytes]:
         return [piece async for piece in without(SECRET.encode(), cut())]
 
-    found = asyncio.run(came())
-    assert b"".join(found) == whole.replace(SECRET.encode(), b"[redacted]")
-    assert all(found)
+    result = asyncio.run(came())
+    assert b"".join(result) == whole.replace(SECRET.encode(), b"[redacted]")
+    assert all(result)
 
 
 async def test_of_headers_only_what_a_caller_needs_is_passed_on() -> None:
-    said = {
+    message = {
         "Set-Cookie": "a=1",
         "Server": "x",
         "X-Request-ID": "theirs",
         "Retry-After": "3",
         "OpenAI-Model": "m",
     }
-    async with upstream(status(429, {}, said)) as (made, _):
+    async with upstream(status(429, {}, message)) as (made, _):
         reply = await made.open(CALL)
         await reply.close()
     assert reply.headers == {"content-type": "application/json", "retry-after": "3"}

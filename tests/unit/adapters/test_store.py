@@ -213,18 +213,18 @@ class TestStore:
             zeros, ones = (0.0,) * number, (1.0,) * number
             return replace(selector(), model=CorrectnessModel(names, zeros, ones, ones, 0.0, zeros, ones))
 
-        known = selector() if unit == "answer" else taking("logit_probability", "entropy")
+        selector_ = selector() if unit == "answer" else taking("logit_probability", "entropy")
         gone = taking("logit_probability", "mean_log_probability")
         selectors = {
             0: taking("answer_log_probability_per_word"),
             2: gone,
-            3: replace(known, with_tokens=taking("entropy", "answer_least_log_probability")),
+            3: replace(selector_, with_tokens=taking("entropy", "answer_least_log_probability")),
         }
         made = by_evidence(fingerprint=replace(fingerprint(), unit=unit), selectors=selectors)
         async with opened(url) as store:
             await add(store.calibrations, made, {})
             read = await store.calibrations.get(made.id)
-        assert read is not None and read.selectors == {3: known}
+        assert read is not None and read.selectors == {3: selector_}
 
     async def test_failed_job_keeps_its_answers_until_cancelled(self, url: str) -> None:
         async with opened(url) as store:
@@ -236,7 +236,7 @@ class TestStore:
             assert failed is not None
             assert failed.error == JobError(code="model_not_found", detail="No such model.")
             assert [j.id for j in await store.jobs.latest()] == [job.id]
-            kept = [one.draws for one in await store.jobs.rows(job.id)]
+            kept = [row.draws for row in await store.jobs.rows(job.id)]
             assert (kept[0], len(kept)) == ((Draw("drawn"),), 40)
             given_up = await store.jobs.cancel(job.id)
             assert given_up is not None

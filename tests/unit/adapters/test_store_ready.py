@@ -71,9 +71,9 @@ async def test_readyz_reports_the_problem_and_scores_continue(tmp_path: Path) ->
         with closing(sqlite3.connect(tmp_path / "eigencal.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             ready, score = await http.get("/readyz"), await http.post("/score", json={"prompt": "?"})
-    told = ready.json()
-    assert (ready.status_code, told["code"]) == (503, "store_unavailable")
-    assert "is locked" in told["detail"] and told["parts"]["llm"] == "ok"
+    body = ready.json()
+    assert (ready.status_code, body["code"]) == (503, "store_unavailable")
+    assert "is locked" in body["detail"] and body["parts"]["llm"] == "ok"
     assert score.status_code == 200
 
 

@@ -16,8 +16,11 @@ def found(
     counts = Counter(drawn)
     texts = list(counts)
     reading = read_texts(texts, compared_texts(texts, question, FACTS), question)
-    every = find_disagreements(reading, [0 if text in ignored else counts[text] for text in texts])
-    return {f"{one.kind}{i or ''}": dict(one.values) for i, one in enumerate(every)}
+    disagreements = find_disagreements(reading, [0 if text in ignored else counts[text] for text in texts])
+    return {
+        f"{disagreement.kind}{i or ''}": dict(disagreement.values)
+        for i, disagreement in enumerate(disagreements)
+    }
 
 
 def test_numbers_with_the_same_unit_are_compared_as_written() -> None:

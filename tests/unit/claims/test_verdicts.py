@@ -127,15 +127,15 @@ def test_part_of_a_number_does_not_match(number: str) -> None:
 
 
 def test_negative_number_does_not_match_the_positive_one() -> None:
-    said = "The total of all of them is {} as of now"
-    assert verdict(said.format("-15"), ["-15"]) == verdict(said.format("minus 15"), ["-15"]) == "contains"
-    assert verdict(said.format("15"), ["-15"]) == "none"
+    text = "The total of all of them is {} as of now"
+    assert verdict(text.format("-15"), ["-15"]) == verdict(text.format("minus 15"), ["-15"]) == "contains"
+    assert verdict(text.format("15"), ["-15"]) == "none"
 
 
 def test_answers_too_long_for_their_references() -> None:
     assert is_too_long("The capital of that large country is Berlin.", ["Berlin"])
     assert not is_too_long("It is Berlin.", ["Berlin"])
-    assert [is_too_long("word " * said, ["Berlin city"]) for said in (6, 7)] == [False, True]
+    assert [is_too_long("word " * value, ["Berlin city"]) for value in (6, 7)] == [False, True]
 
 
 def test_verdicts_of_earlier_versions_are_read() -> None:

@@ -190,8 +190,8 @@ async def test_if_better_compares_with_the_active_calibration(bench: Bench) -> N
 
 async def test_better_separation_of_right_and_wrong_activates(bench: Bench) -> None:
     rows = [
-        replace(one, samples=tuple(draw.text for draw in one.draws))
-        for one in judged_rows(400, num_samples=6)
+        replace(judged_row, samples=tuple(draw.text for draw in judged_row.draws))
+        for judged_row in judged_rows(400, num_samples=6)
     ]
     wrong = [replace(row, correct=False) for row in rows[:60]]
     first, _ = await bench.run(wrong, JobOptions(activate="always"))

@@ -28,7 +28,9 @@ def csv_of(rows):
 
 
 def problems(data, limits=ONE):
-    return [(one["line"], one["field"], one["reason"]) for one in refused(data, limits).extra["errors"]]
+    return [
+        (error["line"], error["field"], error["reason"]) for error in refused(data, limits).extra["errors"]
+    ]
 
 
 class TestRows:
@@ -112,9 +114,9 @@ class TestRows:
 
     def test_each_invalid_field_is_reported_once(self):
         row = {"prompt": "Q?", "reference": ["", 1], "id": [], "samples": [1] * 9, "correct": 1}
-        told = problems(jsonl([row]))
-        assert sorted(field for _, field, _ in told) == ["correct", "id", "reference", "samples"]
-        assert all(len(reason) < 150 for *_, reason in told)
+        problems_ = problems(jsonl([row]))
+        assert sorted(field for _, field, _ in problems_) == ["correct", "id", "reference", "samples"]
+        assert all(len(reason) < 150 for *_, reason in problems_)
 
     def test_number_of_reported_errors_is_limited(self):
         turn = {f"f{n}": n for n in range(5_000)}
@@ -134,9 +136,9 @@ class TestRows:
         ],
     )
     def test_unreadable_line_is_reported_and_others_are_read(self, line):
-        told = problems(jsonl(good(1)) + line + b'\n{"prompt": "Q?"}\n')
-        assert [(number, field) for number, field, _ in told[1:]] == [(3, "reference")]
-        assert told[0][0] == 2
+        problems_ = problems(jsonl(good(1)) + line + b'\n{"prompt": "Q?"}\n')
+        assert [(number, field) for number, field, _ in problems_[1:]] == [(3, "reference")]
+        assert problems_[0][0] == 2
 
 
 class TestErrors:
@@ -144,9 +146,9 @@ class TestErrors:
         error = refused(jsonl([*good(5), *({"prompt": "Q?", "answer": 3} for _ in range(50))]))
         assert (error.code, error.extra["total_bad"]) == ("invalid_dev_data", 50)
         assert [e["line"] for e in error.extra["errors"]] == [n for n in range(6, 26) for _ in range(2)]
-        one = error.extra["errors"][0]
-        assert one["loc"] == ["file", 6, one["field"]]
-        assert one["msg"] == one["reason"]
+        error_ = error.extra["errors"][0]
+        assert error_["loc"] == ["file", 6, error_["field"]]
+        assert error_["msg"] == error_["reason"]
 
     def test_an_id_given_twice_names_both_lines(self):
         ((line, field, reason),) = problems(jsonl([*good(5), {"id": "3", "prompt": "Q?", "reference": "a"}]))
@@ -455,8 +457,8 @@ class TestExport:
 
     def test_verdicts_are_exported_but_not_read(self):
         row = DevRow(1, "a", ("b",), "Ü?", verdict=Verdict("b", True, "equal"))
-        told = json.loads(write_row(row))
-        assert told == {
+        content = json.loads(write_row(row))
+        assert content == {
             "prompt": "Ü?",
             "reference": "b",
             "id": "a",

@@ -88,7 +88,7 @@ class Case:
         return await self.draw()
 
     async def answers(self) -> list[list[str]]:
-        return [[d.text for d in one.draws] for one in await self.store.rows(self.job_id)]
+        return [[d.text for d in row.draws] for row in await self.store.rows(self.job_id)]
 
     async def bound(self) -> Fingerprint | None:
         return (await self.store.running(self.job_id)).fingerprint
@@ -109,8 +109,8 @@ def make(store: SqlJobs) -> Make:
         patience: Patience = QUICK,
         num_samples: int | None = None,
     ) -> AsyncIterator[Case]:
-        asked = {} if num_samples is None else {"num_samples": num_samples}
-        job, _ = await store.submit(rows or prompts(), JobOptions(**asked))
+        request = {} if num_samples is None else {"num_samples": num_samples}
+        job, _ = await store.submit(rows or prompts(), JobOptions(**request))
         drawer = Drawer(llm, EMBEDDER, store, serving, patience=patience)
         finishers: Any = {"calibrate": NoFinish().finish}
         steps = JobSteps(store, drawer, finishers, slots=slots, wait_s=0.001)
@@ -123,8 +123,8 @@ async def test_each_row_gets_its_answers(make: Make) -> None:
     async with make(FakeLLM(), slots=4) as case:
         await case.draw()
         assert await case.answers() == [["Paris", "Paris", "Lyon", "paris", "Marseille"]] * ROWS
-        asked = {(r.num_samples, r.priority, r.sampling.max_tokens) for r in case.llm.requests}
-        assert asked == {(5, Priority.JOB, 7)}
+        requests = {(r.num_samples, r.priority, r.sampling.max_tokens) for r in case.llm.requests}
+        assert requests == {(5, Priority.JOB, 7)}
         assert len(case.llm.requests) == ROWS
         bound = await case.bound()
         assert bound is not None
@@ -260,8 +260,8 @@ async def test_refused_row_does_not_affect_others(make: Make) -> None:
         reasons = {one.prompt: one.refused for one in stored if one.refused or not one.complete}
         assert reasons == dict.fromkeys(refused, NO.detail)
         assert job.done == ROWS
-        asked = [request.prompt for request in case.llm.requests if request.prompt in refused]
-        assert sorted(asked) == sorted([*refused, *refused])
+        prompts_ = [request.prompt for request in case.llm.requests if request.prompt in refused]
+        assert sorted(prompts_) == sorted([*refused, *refused])
 
 
 async def test_temporarily_refused_rows_get_their_answers(make: Make) -> None:

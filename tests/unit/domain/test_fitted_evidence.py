@@ -36,7 +36,7 @@ def auto() -> Fitted:
 
 
 def test_auto_chooses_the_evidence_map_if_it_is_best(auto: Fitted) -> None:
-    means = {name: found.mean() for name, found in auto.maps.risks.items()}
+    means = {name: risk.mean() for name, risk in auto.maps.risks.items()}
     assert list(means) == ["raw", "temperature", "depolarized", "evidence"]
     assert means["evidence"] < min(means["depolarized"], means["temperature"]) - 0.05
     assert auto.method == "evidence"
@@ -46,12 +46,12 @@ def test_auto_chooses_the_evidence_map_if_it_is_best(auto: Fitted) -> None:
 
 @pytest.mark.parametrize("asked", ["depolarized", "temperature", "both"])
 def test_evidence_does_not_change_plain_maps(asked: str) -> None:
-    told, silent = fit(material(), asked), fit(material(drawn(tells=False)), asked)
-    assert (told.method, told.parameters) == (silent.method, silent.parameters)
-    assert not told.evidence_table
+    fit_, silent = fit(material(), asked), fit(material(drawn(tells=False)), asked)
+    assert (fit_.method, fit_.parameters) == (silent.method, silent.parameters)
+    assert not fit_.evidence_table
     assert "evidence" not in silent.maps.fits
-    for name, found in silent.maps.risks.items():
-        assert np.array_equal(found, told.maps.risks[name])
+    for name, risk in silent.maps.risks.items():
+        assert np.array_equal(risk, fit_.maps.risks[name])
 
 
 def test_plain_parameters_of_an_evidence_calibration_equal_the_depolarised_map(
@@ -76,10 +76,10 @@ def test_auto_falls_back_without_a_logprob(spoilt: float | None) -> None:
     stored = drawn()
     draws = (replace(stored[5].draws[0], total_logprob=spoilt), *stored[5].draws[1:])
     made = material([*stored[:5], replace(stored[5], draws=draws), *stored[6:]])
-    found = fit(made, "auto")
-    assert found.method in ("depolarized", "temperature")
-    assert "evidence" not in found.maps.fits
-    assert str(found.rows.why_no_evidence()).startswith("1 of 80 prompts")
+    fit_ = fit(made, "auto")
+    assert fit_.method in ("depolarized", "temperature")
+    assert "evidence" not in fit_.maps.fits
+    assert str(fit_.rows.why_no_evidence()).startswith("1 of 80 prompts")
     with pytest.raises(InvalidDevData, match="1 of 80 prompts"):
         fit(made, "evidence")
 
@@ -102,7 +102,7 @@ def test_missing_mass_of_zero_and_one_are_fitted() -> None:
 
 @pytest.mark.parametrize("totals", [(None, -1.0), (math.nan, -1.0), (0.02, -1.0), (math.inf, -1.0)])
 def test_invalid_logprob_is_none(totals: tuple[float | None, ...]) -> None:
-    assert log_probabilities([Draw("a", total_logprob=one) for one in totals]) is None
+    assert log_probabilities([Draw("a", total_logprob=total) for total in totals]) is None
 
 
 @pytest.mark.shared
@@ -123,15 +123,15 @@ def test_recorded_rows_match_independent_figures(recorded: dict[str, Any], share
                 vectors.append(recorded["emb"][number])
         made = DevRow(len(stored) + 1, None, (row["reference"],), prompt=row["prompt"])
         stored.append(replace(made, draws=draws, complete=True))
-    found = fit(assemble(stored, 20, np.stack(vectors), place, 768), "auto")
-    assert found.method == "evidence"
-    head = found.maps.fits["evidence"]
+    fit_ = fit(assemble(stored, 20, np.stack(vectors), place, 768), "auto")
+    assert fit_.method == "evidence"
+    head = fit_.maps.fits["evidence"]
     assert isinstance(head.map, EvidenceMap)
     assert (head.map.temperature, head.map.intercept, head.map.slope) == pytest.approx(
         (told["evidence"]["T"], told["evidence"]["a"], told["evidence"]["b"]), abs=1e-3
     )
     assert head.risk == pytest.approx(told["evidence"]["risk_fit"], abs=1e-5)
-    assert found.evidence_table[20].slope == pytest.approx(head.map.slope, abs=1e-6)
+    assert fit_.evidence_table[20].slope == pytest.approx(head.map.slope, abs=1e-6)
 
 
 @pytest.fixture
@@ -156,7 +156,12 @@ async def test_job_creates_and_reports_an_evidence_calibration(bench: Bench) -> 
     assert fit["cv_risk"] < report["fits"]["depolarized"]["cv_risk"]
     assert report["calibration"]["evidence"]["evidence_slope"] == head.slope
     assert report["calibration"]["fingerprint"]["evidence"] == "token_sums"
-    assert [one["num_samples"] for one in report["evidence_parameters"]] == [1, 2, 3, 4]
+    assert [evidence_parameter["num_samples"] for evidence_parameter in report["evidence_parameters"]] == [
+        1,
+        2,
+        3,
+        4,
+    ]
     assert report["unfitted"] == {}
 
 

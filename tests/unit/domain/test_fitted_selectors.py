@@ -66,11 +66,11 @@ def test_refusals_never_count_as_let_through() -> None:
     for i in range(5):
         stored[i] = replace(stored[i], draws=refusals * 2)
     stored[5] = replace(stored[5], answer="I don't know.")
-    asked = fit(judged_material(stored), "evidence")
-    for m, at in asked.decided.items():
+    fit_ = fit(judged_material(stored), "evidence")
+    for m, at in fit_.decided.items():
         assert at.selector is not None
         hidden = at.selector.counts.never_answered
-        seen = asked.rows.at(m).refused if m else ~asked.rows.alone().texts.supported  # type: ignore[union-attr]
+        seen = fit_.rows.at(m).refused if m else ~fit_.rows.alone().texts.supported  # type: ignore[union-attr]
         assert np.flatnonzero(seen).tolist() == ([*range(6)] if m else [5])
         assert hidden >= seen.sum() and at.selector.counts.num_rows == 160
 
@@ -99,8 +99,8 @@ def test_row_is_predicted_by_a_map_fitted_without_it() -> None:
     right = FullRows(judged_material(rows)).at(4).right
     held = stratified_folds(right, FOLDS, rng(0, Stream.SELECTORS)) == 1
     others = [
-        replace(one, references=("else",)) if changed else one
-        for one, changed in zip(rows, held, strict=True)
+        replace(row, references=("else",)) if changed else row
+        for row, changed in zip(rows, held, strict=True)
     ]
     after = fit(judged_material(others), "evidence")
     assert before.parameters != after.parameters
@@ -114,10 +114,10 @@ def test_row_is_predicted_by_a_map_fitted_without_it() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_progress_reaches_the_total_for_each_map(method: str) -> None:
-    told: list[tuple[int, int]] = []
-    fit(judged_material(judged_rows(60)), method, progress=lambda *at: told.append(at))
-    assert {total for _, total in told} == {WHOLE}
-    done = [at for at, _ in told]
+    reports: list[tuple[int, int]] = []
+    fit(judged_material(judged_rows(60)), method, progress=lambda *at: reports.append(at))
+    assert {total for _, total in reports} == {WHOLE}
+    done = [at for at, _ in reports]
     assert done == sorted(done)
     assert done[0] < 400
     assert done[-1] == WHOLE
@@ -125,7 +125,7 @@ def test_progress_reaches_the_total_for_each_map(method: str) -> None:
 
 def test_reasons_for_a_missing_model() -> None:
     rows = judged_rows(80)
-    right = [replace(one, correct=True) for one in rows]
+    right = [replace(row, correct=True) for row in rows]
     one_kind = fit(judged_material(right), "depolarized")
     assert {one.fit.why_none for one in one_kind.decided.values()} == {"one_kind"}
     assert one_kind.selectors() == {}
@@ -139,18 +139,18 @@ def test_ten_rows_suffice_with_maps_shrunk_to_the_default(method: Method) -> Non
     new, default = FullRows(judged_material(judged_rows(400, seed=77))).at(4), packaged(PAPER)
     gains = []
     for seed in range(20):
-        found = fit_selectors(
+        selectors_ = fit_selectors(
             FullRows(judged_material(judged_rows(10, seed=seed))),
             method,
             rng=np.random.default_rng(0),
             priors=default.prior,
         )
-        selectors = {m: one.selector for m, one in found.items() if one.selector is not None}
-        for one in selectors.values():
-            assert one.counts.num_rows == 10
-            assert one.model.features == (AGREEMENT,)
+        selectors = {m: one.selector for m, one in selectors_.items() if one.selector is not None}
+        for selector_ in selectors.values():
+            assert selector_.counts.num_rows == 10
+            assert selector_.model.features == (AGREEMENT,)
         if (selector := selectors.get(4)) is not None:
-            base = np.full(len(new), base_rate(found[4].right))
+            base = np.full(len(new), base_rate(selectors_[4].right))
             ours = selector.model.predict(new.columns(selector.map))
             gains.append(log_loss(base, new.right) - log_loss(ours, new.right))
     assert len(gains) > 3
@@ -159,33 +159,39 @@ def test_ten_rows_suffice_with_maps_shrunk_to_the_default(method: Method) -> Non
 
 def by_chance(count: int) -> list[DevRow]:
     rng = np.random.default_rng(2)
-    return [replace(one, correct=bool(rng.random() < 0.5)) for one in judged_rows(count, logprobs=False)]
+    return [
+        replace(judged_row, correct=bool(rng.random() < 0.5))
+        for judged_row in judged_rows(count, logprobs=False)
+    ]
 
 
 @pytest.mark.parametrize(("given", "judged"), [(160, "given"), (80, "mixed"), (0, "dominant")])
 def test_selector_has_the_source_of_the_judged_texts(given: int, judged: str) -> None:
-    rows = [one if i < given else replace(one, answer=None) for i, one in enumerate(judged_rows(160))]
+    rows = [
+        judged_row if i < given else replace(judged_row, answer=None)
+        for i, judged_row in enumerate(judged_rows(160))
+    ]
     found = fit(judged_material(rows), "depolarized").selectors()
     assert {one.judged for m, one in found.items() if m} == {judged}
 
 
 @pytest.mark.parametrize(("rows", "judged"), [(judged_rows(160), "given"), (by_first_answers(), "first")])
 def test_texts_with_own_logprobs_need_no_samples(rows: list[DevRow], judged: str) -> None:
-    found = fit(judged_material(rows), "depolarized").selectors()[0]
-    assert isinstance(found.map, EvidenceMap)
-    assert (found.judged, found.counts.num_rows) == (judged, 160)
-    assert found.model.weights[0] > 0
+    selector = fit(judged_material(rows), "depolarized").selectors()[0]
+    assert isinstance(selector.map, EvidenceMap)
+    assert (selector.judged, selector.counts.num_rows) == (judged, 160)
+    assert selector.model.weights[0] > 0
 
 
 def test_fit_without_samples_does_not_change_other_fits() -> None:
-    rows = [replace(one, answer_logprob=None) for one in judged_rows(160)]
-    rows[:30] = [replace(one, answer="undrawn") for one in rows[:30]]
+    rows = [replace(judged_row, answer_logprob=None) for judged_row in judged_rows(160)]
+    rows[:30] = [replace(row, answer="undrawn") for row in rows[:30]]
     without, all_told = (
         fit(judged_material(some), "depolarized")
-        for some in (rows, [replace(one, answer_logprob=-1.0) for one in rows])
+        for some in (rows, [replace(row, answer_logprob=-1.0) for row in rows])
     )
     assert sorted(without.decided) == [2, 3, 4] and sorted(all_told.decided) == [0, 2, 3, 4]
-    assert without.selectors() == {m: one for m, one in all_told.selectors().items() if m}
+    assert without.selectors() == {m: selector for m, selector in all_told.selectors().items() if m}
 
 
 def test_first_sample_is_judged_by_references_or_a_verdict() -> None:
@@ -199,11 +205,11 @@ def test_first_sample_is_judged_by_references_or_a_verdict() -> None:
 
 
 def test_sampled_answers_replace_missing_ones_only_if_few_are_missing() -> None:
-    rows = [replace(one, answer_logprob=-1.0) for one in judged_rows(100)]
+    rows = [replace(judged_row, answer_logprob=-1.0) for judged_row in judged_rows(100)]
     for lacking, known in ((10, True), (11, False)):
         some = [
-            replace(one, answer=f"{i} undrawn", answer_logprob=None) if i < lacking else one
-            for i, one in enumerate(rows)
+            replace(row, answer=f"{i} undrawn", answer_logprob=None) if i < lacking else row
+            for i, row in enumerate(rows)
         ]
         found = FullRows(judged_material(some)).alone()
         assert (found is not None) == known
@@ -221,7 +227,7 @@ def test_report_has_a_row_per_number_and_details_for_the_full_number() -> None:
         assert row["log_loss"] < row["base_log_loss"]
         assert row["auroc"]["low"] is not None
     assert sum(one["count"] for one in part["diagram"]) == 160
-    assert [one["target_error"] for one in part["promises"]] == [0.05, 0.1, 0.2, 0.3, 0.4, 0.5]
+    assert [promise["target_error"] for promise in part["promises"]] == [0.05, 0.1, 0.2, 0.3, 0.4, 0.5]
     last = part["risk_coverage"][-1]
     counts = fitted().selectors()[4].counts
     assert last["coverage"] == 1 - counts.never_answered / 160 < 1

@@ -55,19 +55,19 @@ def scored(one: DevRow, m: int, map_: EvidenceMap | DepolarizedMap | Temperature
     """What scoring has for the first m answers: one spectrum, the map's eigenvalues, p(y) of one text."""
     texts, index = distinct([draw.text for draw in one.draws[:m]])
     answer = None if one.answer is None else one.answer.strip()
-    every = vectors_of(distinct([*texts, *TEXTS, "Metz"])[0])
-    counts, found = np.bincount(index), spectrum(every[: len(texts)], np.bincount(index), dimension=D)
+    vectors = vectors_of(distinct([*texts, *TEXTS, "Metz"])[0])
+    counts, spectrum_ = np.bincount(index), spectrum(vectors[: len(texts)], np.bincount(index), dimension=D)
     evidence = evidence_of(one.draws[:m], index)
     served_by = map_
     if isinstance(map_, EvidenceMap):
         assert evidence is not None
         served_by = map_.at(evidence.missing_mass)
     assert not isinstance(served_by, EvidenceMap)
-    served = served_by.serve(found.eigenvalues, D)
+    served = served_by.serve(spectrum_.eigenvalues, D)
     if answer is None:
-        answer = find_modes(found, served, texts, counts)[0].answer
-    text = every[distinct([*texts, *TEXTS, "Metz"])[0].index(answer)]
-    p = born_probability_of(found, served, every[: len(texts)], text).probability
+        answer = find_modes(spectrum_, served, texts, counts)[0].answer
+    text = vectors[distinct([*texts, *TEXTS, "Metz"])[0].index(answer)]
+    p = born_probability_of(spectrum_, served, vectors[: len(texts)], text).probability
     columns = answer_features(served.lambda_max, p)
     return {name: float(np.asarray(value)) for name, value in columns.items()}
 
@@ -82,8 +82,8 @@ def test_training_features_equal_score_features(
     full = first_answers(material(rows()), M)
     made = FullRows(full).at(m).columns(map_)
     assert set(made) == {AGREEMENT}
-    for i, one in enumerate(full.rows):
-        expected = scored(one, m, map_)
+    for i, row in enumerate(full.rows):
+        expected = scored(row, m, map_)
         assert {name: float(np.asarray(made[name])[i]) for name in made} == pytest.approx(
             expected, rel=1e-12, abs=1e-12
         )
@@ -91,7 +91,7 @@ def test_training_features_equal_score_features(
 
 def with_own_logprobs() -> list[DevRow]:
     rng = np.random.default_rng(8)
-    return [one if one.answer is None else replace(one, answer_logprob=-rng.gamma(2.0)) for one in rows()]
+    return [row if row.answer is None else replace(row, answer_logprob=-rng.gamma(2.0)) for row in rows()]
 
 
 @pytest.mark.parametrize("map_", [EvidenceMap(0.9, -0.2, 0.5), EvidenceMap(1.0, 0.7, 1.3)], ids=repr)
@@ -120,8 +120,8 @@ def test_text_judged_by_itself_has_the_features_of_a_score(
 def test_text_judged_by_itself_has_its_own_verdict_and_support() -> None:
     texts = ("Paris", "Metz", "I don't know.", " Paris ")
     stored = [
-        replace(one, answer=text, answer_logprob=-1.0, correct=correct)
-        for one, text, correct in zip(rows(4), texts, (None, None, None, False), strict=True)
+        replace(row, answer=text, answer_logprob=-1.0, correct=correct)
+        for row, text, correct in zip(rows(4), texts, (None, None, None, False), strict=True)
     ]
     alone = FullRows(material([replace(one, draws=rows(1)[0].draws) for one in stored])).alone()
     assert alone is not None
@@ -167,42 +167,42 @@ def test_the_judged_answer_is_embedded_stripped() -> None:
     assert " Metz " not in texts
     made = material(stored)
     vectors = vectors_of(texts)
-    for one, judged in zip(made.rows, made.judged, strict=True):
-        if one.answer is None:
+    for row, judged in zip(made.rows, made.judged, strict=True):
+        if row.answer is None:
             assert judged is None
         else:
-            assert np.array_equal(judged, vectors[texts.index(one.answer.strip())])
+            assert np.array_equal(judged, vectors[texts.index(row.answer.strip())])
 
 
 def test_verdict_follows_the_dominant_answer_of_the_first_samples() -> None:
     draws = tuple(Draw(text) for text in ("Paris", "Lyon", "Lyon", "Lyon", "Lyon", "Lyon"))
     bare = replace(DevRow(1, None, ("Paris",), prompt="q"), draws=draws, complete=True)
     given = replace(bare, answer="Metz")
-    told = replace(bare, correct=True)
-    found = FullRows(material([bare, given, told]))
-    assert found.at(1).right.tolist() == [True, False, True]
-    assert found.at(M).right.tolist() == [False, False, True]
-    assert found.source == "mixed"
+    text_ = replace(bare, correct=True)
+    full_rows = FullRows(material([bare, given, text_]))
+    assert full_rows.at(1).right.tolist() == [True, False, True]
+    assert full_rows.at(M).right.tolist() == [False, False, True]
+    assert full_rows.source == "mixed"
 
 
 def test_verdict_without_an_answer_is_about_the_dominant_answer() -> None:
     draws = tuple(Draw(text) for text in ("Paris", "Lyon", "Lyon", "Lyon", "Lyon", "Lyon"))
     for references, first in ((("Metz",), False), (("Paris",), True)):
         row = DevRow(1, None, references, prompt="q", correct=True)
-        found = FullRows(material([replace(row, draws=draws, complete=True)]))
-        assert (found.at(1).right.item(), found.at(M).right.item()) == (first, True)
+        full_rows = FullRows(material([replace(row, draws=draws, complete=True)]))
+        assert (full_rows.at(1).right.item(), full_rows.at(M).right.item()) == (first, True)
 
 
 def test_verdict_does_not_depend_on_the_number_of_samples() -> None:
     """Else a log loss falls only because fewer answers make worse ones: where all are wrong it is 0."""
     whole = material(rows())
-    found = FullRows(whole)
-    verdicts, numbers = found.at(M).right, range(1, M + 1)
-    assert all(np.array_equal(found.at(m, one_text=True).right, verdicts) for m in numbers)
-    assert any(not np.array_equal(found.at(m).right, verdicts) for m in numbers)
+    full_rows = FullRows(whole)
+    verdicts, numbers = full_rows.at(M).right, range(1, M + 1)
+    assert all(np.array_equal(full_rows.at(m, one_text=True).right, verdicts) for m in numbers)
+    assert any(not np.array_equal(full_rows.at(m).right, verdicts) for m in numbers)
     # A text that the first answers lack is judged as a candidate would be.
     map_ = DepolarizedMap(1.0, 0.5)
-    for name, values in found.at(M, one_text=True).columns(map_).items():
-        np.testing.assert_array_equal(values, found.at(M).columns(map_)[name])
-    agreed = np.asarray(found.at(1, one_text=True).columns(map_)[AGREEMENT])
+    for name, values in full_rows.at(M, one_text=True).columns(map_).items():
+        np.testing.assert_array_equal(values, full_rows.at(M).columns(map_)[name])
+    agreed = np.asarray(full_rows.at(1, one_text=True).columns(map_)[AGREEMENT])
     assert agreed.min() < agreed.max() - 0.5

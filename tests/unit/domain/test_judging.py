@@ -61,7 +61,7 @@ async def scored(samples: tuple[str, ...], active: Calibration | None = None, **
 
 
 def codes(score: Score) -> list[str]:
-    return [one.code for one in score.warnings]
+    return [warning.code for warning in score.warnings]
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ def codes(score: Score) -> list[str]:
 async def test_candidate_probability_is_of_the_served_matrix(
     candidate: str, probability: float, mode: int | None
 ) -> None:
-    found = (await scored(TWO_TO_ONE, supplied(), candidate=candidate)).candidate
-    assert found is not None
-    assert found.probability == pytest.approx(probability)
-    assert found.mode == mode
-    assert found.probability_correct is None
+    candidate_ = (await scored(TWO_TO_ONE, supplied(), candidate=candidate)).candidate
+    assert candidate_ is not None
+    assert candidate_.probability == pytest.approx(probability)
+    assert candidate_.mode == mode
+    assert candidate_.probability_correct is None
 
 
 @pytest.mark.parametrize(
@@ -145,12 +145,12 @@ def test_a_candidate_never_counts_as_an_answer(
     without = asyncio.run(scorer.score(plain))
     with_one = asyncio.run(scorer.score(replace(plain, candidate=candidate)))
     assert what_it_says_of_the_answers(with_one) == what_it_says_of_the_answers(without)
-    found = with_one.candidate
-    assert found is not None
-    assert 0 <= found.probability <= with_one.lambda_max
-    assert (found.probability_correct is None) == (found.mode is None)
-    assert found.mode is None or 0 <= (found.probability_correct or 0.0) <= 1
-    assert (found.mode is None) or found.mode < len(with_one.spectrum.eigenvalues)
+    candidate_ = with_one.candidate
+    assert candidate_ is not None
+    assert 0 <= candidate_.probability <= with_one.lambda_max
+    assert (candidate_.probability_correct is None) == (candidate_.mode is None)
+    assert candidate_.mode is None or 0 <= (candidate_.probability_correct or 0.0) <= 1
+    assert (candidate_.mode is None) or candidate_.mode < len(with_one.spectrum.eigenvalues)
 
 
 async def test_p_correct_uses_the_selectors_map() -> None:
@@ -186,23 +186,23 @@ async def test_default_p_correct_is_the_agreement_without_a_promise(
     candidate: str | None, error: float
 ) -> None:
     scorer = Scorer(FakeLLM(), embedder(), Active(), default=packaged(PAPER))
-    asked = Target(error, 0.9, by_caller=True)
-    score = await scorer.score(ScoreCommand(samples=TWO_TO_ONE, candidate=candidate, target=asked))
+    target = Target(error, 0.9, by_caller=True)
+    score = await scorer.score(ScoreCommand(samples=TWO_TO_ONE, candidate=candidate, target=target))
     # The answer drawn most is the dominant eigenvector: its p(y) is lambda_max.
     assert score.probability_correct == pytest.approx(score.lambda_max)
-    found, made = score.candidate, score.decision
+    candidate_, made = score.candidate, score.decision
     assert made is not None
-    if found is not None:
-        agreed = float(sigmoid(agreement(score.lambda_max, found.probability)))
+    if candidate_ is not None:
+        agreed = float(sigmoid(agreement(score.lambda_max, candidate_.probability)))
         expected = None if candidate == "new" else pytest.approx(agreed)
-        assert found.probability_correct == expected
+        assert candidate_.probability_correct == expected
     assert score.rank_score == score.decisive
     assert "default_probability" in codes(score)
     passes = score.decisive is not None and score.decisive >= 1 - error
     assert made.action == ("answer" if passes else "abstain")
     if candidate != "new":
         assert (made.threshold, made.coverage) == (pytest.approx(1 - error), None)
-    unasked = await scorer.score(ScoreCommand(samples=TWO_TO_ONE, target=replace(asked, by_caller=False)))
+    unasked = await scorer.score(ScoreCommand(samples=TWO_TO_ONE, target=replace(target, by_caller=False)))
     assert unasked.decision is not None
     assert unasked.decision.action == "abstain"
 
@@ -259,12 +259,12 @@ async def test_unsupported_text_is_never_let_through_and_has_no_p_correct(
     candidate: str, error: float
 ) -> None:
     """The threshold of 0.37 is 0.0, which every probability reaches."""
-    asked = {"candidate": candidate, "target": Target(error, 0.9)}
-    score = await scored(UNANIMOUS, supplied(selectors={3: selector()}), **asked)
-    found, made = score.candidate, score.decision
-    assert found is not None
+    request = {"candidate": candidate, "target": Target(error, 0.9)}
+    score = await scored(UNANIMOUS, supplied(selectors={3: selector()}), **request)
+    candidate_, made = score.candidate, score.decision
+    assert candidate_ is not None
     assert made is not None
-    assert (found.mode, found.probability_correct, made.action) == (None, None, "abstain")
+    assert (candidate_.mode, candidate_.probability_correct, made.action) == (None, None, "abstain")
     assert score.probability_correct is not None
     unreachable = ["target_unreachable"] * (error == 0.05)
     assert sorted(codes(score)) == sorted(["unsupported_candidate", *unreachable])
@@ -420,6 +420,6 @@ async def test_warning_if_the_promise_is_about_other_texts(
 ) -> None:
     active = supplied(selectors={3: selector(judged=judged)})
     score = await scored(TWO_TO_ONE, active, candidate=candidate, target=EASY)
-    assert ("correctness_label_mismatch" in [one.code for one in score.warnings]) == warned
+    assert ("correctness_label_mismatch" in [warning.code for warning in score.warnings]) == warned
     undecided = await scored(TWO_TO_ONE, active, candidate=candidate)
-    assert "correctness_label_mismatch" not in [one.code for one in undecided.warnings]
+    assert "correctness_label_mismatch" not in [warning.code for warning in undecided.warnings]

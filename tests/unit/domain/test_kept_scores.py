@@ -125,7 +125,7 @@ async def test_failed_store_is_logged_once_and_only_disables_sharing(
 async def test_permanently_refused_scores_do_not_block_others(caplog: pytest.LogCaptureFixture) -> None:
     class Choosy(MemoryKept):
         async def put_all(self, documents: list[Document]) -> None:
-            if any(one.id == "bad" for one in documents):
+            if any(document.id == "bad" for document in documents):
                 raise ValueError(f"the driver chokes on {documents[0].text}")
             await super().put_all(documents)
 

@@ -38,7 +38,7 @@ def test_answers_contiguous_in_one_prompt_are_not_copied() -> None:
     texts = all_texts(rows)
     vectors = np.eye(len(texts), dtype=np.float32)
     made = assemble(rows, 3, vectors, {text: i for i, text in enumerate(texts)}, len(texts))
-    assert [np.shares_memory(one.vectors, vectors) for one in made.answers] == [True, False]
+    assert [np.shares_memory(answer.vectors, vectors) for answer in made.answers] == [True, False]
 
 
 def rng() -> np.random.Generator:
@@ -48,7 +48,9 @@ def rng() -> np.random.Generator:
 def test_random_duplicate_counts() -> None:
     """Each question has a right answer and two wrong ones: a third of those taken at random is right."""
     rows = [
-        replace(one, prompt=one.prompt, correct=copy == 0) for one in judged_rows(160) for copy in range(3)
+        replace(judged_row, prompt=judged_row.prompt, correct=copy == 0)
+        for judged_row in judged_rows(160)
+        for copy in range(3)
     ]
     found, _, copies = usable_rows(rows, None, rng())
     assert (len(found), copies) == (160, 320)
@@ -63,7 +65,7 @@ def test_duplicates_ignore_case_and_white_space_in_each_turn() -> None:
     ]
     rows = [stored(line, "abcd", "r") for line in range(1, 31)]
     rows += [replace(rows[0], line=31, prompt=" P1\t")]
-    rows += [replace(rows[0], line=32 + i, prompt=None, messages=one) for i, one in enumerate(talks)]
+    rows += [replace(rows[0], line=32 + i, prompt=None, messages=talk) for i, talk in enumerate(talks)]
     # Rows that tell no question are copies of none.
     rows += [replace(rows[0], line=40 + i, prompt=None) for i in range(2)]
     found, _, copies = usable_rows(rows, None, rng())

@@ -38,16 +38,16 @@ def test_embedded_empty_answer_keeps_its_vector() -> None:
 def test_only_empty_answers_are_one_outcome(number: int) -> None:
     texts, index = distinct([""] * number)
     vectors = outcome_vectors(texts, np.empty((0, 3), dtype=np.float32))
-    found = spectrum(vectors, np.bincount(index), dimension=3)
-    assert found.eigenvalues.tolist() == [1.0]
-    assert found.dimension == 3
+    spectrum_ = spectrum(vectors, np.bincount(index), dimension=3)
+    assert spectrum_.eigenvalues.tolist() == [1.0]
+    assert spectrum_.dimension == 3
 
 
 def test_supplied_answers_are_stripped_and_keep_their_log_probabilities() -> None:
     assert supplied_draws([" a\n", " "]) == (Draw("a"), Draw(""))
-    found = supplied_draws([" a\n", " "], [-1.5, 0.005])
-    assert found == (Draw("a", total_logprob=-1.5), Draw("", total_logprob=0.005))
-    assert totals(found) == (-1.5, 0.005)
+    draws = supplied_draws([" a\n", " "], [-1.5, 0.005])
+    assert draws == (Draw("a", total_logprob=-1.5), Draw("", total_logprob=0.005))
+    assert totals(draws) == (-1.5, 0.005)
     with pytest.raises(ValueError, match="shorter"):
         supplied_draws(["a", "b"], [-1.0])
 

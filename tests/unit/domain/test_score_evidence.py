@@ -54,7 +54,7 @@ async def test_plain_parameters_serve_without_logprobs_with_a_warning() -> None:
     assert score.calibration is not None
     assert score.calibration.method == "depolarized"
     assert score.calibration.temperature == fitted.map_for(3).temperature
-    assert [one.code for one in score.warnings] == ["evidence_missing"]
+    assert [warning.code for warning in score.warnings] == ["evidence_missing"]
     assert score.evidence is None
 
 
@@ -82,7 +82,7 @@ async def test_extreme_log_probabilities_are_served(told: float) -> None:
 async def test_invalid_logprob_counts_as_missing(told: float) -> None:
     llm = TellingLLM(told={"question 0": told})
     score = await scored(llm, asked(3), fitting(llm))
-    assert [one.code for one in score.warnings] == ["evidence_missing"]
+    assert [warning.code for warning in score.warnings] == ["evidence_missing"]
     assert score.evidence is None
     with pytest.raises(TooFewSamples):
         await scored(llm, asked(1), fitting(llm))
@@ -158,7 +158,7 @@ class Late(TellingLLM):
 async def test_one_received_answer_of_many_is_served_by_evidence(reason: str, error: type[Exception]) -> None:
     llm = Late(reason)
     score = await scored(llm, asked(4), fitting(llm))
-    assert [one.code for one in score.warnings] == ["partial_samples"]
+    assert [warning.code for warning in score.warnings] == ["partial_samples"]
     assert len(score.samples) == 1
     with pytest.raises(error):
         await scored(llm, asked(4), fitting(llm, calibration))
@@ -171,7 +171,7 @@ async def test_more_answers_than_were_fitted_are_served_raw() -> None:
     llm = TellingLLM()
     score = await scored(llm, asked(6), fitting(llm))
     assert score.calibration is None
-    assert [one.differs for one in score.warnings] == [["num_samples"]]
+    assert [warning.differs for warning in score.warnings] == [["num_samples"]]
     assert score.evidence is not None
 
 

@@ -23,16 +23,16 @@ from tests.support.fakes import FakeEmbedder, FakeLLM
 
 
 async def test_nearest_calibration_shows_the_differences() -> None:
-    asked, llm, embedder = (
+    command_, llm, embedder = (
         ScoreCommand(GenerationRequest(5, Sampling(), prompt="p")),
         FakeLLM(),
         FakeEmbedder(),
     )
-    wanted = Scorer(llm, embedder, Active()).choice.fingerprint(asked)
+    wanted = Scorer(llm, embedder, Active()).choice.fingerprint(command_)
     far = replace(calibration(), fingerprint=replace(wanted, model="other", api="other", embedder="other"))
     near = replace(calibration(), fingerprint=replace(wanted, model="other"))
     for order in ([far, near], [near, far]):
-        score = await Scorer(llm, embedder, Active(*order)).score(asked)
+        score = await Scorer(llm, embedder, Active(*order)).score(command_)
         assert score.calibration is None
         [warning] = score.warnings
         assert (warning.code, warning.differs) == ("calibration_mismatch", ["model"])
@@ -52,10 +52,10 @@ def test_a_temperature_calibration_is_served_with_its_own_eps() -> None:
 
 
 def modes_of(vectors: list[list[float]], counts: list[int]) -> tuple[Spectrum, list[str]]:
-    found = spectrum(np.array(vectors), np.array(counts))
+    spectrum_ = spectrum(np.array(vectors), np.array(counts))
     texts = [chr(ord("a") + i) for i in range(len(counts))]
-    served = Identity().serve(found.eigenvalues, found.dimension)
-    return found, [mode.answer for mode in find_modes(found, served, texts, np.array(counts))]
+    served = Identity().serve(spectrum_.eigenvalues, spectrum_.dimension)
+    return spectrum_, [mode.answer for mode in find_modes(spectrum_, served, texts, np.array(counts))]
 
 
 def test_most_frequent_answer_represents_a_mode() -> None:
@@ -171,16 +171,18 @@ class Slow(FakeEmbedder):
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
         await asyncio.sleep(0.05)
-        found = await super().embed(texts)
+        embedded_ = await super().embed(texts)
         self.made += tuple(texts)
-        return found
+        return embedded_
 
 
 async def test_embedding_of_the_question_is_not_cut_by_the_answers() -> None:
     embedder = Slow()
-    asked = ScoreCommand(GenerationRequest(2, Sampling(), prompt="Who?"))
-    known = ConformalReference(np.eye(1, 64, dtype=np.float32), np.ones((1, 2), dtype=np.int32))
-    score = await Scorer(FakeLLM(), embedder, Active(replace(calibration(), reference=known))).score(asked)
+    command_ = ScoreCommand(GenerationRequest(2, Sampling(), prompt="Who?"))
+    reference = ConformalReference(np.eye(1, 64, dtype=np.float32), np.ones((1, 2), dtype=np.int32))
+    score = await Scorer(FakeLLM(), embedder, Active(replace(calibration(), reference=reference))).score(
+        command_
+    )
     assert embedder.made[0] == "Who?"
     assert score.timings_ms.generate is not None
     assert score.timings_ms.embed > score.timings_ms.generate

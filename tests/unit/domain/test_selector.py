@@ -21,17 +21,17 @@ MAPS = [DepolarizedMap(0.9, 0.5), TemperatureMap(1.2, 1e-8), EvidenceMap(0.9, -0
 
 @pytest.mark.parametrize("map_", MAPS)
 def test_json_round_trip(map_: DepolarizedMap | TemperatureMap | EvidenceMap) -> None:
-    one = selector(map_)
+    selector_ = selector(map_)
     adapter = TypeAdapter(Selector)
-    assert adapter.validate_json(adapter.dump_json(one)) == one
+    assert adapter.validate_json(adapter.dump_json(selector_)) == selector_
 
 
 def test_evidence_map_is_evaluated_at_the_missing_mass() -> None:
-    one = selector(EvidenceMap(1.0, 0.0, 1.0))
-    found = one.map_for(0.25)
+    selector_ = selector(EvidenceMap(1.0, 0.0, 1.0))
+    found = selector_.map_for(0.25)
     assert isinstance(found, DepolarizedMap)
     assert found.depolarization == pytest.approx(0.25)
-    assert one.map_for(None) is None
+    assert selector_.map_for(None) is None
 
 
 def test_a_plain_map_serves_answers_with_and_without_log_probabilities() -> None:
@@ -46,11 +46,11 @@ def test_features_are_selected_by_name() -> None:
         token_features(np.array([-3.0]), np.array([-2.0]), np.array([-4.0])),
         answer_columns([0.5, 0.9], [0, 0]),
     )
-    found: set[str] = set()
+    results: set[str] = set()
     for columns in groups:
-        found |= set(columns)
+        results |= set(columns)
         number = len(columns)
         zeros, ones = (0.0,) * number, (1.0,) * number
         model = CorrectnessModel(tuple(columns), zeros, ones, zeros, 0.0, zeros, zeros)
         assert model.predict(columns) == pytest.approx(np.array([0.5]))
-    assert found == set(FEATURES)
+    assert results == set(FEATURES)

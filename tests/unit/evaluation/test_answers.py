@@ -42,8 +42,8 @@ def found(bench):
 
 
 def row(experiment, m, score, name):
-    [one] = [r for r in experiment["rows"] if (r["num_samples"], r["score"], r["map"]) == (m, score, name)]
-    return one
+    [row_] = [r for r in experiment["rows"] if (r["num_samples"], r["score"], r["map"]) == (m, score, name)]
+    return row_
 
 
 def cut(part, m):
@@ -70,24 +70,24 @@ def test_probabilities_are_fitted_on_dev_and_judged_on_test(bench, found, m, nam
     dev, test = cut(bench.dev, m), cut(bench.test, m)
     alone = context(dev, test)
     map_ = alone.fitted.fits[name].map
-    told = [FullRows(part.material).at(m).columns(map_) for part in (dev, test)]
+    reports = [FullRows(part.material).at(m).columns(map_) for part in (dev, test)]
     rng, right = bench.rng(Stream.ANSWERS), test.rows.right
     fold = stratified_folds(dev.rows.right, 5, rng)
-    model = fit_correctness(told[0], dev.rows.right, fold).model
+    model = fit_correctness(reports[0], dev.rows.right, fold).model
     mine = row(found, m, "probability_correct", name)
-    p = np.full(right.size, base_rate(dev.rows.right)) if model is None else model.predict(told[1])
+    p = np.full(right.size, base_rate(dev.rows.right)) if model is None else model.predict(reports[1])
     assert mine["loss"]["value"] == pytest.approx(log_loss(right, p), abs=1e-9)
     assert mine["brier"]["value"] == pytest.approx(brier_score_loss(right, p), abs=1e-9)
 
 
 def test_held_out_figures_equal_those_of_a_report_with_this_number():
     whole = split(DEV)
-    mine = answers(CrossValidated(fit_all(whole.material, "auto", resamples=FEW), resamples=FEW))
+    answers_ = answers(CrossValidated(fit_all(whole.material, "auto", resamples=FEW), resamples=FEW))
     for m in (3, 8):
         material = first_answers(whole.material, m)
         alone = CrossValidated(fit_all(material, "auto", resamples=FEW), resamples=FEW)
         for name, served in alone.served.items():
-            one = row(mine, m, "lambda_max", name)
+            one = row(answers_, m, "lambda_max", name)
             assert one["loss"]["value"] == pytest.approx(served.risks.mean(), abs=1e-9)
             assert one["brier"]["value"] == pytest.approx(
                 projection_brier(served.lambda_max, alone.test.c1), abs=1e-9
@@ -102,14 +102,14 @@ def test_one_answer_is_scored_only_by_evidence(found):
 
 
 def test_differences_are_to_all_answers_and_have_intervals(found):
-    for one in found["rows"]:
-        full = row(found, 8, one["score"], one["map"])
-        assert (one["loss_gap"] is None) is (one["num_samples"] == 8)
-        if (gap := one["loss_gap"]) is not None:
-            assert gap["value"] == pytest.approx(one["loss"]["value"] - full["loss"]["value"], abs=1e-12)
+    for row_ in found["rows"]:
+        full = row(found, 8, row_["score"], row_["map"])
+        assert (row_["loss_gap"] is None) is (row_["num_samples"] == 8)
+        if (gap := row_["loss_gap"]) is not None:
+            assert gap["value"] == pytest.approx(row_["loss"]["value"] - full["loss"]["value"], abs=1e-12)
             assert gap["low"] <= gap["value"] <= gap["high"]
         for name in ("loss", "brier", "auroc", "half_error"):
-            assert one[name]["low"] <= one[name]["value"] <= one[name]["high"]
+            assert row_[name]["low"] <= row_[name]["value"] <= row_[name]["high"]
 
 
 def fitted_on(columns, right):
@@ -159,13 +159,13 @@ def test_compared_numbers_of_answers():
 def test_no_recommendation_without_both_kinds_of_verdicts(bench):
     """Not by risk, which falls with every answer: it would always name all of them."""
     wrong = [{**one, "answer": "zzz"} for one in DEV]
-    told = answers(context(split(wrong), bench.test))
-    assert told["recommended"] is None
-    assert told["recommendation"].startswith(
+    answers_ = answers(context(split(wrong), bench.test))
+    assert answers_["recommended"] is None
+    assert answers_["recommendation"].startswith(
         "No number of answers can be recommended: all 90 answers of the dev file are wrong."
     )
-    assert "which takes right ones and wrong ones" in told["recommendation"]
-    assert {r["score"] for r in told["rows"]} == {"lambda_max"}
+    assert "which takes right ones and wrong ones" in answers_["recommendation"]
+    assert {r["score"] for r in answers_["rows"]} == {"lambda_max"}
 
 
 def test_rows_with_fewer_answers_are_left_out(bench):
@@ -185,15 +185,15 @@ def test_rows_with_fewer_answers_are_left_out(bench):
 def test_tokens_are_of_the_first_answers(bench):
     def counted(num_tokens):
         material = bench.test.material
-        told = [
+        texts = [
             replace(
-                one,
-                draws=tuple(replace(draw, num_tokens=num_tokens(i, k)) for k, draw in enumerate(one.draws)),
+                row_,
+                draws=tuple(replace(draw, num_tokens=num_tokens(i, k)) for k, draw in enumerate(row_.draws)),
             )
-            for i, one in enumerate(material.rows)
+            for i, row_ in enumerate(material.rows)
         ]
-        found = answers(context(bench.dev, Split(FullRows(replace(material, rows=told)))))
-        return {r["num_samples"]: r["tokens"] for r in found["rows"]}
+        answers_ = answers(context(bench.dev, Split(FullRows(replace(material, rows=texts)))))
+        return {r["num_samples"]: r["tokens"] for r in answers_["rows"]}
 
     assert counted(lambda _, k: k + 1) == {0: 0, 1: 1, 2: 3, 3: 6, 5: 15, 8: 36}
     assert set(counted(lambda i, _: i or None).items()) == {(0, 0), *((m, None) for m in (1, 2, 3, 5, 8))}

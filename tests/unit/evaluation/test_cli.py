@@ -63,9 +63,9 @@ def asked(server, ending):
 def test_answers_are_sampled_once_and_embedded_as_requested(tmp_path, server):
     out = tmp_path / "out"
     command = [*files(tmp_path, "samples", "logprob"), "--out", out, "--embedder", "a"]
-    found = run(*command)
-    assert found.exit_code == 0, found.output
-    assert str(out / "report.html") in found.output.replace("\n", "")
+    result = run(*command)
+    assert result.exit_code == 0, result.output
+    assert str(out / "report.html") in result.output.replace("\n", "")
     results = json.loads((out / "results.json").read_text())
     assert results["provenance"]["embedder"]["name"] == "a"
     assert "evidence" in results["unfitted"]  # the server tells no log-probabilities
@@ -78,10 +78,10 @@ def test_bad_rows_are_named(tmp_path, server):
     dev, _ = files(tmp_path)
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"prompt": "x"}\n')
-    found = run(dev, bad, "--out", tmp_path / "out")
-    assert found.exit_code == 1
-    assert f"{bad}: " in found.output.replace("\n", "")
-    assert "line 1, reference: is missing" in found.output
+    result = run(dev, bad, "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert f"{bad}: " in result.output.replace("\n", "")
+    assert "line 1, reference: is missing" in result.output
 
 
 def test_warning_if_both_files_are_the_same(tmp_path, server):
@@ -92,17 +92,17 @@ def test_warning_if_both_files_are_the_same(tmp_path, server):
 
 def test_missing_embedder_is_reported_before_sampling(tmp_path, server, monkeypatch):
     monkeypatch.setenv("EIGENCAL_EMBEDDER_URL", "http://127.0.0.1:9")  # nobody listens there
-    found = run(*files(tmp_path, "samples", "logprob"), "--out", tmp_path / "out")
-    assert found.exit_code == 1
-    assert "embedding server cannot be reached" in found.output
+    result = run(*files(tmp_path, "samples", "logprob"), "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "embedding server cannot be reached" in result.output
     assert not asked(server, "completions")
 
 
 def test_file_instead_of_the_folder_is_reported_in_one_line(tmp_path, server):
     (tmp_path / "file").write_text("not a folder")
-    found = run(*files(tmp_path), "--out", tmp_path / "file")
-    assert found.exit_code == 1
-    assert isinstance(found.exception, SystemExit)  # no traceback
-    assert str(tmp_path / "file") in found.output
-    assert found.output.count("\n") == 1
+    result = run(*files(tmp_path), "--out", tmp_path / "file")
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)  # no traceback
+    assert str(tmp_path / "file") in result.output
+    assert result.output.count("\n") == 1
     assert not server.requests

@@ -85,10 +85,10 @@ def test_supplied_samples_need_no_model_and_a_limit_takes_the_first_rows(finishe
 def test_cost_of_a_question_is_the_tokens_of_the_files(tmp_path):
     made = [{**row, "tokens": [3] * 6} for row in rows(32, 6, seed=1)]
     path = write(tmp_path / "rows.jsonl", made)
-    found = evaluate(Plan(path, path, tmp_path / "out"), parts())
-    told = {row["num_samples"]: row["tokens"] for row in found["answers"]["rows"]}
-    assert told == {0: 0, 1: 3, 2: 6, 3: 9, 5: 15, 6: 18}
-    assert found["baselines"]["log_probabilities"] == "per token"
+    results = evaluate(Plan(path, path, tmp_path / "out"), parts())
+    body = {row["num_samples"]: row["tokens"] for row in results["answers"]["rows"]}
+    assert body == {0: 0, 1: 3, 2: 6, 3: 9, 5: 15, 6: 18}
+    assert results["baselines"]["log_probabilities"] == "per token"
 
 
 def test_sampled_answers_are_stored_and_reused(tmp_path):
@@ -154,17 +154,17 @@ def test_answers_are_sampled_in_parts(tmp_path):
 
 def test_results_and_page_show_their_origin(finished):
     plan, results = finished
-    told = results["provenance"]
+    provenance = results["provenance"]
     hashes = {
         s: hashlib.sha256(p.read_bytes()).hexdigest() for s, p in (("dev", plan.dev), ("test", plan.test))
     }
-    assert told["files"] == {
+    assert provenance["files"] == {
         s: {"name": f"{s}.jsonl", "sha256": h, "answers_from": "file"} for s, h in hashes.items()
     }
-    assert told["answers"] is None
-    assert (told["embedder"]["name"], told["embedder"]["dimension"]) == ("fake-embedder", 16)
-    assert (told["eps"], told["version"]) == (1e-10, "1.2.3")
-    assert datetime.fromisoformat(told["created_at"]).tzinfo == UTC
+    assert provenance["answers"] is None
+    assert (provenance["embedder"]["name"], provenance["embedder"]["dimension"]) == ("fake-embedder", 16)
+    assert (provenance["eps"], provenance["version"]) == (1e-10, "1.2.3")
+    assert datetime.fromisoformat(provenance["created_at"]).tzinfo == UTC
     page = (plan.out / "report.html").read_text()
     assert all(digest in page for digest in hashes.values())
 

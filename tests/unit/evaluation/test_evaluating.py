@@ -87,29 +87,29 @@ async def test_missing_answers_are_sampled(bench):
     assert len(bench.llm.requests) == 66
     results = await bench.jobs.evaluation(job_id)
     assert results["num_samples"] == 6
-    told = results["provenance"]
-    assert told["files"]["dev"] == {"name": None, "sha256": None, "answers_from": "model"}
-    assert told["answers"]["rows"]["model"] == "fake-llm"
-    assert told["answers"]["rows"]["sampling.temperature"] == 0.5
-    assert (told["version"], told["embedder"]["dimension"]) == ("1.2.3", 16)
+    provenance = results["provenance"]
+    assert provenance["files"]["dev"] == {"name": None, "sha256": None, "answers_from": "model"}
+    assert provenance["answers"]["rows"]["model"] == "fake-llm"
+    assert provenance["answers"]["rows"]["sampling.temperature"] == 0.5
+    assert (provenance["version"], provenance["embedder"]["dimension"]) == ("1.2.3", 16)
     assert "fake-llm" in await asyncio.to_thread(render, results)
 
 
 async def test_white_space_is_treated_alike_in_job_and_command(bench):
     """The job reads its rows back from the store, the command its files: a blank answer is empty in both."""
     texts = ("  ", "", " Paris\n", "Paris", "Nice", "\t")
-    found = [replace(row, samples=texts) for row in both()]
-    job, _ = await bench.jobs.submit(found, OPTIONS)
-    kept = [one.draws for one in await bench.jobs.rows(job.id)]
-    assert kept == [supplied_draws(one.samples, one.logprobs) for one in found]
+    texts_ = [replace(row, samples=texts) for row in both()]
+    job, _ = await bench.jobs.submit(texts_, OPTIONS)
+    kept = [row_.draws for row_ in await bench.jobs.rows(job.id)]
+    assert kept == [supplied_draws(one.samples, one.logprobs) for one in texts_]
     assert [draw.text for draw in kept[0]] == ["", "", "Paris", "Paris", "Nice", ""]
 
 
 async def test_too_few_usable_rows_in_either_file(bench):
     short = [{**row, "samples": row["samples"][:2], "logprob": row["logprob"][:2]} for row in TEST[:25]]
     with pytest.raises(InvalidDevData, match="of 34 rows"):
-        asked = {"num_samples": 3, "drawn_by": "service"}
-        await bench.run(both(test=[*short, *TEST[25:]]), OPTIONS.model_copy(update=asked))
+        request = {"num_samples": 3, "drawn_by": "service"}
+        await bench.run(both(test=[*short, *TEST[25:]]), OPTIONS.model_copy(update=request))
 
 
 async def test_interrupted_evaluation_leaves_no_running_thread(bench, monkeypatch):

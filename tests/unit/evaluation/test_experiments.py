@@ -83,27 +83,27 @@ def test_figures_without_clusters_are_null(bench):
         {**row, "samples": [f"{i} {k} apart" for k in range(8)], "reference": f"{i} other"}
         for i, row in enumerate(TEST_ROWS[:12])
     ]
-    found = evaluated(context(bench.dev, split(alone)))
-    assert {row["algorithm1_ece"] for row in found["served"]} == {None}
-    assert not any(found["curves"]["algorithm1"].values())
-    assert "cannot be tested here" in found["calibration_error"]["claim"]
+    results_ = evaluated(context(bench.dev, split(alone)))
+    assert {row["algorithm1_ece"] for row in results_["served"]} == {None}
+    assert not any(results_["curves"]["algorithm1"].values())
+    assert "cannot be tested here" in results_["calibration_error"]["claim"]
 
 
 def test_one_class_of_answers_has_no_auroc(bench):
     wrong = [{**row, "answer": "zzz"} for row in TEST_ROWS]
-    found = evaluated(context(bench.dev, split(wrong)))
-    assert {row["auroc_lambda_max"]["value"] for row in found["served"]} == {None}
-    assert {row["auroc"]["value"] for row in found["baselines"]["rows"]} == {None}
-    assert "auroc_lambda_max" not in {row["figure"] for row in found["comparison"]}
+    results_ = evaluated(context(bench.dev, split(wrong)))
+    assert {row["auroc_lambda_max"]["value"] for row in results_["served"]} == {None}
+    assert {row["auroc"]["value"] for row in results_["baselines"]["rows"]} == {None}
+    assert "auroc_lambda_max" not in {row["figure"] for row in results_["comparison"]}
 
 
 def test_warnings_name_their_file(bench):
     lopsided = split([{**row, "answer": "zzz"} if i > 6 else row for i, row in enumerate(TEST_ROWS)])
-    found = list(experiments.warnings(context(bench.dev, lopsided)))
-    codes = [one["code"] for one in found]
+    warnings_ = list(experiments.warnings(context(bench.dev, lopsided)))
+    codes = [one["code"] for one in warnings_]
     assert codes == ["few_rows", "few_rows", "few_wrong", "few_right"]
-    assert ["dev file" in one["text"] for one in found[2:4]] == [True, False]
-    assert "test file" in found[3]["text"]
+    assert ["dev file" in one["text"] for one in warnings_[2:4]] == [True, False]
+    assert "test file" in warnings_[3]["text"]
 
 
 def test_reported_minima_over_temperatures_are_minima(results):
@@ -155,14 +155,14 @@ def test_figures_are_of_the_served_maps(bench, results, served):
 
 
 def test_baselines_are_named_and_computed(bench, results):
-    found = {row["score"]: row for row in results["baselines"]["rows"]}
-    assert len(found) == 7
+    results_ = {row["score"]: row for row in results["baselines"]["rows"]}
+    assert len(results_) == 7
     values = [lexical_similarity(t, c) for t, c in zip(bench.test.texts, bench.test.counts, strict=True)]
     right = bench.test.rows.right
-    assert found["lexical similarity"]["auroc"]["value"] == pytest.approx(auroc(values, right))
+    assert results_["lexical similarity"]["auroc"]["value"] == pytest.approx(auroc(values, right))
     distinct = auroc([-len(t) for t in bench.test.texts], right)
-    assert found["number of distinct answers"]["auroc"]["value"] == pytest.approx(distinct)
-    assert "no NLI model" in found["discrete semantic entropy"]["note"]
+    assert results_["number of distinct answers"]["auroc"]["value"] == pytest.approx(distinct)
+    assert "no NLI model" in results_["discrete semantic entropy"]["note"]
     assert "no NLI model" in results["baselines"]["meanings"]
 
 
@@ -178,11 +178,11 @@ def test_evidence_and_logprob_scores_are_left_out_without_logprobs(bench):
 
 
 def test_logprobs_of_whole_answers_are_per_word(bench):
-    found = likelihoods(bench.test)
-    assert isinstance(found, Likelihoods)
-    assert found.unit == "word"
-    assert found.totals is not None
-    assert found.totals[0] == pytest.approx(TEST_ROWS[0]["logprob"])
+    likelihoods_ = likelihoods(bench.test)
+    assert isinstance(likelihoods_, Likelihoods)
+    assert likelihoods_.unit == "word"
+    assert likelihoods_.totals is not None
+    assert likelihoods_.totals[0] == pytest.approx(TEST_ROWS[0]["logprob"])
 
 
 class Nli:
@@ -203,9 +203,9 @@ def test_entailment_model_is_used_in_both_directions_and_named(bench):
     model = Nli()
     found = by_entailment(bench.test, model)
     assert found.source == "entailment both ways by last-word"
-    one, texts = found.prompts[0], bench.test.texts[0]
+    prompt, texts = found.prompts[0], bench.test.texts[0]
     last = [text.split()[-1] for text in texts]
-    assert one.equivalent.tolist() == [[a == b for b in last] for a in last]
-    assert (one.similarity == one.similarity.T).all()
+    assert prompt.equivalent.tolist() == [[a == b for b in last] for a in last]
+    assert (prompt.similarity == prompt.similarity.T).all()
     assert set(model.pairs) >= {(b, a) for a, b in model.pairs}
     assert all(a.startswith("q") for a, _ in model.pairs)  # answers follow their prompt

@@ -16,7 +16,7 @@ def test_only_valid_numbers_are_accepted(tmp_path, sent, kept):
     path = tmp_path / "dev.jsonl"
     path.write_bytes(jsonl([row | {"samples": ["a", "b"], "tokens": sent} for row in good(30)]))
     found = read_evaluation_file(path)
-    assert [one.num_tokens for one in found.rows[0].draws] == kept
+    assert [draw.num_tokens for draw in found.rows[0].draws] == kept
     assert found.supplied
 
 

@@ -37,8 +37,8 @@ def test_verdict_is_on_top_followed_by_notes(results: dict[str, Any]) -> None:
 
 
 def test_page_has_the_parts_that_reports_lack(results: dict[str, Any], page: str) -> None:
-    found = section(page, "baselines")
-    assert all(row["score"] in found for row in results["baselines"]["rows"])
+    section_ = section(page, "baselines")
+    assert all(row["score"] in section_ for row in results["baselines"]["rows"])
     assert section(page, "comparison").count("−") >= len(results["comparison"])
 
 

@@ -64,7 +64,7 @@ def test_unreachable_targets_are_one_sentence_with_the_lowest_error_in_a_row(
     part = report["correctness"]
     whole = part["by_num_samples"][-1]
     lowest, text = whole["lowest"], words(render(report))
-    missed = [one for one in part["promises"] if one["threshold"] is None]
+    missed = [promise for promise in part["promises"] if promise["threshold"] is None]
     assert missed
     assert text.count("cannot be promised: ") == 1
     assert all(f"{100 * one['target_error']:g} %" in text for one in missed)
@@ -79,8 +79,8 @@ def test_promises_are_shown_for_every_number_of_answers(report: dict[str, Any]) 
     page = render(report)
     [table] = re.findall(r'aria-label="Promises by number of answers".*?</table>', page, re.DOTALL)
     for row in report["correctness"]["by_num_samples"]:
-        kept = [one for one in row["promises"] if one["threshold"] is not None]
+        kept = [promise for promise in row["promises"] if promise["threshold"] is not None]
         shares = [f"{100 * one['coverage']:.1f} %".replace(".0 %", " %") for one in kept]
         [line] = re.findall(rf'<th scope="row">{row["num_samples"]}\b.*?</tr>', table, re.DOTALL)
-        assert all(f"<td>{one}</td>" in line for one in shares)
+        assert all(f"<td>{share}</td>" in line for share in shares)
     assert table.count('<span class="tag">recommended</span>') == 1

@@ -27,9 +27,13 @@ def report() -> dict[str, Any]:
 
 def test_deciding_interval_is_the_paired_bootstrap(bench: CrossValidated, report: dict[str, Any]) -> None:
     risks, random = bench.fitted.risks, np.random.default_rng([0, 3])
-    found = mean_difference(risks["depolarized"], risks["raw"], random, resamples=FEW.difference)
-    told = report["decision"]["difference"]
-    assert (told["value"], told["low"], told["high"]) == (found.value, found.low, found.high)
+    difference = mean_difference(risks["depolarized"], risks["raw"], random, resamples=FEW.difference)
+    difference_ = report["decision"]["difference"]
+    assert (difference_["value"], difference_["low"], difference_["high"]) == (
+        difference.value,
+        difference.low,
+        difference.high,
+    )
 
 
 def test_decision_uses_the_rows_of_the_comparison(bench: CrossValidated, report: dict[str, Any]) -> None:

@@ -10,30 +10,30 @@ def test_smallest_number_that_reaches_the_promise_is_recommended() -> None:
         for promise in row["promises"]:
             if row["num_samples"] < 3 and promise["target_error"] == 0.3:
                 promise["threshold"] = None
-    found = opening(report, 0.3)
-    assert found["num_samples"] == 3
-    assert found["answers"] == "3 answers: the fewest that reach this promise."
+    opening_ = opening(report, 0.3)
+    assert opening_["num_samples"] == 3
+    assert opening_["answers"] == "3 answers: the fewest that reach this promise."
     [row] = [one for one in report["correctness"]["by_num_samples"] if one["num_samples"] == 3]
-    [kept] = [one for one in row["promises"] if one["target_error"] == 0.3]
-    assert found["promise"].startswith(kept["text"])
-    assert f"lets {kept['coverage']:.0%} of" in found["promise"]
+    [kept] = [promise_ for promise_ in row["promises"] if promise_["target_error"] == 0.3]
+    assert opening_["promise"].startswith(kept["text"])
+    assert f"lets {kept['coverage']:.0%} of" in opening_["promise"]
 
 
 def test_unreachable_target_names_a_reachable_one() -> None:
     report = deciding_report()
-    found = opening(report, 0.05)
+    opening_ = opening(report, 0.05)
     rows = report["correctness"]["by_num_samples"]
     lowest, number = min((row["lowest"]["target_error"], row["num_samples"]) for row in rows)
-    assert found["promise"].startswith("Nothing at 5 %")
-    assert f"the lowest that can be is {100 * lowest:g} %" in found["promise"]
-    assert found["promise"].endswith(f"{100 * lowest:g} %, by {number} answers.")
-    assert found["num_samples"] == report["answers"]["recommended"]
+    assert opening_["promise"].startswith("Nothing at 5 %")
+    assert f"the lowest that can be is {100 * lowest:g} %" in opening_["promise"]
+    assert opening_["promise"].endswith(f"{100 * lowest:g} %, by {number} answers.")
+    assert opening_["num_samples"] == report["answers"]["recommended"]
 
 
 def test_without_a_model_nothing_is_promised() -> None:
-    found = small_report()["opening"]
-    assert found["promise"].startswith("Nothing: no number of answers allows a promise")
-    assert found["safe"].endswith("not whether one is right.")
+    opening_ = small_report()["opening"]
+    assert opening_["promise"].startswith("Nothing: no number of answers allows a promise")
+    assert opening_["safe"].endswith("not whether one is right.")
 
 
 def test_opening_states_whether_it_is_safe_to_use() -> None:

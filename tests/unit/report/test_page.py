@@ -83,18 +83,18 @@ def test_tables_have_captions_and_scopes(page: str) -> None:
 
 
 def test_every_plot_is_an_image_with_a_title_and_description(page: str) -> None:
-    found = svgs(page)
+    svgs_ = svgs(page)
     maps = ("raw", "temperature", "depolarized")
-    assert set(found) == {
+    assert set(svgs_) == {
         *(f"{kind}-{name}" for kind in ("projection", "algorithm1", "correctness") for name in maps),
         *("rejection", "temperature"),
     }
-    for name, svg in found.items():
+    for name, svg in svgs_.items():
         assert svg.attrib["role"] == "img"
         for tag in ("title", "desc"):
-            told = svg.find(SVG + tag)
-            assert told is not None
-            assert told.text, name
+            element = svg.find(SVG + tag)
+            assert element is not None
+            assert element.text, name
         assert list(svg.iter(SVG + "text")), f"{name}: letters are drawn as text"
         assert not list(svg.iter(SVG + "style")), f"{name}: a style would act on the whole page"
 
@@ -105,8 +105,8 @@ def test_page_shows_setup_and_data(page: str, report: dict[str, Any]) -> None:
     for estimate in (fit["temperature"], fit["depolarization"], report["fits"]["temperature"]["temperature"]):
         figures = [number(estimate[part]) for part in ("value", "low", "high")]
         assert f"{figures[0]} ({figures[1]} to {figures[2]})" in text
-    for told in ("2026-11-01 12:30 UTC", "Rows in the file 122", "720, drawn by the service", "a/model"):
-        assert told in text
+    for name in ("2026-11-01 12:30 UTC", "Rows in the file 122", "720, drawn by the service", "a/model"):
+        assert name in text
     assert 'sampling.stop ["\\n"]' in text
     assert report["decision"]["reason"] in text
 
@@ -131,8 +131,8 @@ def test_page_starts_with_the_opening(report: dict[str, Any]) -> None:
         "What does it promise?",
         "How many answers to draw for that?",
     )
-    told = [report["opening"][name] for name in ("safe", "promise", "answers")]
-    places = [page.index(text) for pair in zip(asked, told, strict=True) for text in pair]
+    reports = [report["opening"][name] for name in ("safe", "promise", "answers")]
+    places = [page.index(text) for pair in zip(asked, reports, strict=True) for text in pair]
     assert sorted(places) == places
     assert page.index(f"May it be used? {report['opening']['verdict']}") < places[0]
     assert places[-1] < page.index("Only 31 rows.") < page.index("<details>") < page.index("<svg")
@@ -270,8 +270,8 @@ def test_a_calibration_with_a_gap_says_what_to_do(report: dict[str, Any]) -> Non
     assert "(p = 0.001): Depolarized is off by more than chance." in text
     assert "To close it: calibrate on 300 rows or more, drawn at random from what callers ask" in text
     report["served"][1]["projection_null"] = {**null, "p_value": 0.4}
-    told = words(render(report))
-    assert "calibrate with a map that shows no gap here: Temperature (method=temperature); or " in told
+    words_ = words(render(report))
+    assert "calibrate with a map that shows no gap here: Temperature (method=temperature); or " in words_
 
 
 def test_papers_map_has_no_g(report: dict[str, Any]) -> None:

@@ -53,8 +53,8 @@ def bins(*bands: tuple[float | None, float | None]) -> list[dict[str, Any]]:
 
 
 def test_band_is_the_null_clipped_to_the_unit_square(painted: Any) -> None:
-    found = bins((-0.05, 0.21), (0.13, 0.28), (0.2, 1.4))
-    axes = painted(plots.reliability, "projection", "raw", found, "found", "", to_diagonal=True)
+    bins_ = bins((-0.05, 0.21), (0.13, 0.28), (0.2, 1.4))
+    axes = painted(plots.reliability, "projection", "raw", bins_, "found", "", to_diagonal=True)
     vertices = np.concatenate([path.vertices for path in axes.collections[0].get_paths()])
     corners = {(round(x, 9), round(y, 9)) for x, y in vertices}
     assert {(0.1, 0.0), (0.1, 0.21), (0.2, 0.13), (0.2, 0.28), (0.3, 0.2), (0.3, 1.0)} <= corners
@@ -71,6 +71,6 @@ def test_every_p_correct_plot_fits_its_frame(painted: Any) -> None:
     part = deciding_report()["correctness"]
     axes = painted(plots.risk_coverage, part)
     assert [line.get_label() for line in axes.lines[:2]] == ["wrong, as counted", "at most, 90 % sure"]
-    reached = {one["threshold"] for one in part["promises"] if one["threshold"] is not None}
+    reached = {promise["threshold"] for promise in part["promises"] if promise["threshold"] is not None}
     assert len(axes.lines) == 2 + len(reached)  # one point for all targets of one threshold
     assert not painted(plots.p_correct, part, "evidence").lines[-1].get_clip_on()

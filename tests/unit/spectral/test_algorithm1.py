@@ -67,9 +67,9 @@ def test_result_equals_a_naive_implementation(num_bins, num_clusters):
     for precision in (np.float32, np.float64):
         stack = DensityStack.of([v.astype(precision) for v in vectors])
         clustering = cluster_prompts(stack, lambda_max, num_bins=num_bins, num_clusters=num_clusters)
-        found = algorithm1(clustering, DensityStack.of(references))
-        assert found.ece == pytest.approx(expected, abs=1e-6)
-        assert found.mass.sum() == pytest.approx(1)
+        diagram = algorithm1(clustering, DensityStack.of(references))
+        assert diagram.ece == pytest.approx(expected, abs=1e-6)
+        assert diagram.mass.sum() == pytest.approx(1)
 
 
 def test_given_cosines_give_the_same_clusters():
@@ -77,9 +77,9 @@ def test_given_cosines_give_the_same_clusters():
     vectors, references = topics(rng, 80)
     stack, lambda_max = DensityStack.of(vectors), rng.uniform(0.1, 0.9, 80)
     own = cluster_prompts(stack, lambda_max)
-    given = cluster_prompts(stack, lambda_max, cosines=frobenius_cosines(stack))
+    clusters = cluster_prompts(stack, lambda_max, cosines=frobenius_cosines(stack))
     targets = DensityStack.of(references)
-    assert algorithm1(own, targets).ece == pytest.approx(algorithm1(given, targets).ece, abs=1e-12)
+    assert algorithm1(own, targets).ece == pytest.approx(algorithm1(clusters, targets).ece, abs=1e-12)
 
 
 def test_prompts_cluster_by_meaning():
@@ -157,10 +157,10 @@ def test_block_of_worlds_equals_single_worlds():
     clustering = cluster_prompts(DensityStack.of(vectors), rng.uniform(0.1, 0.9, 90))
     worlds = [DensityStack.of([rng.standard_normal(r.shape) for r in references]) for _ in range(4)]
     block = ReferenceBlock(np.stack([w.vectors for w in worlds]), worlds[0].weights, worlds[0].bounds)
-    expected = np.stack([bin_targets(clustering, one) for one in worlds])
+    expected = np.stack([bin_targets(clustering, world) for world in worlds])
     assert block_targets(clustering, block) == pytest.approx(expected)
     wide = cluster_prompts(DensityStack.of(vectors), np.full(90, 0.5), num_clusters=1)  # more rows than D
-    expected = np.stack([bin_targets(wide, one) for one in worlds])
+    expected = np.stack([bin_targets(wide, world) for world in worlds])
     assert block_targets(wide, block) == pytest.approx(expected)
 
 
@@ -223,18 +223,18 @@ def cone_world(map_, seed, size=160):
 def test_cone_outside_the_span_is_outside_the_first_null_only():
     """What no map of eigenvalues can mend is not held against the map."""
     stack, spectra, served, clustering, targets = cone_world(DepolarizedMap(1.0, 0.6), 0)
-    found = nulls(clustering, stack, spectra, served, targets, np.random.default_rng(0))
-    assert found.drawn.p_value < 0.02
-    assert found.rescaled.p_value > 0.05
-    assert found.drawn.band.num_draws == found.rescaled.band.num_draws == 100
+    nulls_ = nulls(clustering, stack, spectra, served, targets, np.random.default_rng(0))
+    assert nulls_.drawn.p_value < 0.02
+    assert nulls_.rescaled.p_value > 0.05
+    assert nulls_.drawn.band.num_draws == nulls_.rescaled.band.num_draws == 100
 
 
 def test_wrong_eigenvalues_are_outside_the_second_null():
     stack, spectra, _, _, targets = cone_world(DepolarizedMap(1.0, 0.6), 0)
     served = [Identity().serve(s.eigenvalues, D) for s in spectra]
     clustering = cluster_prompts(stack, [s.lambda_max for s in served])
-    found = nulls(clustering, stack, spectra, served, targets, np.random.default_rng(0))
-    assert found.rescaled.p_value < 0.02
+    nulls_ = nulls(clustering, stack, spectra, served, targets, np.random.default_rng(0))
+    assert nulls_.rescaled.p_value < 0.02
 
 
 def test_clusterings_share_worlds_and_the_seed_decides():

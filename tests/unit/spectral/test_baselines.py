@@ -95,9 +95,9 @@ def test_repeated_answers_are_separate_nodes():
 def test_kernel_entropy_is_in_range_and_independent_of_order(seed):
     rng = np.random.default_rng(seed)
     similarity, index = symmetric(seed, 4), rng.integers(0, 4, 9)
-    found = kernel_language_entropy(similarity, index)
-    assert 0 <= found <= np.log(9) + 1e-9
-    assert kernel_language_entropy(similarity, rng.permutation(index)) == pytest.approx(found, abs=1e-9)
+    entropy = kernel_language_entropy(similarity, index)
+    assert 0 <= entropy <= np.log(9) + 1e-9
+    assert kernel_language_entropy(similarity, rng.permutation(index)) == pytest.approx(entropy, abs=1e-9)
 
 
 def test_invalid_kernel_is_refused():

@@ -40,11 +40,11 @@ def test_result_equals_the_definition_on_dense_matrices(map_, dimension):
     served = [map_.fitted(s.eigenvalues, dimension) for s in spectra]
     labels = np.arange(40) % 3
     stack, targets = DensityStack.of(vectors), DensityStack.of(references)
-    found = calibration_error(labels, stack, spectra, served, targets)
+    error = calibration_error(labels, stack, spectra, served, targets)
     groups = [np.flatnonzero(labels == k) for k in range(3)]
     expected = np.mean([straight_error(vectors, references, spectra, served, g) for g in groups])
-    assert found == pytest.approx(expected, abs=1e-6)
-    assert found > 0
+    assert error == pytest.approx(expected, abs=1e-6)
+    assert error > 0
 
 
 def test_error_of_one_prompt_is_its_risk_minus_the_gain_of_mixing():

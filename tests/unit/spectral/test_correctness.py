@@ -74,10 +74,10 @@ def test_interval_has_its_nominal_coverage():
     rng = np.random.default_rng(0)
     truth = 0.5 * (1 + math.erf(1 / 2))  # two normals of variance 1, one apart
     worlds = [noisy(rng, 200) for _ in range(100)]
-    found = [bootstrapped(*world, rng, 200) for world in worlds]
-    intervals = [percentile_interval(drawn) for drawn in found]
-    assert sum(one.low <= truth <= one.high for one in intervals) >= 86
-    assert np.mean([drawn.std(ddof=1) for drawn in found]) == pytest.approx(
+    results = [bootstrapped(*world, rng, 200) for world in worlds]
+    intervals = [percentile_interval(drawn) for drawn in results]
+    assert sum(interval.low <= truth <= interval.high for interval in intervals) >= 86
+    assert np.mean([drawn.std(ddof=1) for drawn in results]) == pytest.approx(
         np.std([auroc(*world) for world in worlds]), rel=0.25
     )
 

@@ -53,7 +53,7 @@ def world(seed: int, size: int = 300, strength: float = 1.5) -> tuple[dict[str, 
 def decisive(seed: int, signs: tuple[int, ...] = SIGNS) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Rows in which every feature decides alike strongly, each in the direction of its sign."""
     columns, _ = world(seed)
-    rows = np.column_stack([(one - one.mean()) / one.std() for one in columns.values()])
+    rows = np.column_stack([(column - column.mean()) / column.std() for column in columns.values()])
     right = np.random.default_rng(seed + 1).random(len(rows)) < sigmoid(rows @ np.array(signs) * 1.5)
     return columns, right
 
@@ -83,9 +83,9 @@ def test_model_equals_scikit_learn_on_standardised_features(seed: int) -> None:
     columns, right = decisive(seed)
     rows = np.column_stack([columns[name] for name in OF_CLAIMS])
     theirs = make_pipeline(StandardScaler(), LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000))
-    found = fit_model(columns, right, OF_CLAIMS)
-    expected = theirs.fit(rows, right).predict_proba(np.clip(rows, found.lows, found.highs))[:, 1]
-    assert found.predict(columns) == pytest.approx(expected, abs=1e-5)
+    model = fit_model(columns, right, OF_CLAIMS)
+    expected = theirs.fit(rows, right).predict_proba(np.clip(rows, model.lows, model.highs))[:, 1]
+    assert model.predict(columns) == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_prediction_by_hand() -> None:
@@ -111,7 +111,7 @@ def test_features_are_clipped_to_the_range_of_the_rows() -> None:
 
 
 def test_feature_sets_are_nested_and_limited_to_existing_features() -> None:
-    assert [len(one) for one in nested_sets(OF_CLAIMS)] == [1, 2, 3, 4, 5]
+    assert [len(nested_set) for nested_set in nested_sets(OF_CLAIMS)] == [1, 2, 3, 4, 5]
     without = nested_sets(["entropy", "logit_probability", "unknown"])
     assert without == [("logit_probability",), ("logit_probability", "entropy")]
 
@@ -126,7 +126,10 @@ def test_feature_set_with_the_lowest_held_out_log_loss_is_fitted_on_all_rows() -
     fit = fit_correctness(columns, right, fold)
     assert fit.model is not None
     assert fit.why_none is None
-    tried = {one: held_out_predictions(columns, right, one, fold) for one in nested_sets(columns)}
+    tried = {
+        nested_set: held_out_predictions(columns, right, nested_set, fold)
+        for nested_set in nested_sets(columns)
+    }
     best = min(tried, key=lambda one: log_loss(tried[one], right))
     assert "entropy" in best
     assert fit.model == fit_model(columns, right, best)
@@ -181,27 +184,27 @@ def test_held_out_figures_are_not_optimistic_for_random_verdicts() -> None:
 def test_held_out_predictions_use_the_other_folds() -> None:
     columns, right = world(2, size=100)
     fold = stratified_folds(right, 5, rng())
-    found = held_out_predictions(columns, right, OF_CLAIMS[:2], fold)
+    predictions = held_out_predictions(columns, right, OF_CLAIMS[:2], fold)
     base = held_out_predictions(columns, right, (), fold)
     for number in range(5):
         held = fold == number
         rest = {name: values[~held] for name, values in columns.items()}
         model = fit_model(rest, right[~held], OF_CLAIMS[:2])
-        assert found[held] == pytest.approx(model.predict({n: v[held] for n, v in columns.items()}))
+        assert predictions[held] == pytest.approx(model.predict({n: v[held] for n, v in columns.items()}))
         assert base[held] == pytest.approx((right[~held].sum() + 0.5) / ((~held).sum() + 1))
     assert base.std() < 0.01
 
 
 def test_uninformative_world_rarely_gets_a_model() -> None:
     """Four features of noise: luck alone must beat the base rate by half a standard error."""
-    found = []
+    results = []
     for seed in range(20):
         columns, right = world(seed, size=200, strength=0.0)
         fit = fit_correctness(columns, right, folds(right))
-        found.append(fit.why_none)
+        results.append(fit.why_none)
         assert (fit.model is None) == (fit.why_none == "no_better_than_base_rate")
         assert fit.held_out is not None
-    assert found.count("no_better_than_base_rate") >= 18
+    assert results.count("no_better_than_base_rate") >= 18
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -250,8 +253,8 @@ def test_columns_that_cannot_be_used_are_refused() -> None:
 
 
 def test_no_probability_makes_a_feature_infinite() -> None:
-    found = logit_probability([0.0, 0.5, 1.0])
-    assert found == pytest.approx([-13.8155, 0.0, 13.8155], abs=1e-4)
+    logits = logit_probability([0.0, 0.5, 1.0])
+    assert logits == pytest.approx([-13.8155, 0.0, 13.8155], abs=1e-4)
 
 
 def test_constant_up_to_rounding_is_not_a_feature() -> None:
@@ -359,8 +362,8 @@ def test_slope_and_offset_of_many_verdicts_equal_plain_regression(slope: float, 
     for size in (30, 300, 30_000):
         columns, right = agreed_world(1, size, slope, offset)
         plain = LogisticRegression(C=np.inf, tol=1e-10).fit(columns[AGREEMENT][:, None], right)
-        found = fit_model(columns, right, [AGREEMENT])
-        gaps.append(abs(found.weights[0] - plain.coef_[0, 0]) + abs(found.intercept - plain.intercept_[0]))
+        model = fit_model(columns, right, [AGREEMENT])
+        gaps.append(abs(model.weights[0] - plain.coef_[0, 0]) + abs(model.intercept - plain.intercept_[0]))
     assert gaps[0] > gaps[1] > gaps[2]
     assert gaps[2] < 0.01
 
@@ -371,7 +374,7 @@ def test_few_verdicts_correct_a_too_low_agreement() -> None:
     losses = [log_loss(NO_VERDICTS.predict(test), known)]
     for size in (10, 100, 1000):
         fits = [fit_model(*agreed_world(seed, size, offset=2.0), [AGREEMENT]) for seed in range(20)]
-        losses.append(np.mean([log_loss(one.predict(test), known) for one in fits]))
+        losses.append(np.mean([log_loss(fit.predict(test), known) for fit in fits]))
     assert losses == sorted(losses, reverse=True)
     assert losses[0] - losses[1] > 0.1
 
@@ -382,11 +385,11 @@ def test_verdicts_of_one_kind_change_the_agreement_of_a_fold(turned: bool) -> No
     columns, _ = agreed_world(0, 20)
     fold = np.arange(20) // 10
     right = (fold == 0) == turned
-    found = held_out_predictions(columns, right, [AGREEMENT], fold)
+    predictions = held_out_predictions(columns, right, [AGREEMENT], fold)
     before = NO_VERDICTS.predict(columns)
     upwards = np.where(fold == 1, turned, not turned)
-    assert np.array_equal(found > before, upwards)
-    assert np.unique(found).size == 20
+    assert np.array_equal(predictions > before, upwards)
+    assert np.unique(predictions).size == 20
     base = held_out_predictions({"entropy": columns[AGREEMENT]}, right, ["entropy"], fold)
     assert np.unique(base).tolist() == pytest.approx([0.5 / 11, 10.5 / 11])
 

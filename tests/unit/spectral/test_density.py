@@ -55,9 +55,9 @@ def test_mean_spectrum_by_either_gram_matrix():
     stack = DensityStack.of(vectors, weights)
     for members in (np.array([1]), np.arange(5)):
         expected = np.linalg.eigvalsh(dense(vectors, weights)[members].mean(axis=0))
-        found = stack.mean_spectrum(members)
-        assert found == pytest.approx(expected[-found.size :], abs=1e-12)
-        assert found.sum() == pytest.approx(1)
+        mean_ = stack.mean_spectrum(members)
+        assert mean_ == pytest.approx(expected[-mean_.size :], abs=1e-12)
+        assert mean_.sum() == pytest.approx(1)
 
 
 def test_memory_does_not_grow_with_dense_matrices():

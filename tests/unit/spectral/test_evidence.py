@@ -61,9 +61,9 @@ def test_batch_equals_single_prompts(map_: EvidenceMap, seed: int) -> None:
     alone = [map_.at(u) for u in missing]
     each = [dev.take(np.array([i])) for i in range(len(dev))]
     for reads in (risks, served_lambda_max, mean_entropy):
-        found = [np.atleast_1d(reads(one, row))[0] for one, row in zip(alone, each, strict=True)]
+        results = [np.atleast_1d(reads(one, row))[0] for one, row in zip(alone, each, strict=True)]
         whole = reads(map_, replace(dev, missing_mass=missing))
-        assert whole == pytest.approx(np.mean(found) if reads is mean_entropy else found, rel=1e-9)
+        assert whole == pytest.approx(np.mean(results) if reads is mean_entropy else results, rel=1e-9)
 
 
 @settings(deadline=None)

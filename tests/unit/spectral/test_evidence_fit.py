@@ -76,23 +76,23 @@ def test_prompt_with_clipped_g_does_not_affect_the_fit() -> None:
 @settings(deadline=None, max_examples=30)
 @given(seeds, st.floats(0.3, 10.0), st.floats(-1.5, 1.5), st.floats(0.1, 1.5))
 def test_true_parameters_are_recovered(seed: int, t: float, a: float, b: float) -> None:
-    found = fit_evidence(calibrated_rows(EvidenceMap(t, a, b), 60, seed))
-    assert found.map.temperature == pytest.approx(t, rel=1e-4)
-    assert (found.map.intercept, found.map.slope) == pytest.approx((a, b), abs=1e-4)
-    assert found.at_bound == ()
-    assert found.stationarity_gap < 1e-6
+    fit = fit_evidence(calibrated_rows(EvidenceMap(t, a, b), 60, seed))
+    assert fit.map.temperature == pytest.approx(t, rel=1e-4)
+    assert (fit.map.intercept, fit.map.slope) == pytest.approx((a, b), abs=1e-4)
+    assert fit.at_bound == ()
+    assert fit.stationarity_gap < 1e-6
 
 
 @settings(deadline=None, max_examples=60)
 @given(seeds)
 def test_fit_is_no_worse_than_the_depolarized_fit(seed: int) -> None:
     rows = random_rows(seed)
-    found, flat = fit_evidence(rows), fit_depolarized(rows)
-    assert found.risk <= flat.risk + 1e-12
-    assert found.stationarity_gap < 1e-6
-    if found.map.slope == 0:
-        assert "slope" in found.at_bound
-        assert found.map.temperature == pytest.approx(flat.map.temperature, rel=1e-5)
+    fit, flat = fit_evidence(rows), fit_depolarized(rows)
+    assert fit.risk <= flat.risk + 1e-12
+    assert fit.stationarity_gap < 1e-6
+    if fit.map.slope == 0:
+        assert "slope" in fit.at_bound
+        assert fit.map.temperature == pytest.approx(flat.map.temperature, rel=1e-5)
 
 
 @pytest.mark.parametrize("seed", [409, 1362])
@@ -128,9 +128,9 @@ def test_no_point_of_a_fine_grid_beats_the_fit(seed: int) -> None:
 def test_misleading_evidence_is_left_out_and_the_bound_reported() -> None:
     """References lie outside where the answers cover all: a positive slope can only do harm."""
     rows = calibrated_rows(EvidenceMap(1.2, 0.3, 1.0), 80, 0)
-    found = fit_evidence(replace(rows, missing_mass=1 - rows.missing_mass))
-    assert found.map.slope == 0.0
-    assert found.at_bound == ("slope",)
+    fit = fit_evidence(replace(rows, missing_mass=1 - rows.missing_mass))
+    assert fit.map.slope == 0.0
+    assert fit.at_bound == ("slope",)
 
 
 def two_kinds(sharp: float, blunt: float) -> DevSet:
@@ -141,25 +141,25 @@ def two_kinds(sharp: float, blunt: float) -> DevSet:
 
 
 def test_intercept_at_its_bound_is_reported() -> None:
-    found = fit_evidence(two_kinds(1.0, 1.0))
-    assert found.map.intercept == pytest.approx(-12.0)
-    assert "intercept" in found.at_bound
+    fit = fit_evidence(two_kinds(1.0, 1.0))
+    assert fit.map.intercept == pytest.approx(-12.0)
+    assert "intercept" in fit.at_bound
 
 
 def test_no_temperature_is_fitted_with_one_answer_per_prompt() -> None:
-    found = fit_evidence(two_kinds(0.9, 0.3))
-    assert found.map.temperature == 1.0
-    assert found.at_bound == ()
+    fit = fit_evidence(two_kinds(0.9, 0.3))
+    assert fit.map.temperature == 1.0
+    assert fit.at_bound == ()
     for mass, c in ((1e-4, 0.9), (1 - 1e-4, 0.3)):  # two parameters meet two kinds of prompt exactly
-        assert found.map.at(mass).serve([1.0], 40).lambda_max == pytest.approx(c, abs=1e-6)
+        assert fit.map.at(mass).serve([1.0], 40).lambda_max == pytest.approx(c, abs=1e-6)
 
 
 def test_bootstrap_covers_the_truth_and_resamples_like_other_maps() -> None:
     rows = calibrated_rows(EvidenceMap(1.3, -0.4, 0.5), 120, 3)
-    found = bootstrap(rows, "evidence", rng=np.random.default_rng(7), resamples=40)
-    assert [values.shape for values in found.parameters.values()] == [(40,)] * 3
+    bootstrap_ = bootstrap(rows, "evidence", rng=np.random.default_rng(7), resamples=40)
+    assert [values.shape for values in bootstrap_.parameters.values()] == [(40,)] * 3
     truths = {"temperature": 1.3, "intercept": -0.4, "slope": 0.5}
-    for interval, truth in ((found.intervals[name], truth) for name, truth in truths.items()):
+    for interval, truth in ((bootstrap_.intervals[name], truth) for name, truth in truths.items()):
         assert interval.low - 1e-4 <= truth <= interval.high + 1e-4
     noisy = random_rows(5)
     again = bootstrap(noisy, "evidence", rng=np.random.default_rng(7), resamples=4)
@@ -176,14 +176,14 @@ def test_bootstrap_covers_the_truth_and_resamples_like_other_maps() -> None:
 
 def test_held_out_risks_use_the_folds_of_the_other_maps() -> None:
     rows = random_rows(3, prompts=40)
-    found = cross_validated_risks(rows, BOTH, rng=np.random.default_rng(1))
-    fold, maps = found.fold, found.maps["e"]
+    risks_ = cross_validated_risks(rows, BOTH, rng=np.random.default_rng(1))
+    fold, maps = risks_.fold, risks_.maps["e"]
     others = cross_validated_risks(rows, {"d": "depolarized"}, rng=np.random.default_rng(1))
     assert fold.tolist() == others.fold.tolist()
     for number in range(5):
         assert maps[number] == fit_evidence(rows.take(fold != number)).map
         expected = risks(maps[number], rows.take(fold == number))
-        assert found.risks["e"][fold == number] == pytest.approx(expected)
+        assert risks_.risks["e"][fold == number] == pytest.approx(expected)
 
 
 def test_evidence_wins_held_out_only_if_informative() -> None:

@@ -29,9 +29,9 @@ def test_weights_are_normalised() -> None:
 
 
 def test_four_equal_answers_are_certain() -> None:
-    found = spectrum(np.tile([0.6, 0.8, 0.0], (4, 1)))
-    served = Identity().serve(found.eigenvalues, found.dimension)
-    assert found.rank == 1
+    spectrum_ = spectrum(np.tile([0.6, 0.8, 0.0], (4, 1)))
+    served = Identity().serve(spectrum_.eigenvalues, spectrum_.dimension)
+    assert spectrum_.rank == 1
     assert served.lambda_max == pytest.approx(1.0, abs=1e-12)
     assert served.entropy == pytest.approx(0.0, abs=1e-12)
 
@@ -48,12 +48,12 @@ def test_four_orthogonal_answers_have_maximal_entropy() -> None:
 def test_gram_route_equals_the_density_matrix(seed: int, k: int) -> None:
     rng = np.random.default_rng(seed)
     vectors, weights = unit(rng, k, 12), rng.dirichlet(np.ones(k))
-    found = spectrum(vectors, weights)
-    assert found.eigenvalues == pytest.approx(dense(vectors, weights)[: found.rank], abs=1e-9)
-    u = found.eigenvectors(vectors)
-    matrix = (u.T * found.eigenvalues) @ u
+    spectrum_ = spectrum(vectors, weights)
+    assert spectrum_.eigenvalues == pytest.approx(dense(vectors, weights)[: spectrum_.rank], abs=1e-9)
+    u = spectrum_.eigenvectors(vectors)
+    matrix = (u.T * spectrum_.eigenvalues) @ u
     assert np.abs(matrix - (vectors * weights[:, None]).T @ vectors).max() < 1e-8
-    assert found.projections == pytest.approx(vectors @ u.T, abs=1e-6)
+    assert spectrum_.projections == pytest.approx(vectors @ u.T, abs=1e-6)
 
 
 @settings(deadline=None)
@@ -85,10 +85,10 @@ def test_repeated_rows_equal_weights(seed: int, k: int) -> None:
 @given(seeds, sizes)
 def test_bounds_of_the_scores(seed: int, k: int) -> None:
     rng = np.random.default_rng(seed)
-    found = spectrum(unit(rng, k, 10))
-    served = Identity().serve(found.eigenvalues, 10)
-    assert found.eigenvalues.sum() == pytest.approx(1.0, abs=1e-12)
-    assert (np.diff(found.eigenvalues) <= 0).all()
+    spectrum_ = spectrum(unit(rng, k, 10))
+    served = Identity().serve(spectrum_.eigenvalues, 10)
+    assert spectrum_.eigenvalues.sum() == pytest.approx(1.0, abs=1e-12)
+    assert (np.diff(spectrum_.eigenvalues) <= 0).all()
     assert 1 / k - 1e-12 <= served.lambda_max <= 1 + 1e-12
     assert -1e-12 <= served.entropy <= np.log(k) + 1e-12
 
@@ -98,12 +98,12 @@ def test_bounds_of_the_scores(seed: int, k: int) -> None:
 def test_alignment_splits_the_reference_into_span_and_rest(seed: int, k: int) -> None:
     rng = np.random.default_rng(seed)
     vectors, references = unit(rng, k, 12), unit(rng, 3, 12)
-    found = spectrum(vectors)
-    c, outside = reference_alignment(found, vectors, references)
-    u = found.eigenvectors(vectors)
+    spectrum_ = spectrum(vectors)
+    c, outside = reference_alignment(spectrum_, vectors, references)
+    u = spectrum_.eigenvectors(vectors)
     assert c == pytest.approx(np.square(references @ u.T).mean(axis=0), abs=1e-7)
     assert c.sum() + outside == pytest.approx(1.0, abs=1e-7)
-    assert alignment(found, references @ vectors.T)[0] == pytest.approx(c, abs=1e-12)
+    assert alignment(spectrum_, references @ vectors.T)[0] == pytest.approx(c, abs=1e-12)
 
 
 def test_a_reference_among_the_answers_lies_inside() -> None:
@@ -140,9 +140,9 @@ def test_the_dimension_is_never_below_the_rank() -> None:
 
 def test_answer_with_zero_weight_does_not_count() -> None:
     vectors = unit(np.random.default_rng(4), 3, 9)
-    found = spectrum(vectors, [2, 1, 0])
-    assert found.eigenvalues == pytest.approx(spectrum(vectors[:2], [2, 1]).eigenvalues, abs=1e-12)
-    assert found.projections.shape == (3, 2)
+    spectrum_ = spectrum(vectors, [2, 1, 0])
+    assert spectrum_.eigenvalues == pytest.approx(spectrum(vectors[:2], [2, 1]).eigenvalues, abs=1e-12)
+    assert spectrum_.projections.shape == (3, 2)
 
 
 def test_the_tolerance_is_an_argument() -> None:

@@ -66,9 +66,9 @@ def test_duplicated_rows_do_not_narrow_intervals() -> None:
 
 def test_group_is_predicted_by_maps_fitted_without_it() -> None:
     dev, group = random_dev_set(3), np.arange(30) // 3
-    found = cross_validated_risks(dev, {"d": "depolarized"}, rng=np.random.default_rng(0), groups=group)
-    assert whole(found.fold, group.tolist())
-    assert found.maps["d"][0] == fit(dev.take(found.fold != 0), "depolarized").map
+    risks = cross_validated_risks(dev, {"d": "depolarized"}, rng=np.random.default_rng(0), groups=group)
+    assert whole(risks.fold, group.tolist())
+    assert risks.maps["d"][0] == fit(dev.take(risks.fold != 0), "depolarized").map
 
 
 def test_gain_on_duplicated_rows_is_not_more_significant() -> None:

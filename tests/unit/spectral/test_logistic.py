@@ -44,8 +44,8 @@ def test_result_equals_scikit_learn(seed: int, strength: float) -> None:
 def test_optimum_is_stationary_and_derivatives_are_correct(seed: int) -> None:
     rows, right = made(seed)
     objective = drawn_to(LogisticRisk(rows, right), ridge(3))
-    found = fit_logistic(rows, right)
-    point = np.append(found.weights, found.intercept)
+    fit = fit_logistic(rows, right)
+    point = np.append(fit.weights, fit.intercept)
     assert np.abs(objective(point)[1]).max() < 1e-8
     away, step = point + 0.3, 1e-5 * np.eye(4)
     for part in (0, 1):
@@ -70,25 +70,25 @@ def test_labels_of_one_kind_can_be_fitted_with_a_prior_on_the_intercept(turned: 
     rows, _ = made(0)
     right = np.full(60, turned)
     prior = Prior(np.array([1.0, 0.0, 0.0, 0.5]), np.eye(4), 4.0)
-    found = fit_logistic(rows, right, prior=prior)
-    point = np.append(found.weights, found.intercept)
+    fit = fit_logistic(rows, right, prior=prior)
+    point = np.append(fit.weights, fit.intercept)
     assert np.abs(drawn_to(LogisticRisk(rows, right), prior)(point)[1]).max() < 1e-8
-    assert (found.intercept > 0.5) == turned
+    assert (fit.intercept > 0.5) == turned
     heavy = fit_logistic(rows, right, prior=Prior(prior.center, prior.hessian, 1e12))
     assert [*heavy.weights, heavy.intercept] == pytest.approx(prior.center, abs=1e-6)
 
 
 def test_small_optimum_by_hand() -> None:
     """x = +1 right, x = -1 wrong: by symmetry b = 0, and w = 2 C sigmoid(-w) of two rows."""
-    found = fit_logistic([[1.0], [-1.0]], [1, 0])
-    [w] = found.weights
+    fit = fit_logistic([[1.0], [-1.0]], [1, 0])
+    [w] = fit.weights
     assert w == pytest.approx(2 / (1 + math.exp(w)), abs=1e-9)
-    assert found.intercept == pytest.approx(0.0, abs=1e-9)
+    assert fit.intercept == pytest.approx(0.0, abs=1e-9)
 
 
 def test_separable_rows_have_finite_weights() -> None:
-    found = fit_logistic(np.arange(40.0)[:, None], np.arange(40) >= 20)
-    assert 0 < found.weights[0] < 10
+    fit = fit_logistic(np.arange(40.0)[:, None], np.arange(40) >= 20)
+    assert 0 < fit.weights[0] < 10
     flat = fit_logistic(np.zeros((10, 1)), [1, 0, 0, 0, 0, 0, 0, 0, 0, 0])
     assert flat.weights.tolist() == [0.0]
     assert sigmoid(flat.intercept) == pytest.approx(0.1)
@@ -132,13 +132,13 @@ def test_the_sigmoid_does_not_overflow() -> None:
 def test_a_bounded_optimum_keeps_its_bounds_and_rises_only_beyond_them(seed: int) -> None:
     rows, right = made(seed)
     low, high = [0.0, -np.inf, -np.inf], [np.inf, 0.0, np.inf]
-    found = fit_logistic(rows, right, low=low, high=high)
-    gradient = drawn_to(LogisticRisk(rows, right), ridge(3))(np.append(found.weights, found.intercept))[1]
-    assert found.weights[0] >= 0 >= found.weights[1]
+    fit = fit_logistic(rows, right, low=low, high=high)
+    gradient = drawn_to(LogisticRisk(rows, right), ridge(3))(np.append(fit.weights, fit.intercept))[1]
+    assert fit.weights[0] >= 0 >= fit.weights[1]
     for at, outward in ((0, -1), (1, 1)):
         # On its bound it may still fall outward; inside it is stationary.
-        assert abs(gradient[at]) < 1e-7 or (found.weights[at] == 0 and gradient[at] * outward < 0)
+        assert abs(gradient[at]) < 1e-7 or (fit.weights[at] == 0 and gradient[at] * outward < 0)
     assert np.abs(gradient[2:]).max() < 1e-7
     free = fit_logistic(rows, right)
     if free.weights[0] > 0 > free.weights[1]:
-        assert found.weights == pytest.approx(free.weights, abs=1e-8)
+        assert fit.weights == pytest.approx(free.weights, abs=1e-8)

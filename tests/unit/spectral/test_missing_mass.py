@@ -58,9 +58,9 @@ def test_mismatched_index_is_refused(index: list) -> None:
 @given(draws)
 def test_missing_mass_is_clipped_and_falls_with_more_answers(drawn: list) -> None:
     totals, index = np.array([t for t, _ in drawn]), np.array([i for _, i in drawn])
-    found = missing_mass(totals, index)
-    assert MISSING_MASS_CLIP <= found <= 1 - MISSING_MASS_CLIP
-    assert math.isfinite(logit_missing_mass(found))
+    mass = missing_mass(totals, index)
+    assert MISSING_MASS_CLIP <= mass <= 1 - MISSING_MASS_CLIP
+    assert math.isfinite(logit_missing_mass(mass))
     fewer = [missing_mass(totals[:m], index[:m]) for m in range(1, len(drawn) + 1)]
     assert fewer == sorted(fewer, reverse=True)
 
@@ -75,9 +75,9 @@ def test_order_and_repeats_do_not_matter(drawn: list, random) -> None:
 
 
 def test_logits_are_finite_at_the_ends_and_exact_between() -> None:
-    found = logit_missing_mass([0.0, 0.25, 0.5, 1.0])
+    logits = logit_missing_mass([0.0, 0.25, 0.5, 1.0])
     end = math.log(MISSING_MASS_CLIP / (1 - MISSING_MASS_CLIP))
-    assert found == pytest.approx([end, -math.log(3), 0.0, -end], abs=1e-9)
+    assert logits == pytest.approx([end, -math.log(3), 0.0, -end], abs=1e-9)
     for bad in (math.nan, -0.1, 1.1):
         with pytest.raises(ValueError, match="missing mass"):
             logit_missing_mass([0.5, bad])

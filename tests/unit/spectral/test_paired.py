@@ -11,9 +11,9 @@ def rng():
 
 
 def test_constant_difference_is_certain():
-    found = mean_difference(np.arange(50) + 1.0, np.arange(50), rng())
-    assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)
-    assert found.real
+    difference = mean_difference(np.arange(50) + 1.0, np.arange(50), rng())
+    assert (difference.value, difference.low, difference.high) == (1.0, 1.0, 1.0)
+    assert difference.real
 
 
 def test_pairing_removes_shared_variance():
@@ -24,24 +24,24 @@ def test_pairing_removes_shared_variance():
 
 def test_zero_difference_is_not_significant():
     noise = np.random.default_rng(3)
-    found = mean_difference(noise.normal(size=300), noise.normal(size=300), rng())
-    assert found.low < 0 < found.high
-    assert not found.real
+    difference = mean_difference(noise.normal(size=300), noise.normal(size=300), rng())
+    assert difference.low < 0 < difference.high
+    assert not difference.real
 
 
 def test_interval_is_of_the_mean():
     gaps = rng().normal(0, 1, 400)
-    found = mean_difference(gaps, np.zeros(400), np.random.default_rng(1))
-    assert found.high - found.low == pytest.approx(2 * 1.96 * gaps.std() / 20, rel=0.1)
+    difference = mean_difference(gaps, np.zeros(400), np.random.default_rng(1))
+    assert difference.high - difference.low == pytest.approx(2 * 1.96 * gaps.std() / 20, rel=0.1)
 
 
 def test_figures_that_are_not_means():
     values = rng().normal(size=100)
-    found = figure_difference(
+    difference = figure_difference(
         lambda pick: (float(np.median(values[pick]) + 2), float(np.median(values[pick]))), 100, rng()
     )
-    assert found.value == pytest.approx(2.0)
-    assert found.real
+    assert difference.value == pytest.approx(2.0)
+    assert difference.real
     undefined = figure_difference(lambda _: (float("nan"), 0.0), 5, rng(), resamples=10)
     assert np.isnan(undefined.low)
     assert not undefined.real

@@ -29,17 +29,17 @@ def theta(map_: EvidenceMap) -> np.ndarray:
 @pytest.mark.parametrize("count", [5, 10, 30, 70])
 def test_fit_minimises_risk_plus_penalty(count: int) -> None:
     """Found by another minimiser, from the sum as the method writes it (section 9)."""
-    some = rows(count)
+    rows_ = rows(count)
 
     def total(point: np.ndarray) -> float:
         map_ = EvidenceMap(float(np.exp(point[0])), float(point[1]), max(float(point[2]), 0.0))
         away = point - CENTER
-        return float(risks(map_, some).sum() + 15 * away @ HESSIAN @ away)
+        return float(risks(map_, rows_).sum() + 15 * away @ HESSIAN @ away)
 
-    found = fit_evidence(some, prior=Prior(CENTER, HESSIAN, 30.0))
+    fit_ = fit_evidence(rows_, prior=Prior(CENTER, HESSIAN, 30.0))
     other = minimize(total, CENTER, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12})
-    np.testing.assert_allclose(theta(found.map), other.x, atol=1e-5)
-    assert found.stationarity_gap < 1e-8
+    np.testing.assert_allclose(theta(fit_.map), other.x, atol=1e-5)
+    assert fit_.stationarity_gap < 1e-8
 
 
 @pytest.mark.parametrize("method", ["temperature", "depolarized"])
@@ -63,19 +63,19 @@ def test_zero_weight_gives_no_prior() -> None:
 def test_resamples_weigh_the_prior_like_the_rows() -> None:
     """A resample holds as many rows as the file, some of them twice: the prior is no heavier for it."""
     some, prior = random_rows(2, 12), Prior(CENTER, HESSIAN, 30.0)
-    found = bootstrap(some, "evidence", rng=np.random.default_rng(0), resamples=5, prior=prior)
+    bootstrap_ = bootstrap(some, "evidence", rng=np.random.default_rng(0), resamples=5, prior=prior)
     counts = np.random.default_rng(0).multinomial(12, np.full(12, 1 / 12), size=5)
-    for row, parameters in zip(counts, np.transpose(list(found.parameters.values())), strict=True):
+    for row, parameters in zip(counts, np.transpose(list(bootstrap_.parameters.values())), strict=True):
         refit = fit_evidence(some.take(np.repeat(np.arange(12), row)), prior=prior).map
         assert parameters == pytest.approx([refit.temperature, refit.intercept, refit.slope], abs=1e-6)
 
 
 def test_fold_fits_are_shrunk() -> None:
     prior = Prior(np.array([np.log(2.0), 0.0]), np.eye(2), 1e9)
-    found = cross_validated_risks(
+    risks_ = cross_validated_risks(
         rows(), {"ours": "depolarized"}, rng=np.random.default_rng(0), priors={"depolarized": prior}
     )
-    for map_ in found.maps["ours"]:
+    for map_ in risks_.maps["ours"]:
         assert isinstance(map_, DepolarizedMap)
         assert (map_.temperature, map_.depolarization) == pytest.approx((2.0, 0.5), rel=1e-6)
 

@@ -27,10 +27,10 @@ def test_eigenvectors_are_drawn_with_their_probabilities(answers):
     served = DepolarizedMap(1.5, 0.4).serve(raw.eigenvalues, 10)
     drawn = draw_reference(answers, raw, served, rng, 4000)
     assert np.linalg.norm(drawn, axis=1) == pytest.approx(1)
-    found = np.square(drawn @ raw.eigenvectors(answers).T)
-    assert np.isclose(found, 0, atol=1e-9).sum() + np.isclose(found, 1, atol=1e-9).sum() == found.size
-    assert found.mean(axis=0) == pytest.approx(served.eigenvalues, abs=0.03)
-    assert 1 - found.sum(axis=1).mean() == pytest.approx(7 * served.null_value, abs=0.03)
+    squares = np.square(drawn @ raw.eigenvectors(answers).T)
+    assert np.isclose(squares, 0, atol=1e-9).sum() + np.isclose(squares, 1, atol=1e-9).sum() == squares.size
+    assert squares.mean(axis=0) == pytest.approx(served.eigenvalues, abs=0.03)
+    assert 1 - squares.sum(axis=1).mean() == pytest.approx(7 * served.null_value, abs=0.03)
 
 
 def test_a_sample_spectrum_never_draws_a_null_direction(answers):
@@ -97,10 +97,10 @@ def test_blocks_contain_all_worlds_for_any_block_size(monkeypatch):
 def test_rescaled_shares_have_the_served_mean_and_sum_to_one(seed):
     rng = np.random.default_rng(seed)
     shares, expected = rng.dirichlet([2, 1, 3], (6, 20)), rng.dirichlet([2, 2, 2], 6)
-    found = rescaled_shares(shares, expected)
-    assert found.mean(axis=1) == pytest.approx(expected, abs=1e-4)
-    assert found.sum(axis=2) == pytest.approx(1)
-    odds, before = found[..., 0] / found[..., 2], shares[..., 0] / shares[..., 2]
+    shares_ = rescaled_shares(shares, expected)
+    assert shares_.mean(axis=1) == pytest.approx(expected, abs=1e-4)
+    assert shares_.sum(axis=2) == pytest.approx(1)
+    odds, before = shares_[..., 0] / shares_[..., 2], shares[..., 0] / shares[..., 2]
     assert odds / before == pytest.approx((odds / before)[:, :1].repeat(20, axis=1), rel=1e-3)
 
 
@@ -113,9 +113,9 @@ def test_equal_shares_become_the_expectation_and_unserved_shares_zero():
     inside = np.tile([0.0, 1.0, 0.0], (1, 5, 1))
     assert rescaled_shares(inside, np.array([[0.3, 0.2, 0.5]]))[0, 0] == pytest.approx([0.3, 0.2, 0.5])
     drawn = np.random.default_rng(0).dirichlet([1, 1, 1], (1, 5))
-    found = rescaled_shares(drawn, np.array([[0.4, 0.6, 0.0]]))
-    assert found[..., 2].max() == 0
-    assert found.mean(axis=1)[0] == pytest.approx([0.4, 0.6, 0.0], abs=1e-5)
+    shares = rescaled_shares(drawn, np.array([[0.4, 0.6, 0.0]]))
+    assert shares[..., 2].max() == 0
+    assert shares.mean(axis=1)[0] == pytest.approx([0.4, 0.6, 0.0], abs=1e-5)
 
 
 @pytest.mark.parametrize("map_", [DepolarizedMap(1.2, 0.4), Identity()])
@@ -123,9 +123,9 @@ def test_rescaled_references_have_the_served_spectrum_as_their_expectation(map_)
     prompts = Prompts(40)
     served = prompts.served(map_)
     rng = np.random.default_rng(0)
-    found = gathered(rescaled_blocks(prompts.stack, prompts.spectra, served, prompts.targets, rng, 3000))
+    gathered_ = gathered(rescaled_blocks(prompts.stack, prompts.spectra, served, prompts.targets, rng, 3000))
     for row, i in enumerate(np.repeat(np.arange(40), np.diff(prompts.targets.bounds))):
-        squares = np.square(found[:, row] @ prompts.bases[i].T)
+        squares = np.square(gathered_[:, row] @ prompts.bases[i].T)
         assert squares.mean(axis=0) == pytest.approx(served[i].eigenvalues, abs=0.02)
         assert 1 - squares.sum(axis=1).mean() == pytest.approx(
             served[i].null_count * served[i].null_value, abs=0.02
@@ -175,5 +175,5 @@ def test_full_rank_and_rank_one_spectra_are_supported():
     spectra = [spectrum(np.eye(4)[:1])] * 30
     served = [Identity().serve(s.eigenvalues, 4) for s in spectra]
     targets = DensityStack.of([np.ones(4)] * 30)
-    found = gathered(rescaled_blocks(sure, spectra, served, targets, np.random.default_rng(0), 20))
-    assert found[..., 0] == pytest.approx(1)
+    gathered_ = gathered(rescaled_blocks(sure, spectra, served, targets, np.random.default_rng(0), 20))
+    assert gathered_[..., 0] == pytest.approx(1)

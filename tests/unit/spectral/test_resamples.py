@@ -18,7 +18,7 @@ def test_figures_equal_those_of_the_resampled_prompts() -> None:
     rng = np.random.default_rng(0)
     values, labels = rng.integers(0, 6, SIZE) / 10, rng.random(SIZE) < 0.4  # with ties
     found = ResampleCounts.of(SIZE, rng, 50)
-    picks = [prompts(one) for one in found.counts]
+    picks = [prompts(count) for count in found.counts]
     assert {pick.size for pick in picks} == {SIZE}
     assert found.means(values) == pytest.approx([values[pick].mean() for pick in picks])
     assert resampled_aurocs(found, values, labels) == pytest.approx(
@@ -36,15 +36,15 @@ def test_equal_seeds_give_equal_resamples() -> None:
 
 def test_single_class_has_no_auroc_and_no_interval() -> None:
     counts = ResampleCounts.of(4, np.random.default_rng(0), 5)
-    found = resampled_aurocs(counts, [0.1, 0.2, 0.3, 0.4], [1, 1, 1, 1])
-    assert np.isnan(found).all()
-    assert np.isnan(percentile_interval(found).low)
+    aurocs = resampled_aurocs(counts, [0.1, 0.2, 0.3, 0.4], [1, 1, 1, 1])
+    assert np.isnan(aurocs).all()
+    assert np.isnan(percentile_interval(aurocs).low)
 
 
 @pytest.mark.parametrize(("level", "ends"), [(0.9, (5.0, 95.0)), (0.6, (20.0, 80.0))])
 def test_interval_uses_the_finite_values(level: float, ends: tuple[float, float]) -> None:
-    found = percentile_interval(np.append(np.arange(101.0), np.nan), level)
-    assert (found.low, found.high) == pytest.approx(ends)
+    interval = percentile_interval(np.append(np.arange(101.0), np.nan), level)
+    assert (interval.low, interval.high) == pytest.approx(ends)
 
 
 def test_empty_set_cannot_be_resampled() -> None:

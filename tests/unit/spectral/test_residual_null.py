@@ -59,19 +59,21 @@ def test_the_band_of_labels_misses_calibrated_worlds_and_is_twice_too_wide():
 def test_mean_of_the_null_is_the_ece_of_calibrated_worlds():
     rng = np.random.default_rng(2)
     worlds = [world(rng) for _ in range(60)]
-    read = np.mean([reliability_diagram(*one).ece for one in worlds])
-    told = np.mean([residual(*one, rng).ece_mean for one in worlds])
-    assert told == pytest.approx(read, rel=0.1)
-    assert told > 0.02  # an ECE is not 0 under calibration
+    read = np.mean([reliability_diagram(*world_).ece for world_ in worlds])
+    means = np.mean([residual(*world_, rng).ece_mean for world_ in worlds])
+    assert means == pytest.approx(read, rel=0.1)
+    assert means > 0.02  # an ECE is not 0 under calibration
 
 
 def test_p_values_of_calibrated_worlds_are_uniform_and_of_others_small():
     rng = np.random.default_rng(3)
     worlds = [world(rng) for _ in range(WORLDS)]
-    values = np.array([projection_null(*one, rng, num_draws=DRAWS).p_value for one in worlds])
+    values = np.array([projection_null(*world_, rng, num_draws=DRAWS).p_value for world_ in worlds])
     assert np.mean(values <= 0.05) <= 0.12
     assert np.mean(values) == pytest.approx(0.5, abs=0.1)
-    off = [projection_null(one[0] ** 0.6, one[1], rng, num_draws=DRAWS).p_value for one in worlds[:10]]
+    off = [
+        projection_null(world_[0] ** 0.6, world_[1], rng, num_draws=DRAWS).p_value for world_ in worlds[:10]
+    ]
     assert max(off) == 1 / (DRAWS + 1)
 
 
@@ -120,9 +122,9 @@ def test_neighbours_are_the_nearest_and_include_the_prompt(size, seed):
 def test_residuals_have_mean_zero_and_keep_the_variance():
     rng = np.random.default_rng(7)
     gaps = rng.standard_normal(4000)
-    found = centred_residuals(gaps, neighbourhoods(np.linspace(0, 1, 4000), rng, 5))
-    assert found.mean(axis=1) == pytest.approx(0.0, abs=1e-12)
-    assert found.var() == pytest.approx(1.0, rel=0.06)
+    residuals = centred_residuals(gaps, neighbourhoods(np.linspace(0, 1, 4000), rng, 5))
+    assert residuals.mean(axis=1) == pytest.approx(0.0, abs=1e-12)
+    assert residuals.var() == pytest.approx(1.0, rel=0.06)
 
 
 def test_ties_do_not_depend_on_the_order_of_the_file():

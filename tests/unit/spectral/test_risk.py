@@ -17,10 +17,10 @@ def dense_risk(operator: np.ndarray, references: np.ndarray) -> float:
 def test_risk_and_entropy_equal_the_full_matrices(map_: TemperatureMap | DepolarizedMap) -> None:
     rng = np.random.default_rng(0)
     vectors, references = unit(rng, 4, 9), unit(rng, 3, 9)
-    found = spectrum(vectors, [3, 1, 1, 2])
-    dev = pack([found], [reference_alignment(found, vectors, references)], 9)
-    served = map_.fitted(found.eigenvalues, 9)
-    u = found.eigenvectors(vectors)
+    spectrum_ = spectrum(vectors, [3, 1, 1, 2])
+    dev = pack([spectrum_], [reference_alignment(spectrum_, vectors, references)], 9)
+    served = map_.fitted(spectrum_.eigenvalues, 9)
+    u = spectrum_.eigenvectors(vectors)
     operator = served.null_value * (np.eye(9) - u.T @ u) + (u.T * served.eigenvalues) @ u
     assert risk(map_, dev) == pytest.approx(dense_risk(operator, references), abs=1e-9)
     values = np.linalg.eigvalsh(operator)
@@ -43,8 +43,8 @@ def test_batched_maps_agree_with_single_ones(seed: int, t: float, g: float) -> N
 def test_packing_pads_with_zeros_and_taking_keeps_rows() -> None:
     rng = np.random.default_rng(1)
     vectors = [unit(rng, k, 9) for k in (1, 4, 2)]
-    found = [spectrum(v) for v in vectors]
-    dev = pack(found, [reference_alignment(s, v, v[:1]) for s, v in zip(found, vectors, strict=True)], 9)
+    spectra = [spectrum(v) for v in vectors]
+    dev = pack(spectra, [reference_alignment(s, v, v[:1]) for s, v in zip(spectra, vectors, strict=True)], 9)
     assert len(dev) == 3
     assert dev.rank.tolist() == [1, 4, 2]
     assert dev.eigenvalues[0].tolist() == [1.0, 0.0, 0.0, 0.0]

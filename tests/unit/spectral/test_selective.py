@@ -77,9 +77,9 @@ def test_threshold_counts_do_not_depend_on_the_order(rows: list, random) -> None
 def test_thresholds_do_not_depend_on_the_verdicts() -> None:
     rng = np.random.default_rng(0)
     scores, right = rng.random(500).round(2), rng.random(500) < 0.5
-    one, other = selective_counts(scores, right), selective_counts(scores, ~right)
-    assert (one.thresholds, one.answered) == (other.thresholds, other.answered)
-    assert one.wrong != other.wrong
+    counts, other = selective_counts(scores, right), selective_counts(scores, ~right)
+    assert (counts.thresholds, counts.answered) == (other.thresholds, other.answered)
+    assert counts.wrong != other.wrong
 
 
 def test_small_promises_by_hand() -> None:
@@ -200,11 +200,11 @@ ALLOWED = 0.1 + 3 * np.sqrt(0.1 * 0.9 / WORLDS)
 @pytest.mark.parametrize("size", [40, 300])
 def test_all_promises_are_kept_at_once_in_simulated_worlds(kind: str, steps: int, size: int) -> None:
     """Of one score with and without ties; `steps` + 1 values."""
-    found = tally(World(KINDS[kind], steps), WORLDS, size)
-    assert found.broken / WORLDS <= ALLOWED
-    assert found.broken / max(found.shown, 1) <= ALLOWED
+    tally_ = tally(World(KINDS[kind], steps), WORLDS, size)
+    assert tally_.broken / WORLDS <= ALLOWED
+    assert tally_.broken / max(tally_.shown, 1) <= ALLOWED
     # They are no empty promises: bounds lie near the errors.
-    assert found.broken / WORLDS > 0.01
+    assert tally_.broken / WORLDS > 0.01
 
 
 def test_a_naive_threshold_breaks_its_target() -> None:
@@ -217,7 +217,7 @@ def test_folds_keep_the_bounds_on_the_model_of_all_rows(law: str) -> None:
     world, rng, worlds, broken = VerdictWorld(law, 0.3), np.random.default_rng(0), 150, 0
     for _ in range(worlds):
         counts, truth = world.rivals(rng, 300)["folds"]
-        errors = np.array([truth.error(one) for one in counts.thresholds])
+        errors = np.array([truth.error(threshold) for threshold in counts.thresholds])
         broken += bool((errors > simultaneous_bounds(counts)).any())
     assert broken / worlds <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / worlds)
 

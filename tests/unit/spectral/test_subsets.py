@@ -38,7 +38,7 @@ def test_subsets_depend_on_the_seed() -> None:
 
 
 def test_subsets_have_no_repeats_and_short_prompts_are_left_out() -> None:
-    made = [overlaps(one) for one in prompts(3)]
+    made = [overlaps(prompt_) for prompt_ in prompts(3)]
     short = replace(made[0], index=made[0].index[:4])
     taken = draw_subsets([short, *made[1:]], 6, 0)
     assert len(taken) == 8
