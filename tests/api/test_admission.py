@@ -83,7 +83,7 @@ async def test_samples_for_a_chat_are_dropped_when_an_answer_waits() -> None:
         second = asyncio.create_task(made.ask("on"))
         await settled(made, "chat", 2)
         gate.set()
-        shed, scored = [(await one).json() for one in (first, second)]
+        shed, scored = [(await item).json() for item in (first, second)]
         text = (await made.http.get("/metrics")).text
     for answered in (shed, scored):
         assert answered["choices"][0]["message"]["content"] == "Paris"

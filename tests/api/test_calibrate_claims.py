@@ -69,7 +69,7 @@ async def http(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
 
 
 def sent(made: list[dict[str, Any]]) -> bytes:
-    return "\n".join(json.dumps(one) for one in made).encode()
+    return "\n".join(json.dumps(item) for item in made).encode()
 
 
 async def of_claims(http: httpx.AsyncClient, made: list[dict[str, Any]]) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def test_tokens_of_reasoning_do_not_count_as_answer_tokens() -> None:
     text = "It weighs 9 kilograms."
     [claim] = claims(text)
     thought, said = ("It weighs", " 9", " kilograms.", " So: "), (" It weighs 9", " kilograms.")
-    tokens = [*((one, -7.0) for one in thought), *((one, -0.1) for one in said)]
+    tokens = [*((item, -7.0) for item in thought), *((item, -0.1) for item in said)]
     [spoken] = spoken_logprobs(text, [claim], tokens, "")
     assert spoken is not None and spoken.least == -0.1
 

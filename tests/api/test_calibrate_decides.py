@@ -82,18 +82,18 @@ async def test_verdicts_give_thresholds(http: httpx.AsyncClient, embedder: Remem
     report = (await http.get(calibration["links"]["report"])).json()
     part = report["correctness"]
     assert [row["num_samples"] for row in part["by_num_samples"]] == calibration["correctness_sample_counts"]
-    assert sum(one["count"] for one in part["diagram"]) == ROWS
+    assert sum(item["count"] for item in part["diagram"]) == ROWS
     kept = [promise for promise in part["promises"] if promise["threshold"] is not None]
     assert kept
     page = (await http.get(calibration["links"]["report"], headers={"Accept": "text/html"})).text
     assert "Is this answer right?" in page
-    assert all(f"<td>{one['threshold']:.3f}</td>" in page for one in kept)
+    assert all(f"<td>{decision['threshold']:.3f}</td>" in page for decision in kept)
 
     # Wherever a promise is shown, it names its number of answers.
     for row in part["by_num_samples"]:
-        for one in [*row["promises"], *filter(None, [row["lowest"]])]:
+        for claim in [*row["promises"], *filter(None, [row["lowest"]])]:
             number = row["num_samples"]
-            assert f"ith {number} answer{'' if number == 1 else 's'}" in one["text"]
+            assert f"ith {number} answer{'' if number == 1 else 's'}" in claim["text"]
     assert calibration["promise"]["num_samples"] == calibration["num_samples"] == 4
     pages = (await http.get("/calibrations", headers={"Accept": "text/html"})).text
     assert "With 4 answers: an error of at most" in pages
@@ -140,7 +140,7 @@ async def test_near_duplicate_questions_count_as_one_row(tmp_path: Path) -> None
     rows = [json.loads(line) for line in sent(12).splitlines()]
     copies = [row | {"prompt": f"[{i}] {row['prompt']}"} for i in range(30) for row in rows]
     other = [row | {"prompt": f"[{99}] {row['prompt']}", "reference": "another"} for row in rows]
-    data = "".join(json.dumps(one) + "\n" for one in [*copies, *other]).encode()
+    data = "".join(json.dumps(item) + "\n" for item in [*copies, *other]).encode()
     app = create_app(Settings(data_dir=tmp_path), llm=FakeLLM(), embedder=Numbered(), resamples=FEW)
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))

@@ -101,9 +101,10 @@ class TestCalibrations:
             ]
         assert page.headers["content-type"] == "text/html; charset=utf-8"
         assert made.id in page.text
-        assert {one.headers["vary"] for one in (page, *plain)} == {"Accept"}
+        assert {response.headers["vary"] for response in (page, *plain)} == {"Accept"}
         assert all(
-            one.headers["content-type"] == "application/json" and len(one.json()) == 1 for one in plain
+            response.headers["content-type"] == "application/json" and len(response.json()) == 1
+            for response in plain
         )
 
 

@@ -189,7 +189,9 @@ async def test_settings_can_request_decisions_for_all_scores(started: Served) ->
         plain = await answered(http, **request)
         own = await answered(http, **request, target_error=0.3)
         surer = await answered(http, **request, confidence=0.95)
-    made = [(one["decision"]["target_error"], one["decision"]["confidence"]) for one in (plain, own, surer)]
+    made = [
+        (score["decision"]["target_error"], score["decision"]["confidence"]) for score in (plain, own, surer)
+    ]
     assert made == [(0.2, 0.9), (0.3, 0.9), (0.2, 0.95)]
 
 
@@ -219,7 +221,7 @@ async def test_items_of_a_batch_are_judged_like_single_requests(started: Served)
     async with started() as http:
         lines = (await http.post("/score/batch", json={"items": items})).text.splitlines()
         single = await answered(http, **request)
-    results = {one["index"]: one for one in map(json.loads, lines)}
+    results = {item["index"]: item for item in map(json.loads, lines)}
     for index in (0, 1):
         for name in ("candidate", "probability_correct", "decision"):
             assert results[index]["result"][name] == single[name]

@@ -64,7 +64,7 @@ async def test_answers_without_logprobs_are_served_by_the_plain_map(client: Clie
 
 async def test_one_answer_is_scored_by_its_logprob(client: Client) -> None:
     few, many = ([math.log(p)] for p in (0.2, 0.9))
-    scores = [await scored(client, {"samples": ["a"], "logprobs": one}) for one in (few, many)]
+    scores = [await scored(client, {"samples": ["a"], "logprobs": item}) for item in (few, many)]
     assert 0.1 < scores[0]["lambda_max"] < scores[1]["lambda_max"] < 0.9
     async with client() as http:
         refused = await http.post("/score", json={"samples": ["a"]})

@@ -41,13 +41,13 @@ async def test_servers_answer_is_returned_with_a_score() -> None:
     async with before(raw(OWN)) as made:
         response = await made.ask()
         body = response.json()
-    found = body.pop("uncertainty")
+    score = body.pop("uncertainty")
     assert body == json.loads(OWN)
-    assert (found["status"], found["num_samples"], found["calibrated"]) == ("scored", 5, False)
-    assert 0 < found["candidate"]["probability"] <= found["lambda_max"] <= 1
-    assert response.headers["x-score-id"] == found["id"]
-    assert float(response.headers["x-lambda-max"]) == pytest.approx(found["lambda_max"], abs=1e-6)
-    assert "error" not in found and "answer" not in found
+    assert (score["status"], score["num_samples"], score["calibrated"]) == ("scored", 5, False)
+    assert 0 < score["candidate"]["probability"] <= score["lambda_max"] <= 1
+    assert response.headers["x-score-id"] == score["id"]
+    assert float(response.headers["x-lambda-max"]) == pytest.approx(score["lambda_max"], abs=1e-6)
+    assert "error" not in score and "answer" not in score
 
 
 async def test_call_is_forwarded_unchanged_without_our_fields() -> None:
@@ -293,7 +293,7 @@ async def test_first_of_several_choices_is_judged() -> None:
 async def test_call_that_cannot_be_sampled_is_forwarded(body: dict[str, Any], code: str) -> None:
     async with before(answers("Paris")) as made:
         response = await made.ask(path="/v1/completions", eigencal={"effort": "low"}, **body)
-        assert ["eigencal" in one for one in made.server.bodies] == [False]
+        assert ["eigencal" in item for item in made.server.bodies] == [False]
     body_ = response.json()
     assert body_["choices"][0]["text"] == "Paris"
     assert (body_["uncertainty"]["status"], body_["uncertainty"]["warning"]["code"]) == ("not_scored", code)

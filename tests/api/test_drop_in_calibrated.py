@@ -165,9 +165,9 @@ async def test_answer_sampled_like_ours_counts_as_a_sample(
     async with before(telling(), plain()) as made:
         response = await made.ask(stream=stream, **body)
         assert drawn(made) == [4 if own_counts else 5]
-    told = events_of(response.content)[-1] if stream else response.json()
-    assert told["uncertainty"]["num_samples"] == 5
-    assert told["uncertainty"]["calibrated"]
+    body_ = events_of(response.content)[-1] if stream else response.json()
+    assert body_["uncertainty"]["num_samples"] == 5
+    assert body_["uncertainty"]["calibrated"]
 
 
 async def test_answer_of_another_model_does_not_count_as_a_sample() -> None:
@@ -186,10 +186,10 @@ async def test_evidence_uses_and_hides_the_answers_logprobs(stream: bool) -> Non
     async with before(telling(), evident()) as made:
         response = await made.ask(stream=stream, **LIKE_OURS)
         asked = next(sent for sent in made.server.bodies if sent.get("n", 1) == 1)
-    told = events_of(response.content)[-1] if stream else response.json()
-    assert asked["logprobs"] is True and told["choices"][0]["logprobs"] is None
-    assert told["uncertainty"]["num_samples"] == 5
-    assert told["uncertainty"]["evidence"]["mean_logprob"] == pytest.approx(-0.25)
+    body = events_of(response.content)[-1] if stream else response.json()
+    assert asked["logprobs"] is True and body["choices"][0]["logprobs"] is None
+    assert body["uncertainty"]["num_samples"] == 5
+    assert body["uncertainty"]["evidence"]["mean_logprob"] == pytest.approx(-0.25)
 
 
 @pytest.mark.parametrize(("status", "next_calls"), [(400, 2), (500, 3)])  # a 500 may pass: asked for again
@@ -245,7 +245,7 @@ async def test_unrequested_stream_is_withheld() -> None:
         response = await made.ask(eigencal={"target_error": 0.2, "abstain": True})
     first, last, *usage = events_of(response.content)
     assert first["choices"][0]["delta"]["content"] == "I am not sure enough to answer this."
-    assert [one["choices"] for one in usage] == [[]]
+    assert [chunk["choices"] for chunk in usage] == [[]]
     uncertainty = last["uncertainty"]
     assert (uncertainty["decision"]["action"], uncertainty["withheld"]) == ("abstain", "Nice")
 
@@ -374,8 +374,8 @@ async def test_only_judged_content_is_let_through(beside: str, stream: bool) -> 
     async with before(behave, plain(), **POLICY | {"target_error": 0.336}) as made:
         response = await made.ask(stream=stream, logprobs=True)
     assert "Nice" not in response.text and "Ask somebody else." not in response.text
-    said_ = [one["choices"][0] for one in (events_of(response.content) if stream else [response.json()])]
-    parts = [one["delta" if stream else "message"] for one in said_]
+    said_ = [chunk["choices"][0] for chunk in (events_of(response.content) if stream else [response.json()])]
+    parts = [item["delta" if stream else "message"] for item in said_]
     own = BESIDE[beside]
     calls = [part["tool_calls"] for part in parts if part.get("tool_calls")]
     assert calls == ([CALL] if "tool_calls" in own else [])

@@ -45,7 +45,7 @@ async def test_a_text_is_completed_and_models_are_listed(client: Client) -> None
         models = (await http.get("/v1/models")).json()
     assert [choice["text"] for choice in body["choices"]] == ["Paris", "Paris"]
     assert body["uncertainty"]["status"] == "scored"
-    assert [one["id"] for one in models["data"]] == ["fake-llm"]
+    assert [entry["id"] for entry in models["data"]] == ["fake-llm"]
 
 
 class Tells(FakeLLM):
@@ -69,9 +69,11 @@ async def test_logprobs_allow_effort_none(telling: Client, stream: bool) -> None
         own = await http.post("/v1/chat/completions", json=asked | {"logprobs": True})
         none = await http.post("/v1/chat/completions", json=asked | {"eigencal": {"effort": "none"}})
         text = await http.post("/v1/completions", json={"prompt": "The capital is", "logprobs": 0})
-    [told, unasked] = [[*events_of(one.content)] if stream else [one.json()] for one in (own, none)]
+    [told, unasked] = [
+        [*events_of(response.content)] if stream else [response.json()] for response in (own, none)
+    ]
     content = told[0]["choices"][0]["logprobs"]["content"]
-    assert [(one["token"], one["logprob"]) for one in content] == [("Paris", -0.5), ("", -0.25)]
+    assert [(token_["token"], token_["logprob"]) for token_ in content] == [("Paris", -0.5), ("", -0.25)]
     assert unasked[0]["choices"][0]["logprobs"] is None
     score = unasked[-1]["uncertainty"]
     assert (score["status"], score["num_samples"]) == ("scored", 0) and 0 < score["rank_score"] < 1

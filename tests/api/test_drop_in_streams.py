@@ -45,13 +45,13 @@ async def stream(made: DropIn, mode: str = "on", **body: Any) -> Any:
 
 def check_carried(content: bytes, finish: bytes = FINISH) -> dict[str, Any]:
     """Return the uncertainty of a stream whose other events are the server's own bytes."""
-    [carrier] = [one for one in events_of(content) if "uncertainty" in one]
+    [carrier] = [item for item in events_of(content) if "uncertainty" in item]
     [own] = events_of(finish)
-    found: dict[str, Any] = carrier.pop("uncertainty")
+    result: dict[str, Any] = carrier.pop("uncertainty")
     if "delta" in carrier["choices"][0]:
-        assert carrier["choices"][0]["delta"].pop("uncertainty") == found
+        assert carrier["choices"][0]["delta"].pop("uncertainty") == result
     assert carrier == own
-    return found
+    return result
 
 
 async def test_finishing_chunk_has_the_score() -> None:
@@ -108,7 +108,7 @@ async def test_text_completion_has_the_score_at_the_top_level() -> None:
     async with before(pieces(piece("Par", None), piece("is", "length"), DONE)) as made:
         content = (await stream(made, path="/v1/completions", prompt="The capital is")).content
     assert check_carried(content, piece("", "length"))["candidate"]["mode"] == 0
-    assert [one["choices"][0]["text"] for one in events_of(content)] == ["Par", "is", ""]
+    assert [chunk_["choices"][0]["text"] for chunk_ in events_of(content)] == ["Par", "is", ""]
 
 
 async def test_sampling_starts_after_the_answer_has_started() -> None:
@@ -189,7 +189,7 @@ async def test_connection_broken_after_the_whole_answer_keeps_the_score(mode: st
 
     async with before(pieces(BEGIN, TEXT, FINISH, then=gone)) as made:
         content = (await stream(made, mode)).content
-        uncertainties = [one["uncertainty"] for one in events_of(content) if "uncertainty" in one]
+        uncertainties = [body["uncertainty"] for body in events_of(content) if "uncertainty" in body]
         assert uncertainties[0]["status"] == ("scored" if mode == "on" else "pending")
         assert (await made.scored(uncertainties[0]["id"]))["candidate"]["mode"] == 0
     assert events_of(content)[-1]["error"]["code"] == "llm_unavailable"

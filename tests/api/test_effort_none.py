@@ -349,8 +349,12 @@ async def test_all_service_sampled_calibrations_apply(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     right = rng.random(200) < [sureness(i) for i in range(200)]
     rows = [
-        {"prompt": f"question {i}", "reference": f"question {i} is so" if one else "x", "correct": bool(one)}
-        for i, one in enumerate(right)
+        {
+            "prompt": f"question {i}",
+            "reference": f"question {i} is so" if item else "x",
+            "correct": bool(item),
+        }
+        for i, item in enumerate(right)
     ]
     app = create_app(
         Settings(data_dir=tmp_path, num_samples=3),
@@ -440,8 +444,8 @@ def telling(*, tells: bool = True, refuses: bool = False, tokens: int = 2, ends:
 async def before(behave: Any, made: Active | None = None, **settings: Any) -> AsyncIterator[DropIn]:
     store = SqliteStore()
     store.calibrations = made or active()
-    async with OpenAIServer(default=behave) as server, drop_in(server, store=store, **settings) as found:
-        yield found
+    async with OpenAIServer(default=behave) as server, drop_in(server, store=store, **settings) as result:
+        yield result
 
 
 NONE = {"eigencal": {"effort": "none"}}
@@ -453,7 +457,7 @@ def told_by(response: httpx.Response, *, stream: bool) -> list[dict[str, Any]]:
 
 
 def own_logprobs(told: list[dict[str, Any]]) -> list[float]:
-    lists = [one["choices"][0]["logprobs"] for one in told if one["choices"]]
+    lists = [chunk["choices"][0]["logprobs"] for chunk in told if chunk["choices"]]
     return [token["logprob"] for list_ in lists if list_ for token in list_["content"]]
 
 

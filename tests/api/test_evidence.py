@@ -74,7 +74,7 @@ async def test_evidence_calibration_is_shown_with_its_table(client: Client, llm:
         body = (await http.get(f"/calibrations/{made.id}")).json()
         listed = (await http.get("/calibrations", headers={"accept": "text/html"})).text
     assert body["method"] == "evidence"
-    assert [one["num_samples"] for one in body["evidence"]] == [1, 2, 3, 4, 5]
+    assert [score["num_samples"] for score in body["evidence"]] == [1, 2, 3, 4, 5]
     assert body["evidence"][0] == {
         "num_samples": 1,
         "temperature": 1.0,

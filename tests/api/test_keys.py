@@ -86,15 +86,15 @@ async def test_invalid_key_request_is_explained_and_creates_no_key(
 
 async def test_revoked_key_is_refused(client: Client) -> None:
     async with client() as http:
-        one, other = await make(http), await make(http)
-        assert [await scored(http, key["key"]) for key in (one, other)] == [(200, "")] * 2
-        gone = await http.delete(f"/keys/{one['id']}")
+        entry, other = await make(http), await make(http)
+        assert [await scored(http, key["key"]) for key in (entry, other)] == [(200, "")] * 2
+        gone = await http.delete(f"/keys/{entry['id']}")
         assert (gone.status_code, gone.content) == (204, b"")
-        assert await scored(http, one["key"]) == (401, "bad_key")
+        assert await scored(http, entry["key"]) == (401, "bad_key")
         assert await scored(http, other["key"]) == (200, "")
-        first = next(key for key in (await http.get("/keys")).json() if key["id"] == one["id"])
+        first = next(key for key in (await http.get("/keys")).json() if key["id"] == entry["id"])
         assert first["state"] == "revoked" and first["revoked_at"]
-        assert (await http.delete(f"/keys/{one['id']}")).status_code == 204
+        assert (await http.delete(f"/keys/{entry['id']}")).status_code == 204
         assert first in (await http.get("/keys")).json()  # revoked when it was revoked first
 
 

@@ -103,12 +103,12 @@ async def test_unlike_question_or_length_is_reported_and_not_let_through(
             assert score["decision"]["action"] == "abstain"
 
         batch = await http.post("/score/batch", json={"items": [{"prompt": CODE}, {"prompt": LIKE}]})
-        lines = {one["index"]: one["result"] for one in map(json.loads, batch.text.splitlines())}
+        lines = {item["index"]: item["result"] for item in map(json.loads, batch.text.splitlines())}
         assert [lines[i]["decision"]["action"] for i in (0, 1)] == ["abstain", "answer"]
 
         request = {"answer": ALIKE[0], "threshold": 0.1}
-        verified = [await http.post("/verify", json=request | {"question": one}) for one in (CODE, LIKE)]
-        assert [one.json()["should_escalate"] for one in verified] == [True, False]
+        verified = [await http.post("/verify", json=request | {"question": item_}) for item_ in (CODE, LIKE)]
+        assert [response.json()["should_escalate"] for response in verified] == [True, False]
 
         # Without a calibration nothing is compared, nor embedded for it.
         raw = (await http.post("/score", json={"prompt": CODE, "calibration": "none"})).json()
@@ -140,4 +140,4 @@ async def test_caller_samples_are_checked_by_length_without_a_prompt(tmp_path: P
         assert embedder.calls[-1] == (ALIKE[0], CODE)  # in one call
         alone = await scored(http, samples=ALIKE)
         long = await scored(http, samples=ANSWERS[ESSAY])
-    assert [is_told(one) for one in (unlike, long, alone)] == [True, True, False]
+    assert [is_told(item) for item in (unlike, long, alone)] == [True, True, False]

@@ -85,7 +85,7 @@ async def test_two_hundred_callers_share_one_check(world: World) -> None:
         while len(world.came) < 200:
             await asyncio.sleep(0.01)
     world.embeddings.gate.set()
-    assert {one.status_code for one in await asyncio.gather(*calls)} == {200}
+    assert {response.status_code for response in await asyncio.gather(*calls)} == {200}
     assert len(world.embeddings.requests) - before == 1
     assert len(world.llm.gets) - health <= 3
 

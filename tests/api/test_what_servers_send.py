@@ -379,7 +379,7 @@ class TestLogProbabilitiesOfAnotherText:
             evidence = [
                 (await made.http.post("/score", json={"prompt": "?"})).json()["evidence"] for _ in range(3)
             ]
-        assert [one is not None for one in evidence] == [False, True, True]
+        assert [item is not None for item in evidence] == [False, True, True]
 
     async def test_server_without_logprobs_is_asked_only_twice(self) -> None:
         async with before(answers("Paris"), answers("Paris")) as made:
@@ -625,7 +625,7 @@ async def test_embedding_batches_shrink_to_the_servers_limit(most: int, code: in
         await embedder.embed([f"later {i}" for i in range(70)])
         await embedder.stop()
     assert max(sizes) <= 32
-    assert first.vectors[:3].tolist() == [one.vectors[0].tolist() for one in alone]
+    assert first.vectors[:3].tolist() == [answers_.vectors[0].tolist() for answers_ in alone]
     assert sum(size > most for size in sizes) == refused, "the size is remembered"
 
 

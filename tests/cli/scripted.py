@@ -31,8 +31,8 @@ def batch(refused: str, status: int, code: str, *, retryable: bool = False) -> B
         lines = b""
         for index, item in enumerate(exchange.body["items"]):
             error = {"index": index, "error": problem(status, code, retryable=retryable) | {"type": "t"}}
-            found = json.dumps(error).encode() + b"\n"
-            lines += found if item["prompt"] == refused else line(index, answer=item["prompt"])
+            result = json.dumps(error).encode() + b"\n"
+            lines += result if item["prompt"] == refused else line(index, answer=item["prompt"])
         await exchange.send(200, lines)
 
     return answer

@@ -26,5 +26,5 @@ def llm() -> FakeLLM:
 @pytest.fixture
 def url(llm: FakeLLM, tmp_path: Path) -> Iterator[str]:
     """The real application, with an LLM and an embedder in memory, on a socket."""
-    with serving_app(tmp_path, llm=llm, embedder=FakeEmbedder(64), store=SqliteStore()) as found:
-        yield found
+    with serving_app(tmp_path, llm=llm, embedder=FakeEmbedder(64), store=SqliteStore()) as result:
+        yield result

@@ -29,9 +29,9 @@ def test_both_have_the_same_names_parameters_and_defaults() -> None:
         ours, theirs = (
             [
                 (parameter.name, parameter.kind, parameter.default)
-                for parameter in inspect.signature(found).parameters.values()
+                for parameter in inspect.signature(result).parameters.values()
             ]
-            for found in (method, other)
+            for result in (method, other)
         )
         assert ours == theirs, name
         yields = inspect.isgeneratorfunction(method)

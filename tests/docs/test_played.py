@@ -21,18 +21,18 @@ from tools.site.figures import NUMBERS, fetch
 
 BLOCKS = {page: blocks(page) for page in pages()}
 HERE = {
-    page: [b for b in found if runs_here(b) and not needs_others_packages(b)]
-    for page, found in BLOCKS.items()
+    page: [b for b in result if runs_here(b) and not needs_others_packages(b)]
+    for page, result in BLOCKS.items()
 }
 OTHERS = {
-    page: [b for b in found if runs_here(b) and needs_others_packages(b)] for page, found in BLOCKS.items()
+    page: [b for b in result if runs_here(b) and needs_others_packages(b)] for page, result in BLOCKS.items()
 }
 # Figures may move in the third digit with the BLAS in use.
 CLOSE = 0.005
 
 
 @pytest.mark.weights
-@pytest.mark.parametrize("page", [page for page, found in HERE.items() if found])
+@pytest.mark.parametrize("page", [page for page, result in HERE.items() if result])
 def test_commands_and_programs_of_a_page_work(page: str, demo: Demo, tmp_path: Path) -> None:
     here = HERE[page]
     # The client is a package of its own, and a tree may be without it.
@@ -55,9 +55,9 @@ def test_commands_and_programs_of_a_page_work(page: str, demo: Demo, tmp_path: P
 
 def outputs(block: Block) -> list[Block]:
     """Return the block of JSON that stands right below a command: what it printed."""
-    found = BLOCKS[block.page]
-    below = found[found.index(block) + 1 :][:1]
-    return [one for one in below if one.follows and one.language == "json" and block.language in SHELL]
+    answers_ = BLOCKS[block.page]
+    below = answers_[answers_.index(block) + 1 :][:1]
+    return [item for item in below if item.follows and item.language == "json" and block.language in SHELL]
 
 
 def real(printed: str) -> Any:
@@ -69,7 +69,7 @@ def real(printed: str) -> Any:
 
 
 @pytest.mark.clients
-@pytest.mark.parametrize("page", [page for page, found in OTHERS.items() if found])
+@pytest.mark.parametrize("page", [page for page, result in OTHERS.items() if result])
 def test_programs_with_third_party_packages_run(page: str, demo: Demo, tmp_path: Path) -> None:
     if not BIN.exists():
         pytest.fail("the clients' environment is missing: make test-clients")

@@ -64,7 +64,7 @@ def reached(calls: list[httpx.Request]) -> set[tuple[str, str]]:
             same = len(theirs) == len(parts) and all(
                 a == b or a.startswith("{") for a, b in zip(theirs, parts, strict=True)
             )
-            exact = path == request.url.path or request.url.path not in {one for _, one in OPERATIONS}
+            exact = path == request.url.path or request.url.path not in {item for _, item in OPERATIONS}
             if method == request.method and same and exact:
                 results.add((method, path))
     return results
@@ -87,19 +87,19 @@ def jobs(client: Any) -> None:
     done = client.wait(job.id)
     assert (done.state, done.succeeded, done.name) == ("succeeded", True, "walk")
     assert [job_.id for job_ in client.jobs(limit=1)] == [client.job(job.id).id]
-    found = client.calibration(done.calibration_id)
-    assert not found.active and client.activate(found.id).active
-    assert client.active_calibrations()[0].id == client.calibrations()[-1].id == found.id
+    result = client.calibration(done.calibration_id)
+    assert not result.active and client.activate(result.id).active
+    assert client.active_calibrations()[0].id == client.calibrations()[-1].id == result.id
     [activation, *_] = client.activations()
-    assert (activation.calibration_id, activation.by) == (found.id, "no key")
-    again = client.correct_rows(found.id, [{"line": 1, "correct": False}], activate="never")
+    assert (activation.calibration_id, activation.by) == (result.id, "no key")
+    again = client.correct_rows(result.id, [{"line": 1, "correct": False}], activate="never")
     assert client.wait(again.id).succeeded
-    assert client.report(found.id)["calibration"]["id"] == found.id
-    assert client.report_page(found.id).lstrip().lower().startswith("<!doctype html>")
-    assert [row["prompt"] for row in client.data(found.id)] == [row["prompt"] for row in ROWS]
-    assert client.delete_data(found.id) is None
+    assert client.report(result.id)["calibration"]["id"] == result.id
+    assert client.report_page(result.id).lstrip().lower().startswith("<!doctype html>")
+    assert [row["prompt"] for row in client.data(result.id)] == [row["prompt"] for row in ROWS]
+    assert client.delete_data(result.id) is None
     with pytest.raises(eigencal.NotFoundError):
-        client.data(found.id)
+        client.data(result.id)
     with pytest.raises(eigencal.ConflictError):
         client.retry(job.id)
     with pytest.raises(eigencal.ConflictError):

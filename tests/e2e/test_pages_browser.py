@@ -29,8 +29,8 @@ def url(llm: FakeLLM) -> Iterator[str]:
     app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=SqliteStore())
     page = render(small_report(with_active=True))
     app.add_api_route("/report", lambda: HTMLResponse(page))
-    with serving(app) as found:
-        yield found
+    with serving(app) as result:
+        yield result
 
 
 @pytest.fixture(scope="module")

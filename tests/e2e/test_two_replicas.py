@@ -77,8 +77,8 @@ async def test_jobs_of_a_killed_replica_are_taken_over(url: str, tmp_path: Path)
         go_on(log)
         ended = await final(outside, job)
         after = requests(log)[before:]
-        assert {one.pid for one in after} == {a.pid, b.pid} - {owner.pid}
-        assert not {one.prompt for one in after} & kept
+        assert {process_.pid for process_ in after} == {a.pid, b.pid} - {owner.pid}
+        assert not {request.prompt for request in after} & kept
         assert len(requests(log)) <= ROWS + SLOTS
     assert ended.parameters == (await undisturbed(tmp_path, ROWS)).parameters
 

@@ -65,24 +65,24 @@ def test_client_gets_the_same_answers_through_the_service(
         behind_ = printed(client, behind_us, SCORE_KEY, MODEL, *kinds)
     assert bare(direct) == bare(behind_)
     assert len(direct) >= 2 * len(kinds)
-    for case, one in direct.items():
+    for case, claim in direct.items():
         if case.endswith("-tools"):
-            [[name, _]] = one["calls"]
+            [[name, _]] = claim["calls"]
             assert name == "weather"
         else:
-            assert one["text"], case
-    for case, one in behind_.items():
-        seen = statuses(one)
-        assert seen <= {"not_scored" if case.endswith("-tools") else "scored"}, (case, one)
+            assert claim["text"], case
+    for case, claim in behind_.items():
+        seen = statuses(claim)
+        assert seen <= {"not_scored" if case.endswith("-tools") else "scored"}, (case, claim)
         if (client, case) == ("litellm_proxy", "helper-text"):
             continue  # LiteLLM's proxy drops it from streams of this server; `stream()` shows no headers
         # Whoever reads no body has the headers.
-        assert seen or one["ways"].get("headers"), (case, one)
+        assert seen or claim["ways"].get("headers"), (case, claim)
 
 
 def bare(told: dict[str, Any]) -> dict[str, Any]:
     """Return what a client tells, without the uncertainty."""
-    return {case: {name: one[name] for name in one if name != "ways"} for case, one in told.items()}
+    return {case: {name: item[name] for name in item if name != "ways"} for case, item in told.items()}
 
 
 def statuses(one: dict[str, Any]) -> set[str]:

@@ -70,11 +70,11 @@ def test_answer_equals_the_servers(
     body = {**GREEDY, **asked}
     direct = post(vllm.url, path, body).json()
     ours = post(base, path, {**body, **LOW}, mode).json()
-    found = ours.pop("uncertainty", None)
+    result = ours.pop("uncertainty", None)
     assert ours.keys() == direct.keys()
     assert ours["choices"] == direct["choices"] and text_of(ours["choices"][0])
     assert ours["usage"] == direct["usage"]
-    assert (found or {}).get("status") in STATUSES[mode]
+    assert (result or {}).get("status") in STATUSES[mode]
 
 
 @pytest.mark.parametrize("mode", ["off", "async", "on"])

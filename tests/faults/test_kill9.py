@@ -22,7 +22,7 @@ from tests.support.processes import (
 
 ROWS = 64
 CALIBRATE, EVALUATE = JobOptions(), JobOptions(dev_rows=32)
-both_kinds = pytest.mark.parametrize("options", [CALIBRATE, EVALUATE], ids=lambda found: found.kind)
+both_kinds = pytest.mark.parametrize("options", [CALIBRATE, EVALUATE], ids=lambda result: result.kind)
 
 
 async def outcome(made: Replica, job: Job) -> dict[str, Any]:
@@ -61,8 +61,8 @@ async def test_job_survives_three_kills(tmp_path: Path, options: JobOptions) -> 
         async with worker(url, log):
             outcome_ = await outcome(outside, job)
     drawn = requests(log)
-    assert {one.prompt for one in drawn} == {f"question {i}" for i in range(ROWS)}
-    assert {one.num_samples for one in drawn} == {NUM_SAMPLES}
+    assert {request_.prompt for request_ in drawn} == {f"question {i}" for i in range(ROWS)}
+    assert {score.num_samples for score in drawn} == {NUM_SAMPLES}
     assert len(drawn) <= ROWS + 6 * 2  # six kills, two slots: what was in flight, no more
     assert outcome_ == await calm(tmp_path, ROWS, options, outcome)
 

@@ -84,7 +84,7 @@ async def as_good_as_new(llm: HttpLanguageModel, server: OpenAIServer, moody: Mo
     server.most_active, as_before = 0, moody.then
     moody.then = together(SLOTS)
     drawn = await asyncio.gather(*(llm.generate(ask()) for _ in range(SLOTS)))
-    assert [len(one.draws) for one in drawn] == [2] * SLOTS
+    assert [len(row.draws) for row in drawn] == [2] * SLOTS
     moody.then = as_before
     assert server.most_active == SLOTS
     assert len(server._connections) <= SLOTS
@@ -163,7 +163,7 @@ def test_all_requests_to_a_hung_llm_end_after_one_timeout() -> None:
             calls = (llm.generate(ask()) for _ in range(100))
             async with asyncio.timeout(60):  # fifty waves one after the other take 100 s
                 ended = await asyncio.gather(*calls, return_exceptions=True)
-            assert all(isinstance(one, DeadlineExceeded) for one in ended)
+            assert all(isinstance(item, DeadlineExceeded) for item in ended)
             await llm.stop()
 
     asyncio.run(main())

@@ -67,7 +67,7 @@ def test_wrong_year_differs_from_paraphrases_of_the_right_one() -> None:
     wrong = "She won a second Nobel Prize in 1921, in Chemistry."
     judged = claims(" ".join([*right, wrong]), question=question)
     claims_ = [claims(answer, question=question) for answer in drawn]
-    sentences = [one.text for one in chain(judged, *claims_)]
+    sentences = [item.text for item in chain(judged, *claims_)]
     vectors = embedded([*sentences, *beyond(sentences, question)], MINILM)
     if not vectors:
         pytest.skip(f"the weights {MINILM} are not here")
@@ -76,6 +76,6 @@ def test_wrong_year_differs_from_paraphrases_of_the_right_one() -> None:
         born_probability(result.spectrum, RAW.serve(result.spectrum.eigenvalues, 384), result.cosines)
         for result in results
     ]
-    *true, false = [one.probability for one in p]
+    *true, false = [born.probability for born in p]
     assert min(true) > 2 * false
     assert [result.support.agree for result in results] == [3, 3, 3, 0]

@@ -97,7 +97,7 @@ def by_verdicts(known: Columns, right: np.ndarray, verdicts: int) -> tuple[float
         chosen, rest = order[:verdicts], order[verdicts:]
         p = fit_model(at(known, chosen), right[chosen], [AGREEMENT]).predict(at(known, rest))
         rate = np.full(rest.size, base_rate(right[chosen]))
-        losses.append([log_loss(one, right[rest]) for one in (rate, p)])
+        losses.append([log_loss(item, right[rest]) for item in (rate, p)])
     base, ours = np.mean(losses, axis=0).tolist()
     return base, ours
 

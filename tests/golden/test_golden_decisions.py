@@ -82,14 +82,14 @@ def test_auroc_of_answer_probability_and_lambda_max_of_three(
 def test_all_promises_are_kept_at_once_on_random_splits_and_a_naive_threshold_breaks_its_target(
     data: Recorded,
 ) -> None:
-    found, reached, naively = Tally(), 0, 0
+    result, reached, naively = Tally(), 0, 0
     for [(rows, truth)] in recorded_splits(data, (3,), SPLITS):
-        found.add(rows.counts(), truth)
+        result.add(rows.counts(), truth)
         reached += promise(rows.counts(), 0.9).threshold is not None
         blunt = naive(rows, 0.8)
         naively += blunt is not None and truth.error(blunt) > 0.8
-    assert found.shown > 0.9 * SPLITS
-    assert found.broken / found.shown <= ALLOWED
+    assert result.shown > 0.9 * SPLITS
+    assert result.broken / result.shown <= ALLOWED
     assert naively > 0.3 * SPLITS
     assert reached > 0.7 * SPLITS
 

@@ -37,7 +37,7 @@ def stored(number: int, row: dict[str, Any], *, tells: bool) -> DevRow:
         correct=correct_by_rouge_l(answer, [row["reference"]]),
     )
     logprob = row["logprob"] if tells else [None] * len(samples)
-    draws = tuple(Draw(text, total_logprob=one) for text, one in zip(samples, logprob, strict=True))
+    draws = tuple(Draw(text, total_logprob=item) for text, item in zip(samples, logprob, strict=True))
     return replace(made, draws=draws, complete=True)
 
 

@@ -149,4 +149,4 @@ def test_parameters_of_every_number_of_answers(recorded: dict[str, Any]) -> None
     assert table[20] == fit_evidence(whole).map
     at_half = [table[m].at(0.5).depolarization for m in (1, 3, 5, 10, 20)]
     assert at_half == sorted(at_half, reverse=True)
-    assert all(0.2 < one.slope < 0.6 for one in table.values())
+    assert all(0.2 < map_.slope < 0.6 for map_ in table.values())

@@ -86,7 +86,7 @@ def test_parameters_move_with_the_number_of_answers(shared_data: Path) -> None:
         assert table[size].temperature == pytest.approx(temperature, abs=0.12)
         assert table[size].depolarization == pytest.approx(depolarization, abs=0.02)
     results = [table[size] for size in body]
-    assert sorted(results, key=lambda one: one.temperature) == results
-    assert sorted(results, key=lambda one: -one.depolarization) == results
+    assert sorted(results, key=lambda item: item.temperature) == results
+    assert sorted(results, key=lambda map_: -map_.depolarization) == results
     headline = fit_depolarized(dev_set(whole, D)).map
     assert table[40].temperature == pytest.approx(headline.temperature, rel=1e-7)

@@ -91,11 +91,11 @@ async def test_both_maps_and_their_served_values(
     assert ours["temperature"] == pytest.approx(golden["depolarized"]["T"], abs=1e-3)
     assert ours["depolarization"] == pytest.approx(golden["depolarized"]["gamma"], abs=1e-3)
     assert theirs["temperature"] == pytest.approx(golden["temperature"]["T"], abs=1e-3)
-    for found, told in ((ours, golden["depolarized"]), (theirs, golden["temperature"])):
-        address = f"/calibrations/{found['id']}/report"
+    for entry, told in ((ours, golden["depolarized"]), (theirs, golden["temperature"])):
+        address = f"/calibrations/{entry['id']}/report"
         report = (await http.get(address, headers={"Accept": "application/json"})).json()
         assert report["data"]["rows_full"] == last - first
-        fitted = report["fits"][found["method"]]
+        fitted = report["fits"][entry["method"]]
         assert fitted["risk"] == pytest.approx(told["risk_fit"], abs=1e-6)
     first, last = golden["test_rows"]
     served: dict[str, list[float]] = {"raw": [], "depolarized": [], "temperature": []}
@@ -124,7 +124,7 @@ async def test_evidence(http: httpx.AsyncClient, recorded: dict[str, Any], share
     told = json.loads((shared_data / "golden_evidence.json").read_text())["by_first_answers"]["20"]
     calibration = await calibrated(http, recorded["rows"][:150], source_label="recorded", activate="always")
     assert (calibration["method"], calibration["fingerprint"]["evidence"]) == ("evidence", "supplied")
-    assert [one["num_samples"] for one in calibration["evidence"]] == list(range(1, 21))
+    assert [score_["num_samples"] for score_ in calibration["evidence"]] == list(range(1, 21))
     last = [
         calibration["evidence"][-1][name] for name in ("temperature", "evidence_intercept", "evidence_slope")
     ]

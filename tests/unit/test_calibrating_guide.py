@@ -50,7 +50,7 @@ def test_every_warning_is_documented() -> None:
     source = "".join(
         inspect.getsource(about) for about in (about_data, about_verdicts, about_fit, about_gain)
     )
-    few = {one["code"] for one in few_of_a_kind(np.array([True, True, False]))}
+    few = {warning["code"] for warning in few_of_a_kind(np.array([True, True, False]))}
     assert table("| code |") == set(re.findall(r'caution\(\s*"(\w+)"', source)) | few
 
 

@@ -27,7 +27,7 @@ def steps(keyword: str) -> list[str]:
 
 
 def interpolated(text: str, **variables: str) -> str:
-    return VARIABLE.sub(lambda found: variables.get(found[1]) or found[2], text)
+    return VARIABLE.sub(lambda result: variables.get(result[1]) or result[2], text)
 
 
 def environment(service: str) -> dict[str, str | None]:
@@ -118,7 +118,7 @@ class TestCompose:
         (port,) = SERVICES["edge"]["ports"]
         assert interpolated(port) == "127.0.0.1:8000:8000"
         published = {port for service in SERVICES.values() for port in service.get("ports", [])}
-        assert {interpolated(one) for one in published - {port}} == {
+        assert {interpolated(item) for item in published - {port}} == {
             "127.0.0.1:9090:9090",
             "127.0.0.1:3000:3000",
         }

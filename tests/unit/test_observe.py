@@ -44,5 +44,5 @@ def test_alerts_and_runbook_sections_match() -> None:
 
 
 def test_every_alert_has_a_firing_test() -> None:
-    fired = {one["alertname"] for test in TESTED for one in test["alert_rule_test"] if one["exp_alerts"]}
+    fired = {item["alertname"] for test in TESTED for item in test["alert_rule_test"] if item["exp_alerts"]}
     assert fired == {rule["alert"] for rule in RULES}

@@ -140,9 +140,9 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float | Path):
         return value
     if isinstance(value, tuple | list | set | frozenset):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     if isinstance(value, dict):
-        return {name: plain(one) for name, one in value.items()}
+        return {name: plain(item) for name, item in value.items()}
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     return type(value).__name__
@@ -163,7 +163,7 @@ def served_with(monkeypatch: pytest.MonkeyPatch, folder: Path, set_: dict[str, s
 
     def run(app: Any, **options: Any) -> None:
         picture["server"] = options
-        picture["middleware"] = [(one.cls.__name__, plain(one.kwargs)) for one in app.user_middleware]
+        picture["middleware"] = [(item.cls.__name__, plain(item.kwargs)) for item in app.user_middleware]
 
     with monkeypatch.context() as patch:
         patch.chdir(folder)

@@ -57,8 +57,8 @@ def test_data_that_is_not_an_object_is_not_a_chunk(data: bytes) -> None:
 def test_log_probabilities_are_found_in_an_odd_stream(raw: bytes) -> None:
     chunk = {"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [{"logprob": -1}]}}]}
     [event] = read(raw % json.dumps(chunk).encode())
-    found = event.chunk()
-    assert found is not None and without_logprobs(found)["choices"][0]["logprobs"] is None
+    result = event.chunk()
+    assert result is not None and without_logprobs(result)["choices"][0]["logprobs"] is None
 
 
 def test_logprobs_are_removed_from_all_choices() -> None:

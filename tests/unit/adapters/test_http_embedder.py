@@ -236,7 +236,7 @@ def test_vectors_of_two_models_are_never_mixed() -> None:
         server.model = "another"
         calls = [embedder.embed(["new"]), embedder.embed(["kept", "other"])]
         met = await asyncio.gather(*calls, return_exceptions=True)
-        assert all(isinstance(one, EmbedderUnavailable) for one in met)
+        assert all(isinstance(item, EmbedderUnavailable) for item in met)
         assert (await embedder.embed(["kept", "new"])).made_by.revision == "another"
         assert server.inputs()[-1] == ["kept", "new"]
 

@@ -70,65 +70,65 @@ def documents(*ids: str) -> list[Document]:
 class TestKeptDocuments:
     async def test_document_round_trip(self, opened: Opened) -> None:
         document = {"text": NASTY, "deep": [{"number": 1.5, "none": None}], "empty": {}}
-        async with opened() as found:
-            await put(found, "a", "me", document, ttl_s=60)
-            assert await found.get("a", "me") == document
+        async with opened() as result:
+            await put(result, "a", "me", document, ttl_s=60)
+            assert await result.get("a", "me") == document
 
     async def test_document_is_found_only_by_its_owner_and_id(self, opened: Opened) -> None:
-        async with opened() as found:
-            await put(found, "a", "me", {"is": "mine"}, ttl_s=60)
-            await put(found, "a", "you", {"is": "yours"}, ttl_s=60)
-            assert await found.get("a", "me") == {"is": "mine"}
-            assert await found.get("a", "you") == {"is": "yours"}
+        async with opened() as result:
+            await put(result, "a", "me", {"is": "mine"}, ttl_s=60)
+            await put(result, "a", "you", {"is": "yours"}, ttl_s=60)
+            assert await result.get("a", "me") == {"is": "mine"}
+            assert await result.get("a", "you") == {"is": "yours"}
             for names in (("a", ""), ("b", "me")):
-                assert await found.get(*names) is None
+                assert await result.get(*names) is None
 
     async def test_later_document_replaces_the_earlier(self, opened: Opened) -> None:
-        async with opened() as found:
+        async with opened() as result:
             for state in ("pending", "scored"):
-                await put(found, "a", "me", {"status": state}, ttl_s=60)
-            assert await found.get("a", "me") == {"status": "scored"}
+                await put(result, "a", "me", {"status": state}, ttl_s=60)
+            assert await result.get("a", "me") == {"status": "scored"}
 
     async def test_document_without_text_deletes_the_earlier(self, opened: Opened) -> None:
-        async with opened() as found:
-            await put(found, "a", "me", {"status": "pending"}, ttl_s=60)
-            await found.put_all([Document("a", "me", None, time.monotonic() + 60), *documents("b")])
-            assert await found.get("a", "me") is None
-            assert await found.get("b", "me") == {"is": "b"}
-            await found.put_all([Document("b", "me", None, time.monotonic() + 60)])
-            assert await found.get("b", "me") is None
+        async with opened() as result:
+            await put(result, "a", "me", {"status": "pending"}, ttl_s=60)
+            await result.put_all([Document("a", "me", None, time.monotonic() + 60), *documents("b")])
+            assert await result.get("a", "me") is None
+            assert await result.get("b", "me") == {"is": "b"}
+            await result.put_all([Document("b", "me", None, time.monotonic() + 60)])
+            assert await result.get("b", "me") is None
 
     async def test_document_expires(self, opened: Opened) -> None:
-        async with opened() as found:
-            await put(found, "over", "me", {}, ttl_s=0)
-            assert await found.get("over", "me") is None
-            await put(found, "a", "me", {}, ttl_s=1)
+        async with opened() as result:
+            await put(result, "over", "me", {}, ttl_s=0)
+            assert await result.get("over", "me") is None
+            await put(result, "a", "me", {}, ttl_s=1)
             async with asyncio.timeout(60):
-                while await found.get("a", "me") is not None:
+                while await result.get("a", "me") is not None:
                     await asyncio.sleep(0.02)
 
     async def test_expired_document_is_not_stored(self, opened: Opened) -> None:
-        async with opened() as found:
-            await found.put_all(documents(*"abcde"))
+        async with opened() as result:
+            await result.put_all(documents(*"abcde"))
             for id_ in "fgh":
-                await put(found, id_, "me", {}, ttl_s=-1)
-            assert all([await found.get(id_, "me") for id_ in "abcde"])
+                await put(result, id_, "me", {}, ttl_s=-1)
+            assert all([await result.get(id_, "me") for id_ in "abcde"])
 
     async def test_oldest_documents_are_removed_first(self, opened: Opened) -> None:
-        async with opened() as found:
+        async with opened() as result:
             for id_ in "abcde":
-                await found.put_all(documents(id_))
-            await found.put_all(documents("a"))  # which makes it the youngest
-            await found.put_all(documents("f", "g"))
-            left = [id_ for id_ in "abcdefg" if await found.get(id_, "me")]
+                await result.put_all(documents(id_))
+            await result.put_all(documents("a"))  # which makes it the youngest
+            await result.put_all(documents("f", "g"))
+            left = [id_ for id_ in "abcdefg" if await result.get(id_, "me")]
             assert left == ["a", "d", "e", "f", "g"]
 
     async def test_concurrent_writes_of_one_document_are_safe(self, opened: Opened) -> None:
-        async with opened() as found:
-            await asyncio.gather(*(put(found, "a", "me", {"n": n}, ttl_s=60) for n in range(8)))
-            assert (await found.get("a", "me") or {})["n"] in range(8)
-            await put(found, "a", "me", {"n": "last"}, ttl_s=60)
-            assert await found.get("a", "me") == {"n": "last"}
+        async with opened() as result:
+            await asyncio.gather(*(put(result, "a", "me", {"n": n}, ttl_s=60) for n in range(8)))
+            assert (await result.get("a", "me") or {})["n"] in range(8)
+            await put(result, "a", "me", {"n": "last"}, ttl_s=60)
+            assert await result.get("a", "me") == {"n": "last"}
 
 
 class TestSqlKept:

@@ -100,7 +100,7 @@ class TestKeyStore:
             await store.revoke(other.id, NOON)
             with pytest.raises(Conflict):
                 await store.add(key(at_s=MOST + 1))
-            assert {one.id for one in await store.list_all()} == {one.id for one in (other, *full)}
+            assert {item.id for item in await store.list_all()} == {item.id for item in (other, *full)}
 
     async def test_scope_stays_closed(self, opened: Opened) -> None:
         """However many are made and revoked: what has no key left must not open."""
@@ -118,7 +118,7 @@ class TestKeyStore:
                 *(store.add(key(at_s=i)) for i in range(2 * MOST)), return_exceptions=True
             )
             assert len(await store.list_all()) == MOST
-            assert sum(isinstance(one, Conflict) for one in made) == MOST
+            assert sum(isinstance(item, Conflict) for item in made) == MOST
 
 
 async def test_the_database_holds_no_key(tmp_path: Path) -> None:

@@ -48,8 +48,8 @@ def drawn(request: GenerationRequest, behaviour: Behaviour, **settings: Any) -> 
     async def scenario(_: OpenAIServer, llm: HttpLanguageModel) -> tuple[Draw, ...]:
         return (await llm.generate(request)).draws
 
-    found: tuple[Draw, ...] = played(scenario, default=behaviour, **settings)
-    return found
+    result: tuple[Draw, ...] = played(scenario, default=behaviour, **settings)
+    return result
 
 
 def form(exchange: Exchange, values: Any) -> dict[str, Any] | None:
@@ -128,9 +128,9 @@ def streaming(*deltas: dict[str, Any]) -> Behaviour:
 @APIS
 @STREAMED
 def test_answer_has_total_logprob_and_token_count(api: str, deadline_s: float | None) -> None:
-    one, other = drawn(ask(deadline_s=deadline_s), telling([-1.0, -2.0, -0.5], [-0.25]), api=api)
-    assert (one.text, one.total_logprob, one.num_tokens) == ("Paris", -3.5, 3)
-    assert one.logprob == pytest.approx(-3.5 / 3)
+    draw, other = drawn(ask(deadline_s=deadline_s), telling([-1.0, -2.0, -0.5], [-0.25]), api=api)
+    assert (draw.text, draw.total_logprob, draw.num_tokens) == ("Paris", -3.5, 3)
+    assert draw.logprob == pytest.approx(-3.5 / 3)
     assert (other.total_logprob, other.num_tokens, other.logprob) == (-0.25, 1, -0.25)
 
 
@@ -140,15 +140,15 @@ def test_answer_has_total_logprob_and_token_count(api: str, deadline_s: float | 
 def test_token_without_logprob_removes_the_evidence(
     api: str, deadline_s: float | None, values: list[Any]
 ) -> None:
-    found = drawn(ask(deadline_s=deadline_s), telling(values, [-1.0, -2.0]), api=api)
-    assert (found[0].total_logprob, found[0].num_tokens, found[0].logprob) == (None, None, -1.0)
-    assert found[1].total_logprob == -3.0
+    result = drawn(ask(deadline_s=deadline_s), telling(values, [-1.0, -2.0]), api=api)
+    assert (result[0].total_logprob, result[0].num_tokens, result[0].logprob) == (None, None, -1.0)
+    assert result[1].total_logprob == -3.0
 
 
 @pytest.mark.parametrize(("value", "total"), [(1e-7, 1e-7), (0.009, 0.009), (0.02, None), (0.9, None)])
 def test_total_above_zero_is_accepted_only_as_rounding(value: float, total: float | None) -> None:
-    (found,) = drawn(ask(1), telling([value]))
-    assert found.total_logprob == total
+    (draw,) = drawn(ask(1), telling([value]))
+    assert draw.total_logprob == total
 
 
 @pytest.mark.parametrize("logprobs", [None, {}, {"content": [{}]}, {"token_logprobs": [None]}])
@@ -156,8 +156,8 @@ def test_total_above_zero_is_accepted_only_as_rounding(value: float, total: floa
 def test_missing_logprobs_remove_the_evidence_but_not_the_answer(api: str, logprobs: Any) -> None:
     message = {"message": {"content": "Paris"}} if api == "chat" else {"text": "Paris"}
     choice = {"index": 0, "finish_reason": "stop", "logprobs": logprobs, **message}
-    (found,) = drawn(ask(1), status(200, {"model": MODEL, "choices": [choice]}), api=api)
-    assert found == Draw("Paris")
+    (result,) = drawn(ask(1), status(200, {"model": MODEL, "choices": [choice]}), api=api)
+    assert result == Draw("Paris")
 
 
 # Where the answer is a part of what was drawn
@@ -166,15 +166,15 @@ def test_missing_logprobs_remove_the_evidence_but_not_the_answer(api: str, logpr
 @STREAMED
 def test_answer_regex_removes_the_evidence(deadline_s: float | None) -> None:
     shape = PromptShape(answer_regex=r"(\w+)")
-    (found,) = drawn(ask(1, deadline_s=deadline_s), telling([-1.0, -2.0]), shape=shape)
-    assert found == Draw("Paris", logprob=-1.5, num_tokens=2)
+    (result,) = drawn(ask(1, deadline_s=deadline_s), telling([-1.0, -2.0]), shape=shape)
+    assert result == Draw("Paris", logprob=-1.5, num_tokens=2)
 
 
 @STREAMED
 @pytest.mark.parametrize("text", ["<think>Hm</think>Paris", "Hm</think>Paris"])
 def test_reasoning_in_the_text_removes_the_evidence(text: str, deadline_s: float | None) -> None:
-    (found,) = drawn(ask(1, deadline_s=deadline_s), telling([-1.0, -2.0], text=text))
-    assert found == Draw("Paris", logprob=-1.5, num_tokens=2)
+    (result,) = drawn(ask(1, deadline_s=deadline_s), telling([-1.0, -2.0], text=text))
+    assert result == Draw("Paris", logprob=-1.5, num_tokens=2)
 
 
 @pytest.mark.parametrize(
@@ -187,9 +187,9 @@ def test_reasoning_in_the_text_removes_the_evidence(text: str, deadline_s: float
     ],
 )
 def test_text_removed_by_the_server_removes_the_evidence(message: dict[str, Any]) -> None:
-    (found,) = drawn(ask(1), telling([-1.0, -2.0], message=message))
-    assert (found.text, found.total_logprob) == (message["content"] or "", None)
-    assert found.logprob == -1.5
+    (draw,) = drawn(ask(1), telling([-1.0, -2.0], message=message))
+    assert (draw.text, draw.total_logprob) == (message["content"] or "", None)
+    assert draw.logprob == -1.5
 
 
 @pytest.mark.parametrize(
@@ -205,8 +205,8 @@ def test_text_removed_by_the_server_removes_the_evidence(message: dict[str, Any]
     ],
 )
 def test_each_chunk_of_a_stream_has_its_own_tokens(deltas: list[dict[str, Any]], total: float | None) -> None:
-    (found,) = drawn(ask(1, deadline_s=60.0), streaming(*deltas))
-    assert (found.text, found.total_logprob) == ("Paris", total)
+    (draw,) = drawn(ask(1, deadline_s=60.0), streaming(*deltas))
+    assert (draw.text, draw.total_logprob) == ("Paris", total)
 
 
 # What is learnt
@@ -288,8 +288,8 @@ def with_alternatives(*per_token: dict[str, Any]) -> Behaviour:
 
     async def behave(exchange: Exchange) -> None:
         if exchange.path.endswith("/chat/completions"):
-            listed = [[{"token": t, "logprob": v} for t, v in one.items()] for one in per_token]
-            content = [{"token": "", "logprob": -0.1, "top_logprobs": one} for one in listed]
+            listed = [[{"token": t, "logprob": v} for t, v in item.items()] for item in per_token]
+            content = [{"token": "", "logprob": -0.1, "top_logprobs": item} for item in listed]
             message = {"content": "Yes"}
             choice = {"message": message, "delta": message, "logprobs": {"content": content}}
         else:
@@ -316,8 +316,8 @@ def alternatives_asked(deadline_s: float | None = None) -> GenerationRequest:
 @STREAMED
 def test_top_first_tokens_are_returned_on_request(api: str, deadline_s: float | None) -> None:
     body = {"Yes": -0.2, "No": -2, "So": None}
-    (found,) = drawn(alternatives_asked(deadline_s), with_alternatives(body, {"!": -1.0}), api=api)
-    assert found.first_tokens == {"Yes": -0.2, "No": -2.0}
+    (result,) = drawn(alternatives_asked(deadline_s), with_alternatives(body, {"!": -1.0}), api=api)
+    assert result.first_tokens == {"Yes": -0.2, "No": -2.0}
 
 
 @pytest.mark.parametrize("told", [None, [], "Yes", [None], [{"token": 3, "logprob": -1}]])
@@ -327,8 +327,8 @@ def test_missing_alternatives_are_none(told: Any) -> None:
         choice = {"index": 0, "finish_reason": "stop", "message": {"content": "Yes"}}
         await exchange.send(200, {"model": MODEL, "choices": [choice | {"logprobs": {"content": content}}]})
 
-    (found,) = drawn(alternatives_asked(), behave)
-    assert found.first_tokens == {}
+    (result,) = drawn(alternatives_asked(), behave)
+    assert result.first_tokens == {}
 
 
 @APIS
@@ -340,5 +340,5 @@ def test_refused_alternatives_do_not_affect_other_answers(api: str) -> None:
             await llm.generate(alternatives_asked())
         return (await llm.generate(ask(1))).draws
 
-    (found,) = played(scenario, refusal, default=telling([-1.0]), api=api)
-    assert found.total_logprob == -1.0
+    (draw,) = played(scenario, refusal, default=telling([-1.0]), api=api)
+    assert draw.total_logprob == -1.0

@@ -84,7 +84,7 @@ class TestStore:
             assert created
             assert (job.state, job.name, job.total, job.kind) == ("queued", NASTY, 230, "calibrate")
             got = await store.jobs.rows(job.id)
-        assert [replace(one, draws=(), complete=False) for one in got] == sent
+        assert [replace(item, draws=(), complete=False) for item in got] == sent
         assert all(stored.complete and stored.draws[1] == Draw("", total_logprob=0.005) for stored in got)
 
     async def test_failing_row_stores_nothing(self, url: str) -> None:
@@ -149,7 +149,7 @@ class TestStore:
                 with pytest.raises(JobEndedError):
                     await write
             assert await store.jobs.get(job.id) == ended
-            assert [one.calibration for one in await store.calibrations.list_all()] == [made]
+            assert [item.calibration for item in await store.calibrations.list_all()] == [made]
 
     async def test_remaining_time_follows_the_pace_of_the_stage(self, url: str) -> None:
         async with opened(url) as store:
@@ -262,16 +262,16 @@ class TestStore:
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(samples=("a", "b")), OPTIONS)
             await store.jobs.begin(job.id)
-            theirs, mine = calibration(), calibration(temperature=3.0)
-            key = mine.fingerprint.key()
+            theirs, calibration_ = calibration(), calibration(temperature=3.0)
+            key = calibration_.fingerprint.key()
             await add(store.calibrations, theirs, {})
             async with store.database.write() as connection:  # as on another replica
                 await make_current(connection, theirs.id, key, by="peer", reason="")
             with pytest.raises(Conflict, match="retry"):
-                await store.jobs.succeed(job.id, mine, {}, 40, activate=True, compared_with=None)
-            assert await store.calibrations.get(mine.id) is None
-            await store.jobs.succeed(job.id, mine, {}, 40, activate=True, compared_with=theirs.id)
-            assert store.calibrations.active(key) == mine
+                await store.jobs.succeed(job.id, calibration_, {}, 40, activate=True, compared_with=None)
+            assert await store.calibrations.get(calibration_.id) is None
+            await store.jobs.succeed(job.id, calibration_, {}, 40, activate=True, compared_with=theirs.id)
+            assert store.calibrations.active(key) == calibration_
 
     async def test_success_stores_everything_at_once(self, url: str) -> None:
         async with opened(url) as store:
@@ -339,10 +339,10 @@ class TestStore:
             for each in (one, other):
                 await add(store.calibrations, each, {})
             await store.calibrations.activate(one.id)
-            for found in (store.calibrations.any_active()[0], await store.calibrations.get(other.id)):
-                assert found and found.reference is not None
-                assert np.array_equal(found.reference.questions, reference.questions)
-                assert np.array_equal(found.reference.lengths, reference.lengths)
+            for result in (store.calibrations.any_active()[0], await store.calibrations.get(other.id)):
+                assert result and result.reference is not None
+                assert np.array_equal(result.reference.questions, reference.questions)
+                assert np.array_equal(result.reference.lengths, reference.lengths)
             assert [each.calibration.reference for each in await store.calibrations.list_all()] == [None] * 2
 
     async def test_calibration_of_the_own_setup_is_preferred(self, url: str) -> None:

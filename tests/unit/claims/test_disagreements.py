@@ -38,7 +38,7 @@ def test_common_numbers_and_other_units_are_left_out() -> None:
     }
     assert found(["30 days", "30 days, 5 euros"]) == {}
     two = found(["It was 3 kg in 1901.", "It was 4 kg in 1902."])
-    assert sorted(map(sorted, (map(str, one) for one in two.values()))) == [
+    assert sorted(map(sorted, (map(str, item) for item in two.values()))) == [
         ["1901", "1902"],
         ["3 kg", "4 kg"],
     ]

@@ -31,7 +31,7 @@ def test_numbers_and_capitalised_words_are_facts(sentence: str, expected: set[st
 
 def test_first_word_is_a_name_if_capitalised_within_another_sentence() -> None:
     facts_ = facts(["Paris is the capital.", "The capital is Paris.", "The city lies at the Seine."])
-    assert [set(one) for one in facts_] == [{"paris"}, {"paris"}, {"seine"}]
+    assert [set(item) for item in facts_] == [{"paris"}, {"paris"}, {"seine"}]
 
 
 def test_first_word_is_a_name_if_capitalised_within_the_question() -> None:
@@ -42,7 +42,7 @@ def test_first_word_is_a_name_if_capitalised_within_the_question() -> None:
 def test_first_word_is_a_name_if_the_rest_restates_the_question() -> None:
     reports = ["Lyon is the capital of France.", "The capital of France is not known.", "Rivers flow."]
     facts_ = facts(reports, question="What is the capital of France?")
-    assert [set(one) for one in facts_] == [{"lyon", "france"}, {"france"}, set()]
+    assert [set(item) for item in facts_] == [{"lyon", "france"}, {"france"}, set()]
 
 
 @pytest.mark.parametrize(

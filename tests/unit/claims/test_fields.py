@@ -32,7 +32,7 @@ def test_code_fence_is_skipped_and_spans_refer_to_the_whole_answer() -> None:
     answer = '\n```json\n{"a": "x \\u00e9", "b": [true]}\n```\n'
     fields_ = fields(answer)
     assert fields_ is not None
-    assert [(one.text, answer[one.start : one.end]) for one in fields_] == [
+    assert [(claim.text, answer[claim.start : claim.end]) for claim in fields_] == [
         ("a: x é", '"x \\u00e9"'),
         ("b[0]: true", "true"),
     ]
@@ -70,7 +70,7 @@ def test_last_of_duplicate_members_counts() -> None:
 def test_paths_are_bounded() -> None:
     fields_ = fields(json.dumps({"x" * 10**6: [{"y" * 300: 1}]}))
     assert fields_ is not None
-    assert [one.path for one in fields_] == ["y" * MAX_PATH_CHARS]
+    assert [item.path for item in fields_] == ["y" * MAX_PATH_CHARS]
 
 
 VALUES = st.recursive(

@@ -131,14 +131,14 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_is_covered_completely(name: str) -> None:
     text = HOSTILE[name]
-    found = sentences(text)
+    result = sentences(text)
     reached = 0
-    for segment in found:
+    for segment in result:
         assert reached <= segment.start < segment.end <= len(text)
         assert len(segment.text) <= MAX_CHARS
         reached = segment.end
     # The names of a table's columns are said with its cells, and the numbers of items are marks.
-    inside = "".join(words(text[segment.start : segment.end]) for segment in found)
+    inside = "".join(words(text[segment.start : segment.end]) for segment in result)
     wanted = re.sub(r"(?m)^\d+\. ", "", text.removeprefix("| a | b |\n"))
     assert inside == words(wanted)
 

@@ -54,16 +54,16 @@ def codes(report: dict[str, Any]) -> set[str]:
 
 
 async def test_calibration_on_supplied_answers(bench: Bench) -> None:
-    found, report = await bench.run(
+    calibration_, report = await bench.run(
         made_rows(), JobOptions(name="first", source_label="theirs", activate="always")
     )
     assert bench.llm.requests == []
-    assert (found.method, found.num_samples, found.name) == ("depolarized", 6, "first")
-    assert sorted(found.parameters) == [2, 3, 4, 5, 6]
-    assert isinstance(found.map_for(4), DepolarizedMap)
-    assert (found.fingerprint.source, found.fingerprint.source_label) == ("caller", "theirs")
-    assert bench.calibrations.active(found.fingerprint.key()) == found
-    assert report["calibration"]["id"] == found.id
+    assert (calibration_.method, calibration_.num_samples, calibration_.name) == ("depolarized", 6, "first")
+    assert sorted(calibration_.parameters) == [2, 3, 4, 5, 6]
+    assert isinstance(calibration_.map_for(4), DepolarizedMap)
+    assert (calibration_.fingerprint.source, calibration_.fingerprint.source_label) == ("caller", "theirs")
+    assert bench.calibrations.active(calibration_.fingerprint.key()) == calibration_
+    assert report["calibration"]["id"] == calibration_.id
     assert report["data"] | {"accuracy": 0} == {
         "rows": 40,
         "usable": 40,
@@ -85,9 +85,9 @@ async def test_calibration_on_supplied_answers(bench: Bench) -> None:
 
 
 async def test_headline_and_table_agree_with_the_report(bench: Bench) -> None:
-    found, report = await bench.run(made_rows(), ALONE)
+    result, report = await bench.run(made_rows(), ALONE)
     fit = report["fits"]["depolarized"]
-    head = found.headline()
+    head = result.headline()
     assert math.isclose(fit["temperature"]["value"], head.temperature, rel_tol=1e-6)
     assert math.isclose(fit["depolarization"]["value"], head.depolarization, rel_tol=1e-6)
     assert fit["temperature"]["low"] <= head.temperature <= fit["temperature"]["high"]
@@ -110,17 +110,17 @@ async def test_headline_and_table_agree_with_the_report(bench: Bench) -> None:
 async def test_calibration_on_sampled_answers(bench: Bench) -> None:
     rows = [replace(row, samples=None) for row in made_rows()]
     bench.llm.answers = {f"q{i}": made_rows()[i].samples or () for i in range(40)}
-    found, report = await bench.run(rows)
+    calibration_, report = await bench.run(rows)
     assert len(bench.llm.requests) == 40
-    assert (found.num_samples, found.fingerprint.source) == (5, "service")
-    assert found.fingerprint.model == "fake-llm"
+    assert (calibration_.num_samples, calibration_.fingerprint.source) == (5, "service")
+    assert calibration_.fingerprint.model == "fake-llm"
     assert report["data"]["drawn_by"] == "service"
-    exported = [row async for row in bench.calibrations.rows(found.id)]
+    exported = [row async for row in bench.calibrations.rows(calibration_.id)]
     bench.llm.requests.clear()
     again, _ = await bench.run(exported, JobOptions(drawn_by="service"))
     assert bench.llm.requests == []
-    assert again.fingerprint == found.fingerprint
-    assert again.parameters == found.parameters
+    assert again.fingerprint == calibration_.fingerprint
+    assert again.parameters == calibration_.parameters
 
 
 async def test_calibration_belongs_to_the_sampling_model(bench: Bench) -> None:
@@ -133,27 +133,27 @@ async def test_calibration_belongs_to_the_sampling_model(bench: Bench) -> None:
     bench.embedder.embed = meanwhile
     rows = made_rows()
     bench.llm.answers = {f"q{i}": rows[i].samples or () for i in range(40)}
-    found, _ = await bench.run([replace(row, samples=None) for row in rows])
-    assert (found.fingerprint.model, bench.llm.model) == ("fake-llm", "later")
+    calibration_, _ = await bench.run([replace(row, samples=None) for row in rows])
+    assert (calibration_.fingerprint.model, bench.llm.model) == ("fake-llm", "later")
 
 
 async def test_vouched_answers_belong_to_the_current_model(bench: Bench) -> None:
     async with OpenAIServer(default=answers(model="told")) as server:
         bench.llm = HttpLanguageModel(server.url, model="asked")
-        found, _ = await bench.run(made_rows(), JobOptions(drawn_by="service"))
+        calibration_, _ = await bench.run(made_rows(), JobOptions(drawn_by="service"))
         again, _ = await bench.run(made_rows(), JobOptions(drawn_by="service"))
-        assert found.fingerprint == again.fingerprint
-        assert (found.fingerprint.model, len(server.bodies)) == ("told", 1)
+        assert calibration_.fingerprint == again.fingerprint
+        assert (calibration_.fingerprint.model, len(server.bodies)) == ("told", 1)
         await bench.llm.stop()
 
 
 async def test_equal_input_gives_equal_numbers(bench: Bench) -> None:
-    one, _ = await bench.run(made_rows(), JobOptions(activate="never", seed=7))
+    calibration_, _ = await bench.run(made_rows(), JobOptions(activate="never", seed=7))
     same, _ = await bench.run(made_rows(), JobOptions(activate="never", seed=7))
     other, _ = await bench.run(made_rows(), JobOptions(activate="never", seed=8))
-    assert one.parameters == same.parameters
-    assert one.parameters[3] != other.parameters[3]  # other subsets
-    assert one.parameters[6] == other.parameters[6]  # the whole rows
+    assert calibration_.parameters == same.parameters
+    assert calibration_.parameters[3] != other.parameters[3]  # other subsets
+    assert calibration_.parameters[6] == other.parameters[6]  # the whole rows
     assert bench.calibrations.any_active() == []
 
 
@@ -226,9 +226,9 @@ BETTER, UNSURE, WORSE = (
 def test_activation_needs_one_significant_gain_and_no_loss(
     risk: Any, loss: Any, brier: Any, said: str
 ) -> None:
-    found = Gains("cal_1", risk, brier, loss).shortcomings()
-    assert bool(found) == bool(said)
-    assert said in "".join(found)
+    result = Gains("cal_1", risk, brier, loss).shortcomings()
+    assert bool(result) == bool(said)
+    assert said in "".join(result)
 
 
 async def test_correctness_model_is_kept_despite_few_rows(bench: Bench) -> None:
@@ -320,14 +320,14 @@ async def test_rows_of_mixed_length(bench: Bench) -> None:
         *(replace(r, samples=(r.samples or ()) * 2) for r in rows[40:46]),
         *(replace(r, samples=(r.samples or ())[:3]) for r in rows[46:]),
     ]
-    found, report = await bench.run(rows)
-    assert found.num_samples == 6
+    calibration_, report = await bench.run(rows)
+    assert calibration_.num_samples == 6
     data = report["data"]
     assert (data["rows"], data["usable"], data["rows_full"]) == (50, 50, 46)
     assert "short_rows" in codes(report)
     only_full, _ = await bench.run(rows[:46], JobOptions(activate="never"))
-    assert found.parameters[6] == only_full.parameters[6]
-    assert found.parameters[3] != only_full.parameters[3]
+    assert calibration_.parameters[6] == only_full.parameters[6]
+    assert calibration_.parameters[3] != only_full.parameters[3]
 
 
 @pytest.mark.parametrize(
@@ -354,11 +354,11 @@ async def test_several_references_and_empty_answers(bench: Bench) -> None:
         replace(row, references=(*row.references, "other"), samples=(*(row.samples or ())[:4], "", ""))
         for row in made_rows()
     ]
-    found, report = await bench.run(rows)
+    calibration_, report = await bench.run(rows)
     assert report["data"]["empty"] == pytest.approx(1 / 3)
     assert report["data"]["references_mean"] == 2
     assert "empty" in codes(report)
-    assert found.fingerprint.embedder_dimension == 24
+    assert calibration_.fingerprint.embedder_dimension == 24
     assert bench.embedder.calls
     assert all("" not in call for call in bench.embedder.calls)
 
@@ -367,11 +367,11 @@ async def test_supplied_empty_answers_do_not_count(bench: Bench) -> None:
     """The fit is the one of rows without them, and told apart from one that counts them."""
     bare = made_rows()
     rows = [replace(row, samples=("", *(f" {text}\n" for text in row.samples or ()), " \n")) for row in bare]
-    found, report = await bench.run(rows, JobOptions(activate="never"))
+    calibration_, report = await bench.run(rows, JobOptions(activate="never"))
     without, _ = await bench.run(bare)
-    assert found.parameters == without.parameters
+    assert calibration_.parameters == without.parameters
     assert report["data"]["empty"] == 0
-    assert found.fingerprint.parts()["empty_answers"] == "failed"
+    assert calibration_.fingerprint.parts()["empty_answers"] == "failed"
 
 
 async def test_if_better_keeps_calibration_for_larger_numbers_of_answers(bench: Bench) -> None:
@@ -426,10 +426,10 @@ async def test_job_waits_for_an_unavailable_embedder(bench: Bench, monkeypatch: 
 
     monkeypatch.setattr(bench.embedder, "embed", sometimes)
     monkeypatch.setattr(bench.embedder, "check", check)
-    found, _ = await bench.run(made_rows())
+    score, _ = await bench.run(made_rows())
     assert next(failures, None) is None
     assert next(unknown, None) is None
-    assert found.num_samples == 6
+    assert score.num_samples == 6
 
 
 async def test_embedder_changed_after_sampling(bench: Bench) -> None:
@@ -455,7 +455,7 @@ async def test_the_golden_numbers(tmp_path: Path, golden: dict[str, Any], record
     bench = Bench(
         SqlJobs(database, calibrations), calibrations, FakeEmbedder(768, vectors=vectors), FakeLLM()
     )
-    found, report = await bench.run(rows, JobOptions(method="both", prior_weight=0))
+    calibration_, report = await bench.run(rows, JobOptions(method="both", prior_weight=0))
     await database.stop()
     paper, ours = report["fits"]["temperature"], report["fits"]["depolarized"]
     assert paper["temperature"]["value"] == pytest.approx(golden["temperature"]["T"], abs=1e-3)
@@ -463,6 +463,6 @@ async def test_the_golden_numbers(tmp_path: Path, golden: dict[str, Any], record
     assert ours["temperature"]["value"] == pytest.approx(golden["depolarized"]["T"], abs=1e-3)
     assert ours["depolarization"]["value"] == pytest.approx(golden["depolarized"]["gamma"], abs=1e-3)
     assert ours["risk"] == pytest.approx(golden["depolarized"]["risk_fit"], abs=1e-6)
-    assert found.method == "depolarized"
-    assert found.headline().temperature == pytest.approx(golden["depolarized"]["T"], abs=1e-3)
+    assert calibration_.method == "depolarized"
+    assert calibration_.headline().temperature == pytest.approx(golden["depolarized"]["T"], abs=1e-3)
     assert codes(report) == {"few_right"}

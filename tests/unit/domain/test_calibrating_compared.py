@@ -38,21 +38,21 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 async def test_comparing_model_is_part_of_the_calibration(bench: Bench) -> None:
-    found, report = await bench.run(made_rows(), BY_LLM)
+    calibration_, report = await bench.run(made_rows(), BY_LLM)
     comparer = f"fake-llm, prompt {PROMPT_VERSION}"
-    assert (found.fingerprint.kernel, found.fingerprint.comparer) == ("llm", comparer)
+    assert (calibration_.fingerprint.kernel, calibration_.fingerprint.comparer) == ("llm", comparer)
     assert report["calibration"]["fingerprint"]["comparer"] == comparer
     by_words, _ = await bench.run(made_rows(), JobOptions(prior_weight=0))
-    assert by_words.fingerprint.differs(found.fingerprint) == ["comparer", "kernel"]
+    assert by_words.fingerprint.differs(calibration_.fingerprint) == ["comparer", "kernel"]
     # By the LLM's word the reference says what two of three answers say; the words have nothing in common.
-    assert found.headline().depolarization < by_words.headline().depolarization
+    assert calibration_.headline().depolarization < by_words.headline().depolarization
 
 
 async def test_sampled_answers_are_compared(bench: Bench) -> None:
     bench.llm.default = ("Paris for one", "Paris it is", "Lyon it is")
     rows = [DevRow(i + 1, None, ("Paris of course",), prompt=f"q{i}") for i in range(12)]
-    found, _ = await bench.run(rows, BY_LLM)
-    assert (found.fingerprint.source, found.fingerprint.kernel) == ("service", "llm")
+    calibration_, _ = await bench.run(rows, BY_LLM)
+    assert (calibration_.fingerprint.source, calibration_.fingerprint.kernel) == ("service", "llm")
     assert {"Paris for one", "Paris of course"} <= {text for pair in bench.llm.compared for text in pair}
 
 
@@ -76,15 +76,15 @@ async def test_interrupted_job_repeats_no_comparison(bench: Bench) -> None:
 
 async def test_job_waits_for_an_unavailable_server(bench: Bench) -> None:
     bench.llm.fail_with = [LLMUnavailable("down")] * 20
-    found, _ = await bench.run(made_rows(), BY_LLM)
-    assert found.fingerprint.kernel == "llm"
+    calibration_, _ = await bench.run(made_rows(), BY_LLM)
+    assert calibration_.fingerprint.kernel == "llm"
 
 
 async def test_refused_row_is_compared_by_words(bench: Bench) -> None:
     error = LLMError("too long", llm_status=400)
     bench.llm.fail_with = [error]
-    found, _ = await bench.run(made_rows(), BY_LLM)
-    assert found.fingerprint.kernel == "llm"
+    calibration_, _ = await bench.run(made_rows(), BY_LLM)
+    assert calibration_.fingerprint.kernel == "llm"
     bench.llm.fail_with = [error] * 1000
     with pytest.raises(LLMError, match="too long"):
         await bench.run(made_rows(13), BY_LLM)

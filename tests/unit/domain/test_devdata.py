@@ -174,9 +174,9 @@ class TestCsv:
     def test_quotes_commas_and_newlines_inside_quotes(self):
         text = 'prompt,reference,id\n"Who said ""hi"",\nand\r\nwhen?",she,1\n\n"",x,2\nA 5" disk?,[sic] C,3\n'
         assert [(line, field) for line, field, _ in problems(text.encode())] == [(6, "prompt")]
-        one, other = rows_of(b"\xef\xbb\xbf" + text.replace('\n"",x,2', "").encode())
-        assert one.prompt == 'Who said "hi",\nand\r\nwhen?'
-        assert (one.line, one.id, one.references) == (2, "1", ("she",))
+        row, other = rows_of(b"\xef\xbb\xbf" + text.replace('\n"",x,2', "").encode())
+        assert row.prompt == 'Who said "hi",\nand\r\nwhen?'
+        assert (row.line, row.id, row.references) == (2, "1", ("she",))
         assert (other.prompt, other.references) == ('A 5" disk?', ("[sic] C",))
 
     def test_size_limit_applies_to_the_whole_multiline_row(self):

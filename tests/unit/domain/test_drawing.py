@@ -257,7 +257,11 @@ async def test_refused_row_does_not_affect_others(make: Make) -> None:
         assert {prompt for prompt, count in by_prompt.items() if count == 0} == refused
         assert {count for prompt, count in by_prompt.items() if prompt not in refused} == {5}
         stored = await case.store.rows(case.job_id)
-        reasons = {one.prompt: one.refused for one in stored if one.refused or not one.complete}
+        reasons = {
+            request_.prompt: request_.refused
+            for request_ in stored
+            if request_.refused or not request_.complete
+        }
         assert reasons == dict.fromkeys(refused, NO.detail)
         assert job.done == ROWS
         prompts_ = [request.prompt for request in case.llm.requests if request.prompt in refused]

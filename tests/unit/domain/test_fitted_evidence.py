@@ -143,14 +143,14 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 async def test_job_creates_and_reports_an_evidence_calibration(bench: Bench) -> None:
-    found, report = await bench.run(rows(), JobOptions(activate="always"))
-    assert found.method == "evidence"
-    assert isinstance(found.evidence[1], EvidenceMap)
-    assert sorted(found.evidence) == [1, 2, 3, 4]
-    assert found.fingerprint.evidence == "token_sums"
-    assert bench.calibrations.active(found.fingerprint.key()) == found
+    calibration_, report = await bench.run(rows(), JobOptions(activate="always"))
+    assert calibration_.method == "evidence"
+    assert isinstance(calibration_.evidence[1], EvidenceMap)
+    assert sorted(calibration_.evidence) == [1, 2, 3, 4]
+    assert calibration_.fingerprint.evidence == "token_sums"
+    assert bench.calibrations.active(calibration_.fingerprint.key()) == calibration_
     assert [row["map"] for row in report["served"]] == ["raw", "temperature", "depolarized", "evidence"]
-    fit, head = report["fits"]["evidence"], found.evidence[SAMPLES]
+    fit, head = report["fits"]["evidence"], calibration_.evidence[SAMPLES]
     assert fit["slope"]["low"] <= head.slope <= fit["slope"]["high"]
     assert fit["slope"]["value"] == pytest.approx(head.slope, abs=1e-6)
     assert fit["cv_risk"] < report["fits"]["depolarized"]["cv_risk"]
@@ -168,8 +168,8 @@ async def test_job_creates_and_reports_an_evidence_calibration(bench: Bench) -> 
 async def test_plain_rows_do_not_replace_an_evidence_calibration(bench: Bench) -> None:
     first, _ = await bench.run(rows(), JobOptions(activate="always"))
     bench.llm.tells = False
-    found, report = await bench.run(rows(), JobOptions(seed=1))
-    assert found.fingerprint.key() == first.fingerprint.key()
+    calibration_, report = await bench.run(rows(), JobOptions(seed=1))
+    assert calibration_.fingerprint.key() == first.fingerprint.key()
     assert report["decision"]["activated"] is False
     assert "log-probabilities" in report["decision"]["reason"]
     assert bench.calibrations.active(first.fingerprint.key()) == first
@@ -181,17 +181,17 @@ def supplied(*, tells: bool = True) -> list[DevRow]:
     """The rows with answers and log-probabilities of a caller."""
     return [
         replace(
-            one,
-            samples=tuple(draw.text for draw in one.draws),
-            logprobs=tuple(draw.total_logprob or 0.0 for draw in one.draws) if tells else None,
+            row,
+            samples=tuple(draw.text for draw in row.draws),
+            logprobs=tuple(draw.total_logprob or 0.0 for draw in row.draws) if tells else None,
         )
-        for one in drawn()
+        for row in drawn()
     ]
 
 
 async def test_caller_logprobs_give_an_evidence_calibration(bench: Bench) -> None:
-    found, _ = await bench.run(supplied(), JobOptions(method="evidence"))
-    assert (found.fingerprint.source, found.fingerprint.evidence) == ("caller", "supplied")
+    calibration_, _ = await bench.run(supplied(), JobOptions(method="evidence"))
+    assert (calibration_.fingerprint.source, calibration_.fingerprint.evidence) == ("caller", "supplied")
     vouched, _ = await bench.run(supplied(), JobOptions(drawn_by="service"))
     assert (vouched.fingerprint.source, vouched.fingerprint.evidence) == ("service", "token_sums")
 
@@ -203,5 +203,5 @@ async def test_evidence_upload_without_logprobs_is_refused(
     with pytest.raises(InvalidDevData, match="10 rows with samples lack `logprobs`"):
         await bench.jobs.submit(some, JobOptions(method="evidence"))
     assert await bench.jobs.latest() == []
-    found, _ = await bench.run(some)
-    assert found.method in ("depolarized", "temperature")
+    calibration_, _ = await bench.run(some)
+    assert calibration_.method in ("depolarized", "temperature")

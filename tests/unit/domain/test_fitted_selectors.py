@@ -50,13 +50,13 @@ def fitted(method: str = "evidence", count: int = 160) -> Fitted:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_number_of_answers_has_a_selector_of_the_chosen_map(method: str) -> None:
-    found = fitted(method).selectors()
-    assert sorted(found) == ([0, 1, 2, 3, 4] if method == "evidence" else [0, 2, 3, 4])
+    result = fitted(method).selectors()
+    assert sorted(result) == ([0, 1, 2, 3, 4] if method == "evidence" else [0, 2, 3, 4])
     # A text without any answer drawn is judged by its log-probability, whichever map the answers have.
-    assert isinstance(found[0].map, EvidenceMap)
-    assert all(isinstance(one.map, METHODS[method]) for m, one in found.items() if m)
-    assert all(one.model.features == (AGREEMENT,) for m, one in found.items() if m)
-    assert {one.counts.num_rows for one in found.values()} == {160}
+    assert isinstance(result[0].map, EvidenceMap)
+    assert all(isinstance(fit_.map, METHODS[method]) for m, fit_ in result.items() if m)
+    assert all(item.model.features == (AGREEMENT,) for m, item in result.items() if m)
+    assert {resamples.counts.num_rows for resamples in result.values()} == {160}
 
 
 def test_refusals_never_count_as_let_through() -> None:
@@ -127,10 +127,10 @@ def test_reasons_for_a_missing_model() -> None:
     rows = judged_rows(80)
     right = [replace(row, correct=True) for row in rows]
     one_kind = fit(judged_material(right), "depolarized")
-    assert {one.fit.why_none for one in one_kind.decided.values()} == {"one_kind"}
+    assert {item.fit.why_none for item in one_kind.decided.values()} == {"one_kind"}
     assert one_kind.selectors() == {}
     chance = fit(judged_material(by_chance(300)), "depolarized")
-    assert "no_better_than_base_rate" in {one.fit.why_none for one in chance.decided.values()}
+    assert "no_better_than_base_rate" in {item.fit.why_none for item in chance.decided.values()}
 
 
 @pytest.mark.parametrize("method", ["depolarized", "evidence"])
@@ -145,7 +145,7 @@ def test_ten_rows_suffice_with_maps_shrunk_to_the_default(method: Method) -> Non
             rng=np.random.default_rng(0),
             priors=default.prior,
         )
-        selectors = {m: one.selector for m, one in selectors_.items() if one.selector is not None}
+        selectors = {m: item.selector for m, item in selectors_.items() if item.selector is not None}
         for selector_ in selectors.values():
             assert selector_.counts.num_rows == 10
             assert selector_.model.features == (AGREEMENT,)
@@ -171,8 +171,8 @@ def test_selector_has_the_source_of_the_judged_texts(given: int, judged: str) ->
         judged_row if i < given else replace(judged_row, answer=None)
         for i, judged_row in enumerate(judged_rows(160))
     ]
-    found = fit(judged_material(rows), "depolarized").selectors()
-    assert {one.judged for m, one in found.items() if m} == {judged}
+    result = fit(judged_material(rows), "depolarized").selectors()
+    assert {item.judged for m, item in result.items() if m} == {judged}
 
 
 @pytest.mark.parametrize(("rows", "judged"), [(judged_rows(160), "given"), (by_first_answers(), "first")])
@@ -200,8 +200,8 @@ def test_first_sample_is_judged_by_references_or_a_verdict() -> None:
     first = replace(row, draws=draws, complete=True)
     dominant = replace(first, draws=draws[1:] + draws[:1])  # `correct` is about "Nice"
     none = replace(first, correct=None)
-    found = FullRows(judged_material([first, dominant, none])).alone()
-    assert found.texts.right.tolist() == [True, False, True]
+    material = FullRows(judged_material([first, dominant, none])).alone()
+    assert material.texts.right.tolist() == [True, False, True]
 
 
 def test_sampled_answers_replace_missing_ones_only_if_few_are_missing() -> None:
@@ -211,9 +211,9 @@ def test_sampled_answers_replace_missing_ones_only_if_few_are_missing() -> None:
             replace(row, answer=f"{i} undrawn", answer_logprob=None) if i < lacking else row
             for i, row in enumerate(rows)
         ]
-        found = FullRows(judged_material(some)).alone()
-        assert (found is not None) == known
-        assert found is None or found.known.sum() == 90
+        result = FullRows(judged_material(some)).alone()
+        assert (result is not None) == known
+        assert result is None or result.known.sum() == 90
 
 
 def test_report_has_a_row_per_number_and_details_for_the_full_number() -> None:
@@ -226,7 +226,7 @@ def test_report_has_a_row_per_number_and_details_for_the_full_number() -> None:
         assert row["base_log_loss"] is not None
         assert row["log_loss"] < row["base_log_loss"]
         assert row["auroc"]["low"] is not None
-    assert sum(one["count"] for one in part["diagram"]) == 160
+    assert sum(item["count"] for item in part["diagram"]) == 160
     assert [promise["target_error"] for promise in part["promises"]] == [0.05, 0.1, 0.2, 0.3, 0.4, 0.5]
     last = part["risk_coverage"][-1]
     counts = fitted().selectors()[4].counts
@@ -234,7 +234,9 @@ def test_report_has_a_row_per_number_and_details_for_the_full_number() -> None:
     assert last["error"] < last["bound"]
     for made in part["promises"]:
         if made["threshold"] is not None:
-            [at] = [one for one in part["risk_coverage"] if one["threshold"] == made["threshold"]]
+            [at] = [
+                decision for decision in part["risk_coverage"] if decision["threshold"] == made["threshold"]
+            ]
             assert at["coverage"] == made["coverage"]
             assert at["bound"] <= made["target_error"]
 

@@ -109,8 +109,8 @@ def test_text_judged_by_itself_has_the_features_of_a_score(
     columns = texts.columns(map_)
     assert set(columns) == {AGREEMENT}
     for i, position in enumerate(made.full):
-        one = made.rows[position]
-        total = one.draws[0].total_logprob if one.answer is None else one.answer_logprob
+        row = made.rows[position]
+        total = row.draws[0].total_logprob if row.answer is None else row.answer_logprob
         applied = Applied(replace(calibration(), selectors={0: selector(map_)}), None)
         judgement, _ = judge_alone(applied, total, D, None)
         expected = float(sigmoid(np.asarray(columns[AGREEMENT])[i]))
@@ -123,7 +123,7 @@ def test_text_judged_by_itself_has_its_own_verdict_and_support() -> None:
         replace(row, answer=text, answer_logprob=-1.0, correct=correct)
         for row, text, correct in zip(rows(4), texts, (None, None, None, False), strict=True)
     ]
-    alone = FullRows(material([replace(one, draws=rows(1)[0].draws) for one in stored])).alone()
+    alone = FullRows(material([replace(item, draws=rows(1)[0].draws) for item in stored])).alone()
     assert alone is not None
     assert isinstance(alone.texts, Judged)
     assert alone.texts.right.tolist() == [True, False, False, False]
@@ -136,15 +136,15 @@ def test_first_answers_equal_a_material_with_fewer_samples() -> None:
     at_once = FullRows(whole)
     # A verdict without an answer is about all draws, had they been fewer about those.
     full = [whole.rows[i] for i in whole.full]
-    same = np.array([one.correct is None or one.answer is not None for one in full])
+    same = np.array([row.correct is None or row.answer is not None for row in full])
     for m in range(1, M + 1):
         apart = first_answers(whole, m)
         assert apart.full.tolist() == list(range(len(whole.full)))
-        found, alone = at_once.at(m), FullRows(apart).at(m)
-        assert np.array_equal(found.right[same], alone.right[same])
+        result, alone = at_once.at(m), FullRows(apart).at(m)
+        assert np.array_equal(result.right[same], alone.right[same])
         assert np.array_equal(alone.right, FullRows(apart).right)
         map_ = EvidenceMap(1.1, 0.1, 0.3)
-        for name, values in found.columns(map_).items():
+        for name, values in result.columns(map_).items():
             np.testing.assert_allclose(values, alone.columns(map_)[name], rtol=1e-12, atol=1e-12)
 
 

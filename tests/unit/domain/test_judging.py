@@ -218,8 +218,8 @@ async def test_p_correct_is_finite_for_any_logprobs(told: float) -> None:
     score = await Scorer(llm, embedder(), Active(fits)).score(command)
     missing = math.isnan(told) or told == math.inf  # which are no log-probabilities
     assert codes(score) == (["evidence_missing", "no_correctness_model"] if missing else [])
-    for found in (score.probability_correct, score.decisive):
-        assert found is None if missing else 0 <= found <= 1
+    for result in (score.probability_correct, score.decisive):
+        assert result is None if missing else 0 <= result <= 1
 
 
 UNANIMOUS, SPLIT = ("a", "a", "a"), TWO_TO_ONE  # P(correct) of 0.5625 and 0.396
@@ -348,10 +348,10 @@ async def test_decision_without_a_model_abstains_with_a_reason(
     score = await scored(UNANIMOUS, active, candidate="b", target=EASY, **asked)
     assert "no_correctness_model" not in codes(unasked)
     assert unasked.decision is None
-    for one in (unasked, score):
-        assert one.probability_correct is None
-        assert one.candidate is not None
-        assert one.candidate.probability_correct is None
+    for score_ in (unasked, score):
+        assert score_.probability_correct is None
+        assert score_.candidate is not None
+        assert score_.candidate.probability_correct is None
     made = score.decision
     assert made is not None
     assert (made.action, made.threshold, made.coverage) == ("abstain", None, 0.0)
@@ -395,7 +395,7 @@ def test_laxer_target_lets_at_least_as_much_through(made: SelectiveCounts, error
     laxer = error + (0.95 - error) * more
     active = supplied(selectors={3: replace(selector(), counts=made)})
     strict, lax = (
-        asyncio.run(scored(UNANIMOUS, active, target=Target(one, 0.9))).decision for one in (error, laxer)
+        asyncio.run(scored(UNANIMOUS, active, target=Target(item, 0.9))).decision for item in (error, laxer)
     )
     assert strict is not None
     assert lax is not None

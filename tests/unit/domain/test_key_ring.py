@@ -151,9 +151,9 @@ async def test_known_keys_stay_valid_without_the_store_and_cause_no_queries() ->
             with pytest.raises(StoreUnavailable):
                 await keys.scope_of(wrong())
         assert store.readings == 2  # that of the start, and the first that failed
-        assert [await keys.scope_of(one) for one in (lasting, ending)] == ["score", "score"]
+        assert [await keys.scope_of(item) for item in (lasting, ending)] == ["score", "score"]
         clock.now += timedelta(seconds=60)
-        assert [await keys.scope_of(one) for one in (lasting, ending)] == ["score", None]
+        assert [await keys.scope_of(item) for item in (lasting, ending)] == ["score", None]
         with pytest.raises(StoreUnavailable):
             await keys.make("c", "score", None)
 

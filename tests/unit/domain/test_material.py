@@ -52,9 +52,9 @@ def test_random_duplicate_counts() -> None:
         for judged_row in judged_rows(160)
         for copy in range(3)
     ]
-    found, _, copies = usable_rows(rows, None, rng())
-    assert (len(found), copies) == (160, 320)
-    assert 35 < sum(bool(one.correct) for one in found) < 72
+    result, _, copies = usable_rows(rows, None, rng())
+    assert (len(result), copies) == (160, 320)
+    assert 35 < sum(bool(item.correct) for item in result) < 72
 
 
 def test_duplicates_ignore_case_and_white_space_in_each_turn() -> None:
@@ -68,16 +68,16 @@ def test_duplicates_ignore_case_and_white_space_in_each_turn() -> None:
     rows += [replace(rows[0], line=32 + i, prompt=None, messages=talk) for i, talk in enumerate(talks)]
     # Rows that tell no question are copies of none.
     rows += [replace(rows[0], line=40 + i, prompt=None) for i in range(2)]
-    found, _, copies = usable_rows(rows, None, rng())
-    assert (len(found), copies) == (34, 2)
+    result, _, copies = usable_rows(rows, None, rng())
+    assert (len(result), copies) == (34, 2)
 
 
 def test_duplicate_with_most_answers_counts_with_all_references() -> None:
     rows = [stored(line, "abcd", "r") for line in range(2, 32)]
     short, whole, judged = (stored(1, drawn, ref) for drawn, ref in (("ab", "x"), ("abcd", "y"), ("ab", "z")))
     judged = replace(judged, correct=True)
-    [mine] = [one for one in usable_rows([short, whole, judged, *rows], None, rng())[0] if one.line == 1]
-    assert (len(mine.draws), mine.references) == (4, ("x", "y"))
+    [row] = [row_ for row_ in usable_rows([short, whole, judged, *rows], None, rng())[0] if row_.line == 1]
+    assert (len(row.draws), row.references) == (4, ("x", "y"))
 
 
 def test_duplicates_do_not_count_as_rows() -> None:

@@ -131,8 +131,8 @@ class Unheard(TellingLLM):
     """An LLM whose name only its answers tell."""
 
     def identity(self, request: GenerationRequest) -> LLMIdentity:
-        found = super().identity(request)
-        return found if self.requests else replace(found, model="", answered=False)
+        result = super().identity(request)
+        return result if self.requests else replace(result, model="", answered=False)
 
 
 async def test_first_score_after_the_start_may_have_one_answer() -> None:

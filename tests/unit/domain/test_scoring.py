@@ -64,8 +64,8 @@ def test_most_frequent_answer_represents_a_mode() -> None:
 
 
 def test_at_most_five_modes_are_returned() -> None:
-    found, answers = modes_of(np.eye(7).tolist(), [7, 6, 5, 4, 3, 2, 1])
-    assert found.rank == 7
+    result, answers = modes_of(np.eye(7).tolist(), [7, 6, 5, 4, 3, 2, 1])
+    assert result.rank == 7
     assert answers == ["a", "b", "c", "d", "e"]
 
 
@@ -76,8 +76,8 @@ def test_named_answer_calibration_does_not_apply_to_claims() -> None:
     of_claims = replace(calibration(), fingerprint=replace(plain, unit="claim"))
     choice = CalibrationChoice(FakeLLM(), FakeEmbedder(), Active(named, of_claims), None)
     assert choice.fitting(command, named, unit="claim") == (of_claims, [])
-    found, [mismatch] = choice.fitting(command, of_claims)
-    assert (found, mismatch.differs) == (None, ["unit"])
+    result, [mismatch] = choice.fitting(command, of_claims)
+    assert (result, mismatch.differs) == (None, ["unit"])
 
 
 def test_near_answers_are_distinct() -> None:

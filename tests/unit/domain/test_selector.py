@@ -28,9 +28,9 @@ def test_json_round_trip(map_: DepolarizedMap | TemperatureMap | EvidenceMap) ->
 
 def test_evidence_map_is_evaluated_at_the_missing_mass() -> None:
     selector_ = selector(EvidenceMap(1.0, 0.0, 1.0))
-    found = selector_.map_for(0.25)
-    assert isinstance(found, DepolarizedMap)
-    assert found.depolarization == pytest.approx(0.25)
+    map_ = selector_.map_for(0.25)
+    assert isinstance(map_, DepolarizedMap)
+    assert map_.depolarization == pytest.approx(0.25)
     assert selector_.map_for(None) is None
 
 

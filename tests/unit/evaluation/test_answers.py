@@ -146,7 +146,7 @@ def test_no_samples_are_recommended_only_if_all_judge_one_text(given):
     assert mine["loss"]["value"] == pytest.approx(log_loss(texts.right, held_out), abs=1e-9)
     assert mine["auroc"]["value"] == pytest.approx(roc_auc_score(texts.right, held_out))
     assert (mine["loss_gap"] is not None) is given
-    named = {one.num_samples for one in [study.no_answers(), study.first_answers(2)] if one.same_text}
+    named = {score.num_samples for score in [study.no_answers(), study.first_answers(2)] if score.same_text}
     assert named == ({0, 2} if given else {2})
 
 
@@ -158,7 +158,7 @@ def test_compared_numbers_of_answers():
 
 def test_no_recommendation_without_both_kinds_of_verdicts(bench):
     """Not by risk, which falls with every answer: it would always name all of them."""
-    wrong = [{**one, "answer": "zzz"} for one in DEV]
+    wrong = [{**item, "answer": "zzz"} for item in DEV]
     answers_ = answers(context(split(wrong), bench.test))
     assert answers_["recommended"] is None
     assert answers_["recommendation"].startswith(
@@ -172,7 +172,7 @@ def test_rows_with_fewer_answers_are_left_out(bench):
     from service.calibration.material import all_texts, assemble
     from tests.support.worlds import stored, vector
 
-    made = [{**one, "samples": one["samples"][:4], "logprob": one["logprob"][:4]} for one in TEST[:3]]
+    made = [{**row_, "samples": row_["samples"][:4], "logprob": row_["logprob"][:4]} for row_ in TEST[:3]]
     kept = stored([*TEST[3:], *made])
     texts = all_texts(kept)
     vectors = np.stack([vector(text, 24) for text in texts])

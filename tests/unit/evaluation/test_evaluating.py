@@ -30,8 +30,8 @@ def both(*, drawn: bool = False, dev=DEV, test=TEST):
     made = [*dev, *test]
     pairs = zip(made, stored(made), strict=True)
     return [
-        replace(row, samples=None) if drawn else replace(row, logprobs=tuple(one["logprob"]))
-        for one, row in pairs
+        replace(row, samples=None) if drawn else replace(row, logprobs=tuple(token_["logprob"]))
+        for token_, row in pairs
     ]
 
 
@@ -101,7 +101,7 @@ async def test_white_space_is_treated_alike_in_job_and_command(bench):
     texts_ = [replace(row, samples=texts) for row in both()]
     job, _ = await bench.jobs.submit(texts_, OPTIONS)
     kept = [row_.draws for row_ in await bench.jobs.rows(job.id)]
-    assert kept == [supplied_draws(one.samples, one.logprobs) for one in texts_]
+    assert kept == [supplied_draws(item.samples, item.logprobs) for item in texts_]
     assert [draw.text for draw in kept[0]] == ["", "", "Paris", "Paris", "Nice", ""]
 
 

@@ -58,10 +58,12 @@ def test_papers_fit_is_the_minimum_of_its_curve(results):
 
 def test_diagrams_are_those_of_the_algorithm(bench, results, served):
     naive = {row["map"]: row for row in results["naive"]}
-    for name, one in bench.served.items():
-        for clusters, found in ((1, naive[name]["ece"]), (5, served[name]["algorithm1_ece"])):
-            clustered = cluster_prompts(bench.test.stack, one.lambda_max, num_bins=8, num_clusters=clusters)
-            assert found == pytest.approx(algorithm1(clustered, bench.test.targets).ece, abs=1e-6)
+    for name, served_ in bench.served.items():
+        for clusters, result in ((1, naive[name]["ece"]), (5, served[name]["algorithm1_ece"])):
+            clustered = cluster_prompts(
+                bench.test.stack, served_.lambda_max, num_bins=8, num_clusters=clusters
+            )
+            assert result == pytest.approx(algorithm1(clustered, bench.test.targets).ece, abs=1e-6)
         row = served[name]
         assert sum(row["cluster_sizes"]) + row["singletons"] == len(bench.test)
         assert min(row["cluster_sizes"]) >= 2
@@ -70,8 +72,8 @@ def test_diagrams_are_those_of_the_algorithm(bench, results, served):
 def test_every_ece_has_its_null(results, served):
     nulls = [row[null] for row in served.values() for null in ("algorithm1_drawn", "algorithm1_rescaled")]
     nulls += [row[null] for row in results["naive"] for null in ("drawn", "rescaled")]
-    for draws, found in ((FEW.nulls, nulls), (FEW.band, [r["projection_null"] for r in served.values()])):
-        for null in found:
+    for draws, result in ((FEW.nulls, nulls), (FEW.band, [r["projection_null"] for r in served.values()])):
+        for null in result:
             assert null["draws"] == draws
             assert 0 < null["low"] < null["mean"] < null["high"] < 1
             assert 0 < null["p_value"] <= 1
@@ -100,9 +102,9 @@ def test_one_class_of_answers_has_no_auroc(bench):
 def test_warnings_name_their_file(bench):
     lopsided = split([{**row, "answer": "zzz"} if i > 6 else row for i, row in enumerate(TEST_ROWS)])
     warnings_ = list(experiments.warnings(context(bench.dev, lopsided)))
-    codes = [one["code"] for one in warnings_]
+    codes = [warning["code"] for warning in warnings_]
     assert codes == ["few_rows", "few_rows", "few_wrong", "few_right"]
-    assert ["dev file" in one["text"] for one in warnings_[2:4]] == [True, False]
+    assert ["dev file" in claim_["text"] for claim_ in warnings_[2:4]] == [True, False]
     assert "test file" in warnings_[3]["text"]
 
 
@@ -141,8 +143,8 @@ def test_claim_is_tested_on_the_given_data(at, told):
 
 def test_figures_are_of_the_served_maps(bench, results, served):
     right = bench.test.rows.right
-    for name, one in bench.served.items():
-        assert served[name]["auroc_entropy"]["value"] == pytest.approx(auroc(-one.entropy, right))
+    for name, served_ in bench.served.items():
+        assert served[name]["auroc_entropy"]["value"] == pytest.approx(auroc(-served_.entropy, right))
     [first] = [curve["accuracy"][0] for curve in results["curves"]["rejection"] if curve["map"] == "raw"]
     assert first == pytest.approx(right.mean())
     rows = {(row["second"], row["first"], row["figure"]): row for row in results["comparison"]}
@@ -169,9 +171,9 @@ def test_baselines_are_named_and_computed(bench, results):
 def test_evidence_and_logprob_scores_are_left_out_without_logprobs(bench):
     silent = context(bench.dev, split(TEST_ROWS, tells=False))
     assert likelihoods(silent.test) is None
-    found = baselines(silent, by_embedding(silent.test))
-    assert not any("likelihood" in row["score"] for row in found["rows"])
-    assert found["log_probabilities"] == "not run: the answers carry no log-probabilities"
+    result = baselines(silent, by_embedding(silent.test))
+    assert not any("likelihood" in row["score"] for row in result["rows"])
+    assert result["log_probabilities"] == "not run: the answers carry no log-probabilities"
     told = figures(silent)
     assert "evidence" not in told["fits"]
     assert told["unfitted"]["evidence"].startswith("45 of 45 prompts have an answer without")
@@ -201,9 +203,9 @@ class Nli:
 
 def test_entailment_model_is_used_in_both_directions_and_named(bench):
     model = Nli()
-    found = by_entailment(bench.test, model)
-    assert found.source == "entailment both ways by last-word"
-    prompt, texts = found.prompts[0], bench.test.texts[0]
+    result = by_entailment(bench.test, model)
+    assert result.source == "entailment both ways by last-word"
+    prompt, texts = result.prompts[0], bench.test.texts[0]
     last = [text.split()[-1] for text in texts]
     assert prompt.equivalent.tolist() == [[a == b for b in last] for a in last]
     assert (prompt.similarity == prompt.similarity.T).all()

@@ -15,9 +15,9 @@ NONE = [None, None]
 def test_only_valid_numbers_are_accepted(tmp_path, sent, kept):
     path = tmp_path / "dev.jsonl"
     path.write_bytes(jsonl([row | {"samples": ["a", "b"], "tokens": sent} for row in good(30)]))
-    found = read_evaluation_file(path)
-    assert [draw.num_tokens for draw in found.rows[0].draws] == kept
-    assert found.supplied
+    result = read_evaluation_file(path)
+    assert [draw.num_tokens for draw in result.rows[0].draws] == kept
+    assert result.supplied
 
 
 def test_rows_with_and_without_answers_cannot_be_mixed(tmp_path):

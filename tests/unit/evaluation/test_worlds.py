@@ -49,13 +49,13 @@ def test_projection_ece_is_in_its_band_at_least_90_percent_of_the_time():
 
 
 def test_raw_spectrum_is_outside_the_band_and_the_fit_recovers_t_of_two():
-    found = 0
+    result = 0
     for seed in range(5):
         world = World(TemperatureMap(2.0), 300, seed)
         dev = world.dev()
         c1, raw = np.clip(dev.alignment[:, 0], 0, 1), world.largest(Identity())
         assert reliability_diagram(raw, c1).ece > label_band(raw, world.rng).ece_high
         interval = bootstrap(dev, "temperature", rng=world.rng, resamples=100).intervals["temperature"]
-        found += interval.low <= 2.0 <= interval.high
+        result += interval.low <= 2.0 <= interval.high
         assert fit_temperature(dev).map.temperature == pytest.approx(2.0, rel=0.25)
-    assert found >= 4
+    assert result >= 4

@@ -67,7 +67,7 @@ def test_unreachable_targets_are_one_sentence_with_the_lowest_error_in_a_row(
     missed = [promise for promise in part["promises"] if promise["threshold"] is None]
     assert missed
     assert text.count("cannot be promised: ") == 1
-    assert all(f"{100 * one['target_error']:g} %" in text for one in missed)
+    assert all(f"{100 * item['target_error']:g} %" in text for item in missed)
     assert lowest is not None
     assert lowest["threshold"] is not None
     named = f"{100 * lowest['target_error']:g} %"
@@ -80,7 +80,7 @@ def test_promises_are_shown_for_every_number_of_answers(report: dict[str, Any]) 
     [table] = re.findall(r'aria-label="Promises by number of answers".*?</table>', page, re.DOTALL)
     for row in report["correctness"]["by_num_samples"]:
         kept = [promise for promise in row["promises"] if promise["threshold"] is not None]
-        shares = [f"{100 * one['coverage']:.1f} %".replace(".0 %", " %") for one in kept]
+        shares = [f"{100 * item['coverage']:.1f} %".replace(".0 %", " %") for item in kept]
         [line] = re.findall(rf'<th scope="row">{row["num_samples"]}\b.*?</tr>', table, re.DOTALL)
         assert all(f"<td>{share}</td>" in line for share in shares)
     assert table.count('<span class="tag">recommended</span>') == 1

@@ -13,7 +13,7 @@ def test_smallest_number_that_reaches_the_promise_is_recommended() -> None:
     opening_ = opening(report, 0.3)
     assert opening_["num_samples"] == 3
     assert opening_["answers"] == "3 answers: the fewest that reach this promise."
-    [row] = [one for one in report["correctness"]["by_num_samples"] if one["num_samples"] == 3]
+    [row] = [score for score in report["correctness"]["by_num_samples"] if score["num_samples"] == 3]
     [kept] = [promise_ for promise_ in row["promises"] if promise_["target_error"] == 0.3]
     assert opening_["promise"].startswith(kept["text"])
     assert f"lets {kept['coverage']:.0%} of" in opening_["promise"]

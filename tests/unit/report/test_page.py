@@ -288,9 +288,10 @@ def test_evidence_map_is_shown_with_the_others() -> None:
     report = evidence_report()
     page, fit = render(report), report["fits"]["evidence"]
     for name, letter in (("intercept", "a"), ("slope", "b")):
-        found = fit[name]
-        assert f"{letter} = {number(found['value'])} ({number(found['low'])} to {number(found['high'])})" in (
-            words(page)
+        result = fit[name]
+        assert (
+            f"{letter} = {number(result['value'])} ({number(result['low'])} to {number(result['high'])})"
+            in (words(page))
         )
     assert {f"{kind}-evidence" for kind in ("projection", "algorithm1", "correctness")} <= svgs(page).keys()
     assert "Answers T a b 1 1.000 " in section(page, "how-many")

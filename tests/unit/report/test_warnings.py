@@ -11,7 +11,7 @@ def labels(right, size=100):
 
 
 def codes(found):
-    return [one["code"] for one in found]
+    return [warning["code"] for warning in found]
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,11 @@ def test_few_answers_of_a_kind_give_a_warning(right, expected):
 
 
 def test_warning_names_the_file_and_the_number():
-    [told] = few_of_a_kind(labels(11), " of the test file")
-    assert told["text"].startswith("Only 11 of 100 answers of the test file are right: ")
+    [claim] = few_of_a_kind(labels(11), " of the test file")
+    assert claim["text"].startswith("Only 11 of 100 answers of the test file are right: ")
 
 
 def test_a_small_file_may_have_few_of_both():
-    found = list(few_of_a_kind(labels(11, 25)))
-    assert codes(found) == ["few_right", "few_wrong"]
-    assert found[0]["text"].startswith("Only 11 of 25 answers are right")
+    result = list(few_of_a_kind(labels(11, 25)))
+    assert codes(result) == ["few_right", "few_wrong"]
+    assert result[0]["text"].startswith("Only 11 of 25 answers are right")

@@ -241,8 +241,8 @@ def test_clusterings_share_worlds_and_the_seed_decides():
     stack, spectra, served, clustering, targets = cone_world(DepolarizedMap(1.0, 0.6), 1, 60)
     naive = cluster_prompts(stack, [s.lambda_max for s in served], num_clusters=1)
     first, again, other = (
-        nulls(one, stack, spectra, served, targets, np.random.default_rng(0))
-        for one in (clustering, clustering, naive)
+        nulls(item, stack, spectra, served, targets, np.random.default_rng(0))
+        for item in (clustering, clustering, naive)
     )
     assert first.drawn.band.ece_low == again.drawn.band.ece_low
     assert other.drawn.band.ece_mean != first.drawn.band.ece_mean

@@ -102,13 +102,15 @@ def test_batch_equals_single_prompts(seed: int, map_: CalibrationMap) -> None:
     rng = np.random.default_rng(seed)
     made = [answers(rng, 6) for _ in range(5)]
     whole = born_probabilities(map_, dev_set(made, 16))
-    for one, value in zip(made, whole, strict=True):
-        spectrum_ = spectrum(one.vectors, np.bincount(one.index))
+    for answers_, value in zip(made, whole, strict=True):
+        spectrum_ = spectrum(answers_.vectors, np.bincount(answers_.index))
         served = map_.serve(spectrum_.eigenvalues, 16)
-        alone = born_probability_of(spectrum_, served, one.vectors, one.references[0])
+        alone = born_probability_of(spectrum_, served, answers_.vectors, answers_.references[0])
         assert value == pytest.approx(alone.probability, abs=1e-9)
-    mean = [Answers(one.vectors, one.index, np.stack([one.references[0], one.vectors[0]])) for one in made]
-    alone = [Answers(one.vectors, one.index, one.vectors[:1]) for one in made]
+    mean = [
+        Answers(item.vectors, item.index, np.stack([item.references[0], item.vectors[0]])) for item in made
+    ]
+    alone = [Answers(item.vectors, item.index, item.vectors[:1]) for item in made]
     expected = (whole + born_probabilities(map_, dev_set(alone, 16))) / 2
     assert born_probabilities(map_, dev_set(mean, 16)) == pytest.approx(expected, abs=1e-9)
 

@@ -35,7 +35,7 @@ def test_lengths_are_compared_for_the_same_number_of_answers() -> None:
     rng = np.random.default_rng(0)
     rows = rng.geometric(0.2, (400, 20)).astype(np.int32)
     reference = ConformalReference(np.empty((0, 24), dtype=np.float32), rows)
-    single = [reference.p_value(None, one[:1]) for one in rng.geometric(0.2, (2000, 20))]
+    single = [reference.p_value(None, item[:1]) for item in rng.geometric(0.2, (2000, 20))]
     assert np.mean(np.array(single) < 0.1) < 0.12
 
 

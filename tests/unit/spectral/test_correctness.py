@@ -94,10 +94,10 @@ def test_a_seed_gives_the_same_interval_and_more_resamples_no_smaller_error():
 
 def test_at_least_two_resamples_are_needed():
     scores, labels = noisy(np.random.default_rng(0), 150)
-    one, two = (
+    interval, two = (
         percentile_interval(bootstrapped(scores, labels, np.random.default_rng(1), n)) for n in (1, 2)
     )
-    assert np.isnan(one.low)
+    assert np.isnan(interval.low)
     assert two.low < two.high
 
 

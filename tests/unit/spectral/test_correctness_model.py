@@ -130,7 +130,7 @@ def test_feature_set_with_the_lowest_held_out_log_loss_is_fitted_on_all_rows() -
         nested_set: held_out_predictions(columns, right, nested_set, fold)
         for nested_set in nested_sets(columns)
     }
-    best = min(tried, key=lambda one: log_loss(tried[one], right))
+    best = min(tried, key=lambda item: log_loss(tried[item], right))
     assert "entropy" in best
     assert fit.model == fit_model(columns, right, best)
     assert fit.held_out is not None

@@ -61,7 +61,7 @@ def test_batch_equals_single_prompts(map_: EvidenceMap, seed: int) -> None:
     alone = [map_.at(u) for u in missing]
     each = [dev.take(np.array([i])) for i in range(len(dev))]
     for reads in (risks, served_lambda_max, mean_entropy):
-        results = [np.atleast_1d(reads(one, row))[0] for one, row in zip(alone, each, strict=True)]
+        results = [np.atleast_1d(reads(item, row))[0] for item, row in zip(alone, each, strict=True)]
         whole = reads(map_, replace(dev, missing_mass=missing))
         assert whole == pytest.approx(np.mean(results) if reads is mean_entropy else results, rel=1e-9)
 
@@ -69,8 +69,8 @@ def test_batch_equals_single_prompts(map_: EvidenceMap, seed: int) -> None:
 @settings(deadline=None)
 @given(temperatures, intercepts, masses)
 def test_slope_zero_is_the_depolarized_map(temperature: float, intercept: float, mass: float) -> None:
-    found = EvidenceMap(temperature, intercept, 0.0).at(mass)
-    assert found == DepolarizedMap(temperature, EvidenceMap(1.0, intercept, 0.0).at(0.5).depolarization)
+    result = EvidenceMap(temperature, intercept, 0.0).at(mass)
+    assert result == DepolarizedMap(temperature, EvidenceMap(1.0, intercept, 0.0).at(0.5).depolarization)
 
 
 def test_only_the_map_of_one_prompt_can_serve() -> None:

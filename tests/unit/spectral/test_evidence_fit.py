@@ -190,7 +190,7 @@ def test_evidence_wins_held_out_only_if_informative() -> None:
     rows = calibrated_rows(EvidenceMap(1.0, -0.3, 0.6), 100, 0)
     noise = replace(rows, missing_mass=np.random.default_rng(1).permutation(rows.missing_mass))
     told, untold = (
-        cross_validated_risks(one, BOTH, rng=np.random.default_rng(2)).risks for one in (rows, noise)
+        cross_validated_risks(item, BOTH, rng=np.random.default_rng(2)).risks for item in (rows, noise)
     )
     assert told["e"].mean() < told["d"].mean() - 0.05
     assert untold["e"].mean() > untold["d"].mean() - 0.01
@@ -200,8 +200,8 @@ def recorded(size: int = 25, draws: int = 8, seed: int = 0) -> tuple[list, list[
     """Answers that repeat, and log-probabilities that agree where texts do."""
     rng = np.random.default_rng(seed)
     made = [answers(rng, draws) for _ in range(size)]
-    texts = [np.log(rng.dirichlet(np.ones(len(one.vectors) + 1))) for one in made]
-    return made, [of[one.index] for one, of in zip(made, texts, strict=True)]
+    texts = [np.log(rng.dirichlet(np.ones(len(answers_.vectors) + 1))) for answers_ in made]
+    return made, [of[answers_.index] for answers_, of in zip(made, texts, strict=True)]
 
 
 def by_num_samples(made: Iterable, sums: Iterable, **options: Any) -> dict[int, FittedMap]:
@@ -216,7 +216,7 @@ def test_every_number_of_answers_from_one_has_its_parameters() -> None:
     assert seen[-1] == (8, 8)
     assert table[1].temperature == 1.0
     assert len({entry.temperature for entry in table.values()}) == 8
-    whole = [missing_mass(lp, one.index) for one, lp in zip(made, sums, strict=True)]
+    whole = [missing_mass(lp, answers_.index) for answers_, lp in zip(made, sums, strict=True)]
     headline = replace(
         subset_dev_set(draw_subsets(with_totals(made, sums), 8, 0), 16), missing_mass=np.array(whole)
     )
@@ -229,7 +229,7 @@ def test_subsets_equal_those_of_other_maps_with_their_own_mass() -> None:
     subsets = draw_subsets(totals, 3, 4)
     rows, same = subset_dev_set(subsets, 16, totals), subset_dev_set(subsets, 16)
     assert rows.eigenvalues.tolist() == same.eigenvalues.tolist()
-    whole = np.repeat([missing_mass(lp, one.index) for one, lp in zip(made, sums, strict=True)], 4)
+    whole = np.repeat([missing_mass(lp, answers_.index) for answers_, lp in zip(made, sums, strict=True)], 4)
     assert (rows.missing_mass >= whole - 1e-12).all()
     assert rows.missing_mass.mean() > whole.mean() + 0.05
 

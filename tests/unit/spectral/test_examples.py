@@ -20,5 +20,5 @@ def test_docstring_examples_are_correct(name: str) -> None:
 
 def test_there_are_examples() -> None:
     modules = [importlib.import_module(f"service.spectral.{name}") for name in NAMES]
-    results = [one for module in modules for one in doctest.DocTestFinder().find(module) if one.examples]
+    results = [item for module in modules for item in doctest.DocTestFinder().find(module) if item.examples]
     assert len(results) >= 10

@@ -11,7 +11,7 @@ from service.spectral.resampling import ResampleCounts, one_of_each
 from service.spectral.selective import selective_counts, simultaneous_bounds
 from tests.unit.spectral.worlds import random_dev_set, seeds
 
-groups = st.lists(st.integers(0, 9), min_size=12, max_size=40).filter(lambda one: len(set(one)) > 4)
+groups = st.lists(st.integers(0, 9), min_size=12, max_size=40).filter(lambda item: len(set(item)) > 4)
 
 
 def whole(fold: np.ndarray, group: list[int]) -> bool:
@@ -26,7 +26,7 @@ def test_folds_keep_groups_whole_and_are_balanced(group: list[int], seed: int) -
     right = rng.random(len(group)) < 0.4
     for fold in (assign_folds(len(group), 5, rng, group), stratified_folds(right, 5, rng, group)):
         assert whole(fold, group)
-        sizes = np.bincount([fold[group.index(one)] for one in set(group)], minlength=5)
+        sizes = np.bincount([fold[group.index(item)] for item in set(group)], minlength=5)
         assert sizes.max() - sizes.min() <= 1
 
 
@@ -40,12 +40,12 @@ def test_groups_are_stratified_by_the_number_of_right_rows() -> None:
 def test_single_row_groups_equal_ungrouped_rows() -> None:
     dev, own = random_dev_set(1), np.arange(30)[::-1]
     plain, each = (
-        bootstrap(dev, "depolarized", rng=np.random.default_rng(0), resamples=3, groups=one)
-        for one in (None, np.arange(30))
+        bootstrap(dev, "depolarized", rng=np.random.default_rng(0), resamples=3, groups=item)
+        for item in (None, np.arange(30))
     )
     assert plain.parameters["temperature"].tolist() == each.parameters["temperature"].tolist()
-    one, other = (ResampleCounts.of(30, np.random.default_rng(0), 9, by) for by in (None, own))
-    assert one.counts.tolist() == other.counts[:, ::-1].tolist()
+    resamples, other = (ResampleCounts.of(30, np.random.default_rng(0), 9, by) for by in (None, own))
+    assert resamples.counts.tolist() == other.counts[:, ::-1].tolist()
 
 
 def test_resamples_keep_groups_whole() -> None:
@@ -78,7 +78,7 @@ def test_gain_on_duplicated_rows_is_not_more_significant() -> None:
     right = np.arange(12) % 2
     columns = {"logit_probability": (right + 2 * rng.standard_normal(12))[group]}
     fold = stratified_folds(right[group], 4, rng, group)
-    by_row, by_group = (fit_correctness(columns, right[group], fold, groups=one) for one in (None, group))
+    by_row, by_group = (fit_correctness(columns, right[group], fold, groups=item) for item in (None, group))
     assert by_row.scores == by_group.scores
     assert by_row.model is not None
     assert by_group.why_none == "no_better_than_base_rate"
@@ -87,8 +87,8 @@ def test_gain_on_duplicated_rows_is_not_more_significant() -> None:
 def test_one_random_row_of_each_group() -> None:
     group = np.array([3, 1, 3, 1, 7])
     drawn = [one_of_each(group, np.random.default_rng(seed)) for seed in range(40)]
-    assert {tuple(sorted(group[one].tolist())) for one in drawn} == {(1, 3, 7)}
-    assert {row for one in drawn for row in one.tolist()} == set(range(5))
+    assert {tuple(sorted(group[item].tolist())) for item in drawn} == {(1, 3, 7)}
+    assert {row for item in drawn for row in item.tolist()} == set(range(5))
 
 
 def test_bounds_hold_on_one_row_per_group_but_not_on_all_rows() -> None:

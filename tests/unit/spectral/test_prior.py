@@ -85,6 +85,6 @@ def test_subsets_of_one_prompt_do_not_count_as_more_labels() -> None:
     made, prior = prompts(), Prior(np.array([0.0, 0.0]), np.eye(2), 30.0)
     table = fit_by_num_samples(made, "depolarized", dimension=16, priors=lambda _: prior)
     assert table[8] == fit_depolarized(dev_set(made, 16), prior=prior).map
-    subsets = subset_dev_set(draw_subsets([overlaps(one) for one in made], 2, 0), 16)
+    subsets = subset_dev_set(draw_subsets([overlaps(item) for item in made], 2, 0), 16)
     assert len(subsets) == 4 * len(made)
     assert table[2] == fit_depolarized(subsets, prior=replace(prior, weight=4 * prior.weight)).map

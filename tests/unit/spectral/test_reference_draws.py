@@ -89,8 +89,8 @@ def test_blocks_contain_all_worlds_for_any_block_size(monkeypatch):
     assert drawn.shape == (20, 5, 12)
     rescaled = gathered(rescaled_blocks(prompts.stack, prompts.spectra, served, prompts.targets, rng, 20))
     assert rescaled.shape == (20, 7, 12)
-    for found in (drawn, rescaled):
-        assert np.linalg.norm(found, axis=2) == pytest.approx(1)
+    for result in (drawn, rescaled):
+        assert np.linalg.norm(result, axis=2) == pytest.approx(1)
 
 
 @given(st.integers(0, 10_000))

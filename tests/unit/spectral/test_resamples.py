@@ -17,21 +17,21 @@ def prompts(resample: np.ndarray) -> np.ndarray:
 def test_figures_equal_those_of_the_resampled_prompts() -> None:
     rng = np.random.default_rng(0)
     values, labels = rng.integers(0, 6, SIZE) / 10, rng.random(SIZE) < 0.4  # with ties
-    found = ResampleCounts.of(SIZE, rng, 50)
-    picks = [prompts(count) for count in found.counts]
+    resamples = ResampleCounts.of(SIZE, rng, 50)
+    picks = [prompts(count) for count in resamples.counts]
     assert {pick.size for pick in picks} == {SIZE}
-    assert found.means(values) == pytest.approx([values[pick].mean() for pick in picks])
-    assert resampled_aurocs(found, values, labels) == pytest.approx(
+    assert resamples.means(values) == pytest.approx([values[pick].mean() for pick in picks])
+    assert resampled_aurocs(resamples, values, labels) == pytest.approx(
         [auroc(values[p], labels[p]) for p in picks]
     )
-    assert resampled_half_errors(found, values, labels) == pytest.approx(
+    assert resampled_half_errors(resamples, values, labels) == pytest.approx(
         [half_error(values[p], labels[p]) for p in picks]
     )
 
 
 def test_equal_seeds_give_equal_resamples() -> None:
-    one, two = (ResampleCounts.of(5, np.random.default_rng(1), 3) for _ in range(2))
-    assert (one.counts == two.counts).all()
+    resamples, two = (ResampleCounts.of(5, np.random.default_rng(1), 3) for _ in range(2))
+    assert (resamples.counts == two.counts).all()
 
 
 def test_single_class_has_no_auroc_and_no_interval() -> None:

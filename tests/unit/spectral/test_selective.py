@@ -100,8 +100,8 @@ def test_small_promises_by_hand() -> None:
 
 def test_no_promise_with_too_few_or_only_wrong_rows() -> None:
     assert MIN_ANSWERED == 20
-    for size, found in ((20, 0.109), (19, None)):
-        assert lowest_error(selective_counts(np.arange(float(size)), np.ones(size))) == found
+    for size, result in ((20, 0.109), (19, None)):
+        assert lowest_error(selective_counts(np.arange(float(size)), np.ones(size))) == result
     for counts in (
         selective_counts(np.arange(19.0), np.ones(19)),
         selective_counts(np.arange(50.0), np.zeros(50)),

@@ -74,10 +74,10 @@ def pack(
     spectra: Sequence[Spectrum], alignments: Sequence[tuple[np.ndarray, float]], dimension: int
 ) -> DevSet:
     """The dev set of spectra with the (c, outside) of each."""
-    rank = np.array([one.rank for one in spectra])
+    rank = np.array([item.rank for item in spectra])
     values, c = np.zeros((2, len(spectra), rank.max()))
-    for row, (one, (aligned, _)) in enumerate(zip(spectra, alignments, strict=True)):
-        values[row, : one.rank], c[row, : one.rank] = one.eigenvalues, aligned
+    for row, (spectrum_, (aligned, _)) in enumerate(zip(spectra, alignments, strict=True)):
+        values[row, : spectrum_.rank], c[row, : spectrum_.rank] = spectrum_.eigenvalues, aligned
     return DevSet(values, c, np.array([outside for _, outside in alignments]), rank, dimension)
 
 
