@@ -10,7 +10,7 @@ IN_FLIGHT = 17  # with one slot: 16 wait
 
 
 async def head_only(made: DropIn, path: str) -> tuple[int, dict[str, str], dict[str, object]]:
-    """Return what is answered to a request of which only the head has come."""
+    """Send only the head of a request; return the response."""
     reader, writer = await asyncio.open_connection("127.0.0.1", made.http.base_url.port)
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 9"
     writer.write(f"{head}\r\n\r\n".encode())
@@ -61,7 +61,7 @@ async def test_batches_have_their_own_limit_and_items_alternate() -> None:
         code, _, content = await head_only(made, "/score/batch")
         assert (code, content["code"]) == (503, "overloaded")
         response = await made.http.post("/score", json={"samples": ["a", "b"]})
-        assert response.status_code == 200  # the items of batches leave room for others
+        assert response.status_code == 200  # the items of batches leave slots for others
         for task in held:
             task.cancel()
         await asyncio.gather(*held, return_exceptions=True)

@@ -183,7 +183,7 @@ async def test_too_many_claims_for_memory_are_refused(
 
 
 async def test_model_with_token_features_uses_its_own_map() -> None:
-    """Of no weight, they change nothing."""
+    """The token features have zero weight, so they change nothing."""
     model = CorrectnessModel(("logit_probability",), (0.0,), (1.0,), (1.0,), 0.0, (-99.0,), (99.0,))
     names = (*model.features, *FEATURES_OF_TOKENS)
     numbers = (0.0,) * 4, (1.0,) * 4, (1.0, 0.0, 0.0, 0.0), 0.0, (-99.0,) * 4, (99.0,) * 4

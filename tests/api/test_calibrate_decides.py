@@ -20,7 +20,7 @@ ROWS, DIMENSION = 160, 12
 
 
 class Remembering(FakeEmbedder):
-    """Embeds each text alike, and keeps what it was asked for."""
+    """Embeds all texts alike, and records them."""
 
     def __init__(self) -> None:
         super().__init__(DIMENSION)

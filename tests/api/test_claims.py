@@ -159,7 +159,7 @@ THOUGHT = f"<think>{ANSWER}</think>\n\n"
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_chat_marks_doubtful_spans_without_changing_the_text(stream: bool) -> None:
-    """Places are in the choice's text, in which a thought of the same words goes first."""
+    """Spans refer to the choice's text, which begins with reasoning of the same words."""
     said = THOUGHT + ANSWER
     draws = answers(f"{PARIS} {OTHER}", f"{OTHER} {PARIS}", PARIS)
     async with OpenAIServer(default=draws_and(answers(said), draws)) as server, drop_in(server) as made:

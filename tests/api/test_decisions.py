@@ -55,7 +55,7 @@ def drawn_by_callers() -> Calibration:
 
 @pytest.fixture
 def started(tmp_path: Path) -> Served:
-    """Return a factory of clients of a service on a port of its own; its arguments are settings."""
+    """Return a factory of clients of a service on its own port; its arguments are settings."""
 
     @asynccontextmanager
     async def start(**set_: Any) -> AsyncIterator[httpx.AsyncClient]:
@@ -81,7 +81,7 @@ async def answered(http: httpx.AsyncClient, **sent: Any) -> dict[str, Any]:
     return body | {"headers": response.headers}
 
 
-# g = u = 0.25: what the unanimous answer, and any text orthogonal to it, have.
+# g = u = 0.25, for the unanimous answer and for texts orthogonal to it.
 LIKELY, UNLIKELY = 0.75 + 0.25 / DIMENSION, 0.25 / DIMENSION
 
 
@@ -100,12 +100,12 @@ async def test_candidate_is_judged_and_gets_a_decision(started: Served) -> None:
         "Let it through. Right with a probability of 0.781; from 0.500 on, at most 20 % of the answers let "
         "through are wrong (with 3 answers, kept by 90 % of calibrations made like this one)."
     )
-    # Without a target of anybody's, 0.2 is kept.
+    # The default target is 0.2.
     assert same["decision"] == none["decision"] == plain["decision"] == {**decision, "reason": reason}
     assert none["candidate"] is None
     assert none["probability_correct"] == pytest.approx(LIKELY)
     assert plain["candidate"] is None
-    # What the reader of the text wants to know comes before what is known of the draws.
+    # The header about the candidate comes before those about the samples.
     about_text = ["id", "answer", "probability_correct", "rank_score", "candidate", "decision"]
     assert list(same)[:7] == [*about_text, "lambda_max"]
     assert sure["decision"]["confidence"] == 0.95

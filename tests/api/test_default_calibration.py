@@ -81,7 +81,7 @@ async def test_more_answers_than_fitted_are_served_raw(
 
 
 async def test_default_names_the_calibration_that_does_not_match(client: Client) -> None:
-    """Neither the active one nor one asked for by its id is applied where it does not fit."""
+    """An active or requested calibration is not applied to another set-up."""
     other = calibration(
         FakeEmbedder(D).identity and packaged(PAPER).under(FakeEmbedder(D).identity).fingerprint
     )
@@ -101,7 +101,7 @@ async def test_raw_values_can_be_requested(client: Client) -> None:
 
 
 async def test_default_gives_p_correct_without_verdicts(client: Client) -> None:
-    """An answer that the others bear out goes before one that they do not; a raw score tells nothing."""
+    """A supported answer is likelier right than an unsupported one; a raw score gives no probability."""
     results = []
     for sent in (SENT, SENT | {"candidate": "b"}, {"samples": SENT["samples"]}):
         score = await scored(client, sent)
@@ -118,7 +118,7 @@ async def test_default_gives_p_correct_without_verdicts(client: Client) -> None:
 
 @pytest.mark.parametrize("candidate", ["a", "b"])
 async def test_p_correct_of_a_candidate_follows_the_agreement(client: Client, candidate: str) -> None:
-    """As far as it agrees with the dominant answer; one in twenty where it differs and that is wrong."""
+    """It is the agreement with the dominant answer; one in twenty for a different and wrong answer."""
     score = await scored(client, SENT | {"candidate": candidate})
     top, own = score["lambda_max"], score["candidate"]["probability"]
     alike = math.sqrt(own / top)
@@ -145,7 +145,7 @@ async def test_default_does_not_decide_for_a_target_of_the_settings(client: Clie
 
 
 async def test_default_gives_an_ood_p_value_from_its_rows(client: Client) -> None:
-    """Of its rows' questions it holds vectors of the packaged embedders: of others, lengths alone tell."""
+    """It has question vectors for the packaged embedders; for others only lengths count."""
     usual = await scored(client, {"samples": ["a", "b"]})
     strange = await scored(client, {"samples": ["a " * 300, "b " * 300]})
     assert usual["ood_p_value"] > 0.1
@@ -155,7 +155,7 @@ async def test_default_gives_an_ood_p_value_from_its_rows(client: Client) -> Non
 async def test_embedder_started_later_is_identified_at_the_first_score(
     client: Client, embedder: FakeEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which embedder it is may be known only once it has embedded something."""
+    """An embedder may be identified only by its first answer."""
     identity = embedder.identity
 
     def unknown(_: FakeEmbedder) -> Any:

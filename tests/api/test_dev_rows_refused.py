@@ -24,7 +24,7 @@ CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz")
 
 
 class World:
-    """The service, and an LLM server that refuses what `refused` says of a request, by number and prompt."""
+    """The service, and an LLM server that refuses requests by `refused`, a function of number and prompt."""
 
     def __init__(self) -> None:
         self.refused: Callable[[int, str], bool] = lambda *_: False

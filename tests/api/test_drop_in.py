@@ -34,7 +34,7 @@ def saying(message: dict[str, Any], finish: str = "stop", **more: Any) -> Behavi
     return status(200, {"model": MODEL, "choices": [choice], **more})
 
 
-# What goes on to the server, and comes back
+# Forwarded requests and responses
 
 
 async def test_servers_answer_is_returned_with_a_score() -> None:
@@ -147,7 +147,7 @@ async def test_only_ascii_headers_are_forwarded() -> None:
     assert "access-control-allow-origin" not in response.headers
 
 
-# What is ours in a call
+# Our fields in a call
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ async def test_a_key_is_asked_for_in_the_clients_own_shape() -> None:
     assert (form.status_code, form.json()["error"]["code"]) == (415, "unsupported_media_type")
 
 
-# What is drawn, and what is not
+# Sampling
 
 
 async def test_samples_keep_the_callers_prompt_but_not_its_sampling() -> None:
@@ -278,7 +278,9 @@ async def test_first_of_several_choices_is_judged() -> None:
 
     async with OpenAIServer(default=behave) as server, drop_in(server) as made:
         uncertainty = (await made.ask(n=2)).json()["uncertainty"]
-    assert uncertainty["candidate"]["mode"] is None  # what is judged is Nice, which no draw says
+    assert (
+        uncertainty["candidate"]["mode"] is None
+    )  # the judged answer is Nice, which is not among the samples
 
 
 @pytest.mark.parametrize(
@@ -307,7 +309,7 @@ async def test_answer_that_is_not_a_completion_is_forwarded(content: bytes) -> N
     assert "x-score-id" in response.headers
 
 
-# When it comes
+# Timing
 
 
 async def test_mode_async_returns_at_once_and_stores_the_score() -> None:

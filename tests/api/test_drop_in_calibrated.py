@@ -26,7 +26,7 @@ from tests.support.fakes import FakeEmbedder
 from tests.support.openai_server import MODEL, Exchange, OpenAIServer, hang, pieces, raw
 from tests.support.sqlite_store import SqliteStore
 
-# What the service draws a conversation with: a caller that says all of this draws like it.
+# The service's sampling of conversations: a caller with all these fields samples alike.
 LIKE_OURS = {"temperature": 0.5, "top_p": 1.0, "top_k": 0, "max_tokens": 256}
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
 
@@ -86,7 +86,7 @@ def drawn(made: DropIn) -> list[int]:
     return [body["n"] for body in made.server.bodies if body.get("n", 1) > 1]
 
 
-# Where the calibration is applied
+# When the calibration applies
 
 
 async def test_chat_of_plain_turns_is_calibrated() -> None:
@@ -199,11 +199,11 @@ async def test_answer_is_returned_if_the_server_refuses_logprobs(status: int, ne
         assert len(made.server.bodies) == 3
         await made.ask(**LIKE_OURS)
         assert len(made.server.bodies) == 3 + next_calls
-        # Nor does one kind of call tell of another.
+        # One kind of call also does not affect another.
         await made.ask(**LIKE_OURS, tools=[{"type": "function", "function": {"name": "f"}}])
         assert len(made.server.bodies) == 6 + next_calls
     uncertainty = response.json()["uncertainty"]
-    # Without its log-probability the answer would cost all others theirs.
+    # Without its log-probability, the answer would remove the evidence of all others.
     assert (response.status_code, uncertainty["num_samples"]) == (200, 4)
     assert uncertainty["evidence"] is not None
 
@@ -359,7 +359,7 @@ async def test_only_judged_content_is_let_through(beside: str, stream: bool) -> 
             return
         choice = said(exchange, "", 0)
         choice["delta" if stream else "message"] = {"role": "assistant", **BESIDE[beside]}
-        # Servers leave reasoning out where a call says so, but not out of the tokens that it asks for.
+        # Servers can omit reasoning from the text, but not from the requested tokens.
         thought = [{"token": token, "logprob": -0.1} for token in ("Nice", "Paris")]
         choice["logprobs"] = {"content": thought} if beside == "a thought among the tokens" else None
         payload = {"model": MODEL, "choices": [choice]}

@@ -44,7 +44,7 @@ async def stream(made: DropIn, mode: str = "on", **body: Any) -> Any:
 
 
 def check_carried(content: bytes, finish: bytes = FINISH) -> dict[str, Any]:
-    """Return the uncertainty of a stream whose other events are the server's own bytes."""
+    """Check that the other events are the server's own bytes; return the uncertainty of the stream."""
     [carrier] = [item for item in events_of(content) if "uncertainty" in item]
     [own] = events_of(finish)
     result: dict[str, Any] = carrier.pop("uncertainty")

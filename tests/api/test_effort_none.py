@@ -60,7 +60,7 @@ def of_log_probability(slope: float) -> Selector:
 
 
 def fitted(**parts: Any) -> Calibration:
-    """For what is asked of `TellingLLM` by a prompt; it decides without an answer, and with three."""
+    """Return a calibration for the prompts of `TellingLLM` that decides without samples and with three."""
     request = SERVING.request(prompt="question 0")
     wanted = service_fingerprint(
         TellingLLM().identity(request), request.sampling, FakeEmbedder(DIMENSION).identity
@@ -71,7 +71,7 @@ def fitted(**parts: Any) -> Calibration:
 
 @pytest.fixture
 def started(tmp_path: Path) -> Served:
-    """Return a factory of clients of a service with this calibration in force, None for none."""
+    """Return a factory of clients of a service with this active calibration, or without one."""
 
     @asynccontextmanager
     async def start(
@@ -242,7 +242,7 @@ async def test_claims_are_ranked_if_their_calibration_needs_samples(
 
 async def test_unlike_question_is_detected_without_samples(started: Served) -> None:
     rng = np.random.default_rng(0)
-    # Near one another, and far from any other question.
+    # Near each other, and far from all other questions.
     questions = np.eye(DIMENSION)[0] + 0.01 * rng.standard_normal((200, DIMENSION))
     unit = (questions / np.linalg.norm(questions, axis=1, keepdims=True)).astype(np.float32)
     reference = ConformalReference(unit, np.full((200, 3), 2, dtype=np.int32))
@@ -327,7 +327,7 @@ async def test_auto_uses_the_number_recommended_by_the_report(
 
 
 async def test_calibration_is_chosen_before_the_llm_has_answered(started: Served) -> None:
-    """Which model answers, only answers tell: after a start none may ever be drawn."""
+    """The model's name is known only from answers, and after a start there may be none."""
 
     class Unheard(TellingLLM):
         def identity(self, request: Any) -> LLMIdentity:
@@ -339,7 +339,7 @@ async def test_calibration_is_chosen_before_the_llm_has_answered(started: Served
 
 
 class Sure(TellingLLM):
-    """Answers any question alike, as surely as its number says."""
+    """Answers all questions alike, with the log-probability given by their number."""
 
     def _texts(self, request: Any) -> list[str]:
         return [f"{request.prompt} is so"] * request.num_samples
@@ -368,11 +368,11 @@ async def test_all_service_sampled_calibrations_apply(tmp_path: Path) -> None:
     ):
         posted = await http.post("/calibrate", json={"examples": rows, "activate": "always"})
         assert posted.status_code == 202, posted.text
-        async with asyncio.timeout(120):  # a stream of events goes on for as long as its job does
+        async with asyncio.timeout(120):  # the stream of events ends with its job
             await http.get(f"/jobs/{posted.json()['id']}/events")
         [made] = (await http.get("/calibrations")).json()
         assert made["correctness_sample_counts"][0] == 0
-        async with asyncio.timeout(30):  # what a job has activated is served a moment later
+        async with asyncio.timeout(30):  # an activation takes effect a moment later
             while not (await answered(http, **ASKED))["calibrated"]:
                 await asyncio.sleep(0.05)
         unsure, sure = [
@@ -413,7 +413,7 @@ def active(**parts: Any) -> Active:
 
 
 def telling(*, tells: bool = True, refuses: bool = False, tokens: int = 2, ends: str = "stop") -> Any:
-    """Answer "so it is" by chunks, with a log-probability of -1 in all where that is asked for."""
+    """Answer "so it is" in chunks, with log-probabilities of -1 in total on request."""
 
     async def behave(exchange: Exchange) -> None:
         body = exchange.body

@@ -54,7 +54,7 @@ async def http(llm: FakeLLM, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]
 
 
 async def followed(http: httpx.AsyncClient, job_id: str) -> list[dict[str, Any]]:
-    """Return every state of a job that is told, to its end."""
+    """Return all reported states of a job, to its end."""
     events = (await http.get(f"/jobs/{job_id}/events")).text.splitlines()
     return [json.loads(line.removeprefix("data:")) for line in events if line.startswith("data:")]
 
@@ -73,7 +73,7 @@ async def test_two_files_give_a_report(http: httpx.AsyncClient, llm: FakeLLM) ->
     assert [(item["id"], item["name"], item["state"]) for item in (await http.get("/jobs")).json()] == [
         (job["id"], "cities", "succeeded")
     ]
-    assert (await http.get("/calibrations")).json() == []  # nothing is calibrated by it
+    assert (await http.get("/calibrations")).json() == []  # it does not calibrate
 
     path = f"/evaluations/{job['id']}/report"
     results = (await http.get(path)).json()
@@ -82,7 +82,7 @@ async def test_two_files_give_a_report(http: httpx.AsyncClient, llm: FakeLLM) ->
         NUM_SAMPLES,
         "fake-embedder",
     )
-    assert results["unfitted"].keys() == {"evidence"}  # the fake tells no log-probabilities
+    assert results["unfitted"].keys() == {"evidence"}  # the fake has no log-probabilities
     page = await http.get(path, headers={"Accept": "text/html"})
     assert page.headers["content-type"].startswith("text/html")
     assert all(f'id="{name}"' in page.text for name in ("verdict", "comparison", "baselines"))

@@ -39,7 +39,7 @@ OURS = [
 
 
 class Scoring:
-    """A service, and what its LLM was asked."""
+    """A service, and the requests to its LLM."""
 
     def __init__(self, **settings: Any) -> None:
         self.llm = FakeLLM()
@@ -89,7 +89,7 @@ async def test_a_request_without_a_host_is_refused(path: str) -> None:
 
 
 def test_caller_without_an_address_is_not_local() -> None:
-    """As over a socket file, which a proxy may hold."""
+    """For example over a Unix socket, possibly of a proxy."""
     named = [(b"host", b"localhost")]
     known = {"type": "http", "headers": named, "client": ("127.0.0.1", 40_000)}
     assert on_loopback(Request(known))
@@ -97,7 +97,7 @@ def test_caller_without_an_address_is_not_local() -> None:
 
 
 async def test_remote_caller_may_use_any_host_name() -> None:
-    """As in a network of containers, where the service has an address and a name of its own."""
+    """For example in a container network, where the service has its own address and name."""
     transport = httpx.ASGITransport(Scoring().app, client=("172.18.0.5", 40_000))
     async with httpx.AsyncClient(transport=transport, base_url="http://172.18.0.2") as http:
         answer = await http.post("/score", content=BODY, headers=JSON | {"Host": "eigencal:8000"})

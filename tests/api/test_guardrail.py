@@ -27,7 +27,7 @@ def replica(folder: Path, name: str, llm: FakeLLM, **settings: Any) -> Any:
 
 
 def body(**sent: Any) -> dict[str, Any]:
-    """A call as LiteLLM sends it: what it has nothing for is null."""
+    """Return a call in LiteLLM's format, in which missing values are null."""
     empty = ("structured_messages", "images", "tools", "texts", "request_headers", "tool_calls", "model")
     known = {"litellm_call_id": "call-1", "litellm_trace_id": "t", "litellm_version": "1.109.1"}
     more = {"request_data": {"user_api_key_hash": "h"}, "additional_provider_specific_params": {}}
@@ -215,7 +215,7 @@ async def test_samples_without_text_do_not_let_an_answer_pass_as_sure(tmp_path: 
 
 @pytest.mark.parametrize("closed", [False, True])
 async def test_without_a_calibration_the_chat_goes_on(tmp_path: Path, closed: bool) -> None:
-    """The decision is to abstain then, but nothing of it is about this answer."""
+    """The decision is then to abstain, but not because of this answer."""
     sent = {"additional_provider_specific_params": {"fail_closed": closed}}
     async with replica(tmp_path, "one", FakeLLM(), decides=False) as http:
         await asked(http, **sent)

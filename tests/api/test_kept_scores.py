@@ -56,7 +56,7 @@ async def test_unknown_score_is_404(client: Client) -> None:
 
 
 async def test_a_score_belongs_to_the_key_that_it_was_made_under(client: Client) -> None:
-    """An id of another key is answered like one that is not there."""
+    """A score of another key looks like a missing one."""
     async with client(score_key="of-scores", admin_key="of-admins") as http:
         made = {
             key: (await http.post("/score", json=PROMPT, headers=bearer(key))).json()["id"]

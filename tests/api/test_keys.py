@@ -21,7 +21,7 @@ def bearer(key: str) -> dict[str, str]:
 
 
 async def make(http: httpx.AsyncClient, scope: str = "score", by: str = "", **more: Any) -> dict[str, Any]:
-    """Make a key and return what was answered."""
+    """Create a key and return the response."""
     headers = bearer(by) if by else {}
     answer = await http.post("/keys", json={"name": "a key", "scope": scope, **more}, headers=headers)
     assert answer.status_code == 201, answer.text
@@ -188,7 +188,7 @@ def guarded() -> list[tuple[str, str]]:
 
 
 def code_of(answer: httpx.Response) -> str:
-    """Return the code of an error, in either shape; "" for what is no JSON."""
+    """Return the code of an error in either format; "" if the body is not JSON."""
     if "json" not in answer.headers.get("content-type", ""):
         return ""
     body = answer.json()

@@ -23,7 +23,7 @@ ANSWERS = {LIKE: ALIKE, CODE: ALIKE, ESSAY: [" ".join(["word"] * 300)] * 4}
 
 
 class ByKind(FakeEmbedder):
-    """Texts that begin with one word are near each other; what is embedded ahead is remembered."""
+    """Texts with the same first word are near each other. Texts embedded ahead are recorded."""
 
     def __init__(self) -> None:
         super().__init__(DIMENSION)
@@ -110,7 +110,7 @@ async def test_unlike_question_or_length_is_reported_and_not_let_through(
         verified = [await http.post("/verify", json=request | {"question": item_}) for item_ in (CODE, LIKE)]
         assert [response.json()["should_escalate"] for response in verified] == [True, False]
 
-        # Without a calibration nothing is compared, nor embedded for it.
+        # Without a calibration, nothing is compared or embedded for it.
         raw = (await http.post("/score", json={"prompt": CODE, "calibration": "none"})).json()
         assert raw["ood_p_value"] is None and not is_told(raw)
         assert embedder.calls[-1] == (ALIKE[0],)

@@ -32,7 +32,7 @@ def embedder() -> FakeEmbedder:
 
 @pytest.fixture
 def client(client: Client) -> Client:
-    """Raw values where no calibration fits: those by default have a file of their own."""
+    """Yield a client without a matching calibration: the default has its own tests."""
     return partial(client, default_calibration=False)
 
 
@@ -73,7 +73,7 @@ async def test_sampling_settings_reach_the_llm(client: Client, llm: FakeLLM) -> 
     assert (first.sampling.top_k, first.sampling.seed, first.model) == (5, 3, "other")
     assert (second.num_samples, second.sampling.max_tokens) == (6, 9)
     assert second.messages is not None and second.prompt is None
-    # Few-shot text stops prompts at a newline; a conversation has none.
+    # With few-shot text, prompts stop at a newline; conversations do not.
     assert second.sampling.stop == ()
 
 

@@ -45,7 +45,7 @@ Opened = Callable[..., AbstractAsyncContextManager[Post]]
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Opened:
-    """Return what opens the application on a server and yields a function that scores."""
+    """Return a context manager that opens the application with a server and yields a function that scores."""
 
     @asynccontextmanager
     async def opening(server: OpenAIServer, **values: Any) -> AsyncIterator[Post]:
@@ -170,7 +170,7 @@ async def test_calibration_is_bound_to_dropped_parameters(
             assert body_["code"] == "llm_error"
 
 
-# What no server should say
+# Invalid values
 
 
 NONSENSE = ["1e999", '"many"', "null", "[" * 50_000 + "]" * 50_000]
@@ -212,7 +212,7 @@ PLAIN = {"finish_reason": '"stop"', "text": '"Paris"', "logprob": "-1", "model":
 
 
 def saying(streamed: bool, **fields: str) -> Callable[[Exchange], Any]:
-    """Answer with four choices whose fields hold this JSON, as a whole or as a stream."""
+    """Answer with four choices with these fields, as a whole or as a stream."""
     field = PLAIN | fields
     message = "delta" if streamed else "message"
     logprobs = fields.get("logprobs", f'{{"content": [{{"logprob": {field["logprob"]}}}]}}')

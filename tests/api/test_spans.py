@@ -19,7 +19,7 @@ from tests.support.replica_apps import replica_app
 
 
 class Traced:
-    """An application whose spans are kept in memory."""
+    """An application with its spans in memory."""
 
     def __init__(self, folder: Path) -> None:
         export = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")

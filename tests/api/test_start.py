@@ -35,7 +35,7 @@ async def said(tmp_path: Path, error: Exception) -> str:
 
 
 async def refused(settings: Settings, store: SqliteStore, error: type[Exception]) -> str:
-    """Return what the server is told when the application does not start."""
+    """Return the error that the server gets if the application does not start."""
     app = create_app(settings, llm=FakeLLM(), embedder=FakeEmbedder(), store=store)
     messages: list[dict[str, Any]] = []
 
@@ -102,7 +102,7 @@ def test_created_score_key_allows_the_start(tmp_path: Path) -> None:
 def test_migrate_creates_the_tables_and_exits(tmp_path: Path) -> None:
     environment = os.environ | {"EIGENCAL_DATA_DIR": str(tmp_path)}
     command = [sys.executable, "-m", "service", "migrate"]
-    for _ in range(2):  # the second finds nothing to do
+    for _ in range(2):  # the second has nothing to do
         subprocess.run(command, env=environment, cwd=ROOT, check=True)
     with closing(sqlite3.connect(tmp_path / "eigencal.db")) as database:
         names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}

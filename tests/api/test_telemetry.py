@@ -42,7 +42,7 @@ async def test_score_event_belongs_to_the_callers_span(tmp_path: Path, exporter:
     llm = FakeLLM(default=["Paris"])
     async with service(tmp_path, exporter, llm, target_error=0.18) as http:
         score = (await http.post("/score", json={"prompt": SECRET}, headers=PARENT)).json()
-    [event] = told(exporter)  # what was not yet sent is sent at the stop
+    [event] = told(exporter)  # pending events are sent at the stop
     assert event.event_name == "gen_ai.evaluation.result"
     assert (f"{event.trace_id:032x}", f"{event.span_id:016x}") == (TRACE, SPAN)
     attributes = dict(event.attributes)
@@ -97,7 +97,7 @@ async def test_error_gives_an_error_event(tmp_path: Path, exporter: Any) -> None
 
 @contextmanager
 def collector(status: int = 200) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
-    """An OTLP collector on a port of its own, and what it got."""
+    """Run an OTLP collector on its own port; yield the received requests."""
     got: list[tuple[str, bytes]] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):

@@ -74,7 +74,7 @@ async def test_blank_answer_has_no_confidence(tmp_path: Path) -> None:
 async def test_answers_with_the_same_meaning_are_counted(
     tmp_path: Path, answer: str, count: int, probability: float | None
 ) -> None:
-    """Of an answer that nobody gave: none, whatever the largest mode is, and no confidence in it."""
+    """An answer given by nobody has count 0 and confidence 0, whatever the largest mode is."""
     async with service(tmp_path, FakeLLM(default=FOUR_OF_FIVE)) as http:
         body = await verified(http, answer=answer)
     assert (body["verified_count"], body["should_escalate"]) == (count, True)
@@ -88,7 +88,9 @@ async def test_a_context_is_a_system_message(tmp_path: Path) -> None:
     async with service(tmp_path, llm) as http:
         await verified(http, context="The country is France.")
         await verified(http, context="")
-        await verified(http, context=None, model="small", trace={"a": 1})  # what the router may add
+        await verified(
+            http, context=None, model="small", trace={"a": 1}
+        )  # further fields that the router may send
     conversation, *prompts = llm.requests
     assert conversation.messages == (Message("system", "The country is France."), Message("user", "Which?"))
     assert [(prompt.prompt, prompt.messages) for prompt in prompts] == [("Which?", None)] * 2

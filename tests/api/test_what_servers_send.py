@@ -51,7 +51,7 @@ async def before(own: Behaviour, draws: Behaviour | None = None, **settings: Any
 WORDS = ("Paris", " was once said,", " but the answer", " is Lyon.")
 
 
-# On every chunk, as servers send them: none of them ends the answer.
+# On each chunk, as real servers send them: they do not end the answer.
 REASONS = ["", "null", "None", "unfinished", "stop", 0]
 
 
@@ -219,7 +219,7 @@ async def test_stream_of_any_media_type_is_forwarded(media_type: str, mode: str)
         await exchange.start(200, {"content-type": media_type} if media_type else {})
         exchange.writer.write(sent(chunk("Paris"), done=False))
         await exchange.writer.drain()
-        await read.wait()  # the rest comes only once the caller has the first chunk
+        await read.wait()  # the rest is sent only after the caller has the first chunk
         exchange.writer.write(sent(chunk("", "stop")))
         exchange.writer.close()
 
@@ -476,7 +476,7 @@ Refuses = Callable[[dict[str, Any]], str | None]
 
 
 def refusing(refuses: Refuses, code: int = 400) -> Behaviour:
-    """Refuse calls for which `refuses` returns a message; answer the others."""
+    """Refuse calls with the message of `refuses`, if any; answer the others."""
 
     async def behave(exchange: Exchange) -> None:
         message = refuses(exchange.body)

@@ -61,7 +61,7 @@ def test_failed_turn_is_reported_and_dropped(here: Here) -> None:
 
 
 def test_pending_score_is_awaited(llm: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Every answer goes out before its score.
+    # Answers are returned before their scores.
     settings = {"chat_mode": "async", "llm_backend": "vllm", "llm_url": llm.url, "num_samples": 5}
     parts = {"llm": None, "embedder": FakeEmbedder(16), "store": SqliteStore()}
     with serving_app(tmp_path, **parts, **settings) as url:

@@ -20,7 +20,7 @@ def dev(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return what was shown in the browser."""
+    """Return the pages opened in the browser."""
     shown: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda url: shown.append(url) or True)
     return shown
@@ -32,7 +32,7 @@ def test_calibrate_from_file_to_report(here: Here, dev: Path, tmp_path: Path, op
     assert done.code == 0, done.err
     job = done.json
     assert (job["state"], job["name"]) == ("succeeded", "mine")
-    # Which stages are seen hangs on how fast they are; the last one always is.
+    # The stages shown depend on their speed; the last one is always shown.
     assert "reporting: 1 of 1" in done.err, "progress is on stderr"
 
     calibration = job["calibration_id"]

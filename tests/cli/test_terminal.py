@@ -156,7 +156,7 @@ def test_command_runs_without_stdin() -> None:
 def test_missing_extra_explains_the_installation(tmp_path: Path) -> None:
     venv.create(tmp_path / "bare", with_pip=False)
     python = tmp_path / "bare" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
-    # The client's own packages are not there either: the line comes before anything of it is imported.
+    # The client's dependencies are missing, too: the check is before any import of the client.
     file = str(SOURCES / "eigencal" / "cli" / "__init__.py")
     code = f"import runpy; runpy.run_path({file!r})['main']()"
     ended = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=300, check=False)

@@ -19,12 +19,12 @@ from tests.support.services import until
 
 @pytest.fixture
 def fours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests of four items."""
+    """Limit requests to four items."""
     monkeypatch.setattr("eigencal.resources.scores.MAX_ITEMS", 4)
 
 
 def whole(request: httpx.Request) -> httpx.Response:
-    """Answer with a line for each item, last one first."""
+    """Answer with a line for each item, in reverse order."""
     items = json.loads(request.content)["items"]
     return ok(b"".join(line(i, answer=item["prompt"]) for i, item in reversed(list(enumerate(items)))))
 
@@ -75,7 +75,7 @@ def test_item_fields_override_common_options(drive: Driver, url: str) -> None:
 
 
 def test_lines_are_split_at_newlines_only(drive: Driver) -> None:
-    """httpx's own lines also end at these, which JSON lets stand in a text."""
+    """httpx also splits lines at these characters, which JSON allows in strings."""
     text = "a\u2028b\u2029c\x85d"
     with drive("http://host", answer=Script(ok(line(0, answer=text)))) as client:
         [item] = client.score_batch(["x"])
@@ -84,7 +84,7 @@ def test_lines_are_split_at_newlines_only(drive: Driver) -> None:
 
 @pytest.mark.parametrize("rest", [line(0)[:50], b""])
 def test_only_items_without_an_outcome_are_retried(drive: Driver, rest: bytes) -> None:
-    first = line(1, answer="1") + b"\n" + line(3, answer="3") + rest  # an empty line is a sign of life
+    first = line(1, answer="1") + b"\n" + line(3, answer="3") + rest  # empty lines are keep-alives
     again = b"".join(line(at, answer=text) for at, text in enumerate("024"))
     script = Script(ok(first), ok(again))
     with drive("http://host", answer=script, **QUICK) as client:

@@ -23,7 +23,7 @@ from tests.support.openai_server import Exchange, OpenAIServer, serving_in_threa
 from tests.support.scripted_scores import SCORE
 from tests.support.sqlite_store import SqliteStore
 
-# What is sent
+# Requests
 
 
 def test_right_key_is_accepted_and_wrong_key_refused(drive: Driver, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_408_on_an_idle_connection_is_not_a_response(drive: Driver) -> None:
         assert server.accepted == 3
 
 
-# What is repeated
+# Retries
 
 PASSING: list[Any] = [
     httpx.ConnectError("no"), httpx.ReadError("broke off"), problem(429, "rate_limited", retryable=False),
@@ -246,7 +246,7 @@ def test_invalid_time_limit_is_refused(drive: Driver, limit: Any) -> None:
     assert len(script.seen) == 1
 
 
-# Answers that end too early, though the connection ends well: as a proxy leaves them
+# Responses that end too early on a properly closed connection, as after a proxy
 
 CHUNK = b'data: {"id": "x", "choices": [{"index": 0, "delta": {"content": "Eight"}}]}\n\n'
 

@@ -19,7 +19,7 @@ LINE = json.dumps(ROW, ensure_ascii=False).encode() + b"\n"
 
 
 class Pipe(io.BytesIO):
-    """Readable once."""
+    """Readable only once."""
 
     def seekable(self) -> bool:
         return False
@@ -65,7 +65,7 @@ def test_unreadable_data_are_not_sent(drive: Driver, bad: Any) -> None:
     assert script.seen == []
 
 
-# Following
+# Waiting
 
 
 def looks(*states: dict[str, Any]) -> Script:

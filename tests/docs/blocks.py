@@ -20,10 +20,10 @@ from benchmarks.processes import ROOT
 
 MARKER = re.compile(r"<!--\s*(not run|run by|before|goes on)(?::\s*(.*?))?\s*-->", re.DOTALL)
 NESTED = re.compile(r"\s*(```|~~~)")
-# What parts a block from the comment, or block, above it; a list that opens around it does not.
+# Separates a block from the comment or block above; an enclosing list item does not.
 TEXT = ("paragraph_open", "heading_open", "table_open", "hr")
 SHELL = ("bash", "sh", "shell")
-# Where blocks have names, as files would, these tests run each, and fail for one that they do not know.
+# Named blocks are run by these tests, which fail for an unknown name.
 BY_NAME = {
     "docs/recipes/": "tests/clients/test_recipes.py",
     "clients/typescript/README.md": "tests/clients/test_typescript_package.py",
@@ -53,7 +53,7 @@ class Block:
 
 
 def pages() -> list[str]:
-    """Return the pages whose blocks are accounted for, by their paths from the root."""
+    """Return the checked pages by their paths from the root."""
     results = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("clients/*/README.md")]
     return sorted(path.relative_to(ROOT).as_posix() for path in results)
 
@@ -91,7 +91,7 @@ def _found(
 
 
 def verdict(block: Block) -> str:
-    """Return "run", "checked", "excused", or what is wanting."""
+    """Return "run", "checked", "excused", or an error."""
     if "not run" in block.markers:
         return "excused" if block.markers["not run"] else f"{block.where}: `not run` gives no reason"
     if "run by" in block.markers:
@@ -108,19 +108,19 @@ def verdict(block: Block) -> str:
 
 
 def by_name(block: Block) -> bool:
-    """Tell whether a test that runs all blocks with names, on pages like this, has it."""
+    """Return True if a test that runs all named blocks of such pages runs this one."""
     tests = [test for page, test in BY_NAME.items() if block.page.startswith(page)]
     return bool(block.name) and any((ROOT / test).is_file() for test in tests)
 
 
 def runs_here(block: Block) -> bool:
-    """Tell whether a block is played with its page."""
+    """Return True if a block is run with its page."""
     mine = block.language in (*SHELL, "python") and not by_name(block)
     return mine and not {"not run", "run by"} & block.markers.keys()
 
 
 def _elsewhere(block: Block) -> str:
-    """Return "run" where the test that is named exists and speaks of the page."""
+    """Return "run" if the named test exists and mentions the page."""
     test = ROOT / block.markers["run by"]
     known = test.is_file() and _names(test, block.page)
     return "run" if known else f"{block.where}: {block.markers['run by']} does not name {block.page}"

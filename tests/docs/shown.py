@@ -1,4 +1,4 @@
-"""JSON as pages show it: shortened by `...`, over several lines, with the numbers of another day."""
+"""JSON in the form of the documentation: shortened by `...`, over several lines, with other numbers."""
 
 import json
 import re
@@ -14,7 +14,7 @@ MANY = 20  # holes of one block, at most: each pass closes those that do not tou
 
 
 def parsed(shown: str) -> Any:
-    """Return shortened JSON as a value: what `...` stands for is left out. Raises ValueError."""
+    """Return shortened JSON as a value without the parts replaced by `...`. Raises ValueError."""
     text = ELLIPSIS.sub(lambda result: result[1] or "", " ".join(shown.split("\n")))
     for _ in range(MANY):
         text, closed = HOLE.subn("", text)

@@ -1,6 +1,6 @@
-"""What the documentation says happens with the service that `make run` leaves: commands, programs, figures.
+"""Commands, programs and figures of the documentation, run with the service of `make run`.
 
-All of it is in one file, so that processes which share the tests start that service once.
+All tests are in one file, so that parallel test processes start that service only once.
 """
 
 import json
@@ -35,7 +35,7 @@ CLOSE = 0.005
 @pytest.mark.parametrize("page", [page for page, result in HERE.items() if result])
 def test_commands_and_programs_of_a_page_work(page: str, demo: Demo, tmp_path: Path) -> None:
     here = HERE[page]
-    # The client is a package of its own, and a tree may be without it.
+    # The client is a separate package, which may be missing.
     done = play(here, demo.url, prepared(tmp_path, demo.url))
     assert done.returncode == 0, f"{here[done.last].where}\n{done.printed[done.last]}\n{done.errors}"
     assert len(done.printed) == len(here)
@@ -48,20 +48,20 @@ def test_commands_and_programs_of_a_page_work(page: str, demo: Demo, tmp_path: P
             )
             if "action" in parsed.get("decision", {}):
                 assert printed["decision"]["action"] == parsed["decision"]["action"], printed["decision"]
-    if page == "README.md":  # the first page: nothing but `make run` has calibrated
+    if page == "README.md":  # the first page: only `make run` has calibrated
         [calibrated] = [done.printed[n] for n, block in enumerate(here) if "calibrate " in block.code]
         assert "Use it. Activated: on held-out prompts it is better than the active" in calibrated
 
 
 def outputs(block: Block) -> list[Block]:
-    """Return the block of JSON that stands right below a command: what it printed."""
+    """Return the JSON block right below a command, with its output."""
     answers_ = BLOCKS[block.page]
     below = answers_[answers_.index(block) + 1 :][:1]
     return [item for item in below if item.follows and item.language == "json" and block.language in SHELL]
 
 
 def real(printed: str) -> Any:
-    """Return the JSON that a command printed, in its last line where there are several."""
+    """Return the JSON printed by a command, from its last line if there are several."""
     try:
         return json.loads(printed)
     except ValueError:
@@ -105,7 +105,7 @@ def errors_of(found: dict[str, Any]) -> list[float]:
 
 @pytest.mark.weights
 def test_a_chat_with_the_demonstration_is_scored(demo: Demo) -> None:
-    """README's drop-in prints a number. On a busy machine the score comes after the answer."""
+    """README's drop-in prints a number. On a busy machine the score arrives after the answer."""
     requests = [{"role": "user", "content": "What is the capital of Germany?"}]
     with httpx.Client(base_url=demo.url, trust_env=False, timeout=120) as http:
         body = {

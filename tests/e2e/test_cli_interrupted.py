@@ -86,7 +86,7 @@ def test_ctrl_c_stops_watching_but_not_the_job(tmp_path: Path, dev: Path) -> Non
 
 @pytest.fixture
 def held(tmp_path: Path) -> Iterator[Command]:
-    """Return the command before a service whose LLM never answers."""
+    """Return the command with a service that has an LLM without answers."""
     behaviour = llm_and_embedder(cities, hold=Hold(after=0))
     with serving_in_thread(OpenAIServer(default=behaviour)) as server:
         with service(f"sqlite:///{tmp_path / 'store.db'}", server, tmp_path) as running:

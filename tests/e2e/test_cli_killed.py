@@ -40,7 +40,7 @@ def lines(path: Path) -> int:
 
 
 def each_once(path: Path) -> None:
-    """Hold the results to one line for each question, and to its own answer."""
+    """Check that the results have one line per question, with its own answer."""
     rows = [json.loads(line) for line in path.read_bytes().splitlines()]
     assert sorted(row["line"] for row in rows) == list(range(1, COUNT + 1))
     assert all(row["result"]["num_samples"] == 5 for row in rows)

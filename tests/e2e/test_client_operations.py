@@ -15,7 +15,7 @@ from tests.support.in_thread import serving_app
 from tests.support.openai_server import MODEL, OpenAIServer, answers, serving_in_thread
 
 CONTRACT = json.loads((Path(__file__).parents[2] / "clients" / "openapi.json").read_text())
-# What others call: LiteLLM's proxy, routers and OpenAI's clients. A job is looked at again and again.
+# Called by others: LiteLLM's proxy, routers and OpenAI's clients. Jobs are polled repeatedly.
 NOT_CALLED = {
     ("GET", "/"),
     ("POST", "/beta/litellm_basic_guardrail_api"),
@@ -71,7 +71,7 @@ def reached(calls: list[httpx.Request]) -> set[tuple[str, str]]:
 
 
 def walk(client: Any) -> None:
-    """Call everything, and look at what comes of it."""
+    """Call all methods and check their results."""
     assert client.health().status == "ok"
     assert client.ready().parts["llm"] == "ok"
     assert "eigencal" in client.metrics()

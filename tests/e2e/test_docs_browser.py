@@ -11,7 +11,7 @@ from tests.support.in_thread import serving_app
 from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.browser
-# By name of the schema, the type that the page shows beside it.
+# Type shown on the page, by name of the schema.
 TYPES = """
 Object.fromEntries([...document.querySelectorAll('section.models .json-schema-2020-12')].map(s => [
   s.querySelector('.json-schema-2020-12__title')?.textContent,
@@ -43,7 +43,7 @@ def shown(tab: Page, condition: str) -> None:
 
 
 def click(tab: Page, text: str) -> None:
-    """Click the first button of the request's body that says so."""
+    """Click the first button of the request body with this text."""
     text_ = f"[...document.querySelectorAll('{BODY} button')].find(b => b.textContent.trim() === '{text}')"
     shown(tab, f"!!{text_}")
     tab.evaluate(f"{text_}.click()")

@@ -37,7 +37,7 @@ async def llm(exchange: Exchange) -> None:
 
 @dataclass
 class Service:
-    """A service in a process of its own, and its log."""
+    """A service in a separate process, and its log."""
 
     http: httpx.Client
     log: Path
@@ -102,7 +102,7 @@ def test_log_contains_setup_errors_and_jobs(service: Service) -> None:
     service.http.post("/score", json={"prompt": "question 1", "num_samples": "many"})
     job = calibrate(service)
     assert job["state"] == "succeeded", job
-    wait_for_line(service.log, f"job {job['id']} succeeded")  # told after the store has it
+    wait_for_line(service.log, f"job {job['id']} succeeded")  # logged after it is stored
     told, text = service.lines(), service.log.read_text()
 
     assert f"INFO store: SQLite file {service.log.parent / 'data' / 'eigencal.db'}" in told
@@ -113,7 +113,7 @@ def test_log_contains_setup_errors_and_jobs(service: Service) -> None:
 
     (error,) = [line for line in told if "mine-1" in line]
     assert error.startswith("ERROR 502 llm_error, request mine-1, POST /score: ")
-    assert "cannot answer" not in text  # what the server said may repeat the prompt
+    assert "cannot answer" not in text  # the server's message may quote the prompt
     assert any(line.startswith("INFO 422 invalid_request, request req_") for line in told)
 
     of_the_job = [line.removeprefix(f"INFO job {job['id']} ") for line in told if job["id"] in line]

@@ -67,7 +67,7 @@ def test_all_dashboard_queries_are_valid(tmp_path: Path) -> None:
 
 @asynccontextmanager
 async def prometheus(config: Path, service: int) -> AsyncIterator[httpx.AsyncClient]:
-    """Run Prometheus on the configuration, but for where the service is and how often it is asked."""
+    """Run Prometheus with the configuration, except for the service's address and the scrape interval."""
     given = yaml.safe_load(config.read_text())
     given["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s", "scrape_timeout": "1s"}
     (job,) = given["scrape_configs"]
@@ -88,7 +88,7 @@ async def prometheus(config: Path, service: int) -> AsyncIterator[httpx.AsyncCli
 
 
 async def answered(http: httpx.AsyncClient, query: str) -> list[dict[str, Any]]:
-    """Return what a query gives, once it gives something."""
+    """Return the result of a query, once it has one."""
     async with asyncio.timeout(60):
         while True:
             with suppress(httpx.TransportError):

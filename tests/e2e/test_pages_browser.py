@@ -25,7 +25,7 @@ def llm() -> FakeLLM:
 
 @pytest.fixture(scope="module")
 def url(llm: FakeLLM) -> Iterator[str]:
-    """A service in a thread of its own, with a report under /report."""
+    """Run a service in a thread, with a report under /report."""
     app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=SqliteStore())
     page = render(small_report(with_active=True))
     app.add_api_route("/report", lambda: HTMLResponse(page))

@@ -97,7 +97,9 @@ async def test_frozen_replica_that_resumes_does_no_harm(url: str, tmp_path: Path
         # The latest request is held up, so its replica is at work on a row.
         frozen, peer = (a, b) if requests(log)[-1].pid == a.pid else (b, a)
         frozen.send_signal(signal.SIGSTOP)
-        hold(log, after=ROWS)  # the job does not end: what the frozen one was at is asked for beyond them
+        hold(
+            log, after=ROWS
+        )  # the job does not end, because the frozen replica's requests are repeated beyond them
         asked = len([request for request in requests(log) if request.pid == peer.pid])
 
         async def peer_takes_over() -> bool:
@@ -110,9 +112,9 @@ async def test_frozen_replica_that_resumes_does_no_harm(url: str, tmp_path: Path
         go_on(log)
         ended = await final(outside, job)
         assert len([request for request in requests(log) if request.pid == peer.pid]) > asked
-        assert len(requests(log)) <= ROWS + 2 * SLOTS  # what was in flight, and once more before it hears
+        assert len(requests(log)) <= ROWS + 2 * SLOTS  # requests in progress, and one more before it notices
         assert [r.calibration for r in await outside.calibrations.list_all()] == [ended]
         await kill(peer)
         again, _ = await outside.jobs.submit(dev_rows(ROWS), JobOptions(activate="always"))
-        await final(outside, again)  # the one that woke is well
+        await final(outside, again)  # the resumed replica is healthy
     assert ended.parameters == (await undisturbed(tmp_path, ROWS)).parameters

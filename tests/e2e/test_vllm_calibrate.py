@@ -22,7 +22,7 @@ BEYOND = 4  # draws that a kill may break off
 
 
 def questions() -> list[dict]:
-    """Return TriviaQA development questions where they are at hand, else our own everyday ones."""
+    """Return TriviaQA development questions if available, else our own everyday questions."""
     shared = ROOT.parent / "shared" / "data" / "triviaqa_dev.jsonl"
     own = ROOT / "service" / "demo" / "everyday_questions.jsonl"
     rows = [json.loads(line) for line in (shared if shared.exists() else own).read_text().splitlines()]
@@ -82,7 +82,7 @@ class Service:
 
 
 class Gate:
-    """Lets so many draws through to vLLM and holds the rest, so that a fast one cannot outrun the kills."""
+    """Lets a limited number of calls through to vLLM and holds the rest, so that kills hit running calls."""
 
     def __init__(self, vllm: VllmServer) -> None:
         self.url = ""
@@ -90,7 +90,7 @@ class Gate:
         self._left = 0
 
     def let(self, draws: int) -> None:
-        """Let so many more through, and no more than these."""
+        """Let `number` more calls through."""
         self._left = draws
 
     async def __call__(self, exchange: Exchange) -> None:
@@ -132,7 +132,7 @@ def finished(vllm: VllmServer) -> float:
 def test_three_kills_cause_no_repeated_sampling(service: Service, gate: Gate, vllm: VllmServer) -> None:
     before = finished(vllm)
     rows = questions()
-    # Activated whatever its gain is: forty rows need not show one.
+    # Always activated, because forty rows may not show a gain.
     request = {"examples": rows, "name": "killed", "activate": "always"}
     sent = httpx.post(f"{service.url}/calibrate", json=request, timeout=60)
     assert sent.status_code == 202, sent.text

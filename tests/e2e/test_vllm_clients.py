@@ -76,12 +76,12 @@ def test_client_gets_the_same_answers_through_the_service(
         assert seen <= {"not_scored" if case.endswith("-tools") else "scored"}, (case, claim)
         if (client, case) == ("litellm_proxy", "helper-text"):
             continue  # LiteLLM's proxy drops it from streams of this server; `stream()` shows no headers
-        # Whoever reads no body has the headers.
+        # Clients that do not read the body have the headers.
         assert seen or claim["ways"].get("headers"), (case, claim)
 
 
 def bare(told: dict[str, Any]) -> dict[str, Any]:
-    """Return what a client tells, without the uncertainty."""
+    """Return a client's result without the uncertainty."""
     return {case: {name: item[name] for name in item if name != "ways"} for case, item in told.items()}
 
 

@@ -14,7 +14,7 @@ from tests.support.drop_in import events_of
 from tests.support.services import PATIENCE_S, address
 
 pytestmark = pytest.mark.vllm
-# No seed: at temperature 0 none is needed, and any stops the engine on a CPU.
+# No seed: at temperature 0 it is not needed, and a seed stops vLLM's engine on a CPU.
 GREEDY = {"model": "smollm2", "temperature": 0, "max_tokens": 24}
 CHAT = {"messages": [{"role": "user", "content": "Name three colours of the rainbow."}]}
 TEXT = {"prompt": "The capital of France is"}
@@ -29,7 +29,7 @@ LOW = {"eigencal": {"effort": "low"}}
 
 @pytest.fixture(scope="module")
 def base(base_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A running service of ours, one for all tests: it keeps nothing between calls but scores."""
+    """Return a service shared by all tests: it stores only scores between calls."""
     folder = tmp_path_factory.mktemp("drop-in")
     env = {**base_environment, "EIGENCAL_PORT": "0", "EIGENCAL_DATA_DIR": str(folder)}
     with running([PYTHON, "-m", "service"], env=env, log=folder / "service.log") as process:
@@ -58,7 +58,7 @@ def gathered(content: bytes) -> tuple[str, str, Any]:
     return "".join(map(text_of, choices)), reasons[-1], chunks[-1]["usage"]
 
 
-# By `async` nothing is waited for: a score that is ready in time is told.
+# The mode `async` does not wait, but returns a score that is ready in time.
 STATUSES = {"off": (None,), "async": ("pending", "scored"), "on": ("scored",)}
 
 
@@ -148,7 +148,7 @@ def test_answer_sampled_like_ours_counts_as_a_sample(base: str, vllm: VllmServer
 def test_without_samples_only_the_servers_answer_is_generated(
     base: str, vllm: VllmServer, path: str, asked: dict[str, Any], *, stream: bool
 ) -> None:
-    # To its end: one that its limit cuts is not judged.
+    # Complete, because truncated answers are not judged.
     body = {**GREEDY, **asked, "stream": stream, "max_tokens": 200, "stop": ["."]}
     body |= {"stream_options": {"include_usage": True}} if stream else {}
     direct = post(vllm.url, path, body)

@@ -38,7 +38,7 @@ def drawn(
 
 
 def by_text(draws: Sequence[Draw]) -> dict[tuple[str, int | None], list[float]]:
-    """Return the sums of answers that are one text in as many tokens."""
+    """Return the sums of answers with the same text and number of tokens."""
     results = defaultdict(list)
     for draw in draws:
         assert draw.total_logprob is not None

@@ -24,7 +24,7 @@ def post(url: str, body: dict, timeout: float = 300) -> httpx.Response:
 
 
 def until(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Tell whether a condition holds before the time is over."""
+    """Wait for a condition; return True if it holds before the time is over."""
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
         if condition():
@@ -35,7 +35,7 @@ def until(condition: Callable[[], bool], timeout_s: float) -> bool:
 
 @contextmanager
 def drawing(url: str, vllm: VllmServer) -> Iterator[HTTPConnection]:
-    """A score under way whose answers the server has begun to write; it hangs up at the end."""
+    """Start a score with answers in progress on the server; disconnect at the end."""
     with closing(HTTPConnection(url.removeprefix("http://"), timeout=600)) as call:
         call.request("POST", "/score", json.dumps(LONG), {"content-type": "application/json"})
 
@@ -118,7 +118,7 @@ def test_killed_server_is_reported_and_recovery_detected(service_url: str, vllm:
         problem = json.load(response)
     assert (response.status, problem["code"]) == (503, "llm_unavailable"), problem
     assert problem["retryable"] and response.getheader("retry-after")
-    # What the check found is kept for a second.
+    # The result of the check is cached for a second.
     assert until(lambda: httpx.get(f"{service_url}/readyz", timeout=30).status_code == 503, 120)
     assert httpx.get(f"{service_url}/readyz", timeout=30).json()["code"] == "llm_unavailable"
     assert httpx.get(f"{service_url}/healthz", timeout=30).status_code == 200

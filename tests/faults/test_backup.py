@@ -50,7 +50,7 @@ async def test_backup_during_a_job_is_complete_and_resumes_the_job(tmp_path: Pat
     for ending in ("", ".jobs"):
         (tmp_path / f"backup.db{ending}").rename(fresh / f"backup.db{ending}")
     carry_out(restore, fresh)
-    carry_out(restore, fresh)  # over what is there, too
+    carry_out(restore, fresh)  # also over an existing file
     restored = f"sqlite:///{fresh / 'eigencal.db'}"
     async with worker(restored, tmp_path / "second"), idle_replica(restored) as watching:
         ended = await final(watching, job)

@@ -26,7 +26,7 @@ both_kinds = pytest.mark.parametrize("options", [CALIBRATE, EVALUATE], ids=lambd
 
 
 async def outcome(made: Replica, job: Job) -> dict[str, Any]:
-    """Return what a job found, without the id and the time of it."""
+    """Return the result of a job without its id and time."""
     if job.kind == "evaluate":
         results = await final_results(made, job)
         return {**results, "provenance": {**results["provenance"], "created_at": ""}}
@@ -63,13 +63,13 @@ async def test_job_survives_three_kills(tmp_path: Path, options: JobOptions) -> 
     drawn = requests(log)
     assert {request_.prompt for request_ in drawn} == {f"question {i}" for i in range(ROWS)}
     assert {score.num_samples for score in drawn} == {NUM_SAMPLES}
-    assert len(drawn) <= ROWS + 6 * 2  # six kills, two slots: what was in flight, no more
+    assert len(drawn) <= ROWS + 6 * 2  # six kills, two slots: only the requests in progress
     assert outcome_ == await calm(tmp_path, ROWS, options, outcome)
 
 
 @both_kinds
 async def test_job_survives_a_kill_after_sampling(tmp_path: Path, options: JobOptions) -> None:
-    """Nothing is drawn again when all answers are there, and one result comes of it."""
+    """Nothing is sampled again with all answers stored, and there is one result."""
     url, log = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log"
     async with idle_replica(url) as outside:
         job, _ = await outside.jobs.submit(dev_rows(ROWS), options)

@@ -37,7 +37,7 @@ class Moody:
 
 
 def together(number: int) -> Behaviour:
-    """Answer once so many callers are waiting at the same time."""
+    """Answer once `number` callers are waiting at the same time."""
     all_there = asyncio.Event()
 
     async def behave(exchange: Exchange) -> None:
@@ -64,7 +64,7 @@ async def hung_up(llm: HttpLanguageModel) -> None:
 
 
 async def crowd(callers: int, once: Callable[[], Awaitable[None]]) -> None:
-    """So many callers at once, one request after the other, for a round."""
+    """Run concurrent callers that send one request after the other, for one round."""
     end = asyncio.get_running_loop().time() + ROUND_S
 
     async def caller() -> None:
@@ -78,7 +78,7 @@ async def crowd(callers: int, once: Callable[[], Awaitable[None]]) -> None:
 
 
 async def as_good_as_new(llm: HttpLanguageModel, server: OpenAIServer, moody: Moody) -> None:
-    """As many calls as there are slots run at once, and not one connection too many is left."""
+    """Check that as many calls as slots can run at once, and that no extra connection is left."""
     while server.active:  # those that were given up: their connections are being closed
         await asyncio.sleep(0.01)
     server.most_active, as_before = 0, moody.then
@@ -109,7 +109,7 @@ def test_overload_wears_nothing_out() -> None:
 
 
 def test_overload_leaks_nothing_through_the_service() -> None:
-    """Deadlines and hang-ups over real sockets; afterwards the service scores, and says that it is ready."""
+    """After deadlines and disconnects over real sockets, the service scores and is ready."""
 
     async def main() -> None:
         moody = Moody()

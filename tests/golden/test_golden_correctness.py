@@ -37,7 +37,7 @@ DRAWS = 50
 
 @pytest.fixture(scope="module", autouse=True)
 def recorded_data(shared_data: Path) -> None:
-    """Skip where the data are missing."""
+    """Skip the test without the data."""
     assert (shared_data / f"{QWEN}.jsonl").exists()
 
 
@@ -80,7 +80,7 @@ def test_p_correct_without_verdicts_is_near_the_accuracy(name: str, by_answers: 
 
 @pytest.mark.parametrize("m", [3])
 def test_p_correct_on_easy_questions_is_corrected_by_ten_verdicts(m: int) -> None:
-    """Nine in ten are answered right: what the warning `default_probability` says."""
+    """Nine in ten answers are right, the case of the warning `default_probability`."""
     known, right = columns(EASY, m)
     p = NO_VERDICTS.predict(known)
     assert right.mean() - p.mean() == pytest.approx(0.377, abs=5e-3)
@@ -124,7 +124,7 @@ def test_few_verdicts_with_three_answers_beat_the_base_rate(name: str, losses: d
     [(DEV, 0.868, 0.208), (TEST, 0.854, 0.190), (QWEN, 0.831, 0.436), (EASY, 0.916, 0.673)],
 )
 def test_total_logprob_is_informative_without_samples(name: str, order: float, loss: float) -> None:
-    """Of SmolLM2, whose answers have none recorded, that of the first answer drawn. The packaged map."""
+    """SmolLM2's answers have no recorded logprob, so the first sample is judged, with the packaged map."""
     alone = rows(name, judged=name not in OTHER).rows.alone()
     assert alone is not None
     texts = alone.texts

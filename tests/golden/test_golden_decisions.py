@@ -1,6 +1,6 @@
 """P(correct) and selective answering on the recorded answers (method, section 8).
 
-Of the 400 rows the 363 whose `answer` has a recorded vector; no weights are needed.
+Uses the 363 of 400 rows with a recorded vector for `answer`; no weights are needed.
 """
 
 from dataclasses import dataclass, replace
@@ -105,7 +105,7 @@ class Newcomer:
 
 @cache
 def newcomer() -> Newcomer:
-    """All rows whose `answer` has a recorded vector."""
+    """Return all rows with a recorded vector for `answer`."""
     vectors: dict[str, np.ndarray] = {}
     rows: list[DevRow] = []
     for data in (Recorded(TEST, embed=False), Recorded(DEV, embed=False)):
@@ -137,7 +137,7 @@ THROUGH = {1: (40, 90), 2: (70, 130), 3: (90, 140), 5: (100, 150), 20: (130, 160
 
 @pytest.mark.parametrize("m", THROUGH)
 def test_nonsense_is_never_let_through_and_has_no_p_correct(shared_data: Path, m: int) -> None:
-    """For nonsense a vector orthogonal, but for chance, to all that is said."""
+    """Nonsense has a random vector, nearly orthogonal to all answers."""
     assert shared_data
     scores = newcomer()
     one = FakeEmbedder(D, vectors=scores.vectors, empty_answers="outcome")

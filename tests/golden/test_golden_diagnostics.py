@@ -170,7 +170,7 @@ def test_calibrated_worlds_are_in_the_band_95_percent_of_the_time(recorded, name
 
 @pytest.mark.parametrize(("name", "blamed"), [("raw", True), ("temperature", True), ("depolarized", False)])
 def test_both_nulls_of_algorithm1(recorded, name, blamed):
-    """All lie outside the first null; what a map of eigenvalues can mend, ours has mended."""
+    """All are outside the first null; our map is inside the null for maps of eigenvalues."""
     map_, golden = recorded.map_and_golden(name)
     served = [map_.serve(s.eigenvalues, 768) for s in recorded.spectra]
     clustering = cluster_prompts(recorded.stack, largest(served))
@@ -183,7 +183,7 @@ def test_both_nulls_of_algorithm1(recorded, name, blamed):
 
 
 def test_algorithm1_is_far_from_zero_in_a_calibrated_world(recorded):
-    """The method's warning: 0.14 to 0.20 where the reference is drawn from the prompt's own samples."""
+    """The method warns of 0.14 to 0.20 if the reference is one of the prompt's own samples."""
     clustering = cluster_prompts(recorded.stack, [s.eigenvalues[0] for s in recorded.spectra])
     served = [Identity().serve(s.eigenvalues, 768) for s in recorded.spectra]
     rng = np.random.default_rng(0)

@@ -25,7 +25,7 @@ SERVED = {
 
 
 def stored(number: int, row: dict[str, Any], *, tells: bool) -> DevRow:
-    """A row with its verdict; an `answer` that is none of the samples has no recorded vector."""
+    """Return a row with its verdict. An `answer` that is not among the samples has no recorded vector."""
     samples, answer = tuple(row["samples"]), row["answer"]
     made = DevRow(
         number,
@@ -99,7 +99,7 @@ def test_served_figures(
 
 
 def test_log_probabilities_are_of_whole_answers(recorded: dict[str, Any]) -> None:
-    """Longer answers are less likely as a whole: what is recorded is no mean."""
+    """Longer answers are less likely as a whole: recorded values are not means."""
     likelihoods_ = likelihoods(split(recorded, slice(150, 400), tells=True))
     assert likelihoods_ is not None
     assert likelihoods_.totals is not None

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.shared
 
 @asynccontextmanager
 async def client(folder: Path, embedder: FakeEmbedder | None = None) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of the application; the golden numbers embed empty answers. embedder: None for the paper's."""
+    """Yield a client of the application, which embeds empty answers. embedder: None for the paper's."""
     settings = Settings(
         data_dir=folder,
         embedder=str(ROOT / "data" / "weights" / "all-mpnet-base-v2"),

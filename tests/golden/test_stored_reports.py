@@ -9,7 +9,7 @@ from tests.support.reports import FOLDER, MADE
 
 
 def check(made: Any, stored: Any, where: str) -> None:
-    """Fail where the two differ by more than the last digits of floats."""
+    """Fail if the two values differ by more than rounding of floats."""
     if isinstance(stored, dict):
         assert made.keys() == stored.keys(), where
         for name, one in stored.items():
