@@ -19,7 +19,7 @@ GUIDE = (Path(__file__).parents[2] / "docs" / "calibrating.md").read_text("utf-8
 
 
 def table(heading: str) -> set[str]:
-    """Return the names in code type in the first column of the table whose header begins like this."""
+    """Return the code names in the first column of the table with this header."""
     _, _, rest = GUIDE.partition(f"\n{heading}")
     assert rest, heading
     lines = rest.partition("\n\n")[0].splitlines()[2:]

@@ -99,7 +99,7 @@ def default_settings(monkeypatch: pytest.MonkeyPatch, **values: Any) -> Settings
 def test_recorded_answers_are_used_only_with_the_default_settings(
     monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], fits: bool
 ) -> None:
-    """When the defaults change, the first case fails: `make record-devset` records anew."""
+    """The first case fails if the defaults change: `make record-devset` records new answers."""
     settings = default_settings(monkeypatch, **values)
     serving = serving_of(settings)
     identity = build_llm(settings).identity(serving.request(prompt="x"))
@@ -123,7 +123,7 @@ async def test_tour_calibrates_once(tmp_path: Path) -> None:
             row |= {name: row[name][:5] for name in ("samples", "logprobs")}
             file.write(json.dumps(row) + "\n")
     async with demo_app(tmp_path, num_samples=5) as url:
-        # Not `capsys`: the log of DBOS would go on to write to what it had for stderr.
+        # Without `capsys`, because the log of DBOS would keep writing to its replacement of stderr.
         with redirect_stdout(io.StringIO()) as out:
             for _ in range(2):
                 await asyncio.to_thread(walk, url, recorded)

@@ -35,7 +35,7 @@ def environment(service: str) -> dict[str, str | None]:
 
 
 def started(*profiles: str) -> set[str]:
-    """The services that Compose starts: those of a profile in force, and those of none."""
+    """Return the services started by Compose: those of an active profile, and those without a profile."""
     return {
         name
         for name, service in SERVICES.items()

@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SERVICE = ROOT / "service"
 CLIENT = ROOT / "clients" / "python" / "src" / "eigencal"
-# What puts the rooms together; no room imports any of it.
+# The wiring, which no package imports.
 WIRING = {"app", "settings", "cli", "demo"}
 
 
@@ -26,7 +26,7 @@ def imported(path: Path) -> Iterator[str]:
 
 @functools.cache
 def rooms() -> dict[str, set[str]]:
-    """Return what each room of the service imports of the others."""
+    """Return the imports of each package of the service from other packages."""
     results: dict[str, set[str]] = {}
     for path in SERVICE.rglob("*.py"):
         room = path.relative_to(SERVICE).with_suffix("").parts[0]
@@ -58,7 +58,7 @@ def test_shipped_code_imports_only_shipped_code() -> None:
 
 
 def test_serving_imports_the_evaluation_only_on_demand() -> None:
-    """Nothing imports the room at module level; inside functions the wiring and the command line do."""
+    """Nothing imports the package at module level; the wiring and the command line do so inside functions."""
     users = set()
     for path in SERVICE.rglob("*.py"):
         if "evaluation" not in path.relative_to(SERVICE).parts:

@@ -19,7 +19,7 @@ from benchmarks.processes import free_port
 from service.cli import _check_address, cli
 
 ROOT = Path(__file__).parents[2]
-# Servers elsewhere, and not up: nothing to load, nothing to wait for.
+# Remote servers that are down: no loading and no waiting.
 REMOTE = {"EIGENCAL_LLM_BACKEND": "vllm", "EIGENCAL_EMBEDDER_URL": "http://127.0.0.1:9"}
 
 

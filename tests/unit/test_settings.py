@@ -111,7 +111,7 @@ def test_unknown_variable_suggests_the_nearest_setting() -> None:
 def test_mistyped_setting_gives_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv("EIGENCAL_HOST", "192.0.2.1")  # where the start ends
+    monkeypatch.setenv("EIGENCAL_HOST", "192.0.2.1")  # the end of the start
     monkeypatch.setenv("EIGENCAL_NUM_SAMPELS", "40")
     monkeypatch.setenv("EIGENCAL_OTHERWISE", "not ours")
     result = CliRunner().invoke(cli, ["serve"])

@@ -158,7 +158,7 @@ def recorded(init: Callable[..., None], name: str, picture: Picture) -> Callable
 
 
 def served_with(monkeypatch: pytest.MonkeyPatch, folder: Path, set_: dict[str, str]) -> Picture:
-    """Return what `serve` builds in this environment, up to where it would begin to listen."""
+    """Return the parts that `serve` builds in this environment, before it listens."""
     picture: Picture = {}
 
     def run(app: Any, **options: Any) -> None:
@@ -188,7 +188,7 @@ def test_every_setting_is_covered() -> None:
 def test_every_setting_changes_what_is_built(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, base: str
 ) -> None:
-    for name in Settings.model_fields:  # nothing of the machine's own
+    for name in Settings.model_fields:  # without settings of this machine
         monkeypatch.delenv(f"{PREFIX}{name.upper()}", raising=False)
     unchanged = served_with(monkeypatch, tmp_path, BASES[base])
     assert served_with(monkeypatch, tmp_path, BASES[base]) == unchanged

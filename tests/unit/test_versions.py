@@ -23,7 +23,7 @@ def newest(changelog: Path) -> str:
 
 
 def version_of(described: Path) -> str:
-    """Return the version of a Python project, from where its pyproject.toml says that it stands."""
+    """Return the version of a Python project, from the file named in its pyproject.toml."""
     table: dict[str, Any] = tomllib.loads(described.read_text())
     assert table["project"]["dynamic"] == ["version"]
     module, _, name = table["tool"]["setuptools"]["dynamic"]["version"]["attr"].rpartition(".")

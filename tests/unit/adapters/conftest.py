@@ -33,5 +33,5 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
-    """Return the address of a new database, as `url`; None where a port's fake stands in for one."""
+    """Return the address of a new database as `url`; None if the port's fake is used."""
     return None if request.param == "memory" else _new(request.param, request, tmp_path)

@@ -33,7 +33,7 @@ Work = Callable[[RunningJob], Awaitable[None]]
 
 
 class Finisher:
-    """Does what a test says, then stores a calibration."""
+    """Runs the test's function, then stores a calibration."""
 
     def __init__(self, store: SqlJobs) -> None:
         self.store = store
@@ -48,7 +48,7 @@ class Finisher:
 
 
 class Hanging:
-    """Work that does not end by itself."""
+    """Work that never ends."""
 
     def __init__(self) -> None:
         self.begun, self.stopped = asyncio.Event(), asyncio.Event()
@@ -124,7 +124,7 @@ async def test_a_job_succeeds(queue: Queue) -> None:
     assert len(queue.llm.requests) == 40
     assert await queue.store.get(job.id) == states[-1]
     assert await queue.store.latest(5) == [states[-1]]
-    assert all(state not in states[:i] for i, state in enumerate(states))  # no state told twice
+    assert all(state not in states[:i] for i, state in enumerate(states))  # no state reported twice
 
 
 async def test_job_queued_during_the_stop_does_not_delay_it(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ async def test_job_queued_during_the_stop_does_not_delay_it(tmp_path: Path) -> N
         await queue.ended(await queue.submit())  # by now it waits for news, for seconds
         await queue.submit()
         async with asyncio.timeout(60):
-            await queue.jobs.stop()  # in the same step of the loop in which the news came
+            await queue.jobs.stop()  # in the same iteration of the loop as the event
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ async def test_interrupted_job_resumes_at_the_next_start(
 
 
 async def test_job_of_an_earlier_version_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its chunks stay pending for good, and must hold no place that those of this version need."""
+    """Its chunks stay pending forever, and must not occupy the slots of this version."""
     with monkeypatch.context() as earlier:
         earlier.setattr(engines, "WORKFLOW_VERSION", "0")
         async with opened(tmp_path / "store.db", dbos) as first:
@@ -289,7 +289,7 @@ async def test_only_one_dbos_per_process(tmp_path: Path) -> None:
 
 async def test_sqlite_file_is_used_by_one_process_only(tmp_path: Path) -> None:
     with (tmp_path / "store.db.owner").open("w") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)  # as another process does
+        fcntl.flock(other, fcntl.LOCK_EX)  # like another process
         with pytest.raises(StoreUnavailable, match="several replicas need PostgreSQL"):
             async with opened(tmp_path / "store.db", dbos):
                 pass
@@ -298,7 +298,7 @@ async def test_sqlite_file_is_used_by_one_process_only(tmp_path: Path) -> None:
 
 
 async def test_failed_engine_start_is_retried(tmp_path: Path) -> None:
-    """A disk that is full for a while, a file that is none: the next start is as the first."""
+    """For example after a full disk or an invalid file: the next start is like the first."""
     path = tmp_path / "store.db.jobs"
     path.write_bytes(b"no database " * 1000)
     for _ in range(2):
@@ -311,7 +311,7 @@ async def test_failed_engine_start_is_retried(tmp_path: Path) -> None:
 
 
 async def test_a_cancelled_job_leaves_no_traceback(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """DBOS logs an error for each workflow that is cancelled, unless it is kept from that."""
+    """DBOS logs an error for each cancelled workflow, unless that is prevented."""
     hang = Hanging()
 
     async def write(job: RunningJob) -> None:

@@ -26,7 +26,7 @@ from service.llm.weights import WeightsError
 LINE = Sampling(stop=("\n",), max_tokens=16)
 
 
-# The sampling loop, on a model whose next-token scores are given
+# The sampling loop, on a model with given next-token scores
 
 
 class ToyCache:
@@ -233,7 +233,9 @@ def test_total_logprob_equals_that_of_one_pass_over_prompt_and_answer(
 
 @pytest.mark.weights
 def test_port_behaviour_on_a_loaded_model(llm_weights: Path) -> None:
-    long = Sampling(temperature=0, max_tokens=1000)  # greedy after few-shot text never ends by itself
+    long = Sampling(
+        temperature=0, max_tokens=1000
+    )  # greedy decoding after few-shot text ends only at the limit
 
     async def scenario(llm: EmbeddedLanguageModel) -> None:
         seeded = question(sampling=Sampling(temperature=1.0, seed=5, stop=("\n",)))

@@ -94,7 +94,7 @@ def test_server_started_later_is_used() -> None:
             _ = embedder.identity
         with pytest.raises(EmbedderUnavailable, match="cannot be reached"):
             await embedder.check()
-        await asyncio.sleep(CHECK_KEPT_S + 0.1)  # what a check found holds for that long
+        await asyncio.sleep(CHECK_KEPT_S + 0.1)  # the result of a check is valid this long
         await embedder.check()
         assert embedder.identity.dimension == 2
 
@@ -133,7 +133,7 @@ def test_transient_errors_are_retried(trouble: Behaviour) -> None:
         (hang, "in time", 1),
         (status(500, SECRET_TEXT.encode()), "status 500", 1),
         (status(503, SECRET_TEXT.encode()), "refuses work for now", 4),
-        (drop, "cannot be reached", 5),  # the first over a kept connection, which may have been closed before
+        (drop, "cannot be reached", 5),  # the first over a reused connection, which may already be closed
         (raw(b"<html>"), "valid embedding", 1),
         (raw(b"[" * 100_000 + b"]" * 100_000), "valid embedding", 1),
         (status(200, {"data": []}), "valid embedding", 1),

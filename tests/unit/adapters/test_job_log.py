@@ -28,7 +28,7 @@ async def submitted(made: Replica) -> str:
 
 
 async def until(caplog: pytest.LogCaptureFixture, text: str) -> None:
-    """Wait for what is told after the store has it."""
+    """Wait for a log line, which follows the write to the store."""
     async with asyncio.timeout(60):
         while text not in caplog.text:
             await asyncio.sleep(0.01)
@@ -66,6 +66,6 @@ async def test_wait_is_logged_once_until_progress(tmp_path: Path, caplog: pytest
         await jobs.note(job.id, "waiting")
     await jobs.note(job.id, LLMError("waiting for more.", llm_message="Where is the treasure?").full_detail)
     await database.stop()
-    # A thread of another test's exporter may have its say, too.
+    # The exporter thread of another test may also log.
     ours = [record.message for record in caplog.records if record.name.startswith("service")]
     assert ours == [f"job {job.id}: waiting", f"job {job.id}: waiting for more."]

@@ -92,7 +92,7 @@ class TestKeyStore:
             assert await store.list_all() == [fifth, fourth, valid]
 
     async def test_keys_are_removed_only_in_their_scope(self, opened: Opened) -> None:
-        """The other's last key, revoked, is what keeps that scope closed."""
+        """The last revoked key of another scope keeps that scope closed."""
         async with opened() as store:
             other, *full = key(scope="admin"), *(key(at_s=i) for i in range(1, MOST + 1))
             for one in (other, *full):
@@ -103,7 +103,7 @@ class TestKeyStore:
             assert {item.id for item in await store.list_all()} == {item.id for item in (other, *full)}
 
     async def test_scope_stays_closed(self, opened: Opened) -> None:
-        """However many are made and revoked: what has no key left must not open."""
+        """For any number of created and revoked keys, a scope without keys must not open."""
         async with opened() as store:
             for i in range(MOST + 2):
                 one = key(at_s=i)

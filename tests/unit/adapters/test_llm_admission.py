@@ -65,7 +65,7 @@ async def test_permit_after_the_deadline_is_an_error_and_passed_on() -> None:
     queue = AdmissionQueue(1, 9)
     held = await taken(queue)
     late = await waiter(queue, left_s=0.02)
-    # A loop that is busy: the turn comes before anybody learns of the end.
+    # A busy loop: the permit arrives before the end is noticed.
     time.sleep(0.05)  # noqa: ASYNC251
     held.release()
     with pytest.raises(DeadlineExceeded):
@@ -124,7 +124,7 @@ async def test_jobs_are_never_refused_and_get_their_share() -> None:
         permit.release()
 
     live = [asyncio.create_task(call(Priority.LIVE)) for _ in range(4 * JOBS_EVERY)]
-    with queue.admitted(Priority.JOB, 50), queue.admitted(Priority.LIVE):  # nor do they take others' room
+    with queue.admitted(Priority.JOB, 50), queue.admitted(Priority.LIVE):  # and use no slots of others
         jobs = [asyncio.create_task(call(Priority.JOB)) for _ in range(50)]
         await asyncio.sleep(0)
         held.release()
@@ -140,7 +140,7 @@ async def test_cancelled_caller_leaves_the_queue_without_losing_a_permit() -> No
     first.cancel()
     await asyncio.sleep(0)
     held.release()
-    second.cancel()  # as its permit comes
+    second.cancel()  # while its permit arrives
     await asyncio.wait({second})
     (await third).release()
     assert queue.free == 1
@@ -169,7 +169,7 @@ async def test_samples_for_a_chat_yield_to_answers() -> None:
         await queue.permit(Priority.BESIDE, ends())
     held.release()
     second = await live
-    beside = await waiter(queue, Priority.BESIDE)  # nobody but a job waits
+    beside = await waiter(queue, Priority.BESIDE)  # only a job waits
     second.release()
     (await beside).release()
     (await job).release()

@@ -44,7 +44,7 @@ async def test_connection_is_reused_after_a_read_response(
     async with OpenAIServer(default=begun(b"half", then=hang)) as server:
 
         async def is_kept(made: Connections, url: httpx2.URL, method: str) -> bool:
-            """Return True if a call used a kept connection. The response to a POST is not read to its end."""
+            """Return True if a call reused a connection. The response to a POST is not read to its end."""
             before = server.accepted
             async with made.stream(method, url) as response:
                 if method == "GET":

@@ -85,7 +85,7 @@ def texts(generation: Generation) -> list[str]:
     return [draw.text for draw in generation.draws]
 
 
-# What is sent
+# Requests
 
 
 def test_one_call_with_n_and_every_sampling_parameter() -> None:
@@ -150,7 +150,7 @@ def test_greedy_answer_is_requested_once_and_repeated(temperature: float) -> Non
     assert (generation.requested, generation.missing_reason) == (5, None)
 
 
-# What is read
+# Responses
 
 
 def test_reasoning_is_removed() -> None:
@@ -270,7 +270,7 @@ def test_observed_server_limits_expire(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["n", "top_k", "priority", "stream_options"])
 def test_error_that_only_mentions_a_parameter_does_not_drop_it(name: str) -> None:
-    """Such as one that lists the request, or a refusal of something else."""
+    """For example an error that quotes the request, or refuses something else."""
     refusal = status(400, {"error": {"message": f"Bad request with {name}: too long"}})
 
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
@@ -433,7 +433,7 @@ def test_a_server_that_dies_is_unavailable(deadline_s: float | None) -> None:
 
 def test_missing_server_is_unavailable_until_it_starts() -> None:
     async def main() -> None:
-        with socket.socket() as kept:  # nobody else takes the port meanwhile
+        with socket.socket() as kept:  # the port stays reserved
             kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             kept.bind(("127.0.0.1", 0))
             port = kept.getsockname()[1]

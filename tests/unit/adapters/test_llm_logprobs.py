@@ -87,7 +87,7 @@ def telling(*per_choice: Any, text: str = "Paris", message: dict[str, Any] | Non
 
 
 async def chunks(exchange: Exchange, index: int, values: Sequence[Any] | None, text: str) -> None:
-    """Send the chunks of one choice: a role without tokens, the text, and what ends it without text."""
+    """Send the chunks of one choice: a role without tokens, the text, and the end without text."""
     chat = exchange.path.endswith("/chat/completions")
 
     async def chunk(piece: str, told: Sequence[Any] | None, finish: str | None = None) -> None:
@@ -119,10 +119,10 @@ def streaming(*deltas: dict[str, Any]) -> Behaviour:
     return behave
 
 
-# What is asked
+# Requests
 
 
-# What is told
+# Responses
 
 
 @APIS
@@ -160,7 +160,7 @@ def test_missing_logprobs_remove_the_evidence_but_not_the_answer(api: str, logpr
     assert result == Draw("Paris")
 
 
-# Where the answer is a part of what was drawn
+# Answers that are a part of the generated text
 
 
 @STREAMED
@@ -209,7 +209,7 @@ def test_each_chunk_of_a_stream_has_its_own_tokens(deltas: list[dict[str, Any]],
     assert (draw.text, draw.total_logprob) == ("Paris", total)
 
 
-# What is learnt
+# Remembered behaviour of servers
 
 
 def asked(server: OpenAIServer) -> list[Any]:

@@ -16,7 +16,7 @@ from tests.support.fakes import FakeLLM
 from tests.support.openai_server import OpenAIServer, answers, hang
 
 SHORT = Sampling(temperature=0.7, max_tokens=8, stop=("\n",))
-LONG = Sampling(temperature=0, max_tokens=1000)  # greedy after few-shot text never ends by itself
+LONG = Sampling(temperature=0, max_tokens=1000)  # greedy decoding after few-shot text ends only at the limit
 Open = Callable[..., AbstractAsyncContextManager[LanguageModel]]
 
 
@@ -35,7 +35,7 @@ async def started(llm: LanguageModel) -> AsyncIterator[LanguageModel]:
 
 
 class LanguageModelContract:
-    """`opened(busy=True)` opens a model whose next answer to a LONG request takes longer than the test."""
+    """`opened(busy=True)` opens a model with a next answer to a LONG request that outlasts the test."""
 
     @pytest.fixture
     def opened(self) -> Open:

@@ -63,7 +63,7 @@ async def test_server_that_does_not_read_times_out() -> None:
     async with await asyncio.start_server(lambda _, writer: callers.append(writer), "127.0.0.1") as server:
         made = HttpUpstream(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", silence_s=0.2)
         with pytest.raises(DeadlineExceeded):
-            await made.open(Call("/chat/completions", bytes(32 << 20)))  # more than the sockets hold
+            await made.open(Call("/chat/completions", bytes(32 << 20)))  # more than the socket buffers hold
         await made.stop()
         for caller in callers:
             caller.transport.abort()
@@ -135,7 +135,7 @@ async def test_a_cookie_of_one_answer_goes_with_no_other_call() -> None:
 
 
 async def test_connection_closed_by_the_server_is_replaced() -> None:
-    """As it is written to: the server read nothing of the call, so it is made once more."""
+    """While writing: the server has read nothing, so the call is repeated once."""
     arrived = ended = 0
 
     async def once_each(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

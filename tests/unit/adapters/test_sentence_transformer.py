@@ -28,7 +28,7 @@ RECORDED = ROOT / "../shared/data"
 
 
 class TinyModel:
-    """Maps a text to (length, 1, 0) in a thread; `gate` holds it, `fails` makes it raise."""
+    """Maps a text to (length, 1, 0) in a thread. `gate` blocks it, `fails` makes it raise."""
 
     max_seq_length = 384
     device = "cpu"

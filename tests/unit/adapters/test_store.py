@@ -206,7 +206,7 @@ class TestStore:
 
     @pytest.mark.parametrize("unit", ["answer", "claim"])
     async def test_models_with_unknown_features_are_left_out(self, url: str, unit: Unit) -> None:
-        """Calibrations of before 0.4.0 hold them."""
+        """Calibrations from before 0.4.0 contain them."""
 
         def taking(*names: str) -> Selector:
             number = len(names)
@@ -258,14 +258,14 @@ class TestStore:
             assert failed.state == "failed"
 
     async def test_calibration_compared_with_an_outdated_one_is_not_activated(self, url: str) -> None:
-        """Another job, or an operator, may activate one between the comparison and the end."""
+        """Another job or an operator may activate one between comparison and end."""
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(samples=("a", "b")), OPTIONS)
             await store.jobs.begin(job.id)
             theirs, calibration_ = calibration(), calibration(temperature=3.0)
             key = calibration_.fingerprint.key()
             await add(store.calibrations, theirs, {})
-            async with store.database.write() as connection:  # as on another replica
+            async with store.database.write() as connection:  # like another replica
                 await make_current(connection, theirs.id, key, by="peer", reason="")
             with pytest.raises(Conflict, match="retry"):
                 await store.jobs.succeed(job.id, calibration_, {}, 40, activate=True, compared_with=None)
@@ -480,7 +480,7 @@ async def test_connection_recovers_after_an_outage(postgres: Cluster) -> None:
 
 @pytest.mark.postgres
 async def test_unstorable_value_is_not_an_outage(postgres: Cluster) -> None:
-    """Else whoever stores it would be asked to try again, for ever."""
+    """Otherwise callers would be asked to retry forever."""
     async with opened(postgres.database()) as store:
         job, _ = await store.jobs.submit(rows(), OPTIONS)
         await store.jobs.begin(job.id)

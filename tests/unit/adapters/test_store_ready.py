@@ -36,7 +36,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def refusal(database: Database) -> str:
-    """Return why it is not ready, asked anew."""
+    """Return why the store is not ready, with a new check."""
     with pytest.raises(StoreUnavailable) as refused:
         await database.soon(database._ready())
     return str(refused.value)

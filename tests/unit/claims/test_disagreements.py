@@ -48,7 +48,7 @@ def test_names_disagree_where_answers_have_none_in_common() -> None:
     drawn = ["Paris", "It is Paris.", "Lyon"]
     question = "What is the capital of France?"
     assert found(drawn, question) == {"name": {"Paris": pytest.approx(2 / 3), "Lyon": pytest.approx(1 / 3)}}
-    # German nouns have capitals: Rom is what both say.
+    # German nouns are capitalised; both answers say Rom.
     assert (
         found(["Rom ist die Stadt.", "Es ist die Metropole Rom."], "Was ist die Hauptstadt Italiens?") == {}
     )

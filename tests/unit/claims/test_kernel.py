@@ -81,7 +81,7 @@ def test_different_facts_are_far(first: str, second: str, question: str, expecte
             "Nobody knows it to this day",
         ],  # the first word of a sentence has a capital in any case
         ["It is Peanut Butter", "It is peanut butter"],  # a drawn answer writes it without
-        ["It is Italy", "It is here"],  # the question holds it
+        ["It is Italy", "It is here"],  # it is in the question
     ],
 )
 def test_words_that_are_not_names(texts: list[str]) -> None:

@@ -16,7 +16,7 @@ Vectors = dict[str, NDArray[np.float32]]
 
 
 def alike(*texts: str, question: str = "") -> Vectors:
-    """Return the same vector for all texts: the facts alone tell them apart."""
+    """Return the same vector for all texts, so that only facts distinguish them."""
     return dict.fromkeys([*texts, *beyond(texts, question)], np.ones(2, np.float32))
 
 
@@ -36,7 +36,7 @@ def raw(claim: MatchedClaim) -> tuple[float, float]:
 
 
 class Drawn:
-    """Claims and answers of none to three sentences. No text holds a fact; vectors are near one another."""
+    """Claims, and answers of up to three sentences. Texts have no facts; vectors are near each other."""
 
     def __init__(self, seed: int) -> None:
         rng = self.rng = np.random.default_rng(seed)
@@ -57,7 +57,7 @@ class Drawn:
 
 
 def test_small_example_by_hand() -> None:
-    """Two claims and four answers: both, the first alone, nothing, and something else."""
+    """Two claims and four answers: one has both claims, one the first, one neither, one something else."""
     vectors = dict(zip("abc", np.eye(4, dtype=np.float32), strict=False))
     first, second = match_claims("ab", ["ab", "a", "", "c"], vectors, question="")
     assert first.index.tolist() == [0, 0, 1, 2]

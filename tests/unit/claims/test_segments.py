@@ -27,7 +27,7 @@ def words(text: str) -> str:
 
 
 def assert_in_place(found: list[Segment], text: str) -> None:
-    """Spans ascend, are disjoint, and hold the words that their segments have, in order."""
+    """Check that spans ascend, are disjoint, and contain the words of their segments in order."""
     reached = 0
     for segment in found:
         assert reached <= segment.start < segment.end <= len(text)
@@ -137,7 +137,7 @@ def test_hostile_text_is_covered_completely(name: str) -> None:
         assert reached <= segment.start < segment.end <= len(text)
         assert len(segment.text) <= MAX_CHARS
         reached = segment.end
-    # The names of a table's columns are said with its cells, and the numbers of items are marks.
+    # Cells include the names of their columns, and numbers of list items are marks.
     inside = "".join(words(text[segment.start : segment.end]) for segment in result)
     wanted = re.sub(r"(?m)^\d+\. ", "", text.removeprefix("| a | b |\n"))
     assert inside == words(wanted)

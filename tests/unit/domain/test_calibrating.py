@@ -26,11 +26,11 @@ from tests.support.pipeline import Bench, Pipeline
 from tests.support.sqlite_store import CopiedDatabase
 
 WORDS = ("Paris", "Lyon", "Nice", "Lille", "Metz", "Brest", "Tours", "Dijon")
-ALONE = JobOptions(prior_weight=0)  # the rows alone: nothing draws their fits anywhere
+ALONE = JobOptions(prior_weight=0)  # without a prior, fits use only the rows
 
 
 def made_rows(count: int = 40, m: int = 6, *, sharp: float = 1.0, seed: int = 1) -> list[DevRow]:
-    """Rows whose reference is one of the answers' meanings about half the time."""
+    """Return rows with a reference among the answers' meanings about half the time."""
     rng = np.random.default_rng(seed)
     rows = []
     for i in range(count):
@@ -170,7 +170,7 @@ async def test_if_better_compares_with_the_active_calibration(bench: Bench) -> N
     assert "not_better" in codes(report)
     assert [row["map"] for row in report["served"]][-1] == "active"
     assert bench.calibrations.any_active() == [first]
-    # Fitted where answers agree more, with a gain that the interval does not tell from none.
+    # Fitted on rows with more agreement; the gain is not significant.
     _, report = await bench.run(made_rows(60, sharp=4.0, seed=5), ALONE)
     decision = report["decision"]
     assert (
@@ -179,7 +179,7 @@ async def test_if_better_compares_with_the_active_calibration(bench: Bench) -> N
     assert not decision["activated"] and "may be chance" in decision["reason"]
     assert "not_better" in codes(report)
     assert bench.calibrations.any_active() == [first]
-    # Where agreement is always right.
+    # Agreement is always right.
     shifted = [replace(row, references=(row.samples or ())[:1]) for row in made_rows(120, seed=5)]
     later, report = await bench.run(shifted, ALONE)
     decision = report["decision"]
@@ -268,7 +268,7 @@ async def test_first_calibration_not_better_than_raw_is_not_activated(bench: Ben
 
 
 def noise(count: int) -> list[DevRow]:
-    """Rows of answers that differ, agree by chance, and have nothing to do with the references."""
+    """Return rows with answers that agree only by chance and are unrelated to the references."""
     rng = np.random.default_rng(3)
     return [
         DevRow(
@@ -313,7 +313,7 @@ async def test_inconclusive_rows_do_not_activate(bench: Bench, rows: list[DevRow
 
 
 async def test_rows_of_mixed_length(bench: Bench) -> None:
-    """m is what nine rows in ten reach; longer rows are cut, shorter ones serve smaller m' only."""
+    """m is reached by nine in ten rows; longer rows are cut, shorter ones used only for smaller m'."""
     rows = made_rows(50)
     rows = [
         *rows[:40],
@@ -364,7 +364,7 @@ async def test_several_references_and_empty_answers(bench: Bench) -> None:
 
 
 async def test_supplied_empty_answers_do_not_count(bench: Bench) -> None:
-    """The fit is the one of rows without them, and told apart from one that counts them."""
+    """The fit equals that of rows without them, and differs from one that counts them."""
     bare = made_rows()
     rows = [replace(row, samples=("", *(f" {text}\n" for text in row.samples or ()), " \n")) for row in bare]
     calibration_, report = await bench.run(rows, JobOptions(activate="never"))
@@ -388,7 +388,7 @@ async def test_if_better_keeps_calibration_for_larger_numbers_of_answers(bench: 
 async def test_calibration_activated_during_the_fit_is_not_replaced(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By another replica or an operator: the two were not compared, and a retry compares them."""
+    """By another replica or an operator: the two were not compared; a retry compares them."""
     first, _ = await bench.run(made_rows(), JobOptions(activate="never"))
     succeed = bench.jobs.succeed
 

@@ -44,7 +44,7 @@ async def test_comparing_model_is_part_of_the_calibration(bench: Bench) -> None:
     assert report["calibration"]["fingerprint"]["comparer"] == comparer
     by_words, _ = await bench.run(made_rows(), JobOptions(prior_weight=0))
     assert by_words.fingerprint.differs(calibration_.fingerprint) == ["comparer", "kernel"]
-    # By the LLM's word the reference says what two of three answers say; the words have nothing in common.
+    # For the LLM the reference means the same as two of three answers, without any word in common.
     assert calibration_.headline().depolarization < by_words.headline().depolarization
 
 

@@ -417,7 +417,7 @@ class TestSize:
         [
             ({}, None, 20 + 1),  # drawn: the serving number
             ({}, 7, 7 + 1),  # drawn: as asked
-            ({"samples": ["a"] * 5}, 4, 4 + 1),  # cut to what is asked
+            ({"samples": ["a"] * 5}, 4, 4 + 1),  # limited to the requested number
             ({"samples": ["a"] * 5, "reference": ["yes"] * 9}, 9, 5 + 9),  # never more than there are
             ({"samples": ["a"] * 5, "answer": "c"}, None, 5 + 1 + 1),
         ],
@@ -472,6 +472,6 @@ class TestExport:
 
 
 def test_only_set_fields_of_a_row_are_stored_and_hashed() -> None:
-    """Else a field that a release adds would make a re-post under an old key another upload."""
+    """Otherwise a field added by a release would turn a repeated upload into another one."""
     stored = encode_row(DevRow(7, None, ("Paris",), prompt="Capital?", samples=("Paris", "Lyon")))
     assert stored["content"] == {"id": None, "references": ("Paris",), "prompt": "Capital?"}

@@ -52,14 +52,14 @@ async def store(tmp_path: Path) -> AsyncIterator[SqlJobs]:
 
 
 class NoFinish:
-    """Leaves a job whose answers are drawn as it is."""
+    """Leaves a job unfinished after sampling."""
 
     async def finish(self, job: RunningJob) -> None:
         pass
 
 
 class Case:
-    """A job whose answers are drawn; it is not finished, and so stays running unless it fails."""
+    """A job of which only the sampling stage runs; it stays running unless it fails."""
 
     def __init__(self, store: SqlJobs, llm: Any, job_id: str, steps: JobSteps, drawer: Drawer) -> None:
         self.store, self.llm, self.job_id, self.steps, self.drawer = store, llm, job_id, steps, drawer
@@ -159,7 +159,7 @@ NO = LLMError("The LLM server said 400: no such parameter", llm_status=400)
 
 
 class Refusing(FakeLLM):
-    """Refuses what `refused` says of a request; counts the requests from 1."""
+    """Refuses requests by `refused`, a function of the number, from 1, and the request."""
 
     def __init__(self, refused: Callable[[int, GenerationRequest], bool]) -> None:
         super().__init__()
@@ -278,7 +278,7 @@ async def test_temporarily_refused_rows_get_their_answers(make: Make) -> None:
 
 
 async def test_waiting_run_ends_when_its_job_has_failed(make: Make) -> None:
-    """The retry has a workflow of its own; the old one would fit what rows there are."""
+    """The retry has its own workflow; the old one would fit incomplete rows."""
     fatal = LLMError("no key", llm_status=401)
     async with make(FakeLLM(fail_with=[fatal])) as case:
         assert (await case.draw()).state == "failed"

@@ -65,7 +65,7 @@ def test_active_evidence_calibration_is_compared_as_served(auto: Fitted) -> None
     active = replace(by_evidence(), num_samples=SAMPLES, parameters=auto.parameters, evidence=table)
     again = fit(material(), "auto", active=active)
     assert list(again.maps.risks)[-1] == "active"
-    # Fitted on the same rows, all of them, it is no worse than what is fitted without a fold.
+    # Fitted on all rows, it is no worse than maps fitted without a fold.
     assert again.maps.risks["active"].mean() < again.maps.risks["evidence"].mean()
     silent = fit(material(drawn(tells=False)), "auto", active=active)
     assert silent.maps.risks["active"].mean() > again.maps.risks["active"].mean() + 0.05

@@ -39,7 +39,7 @@ from tests.support.trial import NONSENSE, check, deciding, judged
 
 fit = partial(fit_all, resamples=FEW)
 
-# The map of P(correct): a temperature alone is certain of answers that are all alike.
+# The map of P(correct): with temperature only, equal answers have lambda_max 1.
 METHODS = {"temperature": DepolarizedMap, "depolarized": DepolarizedMap, "evidence": EvidenceMap}
 
 
@@ -93,7 +93,7 @@ def vars_of(one: object) -> tuple[Sequence[float], Sequence[int], Sequence[int]]
 
 
 def test_row_is_predicted_by_a_map_fitted_without_it() -> None:
-    """References of one fold alone are others: what is served moves, what predicts that fold does not."""
+    """Changing the references of one fold changes the served map, but not the predictions of that fold."""
     rows = judged_rows(160)
     before = fitted()
     right = FullRows(judged_material(rows)).at(4).right

@@ -52,7 +52,7 @@ def material(stored: Sequence[DevRow]) -> Material:
 
 
 def scored(one: DevRow, m: int, map_: EvidenceMap | DepolarizedMap | TemperatureMap) -> dict[str, float]:
-    """What scoring has for the first m answers: one spectrum, the map's eigenvalues, p(y) of one text."""
+    """Return the data of a score by the first m answers: a spectrum, the map's eigenvalues and p(y)."""
     texts, index = distinct([draw.text for draw in one.draws[:m]])
     answer = None if one.answer is None else one.answer.strip()
     vectors = vectors_of(distinct([*texts, *TEXTS, "Metz"])[0])
@@ -98,7 +98,7 @@ def with_own_logprobs() -> list[DevRow]:
 def test_text_judged_by_itself_has_the_features_of_a_score(
     map_: EvidenceMap,
 ) -> None:
-    """The map depends on the text's own log-probability and not on what was drawn."""
+    """The map depends on the log-probability of the text, not on the samples."""
     made = material(with_own_logprobs())
     full = FullRows(made)
     alone = full.alone()
@@ -194,7 +194,7 @@ def test_verdict_without_an_answer_is_about_the_dominant_answer() -> None:
 
 
 def test_verdict_does_not_depend_on_the_number_of_samples() -> None:
-    """Else a log loss falls only because fewer answers make worse ones: where all are wrong it is 0."""
+    """Otherwise fewer answers could lower the log loss only by being worse: it is 0 if all are wrong."""
     whole = material(rows())
     full_rows = FullRows(whole)
     verdicts, numbers = full_rows.at(M).right, range(1, M + 1)

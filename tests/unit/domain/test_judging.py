@@ -36,7 +36,7 @@ VECTORS = {**dict(zip("abc", AXES, strict=False)), "mostly a": 0.8 * AXES[0] + 0
 TWO_TO_ONE = ("a", "a", "b")
 # T = 1 and g = 0.5 make of the eigenvalues 2/3, 1/3 and 0:
 FIRST, SECOND, NULL = 1 / 3 + 1 / 16, 1 / 6 + 1 / 16, 1 / 16
-EASY = Target(0.2, 0.9)  # kept by the threshold 0.5, which lets 0.6 of the questions through
+EASY = Target(0.2, 0.9)  # reached by the threshold 0.5, which lets 0.6 of the questions through
 
 
 def embedder(**parts: Any) -> FakeEmbedder:
@@ -48,7 +48,7 @@ def supplied(
     selectors: dict[int, Selector] | None = None,
     made_by: FakeEmbedder | None = None,
 ) -> Calibration:
-    """A calibration of supplied answers, T = 1 and g = 0.5, which decides where `selectors` say."""
+    """Return a calibration of supplied answers, T = 1 and g = 0.5, which decides with `selectors`."""
     made = replace(calibration(), parameters={m: DepolarizedMap(1.0, 0.5) for m in range(2, 6)})
     wanted = caller_fingerprint("mine", (made_by or embedder()).identity)
     return replace(made, fingerprint=wanted, selectors=selectors or {})
@@ -154,7 +154,7 @@ def test_a_candidate_never_counts_as_an_answer(
 
 
 async def test_p_correct_uses_the_selectors_map() -> None:
-    """P(correct) is the agreement there, under g = 0.2 where g = 0.5 is served."""
+    """P(correct) is the agreement under the selector's g = 0.2, while g = 0.5 is served."""
     active = supplied(selectors={3: selector(DepolarizedMap(1.0, 0.2))})
     score = await scored(TWO_TO_ONE, active, candidate="mostly a")
     first = 0.8 * 2 / 3 + 0.2 / 8
@@ -365,7 +365,7 @@ async def test_decision_without_a_model_abstains_with_a_reason(
 async def test_warning_if_the_embedder_confuses_the_candidate_with_an_answer(
     candidate: str | None, warned: bool
 ) -> None:
-    """It reads no fruit: all have one vector. "Paris!" says what "paris" does."""
+    """The embedder maps all fruit to one vector. "Paris!" means the same as "paris"."""
     unread = dict.fromkeys(["\N{GRAPES}", "\N{WATERMELON}"], AXES[0])
     one = FakeEmbedder(
         DIMENSION, vectors={**unread, **dict.fromkeys(["paris", "Paris!"], AXES[1]), "b": AXES[2]}

@@ -19,7 +19,7 @@ NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
 class Clock:
-    """A clock that stands still until it is moved."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.now = NOON
@@ -30,7 +30,7 @@ class Clock:
 
 @asynccontextmanager
 async def ring(store: MemoryKeys, **options: Any) -> AsyncIterator[Keys]:
-    """A replica's keys, which are not read again by themselves unless the test says how often."""
+    """Return a replica's keys, which are read again only if the test sets an interval."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(auth, "POLL_S", options.pop("poll_s", NEVER_S))
         patch.setattr(auth, "GAP_S", options.pop("gap_s", 0.0))
@@ -43,7 +43,7 @@ async def ring(store: MemoryKeys, **options: Any) -> AsyncIterator[Keys]:
 
 
 def wrong(number: int = 0) -> str:
-    """Return a key that nobody made, of the form of those that are made."""
+    """Return an unknown key in the format of created keys."""
     return new_key("nobody's", "admin", None, NOON)[1] if number == 0 else f"{START}{number:043d}"
 
 
@@ -150,7 +150,7 @@ async def test_known_keys_stay_valid_without_the_store_and_cause_no_queries() ->
         for _ in range(100):
             with pytest.raises(StoreUnavailable):
                 await keys.scope_of(wrong())
-        assert store.readings == 2  # that of the start, and the first that failed
+        assert store.readings == 2  # the read at the start, and the first failed one
         assert [await keys.scope_of(item) for item in (lasting, ending)] == ["score", "score"]
         clock.now += timedelta(seconds=60)
         assert [await keys.scope_of(item) for item in (lasting, ending)] == ["score", None]
@@ -196,7 +196,7 @@ async def test_key_expires() -> None:
 
 
 async def test_a_scope_stays_closed_when_its_keys_are_gone() -> None:
-    """Revoked, or lost with a database that another took the place of."""
+    """Revoked, or lost with a replaced database."""
     store = MemoryKeys()
     async with ring(store) as keys:
         made, secret = await keys.make("a", "score", None)

@@ -66,7 +66,7 @@ def test_duplicates_ignore_case_and_white_space_in_each_turn() -> None:
     rows = [stored(line, "abcd", "r") for line in range(1, 31)]
     rows += [replace(rows[0], line=31, prompt=" P1\t")]
     rows += [replace(rows[0], line=32 + i, prompt=None, messages=talk) for i, talk in enumerate(talks)]
-    # Rows that tell no question are copies of none.
+    # Rows without a question are no duplicates.
     rows += [replace(rows[0], line=40 + i, prompt=None) for i in range(2)]
     result, _, copies = usable_rows(rows, None, rng())
     assert (len(result), copies) == (34, 2)

@@ -13,7 +13,7 @@ from service.spectral.subsets import OnDone
 
 
 class Jobs:
-    """Takes what is shown, or fails."""
+    """Records progress, or fails."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error

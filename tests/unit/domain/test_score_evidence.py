@@ -24,7 +24,7 @@ def asked(num_samples: int, prompt: str = "question 0", **parts: Any) -> ScoreCo
 
 
 def fitting(llm: TellingLLM, made: Callable[..., Calibration] = by_evidence) -> Calibration:
-    """A calibration for what this LLM draws."""
+    """Return a calibration for this LLM's set-up."""
     wanted = Scorer(llm, FakeEmbedder(DIMENSION), Active()).choice.fingerprint(asked(2))
     return replace(made(), fingerprint=wanted)
 
@@ -35,7 +35,7 @@ async def scored(llm: TellingLLM, command: ScoreCommand, *active: Calibration) -
 
 @pytest.mark.parametrize("mass", [0.2, 0.9])
 async def test_a_score_is_served_by_its_own_missing_mass(mass: float) -> None:
-    """Equal answers have one spectrum: what differs is the evidence. g = u, so 1 - u + u/d is served."""
+    """Equal answers have the same spectrum and differ only in evidence. g = u, so 1 - u + u/d is served."""
     llm = TellingLLM(told={"question 0": math.log(mass)})
     score = await scored(llm, asked(3), fitting(llm))
     assert score.calibration is not None
@@ -128,7 +128,7 @@ async def test_named_evidence_calibration_allows_one_answer() -> None:
 
 
 class Unheard(TellingLLM):
-    """An LLM whose name only its answers tell."""
+    """An LLM with a name known only from its answers."""
 
     def identity(self, request: GenerationRequest) -> LLMIdentity:
         result = super().identity(request)
@@ -144,7 +144,7 @@ async def test_first_score_after_the_start_may_have_one_answer() -> None:
 
 
 class Late(TellingLLM):
-    """An LLM of which one answer comes before the deadline, or at all."""
+    """An LLM that returns one answer before the deadline, or in total."""
 
     def __init__(self, reason: str, *, tells: bool = True) -> None:
         super().__init__(tells=tells)

@@ -132,7 +132,7 @@ def test_question_is_the_prompt_or_the_last_user_turn(asked: dict[str, Any], que
 
 
 class Queued(FakeLLM):
-    """An LLM that says that each request waited a minute for its turn."""
+    """An LLM that reports a wait of a minute for each request."""
 
     async def generate(self, request: GenerationRequest) -> Generation:
         return replace(await super().generate(request), queued_s=60.0)
@@ -141,7 +141,7 @@ class Queued(FakeLLM):
 async def test_waiting_for_the_llm_counts_as_queueing() -> None:
     request = GenerationRequest(2, Sampling(), prompt="p")
     score = await Scorer(Queued(), FakeEmbedder(), Active()).score(ScoreCommand(request))
-    assert score.timings_ms.generate == 0.0  # never less, whatever an LLM says
+    assert score.timings_ms.generate == 0.0  # never less, for any report of an LLM
     assert score.timings_ms.queue > 0.0
     assert sum(ms or 0.0 for _, ms in score.timings_ms) == pytest.approx(2 * score.timings_ms.total, abs=0.01)
 

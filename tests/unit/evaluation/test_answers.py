@@ -130,7 +130,7 @@ def test_text_judged_by_itself_is_compared_with_samples(bench, found):
 
 @pytest.mark.parametrize("given", [True, False])
 def test_no_samples_are_recommended_only_if_all_judge_one_text(given):
-    """Without answers of the rows' own each first draw is judged by itself, others judge the dominant one."""
+    """Without answers in the rows, the first sample judges itself, while others judge the dominant answer."""
     whole = Split(FullRows(judged_material(judged_rows(160) if given else by_first_answers(160))))
     study = CrossValidated(fit_all(whole.material, "evidence", resamples=FEW), resamples=FEW)
     mine = row(answers(study), 0, "probability_correct", "evidence")

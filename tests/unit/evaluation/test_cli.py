@@ -68,9 +68,9 @@ def test_answers_are_sampled_once_and_embedded_as_requested(tmp_path, server):
     assert str(out / "report.html") in result.output.replace("\n", "")
     results = json.loads((out / "results.json").read_text())
     assert results["provenance"]["embedder"]["name"] == "a"
-    assert "evidence" in results["unfitted"]  # the server tells no log-probabilities
+    assert "evidence" in results["unfitted"]  # the server returns no log-probabilities
     before = len(asked(server, "completions"))
-    assert run(*command).exit_code == 0  # nothing is drawn twice
+    assert run(*command).exit_code == 0  # nothing is sampled twice
     assert len(asked(server, "completions")) == before
 
 
@@ -91,7 +91,7 @@ def test_warning_if_both_files_are_the_same(tmp_path, server):
 
 
 def test_missing_embedder_is_reported_before_sampling(tmp_path, server, monkeypatch):
-    monkeypatch.setenv("EIGENCAL_EMBEDDER_URL", "http://127.0.0.1:9")  # nobody listens there
+    monkeypatch.setenv("EIGENCAL_EMBEDDER_URL", "http://127.0.0.1:9")  # a port without a server
     result = run(*files(tmp_path, "samples", "logprob"), "--out", tmp_path / "out")
     assert result.exit_code == 1
     assert "embedding server cannot be reached" in result.output

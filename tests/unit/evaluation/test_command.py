@@ -104,7 +104,7 @@ def test_sampled_answers_are_stored_and_reused(tmp_path):
     assert len(llm.requests) == 64 - 20
     assert evaluate(plan, parts(ScriptedLLM(made, left=0)))["served"] == results["served"]
     assert results["provenance"]["answers"]["prompt"]["sampling.temperature"] == 0.5
-    # Another model, or another sampling: other answers.
+    # Another model or sampling gives other answers.
     for other in (
         parts(ScriptedLLM(made, left=0, model="other")),
         replace(parts(ScriptedLLM(made, left=0)), serving=Serving(6, Sampling(0.9), Sampling(0.9))),
@@ -134,7 +134,7 @@ def test_server_started_late_is_not_taken_for_another(tmp_path):
 
 
 def test_sampled_and_supplied_answers_give_equal_results(tmp_path):
-    """Both without log-probabilities, which the scripted model does not tell."""
+    """Both are without log-probabilities, which the scripted model does not return."""
     made, dev, test = files(tmp_path, drop=("samples", "logprob"))
     drawn = evaluate(Plan(dev, test, tmp_path / "out"), parts(ScriptedLLM(made), slots=4))
     (tmp_path / "with").mkdir()

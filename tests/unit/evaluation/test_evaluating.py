@@ -118,7 +118,7 @@ async def test_interrupted_evaluation_leaves_no_running_thread(bench, monkeypatc
     def experiments(context, rows, provenance, *, progress):
         began.set()
         try:
-            for _ in range(100_000):  # not without end, should nobody break it off
+            for _ in range(100_000):  # limited, in case nobody stops it
                 progress(1, 2)
                 ended.wait(0.001)
         except BaseException as error:

@@ -80,7 +80,7 @@ def test_every_ece_has_its_null(results, served):
 
 
 def test_figures_without_clusters_are_null(bench):
-    """Answers that share nothing: no cluster has two members."""
+    """Orthogonal answers: no cluster has two members."""
     alone = [
         {**row, "samples": [f"{i} {k} apart" for k in range(8)], "reference": f"{i} other"}
         for i, row in enumerate(TEST_ROWS[:12])
@@ -188,7 +188,7 @@ def test_logprobs_of_whole_answers_are_per_word(bench):
 
 
 class Nli:
-    """Entailment where the last word is the same; keeps what it was asked."""
+    """Entailment if the last word is the same. Records its calls."""
 
     name = "last-word"
 

@@ -15,7 +15,7 @@ ERROR = 0.1 / np.sqrt(PROMPTS)
 
 
 def world(gaps: dict[int, float], name: str = "evidence", tokens: bool = True) -> list[Candidate]:
-    """Candidates whose losses are the best one's and so many standard errors more."""
+    """Return candidates with losses that exceed the best by given numbers of standard errors."""
     return [
         Candidate(m, name, COMMON + (0.1 * NOISE + k * ERROR if k else 0.0), 7.0 * m if tokens else None)
         for m, k in gaps.items()

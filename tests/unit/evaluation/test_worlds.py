@@ -14,7 +14,7 @@ DIMENSION, SAMPLES = 16, 6
 
 
 class World:
-    """Prompts whose references are drawn from the operator that a map makes of their spectra."""
+    """Prompts with references drawn from the served density matrix of their spectra."""
 
     def __init__(self, truth, prompts, seed):
         self.rng = np.random.default_rng(seed)

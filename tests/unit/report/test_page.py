@@ -243,7 +243,7 @@ def test_other_texts() -> None:
 
 
 def test_every_ece_has_its_nulls_and_algorithm_1_is_never_best(report: dict[str, Any]) -> None:
-    """In the table of maps; a null that few rows cannot tell, and a p-value that is not known, say so."""
+    """In the table of maps; unknown nulls and p-values are shown as such."""
     null: dict[str, Any] = {"mean": 0.031, "low": 0.016, "high": 0.048, "p_value": 0.001, "draws": 1000}
     unknown: dict[str, Any] = {"mean": None, "low": None, "high": None, "p_value": None, "draws": 1000}
     rows = report["served"]

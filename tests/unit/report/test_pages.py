@@ -22,7 +22,7 @@ OFF: dict[str, Any] = {
 
 
 class Links(HTMLParser):
-    """The tags of a page, and where its links lead."""
+    """The tags of a page, and the targets of its links."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

@@ -31,7 +31,7 @@ def painted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
 
 def test_end_markers_of_rejection_curves_are_not_clipped(report: dict[str, Any], painted: Any) -> None:
-    """Of 120 rows ten are left where the curves end, and the axis."""
+    """Curves of 120 rows end at ten remaining rows, like the axis."""
     axes = painted(plots.rejection, report["curves"]["rejection"])
     assert axes.get_xlim()[1] == pytest.approx(110 / 120)
     assert not any(line.get_clip_on() for line in axes.lines)

@@ -17,7 +17,7 @@ def codes(found):
 @pytest.mark.parametrize(
     ("right", "expected"),
     [
-        (0, []),  # one kind alone is another warning
+        (0, []),  # a single kind gives another warning
         (1, ["few_right"]),
         (19, ["few_right"]),
         (20, []),

@@ -87,7 +87,7 @@ def test_prompts_cluster_by_meaning():
     vectors = [basis[:1], basis[1:2], basis[:1], basis[1:2], basis[:1], basis[2:3]]
     clustering = cluster_prompts(DensityStack.of(vectors), np.full(6, 0.5), num_clusters=3)
     members = sorted(c.tolist() for c in clustering.clusters[0])
-    assert members == [[0, 2, 4], [1, 3]]  # prompt 5 is alone and ignored
+    assert members == [[0, 2, 4], [1, 3]]  # prompt 5 is a singleton and ignored
 
 
 def test_the_target_of_a_cluster_is_the_largest_eigenvalue_of_its_mean_reference():
@@ -174,7 +174,7 @@ def test_null_and_diagram_leave_out_bins_without_clusters():
 
 
 def two_clusters(third: int = 3) -> Clustering:
-    """Two bins: one of two clusters, or of one and two prompts alone; and one without any."""
+    """Return two bins: one of two clusters, or of one and two singletons; and one without clusters."""
     vectors = [np.eye(5)[i] for i in (0, 0, third, 3, 1, 2)]
     predicted = [0.1, 0.1, 0.1, 0.1, 0.8, 0.8]
     return cluster_prompts(DensityStack.of(vectors), predicted, num_bins=2, num_clusters=3)
@@ -221,7 +221,7 @@ def cone_world(map_, seed, size=160):
 
 
 def test_cone_outside_the_span_is_outside_the_first_null_only():
-    """What no map of eigenvalues can mend is not held against the map."""
+    """Errors that no map of eigenvalues can correct are not attributed to the map."""
     stack, spectra, served, clustering, targets = cone_world(DepolarizedMap(1.0, 0.6), 0)
     nulls_ = nulls(clustering, stack, spectra, served, targets, np.random.default_rng(0))
     assert nulls_.drawn.p_value < 0.02

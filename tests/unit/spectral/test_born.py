@@ -141,7 +141,7 @@ def test_unusable_texts_are_refused() -> None:
 @settings(deadline=None)
 @given(st.lists(seeds, min_size=1, max_size=5), maps)
 def test_support_in_a_batch_equals_single_prompts(of: list[int], map_: CalibrationMap) -> None:
-    """Texts between an answer and what no answer said, also half and half."""
+    """Texts between an answer and the orthogonal complement, also exactly half and half."""
     stack, alone = [], []
     for seed in of:
         rng = np.random.default_rng(seed)
@@ -158,7 +158,7 @@ def test_support_in_a_batch_equals_single_prompts(of: list[int], map_: Calibrati
 
 
 def test_text_half_inside_the_span_is_supported() -> None:
-    """Both by hand and by another order of the answers: the last bits do not decide."""
+    """By hand and with another order of the answers: rounding does not decide."""
     for vectors in (np.eye(4)[:2], np.eye(4)[:2][::-1]):
         half = Answers(vectors, np.array([0, 0, 1]), np.array([[1.0, 0.0, 1.0, 0.0]]))
         assert supported(dev_set([half], 4)).tolist() == [True]

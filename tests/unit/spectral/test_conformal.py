@@ -58,7 +58,7 @@ def test_distance_is_to_the_five_nearest_rows() -> None:
 
 
 def test_equally_distant_questions_tie() -> None:
-    """Questions e1, e1, e2: each is scored among the others, so at 0.5, 0.5 and 1."""
+    """Questions e1, e1, e2 are each scored among the others: 0.5, 0.5 and 1."""
     axes = np.eye(3, 24, dtype=np.float32)
     reference = ConformalReference(axes[[0, 0, 1]], lengths(2, 2, 2))
     values = np.array([2])

@@ -79,7 +79,7 @@ def rng() -> np.random.Generator:
 @settings(deadline=None, max_examples=25)
 @given(seeds)
 def test_model_equals_scikit_learn_on_standardised_features(seed: int) -> None:
-    """Where all features decide, by the signs that they are bounded to."""
+    """If all features are informative, with the signs that bound them."""
     columns, right = decisive(seed)
     rows = np.column_stack([columns[name] for name in OF_CLAIMS])
     theirs = make_pipeline(StandardScaler(), LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000))
@@ -101,7 +101,7 @@ def test_a_prediction_by_hand() -> None:
 
 
 def test_features_are_clipped_to_the_range_of_the_rows() -> None:
-    """Claims of a few words say nothing of one of a hundred nats."""
+    """Short claims carry no information about a claim of a hundred nats."""
     columns, right = decisive(0)
     model = fit_model(columns, right, OF_CLAIMS)
     one = {name: np.full(4, np.median(column)) for name, column in columns.items()}
@@ -166,7 +166,7 @@ def test_row_is_predicted_by_a_model_fitted_without_it() -> None:
 
 
 def test_held_out_figures_are_not_optimistic_for_random_verdicts() -> None:
-    """The best of four sets looks better than chance where it is judged on what chose it."""
+    """The best of four sets looks better than chance on the data that selected it."""
     gains, chosen = [], []
     for seed in range(30):
         columns, right = world(seed, size=40, strength=0.0)
@@ -196,7 +196,7 @@ def test_held_out_predictions_use_the_other_folds() -> None:
 
 
 def test_uninformative_world_rarely_gets_a_model() -> None:
-    """Four features of noise: luck alone must beat the base rate by half a standard error."""
+    """Four noise features: only luck beats the base rate by half a standard error."""
     results = []
     for seed in range(20):
         columns, right = world(seed, size=200, strength=0.0)
@@ -265,7 +265,7 @@ def test_constant_up_to_rounding_is_not_a_feature() -> None:
     assert model.weights[0] == 0.0
 
 
-# P(correct) of answers: the agreement, and what verdicts make of it.
+# P(correct) of answers: the agreement, adjusted by verdicts.
 
 shares = st.floats(0.0, 1.0)
 
@@ -301,7 +301,7 @@ def test_p_correct_without_verdicts_is_the_agreement(lambda_max: float, share: f
 
 @pytest.mark.parametrize("times", [1, 30])
 def test_verdicts_that_match_the_agreement_do_not_change_it(times: int) -> None:
-    """Of four texts agreed on by three to one three are right; where nothing is agreed on, half are."""
+    """Three of four texts with agreement 3 : 1 are right, and half of those without agreement."""
     agreed = np.log([3.0] * 4 + [1.0] * 2 + [1 / 3] * 4)
     right = np.array([1, 1, 1, 0, 1, 0, 1, 0, 0, 0])
     model = fit_model({AGREEMENT: np.tile(agreed, times)}, np.tile(right, times), [AGREEMENT])

@@ -39,7 +39,7 @@ def random_rows(seed: int, prompts: int = 30) -> DevSet:
 
 
 def calibrated_rows(map_: EvidenceMap, prompts: int, seed: int, width: int = 6) -> DevSet:
-    """Rows whose references lie where `map_` says: no other parameters have a lower risk."""
+    """Return rows with references distributed as in `map_`, which therefore has the lowest risk."""
     rng = np.random.default_rng(seed)
     missing = rng.beta(0.7, 0.7, prompts)
     world = calibrated_world(map_.over(missing), spectra(rng, prompts, width), 40)
@@ -97,7 +97,7 @@ def test_fit_is_no_worse_than_the_depolarized_fit(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [409, 1362])
 def test_each_start_is_needed(seed: int) -> None:
-    """Few prompts with extreme masses have several valleys; either start alone ends in the wrong one here."""
+    """Few prompts with extreme masses have several minima; each single start ends in the wrong one here."""
     rng = np.random.default_rng(seed)
     size = int(rng.choice([5, 8, 12, 30]))
     dev = random_dev_set(seed, size, dimension=int(rng.choice([8, 24, 768])))
@@ -126,7 +126,7 @@ def test_no_point_of_a_fine_grid_beats_the_fit(seed: int) -> None:
 
 
 def test_misleading_evidence_is_left_out_and_the_bound_reported() -> None:
-    """References lie outside where the answers cover all: a positive slope can only do harm."""
+    """References are outside if the answers cover all mass: a positive slope can only do harm."""
     rows = calibrated_rows(EvidenceMap(1.2, 0.3, 1.0), 80, 0)
     fit = fit_evidence(replace(rows, missing_mass=1 - rows.missing_mass))
     assert fit.map.slope == 0.0
@@ -197,7 +197,7 @@ def test_evidence_wins_held_out_only_if_informative() -> None:
 
 
 def recorded(size: int = 25, draws: int = 8, seed: int = 0) -> tuple[list, list[np.ndarray]]:
-    """Answers that repeat, and log-probabilities that agree where texts do."""
+    """Return repeated answers, with equal log-probabilities for equal texts."""
     rng = np.random.default_rng(seed)
     made = [answers(rng, draws) for _ in range(size)]
     texts = [np.log(rng.dirichlet(np.ones(len(answers_.vectors) + 1))) for answers_ in made]

@@ -60,7 +60,7 @@ def test_risk_is_log_loss_plus_ridge_penalty(seed: int) -> None:
     point = np.random.default_rng(seed).standard_normal(4)
     value = LogisticRisk(rows, right)(point)[0]
     assert value == pytest.approx(right.size * log_loss(sigmoid(rows @ point[:3] + point[3]), right))
-    # ||w||^2 / (2 C), whatever the intercept is.
+    # ||w||^2 / (2 C), without the intercept.
     assert ridge(3, 0.5).penalty(point)[0] == pytest.approx(point[:3] @ point[:3])
     assert ridge(3).penalty(point)[0] == pytest.approx(point[:3] @ point[:3] / 2)
 

@@ -28,7 +28,7 @@ def theta(map_: EvidenceMap) -> np.ndarray:
 
 @pytest.mark.parametrize("count", [5, 10, 30, 70])
 def test_fit_minimises_risk_plus_penalty(count: int) -> None:
-    """Found by another minimiser, from the sum as the method writes it (section 9)."""
+    """Compared with another minimiser of the sum in the method (section 9)."""
     rows_ = rows(count)
 
     def total(point: np.ndarray) -> float:
@@ -61,7 +61,7 @@ def test_zero_weight_gives_no_prior() -> None:
 
 
 def test_resamples_weigh_the_prior_like_the_rows() -> None:
-    """A resample holds as many rows as the file, some of them twice: the prior is no heavier for it."""
+    """A resample has as many rows as the file, with repeats, so the weight of the prior is unchanged."""
     some, prior = random_rows(2, 12), Prior(CENTER, HESSIAN, 30.0)
     bootstrap_ = bootstrap(some, "evidence", rng=np.random.default_rng(0), resamples=5, prior=prior)
     counts = np.random.default_rng(0).multinomial(12, np.full(12, 1 / 12), size=5)

@@ -58,7 +58,7 @@ def test_one_reference_for_each_prompt_and_the_seed_decides(answers):
 
 
 class Prompts:
-    """Prompts whose answers and references lie in a cone, two references to every other prompt."""
+    """Prompts with answers and references in a cone; every other prompt has two references."""
 
     def __init__(self, size, dimension=12, seed=0):
         rng = np.random.default_rng(seed)

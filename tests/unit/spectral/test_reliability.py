@@ -97,7 +97,7 @@ def test_bin_without_target_is_left_out_and_others_are_renormalised():
 
 
 def world(rng, sharpness=1.0, size=300):
-    """Prompts whose reference is u_1 with probability p_1^sharpness."""
+    """Return prompts with reference u_1 with probability p_1^sharpness."""
     predicted = rng.uniform(0.1, 0.9, size)
     return predicted, (rng.random(size) < predicted**sharpness).astype(float)
 

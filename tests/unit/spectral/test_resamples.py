@@ -10,7 +10,7 @@ SIZE = 30
 
 
 def prompts(resample: np.ndarray) -> np.ndarray:
-    """The prompts that a resample holds, one by one."""
+    """Return the prompts of a resample, with repeats."""
     return np.repeat(np.arange(SIZE), resample.astype(int))
 
 

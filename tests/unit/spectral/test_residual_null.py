@@ -15,7 +15,7 @@ from service.spectral.reliability import (
 )
 
 WORLDS, DRAWS = 100, 299
-SPREAD = 0.25  # share of the variance of labels; that of the recorded rows is 0.06 to 0.45
+SPREAD = 0.25  # share of the variance of labels; 0.06 to 0.45 in the recorded rows
 
 
 def world(rng, size=200, spread=SPREAD):
@@ -78,7 +78,7 @@ def test_p_values_of_calibrated_worlds_are_uniform_and_of_others_small():
 
 
 def test_miscalibration_is_in_the_band_of_labels_but_above_the_residual_band():
-    """What the band of labels calls perfect."""
+    """The band of labels does not detect it."""
     rng = np.random.default_rng(4)
     lambda_max, c1 = world(rng, size=150)
     served = lambda_max - 0.07

@@ -172,7 +172,7 @@ def test_never_answered_rows_count_only_in_the_total() -> None:
 
 
 def test_extreme_confidence_promises_nothing() -> None:
-    """Divided among the bounds, what is left to certainty is below the last digit."""
+    """Divided among the bounds, the remaining error probability is below machine precision."""
     counts = selective_counts(np.arange(40, 0, -1.0), np.ones(40))
     assert promise(counts, 0.999, np.nextafter(1.0, 0.0)).threshold is None
 
@@ -223,7 +223,7 @@ def test_folds_keep_the_bounds_on_the_model_of_all_rows(law: str) -> None:
 
 
 def test_rows_that_fitted_a_model_of_many_features_break_bounds_that_folds_keep() -> None:
-    """Claims that no feature tells apart, 70 % of them wrong whatever is let through."""
+    """Claims that no feature can rank, 70 % of them wrong."""
     names, worlds, broken = (*FEATURES_OF_CLAIMS, *FEATURES_OF_TOKENS), 200, {"folds": 0, "fitted": 0}
     for seed in range(worlds):
         rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Small made-up worlds: answers as random vectors, and dev sets whose right parameters are known."""
+"""Small synthetic worlds: answers as random vectors, and dev sets with known parameters."""
 
 from collections.abc import Sequence
 
@@ -31,7 +31,7 @@ def spectra(rng: np.random.Generator, prompts: int, width: int) -> np.ndarray:
 
 
 def calibrated_world(map_: CalibrationMap, eigenvalues: np.ndarray, dimension: int) -> DevSet:
-    """A dev set whose targets are what `map_` makes of the spectra: no other parameters have a lower risk."""
+    """Return a dev set with targets equal to `map_` of the spectra, which therefore has the lowest risk."""
     rank = np.count_nonzero(eigenvalues, axis=1)
     bare = DevSet(eigenvalues, np.zeros_like(eigenvalues), np.zeros(len(rank)), rank, dimension)
     log_p, log_q = map_.log_fitted(bare.log_eigenvalues, rank, dimension)
@@ -65,7 +65,7 @@ def draw_references(
     served: Sequence[ServedSpectrum],
     rng: np.random.Generator,
 ) -> DensityStack:
-    """One reference per prompt, drawn from what is served."""
+    """Return one reference per prompt, drawn from the served spectrum."""
     [block] = drawn_blocks(stack, spectra, served, rng, 1)
     return DensityStack.of(list(block.vectors[0]))
 
@@ -88,7 +88,7 @@ def null_band(
     served: Sequence[ServedSpectrum],
     rng: np.random.Generator,
 ) -> ConsistencyBand:
-    """The null of Algorithm 1 with references drawn, alone."""
+    """Return only the null of Algorithm 1 with drawn references."""
     blocks = drawn_blocks(stack, spectra, served, rng, 100)
     targets = np.concatenate([block_targets(clustering, block) for block in blocks])
     return null_of(clustering, targets, float("nan")).band
