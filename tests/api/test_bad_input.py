@@ -55,11 +55,11 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 async def test_bad_field_is_explained(client: Client, name: str) -> None:
-    sent, said = BAD[name]
+    sent, message = BAD[name]
     async with client() as http:
         response = await http.post("/score", json=sent)
     assert response.status_code == 422, response.text
-    assert said in response.json()["detail"]
+    assert message in response.json()["detail"]
     assert response.json()["errors"][0]["msg"]
 
 

@@ -94,12 +94,12 @@ async def test_verdicts_on_claims_give_p_correct_and_decisions(http: httpx.Async
     assert claims_["correctness_sample_counts"] == [0, 2, 3, 4]
 
     right, wrong = list[float](), list[float]()
-    for one in rows_[ANSWERS:]:
-        score_ = await score(http, asked(one, target_error=0.4))
+    for answered_row in rows_[ANSWERS:]:
+        score_ = await score(http, asked(answered_row, target_error=0.4))
         assert score_["claims_calibration"]["id"] == claims_["id"]
         assert score_["claims_calibration"]["origin"] == "own"
         assert 0 < score_["probability_all_correct"] < 1
-        for claim, label in zip(score_["claims"], one["claims"], strict=True):
+        for claim, label in zip(score_["claims"], answered_row["claims"], strict=True):
             assert claim["text"] == label["text"]
             if claim["support"]["silent"] == DRAWN:
                 assert (claim["probability_correct"], claim["decision"]) == (None, "abstain")
@@ -192,12 +192,12 @@ async def test_model_with_token_features_uses_its_own_map() -> None:
     made = replace(selector_, with_tokens=replace(selector_, model=taking))
     own = replace(calibration(), num_samples=3, parameters={3: DepolarizedMap(0.5, 0.6)}, selectors={3: made})
     text = "It weighs 9 kilograms."
-    said, applied = Said({text: claims(text)}, ""), Applied(own, own.map_for(3))
+    answer_claims, applied = Said({text: claims(text)}, ""), Applied(own, own.map_for(3))
     results = list[float | None]()
     for tokens in ((), ((text, -1.0),)):
         command, vectors = ScoreCommand(candidate_tokens=tokens), {text: np.ones(8)}
         scores = await ClaimScorer().scores(
-            command, said, text, [text] * 3, vectors, 8, applied, unlike=False
+            command, answer_claims, text, [text] * 3, vectors, 8, applied, unlike=False
         )
         results.append(scores.claims[0].probability_correct)
     assert results[0] is not None and results[1] == pytest.approx(results[0])
@@ -206,8 +206,8 @@ async def test_model_with_token_features_uses_its_own_map() -> None:
 def test_tokens_of_reasoning_do_not_count_as_answer_tokens() -> None:
     text = "It weighs 9 kilograms."
     [claim] = claims(text)
-    thought, said = ("It weighs", " 9", " kilograms.", " So: "), (" It weighs 9", " kilograms.")
-    tokens = [*((item, -7.0) for item in thought), *((item, -0.1) for item in said)]
+    thought, answer_tokens = ("It weighs", " 9", " kilograms.", " So: "), (" It weighs 9", " kilograms.")
+    tokens = [*((item, -7.0) for item in thought), *((item, -0.1) for item in answer_tokens)]
     [spoken] = spoken_logprobs(text, [claim], tokens, "")
     assert spoken is not None and spoken.least == -0.1
 

@@ -79,8 +79,8 @@ class TestCalibrations:
 
     async def test_report_shows_the_currently_active_calibration(self, world: World) -> None:
         made, other, report = calibration(), calibration(), small_report()
-        for one in (made, other):
-            await add(world.calibrations, one, report)
+        for calibration_ in (made, other):
+            await add(world.calibrations, calibration_, report)
         async with world.client() as client:
             await client.post(f"/calibrations/{made.id}/activate")
             now = (await client.get(f"/calibrations/{made.id}/report")).json()["now"]

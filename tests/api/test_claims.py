@@ -160,9 +160,9 @@ THOUGHT = f"<think>{ANSWER}</think>\n\n"
 @pytest.mark.parametrize("stream", [False, True])
 async def test_chat_marks_doubtful_spans_without_changing_the_text(stream: bool) -> None:
     """Spans refer to the choice's text, which begins with reasoning of the same words."""
-    said = THOUGHT + ANSWER
+    content = THOUGHT + ANSWER
     draws = answers(f"{PARIS} {OTHER}", f"{OTHER} {PARIS}", PARIS)
-    async with OpenAIServer(default=draws_and(answers(said), draws)) as server, drop_in(server) as made:
+    async with OpenAIServer(default=draws_and(answers(content), draws)) as server, drop_in(server) as made:
         body = {"num_samples": 3, "mark": True}
         response = await made.ask(stream=stream, eigencal=body)
         events = events_of(response.content) if stream else [response.json()]
@@ -170,10 +170,10 @@ async def test_chat_marks_doubtful_spans_without_changing_the_text(stream: bool)
         kept = await made.scored(response.headers["x-score-id"])
     [uncertainty] = [event["uncertainty"] for event in events if "uncertainty" in event]
     choices = [choice["delta" if stream else "message"] for event in events for choice in event["choices"]]
-    assert "".join(choice.get("content") or "" for choice in choices) == said
+    assert "".join(choice.get("content") or "" for choice in choices) == content
     first, second = uncertainty["marks"]
-    assert said[first["start"] : first["end"]].strip("*") == PARIS and first["start"] > len(THOUGHT)
-    assert said[second["start"] : second["end"]] == TOWER and second["start"] > len(THOUGHT)
+    assert content[first["start"] : first["end"]].strip("*") == PARIS and first["start"] > len(THOUGHT)
+    assert content[second["start"] : second["end"]] == TOWER and second["start"] > len(THOUGHT)
     assert (first["doubtful"], first["why"]) == (False, None)
     assert second["doubtful"]
     assert second["why"] == "Said in 0 of 3 answers; nothing of it in 3"
@@ -184,9 +184,9 @@ async def test_chat_marks_doubtful_spans_without_changing_the_text(stream: bool)
 
 
 async def test_claims_do_not_reveal_withheld_answers() -> None:
-    said = " ".join(f"Fact {i} holds." for i in range(60))
+    text = " ".join(f"Fact {i} holds." for i in range(60))
     async with (
-        OpenAIServer(default=answers(said)) as server,
+        OpenAIServer(default=answers(text)) as server,
         drop_in(server, abstain=True, target_error=0.2) as made,
     ):
         response = await made.ask(eigencal={"mark": True})

@@ -43,8 +43,8 @@ def drawn_here() -> Calibration:
     wanted = service_fingerprint(
         TellingLLM().identity(request), request.sampling, FakeEmbedder(DIMENSION).identity
     )
-    every = {m: selector(EvidenceMap(1.0, 0.0, 1.0)) for m in (1, 3)}
-    return by_evidence(fingerprint=wanted, selectors=every)
+    selectors = {m: selector(EvidenceMap(1.0, 0.0, 1.0)) for m in (1, 3)}
+    return by_evidence(fingerprint=wanted, selectors=selectors)
 
 
 def drawn_by_callers() -> Calibration:
@@ -65,9 +65,9 @@ def started(tmp_path: Path) -> Served:
         )
         async with served(app) as port:
             store = app.state.services.calibrations
-            for one in (drawn_here(), drawn_by_callers()):
-                await add(store, one, {"version": 1})
-                await store.activate(one.id)
+            for calibration_ in (drawn_here(), drawn_by_callers()):
+                await add(store, calibration_, {"version": 1})
+                await store.activate(calibration_.id)
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
                 yield http
 

@@ -85,8 +85,8 @@ async def test_default_names_the_calibration_that_does_not_match(client: Client)
     other = calibration(
         FakeEmbedder(D).identity and packaged(PAPER).under(FakeEmbedder(D).identity).fingerprint
     )
-    for asked in ("active", other.id):
-        score = await scored(client, SENT | {"calibration": asked}, calibrations=Active(other))
+    for calibration_id in ("active", other.id):
+        score = await scored(client, SENT | {"calibration": calibration_id}, calibrations=Active(other))
         assert score["calibration"]["origin"] == "default"
         assert codes(score) == ["calibration_mismatch", *DEFAULT]
         assert score["warnings"][0]["differs"]

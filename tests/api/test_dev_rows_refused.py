@@ -121,8 +121,10 @@ async def test_job_fails_with_the_servers_message_if_all_rows_are_refused(world:
 
 async def test_evaluation_counts_refused_rows_and_cannot_be_retried(world: World) -> None:
     world.refused = lambda _, prompt: prompt == "question 7"
-    every = [{"prompt": f"question {i}", "reference": CITIES[i % 5]} for i in range(64)]
-    job = await world.ended(await world.http.post("/evaluate", json={"dev": every[:32], "test": every[32:]}))
+    examples_ = [{"prompt": f"question {i}", "reference": CITIES[i % 5]} for i in range(64)]
+    job = await world.ended(
+        await world.http.post("/evaluate", json={"dev": examples_[:32], "test": examples_[32:]})
+    )
     assert (job["state"], job["refused_rows"]) == ("succeeded", 1)
     again = await world.http.post(f"/jobs/{job['id']}/retry")
     assert again.status_code == 409

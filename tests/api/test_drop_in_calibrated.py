@@ -185,9 +185,9 @@ async def test_answer_of_another_model_does_not_count_as_a_sample() -> None:
 async def test_evidence_uses_and_hides_the_answers_logprobs(stream: bool) -> None:
     async with before(telling(), evident()) as made:
         response = await made.ask(stream=stream, **LIKE_OURS)
-        asked = next(sent for sent in made.server.bodies if sent.get("n", 1) == 1)
+        own_call = next(sent for sent in made.server.bodies if sent.get("n", 1) == 1)
     body = events_of(response.content)[-1] if stream else response.json()
-    assert asked["logprobs"] is True and body["choices"][0]["logprobs"] is None
+    assert own_call["logprobs"] is True and body["choices"][0]["logprobs"] is None
     assert body["uncertainty"]["num_samples"] == 5
     assert body["uncertainty"]["evidence"]["mean_logprob"] == pytest.approx(-0.25)
 
@@ -380,8 +380,8 @@ async def test_only_judged_content_is_let_through(beside: str, stream: bool) -> 
     calls = [part["tool_calls"] for part in parts if part.get("tool_calls")]
     assert calls == ([CALL] if "tool_calls" in own else [])
     assert [part["refusal"] for part in parts if part.get("refusal")] == (["No."] if "refusal" in own else [])
-    told = "".join(part.get("content") or "" for part in parts)
-    assert told == ("Paris" if "Paris" in str(own["content"]) else "")
+    content = "".join(part.get("content") or "" for part in parts)
+    assert content == ("Paris" if "Paris" in str(own["content"]) else "")
     assert said_[-1]["finish_reason"] == "stop"
 
 

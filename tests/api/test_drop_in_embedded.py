@@ -30,9 +30,9 @@ async def test_a_chat_is_answered_and_scored(client: Client, llm: FakeLLM) -> No
 
 
 async def test_stream_has_the_text_and_a_chunk_with_the_score(client: Client) -> None:
-    asked = ASKED | {"stream": True, "stream_options": {"include_usage": True}}
+    request = ASKED | {"stream": True, "stream_options": {"include_usage": True}}
     async with client(num_samples=5) as http:
-        response = await http.post("/v1/chat/completions", json=asked)
+        response = await http.post("/v1/chat/completions", json=request)
     text, chunk, usage = events_of(response.content)
     assert text["choices"][0]["delta"]["content"] == "Paris" and chunk["object"] == "chat.completion.chunk"
     assert chunk["uncertainty"]["status"] == "scored" and usage["usage"]["completion_tokens"] == 1
@@ -64,18 +64,18 @@ def telling(tmp_path: Path, embedder: FakeEmbedder) -> Client:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_logprobs_allow_effort_none(telling: Client, stream: bool) -> None:
-    asked = ASKED | {"stream": stream}
+    request = ASKED | {"stream": stream}
     async with telling() as http:
-        own = await http.post("/v1/chat/completions", json=asked | {"logprobs": True})
-        none = await http.post("/v1/chat/completions", json=asked | {"eigencal": {"effort": "none"}})
+        own = await http.post("/v1/chat/completions", json=request | {"logprobs": True})
+        none = await http.post("/v1/chat/completions", json=request | {"eigencal": {"effort": "none"}})
         text = await http.post("/v1/completions", json={"prompt": "The capital is", "logprobs": 0})
-    [told, unasked] = [
+    [requested, unrequested] = [
         [*events_of(response.content)] if stream else [response.json()] for response in (own, none)
     ]
-    content = told[0]["choices"][0]["logprobs"]["content"]
+    content = requested[0]["choices"][0]["logprobs"]["content"]
     assert [(token_["token"], token_["logprob"]) for token_ in content] == [("Paris", -0.5), ("", -0.25)]
-    assert unasked[0]["choices"][0]["logprobs"] is None
-    score = unasked[-1]["uncertainty"]
+    assert unrequested[0]["choices"][0]["logprobs"] is None
+    score = unrequested[-1]["uncertainty"]
     assert (score["status"], score["num_samples"]) == ("scored", 0) and 0 < score["rank_score"] < 1
     assert text.json()["choices"][0]["logprobs"]["token_logprobs"] == [-0.5, -0.25]
 
@@ -126,9 +126,9 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
 async def test_unknown_parameter_is_refused_by_name(
     client: Client, llm: FakeLLM, path: str, body: dict[str, Any], names: list[str], mode: str
 ) -> None:
-    asked = body if "prompt" in body else ASKED | body
+    request = body if "prompt" in body else ASKED | body
     async with client(num_samples=5) as http:
-        response = await http.post(f"/v1/{path}", json=asked, headers={"X-Eigencal": mode})
+        response = await http.post(f"/v1/{path}", json=request, headers={"X-Eigencal": mode})
     error = response.json()["error"]
     assert (response.status_code, error["type"], error["code"]) == (
         400,

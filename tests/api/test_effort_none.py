@@ -65,8 +65,8 @@ def fitted(**parts: Any) -> Calibration:
     wanted = service_fingerprint(
         TellingLLM().identity(request), request.sampling, FakeEmbedder(DIMENSION).identity
     )
-    every = {0: of_log_probability(40.0), 3: selector()}
-    return replace(calibration(), **{"fingerprint": wanted, "selectors": every} | parts)
+    selectors = {0: of_log_probability(40.0), 3: selector()}
+    return replace(calibration(), **{"fingerprint": wanted, "selectors": selectors} | parts)
 
 
 @pytest.fixture
@@ -152,12 +152,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("sent", "told"), REFUSED)
-async def test_unsuitable_requests_are_refused(started: Served, sent: Any, told: str) -> None:
+@pytest.mark.parametrize(("sent", "message"), REFUSED)
+async def test_unsuitable_requests_are_refused(started: Served, sent: Any, message: str) -> None:
     async with started() as http:
         response = await http.post("/score", json=ASKED | sent)
     assert (response.status_code, response.json()["code"]) == (422, "invalid_request")
-    assert told in response.text
+    assert message in response.text
 
 
 AGREEING = {
@@ -421,10 +421,10 @@ def telling(*, tells: bool = True, refuses: bool = False, tokens: int = 2, ends:
         if refuses and wanted is not None:
             await exchange.send(400, {"error": {"message": "logprobs are not for you"}})
             return
-        one = {"token": "", "logprob": -1 / tokens}
-        body_ = {"content": [one] * (tokens // 2)} if wanted and tells else None
+        token = {"token": "", "logprob": -1 / tokens}
+        body_ = {"content": [token] * (tokens // 2)} if wanted and tells else None
         if not body.get("stream"):
-            whole = body_ and {"content": [one] * tokens}
+            whole = body_ and {"content": [token] * tokens}
             message = {"role": "assistant", "content": "so it is"}
             choice = {"index": 0, "message": message, "logprobs": whole, "finish_reason": ends}
             choices = [choice | {"index": index} for index in range(body.get("n", 1))]
@@ -456,8 +456,8 @@ def told_by(response: httpx.Response, *, stream: bool) -> list[dict[str, Any]]:
     return events_of(response.content) if stream else [response.json()]
 
 
-def own_logprobs(told: list[dict[str, Any]]) -> list[float]:
-    lists = [chunk["choices"][0]["logprobs"] for chunk in told if chunk["choices"]]
+def own_logprobs(tokens: list[dict[str, Any]]) -> list[float]:
+    lists = [chunk["choices"][0]["logprobs"] for chunk in tokens if chunk["choices"]]
     return [token["logprob"] for list_ in lists if list_ for token in list_["content"]]
 
 

@@ -16,8 +16,8 @@ def examples(count: int, name: str = "q") -> list[dict[str, Any]]:
     return [{"prompt": f"{name}{i}?", "reference": "yes"} for i in range(count)]
 
 
-def jsonl(found: list[dict[str, Any]]) -> bytes:
-    return b"\n".join(json.dumps(row).encode() + b"\n" for row in found)  # blank lines between
+def jsonl(rows: list[dict[str, Any]]) -> bytes:
+    return b"\n".join(json.dumps(row).encode() + b"\n" for row in rows)  # blank lines between
 
 
 async def test_two_files_create_one_job(world: World) -> None:

@@ -91,9 +91,9 @@ async def test_a_request_without_a_host_is_refused(path: str) -> None:
 def test_caller_without_an_address_is_not_local() -> None:
     """For example over a Unix socket, possibly of a proxy."""
     named = [(b"host", b"localhost")]
-    known = {"type": "http", "headers": named, "client": ("127.0.0.1", 40_000)}
-    assert on_loopback(Request(known))
-    assert not on_loopback(Request({**known, "client": None}))
+    scope = {"type": "http", "headers": named, "client": ("127.0.0.1", 40_000)}
+    assert on_loopback(Request(scope))
+    assert not on_loopback(Request({**scope, "client": None}))
 
 
 async def test_remote_caller_may_use_any_host_name() -> None:

@@ -29,9 +29,9 @@ def replica(folder: Path, name: str, llm: FakeLLM, **settings: Any) -> Any:
 def body(**sent: Any) -> dict[str, Any]:
     """Return a call in LiteLLM's format, in which missing values are null."""
     empty = ("structured_messages", "images", "tools", "texts", "request_headers", "tool_calls", "model")
-    known = {"litellm_call_id": "call-1", "litellm_trace_id": "t", "litellm_version": "1.109.1"}
+    fields = {"litellm_call_id": "call-1", "litellm_trace_id": "t", "litellm_version": "1.109.1"}
     more = {"request_data": {"user_api_key_hash": "h"}, "additional_provider_specific_params": {}}
-    return dict.fromkeys(empty) | known | more | sent
+    return dict.fromkeys(empty) | fields | more | sent
 
 
 async def asked(http: httpx.AsyncClient, **sent: Any) -> httpx.Response:

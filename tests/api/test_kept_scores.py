@@ -97,7 +97,7 @@ async def test_score_survives_a_failing_store(
 
 
 async def test_a_score_outlives_its_replica_app(tmp_path: Path) -> None:
-    async with replica_app(tmp_path, "one") as one:
-        answered = (await one.post("/score", json=PROMPT)).json()
+    async with replica_app(tmp_path, "one") as first:
+        answered = (await first.post("/score", json=PROMPT)).json()
     async with replica_app(tmp_path, "other") as other:
         assert (await other.get(f"/scores/{answered['id']}")).json()["answer"] == answered["answer"]

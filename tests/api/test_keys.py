@@ -157,11 +157,11 @@ class TestWhatIsClosed:
 async def test_score_belongs_to_the_created_key(client: Client) -> None:
     async with client() as http:
         before = (await http.post("/score", json=PROMPT)).json()["id"]
-        one, other = await make(http), await make(http)
-        id_ = (await http.post("/score", json=PROMPT, headers=bearer(one["key"]))).json()["id"]
+        first, second = await make(http), await make(http)
+        id_ = (await http.post("/score", json=PROMPT, headers=bearer(first["key"]))).json()["id"]
         status_codes = [
             (await http.get(f"/scores/{which}", headers=bearer(key["key"]))).status_code
-            for which, key in ((id_, one), (id_, other), (before, one))
+            for which, key in ((id_, first), (id_, second), (before, first))
         ]
     assert status_codes == [200, 404, 404]
 

@@ -82,9 +82,9 @@ async def scored(http: httpx.AsyncClient, **sent: Any) -> dict[str, Any]:
 
 
 def is_told(score: dict[str, Any]) -> bool:
-    told = "out_of_distribution" in [warning["code"] for warning in score["warnings"]]
-    assert told == (score["ood_p_value"] is not None and score["ood_p_value"] < 0.02)
-    return told
+    has_warning = "out_of_distribution" in [warning["code"] for warning in score["warnings"]]
+    assert has_warning == (score["ood_p_value"] is not None and score["ood_p_value"] < 0.02)
+    return has_warning
 
 
 async def test_unlike_question_or_length_is_reported_and_not_let_through(

@@ -43,16 +43,16 @@ class World:
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     # A check takes as long as the test blocks it.
     monkeypatch.setattr(http_llm, "CHECK_TIMEOUT_S", 600.0)
-    came = list[str]()
+    checks = list[str]()
     async with EmbeddingsServer() as embeddings, HeldLLM() as llm, AsyncExitStack() as stack:
         llm.gate = embeddings.gate
-        port = await stack.enter_async_context(app(tmp_path, embeddings, llm, came))
+        port = await stack.enter_async_context(app(tmp_path, embeddings, llm, checks))
         limits = httpx.Limits(max_connections=None)
         await asyncio.sleep(CHECK_KEPT_S + 0.1)  # the results of the checks at the start are valid this long
         async with httpx.AsyncClient(
             base_url=f"http://127.0.0.1:{port}", limits=limits, timeout=60, trust_env=False
         ) as http:
-            yield World(http, embeddings, llm, came)
+            yield World(http, embeddings, llm, checks)
 
 
 @asynccontextmanager

@@ -82,19 +82,19 @@ async def test_corrected_verdicts_give_a_new_calibration_on_the_same_answers(wor
     first = await calibrated(world, rows(), activate="always")
     path = f"/calibrations/{first['calibration_id']}/rows"
     for wrong, field in (({"line": 999}, "line"), ({"id": "q999"}, "id")):
-        told = problem(
+        error = problem(
             await world.http.patch(
                 path, json={"rows": [{"line": 1, "correct": True}, wrong | {"correct": True}]}
             ),
             422,
             "invalid_request",
         )
-        assert told["errors"][0]["loc"] == ["body", "rows", 1, field]
-        assert "999" in told["errors"][0]["msg"]
+        assert error["errors"][0]["loc"] == ["body", "rows", 1, field]
+        assert "999" in error["errors"][0]["msg"]
     assert (await world.http.patch(path, json={"rows": [{"correct": True}]})).status_code == 422
     both = [{"line": 1, "correct": False}, {"id": "q0", "correct": True}]  # one row, named in two ways
-    told = await world.http.patch(path, json={"rows": both})
-    assert "two verdicts on one row" in problem(told, 422, "invalid_request")["detail"]
+    error = await world.http.patch(path, json={"rows": both})
+    assert "two verdicts on one row" in problem(error, 422, "invalid_request")["detail"]
 
     sent = {"rows": [{"line": 1, "correct": False}, {"id": "q2", "correct": True}]}
     second = await world.ended(await world.http.patch(path, json=sent))

@@ -18,11 +18,11 @@ def test_each_answer_is_shown_with_its_uncertainty(here: Here, llm: OpenAIServer
     count = len(asked(llm))
     done = here("chat", stdin="question 1\n\nquestion 2\n/quit\nquestion 3\n")
     assert done.code == 0, done.err
-    first, told, second, again = done.out.splitlines()
+    first, first_score, second, second_score = done.out.splitlines()
     assert first in ("Paris", "Lyon", "Nice", "Lille", "Metz")
     assert second in ("Paris", "Lyon", "Nice", "Lille", "Metz")
-    assert told.startswith(UNCERTAINTY)
-    assert again.startswith(UNCERTAINTY)
+    assert first_score.startswith(UNCERTAINTY)
+    assert second_score.startswith(UNCERTAINTY)
     assert "question 3" not in asked(llm)[count:], "after /quit nothing is asked"
     assert all(line.startswith("note: ") for line in done.err.splitlines())
 
@@ -49,8 +49,8 @@ def test_doubtful_claims_are_listed_below_the_answer(tmp_path: Path, monkeypatch
         with serving_app(tmp_path, **parts, **settings) as url:
             done = in_process(tmp_path, url, monkeypatch)("chat", stdin="How high?\n")
     assert done.code == 0, done.err
-    said, figures, claim, support = done.out.splitlines()
-    assert said == "It is old. The tower is 330 m high." and figures.startswith(UNCERTAINTY)
+    answer, figures, claim, support = done.out.splitlines()
+    assert answer == "It is old. The tower is 330 m high." and figures.startswith(UNCERTAINTY)
     assert (claim, support) == ("? The tower is 330 m high.", "  0 agree, 3 silent, 0 differ")
 
 

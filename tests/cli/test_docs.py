@@ -16,7 +16,7 @@ def rows(heading: str) -> dict[str, str]:
     """Return the first two columns of the table under these heads."""
     table = PAGE.split(heading, 1)[1].split("\n\n", 1)[0]
     cells = [line.strip("| ").split(" | ", 1) for line in table.splitlines() if line.startswith("| ")]
-    return {name: said for name, said in cells if name.strip("-")}
+    return {name: meaning for name, meaning in cells if name.strip("-")}
 
 
 def listed(help_text: str) -> list[str]:

@@ -98,11 +98,11 @@ def test_doubtful_claims_are_coloured_in_a_terminal(command: Command, no_colour:
         scripted(says_claims) as (url, _),
         terminal(command, "score", "a", "--url", url, NO_COLOR=no_colour) as shown,
     ):
-        said = shown.rest()
+        output = shown.rest()
     yellow, plain = ("\x1b[33m", "\x1b[0m") if coloured else ("", "")
-    assert f"\n{yellow}? It is red.{plain}\r\n" in said
-    assert f"\n{yellow}? It\N{REPLACEMENT CHARACTER}[2J is flat.\r\n    Now.{plain}\r\n" in said
-    assert "\n- It is big.\r\n" in said
+    assert f"\n{yellow}? It is red.{plain}\r\n" in output
+    assert f"\n{yellow}? It\N{REPLACEMENT CHARACTER}[2J is flat.\r\n    Now.{plain}\r\n" in output
+    assert "\n- It is big.\r\n" in output
 
 
 EVIL = "hi\x1b]0;pwn\x07\x9b31m\x7f"
@@ -120,12 +120,12 @@ def test_text_of_the_service_cannot_control_the_terminal(here: Here) -> None:
         await exchange.send(422, problem(422, "invalid_request", detail=EVIL))
 
     with scripted(says) as (url, _):
-        told, in_json = here("score", "a", "--url", url), here("score", "a", "--url", url, "--json")
+        as_text, in_json = here("score", "a", "--url", url), here("score", "a", "--url", url, "--json")
     with scripted(fails) as (url, _):
         failed = here("score", "a", "--url", url, "--verbose")
-    assert (told.code, in_json.code, failed.code) == (0, 0, 6)
+    assert (as_text.code, in_json.code, failed.code) == (0, 0, 6)
     assert in_json.json["answer"] == EVIL
-    assert [is_harmless(text) for text in (told.out, in_json.out, failed.err)] == [True] * 3
+    assert [is_harmless(text) for text in (as_text.out, in_json.out, failed.err)] == [True] * 3
 
 
 def test_answer_cannot_imitate_output_of_the_command(here: Here) -> None:

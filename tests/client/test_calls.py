@@ -230,9 +230,9 @@ def test_waits_double_up_to_the_maximum_and_respect_retry_after() -> None:
     lost, later = eigencal.APIConnectionError("gone"), time.monotonic() + 60
     for wait, most in zip(waits(lost, last_start=later), [0.5, 1, 2, 4, 4], strict=True):
         assert most / 2 <= wait <= most
-    asked = eigencal.ServerError("full", status=503, retry_after_s=3.0)
-    assert waits(asked, last_start=later) == [3.0] * 5
-    assert waits(asked, last_start=time.monotonic() + 2.9) == [False] * 5
+    overloaded = eigencal.ServerError("full", status=503, retry_after_s=3.0)
+    assert waits(overloaded, last_start=later) == [3.0] * 5
+    assert waits(overloaded, last_start=time.monotonic() + 2.9) == [False] * 5
 
 
 @pytest.mark.parametrize("limit", [0, float("nan"), "5"])
@@ -253,10 +253,10 @@ CHUNK = b'data: {"id": "x", "choices": [{"index": 0, "delta": {"content": "Eight
 
 @pytest.mark.parametrize("rest", [b"", CHUNK[:40], b": ping\n\n"])
 def test_chat_stream_without_done_is_an_error(drive: Driver, rest: bytes) -> None:
-    script, came = Script(ok(CHUNK + rest)), list[Any]()
+    script, pieces = Script(ok(CHUNK + rest)), list[Any]()
     with drive("http://host", answer=script, **QUICK) as client, pytest.raises(eigencal.APIConnectionError):
-        taken(client.stream_chat([]), came)
-    assert [piece.content for piece in came] == ["Eight"]
+        taken(client.stream_chat([]), pieces)
+    assert [piece.content for piece in pieces] == ["Eight"]
     assert len(script.seen) == 1, "a stream is begun once"
 
 

@@ -30,12 +30,12 @@ def test_real_responses_are_parsed_completely(name: str) -> None:
 
 
 def test_a_newer_services_fields_and_values_are_kept() -> None:
-    said = EXAMPLE["prompt"]["response"] | {"of_tomorrow": {"a": 1}}
-    said["calibration"] = {
+    body = EXAMPLE["prompt"]["response"] | {"of_tomorrow": {"a": 1}}
+    body["calibration"] = {
         "id": "cal_1", "origin": "own", "method": "of_tomorrow", "temperature": 1.0, "depolarization": 0.0,
         "created_at": "2026-01-01T00:00:00Z", "kernel": "facts",
     }  # fmt: skip
-    score = eigencal.Score.model_validate(said)
+    score = eigencal.Score.model_validate(body)
     assert (score.model_extra or {})["of_tomorrow"] == {"a": 1}
     assert score.calibration is not None and score.calibration.method == "of_tomorrow"
 

@@ -69,7 +69,7 @@ def blocks_in(page: str, text: str, first_line: int = 0) -> Iterator[Block]:
     just_before = False
     for token in MarkdownIt("commonmark").parse(text):
         if token.type == "html_block":
-            markers |= {kind: said or "" for kind, said in MARKER.findall(token.content)}
+            markers |= {kind: argument or "" for kind, argument in MARKER.findall(token.content)}
         elif token.type in ("fence", "code_block"):
             yield from _found(page, token, markers, first_line, follows=just_before)
             markers, just_before = {}, True
@@ -115,15 +115,15 @@ def by_name(block: Block) -> bool:
 
 def runs_here(block: Block) -> bool:
     """Return True if a block is run with its page."""
-    mine = block.language in (*SHELL, "python") and not by_name(block)
-    return mine and not {"not run", "run by"} & block.markers.keys()
+    is_runnable = block.language in (*SHELL, "python") and not by_name(block)
+    return is_runnable and not {"not run", "run by"} & block.markers.keys()
 
 
 def _elsewhere(block: Block) -> str:
     """Return "run" if the named test exists and mentions the page."""
     test = ROOT / block.markers["run by"]
-    known = test.is_file() and _names(test, block.page)
-    return "run" if known else f"{block.where}: {block.markers['run by']} does not name {block.page}"
+    is_named = test.is_file() and _names(test, block.page)
+    return "run" if is_named else f"{block.where}: {block.markers['run by']} does not name {block.page}"
 
 
 def _names(test: Path, page: str) -> bool:

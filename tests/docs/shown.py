@@ -65,10 +65,10 @@ def _names_below(node: Any) -> set[str]:
         return {name for item in node for name in _names_below(item)}
     if not isinstance(node, dict):
         return set()
-    mine = {*node.get("properties", {})} | {
+    own_names = {*node.get("properties", {})} | {
         name for key in ("example", "examples", "value") for name in keys_below(node.get(key))
     }
-    return mine | {name for item in node.values() for name in _names_below(item)}
+    return own_names | {name for item in node.values() for name in _names_below(item)}
 
 
 def keys_below(value: Any) -> set[str]:

@@ -16,7 +16,7 @@ EXCUSED = [block for block in EVERY if verdict(block) == "excused"]
 
 
 def test_every_block_is_run_checked_or_exempt() -> None:
-    wanting = [told for told in map(verdict, EVERY) if told not in ("run", "checked", "excused")]
+    wanting = [outcome for outcome in map(verdict, EVERY) if outcome not in ("run", "checked", "excused")]
     assert not wanting, "\n".join(wanting)
 
 

@@ -42,9 +42,9 @@ def test_commands_and_programs_of_a_page_work(page: str, demo: Demo, tmp_path: P
     for number, block in enumerate(here):
         for output in outputs(block):
             parsed, printed = shown.parsed(output.code), real(done.printed[number])
-            told = shown.missing(parsed, printed)
-            assert not told, (
-                f"{output.where} shows what {block.where} did not print: {told}\n{done.printed[number]}"
+            missing = shown.missing(parsed, printed)
+            assert not missing, (
+                f"{output.where} shows what {block.where} did not print: {missing}\n{done.printed[number]}"
             )
             if "action" in parsed.get("decision", {}):
                 assert printed["decision"]["action"] == parsed["decision"]["action"], printed["decision"]
@@ -97,10 +97,10 @@ def test_demonstration_succeeds(demo: Demo) -> None:
     assert (right, unknown) == ("answer", "abstain")
 
 
-def errors_of(found: dict[str, Any]) -> list[float]:
+def errors_of(figures: dict[str, Any]) -> list[float]:
     """Return the projection ECE of raw scores and of the map served."""
-    served = {row["map"]: row["projection_ece"] for row in found["served"]}
-    return [served["raw"], served[found["method"]]]
+    served = {row["map"]: row["projection_ece"] for row in figures["served"]}
+    return [served["raw"], served[figures["method"]]]
 
 
 @pytest.mark.weights

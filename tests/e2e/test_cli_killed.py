@@ -60,9 +60,9 @@ def test_killed_service_is_restarted(
             first.process.wait()
             assert lines(results) < COUNT, "it was killed under way"
             with service(database, server, tmp_path, port=str(port)):
-                _, said = scoring.communicate(timeout=300)
-    assert scoring.returncode == 0, said.decode()
-    assert b"scored: 500, errors: 0, left: 0" in said
+                _, output = scoring.communicate(timeout=300)
+    assert scoring.returncode == 0, output.decode()
+    assert b"scored: 500, errors: 0, left: 0" in output
     each_once(results)
 
 

@@ -148,8 +148,8 @@ async def test_one_of_two_llm_servers_fails_and_recovers() -> None:
         async with drop_in(second, llm_url=f"http://127.0.0.1:{port}/v1") as made, load(made) as statuses:
             async with first:
                 await until(lambda: bool(first.requests and second.requests))
-            seen, asked = len(statuses), len(first.requests)
+            seen, num_requests = len(statuses), len(first.requests)
             await until(lambda: len(statuses) > seen + 30)
             async with first:
-                await until(lambda: len(first.requests) > asked)
+                await until(lambda: len(first.requests) > num_requests)
     assert set(statuses) == {200}, "what was under way at the one is asked again of the other"

@@ -103,20 +103,20 @@ def test_log_contains_setup_errors_and_jobs(service: Service) -> None:
     job = calibrate(service)
     assert job["state"] == "succeeded", job
     wait_for_line(service.log, f"job {job['id']} succeeded")  # logged after it is stored
-    told, text = service.lines(), service.log.read_text()
+    lines, text = service.lines(), service.log.read_text()
 
-    assert f"INFO store: SQLite file {service.log.parent / 'data' / 'eigencal.db'}" in told
-    assert f"INFO LLM: {service.server.url} (API for prompts: chat), model scripted-model" in told
-    assert "INFO embedder: scripted-embedder, revision scripted-embedder, 4 dimensions, float32" in told
-    assert any(line.startswith("INFO Eigencal ") for line in told)
+    assert f"INFO store: SQLite file {service.log.parent / 'data' / 'eigencal.db'}" in lines
+    assert f"INFO LLM: {service.server.url} (API for prompts: chat), model scripted-model" in lines
+    assert "INFO embedder: scripted-embedder, revision scripted-embedder, 4 dimensions, float32" in lines
+    assert any(line.startswith("INFO Eigencal ") for line in lines)
     assert f"Uvicorn running on http://127.0.0.1:{service.http.base_url.port}" in text
 
-    (error,) = [line for line in told if "mine-1" in line]
+    (error,) = [line for line in lines if "mine-1" in line]
     assert error.startswith("ERROR 502 llm_error, request mine-1, POST /score: ")
     assert "cannot answer" not in text  # the server's message may quote the prompt
-    assert any(line.startswith("INFO 422 invalid_request, request req_") for line in told)
+    assert any(line.startswith("INFO 422 invalid_request, request req_") for line in lines)
 
-    of_the_job = [line.removeprefix(f"INFO job {job['id']} ") for line in told if job["id"] in line]
+    of_the_job = [line.removeprefix(f"INFO job {job['id']} ") for line in lines if job["id"] in line]
     assert of_the_job[:2] == ["accepted: calibrate", "runs on this replica"]
     stages = re.findall(rf"job {job['id']}: (\w+), \d+ of \d+ done", text)
     assert list(dict.fromkeys(stages)) == ["sampling", "embedding", "fitting", "reporting"]

@@ -68,12 +68,12 @@ def test_all_dashboard_queries_are_valid(tmp_path: Path) -> None:
 @asynccontextmanager
 async def prometheus(config: Path, service: int) -> AsyncIterator[httpx.AsyncClient]:
     """Run Prometheus with the configuration, except for the service's address and the scrape interval."""
-    given = yaml.safe_load(config.read_text())
-    given["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s", "scrape_timeout": "1s"}
-    (job,) = given["scrape_configs"]
+    config_ = yaml.safe_load(config.read_text())
+    config_["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s", "scrape_timeout": "1s"}
+    (job,) = config_["scrape_configs"]
     del job["dns_sd_configs"], job["scrape_timeout"]
     job["static_configs"] = [{"targets": [f"127.0.0.1:{service}"]}]
-    config.write_text(yaml.safe_dump(given))
+    config.write_text(yaml.safe_dump(config_))
     address = f"127.0.0.1:{free_port()}"
     command = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={config.parent / 'data'}"]
     process = await asyncio.create_subprocess_exec(

@@ -34,14 +34,14 @@ def url(postgres: Cluster) -> str:
 
 
 async def test_activation_reaches_the_other_replica(url: str) -> None:
-    async with idle_replica(url) as one, idle_replica(url) as other:
+    async with idle_replica(url) as first, idle_replica(url) as second:
         for made in (calibration(), calibration(temperature=3.0)):
-            await add(one.calibrations, made, {})
-            await one.calibrations.activate(made.id)
+            await add(first.calibrations, made, {})
+            await first.calibrations.activate(made.id)
             key = made.fingerprint.key()
-            assert one.calibrations.active(key) == made
+            assert first.calibrations.active(key) == made
             async with asyncio.timeout(60):
-                while other.calibrations.active(key) != made:
+                while second.calibrations.active(key) != made:
                     await asyncio.sleep(0.01)
 
 
@@ -100,7 +100,7 @@ async def test_frozen_replica_that_resumes_does_no_harm(url: str, tmp_path: Path
         hold(
             log, after=ROWS
         )  # the job does not end, because the frozen replica's requests are repeated beyond them
-        asked = len([request for request in requests(log) if request.pid == peer.pid])
+        num_requests = len([request for request in requests(log) if request.pid == peer.pid])
 
         async def peer_takes_over() -> bool:
             """The rows that the frozen one was at are asked for again."""
@@ -111,7 +111,7 @@ async def test_frozen_replica_that_resumes_does_no_harm(url: str, tmp_path: Path
         frozen.send_signal(signal.SIGCONT)  # in the middle of the peer's work
         go_on(log)
         ended = await final(outside, job)
-        assert len([request for request in requests(log) if request.pid == peer.pid]) > asked
+        assert len([request for request in requests(log) if request.pid == peer.pid]) > num_requests
         assert len(requests(log)) <= ROWS + 2 * SLOTS  # requests in progress, and one more before it notices
         assert [r.calibration for r in await outside.calibrations.list_all()] == [ended]
         await kill(peer)

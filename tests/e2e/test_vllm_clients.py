@@ -80,11 +80,11 @@ def test_client_gets_the_same_answers_through_the_service(
         assert seen or claim["ways"].get("headers"), (case, claim)
 
 
-def bare(told: dict[str, Any]) -> dict[str, Any]:
+def bare(result: dict[str, Any]) -> dict[str, Any]:
     """Return a client's result without the uncertainty."""
-    return {case: {name: item[name] for name in item if name != "ways"} for case, item in told.items()}
+    return {case: {name: item[name] for name in item if name != "ways"} for case, item in result.items()}
 
 
-def statuses(one: dict[str, Any]) -> set[str]:
+def statuses(result: dict[str, Any]) -> set[str]:
     """Return the status of every uncertainty that a client read in bodies."""
-    return {way["status"] for way in one["ways"].values() if way and "status" in way}
+    return {way["status"] for way in result["ways"].values() if way and "status" in way}

@@ -46,8 +46,8 @@ def post(url: str, path: str, body: dict[str, Any], mode: str = "on") -> httpx.R
 
 
 def text_of(choice: dict[str, Any]) -> str:
-    said = choice.get("message") or choice.get("delta")
-    return str(choice["text"] if said is None else said.get("content") or "")
+    message = choice.get("message") or choice.get("delta")
+    return str(choice["text"] if message is None else message.get("content") or "")
 
 
 def gathered(content: bytes) -> tuple[str, str, Any]:

@@ -56,8 +56,8 @@ def columns(name: str, m: int) -> tuple[Columns, np.ndarray]:
     return rows(name).columns(map_, m)
 
 
-def at(known: Columns, chosen: np.ndarray) -> Columns:
-    return {name: np.asarray(column)[chosen] for name, column in known.items()}
+def at(columns_: Columns, chosen: np.ndarray) -> Columns:
+    return {name: np.asarray(column)[chosen] for name, column in columns_.items()}
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def at(known: Columns, chosen: np.ndarray) -> Columns:
 def test_p_correct_without_verdicts_is_near_the_accuracy(name: str, by_answers: dict[int, float]) -> None:
     """Expected calibration error in 8 bins of equal mass: at most 0.1, but for one answer of Qwen's."""
     for m, expected in by_answers.items():
-        known, right = columns(name, m)
-        p = NO_VERDICTS.predict(known)
+        features, right = columns(name, m)
+        p = NO_VERDICTS.predict(features)
         assert reliability_diagram(p, right.astype(float)).ece == pytest.approx(expected, abs=5e-3)
         assert log_loss(p, right) < log_loss(np.full(right.size, right.mean()), right) - 0.02
         assert auroc(p, right) > 0.77
@@ -81,21 +81,21 @@ def test_p_correct_without_verdicts_is_near_the_accuracy(name: str, by_answers: 
 @pytest.mark.parametrize("m", [3])
 def test_p_correct_on_easy_questions_is_corrected_by_ten_verdicts(m: int) -> None:
     """Nine in ten answers are right, the case of the warning `default_probability`."""
-    known, right = columns(EASY, m)
-    p = NO_VERDICTS.predict(known)
+    features, right = columns(EASY, m)
+    p = NO_VERDICTS.predict(features)
     assert right.mean() - p.mean() == pytest.approx(0.377, abs=5e-3)
     assert auroc(p, right) == pytest.approx(0.926, abs=5e-3)
-    base, ours = by_verdicts(known, right, 10)
+    base, ours = by_verdicts(features, right, 10)
     assert log_loss(p, right) > base + 0.2 > ours + 0.2
 
 
-def by_verdicts(known: Columns, right: np.ndarray, verdicts: int) -> tuple[float, float]:
+def by_verdicts(features: Columns, right: np.ndarray, verdicts: int) -> tuple[float, float]:
     """Log losses of the base rate and of P(correct) on the rows without a verdict, means of the draws."""
     losses = []
     for draw in range(DRAWS):
         order = np.random.default_rng([draw, verdicts]).permutation(right.size)
         chosen, rest = order[:verdicts], order[verdicts:]
-        p = fit_model(at(known, chosen), right[chosen], [AGREEMENT]).predict(at(known, rest))
+        p = fit_model(at(features, chosen), right[chosen], [AGREEMENT]).predict(at(features, rest))
         rate = np.full(rest.size, base_rate(right[chosen]))
         losses.append([log_loss(item, right[rest]) for item in (rate, p)])
     base, ours = np.mean(losses, axis=0).tolist()
@@ -112,9 +112,9 @@ def by_verdicts(known: Columns, right: np.ndarray, verdicts: int) -> tuple[float
     ],
 )
 def test_few_verdicts_with_three_answers_beat_the_base_rate(name: str, losses: dict[int, float]) -> None:
-    known, right = columns(name, 3)
+    features, right = columns(name, 3)
     for verdicts, expected in losses.items():
-        base, ours = by_verdicts(known, right, verdicts)
+        base, ours = by_verdicts(features, right, verdicts)
         assert ours == pytest.approx(expected, abs=5e-3)
         assert ours < base - 0.05
 
@@ -129,11 +129,11 @@ def test_total_logprob_is_informative_without_samples(name: str, order: float, l
     assert alone is not None
     texts = alone.texts
     assert isinstance(texts, Judged)
-    known, right = texts.columns(default(1)), texts.right
-    p = NO_VERDICTS.predict(known)
+    features, right = texts.columns(default(1)), texts.right
+    p = NO_VERDICTS.predict(features)
     assert auroc(p, right) == pytest.approx(order, abs=5e-3)
     assert log_loss(p, right) == pytest.approx(loss, abs=5e-3)
-    base, ours = by_verdicts(known, right, 30)
+    base, ours = by_verdicts(features, right, 30)
     assert ours < base
     if name != EASY:  # too low there, as with answers drawn
         assert log_loss(p, right) < log_loss(np.full(right.size, right.mean()), right)

@@ -112,8 +112,8 @@ def newcomer() -> Newcomer:
         vectors |= {text.strip(): vector for text, vector in data.answer_vectors.items()}
         kept = [
             (row, bool(right))
-            for row, right, known in zip(data.rows, data.right, data.judged, strict=True)
-            if known
+            for row, right, is_judged in zip(data.rows, data.right, data.judged, strict=True)
+            if is_judged
         ]
         rows += [stored(len(rows) + i, row, right) for i, (row, right) in enumerate(kept, start=1)]
     order = np.random.default_rng(0).permutation(len(rows))
@@ -140,8 +140,8 @@ def test_nonsense_is_never_let_through_and_has_no_p_correct(shared_data: Path, m
     """Nonsense has a random vector, nearly orthogonal to all answers."""
     assert shared_data
     scores = newcomer()
-    one = FakeEmbedder(D, vectors=scores.vectors, empty_answers="outcome")
-    trial = judged(scores.unseen, m, scores.calibration, one)
+    embedder = FakeEmbedder(D, vectors=scores.vectors, empty_answers="outcome")
+    trial = judged(scores.unseen, m, scores.calibration, embedder)
     low, high = THROUGH[m]
     assert low < check(trial) < high
 
@@ -152,6 +152,6 @@ def test_nonsense_is_never_let_through_with_real_embeddings(shared_data: Path, m
     assert shared_data
     scores = newcomer()
     vectors = scores.vectors | embedded([NONSENSE[0]])
-    one = FakeEmbedder(D, vectors=vectors, empty_answers="outcome")
-    trial = judged(scores.unseen, m, scores.calibration, one)
+    embedder = FakeEmbedder(D, vectors=vectors, empty_answers="outcome")
+    trial = judged(scores.unseen, m, scores.calibration, embedder)
     assert check(trial) > 0

@@ -48,8 +48,8 @@ class Recorded:
 
     @cached_property
     def c1(self):
-        known = zip(self.spectra, self.vectors, self.references, strict=True)
-        return np.array([reference_alignment(s, v, y[None])[0][0] for s, v, y in known])
+        rows_ = zip(self.spectra, self.vectors, self.references, strict=True)
+        return np.array([reference_alignment(s, v, y[None])[0][0] for s, v, y in rows_])
 
     @cached_property
     def stack(self):

@@ -68,13 +68,13 @@ def expected(golden: dict[str, Any]) -> dict[str, dict[str, float]]:
 
 
 @pytest.fixture(scope="module")
-def found(bench: EvaluationContext) -> dict[str, Any]:
+def results_(bench: EvaluationContext) -> dict[str, Any]:
     return figures(bench)
 
 
-def test_fits(found: dict[str, Any], golden: dict[str, Any]) -> None:
-    paper, ours = found["fits"]["temperature"], found["fits"]["depolarized"]
-    test_risks = {row["map"]: row["risk"] for row in found["served"]}
+def test_fits(results_: dict[str, Any], golden: dict[str, Any]) -> None:
+    paper, ours = results_["fits"]["temperature"], results_["fits"]["depolarized"]
+    test_risks = {row["map"]: row["risk"] for row in results_["served"]}
     assert paper["temperature"]["value"] == pytest.approx(golden["temperature"]["T"], abs=1e-3)
     assert paper["risk"] == pytest.approx(golden["temperature"]["risk_fit"], abs=1e-6)
     assert test_risks["temperature"] == pytest.approx(golden["temperature"]["risk_test"], abs=1e-5)
@@ -85,10 +85,10 @@ def test_fits(found: dict[str, Any], golden: dict[str, Any]) -> None:
 
 
 def test_served_figures(
-    bench: EvaluationContext, found: dict[str, Any], expected: dict[str, dict[str, float]]
+    bench: EvaluationContext, results_: dict[str, Any], expected: dict[str, dict[str, float]]
 ) -> None:
-    assert {row["map"] for row in found["served"]} == expected.keys()
-    for row in found["served"]:
+    assert {row["map"] for row in results_["served"]} == expected.keys()
+    for row in results_["served"]:
         figures = expected[row["map"]]
         assert row["projection_ece"] == pytest.approx(figures["projection_ece"], abs=1e-5)
         assert row["projection_brier"] == pytest.approx(figures["projection_brier"], abs=1e-5)

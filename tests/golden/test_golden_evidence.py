@@ -28,7 +28,7 @@ NUMBERS = ("1", "2", "3", "5", "10", "20")
 
 
 @pytest.fixture(scope="module")
-def told(shared_data: Path) -> dict[str, Any]:
+def golden_figures(shared_data: Path) -> dict[str, Any]:
     return json.loads((shared_data / "golden_evidence.json").read_text())
 
 
@@ -50,20 +50,20 @@ def rows(recorded: dict[str, Any], m: int) -> DevSet:
 class Case:
     """Fitted on rows 0-149, tested on rows 150-399, with the first m answers."""
 
-    def __init__(self, recorded: dict[str, Any], told: dict[str, Any], m: str) -> None:
-        self.m, self.told = m, told["by_first_answers"][m]
+    def __init__(self, recorded: dict[str, Any], golden_figures: dict[str, Any], m: str) -> None:
+        self.m, self.told = m, golden_figures["by_first_answers"][m]
         self.whole = rows(recorded, int(m))
-        parts = (self.whole.take(np.arange(*told[part])) for part in ("fit_rows", "test_rows"))
+        parts = (self.whole.take(np.arange(*golden_figures[part])) for part in ("fit_rows", "test_rows"))
         self.fit, self.test = parts
         labels = [correct_by_rouge_l(row["answer"], [row["reference"]]) for row in recorded["rows"]]
-        self.right = labels[slice(*told["test_rows"])]
+        self.right = labels[slice(*golden_figures["test_rows"])]
         self.flat: DepolarizedFit = fit_depolarized(self.fit)
         self.evidence: EvidenceFit = fit_evidence(self.fit)
 
 
 @pytest.fixture(scope="module", params=NUMBERS)
-def case(request: pytest.FixtureRequest, recorded: dict[str, Any], told: dict[str, Any]) -> Case:
-    return Case(recorded, told, request.param)
+def case(request: pytest.FixtureRequest, recorded: dict[str, Any], golden_figures: dict[str, Any]) -> Case:
+    return Case(recorded, golden_figures, request.param)
 
 
 def entropies(map_: AnyMap, case: Case) -> np.ndarray:
@@ -73,17 +73,19 @@ def entropies(map_: AnyMap, case: Case) -> np.ndarray:
     return -inside - (D - case.test.rank) * np.exp(log_q) * log_q
 
 
-def served_figures_agree(map_: AnyMap, case: Case, told: dict[str, Any]) -> None:
+def served_figures_agree(map_: AnyMap, case: Case, golden_figures: dict[str, Any]) -> None:
     predicted, c1 = served_lambda_max(map_, case.test), np.clip(case.test.alignment[:, 0], 0, 1)
-    assert projection_brier(predicted, c1) == pytest.approx(told["projection_brier"], abs=1e-6)
-    assert auroc(predicted, case.right) == pytest.approx(told["auroc_lambda_max"], abs=1e-6)
+    assert projection_brier(predicted, c1) == pytest.approx(golden_figures["projection_brier"], abs=1e-6)
+    assert auroc(predicted, case.right) == pytest.approx(golden_figures["auroc_lambda_max"], abs=1e-6)
     # The recorded figure breaks ties of equal spectra by their last bits; here they count half.
-    assert auroc(-entropies(map_, case), case.right) == pytest.approx(told["auroc_entropy"], abs=5e-3)
-    if told["correlation"] is not None:
-        assert np.corrcoef(predicted, c1)[0, 1] == pytest.approx(told["correlation"], abs=1e-6)
-    if told["projection_ece"] is not None:
+    assert auroc(-entropies(map_, case), case.right) == pytest.approx(
+        golden_figures["auroc_entropy"], abs=5e-3
+    )
+    if golden_figures["correlation"] is not None:
+        assert np.corrcoef(predicted, c1)[0, 1] == pytest.approx(golden_figures["correlation"], abs=1e-6)
+    if golden_figures["projection_ece"] is not None:
         ece = reliability_diagram(predicted, c1).ece
-        assert ece == pytest.approx(told["projection_ece"], abs=1e-6)
+        assert ece == pytest.approx(golden_figures["projection_ece"], abs=1e-6)
 
 
 def test_missing_masses_of_the_first_rows(case: Case) -> None:

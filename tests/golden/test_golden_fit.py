@@ -58,8 +58,8 @@ def test_temperature(halves: tuple[DevSet, DevSet], golden: dict[str, Any]) -> N
 
 def test_temperature_moves_with_eps(halves: tuple[DevSet, DevSet], golden: dict[str, Any]) -> None:
     assert golden["temperature_by_eps"]
-    for eps, told in golden["temperature_by_eps"].items():
-        assert fit_temperature(halves[0], eps=float(eps)).map.temperature == pytest.approx(told, abs=1e-3)
+    for eps, expected in golden["temperature_by_eps"].items():
+        assert fit_temperature(halves[0], eps=float(eps)).map.temperature == pytest.approx(expected, abs=1e-3)
 
 
 def test_depolarized(halves: tuple[DevSet, DevSet], golden: dict[str, Any]) -> None:

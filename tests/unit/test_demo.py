@@ -129,9 +129,9 @@ async def test_tour_calibrates_once(tmp_path: Path) -> None:
                 await asyncio.to_thread(walk, url, recorded)
         async with httpx.AsyncClient(base_url=url, timeout=60) as http:
             [made] = (await http.get("/calibrations")).json()
-    said = out.getvalue()
+    output = out.getvalue()
     assert (made["rows"], made["active"]) == (120, True)
-    assert f"{url}/calibrations/{made['id']}/report" in said.splitlines()
+    assert f"{url}/calibrations/{made['id']}/report" in output.splitlines()
     for stage in (
         "Calibrating on",
         "No decisions yet.",
@@ -139,7 +139,7 @@ async def test_tour_calibrates_once(tmp_path: Path) -> None:
         "Projection ECE",
         "Calibrated by an earlier run",
     ):
-        assert stage in said
+        assert stage in output
 
 
 async def test_failed_job_is_reported(tmp_path: Path) -> None:
@@ -164,10 +164,12 @@ async def test_refusal_is_quoted_and_a_missing_key_explained(tmp_path: Path) -> 
 
 
 async def test_recording_samples_answers_with_logprobs(tmp_path: Path) -> None:
-    asked = b"".join(b'{"id": "%d", "prompt": "Who %d?", "reference": "Me"}\n' % (i, i) for i in range(12))
+    questions = b"".join(
+        b'{"id": "%d", "prompt": "Who %d?", "reference": "Me"}\n' % (i, i) for i in range(12)
+    )
     async with demo_app(tmp_path, num_samples=3, llm=TellingLLM()) as url:
         with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
-            drawn = await asyncio.to_thread(record, http, asked)
+            drawn = await asyncio.to_thread(record, http, questions)
             active = (await asyncio.to_thread(http.get, "/calibrations/active")).json()
     assert [row["prompt"] for row in drawn] == [f"Who {i}?" for i in range(12)]
     assert {len(row["samples"]) for row in drawn} == {len(row["logprobs"]) for row in drawn} == {3}

@@ -68,8 +68,8 @@ def test_process_logs_its_address_answers_and_stops_cleanly(tmp_path: Path) -> N
         text=True,
     ) as process:
         assert process.stderr is not None
-        said = next(line for line in process.stderr if "running on" in line)
-        url = said.split("running on ")[1].split()[0]
+        log_line = next(line for line in process.stderr if "running on" in line)
+        url = log_line.split("running on ")[1].split()[0]
         assert httpx.get(f"{url}/healthz", trust_env=False, timeout=60).status_code == 200
         process.send_signal(signal.SIGTERM)
         rest = process.stderr.read()

@@ -30,9 +30,9 @@ async def test_every_queried_metric_exists() -> None:
     async with OpenAIServer(default=answers("Paris")) as server, drop_in(server) as made:
         text = (await made.http.get("/metrics")).text
     matches = set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))
-    asked = set().union(*map(named, [*QUERIES, *(rule["expr"] for rule in RULES)]))
-    assert len(asked) > 20
-    assert asked - matches == set()
+    queried = set().union(*map(named, [*QUERIES, *(rule["expr"] for rule in RULES)]))
+    assert len(queried) > 20
+    assert queried - matches == set()
 
 
 def test_alerts_and_runbook_sections_match() -> None:

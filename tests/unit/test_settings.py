@@ -21,9 +21,9 @@ def test_documented_table_matches_the_settings() -> None:
 
 
 def test_every_setting_named_anywhere_exists() -> None:
-    known = {f"EIGENCAL_{name.upper()}" for name in Settings.model_fields}
+    variables = {f"EIGENCAL_{name.upper()}" for name in Settings.model_fields}
     # Read by tests only, and by the clients.
-    known |= {"EIGENCAL_TEST_WEIGHTS_DIR", "EIGENCAL_URL", "EIGENCAL_KEY"}
+    variables |= {"EIGENCAL_TEST_WEIGHTS_DIR", "EIGENCAL_URL", "EIGENCAL_KEY"}
     paths = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), ROOT / "docker-compose.yml"]
     named = {
         path: set(re.findall(r"EIGENCAL_[A-Z_]*[A-Z]\b(?!_)", path.read_text()))
@@ -31,7 +31,7 @@ def test_every_setting_named_anywhere_exists() -> None:
     }
     assert named[ROOT / "README.md"] and named[ROOT / "docker-compose.yml"]
     for path, names in named.items():
-        assert names <= known, f"{path.name}: {names - known}"
+        assert names <= variables, f"{path.name}: {names - variables}"
 
 
 @pytest.mark.parametrize(

@@ -168,8 +168,8 @@ def served_with(monkeypatch: pytest.MonkeyPatch, folder: Path, set_: dict[str, s
     with monkeypatch.context() as patch:
         patch.chdir(folder)
         patch.setattr("service.server.run", run)
-        for one in BUILT:
-            patch.setattr(one, "__init__", recorded(one.__init__, one.__name__, picture))
+        for part in BUILT:
+            patch.setattr(part, "__init__", recorded(part.__init__, part.__name__, picture))
         for name, value in set_.items():
             patch.setenv(f"{PREFIX}{name.upper()}", value)
         for name in OTEL_VARIABLES:

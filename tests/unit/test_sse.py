@@ -95,16 +95,16 @@ def test_any_chunk_can_be_read(chunks: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "empty"),
+    ("content", "empty"),
     [
         ({"delta": {"role": "assistant", "content": "Paris"}}, {"delta": {}}),
         ({"text": "Paris", "logprobs": {}}, {"text": "", "logprobs": None}),
     ],
 )
-def test_text_on_the_finishing_chunk_is_not_delayed(said: Any, empty: Any) -> None:
-    chunk = {"choices": [3, {"index": 0, **said, "finish_reason": "stop"}], "usage": {"total_tokens": 2}}
+def test_text_on_the_finishing_chunk_is_not_delayed(content: Any, empty: Any) -> None:
+    chunk = {"choices": [3, {"index": 0, **content, "finish_reason": "stop"}], "usage": {"total_tokens": 2}}
     assert divided(chunk) == (
-        {"choices": [3, {"index": 0, **said, "finish_reason": None}]},
+        {"choices": [3, {"index": 0, **content, "finish_reason": None}]},
         {"choices": [{"index": 0, **empty, "finish_reason": "stop"}], "usage": {"total_tokens": 2}},
     )
 

@@ -37,8 +37,8 @@ def version_of(described: Path) -> str:
 
 def test_the_service_and_its_changelog_and_contract_agree() -> None:
     contract = json.loads((ROOT / "clients" / "openapi.json").read_text())
-    told = version_of(ROOT / "pyproject.toml"), newest(ROOT / "CHANGELOG.md"), contract["info"]["version"]
-    assert set(told) == {__version__}
+    versions = version_of(ROOT / "pyproject.toml"), newest(ROOT / "CHANGELOG.md"), contract["info"]["version"]
+    assert set(versions) == {__version__}
 
 
 @pytest.mark.parametrize("described", CLIENTS, ids=lambda path: str(path.parent.name))

@@ -14,7 +14,7 @@ SAID = {
 
 @pytest.mark.parametrize("where", SAID)
 def test_confidence_is_not_called_a_probability_of_being_right(where: str) -> None:
-    said = " ".join(SAID[where].split())
-    assert "confidence" in said
-    assert HONEST in said
-    assert "share" in said
+    text = " ".join(SAID[where].split())
+    assert "confidence" in text
+    assert HONEST in text
+    assert "share" in text

@@ -30,9 +30,9 @@ BASES = [
 ]
 
 
-@pytest.mark.parametrize(("given", "expected"), BASES)
-def test_endpoints_are_built_from_the_base_url(given: str, expected: str) -> None:
-    assert str(endpoint(api_base(given, "URL"), "/embeddings")) == expected
+@pytest.mark.parametrize(("url", "expected"), BASES)
+def test_endpoints_are_built_from_the_base_url(url: str, expected: str) -> None:
+    assert str(endpoint(api_base(url, "URL"), "/embeddings")) == expected
 
 
 def test_queries_of_a_caller_precede_those_of_the_base_url() -> None:
@@ -42,7 +42,7 @@ def test_queries_of_a_caller_precede_those_of_the_base_url() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("address", "why"),
     [
         ("http://host/v1 ", "white space"),
         (" http://host", "white space"),
@@ -61,13 +61,13 @@ def test_queries_of_a_caller_precede_those_of_the_base_url() -> None:
     ],
 )
 @pytest.mark.parametrize("setting", ["EIGENCAL_LLM_URL", "EIGENCAL_EMBEDDER_URL"])
-def test_other_urls_are_refused_at_the_start(setting: str, given: str, why: str) -> None:
+def test_other_urls_are_refused_at_the_start(setting: str, address: str, why: str) -> None:
     clients = [HttpLanguageModel, HttpUpstream]
     if setting == "EIGENCAL_EMBEDDER_URL":
         clients = [lambda url: HttpEmbedder(url, "m")]
     for client in clients:
         with pytest.raises(ValueError, match=f"^{setting} .*{why}") as refused:
-            client(given)
+            client(address)
         assert "secret" not in str(refused.value)
 
 

@@ -222,8 +222,8 @@ def test_total_logprob_equals_that_of_one_pass_over_prompt_and_answer(
         for row, draw in zip(kept, generation.draws, strict=True):
             with torch.inference_mode():
                 logits = sampler._model(input_ids=torch.tensor([prompt + row.tokens])).logits[0]
-            told = torch.log_softmax(logits, dim=-1)[len(prompt) - 1 : -1]
-            expected = sum(float(told[i, token]) for i, token in enumerate(row.tokens))
+            logprobs = torch.log_softmax(logits, dim=-1)[len(prompt) - 1 : -1]
+            expected = sum(float(logprobs[i, token]) for i, token in enumerate(row.tokens))
             assert draw.total_logprob == pytest.approx(expected, abs=2e-3)
             assert draw.num_tokens == len(row.tokens)
             assert draw.logprob == pytest.approx(expected / len(row.tokens), abs=2e-3)

@@ -133,14 +133,14 @@ class TestKeptDocuments:
 
 class TestSqlKept:
     async def test_replicas_together_stay_within_the_limit(self, url: str) -> None:
-        async with sql(url) as (one, database), sql(url) as (other, _):
+        async with sql(url) as (first, database), sql(url) as (second, _):
 
             async def fill(made: SqlKept, name: str) -> None:
                 for i in range(10):
                     await made.put_all(documents(*(f"{name}{i}{j}" for j in range(4))))
 
-            await asyncio.gather(fill(one, "one"), fill(other, "other"))
-            await one.put_all(documents("last"))
+            await asyncio.gather(fill(first, "one"), fill(second, "other"))
+            await first.put_all(documents("last"))
             assert await rows(database) == MOST
 
     async def test_expired_documents_are_deleted(self, url: str) -> None:

@@ -82,8 +82,8 @@ class TestKeyStore:
     async def test_oldest_ended_key_is_removed_at_the_limit(self, opened: Opened) -> None:
         async with opened() as store:
             valid, revoked, expired = key(), key(at_s=1), key(at_s=2, expires_s=3)
-            for one in (valid, revoked, expired):
-                await store.add(one)
+            for key_ in (valid, revoked, expired):
+                await store.add(key_)
             await store.revoke(revoked.id, NOON)
             fourth, fifth = key(at_s=4), key(at_s=5)
             await store.add(fourth)
@@ -95,8 +95,8 @@ class TestKeyStore:
         """The last revoked key of another scope keeps that scope closed."""
         async with opened() as store:
             other, *full = key(scope="admin"), *(key(at_s=i) for i in range(1, MOST + 1))
-            for one in (other, *full):
-                await store.add(one)
+            for key_ in (other, *full):
+                await store.add(key_)
             await store.revoke(other.id, NOON)
             with pytest.raises(Conflict):
                 await store.add(key(at_s=MOST + 1))
@@ -106,10 +106,10 @@ class TestKeyStore:
         """For any number of created and revoked keys, a scope without keys must not open."""
         async with opened() as store:
             for i in range(MOST + 2):
-                one = key(at_s=i)
-                await store.add(one)
-                await store.revoke(one.id, NOON)
-                assert one.id in [kept.id for kept in await store.list_all()]
+                key_ = key(at_s=i)
+                await store.add(key_)
+                await store.revoke(key_.id, NOON)
+                assert key_.id in [kept.id for kept in await store.list_all()]
             assert len(await store.list_all()) == MOST
 
     async def test_concurrent_keys_stay_within_the_limit(self, opened: Opened) -> None:

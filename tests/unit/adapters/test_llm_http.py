@@ -394,15 +394,15 @@ def test_retry_after_may_be_a_date(asked_s: float, least: float, most: float) ->
 
 
 @pytest.mark.parametrize(
-    "asked", ["soon", "", "Thu, 99 Foo 2026", "-1", "nan", "Wed, 01 Jan 2020 00:00:00 GMT"]
+    "retry_after", ["soon", "", "Thu, 99 Foo 2026", "-1", "nan", "Wed, 01 Jan 2020 00:00:00 GMT"]
 )
-def test_an_unreadable_or_past_retry_after_delays_no_retry(asked: str) -> None:
-    generation, _ = generated(ask(), status(503, {}, {"Retry-After": asked}))
+def test_an_unreadable_or_past_retry_after_delays_no_retry(retry_after: str) -> None:
+    generation, _ = generated(ask(), status(503, {}, {"Retry-After": retry_after}))
     assert len(generation.draws) == 4
 
 
 @pytest.mark.parametrize(
-    ("code", "payload", "said"),
+    ("code", "payload", "message"),
     [
         (400, {"error": {"message": "max_tokens is too large", "code": 400}}, "max_tokens is too large"),
         (401, {"error": "Unauthorized"}, "Unauthorized"),
@@ -410,11 +410,11 @@ def test_an_unreadable_or_past_retry_after_delays_no_retry(asked: str) -> None:
         (500, b"plain text", "plain text"),
     ],
 )
-def test_both_error_formats_are_reported_and_not_retried(code: int, payload: Any, said: str) -> None:
+def test_both_error_formats_are_reported_and_not_retried(code: int, payload: Any, message: str) -> None:
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
         with pytest.raises(LLMError) as caught:
             await llm.generate(ask())
-        assert caught.value.extra == {"llm_status": code, "llm_message": said}
+        assert caught.value.extra == {"llm_status": code, "llm_message": message}
         assert len(server.bodies) == 1
 
     played(scenario, status(code, payload))
@@ -566,9 +566,9 @@ def health(**routes: tuple[int, Any]) -> tuple[HttpLanguageModel, list[str]]:
 )
 async def test_check_of_a_gateway_only_lists_models(listed: Any) -> None:
     """Its /health may call every model, which costs tokens."""
-    llm, asked = health(models=(200, listed), health=(500, {}))
+    llm, paths = health(models=(200, listed), health=(500, {}))
     await llm.check()
-    assert asked == ["/v1/models"]
+    assert paths == ["/v1/models"]
     assert llm.identity(ask()).model == "m"
 
 

@@ -67,10 +67,10 @@ def telling(*per_choice: Any, text: str = "Paris", message: dict[str, Any] | Non
     """Answer with choices that cycle through these lists of log-probabilities, one token a chunk."""
 
     async def behave(exchange: Exchange) -> None:
-        given = [per_choice[i % len(per_choice)] for i in range(int(exchange.body["n"]))]
+        parts = [per_choice[i % len(per_choice)] for i in range(int(exchange.body["n"]))]
         if exchange.body.get("stream"):
             await exchange.start_stream()
-            for i, values in enumerate(given):
+            for i, values in enumerate(parts):
                 await chunks(exchange, i, values, text)
             await exchange.event("[DONE]")
             exchange.writer.close()
@@ -79,7 +79,7 @@ def telling(*per_choice: Any, text: str = "Paris", message: dict[str, Any] | Non
         message_: dict[str, Any] = {"message": message or {"content": text}} if chat else {"text": text}
         choices = [
             {"index": i, "finish_reason": "stop", "logprobs": form(exchange, values), **message_}
-            for i, values in enumerate(given)
+            for i, values in enumerate(parts)
         ]
         await exchange.send(200, {"model": MODEL, "choices": choices})
 
@@ -90,9 +90,14 @@ async def chunks(exchange: Exchange, index: int, values: Sequence[Any] | None, t
     """Send the chunks of one choice: a role without tokens, the text, and the end without text."""
     chat = exchange.path.endswith("/chat/completions")
 
-    async def chunk(piece: str, told: Sequence[Any] | None, finish: str | None = None) -> None:
+    async def chunk(piece: str, token_logprobs: Sequence[Any] | None, finish: str | None = None) -> None:
         message: dict[str, Any] = {"delta": {"content": piece}} if chat else {"text": piece}
-        choice = {"index": index, "finish_reason": finish, "logprobs": form(exchange, told), **message}
+        choice = {
+            "index": index,
+            "finish_reason": finish,
+            "logprobs": form(exchange, token_logprobs),
+            **message,
+        }
         await exchange.event({"model": MODEL, "choices": [choice]})
 
     await chunk("", None)
@@ -110,8 +115,8 @@ def streaming(*deltas: dict[str, Any]) -> Behaviour:
         for i, delta_ in enumerate(deltas):
             delta = {name: value for name, value in delta_.items() if name != "told"}
             finish = "stop" if i == len(deltas) - 1 else None
-            told = form(exchange, delta_.get("told"))
-            choice = {"index": 0, "finish_reason": finish, "logprobs": told, "delta": delta}
+            token_logprobs = form(exchange, delta_.get("told"))
+            choice = {"index": 0, "finish_reason": finish, "logprobs": token_logprobs, "delta": delta}
             await exchange.event({"model": MODEL, "choices": [choice]})
         await exchange.event("[DONE]")
         exchange.writer.close()
@@ -320,10 +325,10 @@ def test_top_first_tokens_are_returned_on_request(api: str, deadline_s: float | 
     assert result.first_tokens == {"Yes": -0.2, "No": -2.0}
 
 
-@pytest.mark.parametrize("told", [None, [], "Yes", [None], [{"token": 3, "logprob": -1}]])
-def test_missing_alternatives_are_none(told: Any) -> None:
+@pytest.mark.parametrize("alternatives", [None, [], "Yes", [None], [{"token": 3, "logprob": -1}]])
+def test_missing_alternatives_are_none(alternatives: Any) -> None:
     async def behave(exchange: Exchange) -> None:
-        content = [{"token": "Yes", "logprob": -0.1, "top_logprobs": told}]
+        content = [{"token": "Yes", "logprob": -0.1, "top_logprobs": alternatives}]
         choice = {"index": 0, "finish_reason": "stop", "message": {"content": "Yes"}}
         await exchange.send(200, {"model": MODEL, "choices": [choice | {"logprobs": {"content": content}}]})
 

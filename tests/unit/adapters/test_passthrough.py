@@ -80,12 +80,12 @@ async def test_invalid_chunked_encoding_is_an_error() -> None:
 
     async with OpenAIServer(default=mad) as server:
         made = HttpUpstream(server.url)
-        reply, came = await made.open(CALL), b""
+        reply, received = await made.open(CALL), b""
         with pytest.raises(LLMUnavailable):
             async with asyncio.timeout(30):  # far below the time that a server may be silent
                 async for piece in reply.pieces():
-                    came += piece
-        assert came == b": : "
+                    received += piece
+        assert received == b": : "
         await reply.close()
         await made.stop()
 

@@ -335,11 +335,11 @@ class TestStore:
             np.eye(3, 5, dtype=np.float32), np.array([[1, 2], [70_000, 0]], dtype=np.int32)
         )
         async with opened(url) as store:
-            one, other = (replace(calibration(), reference=reference) for _ in range(2))
-            for each in (one, other):
+            first, second = (replace(calibration(), reference=reference) for _ in range(2))
+            for each in (first, second):
                 await add(store.calibrations, each, {})
-            await store.calibrations.activate(one.id)
-            for result in (store.calibrations.any_active()[0], await store.calibrations.get(other.id)):
+            await store.calibrations.activate(first.id)
+            for result in (store.calibrations.any_active()[0], await store.calibrations.get(second.id)):
                 assert result and result.reference is not None
                 assert np.array_equal(result.reference.questions, reference.questions)
                 assert np.array_equal(result.reference.lengths, reference.lengths)
@@ -498,17 +498,17 @@ async def test_a_database_that_cannot_be_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "driver"),
+    ("url", "driver"),
     [
         ("sqlite:////data/e.db", "sqlite+aiosqlite"),
         ("postgres://u:p@h/d", "postgresql+psycopg"),
     ],
 )
-def test_urls(given: str, driver: str) -> None:
-    assert store_url(given).drivername == driver
+def test_urls(url: str, driver: str) -> None:
+    assert store_url(url).drivername == driver
 
 
-@pytest.mark.parametrize("given", ["sqlite://", "sqlite:///:memory:", "mysql://h/d"])
-def test_other_urls_are_refused(given: str) -> None:
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://h/d"])
+def test_other_urls_are_refused(url: str) -> None:
     with pytest.raises(ValueError, match="URL must"):
-        store_url(given)
+        store_url(url)

@@ -69,7 +69,7 @@ def test_long_prompt_is_not_a_question() -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "asked"),
+    ("end", "question"),
     [
         ("Question: How long is the trial?", "How long is the trial?"),
         ("How long is the trial?\nAnswer:", "How long is the trial?"),
@@ -83,9 +83,9 @@ def test_long_prompt_is_not_a_question() -> None:
         ("Summarise it.", ""),
     ],
 )
-def test_last_question_of_a_long_prompt_counts(end: str, asked: str) -> None:
+def test_last_question_of_a_long_prompt_counts(end: str, question: str) -> None:
     text = "The plan is not free.\n" * MAX_ASKED
-    assert asked_part(f"{text}{end}") == asked
+    assert asked_part(f"{text}{end}") == question
     assert asked_part(end) == end
 
 

@@ -26,10 +26,10 @@ def words(text: str) -> str:
     return "".join(re.findall(r"\w", text))
 
 
-def assert_in_place(found: list[Segment], text: str) -> None:
+def assert_in_place(segments: list[Segment], text: str) -> None:
     """Check that spans ascend, are disjoint, and contain the words of their segments in order."""
     reached = 0
-    for segment in found:
+    for segment in segments:
         assert reached <= segment.start < segment.end <= len(text)
         assert len(segment.text) <= MAX_CHARS
         reached = segment.end
@@ -92,9 +92,9 @@ def test_spans_of_any_table_are_disjoint(rows: list[list[str]]) -> None:
 @given(st.lists(st.sampled_from(["Rome is old.", "Is it?", "我来了。", "3.5 m", "`x`"]), max_size=12))
 def test_claims_are_among_the_sentences(parts: list[str]) -> None:
     text = "\n\n".join(parts)
-    said = sentences(text)
-    assert len(said) == len(parts)
-    assert set(claims(text)) <= set(said)
+    segments = sentences(text)
+    assert len(segments) == len(parts)
+    assert set(claims(text)) <= set(segments)
 
 
 MOST = 200_000  # characters that are read of the answers of a score

@@ -300,12 +300,12 @@ NONSENSE = {
 }
 
 
-@pytest.mark.parametrize(("rows", "said"), NONSENSE.values(), ids=NONSENSE)
-async def test_inconclusive_rows_do_not_activate(bench: Bench, rows: list[DevRow], said: str) -> None:
+@pytest.mark.parametrize(("rows", "sentence"), NONSENSE.values(), ids=NONSENSE)
+async def test_inconclusive_rows_do_not_activate(bench: Bench, rows: list[DevRow], sentence: str) -> None:
     _, report = await bench.run(rows)
     decision = report["decision"]
     assert not decision["activated"] and decision["reason"].startswith("Not activated: ")
-    assert said in decision["reason"]
+    assert sentence in decision["reason"]
     assert bench.calibrations.any_active() == []
     made, report = await bench.run(rows, JobOptions(activate="always"))
     assert report["decision"]["reason"] == "Activated as asked."
@@ -331,11 +331,11 @@ async def test_rows_of_mixed_length(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "asked", "expected"),
+    ("sizes", "num_samples", "expected"),
     [([6] * 9 + [2], None, 6), ([6] * 8 + [2] * 2, None, 2), ([3, 9], 5, 5), ([4, 8], None, 4)],
 )
-def test_number_of_answers_used_for_the_fit(sizes: list[int], asked: int | None, expected: int) -> None:
-    assert full_number(sizes, asked) == expected
+def test_number_of_answers_used_for_the_fit(sizes: list[int], num_samples: int | None, expected: int) -> None:
+    assert full_number(sizes, num_samples) == expected
 
 
 async def test_too_few_rows_with_enough_answers(bench: Bench) -> None:

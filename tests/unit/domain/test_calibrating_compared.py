@@ -70,8 +70,8 @@ async def test_interrupted_job_repeats_no_comparison(bench: Bench) -> None:
     done = await bench.jobs.get(job.id)
     assert done is not None
     assert done.state == "succeeded"
-    asked = 12 * (4 * 3 + 4)  # of each row the pairs in both orders, and each text with an unrelated one
-    assert len(bench.llm.compared) - before <= asked - 100 + 16
+    num_calls = 12 * (4 * 3 + 4)  # of each row the pairs in both orders, and each text with an unrelated one
+    assert len(bench.llm.compared) - before <= num_calls - 100 + 16
 
 
 async def test_job_waits_for_an_unavailable_server(bench: Bench) -> None:

@@ -78,7 +78,7 @@ class TestRows:
         assert (data.num_rows, data.num_texts) == (2, 2 * (20 + 1))
 
     @pytest.mark.parametrize(
-        ("changed", "field", "said"),
+        ("changed", "field", "message"),
         [
             ({"prompt": ...}, "prompt", "neither"),
             ({"messages": [{"role": "user", "content": "Q?"}]}, "prompt", "both"),
@@ -106,11 +106,11 @@ class TestRows:
             ({"promt": "a"}, "promt", "(did you mean 'prompt'?); known are prompt, messages, claims"),
         ],
     )
-    def test_invalid_field_is_named(self, changed, field, said):
+    def test_invalid_field_is_named(self, changed, field, message):
         row = {"prompt": "Q?", "reference": "yes"} | changed
         ((line, named, reason),) = problems(jsonl([{k: v for k, v in row.items() if v is not ...}]))
         assert (line, named) == (1, field)
-        assert said in reason
+        assert message in reason
 
     def test_each_invalid_field_is_reported_once(self):
         row = {"prompt": "Q?", "reference": ["", 1], "id": [], "samples": [1] * 9, "correct": 1}
@@ -314,7 +314,7 @@ class TestCsv:
         assert row.correct is correct
 
     @pytest.mark.parametrize(
-        ("header", "said"),
+        ("header", "message"),
         [
             (b"context,prompt,reference", "unknown field 'context'"),
             (b"context,prompt,reference", "leave out others"),
@@ -325,21 +325,21 @@ class TestCsv:
             (b"prompt,reference,prompt", "twice"),
         ],
     )
-    def test_wrong_columns(self, header, said):
-        assert said in refused(header + b"\nQ?,a\n").detail
+    def test_wrong_columns(self, header, message):
+        assert message in refused(header + b"\nQ?,a\n").detail
 
     @pytest.mark.parametrize(
-        ("record", "field", "said"),
+        ("record", "field", "message"),
         [
             (b"Q?", None, "has 1 fields, the header has 3"),
             (b"Q?,a,maybe", "correct", "boolean"),
             (b",a,1", "prompt", "neither"),
         ],
     )
-    def test_bad_record_is_reported_and_others_are_read(self, record, field, said):
+    def test_bad_record_is_reported_and_others_are_read(self, record, field, message):
         first, second = problems(b"prompt,reference,correct\n" + record + b'\n"Q\n?",a,1\nQ?,,0\n')
         assert first[:2] == (2, field)
-        assert said in first[2]
+        assert message in first[2]
         assert second[:2] == (5, "reference")
 
     def test_a_field_may_be_as_long_as_a_row(self):
@@ -413,7 +413,7 @@ class TestFiles:
 
 class TestSize:
     @pytest.mark.parametrize(
-        ("row", "asked", "texts"),
+        ("row", "num_samples", "texts"),
         [
             ({}, None, 20 + 1),  # drawn: the serving number
             ({}, 7, 7 + 1),  # drawn: as asked
@@ -422,9 +422,9 @@ class TestSize:
             ({"samples": ["a"] * 5, "answer": "c"}, None, 5 + 1 + 1),
         ],
     )
-    def test_answers_and_references_are_counted(self, row, asked, texts):
+    def test_answers_and_references_are_counted(self, row, num_samples, texts):
         rows = [{"prompt": "Q?", "reference": "yes"} | row] * 3
-        assert read_examples(rows, ONE, num_samples=asked).num_texts == 3 * texts
+        assert read_examples(rows, ONE, num_samples=num_samples).num_texts == 3 * texts
 
     def test_the_files_of_one_job_count_together_and_the_limit_is_named(self):
         limits = UploadLimits(min_rows=1, max_texts=100, num_samples=9)

@@ -174,9 +174,9 @@ async def test_empty_answers_are_sampled_again_up_to_a_limit(make: Make) -> None
         await case.draw()
         assert await case.answers() == [["Paris"] * 4, [], *[["Paris"] * 4] * (ROWS - 2)]
         assert [r.num_samples for r in llm.requests][:5] == [5, 3, 2, 5, 5]
-        asked = len(llm.requests)
+        num_requests = len(llm.requests)
         await case.draw()
-        assert len(llm.requests) == asked, "a row that is closed is not asked for again"
+        assert len(llm.requests) == num_requests, "a row that is closed is not asked for again"
 
 
 @asynccontextmanager
@@ -304,12 +304,12 @@ async def test_changed_model_under_the_same_name_is_detected(make: Make) -> None
 async def test_first_of_two_concurrent_bindings_wins(store: SqlJobs) -> None:
     job, _ = await store.submit(prompts(), JobOptions())
     await store.begin(job.id)
-    one, other = (
+    first, second = (
         service_fingerprint(LLMIdentity(model, "chat", "s", "", ()), Sampling(), IDENTITY)
         for model in ("m1", "m2")
     )
-    assert await store.bind(job.id, one) == one
-    assert await store.bind(job.id, other) == one
+    assert await store.bind(job.id, first) == first
+    assert await store.bind(job.id, second) == first
 
 
 async def test_temporary_store_failure_loses_no_answer(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,9 +44,9 @@ def test_auto_chooses_the_evidence_map_if_it_is_best(auto: Fitted) -> None:
     assert sorted(auto.parameters) == [2, 3, 4]
 
 
-@pytest.mark.parametrize("asked", ["depolarized", "temperature", "both"])
-def test_evidence_does_not_change_plain_maps(asked: str) -> None:
-    fit_, silent = fit(material(), asked), fit(material(drawn(tells=False)), asked)
+@pytest.mark.parametrize("method", ["depolarized", "temperature", "both"])
+def test_evidence_does_not_change_plain_maps(method: str) -> None:
+    fit_, silent = fit(material(), method), fit(material(drawn(tells=False)), method)
     assert (fit_.method, fit_.parameters) == (silent.method, silent.parameters)
     assert not fit_.evidence_table
     assert "evidence" not in silent.maps.fits
@@ -107,7 +107,7 @@ def test_invalid_logprob_is_none(totals: tuple[float | None, ...]) -> None:
 
 @pytest.mark.shared
 def test_recorded_rows_match_independent_figures(recorded: dict[str, Any], shared_data: Path) -> None:
-    told = json.loads((shared_data / "golden_evidence.json").read_text())["by_first_answers"]["20"]
+    expected = json.loads((shared_data / "golden_evidence.json").read_text())["by_first_answers"]["20"]
     stored, place, vectors = [], {}, []
     for row, vector_of, reference in zip(
         recorded["rows"][:150], recorded["S"][:150], recorded["Y"][:150], strict=True
@@ -128,9 +128,9 @@ def test_recorded_rows_match_independent_figures(recorded: dict[str, Any], share
     head = fit_.maps.fits["evidence"]
     assert isinstance(head.map, EvidenceMap)
     assert (head.map.temperature, head.map.intercept, head.map.slope) == pytest.approx(
-        (told["evidence"]["T"], told["evidence"]["a"], told["evidence"]["b"]), abs=1e-3
+        (expected["evidence"]["T"], expected["evidence"]["a"], expected["evidence"]["b"]), abs=1e-3
     )
-    assert head.risk == pytest.approx(told["evidence"]["risk_fit"], abs=1e-5)
+    assert head.risk == pytest.approx(expected["evidence"]["risk_fit"], abs=1e-5)
     assert fit_.evidence_table[20].slope == pytest.approx(head.map.slope, abs=1e-6)
 
 
@@ -199,9 +199,9 @@ async def test_caller_logprobs_give_an_evidence_calibration(bench: Bench) -> Non
 async def test_evidence_upload_without_logprobs_is_refused(
     bench: Bench,
 ) -> None:
-    some = [*supplied()[:70], *supplied(tells=False)[70:]]
+    rows_ = [*supplied()[:70], *supplied(tells=False)[70:]]
     with pytest.raises(InvalidDevData, match="10 rows with samples lack `logprobs`"):
-        await bench.jobs.submit(some, JobOptions(method="evidence"))
+        await bench.jobs.submit(rows_, JobOptions(method="evidence"))
     assert await bench.jobs.latest() == []
-    calibration_, _ = await bench.run(some)
+    calibration_, _ = await bench.run(rows_)
     assert calibration_.method in ("depolarized", "temperature")

@@ -104,12 +104,12 @@ def test_row_is_predicted_by_a_map_fitted_without_it() -> None:
     ]
     after = fit(judged_material(others), "evidence")
     assert before.parameters != after.parameters
-    for m, one in before.decided.items():
+    for m, decision in before.decided.items():
         other = after.decided[m]
-        assert one.fit.held_out is not None
+        assert decision.fit.held_out is not None
         assert other.fit.held_out is not None
-        assert np.array_equal(one.fit.held_out[held], other.fit.held_out[held])
-        assert not np.array_equal(one.fit.held_out[~held], other.fit.held_out[~held])
+        assert np.array_equal(decision.fit.held_out[held], other.fit.held_out[held])
+        assert not np.array_equal(decision.fit.held_out[~held], other.fit.held_out[~held])
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -165,10 +165,10 @@ def by_chance(count: int) -> list[DevRow]:
     ]
 
 
-@pytest.mark.parametrize(("given", "judged"), [(160, "given"), (80, "mixed"), (0, "dominant")])
-def test_selector_has_the_source_of_the_judged_texts(given: int, judged: str) -> None:
+@pytest.mark.parametrize(("num_answers", "judged"), [(160, "given"), (80, "mixed"), (0, "dominant")])
+def test_selector_has_the_source_of_the_judged_texts(num_answers: int, judged: str) -> None:
     rows = [
-        judged_row if i < given else replace(judged_row, answer=None)
+        judged_row if i < num_answers else replace(judged_row, answer=None)
         for i, judged_row in enumerate(judged_rows(160))
     ]
     result = fit(judged_material(rows), "depolarized").selectors()
@@ -187,8 +187,8 @@ def test_fit_without_samples_does_not_change_other_fits() -> None:
     rows = [replace(judged_row, answer_logprob=None) for judged_row in judged_rows(160)]
     rows[:30] = [replace(row, answer="undrawn") for row in rows[:30]]
     without, all_told = (
-        fit(judged_material(some), "depolarized")
-        for some in (rows, [replace(row, answer_logprob=-1.0) for row in rows])
+        fit(judged_material(rows_), "depolarized")
+        for rows_ in (rows, [replace(row, answer_logprob=-1.0) for row in rows])
     )
     assert sorted(without.decided) == [2, 3, 4] and sorted(all_told.decided) == [0, 2, 3, 4]
     assert without.selectors() == {m: selector for m, selector in all_told.selectors().items() if m}
@@ -206,13 +206,13 @@ def test_first_sample_is_judged_by_references_or_a_verdict() -> None:
 
 def test_sampled_answers_replace_missing_ones_only_if_few_are_missing() -> None:
     rows = [replace(judged_row, answer_logprob=-1.0) for judged_row in judged_rows(100)]
-    for lacking, known in ((10, True), (11, False)):
-        some = [
+    for lacking, is_replaced in ((10, True), (11, False)):
+        rows_ = [
             replace(row, answer=f"{i} undrawn", answer_logprob=None) if i < lacking else row
             for i, row in enumerate(rows)
         ]
-        result = FullRows(judged_material(some)).alone()
-        assert (result is not None) == known
+        result = FullRows(judged_material(rows_)).alone()
+        assert (result is not None) == is_replaced
         assert result is None or result.known.sum() == 90
 
 
@@ -271,15 +271,15 @@ def test_nonsense_is_never_let_through_and_has_no_p_correct(m: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("made", "sentence"),
     [
         (Promise(0.2, 0.9, 0.7, 30, 2, 0.3, 0.2), "at most 20 % of the answers let through are wrong"),
         (Promise(0.1, 0.9, None, 0, 0, 0.0, 0.1231), "the lowest that can be is 12.4 %"),
         (Promise(0.1, 0.9, None, 0, 0, 0.0, None), "these rows are too few"),
     ],
 )
-def test_a_promise_in_words(made: Promise, said: str) -> None:
+def test_a_promise_in_words(made: Promise, sentence: str) -> None:
     words = format_promise(made, 20, of_claims=False)
-    assert said in words
+    assert sentence in words
     assert "with 20 answers and 90 % confidence" in words.lower()
     assert "claims" in format_promise(replace(made, threshold=0.7), 20, of_claims=True)

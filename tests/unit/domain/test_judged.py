@@ -41,8 +41,8 @@ def rows(count: int = 40, *, logprobs: bool = True) -> list[DevRow]:
 
 def vectors_of(texts: Sequence[str]) -> np.ndarray:
     rng = np.random.default_rng(1)
-    known = {text: rng.standard_normal(D) + 0.7 for text in (*TEXTS, "Metz", "else", "I don't know.")}
-    made = np.stack([known[text] / np.linalg.norm(known[text]) for text in texts if text])
+    vectors = {text: rng.standard_normal(D) + 0.7 for text in (*TEXTS, "Metz", "else", "I don't know.")}
+    made = np.stack([vectors[text] / np.linalg.norm(vectors[text]) for text in texts if text])
     return outcome_vectors(texts, made.astype(np.float32))
 
 
@@ -51,13 +51,13 @@ def material(stored: Sequence[DevRow]) -> Material:
     return assemble(stored, M, vectors_of(texts), {text: i for i, text in enumerate(texts)}, D)
 
 
-def scored(one: DevRow, m: int, map_: EvidenceMap | DepolarizedMap | TemperatureMap) -> dict[str, float]:
+def scored(row: DevRow, m: int, map_: EvidenceMap | DepolarizedMap | TemperatureMap) -> dict[str, float]:
     """Return the data of a score by the first m answers: a spectrum, the map's eigenvalues and p(y)."""
-    texts, index = distinct([draw.text for draw in one.draws[:m]])
-    answer = None if one.answer is None else one.answer.strip()
+    texts, index = distinct([draw.text for draw in row.draws[:m]])
+    answer = None if row.answer is None else row.answer.strip()
     vectors = vectors_of(distinct([*texts, *TEXTS, "Metz"])[0])
     counts, spectrum_ = np.bincount(index), spectrum(vectors[: len(texts)], np.bincount(index), dimension=D)
-    evidence = evidence_of(one.draws[:m], index)
+    evidence = evidence_of(row.draws[:m], index)
     served_by = map_
     if isinstance(map_, EvidenceMap):
         assert evidence is not None
@@ -177,9 +177,9 @@ def test_the_judged_answer_is_embedded_stripped() -> None:
 def test_verdict_follows_the_dominant_answer_of_the_first_samples() -> None:
     draws = tuple(Draw(text) for text in ("Paris", "Lyon", "Lyon", "Lyon", "Lyon", "Lyon"))
     bare = replace(DevRow(1, None, ("Paris",), prompt="q"), draws=draws, complete=True)
-    given = replace(bare, answer="Metz")
+    answered = replace(bare, answer="Metz")
     text_ = replace(bare, correct=True)
-    full_rows = FullRows(material([bare, given, text_]))
+    full_rows = FullRows(material([bare, answered, text_]))
     assert full_rows.at(1).right.tolist() == [True, False, True]
     assert full_rows.at(M).right.tolist() == [False, False, True]
     assert full_rows.source == "mixed"

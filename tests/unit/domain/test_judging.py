@@ -107,25 +107,25 @@ async def test_empty_candidate_matches_empty_answers(samples: tuple[str, ...]) -
 
 
 async def test_empty_candidate_is_embedded_if_empty_answers_are() -> None:
-    one = FakeEmbedder(DIMENSION, vectors={**VECTORS, "": AXES[0]}, empty_answers="embedded")
-    score = await Scorer(FakeLLM(), one, Active()).score(ScoreCommand(samples=TWO_TO_ONE, candidate=""))
+    embedder_ = FakeEmbedder(DIMENSION, vectors={**VECTORS, "": AXES[0]}, empty_answers="embedded")
+    score = await Scorer(FakeLLM(), embedder_, Active()).score(ScoreCommand(samples=TWO_TO_ONE, candidate=""))
     assert score.candidate is not None
     assert score.candidate.probability == pytest.approx(2 / 3)
-    assert one.calls == [("a", "b", "")]
+    assert embedder_.calls == [("a", "b", "")]
 
 
 @pytest.mark.parametrize(("candidate", "asked"), [("new", ("a", "b", "new")), ("b", ("a", "b"))])
 async def test_the_candidate_is_embedded_with_the_answers_in_one_call(
     candidate: str, asked: tuple[str, ...]
 ) -> None:
-    one = embedder()
-    await Scorer(FakeLLM(), one, Active()).score(ScoreCommand(samples=TWO_TO_ONE, candidate=candidate))
-    assert one.calls == [asked]
+    embedder_ = embedder()
+    await Scorer(FakeLLM(), embedder_, Active()).score(ScoreCommand(samples=TWO_TO_ONE, candidate=candidate))
+    assert embedder_.calls == [asked]
 
 
 def what_it_says_of_the_answers(score: Score) -> dict[str, Any]:
-    every = score.document(["modes", "samples", "spectrum"])
-    return {k: v for k, v in every.items() if k not in ("id", "candidate", "timings_ms")}
+    document = score.document(["modes", "samples", "spectrum"])
+    return {k: v for k, v in document.items() if k not in ("id", "candidate", "timings_ms")}
 
 
 @settings(deadline=None, max_examples=60)
@@ -138,9 +138,9 @@ def test_a_candidate_never_counts_as_an_answer(
     samples: list[str], candidate: str, empty_answers: str
 ) -> None:
     """The rest of the score is the same to the last bit; and 0 <= p(y) <= lambda_max."""
-    one = embedder(empty_answers=empty_answers)
-    every = {m: selector(DepolarizedMap(1.0, 0.3)) for m in range(2, 6)}
-    scorer = Scorer(FakeLLM(), one, Active(supplied(selectors=every, made_by=one)))
+    embedder_ = embedder(empty_answers=empty_answers)
+    selectors = {m: selector(DepolarizedMap(1.0, 0.3)) for m in range(2, 6)}
+    scorer = Scorer(FakeLLM(), embedder_, Active(supplied(selectors=selectors, made_by=embedder_)))
     plain = ScoreCommand(samples=tuple(samples), source_label="mine")
     without = asyncio.run(scorer.score(plain))
     with_one = asyncio.run(scorer.score(replace(plain, candidate=candidate)))
@@ -172,9 +172,9 @@ async def test_p_correct_map_uses_the_evidence(missing: float, count: int) -> No
     """At g = u a unanimous answer has lambda_max = p(y) = 1 - u + u/d, and that is P(correct)."""
     llm = TellingLLM(told={"question 0": math.log(1 - missing)})
     command = ScoreCommand(GenerationRequest(count, Sampling(), prompt="question 0"))
-    every = {m: selector(EvidenceMap(1.0, 0.0, 1.0)) for m in (1, 3)}
+    selectors = {m: selector(EvidenceMap(1.0, 0.0, 1.0)) for m in (1, 3)}
     fits = by_evidence(
-        fingerprint=Scorer(llm, embedder(), Active()).choice.fingerprint(command), selectors=every
+        fingerprint=Scorer(llm, embedder(), Active()).choice.fingerprint(command), selectors=selectors
     )
     score = await Scorer(llm, embedder(), Active(fits)).score(command)
     assert score.probability_correct == pytest.approx(1 - missing + missing / DIMENSION)
@@ -367,11 +367,11 @@ async def test_warning_if_the_embedder_confuses_the_candidate_with_an_answer(
 ) -> None:
     """The embedder maps all fruit to one vector. "Paris!" means the same as "paris"."""
     unread = dict.fromkeys(["\N{GRAPES}", "\N{WATERMELON}"], AXES[0])
-    one = FakeEmbedder(
+    embedder_ = FakeEmbedder(
         DIMENSION, vectors={**unread, **dict.fromkeys(["paris", "Paris!"], AXES[1]), "b": AXES[2]}
     )
     command = ScoreCommand(samples=("\N{GRAPES}", "paris"), candidate=candidate, calibration="none")
-    score = await Scorer(FakeLLM(), one, Active()).score(command)
+    score = await Scorer(FakeLLM(), embedder_, Active()).score(command)
     assert codes(score) == ["indistinct_answers"] * warned
 
 

@@ -86,8 +86,8 @@ def test_duplicates_do_not_count_as_rows() -> None:
 
 
 def test_unicode_normalisation_of_duplicates() -> None:
-    one, other, square = (
+    first, second, square = (
         DevRow(1, None, ("a",), prompt=text)
         for text in ("Which caf\u00e9?", "which  cafe\u0301?", "Which caf\u00b2?")
     )
-    assert one.wording == other.wording != square.wording
+    assert first.wording == second.wording != square.wording

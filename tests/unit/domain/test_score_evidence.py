@@ -66,9 +66,9 @@ async def test_plain_calibration_reports_but_does_not_use_evidence() -> None:
     assert score.evidence is not None
 
 
-@pytest.mark.parametrize("told", [0.0, -math.inf, 1e-7, -1e4])
-async def test_extreme_log_probabilities_are_served(told: float) -> None:
-    llm = TellingLLM(told={"question 0": told})
+@pytest.mark.parametrize("logprob", [0.0, -math.inf, 1e-7, -1e4])
+async def test_extreme_log_probabilities_are_served(logprob: float) -> None:
+    llm = TellingLLM(told={"question 0": logprob})
     score = await scored(llm, asked(3), fitting(llm))
     assert score.calibration is not None
     assert score.calibration.method == "evidence"
@@ -78,9 +78,9 @@ async def test_extreme_log_probabilities_are_served(told: float) -> None:
     assert math.isfinite(score.lambda_max + score.entropy)
 
 
-@pytest.mark.parametrize("told", [math.nan, math.inf, 0.5])
-async def test_invalid_logprob_counts_as_missing(told: float) -> None:
-    llm = TellingLLM(told={"question 0": told})
+@pytest.mark.parametrize("logprob", [math.nan, math.inf, 0.5])
+async def test_invalid_logprob_counts_as_missing(logprob: float) -> None:
+    llm = TellingLLM(told={"question 0": logprob})
     score = await scored(llm, asked(3), fitting(llm))
     assert [warning.code for warning in score.warnings] == ["evidence_missing"]
     assert score.evidence is None

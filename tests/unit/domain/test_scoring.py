@@ -39,7 +39,7 @@ async def test_nearest_calibration_shows_the_differences() -> None:
 
 
 def test_a_temperature_calibration_is_served_with_its_own_eps() -> None:
-    one = Calibration(
+    calibration_ = Calibration(
         "c",
         "temperature",
         fingerprint(),
@@ -48,7 +48,7 @@ def test_a_temperature_calibration_is_served_with_its_own_eps() -> None:
         calibration().created_at,
         eps=1e-4,
     )
-    assert one.map_for(3) == TemperatureMap(2.0, 1e-4)
+    assert calibration_.map_for(3) == TemperatureMap(2.0, 1e-4)
 
 
 def modes_of(vectors: list[list[float]], counts: list[int]) -> tuple[Spectrum, list[str]]:
@@ -97,7 +97,7 @@ async def test_deadline_from_the_arrival_reserves_time_to_embed(
 
 
 @pytest.mark.parametrize(
-    ("asked", "question"),
+    ("fields", "question"),
     [
         ({"prompt": " Which? "}, "Which?"),
         ({"prompt": "x" * 5000}, "x" * 2000),
@@ -127,8 +127,8 @@ async def test_deadline_from_the_arrival_reserves_time_to_embed(
         ),
     ],
 )
-def test_question_is_the_prompt_or_the_last_user_turn(asked: dict[str, Any], question: str | None) -> None:
-    assert GenerationRequest(2, Sampling(), **asked).question == question
+def test_question_is_the_prompt_or_the_last_user_turn(fields: dict[str, Any], question: str | None) -> None:
+    assert GenerationRequest(2, Sampling(), **fields).question == question
 
 
 class Queued(FakeLLM):

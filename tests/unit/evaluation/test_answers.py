@@ -54,13 +54,13 @@ def cut(part, m):
 @pytest.mark.parametrize("m", [3])
 @pytest.mark.parametrize("name", ["raw", "temperature", "depolarized", "evidence"])
 def test_maps_equal_those_of_a_study_with_this_number_of_answers(bench, found, m, name):
-    alone, mine = context(cut(bench.dev, m), cut(bench.test, m)), row(found, m, "lambda_max", name)
+    alone, own_row = context(cut(bench.dev, m), cut(bench.test, m)), row(found, m, "lambda_max", name)
     served = alone.served[name]
-    assert mine["loss"]["value"] == pytest.approx(served.risks.mean(), abs=1e-9)
-    assert mine["brier"]["value"] == pytest.approx(
+    assert own_row["loss"]["value"] == pytest.approx(served.risks.mean(), abs=1e-9)
+    assert own_row["brier"]["value"] == pytest.approx(
         projection_brier(served.lambda_max, alone.test.c1), abs=1e-9
     )
-    assert mine["auroc"]["value"] == pytest.approx(
+    assert own_row["auroc"]["value"] == pytest.approx(
         roc_auc_score(alone.test.rows.right, served.lambda_max.round(9))
     )
 
@@ -74,10 +74,10 @@ def test_probabilities_are_fitted_on_dev_and_judged_on_test(bench, found, m, nam
     rng, right = bench.rng(Stream.ANSWERS), test.rows.right
     fold = stratified_folds(dev.rows.right, 5, rng)
     model = fit_correctness(reports[0], dev.rows.right, fold).model
-    mine = row(found, m, "probability_correct", name)
+    own_row = row(found, m, "probability_correct", name)
     p = np.full(right.size, base_rate(dev.rows.right)) if model is None else model.predict(reports[1])
-    assert mine["loss"]["value"] == pytest.approx(log_loss(right, p), abs=1e-9)
-    assert mine["brier"]["value"] == pytest.approx(brier_score_loss(right, p), abs=1e-9)
+    assert own_row["loss"]["value"] == pytest.approx(log_loss(right, p), abs=1e-9)
+    assert own_row["brier"]["value"] == pytest.approx(brier_score_loss(right, p), abs=1e-9)
 
 
 def test_held_out_figures_equal_those_of_a_report_with_this_number():
@@ -87,9 +87,9 @@ def test_held_out_figures_equal_those_of_a_report_with_this_number():
         material = first_answers(whole.material, m)
         alone = CrossValidated(fit_all(material, "auto", resamples=FEW), resamples=FEW)
         for name, served in alone.served.items():
-            one = row(answers_, m, "lambda_max", name)
-            assert one["loss"]["value"] == pytest.approx(served.risks.mean(), abs=1e-9)
-            assert one["brier"]["value"] == pytest.approx(
+            own_row = row(answers_, m, "lambda_max", name)
+            assert own_row["loss"]["value"] == pytest.approx(served.risks.mean(), abs=1e-9)
+            assert own_row["brier"]["value"] == pytest.approx(
                 projection_brier(served.lambda_max, alone.test.c1), abs=1e-9
             )
 
@@ -119,21 +119,21 @@ def fitted_on(columns, right):
 
 def test_text_judged_by_itself_is_compared_with_samples(bench, found):
     """As if it were the one answer drawn, under the map of the dev file's texts."""
-    mine = row(found, 0, "probability_correct", "evidence")
+    own_row = row(found, 0, "probability_correct", "evidence")
     dev, test = (part.rows.alone().texts for part in (bench.dev, bench.test))
     map_ = fit_evidence(dev.rows).map
     model = fitted_on(dev.columns(map_), dev.right).model
     p = np.full(len(test), base_rate(dev.right)) if model is None else model.predict(test.columns(map_))
-    assert mine["loss"]["value"] == pytest.approx(log_loss(test.right, p), abs=1e-9)
-    assert mine["loss_gap"] is not None and mine["tokens"] == 0
+    assert own_row["loss"]["value"] == pytest.approx(log_loss(test.right, p), abs=1e-9)
+    assert own_row["loss_gap"] is not None and own_row["tokens"] == 0
 
 
-@pytest.mark.parametrize("given", [True, False])
-def test_no_samples_are_recommended_only_if_all_judge_one_text(given):
+@pytest.mark.parametrize("has_answers", [True, False])
+def test_no_samples_are_recommended_only_if_all_judge_one_text(has_answers):
     """Without answers in the rows, the first sample judges itself, while others judge the dominant answer."""
-    whole = Split(FullRows(judged_material(judged_rows(160) if given else by_first_answers(160))))
+    whole = Split(FullRows(judged_material(judged_rows(160) if has_answers else by_first_answers(160))))
     study = CrossValidated(fit_all(whole.material, "evidence", resamples=FEW), resamples=FEW)
-    mine = row(answers(study), 0, "probability_correct", "evidence")
+    own_row = row(answers(study), 0, "probability_correct", "evidence")
     alone = whole.rows.alone()
     texts, columns = alone.texts, defaultdict(lambda: np.empty(160))
     for k in range(5):
@@ -142,12 +142,12 @@ def test_no_samples_are_recommended_only_if_all_judge_one_text(given):
         for name, values in texts.take(held).columns(map_).items():
             columns[name][held] = values
     held_out = fitted_on(columns, texts.right).held_out
-    assert alone.judged == ("given" if given else "first")
-    assert mine["loss"]["value"] == pytest.approx(log_loss(texts.right, held_out), abs=1e-9)
-    assert mine["auroc"]["value"] == pytest.approx(roc_auc_score(texts.right, held_out))
-    assert (mine["loss_gap"] is not None) is given
+    assert alone.judged == ("given" if has_answers else "first")
+    assert own_row["loss"]["value"] == pytest.approx(log_loss(texts.right, held_out), abs=1e-9)
+    assert own_row["auroc"]["value"] == pytest.approx(roc_auc_score(texts.right, held_out))
+    assert (own_row["loss_gap"] is not None) is has_answers
     named = {score.num_samples for score in [study.no_answers(), study.first_answers(2)] if score.same_text}
-    assert named == ({0, 2} if given else {2})
+    assert named == ({0, 2} if has_answers else {2})
 
 
 def test_compared_numbers_of_answers():

@@ -25,8 +25,8 @@ def context(dev, test):
     return EvaluationContext(dev, test, resamples=FEW)
 
 
-def evaluated(one):
-    return make_results(one, (40, 45), origin())
+def evaluated(dataset):
+    return make_results(dataset, (40, 45), origin())
 
 
 @pytest.fixture(scope="module")
@@ -174,9 +174,9 @@ def test_evidence_and_logprob_scores_are_left_out_without_logprobs(bench):
     result = baselines(silent, by_embedding(silent.test))
     assert not any("likelihood" in row["score"] for row in result["rows"])
     assert result["log_probabilities"] == "not run: the answers carry no log-probabilities"
-    told = figures(silent)
-    assert "evidence" not in told["fits"]
-    assert told["unfitted"]["evidence"].startswith("45 of 45 prompts have an answer without")
+    scores = figures(silent)
+    assert "evidence" not in scores["fits"]
+    assert scores["unfitted"]["evidence"].startswith("45 of 45 prompts have an answer without")
 
 
 def test_logprobs_of_whole_answers_are_per_word(bench):

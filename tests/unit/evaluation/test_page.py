@@ -44,6 +44,6 @@ def test_page_has_the_parts_that_reports_lack(results: dict[str, Any], page: str
 
 def test_origin_is_shown(page: str) -> None:
     text = words(page)
-    for known in ("dev.jsonl", "0" * 64, "/embedder (revision r1, d = 24", "1e-10", "2026-11-01 12:30 UTC"):
-        assert known in text
+    for detail in ("dev.jsonl", "0" * 64, "/embedder (revision r1, d = 24", "1e-10", "2026-11-01 12:30 UTC"):
+        assert detail in text
     assert "not known: the answers came with the files" in text

@@ -44,8 +44,8 @@ def test_decision_uses_the_rows_of_the_comparison(bench: CrossValidated, report:
 
 def test_each_prompt_is_judged_out_of_fold(bench: CrossValidated) -> None:
     maps, fold = bench.fitted.maps["depolarized"], bench.fitted.fold
-    one = int(np.flatnonzero(fold == 3)[0])
-    spectrum = bench.test.spectra[one]
+    place = int(np.flatnonzero(fold == 3)[0])
+    spectrum = bench.test.spectra[place]
     expected = maps[3].serve(spectrum.eigenvalues, spectrum.dimension).lambda_max
-    assert bench.served["depolarized"].lambda_max[one] == pytest.approx(expected)
+    assert bench.served["depolarized"].lambda_max[place] == pytest.approx(expected)
     assert len({maps[k] for k in range(5)}) > 1

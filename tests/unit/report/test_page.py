@@ -126,13 +126,13 @@ def test_best_value_of_each_row_is_marked_in_text(page: str, report: dict[str, A
 def test_page_starts_with_the_opening(report: dict[str, Any]) -> None:
     report["warnings"] = [{"code": "few_rows", "text": "Only 31 rows."}]
     page = render(report)
-    asked = (
+    lines = (
         "Is it safe to use, and for what?",
         "What does it promise?",
         "How many answers to draw for that?",
     )
     reports = [report["opening"][name] for name in ("safe", "promise", "answers")]
-    places = [page.index(text) for pair in zip(asked, reports, strict=True) for text in pair]
+    places = [page.index(text) for pair in zip(lines, reports, strict=True) for text in pair]
     assert sorted(places) == places
     assert page.index(f"May it be used? {report['opening']['verdict']}") < places[0]
     assert places[-1] < page.index("Only 31 rows.") < page.index("<details>") < page.index("<svg")
@@ -189,7 +189,7 @@ def test_previous_calibration_has_its_own_column() -> None:
 
 
 @pytest.mark.parametrize(
-    ("activated", "now", "said"),
+    ("activated", "now", "sentence"),
     [
         (
             False,
@@ -202,13 +202,13 @@ def test_previous_calibration_has_its_own_column() -> None:
     ],
 )
 def test_page_shows_the_current_state_and_the_decision(
-    report: dict[str, Any], activated: bool, now: Any, said: str
+    report: dict[str, Any], activated: bool, now: Any, sentence: str
 ) -> None:
     report["decision"] |= {"activated": activated, "reason": "Decided so."}
     if now is not None:
         report["now"] = now
     page = render(report)
-    assert re.findall(r'<h2 id="in-short">(.*?)</h2>', page) == [said]
+    assert re.findall(r'<h2 id="in-short">(.*?)</h2>', page) == [sentence]
     assert "When it was made. Decided so." in words(page)
 
 

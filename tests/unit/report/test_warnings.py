@@ -10,8 +10,8 @@ def labels(right, size=100):
     return np.arange(size) < right
 
 
-def codes(found):
-    return [warning["code"] for warning in found]
+def codes(warnings):
+    return [warning["code"] for warning in warnings]
 
 
 @pytest.mark.parametrize(

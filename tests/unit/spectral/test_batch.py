@@ -55,7 +55,7 @@ def test_stack_size_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("vectors", "index", "references", "said"),
+    ("vectors", "index", "references", "message"),
     [
         (np.eye(2), [0, 2], np.eye(2), "index"),
         (np.eye(2), [0, -1], np.eye(2), "index"),
@@ -72,9 +72,9 @@ def test_stack_size_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_unusable_answers_are_refused(
-    vectors: np.ndarray, index: list[int], references: np.ndarray, said: str
+    vectors: np.ndarray, index: list[int], references: np.ndarray, message: str
 ) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         overlaps(Answers(vectors, np.array(index, dtype=np.int64), references))
 
 

@@ -104,9 +104,9 @@ def test_features_are_clipped_to_the_range_of_the_rows() -> None:
     """Short claims carry no information about a claim of a hundred nats."""
     columns, right = decisive(0)
     model = fit_model(columns, right, OF_CLAIMS)
-    one = {name: np.full(4, np.median(column)) for name, column in columns.items()}
+    medians = {name: np.full(4, np.median(column)) for name, column in columns.items()}
     for name, low, high in zip(OF_CLAIMS, model.lows, model.highs, strict=True):
-        lowest, below, highest, above = model.predict(one | {name: np.array([low, -1e3, high, 1e3])})
+        lowest, below, highest, above = model.predict(medians | {name: np.array([low, -1e3, high, 1e3])})
         assert lowest == below != highest == above
 
 
@@ -370,11 +370,11 @@ def test_slope_and_offset_of_many_verdicts_equal_plain_regression(slope: float, 
 
 def test_few_verdicts_correct_a_too_low_agreement() -> None:
     """On easy questions (offset 2): the more verdicts, the nearer to the share of right ones."""
-    test, known = agreed_world(99, 4000, offset=2.0)
-    losses = [log_loss(NO_VERDICTS.predict(test), known)]
+    test, right = agreed_world(99, 4000, offset=2.0)
+    losses = [log_loss(NO_VERDICTS.predict(test), right)]
     for size in (10, 100, 1000):
         fits = [fit_model(*agreed_world(seed, size, offset=2.0), [AGREEMENT]) for seed in range(20)]
-        losses.append(np.mean([log_loss(fit.predict(test), known) for fit in fits]))
+        losses.append(np.mean([log_loss(fit.predict(test), right) for fit in fits]))
     assert losses == sorted(losses, reverse=True)
     assert losses[0] - losses[1] > 0.1
 
@@ -398,8 +398,8 @@ def test_agreement_is_not_clipped_to_the_range_of_the_rows() -> None:
     columns, right = agreed_world(3, 40)
     model = fit_model(columns, right, [AGREEMENT])
     most = columns[AGREEMENT].max()
-    one = {AGREEMENT: np.array([most, most + 2, most + 4])}
-    assert (np.diff(model.predict(one)) > 0).all()
+    extremes = {AGREEMENT: np.array([most, most + 2, most + 4])}
+    assert (np.diff(model.predict(extremes)) > 0).all()
 
 
 def test_constant_agreement_keeps_a_slope() -> None:

@@ -27,9 +27,9 @@ def test_a_score_by_hand() -> None:
     assert half.depolarization == pytest.approx(0.5, abs=1e-12)
 
 
-@pytest.mark.parametrize(("intercept", "mass", "told"), [(12.0, 1.0, 1 - 1e-6), (-12.0, 0.0, 1e-6)])
-def test_g_is_clipped(intercept: float, mass: float, told: float) -> None:
-    assert EvidenceMap(1.0, intercept, 5.0).at(mass).depolarization == pytest.approx(told, rel=1e-9)
+@pytest.mark.parametrize(("intercept", "mass", "expected"), [(12.0, 1.0, 1 - 1e-6), (-12.0, 0.0, 1e-6)])
+def test_g_is_clipped(intercept: float, mass: float, expected: float) -> None:
+    assert EvidenceMap(1.0, intercept, 5.0).at(mass).depolarization == pytest.approx(expected, rel=1e-9)
 
 
 @settings(deadline=None)

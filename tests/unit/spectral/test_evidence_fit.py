@@ -166,8 +166,8 @@ def test_bootstrap_covers_the_truth_and_resamples_like_other_maps() -> None:
     counts = np.random.default_rng(7).multinomial(30, np.full(30, 1 / 30), size=4)
     for parameters, row in zip(np.transpose(list(again.parameters.values())), counts, strict=True):
         refit = fit_evidence(noisy.take(np.repeat(np.arange(30), row))).map
-        told = (refit.temperature, refit.intercept, refit.slope)
-        assert parameters == pytest.approx(told, rel=1e-4, abs=1e-5)
+        fitted = (refit.temperature, refit.intercept, refit.slope)
+        assert parameters == pytest.approx(fitted, rel=1e-4, abs=1e-5)
     flat = replace(noisy, missing_mass=np.full(30, 0.5))  # logit 0 everywhere: only T and a matter
     plain = bootstrap(noisy, "depolarized", rng=np.random.default_rng(7), resamples=4)
     same = bootstrap(flat, "evidence", rng=np.random.default_rng(7), resamples=4)
@@ -189,11 +189,11 @@ def test_held_out_risks_use_the_folds_of_the_other_maps() -> None:
 def test_evidence_wins_held_out_only_if_informative() -> None:
     rows = calibrated_rows(EvidenceMap(1.0, -0.3, 0.6), 100, 0)
     noise = replace(rows, missing_mass=np.random.default_rng(1).permutation(rows.missing_mass))
-    told, untold = (
+    informative, uninformative = (
         cross_validated_risks(item, BOTH, rng=np.random.default_rng(2)).risks for item in (rows, noise)
     )
-    assert told["e"].mean() < told["d"].mean() - 0.05
-    assert untold["e"].mean() > untold["d"].mean() - 0.01
+    assert informative["e"].mean() < informative["d"].mean() - 0.05
+    assert uninformative["e"].mean() > uninformative["d"].mean() - 0.01
 
 
 def recorded(size: int = 25, draws: int = 8, seed: int = 0) -> tuple[list, list[np.ndarray]]:

@@ -122,7 +122,7 @@ def test_methods_are_checked() -> None:
 
 
 def sampled_world(t: float, prompts: int, seed: int) -> DevSet:
-    """Return one reference per prompt from the spectrum at temperature t: an eigenvector or a null direction."""
+    """Return one reference per prompt from the spectrum at temperature t: eigenvectors or null directions."""
     rng = np.random.default_rng(seed)
     world = calibrated_world(TemperatureMap(t, 1e-6), spectra(rng, prompts, 6), 40)
     chances = np.column_stack([world.alignment, world.outside])

@@ -152,7 +152,7 @@ def test_the_tolerance_is_an_argument() -> None:
 
 
 @pytest.mark.parametrize(
-    ("vectors", "said"),
+    ("vectors", "message"),
     [
         ([1.0, 2.0], "matrix"),
         (np.empty((0, 3)), "matrix"),
@@ -161,8 +161,8 @@ def test_the_tolerance_is_an_argument() -> None:
         ([[np.inf, 0.0]], "not finite"),
     ],
 )
-def test_unusable_vectors_are_refused(vectors: object, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_unusable_vectors_are_refused(vectors: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         unit_rows(vectors)
 
 
@@ -173,13 +173,13 @@ def test_unusable_weights_are_refused(weights: list[float]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("matrix", "said"),
+    ("matrix", "message"),
     [
         (np.ones((2, 3)), "square"),
         (np.full((2, 2), np.nan), "not finite"),
         (np.zeros((2, 2)), "no eigenvalue"),
     ],
 )
-def test_unusable_gram_matrices_are_refused(matrix: np.ndarray, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_unusable_gram_matrices_are_refused(matrix: np.ndarray, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         spectrum_from_gram(matrix, None, 2)

@@ -25,7 +25,7 @@ def test_three_sums_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("totals", "told"),
+    ("totals", "expected"),
     [
         ([0.0], MISSING_MASS_CLIP),  # all of the mass
         ([1e-6], MISSING_MASS_CLIP),  # above 0 by rounding
@@ -35,8 +35,8 @@ def test_three_sums_by_hand() -> None:
         ([-0.1, -0.1], MISSING_MASS_CLIP),  # two texts of 0.9 each: more than there is
     ],
 )
-def test_clipped_values(totals: list[float], told: float) -> None:
-    assert missing_mass(totals, np.arange(len(totals))) == pytest.approx(told, abs=1e-12)
+def test_clipped_values(totals: list[float], expected: float) -> None:
+    assert missing_mass(totals, np.arange(len(totals))) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 0.02, 0.7, 12.0])

@@ -62,11 +62,11 @@ def test_zero_weight_gives_no_prior() -> None:
 
 def test_resamples_weigh_the_prior_like_the_rows() -> None:
     """A resample has as many rows as the file, with repeats, so the weight of the prior is unchanged."""
-    some, prior = random_rows(2, 12), Prior(CENTER, HESSIAN, 30.0)
-    bootstrap_ = bootstrap(some, "evidence", rng=np.random.default_rng(0), resamples=5, prior=prior)
+    dev, prior = random_rows(2, 12), Prior(CENTER, HESSIAN, 30.0)
+    bootstrap_ = bootstrap(dev, "evidence", rng=np.random.default_rng(0), resamples=5, prior=prior)
     counts = np.random.default_rng(0).multinomial(12, np.full(12, 1 / 12), size=5)
     for row, parameters in zip(counts, np.transpose(list(bootstrap_.parameters.values())), strict=True):
-        refit = fit_evidence(some.take(np.repeat(np.arange(12), row)), prior=prior).map
+        refit = fit_evidence(dev.take(np.repeat(np.arange(12), row)), prior=prior).map
         assert parameters == pytest.approx([refit.temperature, refit.intercept, refit.slope], abs=1e-6)
 
 

@@ -150,13 +150,13 @@ def test_blocks_of_draws_do_not_change_the_band(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("lambda_max", "c1", "told"),
+    ("lambda_max", "c1", "message"),
     [
         ([0.5], [0.5, 0.5], "differ in shape"),
         ([0.5], [np.nan], "c1 must be finite"),
         ([1.5], [0.5], "values must"),
     ],
 )
-def test_unusable_values_are_refused(lambda_max, c1, told):
-    with pytest.raises(ValueError, match=told):
+def test_unusable_values_are_refused(lambda_max, c1, message):
+    with pytest.raises(ValueError, match=message):
         projection_null(lambda_max, c1, np.random.default_rng(0))

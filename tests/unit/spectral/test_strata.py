@@ -13,8 +13,8 @@ labels = st.lists(st.integers(0, 1), min_size=1, max_size=80)
 def test_folds_are_stratified(right: list[int], folds: int, seed: int) -> None:
     fold = stratified_folds(right, folds, np.random.default_rng(seed))
     sizes = [np.bincount(fold[np.array(right) == kind], minlength=folds) for kind in (0, 1)]
-    for one in [*sizes, sizes[0] + sizes[1]]:
-        assert one.max() - one.min() <= 1
+    for size in [*sizes, sizes[0] + sizes[1]]:
+        assert size.max() - size.min() <= 1
     assert fold.tolist() == stratified_folds(right, folds, np.random.default_rng(seed)).tolist()
 
 
