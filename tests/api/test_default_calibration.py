@@ -164,11 +164,11 @@ async def test_embedder_started_later_is_identified_at_the_first_score(
     monkeypatch.setattr(FakeEmbedder, "identity", property(unknown))
     embed = embedder.embed
 
-    async def found(texts: Any) -> Any:
+    async def embed_late(texts: Any) -> Any:
         monkeypatch.setattr(FakeEmbedder, "identity", property(lambda _: identity))
         return await embed(texts)
 
-    monkeypatch.setattr(embedder, "embed", found)
+    monkeypatch.setattr(embedder, "embed", embed_late)
     assert (await scored(client, SENT | {"prompt": "Which?"}))["calibration"]["origin"] == "default"
 
 

@@ -47,8 +47,8 @@ def evident() -> Active:
     return fitted(by_evidence(selectors={5: selector(EvidenceMap(1.0, 0.0, 1.0))}))
 
 
-def said(exchange: Exchange, text: str, index: int) -> dict[str, Any]:
-    """Return a choice, with log-probabilities where they were asked for."""
+def choice_of(exchange: Exchange, text: str, index: int) -> dict[str, Any]:
+    """Return a choice, with log-probabilities if they were requested."""
     body = {"content": [{"token": text, "logprob": -0.25}]} if exchange.body.get("logprobs") else None
     streamed = "delta" if exchange.body.get("stream") else "message"
     return {"index": index, streamed: {"content": text}, "logprobs": body, "finish_reason": "stop"}
@@ -60,7 +60,7 @@ def telling(own: str = "Paris", drawn: str = "Paris", refuses: int = 0) -> Any:
         if refuses and number == 1 and "logprobs" in exchange.body:
             await exchange.send(refuses, {"error": {"message": "logprobs are not for you"}})
             return
-        choices = [said(exchange, own if number == 1 else drawn, i) for i in range(number)]
+        choices = [choice_of(exchange, own if number == 1 else drawn, i) for i in range(number)]
         payload = {"model": MODEL, "choices": choices, "usage": {"prompt_tokens": 3}}
         if not exchange.body.get("stream"):
             await exchange.send(200, payload)
@@ -131,7 +131,7 @@ async def test_larger_token_limit_is_another_setup_only_with_longer_samples(
     tokens: list[int], differs: list[list[str]], told: str
 ) -> None:
     async def behave(exchange: Exchange) -> None:
-        choices = [said(exchange, "Paris", i) for i in range(exchange.body.get("n", 1))]
+        choices = [choice_of(exchange, "Paris", i) for i in range(exchange.body.get("n", 1))]
         usage = {"prompt_tokens": 3, "completion_tokens": max(tokens)}
         for choice, number in zip(choices, tokens, strict=False):
             choice["logprobs"] = {"content": [{"token": "", "logprob": -0.25}] * number}
@@ -173,7 +173,7 @@ async def test_answer_sampled_like_ours_counts_as_a_sample(
 async def test_answer_of_another_model_does_not_count_as_a_sample() -> None:
     async def behave(exchange: Exchange) -> None:
         number = exchange.body.get("n", 1)
-        choices = [said(exchange, "Paris", i) for i in range(number)]
+        choices = [choice_of(exchange, "Paris", i) for i in range(number)]
         await exchange.send(200, {"model": MODEL if number > 1 else "another", "choices": choices})
 
     async with before(behave, plain()) as made:
@@ -309,7 +309,7 @@ async def test_answer_with_another_success_status_is_judged(code: int, stream: b
         if exchange.body.get("n", 1) > 1:
             await telling()(exchange)
             return
-        choice = said(exchange, "Nice", 0)
+        choice = choice_of(exchange, "Nice", 0)
         if not stream:
             await exchange.send(code, {"model": MODEL, "choices": [choice]})
             return
@@ -357,7 +357,7 @@ async def test_only_judged_content_is_let_through(beside: str, stream: bool) -> 
         if exchange.body.get("n", 1) > 1:
             await telling()(exchange)
             return
-        choice = said(exchange, "", 0)
+        choice = choice_of(exchange, "", 0)
         choice["delta" if stream else "message"] = {"role": "assistant", **BESIDE[beside]}
         # Servers can omit reasoning from the text, but not from the requested tokens.
         thought = [{"token": token, "logprob": -0.1} for token in ("Nice", "Paris")]
@@ -392,7 +392,7 @@ async def test_other_content_of_a_stream_is_not_let_through(late: bytes) -> None
             await telling()(exchange)
             return
         first, more = (
-            json.dumps({"model": MODEL, "choices": [said(exchange, text, 0)]}).encode()
+            json.dumps({"model": MODEL, "choices": [choice_of(exchange, text, 0)]}).encode()
             for text in ("Paris", "Nice")
         )
         await pieces(b"data: %b\n\n" % first, late % more)(exchange)

@@ -24,8 +24,8 @@ from tests.support.sqlite_store import SqliteStore
 ROOT = Path(__file__).parents[2]
 
 
-async def said(tmp_path: Path, error: Exception) -> str:
-    """Return what the server is told when a part fails to start."""
+async def start_failure(tmp_path: Path, error: Exception) -> str:
+    """Return the error that the server gets if a part fails to start."""
 
     class Broken(SqliteStore):
         async def start(self) -> None:
@@ -55,11 +55,11 @@ async def refused(settings: Settings, store: SqliteStore, error: type[Exception]
     "error", [WeightsError("no\n weights"), StoreUnavailable("no weights"), OSError("no weights")]
 )
 def test_operator_error_is_one_line(tmp_path: Path, error: Exception) -> None:
-    assert asyncio.run(said(tmp_path, error)) == "Cannot start: no weights"
+    assert asyncio.run(start_failure(tmp_path, error)) == "Cannot start: no weights"
 
 
 def test_internal_error_keeps_its_traceback(tmp_path: Path) -> None:
-    assert "Traceback" in asyncio.run(said(tmp_path, RuntimeError("a bug")))
+    assert "Traceback" in asyncio.run(start_failure(tmp_path, RuntimeError("a bug")))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "service.example.org"])

@@ -34,15 +34,15 @@ def service(folder: Path, exporter: Any, llm: FakeLLM | None = None, **settings:
     return replica_app(folder, "one", llm=llm, events=OtelEvents(exporter=exporter), **request)
 
 
-def told(exporter: Any) -> list[Any]:
-    return [get_finished_log.log_record for get_finished_log in exporter.get_finished_logs()]
+def log_records(exporter: Any) -> list[Any]:
+    return [log.log_record for log in exporter.get_finished_logs()]
 
 
 async def test_score_event_belongs_to_the_callers_span(tmp_path: Path, exporter: Any) -> None:
     llm = FakeLLM(default=["Paris"])
     async with service(tmp_path, exporter, llm, target_error=0.18) as http:
         score = (await http.post("/score", json={"prompt": SECRET}, headers=PARENT)).json()
-    [event] = told(exporter)  # pending events are sent at the stop
+    [event] = log_records(exporter)  # pending events are sent at the stop
     assert event.event_name == "gen_ai.evaluation.result"
     assert (f"{event.trace_id:032x}", f"{event.span_id:016x}") == (TRACE, SPAN)
     attributes = dict(event.attributes)
@@ -65,7 +65,7 @@ async def test_score_event_belongs_to_the_callers_span(tmp_path: Path, exporter:
 async def test_without_a_probability_it_tells_lambda_max(tmp_path: Path, exporter: Any) -> None:
     async with service(tmp_path, exporter, decides=False) as http:
         score = (await http.post("/score", json={"prompt": SECRET, "calibration": "none"})).json()
-    [event] = told(exporter)
+    [event] = log_records(exporter)
     assert event.attributes["gen_ai.evaluation.name"] == "lambda_max"
     assert event.attributes["gen_ai.evaluation.score.value"] == score["lambda_max"]
     assert event.trace_id == 0
@@ -82,7 +82,7 @@ async def test_each_request_has_its_own_parent(tmp_path: Path, exporter: Any) ->
 
         await asyncio.gather(*map(post, traces))
         await http.post("/score", json={"prompt": "?"}, headers={"traceparent": "no trace at all"})
-    results = [f"{event.trace_id:032x}" for event in told(exporter)]
+    results = [f"{event.trace_id:032x}" for event in log_records(exporter)]
     assert sorted(results[:-1]) == sorted([*traces, *traces]) and results[-1] == "0" * 32
 
 
@@ -90,7 +90,7 @@ async def test_error_gives_an_error_event(tmp_path: Path, exporter: Any) -> None
     llm = FakeLLM(fail_with=[LLMUnavailable("gone")])
     async with service(tmp_path, exporter, llm) as http:
         await http.post("/score", json={"prompt": SECRET}, headers=PARENT)
-    [event] = told(exporter)
+    [event] = log_records(exporter)
     assert event.attributes["error.type"] == "llm_unavailable"
     assert f"{event.trace_id:032x}" == TRACE
 

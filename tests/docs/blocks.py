@@ -1,10 +1,10 @@
-"""Every code block of the documentation, fenced or indented, and what its page says about running it.
+"""Code blocks of the documentation, fenced or indented, and the comments about running them.
 
-A block is run, or checked, or excused by a comment right before it, which does not show on the page:
+A block is run, or checked, or excused by a comment right before it, which is invisible on the page:
 
     <!-- not run: it needs Docker -->                  excused, with the reason
-    <!-- run by: tests/clients/test_recipes.py -->     run or checked there, where the page is named
-    <!-- before: JOB=$(latest job) -->                 shell that goes first: what the page takes for granted
+    <!-- run by: tests/clients/test_recipes.py -->     run or checked by that test, which names the page
+    <!-- before: JOB=$(latest job) -->                 shell to run first: prerequisites of the page
     <!-- goes on -->                                   Python that continues the page's Python block above
 """
 
@@ -33,10 +33,10 @@ DATA = ("json", "jsonl", "csv")
 
 @dataclass(frozen=True)
 class Block:
-    """One block. page: path from the root; line: of its first line of code, from 1.
+    """One block. page: path from the root; line: number of its first line of code, from 1.
 
-    language: "" where none is told; name: what follows it, as recipes have it. follows: whether nothing but
-    white space stands between it and the block above, whose output it then is.
+    language: "" if missing; name: the text after the language, as in recipes. follows: whether only white
+    space separates it from the block above, so that it is the output of that block.
     """
 
     page: str

@@ -57,7 +57,7 @@ def needs_others_packages(block: Block) -> bool:
 
 
 def prepared(folder: Path, url: str) -> Path:
-    """Fill a folder with what a reader has who follows a page: the tree, questions of his own, and commands.
+    """Fill a folder with the things that a reader of a page has: the tree, own questions, and commands.
 
     `latest job` and `latest calibration`, for comments `before`, wait for the newest job and print an id.
     """

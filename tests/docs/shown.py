@@ -24,9 +24,9 @@ def parsed(shown: str) -> Any:
 
 
 def missing(shown: Any, real: Any, at: str = "$") -> list[str]:
-    """Return where a shown value has what a real one has not: a field, an entry, another kind of value.
+    """Return the differences of a shown value from a real one: missing fields or entries, or another type.
 
-    What is null today is not compared: a job that is shown at work has ended by now.
+    Values that are null today are not compared: a job shown while running may have ended.
     """
     if real is None:
         return []

@@ -65,8 +65,8 @@ def test_equal_answers_have_equal_sums_streamed_or_not(
         assert math.isfinite(draw.total_logprob) and draw.total_logprob < 0
         assert 1 <= draw.num_tokens <= sampling.max_tokens
         assert draw.total_logprob == pytest.approx(draw.logprob * draw.num_tokens)
-    # One text may end in two ways (a newline, the end of the turn), each with a sum of its own; so of the
-    # text that came most often some answers must agree to rounding, drawn whole and streamed.
+    # A text may end in two ways (newline, end of turn) with different sums. So for the most frequent text,
+    # some whole and some streamed answers must agree up to rounding.
     plain_sums, streamed_sums = by_text(whole), by_text(pieces)
     both = plain_sums.keys() & streamed_sums.keys()
     most = max(both, key=lambda text: len(plain_sums[text]) + len(streamed_sums[text]))
@@ -75,7 +75,7 @@ def test_equal_answers_have_equal_sums_streamed_or_not(
 
 
 def test_logprobs_match_the_embedded_llm(vllm: VllmServer) -> None:
-    """Both count the token that ended the answer, and tell the model's own distribution."""
+    """Both count the end token, and use the model's own distribution."""
 
     async def embedded() -> Draw:
         llm = EmbeddedLanguageModel(WEIGHTS, shape=SHAPE)

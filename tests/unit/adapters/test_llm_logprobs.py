@@ -108,7 +108,7 @@ async def chunks(exchange: Exchange, index: int, values: Sequence[Any] | None, t
 
 
 def streaming(*deltas: dict[str, Any]) -> Behaviour:
-    """Stream one choice in these chunks; each holds its delta and its `told` log-probabilities."""
+    """Stream one choice in these chunks; each has a delta and the log-probabilities in `told`."""
 
     async def behave(exchange: Exchange) -> None:
         await exchange.start_stream()

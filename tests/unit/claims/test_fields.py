@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from service.claims.fields import MAX_PATH_CHARS, fields
 
 
-def told(answer: str) -> list[str] | None:
+def field_texts(answer: str) -> list[str] | None:
     fields_ = fields(answer)
     return None if fields_ is None else [field.text for field in fields_]
 
@@ -19,7 +19,7 @@ def test_each_value_is_a_claim_named_by_its_path() -> None:
     answer = (
         '{"name": " Ada ", "born": 1815, "works": [{"title": "Notes", "sold": null}, -1.50e3], "no": [{}]}'
     )
-    assert told(answer) == [
+    assert field_texts(answer) == [
         "name: Ada",
         "born: 1815",
         "works[0].title: Notes",
@@ -64,7 +64,7 @@ def test_text_that_is_not_json_has_no_fields(answer: str) -> None:
 
 
 def test_last_of_duplicate_members_counts() -> None:
-    assert told('{"a": 1, "b": 2, "a": 3}') == ["b: 2", "a: 3"]
+    assert field_texts('{"a": 1, "b": 2, "a": 3}') == ["b: 2", "a: 3"]
 
 
 def test_paths_are_bounded() -> None:

@@ -146,7 +146,7 @@ async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = ScoreCache(documents, keep_s=60)
     for i in range(25):
         scores.keep(f"s{i}", "me", json.dumps({"n": "x" * 91}))
-        scores.keep(f"s{i}", "me", json.dumps({"n": "y" * 91}))  # what was replaced is not counted on
+        scores.keep(f"s{i}", "me", json.dumps({"n": "y" * 91}))  # replaced scores do not count
     assert len(scores._unwritten) == 10
     assert await scores.find("s15", "me") == {"n": "y" * 91}
     assert await scores.find("s14", "me") is None

@@ -37,7 +37,7 @@ def bench():
 
 
 @pytest.fixture(scope="module")
-def found(bench):
+def results_(bench):
     return answers(bench)
 
 
@@ -53,8 +53,8 @@ def cut(part, m):
 
 @pytest.mark.parametrize("m", [3])
 @pytest.mark.parametrize("name", ["raw", "temperature", "depolarized", "evidence"])
-def test_maps_equal_those_of_a_study_with_this_number_of_answers(bench, found, m, name):
-    alone, own_row = context(cut(bench.dev, m), cut(bench.test, m)), row(found, m, "lambda_max", name)
+def test_maps_equal_those_of_a_study_with_this_number_of_answers(bench, results_, m, name):
+    alone, own_row = context(cut(bench.dev, m), cut(bench.test, m)), row(results_, m, "lambda_max", name)
     served = alone.served[name]
     assert own_row["loss"]["value"] == pytest.approx(served.risks.mean(), abs=1e-9)
     assert own_row["brier"]["value"] == pytest.approx(
@@ -66,7 +66,7 @@ def test_maps_equal_those_of_a_study_with_this_number_of_answers(bench, found, m
 
 
 @pytest.mark.parametrize(("m", "name"), [(1, "evidence"), (3, "depolarized"), (8, "evidence")])
-def test_probabilities_are_fitted_on_dev_and_judged_on_test(bench, found, m, name):
+def test_probabilities_are_fitted_on_dev_and_judged_on_test(bench, results_, m, name):
     dev, test = cut(bench.dev, m), cut(bench.test, m)
     alone = context(dev, test)
     map_ = alone.fitted.fits[name].map
@@ -74,7 +74,7 @@ def test_probabilities_are_fitted_on_dev_and_judged_on_test(bench, found, m, nam
     rng, right = bench.rng(Stream.ANSWERS), test.rows.right
     fold = stratified_folds(dev.rows.right, 5, rng)
     model = fit_correctness(reports[0], dev.rows.right, fold).model
-    own_row = row(found, m, "probability_correct", name)
+    own_row = row(results_, m, "probability_correct", name)
     p = np.full(right.size, base_rate(dev.rows.right)) if model is None else model.predict(reports[1])
     assert own_row["loss"]["value"] == pytest.approx(log_loss(right, p), abs=1e-9)
     assert own_row["brier"]["value"] == pytest.approx(brier_score_loss(right, p), abs=1e-9)
@@ -94,16 +94,16 @@ def test_held_out_figures_equal_those_of_a_report_with_this_number():
             )
 
 
-def test_one_answer_is_scored_only_by_evidence(found):
-    assert {(r["score"], r["map"]) for r in found["rows"] if r["num_samples"] == 1} == {
+def test_one_answer_is_scored_only_by_evidence(results_):
+    assert {(r["score"], r["map"]) for r in results_["rows"] if r["num_samples"] == 1} == {
         ("lambda_max", "evidence"),
         ("probability_correct", "evidence"),
     }
 
 
-def test_differences_are_to_all_answers_and_have_intervals(found):
-    for row_ in found["rows"]:
-        full = row(found, 8, row_["score"], row_["map"])
+def test_differences_are_to_all_answers_and_have_intervals(results_):
+    for row_ in results_["rows"]:
+        full = row(results_, 8, row_["score"], row_["map"])
         assert (row_["loss_gap"] is None) is (row_["num_samples"] == 8)
         if (gap := row_["loss_gap"]) is not None:
             assert gap["value"] == pytest.approx(row_["loss"]["value"] - full["loss"]["value"], abs=1e-12)
@@ -117,9 +117,9 @@ def fitted_on(columns, right):
     return fit_correctness(columns, right, stratified_folds(right, 5, fitting.rng(0, Stream.ANSWERS)))
 
 
-def test_text_judged_by_itself_is_compared_with_samples(bench, found):
+def test_text_judged_by_itself_is_compared_with_samples(bench, results_):
     """As if it were the one answer drawn, under the map of the dev file's texts."""
-    own_row = row(found, 0, "probability_correct", "evidence")
+    own_row = row(results_, 0, "probability_correct", "evidence")
     dev, test = (part.rows.alone().texts for part in (bench.dev, bench.test))
     map_ = fit_evidence(dev.rows).map
     model = fitted_on(dev.columns(map_), dev.right).model
