@@ -29,7 +29,7 @@ ANSWERS, CLAIMS, DRAWN = 60, 3, 4
 
 
 def row(number: int, rng: np.random.Generator, **changed: Any) -> dict[str, Any]:
-    """An answer of three claims, of which drawn answers repeat right ones more often than wrong ones."""
+    """Return an answer of three claims. Samples repeat right claims more often than wrong ones."""
     right = rng.random(CLAIMS) < 0.6
     claims = [f"Item {number}{name} weighs {number} kilograms." for name in "abc"]
     texts = [

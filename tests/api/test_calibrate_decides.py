@@ -33,7 +33,7 @@ class Remembering(FakeEmbedder):
 
 
 def sent(count: int, **changed: Any) -> bytes:
-    """Rows as a file: answers drawn, their log-probabilities, an answer to judge, and whether it is right."""
+    """Return rows as a file: samples, log-probabilities, an answer to judge, and whether it is right."""
     lines = []
     for judged_row in judged_rows(count):
         row = {
@@ -89,7 +89,7 @@ async def test_verdicts_give_thresholds(http: httpx.AsyncClient, embedder: Remem
     assert "Is this answer right?" in page
     assert all(f"<td>{decision['threshold']:.3f}</td>" in page for decision in kept)
 
-    # Wherever a promise is shown, it names its number of answers.
+    # All promises shown name their number of answers.
     for row in part["by_num_samples"]:
         for claim in [*row["promises"], *filter(None, [row["lowest"]])]:
             number = row["num_samples"]
@@ -127,7 +127,7 @@ async def test_no_decisions_without_both_right_and_wrong_verdicts(
 
 
 class Numbered(Remembering):
-    """Hardly sees the number before a question."""
+    """An embedder that almost ignores the number before a question."""
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
         if not texts:

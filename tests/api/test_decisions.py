@@ -38,7 +38,7 @@ Served = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
 
 def drawn_here() -> Calibration:
-    """By evidence, for answers of `TellingLLM` to a prompt; it decides for one and for three answers."""
+    """Return an evidence calibration for answers of `TellingLLM`; it decides for one and three answers."""
     request = SERVING.request(prompt="question 0")
     wanted = service_fingerprint(
         TellingLLM().identity(request), request.sampling, FakeEmbedder(DIMENSION).identity
@@ -48,7 +48,7 @@ def drawn_here() -> Calibration:
 
 
 def drawn_by_callers() -> Calibration:
-    """For answers labelled `mine`; it decides for three."""
+    """Return a calibration for answers labelled `mine`; it decides for three answers."""
     wanted = caller_fingerprint("mine", FakeEmbedder(DIMENSION).identity)
     return replace(calibration(), fingerprint=wanted, selectors={3: selector()})
 

@@ -24,7 +24,7 @@ OWN = (
 
 @asynccontextmanager
 async def before(own: Behaviour, draws: Behaviour | None = None, **settings: Any) -> AsyncIterator[DropIn]:
-    """Serve the drop-in before a server that answers the caller and the draws like this."""
+    """Serve the drop-in in front of a server with these behaviours for the caller and for samples."""
     async with OpenAIServer(default=draws_and(own, draws)) as server, drop_in(server, **settings) as made:
         yield made
 
@@ -365,7 +365,7 @@ async def test_background_scores_are_limited(monkeypatch: pytest.MonkeyPatch) ->
         await made.at_rest()
 
 
-# The score fails, the answer never does
+# Failing scores, which never fail the answer
 
 
 async def test_answer_is_returned_while_the_embedder_is_down() -> None:

@@ -32,7 +32,7 @@ TOOLS = [{"type": "function", "function": {"name": "f"}}]
 
 
 def fitted(made: Calibration) -> Active:
-    """Return a calibration as active for conversations of the scripted server's."""
+    """Return an active calibration for conversations of the scripted server."""
     request = serving_of(Settings(llm_backend="vllm")).request(messages=(Message("user", "?"),))
     llm = HttpLanguageModel("http://127.0.0.1:9", model=MODEL).identity(request)
     wanted = service_fingerprint(llm, request.sampling, FakeEmbedder(16).identity)
@@ -82,7 +82,7 @@ async def before(behave: Any, active: Active, **settings: Any) -> AsyncIterator[
 
 
 def drawn(made: DropIn) -> list[int]:
-    """Return how many answers each call of ours asked for."""
+    """Return the number of answers requested by each of our calls."""
     return [body["n"] for body in made.server.bodies if body.get("n", 1) > 1]
 
 
@@ -146,7 +146,7 @@ async def test_larger_token_limit_is_another_setup_only_with_longer_samples(
     assert [warning["differs"] for warning in uncertainty["warnings"] if "differs" in warning] == differs
 
 
-# The caller's own answer as one of those drawn
+# The caller's own answer as a sample
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -192,7 +192,9 @@ async def test_evidence_uses_and_hides_the_answers_logprobs(stream: bool) -> Non
     assert body["uncertainty"]["evidence"]["mean_logprob"] == pytest.approx(-0.25)
 
 
-@pytest.mark.parametrize(("status", "next_calls"), [(400, 2), (500, 3)])  # a 500 may pass: asked for again
+@pytest.mark.parametrize(
+    ("status", "next_calls"), [(400, 2), (500, 3)]
+)  # a 500 may be transient and is retried
 async def test_answer_is_returned_if_the_server_refuses_logprobs(status: int, next_calls: int) -> None:
     async with before(telling(refuses=status), evident()) as made:
         response = await made.ask(**LIKE_OURS)
@@ -257,7 +259,7 @@ async def test_the_settings_may_abstain_for_every_caller() -> None:
     body = response.json()
     assert body["choices"][0]["message"]["content"] == "Ask somebody else."
     assert body["uncertainty"]["decision"]["action"] == "abstain"
-    # The model's own text is the operator's: its callers get it by no way.
+    # The model's own text must not reach callers in any way.
     assert "Nice" not in response.text and "withheld" not in kept
     assert kept["disagreements"] is None
 

@@ -49,7 +49,7 @@ async def test_a_text_is_completed_and_models_are_listed(client: Client) -> None
 
 
 class Tells(FakeLLM):
-    """Two tokens an answer, with their log-probabilities."""
+    """Two tokens per answer, with their log-probabilities."""
 
     async def generate(self, request: GenerationRequest) -> Generation:
         generation = await super().generate(request)

@@ -79,7 +79,7 @@ async def test_usage_on_the_chunk_that_finishes() -> None:
         content = (await stream(made)).content
     own = event({}, "stop", usage={"prompt_tokens": 3})
     assert check_carried(content, own)["candidate"]["mode"] == 0
-    # The words on it went before: they wait for no score.
+    # The text on it was forwarded before, without waiting for the score.
     words = events_of(content)[-2]
     assert (words["choices"], "usage" in words) == (
         [{"index": 0, "delta": {"content": "is"}, "finish_reason": None}],
@@ -122,8 +122,8 @@ async def test_sampling_starts_after_the_answer_has_started() -> None:
         response_ = made.http.stream("POST", "/v1/chat/completions", json=QUESTION | {"stream": True})
         async with asyncio.timeout(60), response_ as response:
             parts = response.aiter_bytes()
-            assert await anext(parts) == BEGIN  # the role, and no token yet
-            await asyncio.sleep(0.2)  # for draws that had begun too early to get there
+            assert await anext(parts) == BEGIN  # the role, without a token
+            await asyncio.sleep(0.2)  # for samples that began too early to arrive
             assert [body.get("n") for body in made.server.bodies] == [None]
             go.set()
             content = b"".join([part async for part in parts])

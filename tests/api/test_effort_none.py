@@ -45,7 +45,7 @@ Served = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
 
 def agreement(log_probability: float, dimension: int) -> float:
-    """Return the agreement of a text that is its own only answer: the logit of its calibrated eigenvalue."""
+    """Return the agreement of a text judged by itself: the logit of its calibrated eigenvalue."""
     likely = math.exp(log_probability) + (1 - math.exp(log_probability)) / dimension
     return math.log(likely / (1 - likely))
 
@@ -135,7 +135,7 @@ async def test_p_correct_rises_with_the_logprob_and_unsure_text_is_withheld(star
 
 
 def tokens(*parts: Any) -> list[dict[str, Any]]:
-    """Return tokens as they are sent, from a text and a log-probability each."""
+    """Return tokens in the format of requests, from texts and log-probabilities."""
     pairs = zip(parts[::2], parts[1::2], strict=True)
     return [{"token": text, "logprob": value} for text, value in pairs]
 
@@ -404,7 +404,7 @@ async def test_embedder_started_later_is_identified(started: Served, monkeypatch
 
 
 def active(**parts: Any) -> Active:
-    """For conversations of the scripted server's."""
+    """Return an active calibration for conversations of the scripted server."""
     request = serving_of(Settings(llm_backend="vllm")).request(messages=(Message("user", "?"),))
     llm = HttpLanguageModel("http://127.0.0.1:9", model=MODEL).identity(request)
     wanted = service_fingerprint(llm, request.sampling, FakeEmbedder(16).identity)
@@ -520,7 +520,7 @@ async def test_text_completion_is_judged() -> None:
         own = (await made.ask(**request, **NONE, logprobs=0)).json()
         assert [sent["logprobs"] for sent in made.server.bodies] == [1, 0]
     assert body["choices"][0]["logprobs"] is None and own["choices"][0]["logprobs"]["token_logprobs"]
-    # No calibration is of completions: the default judges them.
+    # There is no calibration for completions, so the default judges them.
     codes = [warning["code"] for warning in body["uncertainty"]["warnings"]]
     assert codes == ["calibration_mismatch", "default_calibration", "default_probability"]
     assert 0 < body["uncertainty"]["probability_correct"] < 1

@@ -31,7 +31,7 @@ FOREIGN = [
 OURS = [
     {},
     {"Host": "localhost:8000"},
-    {"Host": "localhost.:8000"},  # the same host: the dot ends a full name
+    {"Host": "localhost.:8000"},  # the same host: a trailing dot ends a full name
     {"Host": "localhost.", "Origin": "http://localhost.:3000"},
     {"Host": "[::1]", "Origin": "http://[::1]"},
     {"Origin": "http://127.0.0.1:3000"},
@@ -48,7 +48,7 @@ class Scoring:
         )
 
     async def posted(self, headers: Iterable[dict[str, str]]) -> list[httpx.Response]:
-        """Post a prompt with each of these headers."""
+        """Post a prompt with each of these headers; return the responses."""
         async with served(self.app) as port, httpx.AsyncClient(trust_env=False, timeout=60) as http:
             url = f"http://127.0.0.1:{port}/score"
             return [await http.post(url, content=BODY, headers=JSON | header) for header in headers]

@@ -86,7 +86,7 @@ async def test_chats_with_the_same_id_never_share_samples(tmp_path: Path) -> Non
         await asked(http)
         await pending(llm)
         await asked(http, structured_messages=ANOTHER)
-        await asked(http)  # once more: an answer may still be to the other
+        await asked(http)  # once more, because an answer may belong to the other
         llm.gate.set()
         judged_ = await judged(http)
         assert "Two chats" in judged_.headers[REASON] and "x-decision" not in judged_.headers
@@ -143,7 +143,7 @@ async def test_calls_of_another_key_are_not_found(tmp_path: Path) -> None:
         assert (other.json(), "x-score-id" in other.headers) == ({"action": "NONE"}, False)
         assert "No request call" in other.headers[REASON]
         assert (await http.get(f"/scores/{judged_.headers['x-score-id']}")).status_code == 404
-        await asked(http)  # under the same id, which is theirs, too
+        await asked(http)  # under the same id
         assert (await judged(http)).headers["x-decision"] == "answer"
     assert len(llm.requests) == 2
 

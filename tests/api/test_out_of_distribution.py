@@ -56,7 +56,7 @@ def rows(number: int = ROWS) -> bytes:
 async def calibrated(
     folder: Path, number: int = ROWS, **settings: Any
 ) -> AsyncIterator[tuple[httpx.AsyncClient, ByKind]]:
-    """Yield a client of a service that was calibrated on short answers to questions of one kind."""
+    """Yield a client of a service calibrated on short answers to questions of one kind."""
     chosen = Settings(data_dir=folder, num_samples=4, target_error=0.4, **settings)
     embedder = ByKind()
     app = create_app(chosen, llm=FakeLLM(ANSWERS), embedder=embedder, resamples=FEW)
@@ -98,7 +98,7 @@ async def test_unlike_question_or_length_is_reported_and_not_let_through(
         for prompt in (CODE, ESSAY):
             score = await scored(http, prompt=prompt)
             assert is_told(score), prompt
-            # It is sure enough: that it is not let through has no other reason.
+            # It is sure enough, so there is no other reason to withhold it.
             assert score["probability_correct"] >= score["decision"]["threshold"]
             assert score["decision"]["action"] == "abstain"
 

@@ -30,7 +30,7 @@ EMBEDDER = FakeEmbedder(8)
 
 @dataclass(frozen=True)
 class Post:
-    """Scores a prompt with the fields given, of an application in this process."""
+    """Scores a prompt with the given fields in an application in this process."""
 
     app: FastAPI
     llm: LanguageModel
@@ -114,7 +114,7 @@ async def test_calibration_of_another_model_is_not_used_if_the_server_ignores_th
 async def test_model_of_a_score_is_not_changed_by_concurrent_requests(
     opened: Opened, deadline: dict[str, int]
 ) -> None:
-    """No model is configured; a draw by m1 ends after the server has been replaced by one of m2."""
+    """No model is configured; a call to m1 ends after the server was replaced by one with m2."""
     go = asyncio.Event()
 
     async def slow(exchange: Exchange) -> None:

@@ -20,7 +20,7 @@ SAMPLES = {"samples": ["a", "b"]}
 
 
 def cutting(number: int) -> Any:
-    """Have the first answers of each call cut."""
+    """Truncate the first answers of each call."""
 
     async def behave(exchange: Exchange) -> None:
         payload = completion(exchange, ["Paris"] * exchange.body["n"], "stop")

@@ -21,7 +21,7 @@ LED = {"messages": [{"role": "system", "content": "s"}, {"role": "user", "conten
 
 @pytest.fixture
 def client(tmp_path: Path) -> Client:
-    """Return a factory of clients; its arguments are settings. No LLM server is there."""
+    """Return a factory of clients; its arguments are settings. There is no LLM server."""
 
     @asynccontextmanager
     async def make(**settings_: Any) -> AsyncIterator[httpx.AsyncClient]:

@@ -35,7 +35,7 @@ class Endless(httpx.AsyncByteStream):
 
 
 class Recorded(tempfile.SpooledTemporaryFile[bytes]):
-    """A spooled file that remembers whether it went to disk. There it has no name: closed, it is gone."""
+    """A spooled file that records whether it was written to disk. It has no name there."""
 
     made: ClassVar[list["Recorded"]] = []
     rolled = False

@@ -72,7 +72,7 @@ def test_candidate_is_judged_without_samples(here: Here, llm: OpenAIServer) -> N
 def test_error_is_one_line_with_an_exit_code(
     here: Here, arguments: list[str], env: dict[str, str], code: int, said: str
 ) -> None:
-    with stamina.set_testing(True, attempts=2):  # repeats without waiting
+    with stamina.set_testing(True, attempts=2):  # retries without waiting
         done = here(*arguments, "--json", **env)
     assert (done.code, done.out) == (code, ""), done.err
     assert done.err.count("\n") == 1

@@ -1,4 +1,4 @@
-"""The service that `make run` leaves, once a session."""
+"""The service of `make run`, started once per session."""
 
 import os
 import subprocess

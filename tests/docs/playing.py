@@ -1,4 +1,4 @@
-"""A page played through: its blocks in order, in one shell, against the service that `make run` leaves."""
+"""Runs a page: its blocks in order, in one shell, with the service of `make run`."""
 
 import csv
 import json
@@ -69,7 +69,7 @@ def prepared(folder: Path, url: str) -> Path:
     bare = [{"prompt": row["prompt"]} for row in map(json.loads, rows[:3])]
     (folder / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in bare))
     _answers_of_another(folder, [json.loads(row) for row in rows[:40]])
-    # curl is silent about a refusal, and a page's command that is refused is a lie.
+    # curl ignores refusals, but a refused command means that the page is wrong.
     (folder / ".curlrc").write_text("fail-with-body\nmax-time = 300\n")
     _commands(folder / ".commands")
     _command(folder / ".commands" / "latest", LATEST.format(python=sys.executable, url=url))
@@ -119,7 +119,7 @@ def environment(folder: Path, url: str, python: Path) -> dict[str, str]:
 
 
 def play(blocks: list[Block], url: str, folder: Path, python: Path = Path(sys.executable)) -> Played:
-    """Run blocks in their order in one shell; it ends at the first that fails."""
+    """Run blocks in order in one shell, which stops at the first failure."""
     script = "\n".join(["set -eo pipefail", *_steps(blocks, url, folder)])
     done = subprocess.run(
         ["bash", "-c", script],

@@ -27,7 +27,7 @@ HERE = {
 OTHERS = {
     page: [b for b in result if runs_here(b) and needs_others_packages(b)] for page, result in BLOCKS.items()
 }
-# Figures may move in the third digit with the BLAS in use.
+# Figures may differ in the third digit with another BLAS.
 CLOSE = 0.005
 
 
@@ -90,7 +90,7 @@ def test_figures_have_the_numbers_of_the_demonstration(demo: Demo) -> None:
 
 @pytest.mark.weights
 def test_demonstration_succeeds(demo: Demo) -> None:
-    """A calibration on other questions is activated; a right answer is let through, a wrong one held back."""
+    """A calibration on other questions is activated; a right answer is let through, a wrong one withheld."""
     _, activated, after = demo.said.partition("Use it. Activated: ")
     assert activated
     right, unknown = re.findall(r"^    Decision: (\w+)\.", after, re.MULTILINE)
@@ -98,7 +98,7 @@ def test_demonstration_succeeds(demo: Demo) -> None:
 
 
 def errors_of(figures: dict[str, Any]) -> list[float]:
-    """Return the projection ECE of raw scores and of the map served."""
+    """Return the projection ECE of the raw scores and of the served map."""
     served = {row["map"]: row["projection_ece"] for row in figures["served"]}
     return [served["raw"], served[figures["method"]]]
 

@@ -31,7 +31,7 @@ class VllmServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, and wait until it serves."""
+        """Start the server, and wait until it serves."""
         model = converted_model(WEIGHTS)
         command = [*serve_command(model, self.port, name="smollm2", host=self._host), *TOOLS]
         with self._log.open("ab") as log:
@@ -46,7 +46,7 @@ class VllmServer:
         wait_for(f"{self.url}/health", self._process, 400)
 
     def kill(self) -> None:
-        """Kill it at once, engine and workers included."""
+        """Kill the server at once, with engine and workers."""
         assert self._process is not None
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -77,7 +77,7 @@ def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
 
 @pytest.fixture(scope="session")
 def base_environment(vllm: VllmServer) -> dict[str, str]:
-    """The settings of a service that draws from the server and embeds with the paper's embedder."""
+    """Return the settings of a service that samples from the server and uses the paper's embedder."""
     return {
         "EIGENCAL_LLM_BACKEND": "vllm",
         "EIGENCAL_LLM_URL": f"{vllm.url}/v1",

@@ -24,7 +24,7 @@ def dev(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def slow(tmp_path: Path) -> Iterator[Command]:
-    """Return the command before an LLM that begins an answer to `question 9` and never ends it."""
+    """Return the command with an LLM that starts an answer to `question 9` and never ends it."""
 
     async def draw(exchange: Exchange) -> None:
         if not (exchange.body.get("stream") and exchange.body["messages"][-1]["content"].endswith("9")):

@@ -86,7 +86,7 @@ def test_killed_command_is_run_again(
         assert f"{num_kept} of {COUNT} are done already" in done.err
         each_once(results)
         assert results.read_bytes().startswith(kept), "what was done stays as it was"
-        # Once in each run at most. No bound on the sum is exact: at the kill, the service may have scored any
+        # At most once per run. There is no exact bound on the sum: at the kill, the service may have scored any
         # number of questions of which the command has not read the lines yet.
         times = Counter(asked(server))
         assert max(times.values()) <= 2

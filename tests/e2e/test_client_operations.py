@@ -44,7 +44,7 @@ def drive(request: pytest.FixtureRequest) -> Driver:
 
 @pytest.fixture
 def real(tmp_path: Path) -> Iterator[str]:
-    """The real application with a database, before a scripted LLM server."""
+    """Run the real application with a database and a scripted LLM server."""
     server = OpenAIServer(default=answers("Paris", "Paris", "Lyon"))
     settings = {"llm_backend": "vllm", "llm_model": MODEL, "num_samples": 5}
     with serving_in_thread(server):
@@ -55,7 +55,7 @@ def real(tmp_path: Path) -> Iterator[str]:
 
 
 def reached(calls: list[httpx.Request]) -> set[tuple[str, str]]:
-    """Return the operations of the contract that requests went to."""
+    """Return the operations of the contract that were requested."""
     results = set()
     for request in calls:
         parts = request.url.path.split("/")

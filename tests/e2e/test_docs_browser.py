@@ -38,7 +38,7 @@ def page(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pag
 
 
 def shown(tab: Page, condition: str) -> None:
-    """Wait until the page, which draws itself by a script, is as wanted."""
+    """Wait until the page, which is drawn by a script, satisfies a condition."""
     tab.until(lambda: bool(tab.evaluate(condition)))
 
 

@@ -41,7 +41,7 @@ async def caddy(config: str, path: str, port: int, **environment: str) -> AsyncI
 
 @asynccontextmanager
 async def edge() -> AsyncIterator[tuple[int, DropIn]]:
-    """Yield Caddy's port, and the service behind it, before a server that never ends its stream."""
+    """Yield Caddy's port, and the service behind it, with an LLM server that never ends its stream."""
     own, port = pieces(FIRST, then=hang), free_port()
     async with OpenAIServer(default=draws_and(own, answers("Paris"))) as server, drop_in(server) as made:
         host, _, upstream_port = made.http.base_url.netloc.decode().partition(":")
@@ -57,7 +57,7 @@ async def test_stream_is_forwarded_unbuffered() -> None:
         async with httpx.AsyncClient() as http, http.stream("POST", url, json=body) as reply:
             first = await anext(reply.aiter_bytes())
         assert first == FIRST
-        await made.at_rest()  # the caller's going reaches the LLM server
+        await made.at_rest()  # the disconnect reaches the LLM server
 
 
 async def test_dead_replica_gives_a_problem_document() -> None:
@@ -113,7 +113,7 @@ async def test_a_head_that_does_not_come_is_not_waited_for() -> None:
 
 @asynccontextmanager
 async def load(made: DropIn) -> AsyncIterator[list[int]]:
-    """Have a few callers score until the block ends; yield the statuses of the answers."""
+    """Let a few callers score until the block ends; yield the statuses of the responses."""
     statuses: list[int] = []
 
     async def caller(number: int) -> None:

@@ -44,7 +44,7 @@ class Service:
     server: OpenAIServer
 
     def lines(self) -> list[str]:
-        """The lines of our own loggers: level and message."""
+        """Return the lines of our own loggers: level and message."""
         matches = re.findall(r"^\S+ \S+ ([A-Z]+) service\S*: (.*)$", self.log.read_text(), re.MULTILINE)
         return [f"{level} {message}" for level, message in matches]
 
@@ -61,7 +61,7 @@ def environment(folder: Path, llm_url: str, embedder_url: str) -> dict[str, str]
         "EIGENCAL_EMBEDDER_API_KEY": "sk-of-the-embedder",
         "EIGENCAL_ADMIN_KEY": "sk-of-the-admin",
         "EIGENCAL_NUM_SAMPLES": "5",
-        "EIGENCAL_LOG_LEVEL": "debug",  # at which no line holds a prompt, an answer or a key either
+        "EIGENCAL_LOG_LEVEL": "debug",  # no line at this level has a prompt, an answer or a key
     }
 
 
@@ -82,7 +82,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 def calibrate(service: Service) -> dict[str, Any]:
     """Run a calibration to its end and return the job."""
-    # To this embedder all questions are near, and near ones with a reference in common count once.
+    # For this embedder all questions are near, and near ones with a common reference count once.
     rows = [{"prompt": f"question {i}", "reference": f"Paris {i}"} for i in range(ROWS)]
     job = service.http.post("/calibrate", json={"examples": rows}).raise_for_status().json()
     with service.http.stream("GET", f"/jobs/{job['id']}/events") as events:

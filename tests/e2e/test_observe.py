@@ -35,7 +35,7 @@ def passed(ran: subprocess.CompletedProcess[str]) -> None:
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """Return the configuration in a folder with the key that it names."""
+    """Return the configuration in a folder, with its key."""
     folder = tmp_path / "observe"
     shutil.copytree(OBSERVE, folder, ignore=shutil.ignore_patterns("score.key"))
     (folder / "score.key").write_text(KEY)

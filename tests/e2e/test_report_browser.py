@@ -43,7 +43,7 @@ SIZES = """
 [...document.querySelectorAll('svg')].map(s =>
   [s.clientWidth, s.clientHeight, s.querySelectorAll('path, use').length])
 """
-# How each line of the legend is dashed.
+# Dash pattern of each line of the legend.
 DASHES = """
 [...document.querySelectorAll('#rejection-legend_1 path')]
   .filter(p => p.style.fill === 'none').map(p => p.style.strokeDasharray)

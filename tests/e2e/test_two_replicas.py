@@ -55,7 +55,7 @@ async def test_request_limit_is_shared_by_all_replicas(url: str, tmp_path: Path)
         hold(log, after=0)
         job, _ = await outside.jobs.submit(dev_rows(ROWS), JobOptions())
         await until_asked(log, SLOTS)
-        await asyncio.sleep(2.0)  # each looks for more several times meanwhile
+        await asyncio.sleep(2.0)  # each looks for further jobs several times
         assert len(requests(log)) == SLOTS
         go_on(log)
         await final(outside, job)
@@ -94,7 +94,7 @@ async def test_frozen_replica_that_resumes_does_no_harm(url: str, tmp_path: Path
         job, _ = await outside.jobs.submit(dev_rows(ROWS), JobOptions())
         await until_asked(log, ROWS // 4 + SLOTS)
         await until_kept(outside, job, ROWS // 4)
-        # The latest request is held up, so its replica is at work on a row.
+        # The latest request is blocked, so its replica is working on a row.
         frozen, peer = (a, b) if requests(log)[-1].pid == a.pid else (b, a)
         frozen.send_signal(signal.SIGSTOP)
         hold(
@@ -103,7 +103,7 @@ async def test_frozen_replica_that_resumes_does_no_harm(url: str, tmp_path: Path
         num_requests = len([request for request in requests(log) if request.pid == peer.pid])
 
         async def peer_takes_over() -> bool:
-            """The rows that the frozen one was at are asked for again."""
+            """The rows in progress at the frozen replica are requested again."""
             drawn = [request.prompt for request in requests(log)]
             return len(set(drawn)) < len(drawn)
 

@@ -18,7 +18,7 @@ from tests.support.openai_server import Exchange, OpenAIServer, serving_in_threa
 
 pytestmark = pytest.mark.vllm
 QUESTIONS, SAMPLES, KILLS = 40, 10, 3
-BEYOND = 4  # draws that a kill may break off
+BEYOND = 4  # calls that a kill may interrupt
 
 
 def questions() -> list[dict]:
@@ -94,7 +94,7 @@ class Gate:
         self._left = draws
 
     async def __call__(self, exchange: Exchange) -> None:
-        """Forward a request in its turn, unless its caller has been killed meanwhile."""
+        """Forward a request in its turn, unless its caller has been killed."""
         while self._left < 1:
             await asyncio.sleep(0.02)
             if exchange.reader.at_eof():
@@ -123,7 +123,7 @@ def service(base_environment: dict[str, str], gate: Gate, tmp_path: Path) -> Ite
 
 
 def finished(vllm: VllmServer) -> float:
-    """Return how many answers the server has finished, those cut off by a hang-up left out."""
+    """Return the number of answers finished by the server, without those cut by a disconnect."""
     lines = httpx.get(f"{vllm.url}/metrics", timeout=30).text.splitlines()
     counted = [line for line in lines if line.startswith("vllm:request_success_total{")]
     return sum(float(line.rsplit(" ", 1)[1]) for line in counted if '"stop"' in line or '"length"' in line)
@@ -174,7 +174,7 @@ def test_three_kills_cause_no_repeated_sampling(service: Service, gate: Gate, vl
 
 
 def served_by_evidence(service: Service, rows: bytes) -> None:
-    """Fit the evidence map on answers with their log-probabilities, and score with few answers by it."""
+    """Fit the evidence map on answers with log-probabilities, and score with few answers."""
     sent = httpx.post(
         f"{service.url}/calibrate",
         files={"file": ("kept.jsonl", rows)},

@@ -1,4 +1,4 @@
-"""The same clients, before and behind our service, on a real vLLM server with a real model; greedy.
+"""The same clients, directly and through our service, with a real vLLM server and model; greedy decoding.
 
 No seed is sent: any seed stops vLLM's engine on a CPU.
 """
@@ -20,7 +20,7 @@ MODEL, ANY_KEY = "smollm2", "sk-none"
 
 @pytest.fixture(scope="module")
 def behind_us(vllm: VllmServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a service of ours in front of it."""
+    """Return the address of our service in front of the server."""
     folder = tmp_path_factory.mktemp("ours")
     env = {
         "EIGENCAL_PORT": "0",
@@ -47,7 +47,7 @@ def proxy(vllm: VllmServer, behind_us: str, tmp_path_factory: pytest.TempPathFac
         yield f"{url}/v1"
 
 
-# The kinds that each asks: tools and JSON take the model seconds, and are one client's to ask.
+# Kinds of calls per client. Tools and JSON take seconds, so only one client sends them.
 ASKED = {client: ("text", "tools", "json") if client == "openai_sync" else ("text",) for client in SCRIPTS}
 
 
@@ -86,5 +86,5 @@ def bare(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def statuses(result: dict[str, Any]) -> set[str]:
-    """Return the status of every uncertainty that a client read in bodies."""
+    """Return the statuses of all uncertainties that a client read in bodies."""
     return {way["status"] for way in result["ways"].values() if way and "status" in way}

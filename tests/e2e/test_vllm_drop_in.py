@@ -118,7 +118,7 @@ def test_json_mode_is_forwarded_and_sampled_alike(base: str, vllm: VllmServer) -
 
 
 def test_unused_tools_are_forwarded(base: str, vllm: VllmServer) -> None:
-    """Calls of tools are compared by `test_vllm_clients`."""
+    """`test_vllm_clients` compares calls of tools."""
     tool = {"type": "function", "function": {"name": "paint", "parameters": SCHEMA}}
     body = {**GREEDY, **CHAT, "tools": [tool], "tool_choice": "none"}
     direct = post(vllm.url, "/chat/completions", body).json()

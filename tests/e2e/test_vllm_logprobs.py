@@ -18,7 +18,7 @@ pytestmark = pytest.mark.vllm
 SHAPE = PromptShape(few_shot=FEW_SHOT)
 QUESTION = "What is the capital of France?"
 LINE = Sampling(temperature=0.5, max_tokens=16, stop=("\n",))
-# In a chat no stop string: one text may end at a newline or with the turn, which are two sums.
+# Chats have no stop string: a text may end with a newline or the turn, with different sums.
 TURN = Sampling(temperature=0.5, max_tokens=16)
 GREEDY = Sampling(temperature=0.0, max_tokens=16, stop=("\n",))
 
@@ -47,7 +47,7 @@ def by_text(draws: Sequence[Draw]) -> dict[tuple[str, int | None], list[float]]:
 
 
 def endings(sums: Sequence[float]) -> int:
-    """Return how many sums there are that differ by more than rounding."""
+    """Return the number of sums that differ by more than rounding."""
     ordered = sorted(sums)
     return 1 + sum(after - before > 1e-3 for before, after in pairwise(ordered))
 

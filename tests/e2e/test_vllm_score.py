@@ -88,7 +88,7 @@ def test_refusal_of_the_server_is_reported(service_url: str) -> None:
 
 
 def test_deadline_scores_the_answers_so_far(service_url: str) -> None:
-    """Short answers end early, long ones late: by the deadline only some have come."""
+    """Short answers end early, long ones late: only some arrive before the deadline."""
     body = {"prompt": "Name an animal.", "num_samples": 64, "deadline_ms": 60_000}
     whole = post(service_url, body).json()
     assert whole["num_samples"] == 64 and whole["warnings"][0]["code"] == "calibration_missing"

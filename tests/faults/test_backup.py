@@ -15,7 +15,7 @@ ROWS = 40
 
 
 def documented() -> tuple[str, str]:
-    """The Python of the two commands in the documentation: take the copy, and go back to it."""
+    """Return the Python code of the two documented commands: backup and restore."""
     lines = (ROOT / "docs" / "deploying.md").read_text().splitlines()
     commands = [shlex.split(line) for line in lines if "sqlite3.connect" in line]
     take, restore = ([*command][command.index("-c") + 1] for command in commands)
@@ -23,12 +23,12 @@ def documented() -> tuple[str, str]:
 
 
 def carry_out(code: str, folder: Path) -> None:
-    """Run a command of the documentation on a folder in place of the container's."""
+    """Run a documented command on a folder instead of the container's."""
     subprocess.run([sys.executable, "-c", code.replace("/data/", f"{folder}/")], check=True, timeout=300)
 
 
 def databases(folder: Path, name: str) -> set[str]:
-    """The endings of the databases of a name, their logs and locks left out."""
+    """Return the suffixes of the databases of a name, without logs and locks."""
     paths = [path for path in folder.glob(f"{name}*") if path.suffix not in (".lock", ".owner")]
     results = {re.sub("-(wal|shm)$", "", path.name) for path in paths}
     return {file.removeprefix(name) for file in results}

@@ -20,7 +20,7 @@ END = (
 
 
 async def begun(made: DropIn, mode: str, *, stream: bool) -> asyncio.StreamWriter:
-    """Send a call and leave its answer unread."""
+    """Send a call and leave its response unread."""
     port = made.http.base_url.port
     assert port is not None
     _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -55,7 +55,7 @@ async def test_disconnects_leave_no_work_behind(mode: str, own: str) -> None:
             for writer in writers:
                 writer.close()
             left_alone = mode == "async" and own == "has ended"
-            if left_alone:  # these answers went out whole: their scores are owed
+            if left_alone:  # these answers were sent completely, so their scores must follow
                 assert made.chat.scorer.tasks
                 await made.chat.scorer.stop()
             await made.at_rest()

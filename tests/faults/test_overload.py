@@ -28,7 +28,7 @@ FACTORS = (1.25, 6)
 
 @dataclass
 class Moody:
-    """An LLM that answers after a while, or never."""
+    """An LLM that answers after some time, or never."""
 
     then: Behaviour = field(default_factory=lambda: after(ANSWER_S, answers()))
 
@@ -54,7 +54,7 @@ def ask(deadline_s: float | None = None, priority: int = 0) -> GenerationRequest
 
 
 async def hung_up(llm: HttpLanguageModel) -> None:
-    """Ask for a plain answer and go away, twice in a row: the second meets the closing of the connection."""
+    """Send a request and disconnect, twice in a row: the second hits the closing connection."""
     call = asyncio.create_task(llm.generate(ask()))
     await asyncio.wait({call}, timeout=PATIENCE_S)
     call.cancel()
@@ -79,7 +79,7 @@ async def crowd(callers: int, once: Callable[[], Awaitable[None]]) -> None:
 
 async def as_good_as_new(llm: HttpLanguageModel, server: OpenAIServer, moody: Moody) -> None:
     """Check that as many calls as slots can run at once, and that no extra connection is left."""
-    while server.active:  # those that were given up: their connections are being closed
+    while server.active:  # abandoned calls, with closing connections
         await asyncio.sleep(0.01)
     server.most_active, as_before = 0, moody.then
     moody.then = together(SLOTS)

@@ -22,7 +22,7 @@ FILE = b"".join(b'{"prompt":"Q%d?","reference":"yes"}\n' % i for i in range(40))
 
 @pytest.fixture
 def go_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Until it is set, every upload is read and read."""
+    """Until it is set, uploads are read again and again."""
     event, read = threading.Event(), uploads.read_file
 
     def slowly(*args: Any, **options: Any) -> Any:

@@ -51,7 +51,7 @@ def default(m: int) -> EvidenceMap:
 
 
 def columns(name: str, m: int) -> tuple[Columns, np.ndarray]:
-    """The features by m answers, and the verdicts."""
+    """Return the features with m answers, and the verdicts."""
     map_ = fit_evidence(rows(OTHER[name]).rows.at(m).rows).map if name in OTHER else default(m)
     return rows(name).columns(map_, m)
 
@@ -69,7 +69,7 @@ def at(columns_: Columns, chosen: np.ndarray) -> Columns:
     ],
 )
 def test_p_correct_without_verdicts_is_near_the_accuracy(name: str, by_answers: dict[int, float]) -> None:
-    """Expected calibration error in 8 bins of equal mass: at most 0.1, but for one answer of Qwen's."""
+    """Expected calibration error in 8 equal-mass bins is at most 0.1, except for one answer of Qwen's."""
     for m, expected in by_answers.items():
         features, right = columns(name, m)
         p = NO_VERDICTS.predict(features)
@@ -90,7 +90,7 @@ def test_p_correct_on_easy_questions_is_corrected_by_ten_verdicts(m: int) -> Non
 
 
 def by_verdicts(features: Columns, right: np.ndarray, verdicts: int) -> tuple[float, float]:
-    """Log losses of the base rate and of P(correct) on the rows without a verdict, means of the draws."""
+    """Return log losses of the base rate and of P(correct) on the rows without a verdict, as means over draws."""
     losses = []
     for draw in range(DRAWS):
         order = np.random.default_rng([draw, verdicts]).permutation(right.size)

@@ -57,7 +57,7 @@ def test_p_correct_of_three_answers_with_evidence_beats_the_base_rate(data: Reco
     assert fit.scores.log_loss < fit.base_rate.log_loss - 0.02
     assert fit.scores.brier < fit.base_rate.brier
     assert auroc(fit.held_out, right) > 0.64
-    # By the paper's kernel the agreement is too high on these questions, and verdicts say so.
+    # With the paper's kernel the agreement is too high on these questions, as verdicts show.
     assert log_loss(NO_VERDICTS.predict(columns), right) > fit.base_rate.log_loss
     assert fit.model.intercept < -0.5
 
@@ -69,7 +69,7 @@ def test_p_correct_of_three_answers_with_evidence_beats_the_base_rate(data: Reco
 def test_auroc_of_answer_probability_and_lambda_max_of_three(
     shared_data: Path, name: str, probability: float, lambda_max: float
 ) -> None:
-    """By the verdicts of section 15 of the method; the answers without a recorded vector are embedded."""
+    """With the verdicts of section 15 of the method; answers without a recorded vector are embedded."""
     assert (shared_data / f"{name}.jsonl").exists()
     material = Recorded(name, embed=True).material(3)
     p = born_probabilities(Identity(), material.candidates)
@@ -96,7 +96,7 @@ def test_all_promises_are_kept_at_once_on_random_splits_and_a_naive_threshold_br
 
 @dataclass(frozen=True)
 class Newcomer:
-    """A calibration on most of the recorded rows, and 160 that it has not seen."""
+    """A calibration on most of the recorded rows, and 160 held-out rows."""
 
     calibration: Calibration
     unseen: list[DevRow]

@@ -115,7 +115,7 @@ def test_algorithm1_figures(recorded, case, clusters, name, precision):
 
 def test_auroc_figures(recorded, case):
     served, golden = case
-    # The recorded figure breaks the ties of lambda_max = 1 by their last bits; here they count half.
+    # The recorded figure breaks ties at lambda_max = 1 by rounding; here they count half.
     right = recorded.right[150:400]
     entropies = np.array([s.entropy for s in served])
     assert auroc(largest(served), right) == pytest.approx(golden["auroc_lambda_max"], abs=1e-4)
@@ -141,7 +141,7 @@ def test_our_map_is_inside_the_null_and_paper_and_raw_outside(recorded, name, ca
 
 
 def recorded_worlds(recorded, predicted, size, worlds):
-    """Yield calibrated prompts with the recorded spread: lambda_max plus residuals of like prompts."""
+    """Yield calibrated prompts with the recorded spread: lambda_max plus residuals of similar prompts."""
     rng = np.random.default_rng(0)
     near = neighbourhoods(predicted, rng)
     residuals = recorded.c1[near] - recorded.c1[near].mean(axis=1, keepdims=True)
@@ -156,7 +156,7 @@ def recorded_worlds(recorded, predicted, size, worlds):
 
 @pytest.mark.parametrize("name", ["temperature", "depolarized"])
 def test_calibrated_worlds_are_in_the_band_95_percent_of_the_time(recorded, name):
-    """Within three standard errors; in the band of single eigenvectors they do not."""
+    """Within three standard errors; they are not in the band of single eigenvectors."""
     predicted, _ = projections(recorded, name)
     inside, inside_labels = [], []
     for served, c1, rng in recorded_worlds(recorded, predicted, 200, 100):

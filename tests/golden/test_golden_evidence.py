@@ -33,7 +33,7 @@ def golden_figures(shared_data: Path) -> dict[str, Any]:
 
 
 def prompts(recorded: dict[str, Any], m: int) -> tuple[list[Answers], list[list[float]]]:
-    """The first m answers of each row, and their log-probabilities."""
+    """Return the first m answers of each row, and their log-probabilities."""
     vectors, made = recorded["emb"], []
     for drawn, reference in zip(recorded["S"][:, :m], recorded["Y"], strict=True):
         distinct, index = np.unique(drawn, return_inverse=True)
@@ -77,7 +77,7 @@ def served_figures_agree(map_: AnyMap, case: Case, golden_figures: dict[str, Any
     predicted, c1 = served_lambda_max(map_, case.test), np.clip(case.test.alignment[:, 0], 0, 1)
     assert projection_brier(predicted, c1) == pytest.approx(golden_figures["projection_brier"], abs=1e-6)
     assert auroc(predicted, case.right) == pytest.approx(golden_figures["auroc_lambda_max"], abs=1e-6)
-    # The recorded figure breaks ties of equal spectra by their last bits; here they count half.
+    # The recorded figure breaks ties of equal spectra by rounding; here they count half.
     assert auroc(-entropies(map_, case), case.right) == pytest.approx(
         golden_figures["auroc_entropy"], abs=5e-3
     )
@@ -96,7 +96,7 @@ def test_missing_masses_of_the_first_rows(case: Case) -> None:
 def test_the_depolarized_map(case: Case) -> None:
     depolarized, map_ = case.told["depolarized"], case.flat.map
     g = map_.depolarization
-    if case.m != "1":  # one answer has no temperature
+    if case.m != "1":  # no temperature with one answer
         assert map_.temperature == pytest.approx(depolarized["T"], abs=1e-6)
     assert np.log(g / (1 - g)) == pytest.approx(depolarized["a"], abs=1e-5)
     assert case.flat.risk == pytest.approx(depolarized["risk_fit"], abs=1e-9)

@@ -20,7 +20,7 @@ def golden_figures(shared_data: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def bench(recorded: dict[str, Any]) -> EvaluationContext:
-    """Rows 0-149 fitted, rows 150-399 tested, 20 answers."""
+    """Fit on rows 0-149, test on rows 150-399, with 20 answers."""
     return EvaluationContext(
         split(recorded, slice(0, 150), tells=True), split(recorded, slice(150, 400), tells=True)
     )

@@ -74,9 +74,9 @@ def test_depolarized(halves: tuple[DevSet, DevSet], golden: dict[str, Any]) -> N
 
 
 def test_parameters_move_with_the_number_of_answers(shared_data: Path) -> None:
-    """The recorded table is rounded and does not say which rows and subsets made it: T agrees to 0.12 only.
+    """The recorded table is rounded, and its rows and subsets are unknown: T agrees only to 0.12.
 
-    The 95 % interval of T over prompts is 0.06 to 0.09 wide to each side; our T is the higher at every m.
+    The 95 % interval of T over prompts is 0.06 to 0.09 wide on each side; our T is higher at every m.
     """
     with np.load(shared_data / "triviaqa_dev_smollm2_m40.npz") as arrays:
         whole = list(prompts({key: arrays[key] for key in ("emb", "S", "Y")}))

@@ -70,7 +70,7 @@ async def calibrated(http: httpx.AsyncClient, rows: list[dict[str, Any]], **opti
 
 @pytest.mark.mpnet
 async def test_spectra(tmp_path: Path, recorded: dict[str, Any], golden: dict[str, Any]) -> None:
-    """By the embedder itself."""
+    """With the embedder itself."""
     assert golden["first_rows"]
     async with client(tmp_path) as http:
         for row, expected in zip(recorded["rows"], golden["first_rows"], strict=False):
@@ -120,7 +120,7 @@ async def test_both_maps_and_their_served_values(
 
 
 async def test_evidence(http: httpx.AsyncClient, recorded: dict[str, Any], shared_data: Path) -> None:
-    """By default, from the log-probabilities that the recorded rows have."""
+    """The default method for the recorded rows with log-probabilities."""
     golden_evidence = json.loads((shared_data / "golden_evidence.json").read_text())["by_first_answers"]["20"]
     calibration = await calibrated(http, recorded["rows"][:150], source_label="recorded", activate="always")
     assert (calibration["method"], calibration["fingerprint"]["evidence"]) == ("evidence", "supplied")

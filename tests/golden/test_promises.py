@@ -9,7 +9,7 @@ from tests.support.decisions import judged_material, judged_rows
 
 
 def test_all_promises_hold_simultaneously_in_simulated_worlds() -> None:
-    """New questions of the same kind: in how many worlds any threshold lets more wrong ones through."""
+    """Counts worlds in which new questions break the promise at any threshold."""
     worlds, size = 100, 3
     new = FullRows(judged_material(judged_rows(2000, seed=10_000, num_samples=size))).at(size)
     broken = reached = 0
@@ -28,7 +28,7 @@ def test_all_promises_hold_simultaneously_in_simulated_worlds() -> None:
 
 
 def test_promise_holds_with_many_unsupported_texts() -> None:
-    """Own answers that agree with no draw are wrong here: counted as let through, they would void it."""
+    """Unsupported own answers are wrong here; counting them as let through would break the promise."""
     target, runs, size = 0.3, 100, 2
     new = FullRows(judged_material(judged_rows(3000, seed=10_000, num_samples=size))).at(size)
     assert 0.1 < (~new.supported).mean() < 0.9
