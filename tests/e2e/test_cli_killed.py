@@ -86,8 +86,8 @@ def test_killed_command_is_run_again(
         assert f"{num_kept} of {COUNT} are done already" in done.err
         each_once(results)
         assert results.read_bytes().startswith(kept), "what was done stays as it was"
-        # At most once per run. There is no exact bound on the sum: at the kill, the service may have scored any
-        # number of questions of which the command has not read the lines yet.
+        # At most once per run. There is no exact bound on the sum: at the kill, the service may have scored
+        # any number of questions with lines that the command has not read yet.
         times = Counter(asked(server))
         assert max(times.values()) <= 2
         done_before = {f"question {json.loads(row)['line']}" for row in kept.splitlines()}

@@ -90,7 +90,7 @@ def test_p_correct_on_easy_questions_is_corrected_by_ten_verdicts(m: int) -> Non
 
 
 def by_verdicts(features: Columns, right: np.ndarray, verdicts: int) -> tuple[float, float]:
-    """Return log losses of the base rate and of P(correct) on the rows without a verdict, as means over draws."""
+    """Return the mean log losses of the base rate and of P(correct) on the rows without a verdict."""
     losses = []
     for draw in range(DRAWS):
         order = np.random.default_rng([draw, verdicts]).permutation(right.size)

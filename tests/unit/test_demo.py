@@ -36,7 +36,7 @@ def rows(path: Path) -> list[DevRow]:
 
 @asynccontextmanager
 async def demo_app(data_dir: Path, num_samples: int = 20, **parts: Any) -> AsyncIterator[str]:
-    # Named as a server's: the embedded LLM's rows are drawn one at a time, half a second each.
+    # Configured as a server: the embedded LLM samples rows one at a time, half a second each.
     settings = Settings(data_dir=data_dir, num_samples=num_samples, llm_backend="vllm", llm_slots=512)
     app = create_app(
         settings, **{"llm": FakeLLM(), "embedder": FakeEmbedder(), "resamples": FEW_RESAMPLES, **parts}
@@ -72,7 +72,7 @@ def test_recorded_set_has_twenty_answers_per_question() -> None:
 
 
 def test_recorded_set_allows_a_correctness_model() -> None:
-    """By the answer given most often: P(correct), and so decisions, need verdicts of both kinds."""
+    """By the most frequent answer: P(correct), and so decisions, need verdicts of both kinds."""
     texts = [(Counter(row.samples or ()).most_common(1)[0][0], row.references) for row in rows(RECORDED)]
     right = sum(correct(text, references) for text, references in texts)
     assert 40 <= right <= len(texts) - 40
@@ -186,7 +186,7 @@ async def test_port_in_use_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    # Named, as tests that run in several processes must have the same names in each.
+    # Ids are set, because parallel test processes must have the same test names.
     ["", "garbage", "-1", str(10**30), pytest.param(str(os.getpid()), id="our own")],
 )
 def test_a_stale_process_id_stops_nothing(tmp_path: Path, content: str) -> None:

@@ -15,7 +15,7 @@ WIRING = {"app", "settings", "cli", "demo"}
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Yield every module that a file imports, also inside functions."""
+    """Yield all modules imported by a file, also inside functions."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

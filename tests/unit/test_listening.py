@@ -25,7 +25,7 @@ REMOTE = {"EIGENCAL_LLM_BACKEND": "vllm", "EIGENCAL_EMBEDDER_URL": "http://127.0
 
 @contextmanager
 def taken() -> Iterator[int]:
-    """A port that somebody listens on."""
+    """Yield a port that is in use."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         yield other.getsockname()[1]
 

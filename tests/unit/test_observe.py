@@ -21,7 +21,7 @@ QUERIES = [target["expr"] for panel in PANELS for target in panel["targets"]]
 
 
 def named(query: str) -> set[str]:
-    """Return the metrics that a query names, without the suffixes of a histogram's series."""
+    """Return the metrics in a query, without the suffixes of a histogram's series."""
     matches = re.findall(r"\b(?:eigencal|process)_\w+", re.sub(r'"[^"]*"', "", query))
     return {re.sub(r"_(bucket|sum|count)$", "", match_) for match_ in matches}
 

@@ -11,7 +11,7 @@ GUARD = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 
 
 def functions_of(file: str) -> set[str]:
-    """Return the names of a file's functions, those in classes too."""
+    """Return the names of a file's functions, including methods."""
     nodes = ast.walk(ast.parse((ROOT / file).read_text()))
     return {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 

@@ -22,7 +22,7 @@ def test_documented_table_matches_the_settings() -> None:
 
 def test_every_setting_named_anywhere_exists() -> None:
     variables = {f"EIGENCAL_{name.upper()}" for name in Settings.model_fields}
-    # Read by tests only, and by the clients.
+    # Read only by tests and by the clients.
     variables |= {"EIGENCAL_TEST_WEIGHTS_DIR", "EIGENCAL_URL", "EIGENCAL_KEY"}
     paths = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), ROOT / "docker-compose.yml"]
     named = {

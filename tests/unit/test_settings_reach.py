@@ -38,7 +38,7 @@ from service.scoring.scorer import Scorer
 from service.settings import PREFIX, Settings
 from service.store.database import Database
 
-# A value that is not the default, as in the environment.
+# A value other than the default, in the format of the environment.
 OTHER = {
     "host": "127.0.0.2",
     "port": str(free_port()),
@@ -136,7 +136,7 @@ Picture = dict[str, Any]
 
 
 def plain(value: Any) -> Any:
-    """Return a value in a form that compares between runs; of an object with state, the name of its class."""
+    """Return a value in a form that is comparable between runs; for objects with state, the class name."""
     if value is None or isinstance(value, str | int | float | Path):
         return value
     if isinstance(value, tuple | list | set | frozenset):

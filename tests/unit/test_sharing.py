@@ -30,7 +30,7 @@ def owner(name: str) -> Iterator[None]:
 
 
 def most_of(places: Places, name: str, stack: ExitStack) -> int:
-    """Take all places that a key may have and return their number."""
+    """Take all slots that a key may have and return their number."""
     number = 0
     with owner(name):
         while places.has_room():
@@ -97,7 +97,7 @@ async def test_keys_alternate_for_llm_permits() -> None:
     first = await queue.permit(Priority.LIVE, ends)
     busy = [asyncio.create_task(call("a")) for _ in range(30)]
     await asyncio.sleep(0)
-    assert sum(task.done() for task in busy) == 17  # refused, with four places left
+    assert sum(task.done() for task in busy) == 17  # refused, with four slots left
     others = [asyncio.create_task(call("b")) for _ in range(2)]
     await asyncio.sleep(0)
     first.release()
@@ -124,7 +124,7 @@ async def test_unstarted_work_is_dropped_with_its_caller(threads: Threads) -> No
     with pytest.raises(Overloaded):
         await threads.run(done.append, "too many")
     left.cancel()
-    running.cancel()  # its thread is still taken
+    running.cancel()  # its thread is still busy
     await asyncio.sleep(0)
     assert not stays.done()
     gate.set()

@@ -30,7 +30,7 @@ def test_backtracking_does_not_block_the_event_loop(
     monkeypatch.setattr(port, "MAX_SEARCH_S", 0.3)
 
     async def scenario() -> int:
-        beats = 0  # of the loop while the call was under way
+        beats = 0  # of the loop during the call
 
         async def beat() -> None:
             nonlocal beats
@@ -39,7 +39,7 @@ def test_backtracking_does_not_block_the_event_loop(
                 beats += 1
 
         shape = PromptShape(answer_regex="(a+)+$")
-        # 30: a minute's work for an engine without a bound, so that this ends without the mend, too.
+        # 30: a minute's work for an engine without a limit, so that the test also ends without the fix.
         async with OpenAIServer(default=answers("a" * 30 + "!", "a" * 8000 + "!")) as server:
             llm = HttpLanguageModel(server.url, model="m", shape=shape)
             beating = asyncio.create_task(beat())
@@ -56,6 +56,6 @@ def test_backtracking_does_not_block_the_event_loop(
 def test_answers_of_a_request_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(port, "MAX_SEARCH_S", 0.2)
     shape = PromptShape(answer_regex="(a+)+$")
-    outputs = [Draw("a" * 8000 + "!")] * 256  # at a bound for each, minutes
+    outputs = [Draw("a" * 8000 + "!")] * 256  # minutes with a limit for each
     with pytest.raises(LLMBadResponse, match="in all"):
         asyncio.run(shape.read_beside_loop(outputs))

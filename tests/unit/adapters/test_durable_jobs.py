@@ -129,7 +129,7 @@ async def test_a_job_succeeds(queue: Queue) -> None:
 
 async def test_job_queued_during_the_stop_does_not_delay_it(tmp_path: Path) -> None:
     async with opened(tmp_path / "store.db", plain, beat_s=5.0) as queue:
-        await queue.ended(await queue.submit())  # by now it waits for news, for seconds
+        await queue.ended(await queue.submit())  # now it waits for events, for seconds
         await queue.submit()
         async with asyncio.timeout(60):
             await queue.jobs.stop()  # in the same iteration of the loop as the event
@@ -243,7 +243,7 @@ async def test_jobs_run_sequentially(queue: Queue) -> None:
 
 
 async def test_job_unknown_to_the_engine_is_run(queue: Queue) -> None:
-    """Taken in by a replica that died before it could."""
+    """Accepted by a replica that died before it could run it."""
     silent, _ = await queue.store.submit(rows(samples=("a", "b")), JobOptions())
     assert (await queue.ended(silent))[-1].state == "succeeded"
 

@@ -41,7 +41,7 @@ class ToyCache:
 
 
 class ToyModel:
-    """Every token has fixed scores for its successor; records the batch of every call."""
+    """Each token has fixed scores for its successor. Records the batch of each call."""
 
     def __init__(self, scores: dict[int, list[float]]) -> None:
         self.scores = scores
@@ -117,7 +117,7 @@ def test_tokens_follow_the_requested_distribution(changes: dict[str, Any], share
 def test_total_logprob_is_of_the_models_distribution(changes: dict[str, Any]) -> None:
     for row in drawn(20, [0], **changes):
         expected, last = 0.0, 0
-        for token in row.tokens:  # the newline that ended the row included
+        for token in row.tokens:  # including the newline that ended the row
             weights = [math.exp(score) for score in AFTER[last]]
             expected, last = expected + math.log(weights[token] / sum(weights)), token
         assert row.truncated or row.tokens[-1] == 3
@@ -170,7 +170,7 @@ def test_samples_without_a_seed_differ_and_leave_the_global_generator() -> None:
     assert torch.equal(state, torch.get_rng_state())
 
 
-# The adapter, on the real weights
+# The adapter with the real weights
 
 
 def played(cache: Path, scenario: Callable[[EmbeddedLanguageModel], Awaitable[Any]], **settings: Any) -> Any:
@@ -258,7 +258,7 @@ def test_port_behaviour_on_a_loaded_model(llm_weights: Path) -> None:
 
 
 async def overload(llm: EmbeddedLanguageModel, request: GenerationRequest) -> None:
-    """One runs, one waits, the third is refused; cancelling both frees the model at the next token."""
+    """One call runs, one waits, the third is refused; cancelling both frees the model at the next token."""
     tasks = [asyncio.create_task(llm.generate(request)) for _ in range(2)]
     await asyncio.sleep(0)
     with pytest.raises(Overloaded):

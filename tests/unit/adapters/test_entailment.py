@@ -11,7 +11,7 @@ LABELS = {0: "contradiction", 1: "entailment", 2: "neutral"}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    # Not above: importing it takes seconds in every process that collects the tests.
+    # Imported here, because the import takes seconds in each process that collects the tests.
     from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
     made = tmp_path_factory.mktemp("nli") / "tiny-nli"

@@ -49,7 +49,7 @@ async def test_a_score_that_names_a_calibration_does_not_wait_for_a_frozen_serve
         await scorer.score(named[0])
         with postgres.frozen():
             async with asyncio.timeout(60):
-                await scorer.score(named[0])  # one used lately is served from memory
+                await scorer.score(named[0])  # a recently used one is served from memory
                 for _ in range(2):
                     with pytest.raises(StoreUnavailable, match="does not answer"):
                         await scorer.score(named[1])

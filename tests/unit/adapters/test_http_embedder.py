@@ -20,7 +20,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Server(OpenAIServer):
-    """Answers with (length, 1) per text, last text first."""
+    """Answers with (length, 1) per text, in reverse order."""
 
     def __init__(self, *script: Behaviour) -> None:
         super().__init__(script=script, default=self._embed)
@@ -35,7 +35,7 @@ class Server(OpenAIServer):
 
 
 def of_one(embedding: str) -> Behaviour:
-    """Answer one text with this embedding."""
+    """Answer with this embedding of one text."""
     return raw(f'{{"data": [{{"index": 0, "embedding": {embedding}}}]}}'.encode())
 
 

@@ -41,7 +41,7 @@ async def rows(database: Database) -> int:
 
 @dataclass
 class Opened:
-    """A way to open the documents, which the class below is run on."""
+    """A function that opens the documents, for which the class below is run."""
 
     url: str | None
 

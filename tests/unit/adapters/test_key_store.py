@@ -33,7 +33,7 @@ async def sql(url: str) -> AsyncIterator[SqlKeys]:
 
 @dataclass
 class Opened:
-    """A way to open the keys, which the class below is run on."""
+    """A function that opens the keys, for which the class below is run."""
 
     url: str | None
 
@@ -59,7 +59,7 @@ def opened(place: str | None) -> Opened:
 def key(
     name: str = "a key", scope: Scope = "score", *, at_s: float = 0.0, expires_s: float | None = None
 ) -> Key:
-    """Return a key made `at_s` seconds after noon."""
+    """Return a key created `at_s` seconds after noon."""
     expires = None if expires_s is None else NOON + timedelta(seconds=expires_s)
     return new_key(name, scope, expires, NOON + timedelta(seconds=at_s))[0]
 

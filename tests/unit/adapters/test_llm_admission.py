@@ -80,7 +80,7 @@ async def test_only_live_samples_are_refused_by_expected_duration() -> None:
     job = await waiter(queue, Priority.JOB, left_s=5.0)
 
     async def chat() -> None:
-        async with queue.one_call(5.0):  # it has to begin by then, however long it takes
+        async with queue.one_call(5.0):  # deadline for its start, not for its end
             pass
 
     chats = [asyncio.create_task(chat()) for _ in range(3)]
@@ -193,7 +193,7 @@ async def test_each_call_returns_its_permit_exactly_once() -> None:
                 pass
         permit.release()
         assert queue.free == 1
-        async with queue.one_call(60):  # its room is free, too
+        async with queue.one_call(60):  # its slot is free, too
             pass
     with pytest.raises(ZeroDivisionError):
         async with queue.one_call(60):

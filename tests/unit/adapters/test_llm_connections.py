@@ -134,7 +134,7 @@ async def upstream(url: str) -> AsyncIterator[Ask]:
 
 
 def followed_by(rest: bytes, when: str, written: asyncio.Event) -> Behaviour:
-    """Answer, and write more bytes with the response, right after it, or a moment later."""
+    """Answer, and write more bytes with the response, directly after it, or a moment later."""
 
     async def behave(exchange: Exchange) -> None:
         writer, write = exchange.writer, exchange.writer.write

@@ -284,7 +284,7 @@ def test_error_that_only_mentions_a_parameter_does_not_drop_it(name: str) -> Non
     played(scenario, *[refusal] * 2, use_priority=True)
 
 
-# Answers without end, packed answers
+# Endless and compressed responses
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -550,7 +550,7 @@ def test_404_names_the_url_setting() -> None:
 
 
 def health(**routes: tuple[int, Any]) -> tuple[HttpLanguageModel, list[str]]:
-    """Return a client of a server with these routes, and the paths that it is asked for."""
+    """Return a client of a server with these routes, and the list of requested paths."""
     requests = list[str]()
 
     def answer(request: httpx2.Request) -> httpx2.Response:
@@ -565,7 +565,7 @@ def health(**routes: tuple[int, Any]) -> tuple[HttpLanguageModel, list[str]]:
     "listed", [{"data": [{"id": "m"}]}, {"models": [{"name": "m"}]}, [{"id": "m"}], ["m"]], ids=str
 )
 async def test_check_of_a_gateway_only_lists_models(listed: Any) -> None:
-    """Its /health may call every model, which costs tokens."""
+    """Its /health may call all models, which costs tokens."""
     llm, paths = health(models=(200, listed), health=(500, {}))
     await llm.check()
     assert paths == ["/v1/models"]
@@ -575,7 +575,7 @@ async def test_check_of_a_gateway_only_lists_models(listed: Any) -> None:
 @pytest.mark.parametrize("code", [302, 400, 401, 404, 405, 501])
 async def test_server_without_a_model_list_is_healthy(code: int) -> None:
     llm, _ = health(models=(code, {}))
-    llm._model = "m"  # as EIGENCAL_LLM_MODEL sets it
+    llm._model = "m"  # set by EIGENCAL_LLM_MODEL
     await llm.check()
 
 

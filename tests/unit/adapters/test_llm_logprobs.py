@@ -53,7 +53,7 @@ def drawn(request: GenerationRequest, behaviour: Behaviour, **settings: Any) -> 
 
 
 def form(exchange: Exchange, values: Any) -> dict[str, Any] | None:
-    """Return log-probabilities in the form of the API asked."""
+    """Return log-probabilities in the format of the requested API."""
     if values is None:
         return None
     if not exchange.path.endswith("/chat/completions"):
@@ -64,7 +64,7 @@ def form(exchange: Exchange, values: Any) -> dict[str, Any] | None:
 
 
 def telling(*per_choice: Any, text: str = "Paris", message: dict[str, Any] | None = None) -> Behaviour:
-    """Answer with choices that cycle through these lists of log-probabilities, one token a chunk."""
+    """Answer with choices that cycle through these lists of log-probabilities, one token per chunk."""
 
     async def behave(exchange: Exchange) -> None:
         parts = [per_choice[i % len(per_choice)] for i in range(int(exchange.body["n"]))]
@@ -259,7 +259,7 @@ def test_chat_without_logprobs_is_asked_twice_then_not_for_a_while() -> None:
 
 
 def test_empty_answers_do_not_count_as_missing_logprobs() -> None:
-    """Some servers leave out the token that ends an answer."""
+    """Some servers omit the end token."""
 
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
         for _ in range(4):
@@ -285,11 +285,11 @@ def test_refusals_are_remembered_per_api() -> None:
     played(scenario, default=chat_alone, api="completions")
 
 
-# The likeliest first tokens
+# Top first tokens
 
 
 def with_alternatives(*per_token: dict[str, Any]) -> Behaviour:
-    """Answer "Yes" with the alternatives to each of its tokens."""
+    """Answer "Yes" with alternatives for each of its tokens."""
 
     async def behave(exchange: Exchange) -> None:
         if exchange.path.endswith("/chat/completions"):

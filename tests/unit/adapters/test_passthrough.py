@@ -82,7 +82,7 @@ async def test_invalid_chunked_encoding_is_an_error() -> None:
         made = HttpUpstream(server.url)
         reply, received = await made.open(CALL), b""
         with pytest.raises(LLMUnavailable):
-            async with asyncio.timeout(30):  # far below the time that a server may be silent
+            async with asyncio.timeout(30):  # far below the time limit for a silent server
                 async for piece in reply.pieces():
                     received += piece
         assert received == b": : "
@@ -144,7 +144,7 @@ async def test_connection_closed_by_the_server_is_replaced() -> None:
         await reader.readuntil(b"}")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
         with contextlib.suppress(asyncio.IncompleteReadError):
-            await reader.readuntil(b"}")  # the next call on it is read, and not answered
+            await reader.readuntil(b"}")  # the next call on it is read but not answered
         writer.close()
         ended += 1
 

@@ -142,7 +142,7 @@ def test_long_texts_do_not_block_other_callers(folder: Path, tmp_path: Path) -> 
         await asyncio.to_thread(model.entered.wait)
         other = asyncio.create_task(embedder.embed(["short"]))
         await asyncio.sleep(0)  # the other asks,
-        await asyncio.sleep(0)  # and its batch is under way
+        await asyncio.sleep(0)  # and its batch is running
         model.gate.set()
         await asyncio.gather(greedy, other)
         first, *rest = model.batches[1:]

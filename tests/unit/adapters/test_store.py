@@ -114,7 +114,7 @@ class TestStore:
             await store.jobs.keep_draws(job.id, 1, draws, complete=True)
             await store.jobs.keep_draws(job.id, 2, draws[:1], complete=False)
             await store.jobs.refuse(job.id, 3, NASTY)
-            # By a run that was frozen, and wakes.
+            # By a frozen run that resumes.
             await store.jobs.keep_draws(job.id, 1, [Draw("late")], complete=True)
             await store.jobs.refuse(job.id, 1, "late")
             await store.jobs.refuse(job.id, 3, "late")
@@ -444,7 +444,7 @@ async def test_last_known_calibrations_are_served_without_the_store(tmp_path: Pa
         with pytest.raises(StoreUnavailable) as caught:
             await store.jobs.open_jobs()
         assert str(tmp_path) not in caught.value.detail
-        await asyncio.sleep(0.05)  # several polls fail meanwhile
+        await asyncio.sleep(0.05)  # several polls fail during this time
         assert store.calibrations.active(made.fingerprint.key()) == made
 
 
@@ -452,7 +452,7 @@ async def test_last_known_calibrations_are_served_without_the_store(tmp_path: Pa
 async def test_frozen_transaction_does_not_block_its_job(
     postgres: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its peers would wait for the lock on the row until it wakes."""
+    """Otherwise its peers would wait for the row lock until it resumes."""
     monkeypatch.setattr("service.store.database.IDLE_S", 2.0)
     async with opened(postgres.database()) as store:
         job, _ = await store.jobs.submit(rows(), OPTIONS)

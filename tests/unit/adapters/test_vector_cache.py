@@ -12,7 +12,7 @@ from service.errors import EmbedderUnavailable, Overloaded
 
 
 class Model:
-    """Maps a text to (length, 1), waits for `gate`; notes the batches."""
+    """Maps a text to (length, 1), waits for `gate`, and records the batches."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []

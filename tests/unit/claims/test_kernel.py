@@ -40,7 +40,7 @@ def test_embeddings_are_a_factor_of_the_kernel() -> None:
         ("It costs $5", "5 dollars", ""),
         ("It is 20 degrees Celsius", "20 °C", ""),
         ("The capital of Italy is Rome.", "It is Rome.", QUESTION),
-        ("It is Rome.", "it is rome", QUESTION),  # the name has a capital in a drawn answer
+        ("It is Rome.", "it is rome", QUESTION),  # the name is capitalised in a sample
         ("Not at all", "Never", ""),
         ("It isn't allowed", "It is not allowed", ""),
     ],
@@ -79,8 +79,8 @@ def test_different_facts_are_far(first: str, second: str, question: str, expecte
         [
             "They left early in the morning",
             "Nobody knows it to this day",
-        ],  # the first word of a sentence has a capital in any case
-        ["It is Peanut Butter", "It is peanut butter"],  # a drawn answer writes it without
+        ],  # the first word of a sentence is always capitalised
+        ["It is Peanut Butter", "It is peanut butter"],  # a sample writes it without
         ["It is Italy", "It is here"],  # it is in the question
     ],
 )

@@ -37,7 +37,7 @@ def assert_in_place(segments: list[Segment], text: str) -> None:
         assert all(letter in span for letter in words(segment.text)), segment
 
 
-# Columns' names stand before the cells of a row, and entities are decoded: both are tested by the cases.
+# Column names precede the cells of a row, and entities are decoded: the cases test both.
 MARKS = st.sampled_from(
     [
         *"*_`~[](){}<>#-+=.!?:;\\'\"«»“„”。！？…1a é字я\t\r\n\0",
@@ -97,7 +97,7 @@ def test_claims_are_among_the_sentences(parts: list[str]) -> None:
     assert set(claims(text)) <= set(segments)
 
 
-MOST = 200_000  # characters that are read of the answers of a score
+MOST = 200_000  # limit of characters read from the answers of a score
 
 HOSTILE = {
     "no full stop": "word " * (MOST // 5),

@@ -30,7 +30,7 @@ RIGHT = {
         ("No, that would be Berlin, the largest city of the country.", "Berlin"),
         ("Not Paris but Berlin has been the capital ever since then.", "Berlin"),
         ("Die Hauptstadt von Deutschland ist seit vielen Jahren BERLIN!", "Berlin"),
-        ("Berlin, the city state", "Berlin"),  # two pieces are no list
+        ("Berlin, the city state", "Berlin"),  # two pieces are not a list
         (
             "Berlin of the east, Bonn on the Rhine, Rome on seven hills",
             "Berlin",
@@ -62,7 +62,7 @@ WRONG = [
     ("", "Winston Churchill"),
     ("Winston Churchill", ""),
     ("symmetric", "asymmetric"),
-    ("Room 1234567", "Room 1234568"),  # a number has no other spelling
+    ("Room 1234567", "Room 1234568"),  # a number has no spelling variants
     ("B52", "52"),
     ("195", "1953"),
     ("not Berlin", "Berlin"),

@@ -201,7 +201,7 @@ async def test_better_separation_of_right_and_wrong_activates(bench: Bench) -> N
     assert later.selectors and decision["loss_difference"]["high"] < 0
     assert "log loss of P(correct)" in decision["reason"] and decision["activated"]
     assert bench.calibrations.any_active() == [later]
-    # By its own model an active one is judged, too.
+    # The active calibration is judged with its own model, too.
     _, report = await bench.run(rows)
     assert report["decision"]["loss_difference"]["value"] != decision["loss_difference"]["value"]
     assert not report["decision"]["activated"]
@@ -234,7 +234,7 @@ def test_activation_needs_one_significant_gain_and_no_loss(
 async def test_correctness_model_is_kept_despite_few_rows(bench: Bench) -> None:
     first, _ = await bench.run(made_rows(240))
     assert first.selectors
-    # Verdicts of one kind have no such model.
+    # With verdicts of one kind there is no such model.
     few = [
         replace(row, references=(f"else {row.line}",) if row.line % 3 else row.references, correct=False)
         for row in made_rows(60, seed=5)
@@ -249,7 +249,7 @@ async def test_correctness_model_is_kept_despite_few_rows(bench: Bench) -> None:
 
 
 def unanimous(count: int = 40) -> list[DevRow]:
-    """Rows that are always answered alike and right: raw scores are 1, and rightly so."""
+    """Return rows with equal and right answers: raw scores are 1 and correct."""
     words = [WORDS[i % len(WORDS)] for i in range(count)]
     return [DevRow(i + 1, None, (w,), prompt=f"q{i}", samples=(w,) * 6) for i, w in enumerate(words)]
 
@@ -443,7 +443,7 @@ async def test_embedder_changed_after_sampling(bench: Bench) -> None:
 
 @pytest.mark.shared
 async def test_the_golden_numbers(tmp_path: Path, golden: dict[str, Any], recorded: dict[str, Any]) -> None:
-    """Rows 0-149 with their samples. The golden numbers embed empty answers, so a stand-in text does here."""
+    """Rows 0-149 with their samples. The golden numbers embed empty answers, which a stand-in text replaces."""
     rows, vectors = [], {}
     for i, row in enumerate(recorded["rows"][:150]):
         samples = tuple(text or "(nothing)" for text in row["samples"])

@@ -24,7 +24,7 @@ def first_word(first: str, second: str) -> float:
 
 
 def made_rows(count: int = 12) -> list[DevRow]:
-    """Rows of answers in two wordings, a third of them wrong."""
+    """Return rows of answers in two wordings, a third of them wrong."""
     samples = ("Paris for one", "Paris it is", "Lyon it is")
     return [DevRow(i + 1, None, ("Paris of course",), prompt=f"q{i}", samples=samples) for i in range(count)]
 
@@ -70,7 +70,7 @@ async def test_interrupted_job_repeats_no_comparison(bench: Bench) -> None:
     done = await bench.jobs.get(job.id)
     assert done is not None
     assert done.state == "succeeded"
-    num_calls = 12 * (4 * 3 + 4)  # of each row the pairs in both orders, and each text with an unrelated one
+    num_calls = 12 * (4 * 3 + 4)  # per row the pairs in both orders, and each text with an unrelated one
     assert len(bench.llm.compared) - before <= num_calls - 100 + 16
 
 

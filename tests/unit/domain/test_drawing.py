@@ -76,13 +76,13 @@ class Case:
         return job
 
     async def error(self) -> tuple[str, str]:
-        """Draw; return the error that the job fails with."""
+        """Sample; return the error of the failed job."""
         job = await self.draw()
         assert job.error is not None
         return job.error.code, job.error.detail
 
     async def again(self) -> Job:
-        """Draw once more, as when the job is retried."""
+        """Sample once more, as in a retry."""
         if (await self.job()).finished:
             await self.store.retry(self.job_id)
         return await self.draw()
@@ -249,7 +249,7 @@ async def test_permanent_errors_end_the_job(make: Make, fatal: Any) -> None:
 
 
 async def test_refused_row_does_not_affect_others(make: Make) -> None:
-    """A row that is too long is asked for once more and keeps the reason. All other rows are drawn."""
+    """A too long row is tried once more and keeps the reason. All other rows are sampled."""
     refused = {"p3", "p17"}
     async with make(Refusing(lambda _, request: request.prompt in refused)) as case:
         job = await case.draw()
@@ -345,7 +345,7 @@ async def test_cancelled_job_stops_sampling(make: Make) -> None:
 
 
 def busy() -> LiveLoad:
-    """Return the load of a score that does not end."""
+    """Return a load with a score that does not end."""
     load = LiveLoad()
     load.under_way = 1
     return load

@@ -178,7 +178,7 @@ async def test_plain_rows_do_not_replace_an_evidence_calibration(bench: Bench) -
 
 
 def supplied(*, tells: bool = True) -> list[DevRow]:
-    """The rows with answers and log-probabilities of a caller."""
+    """Return the rows with answers and log-probabilities of a caller."""
     return [
         replace(
             row,

@@ -52,7 +52,7 @@ def fitted(method: str = "evidence", count: int = 160) -> Fitted:
 def test_every_number_of_answers_has_a_selector_of_the_chosen_map(method: str) -> None:
     result = fitted(method).selectors()
     assert sorted(result) == ([0, 1, 2, 3, 4] if method == "evidence" else [0, 2, 3, 4])
-    # A text without any answer drawn is judged by its log-probability, whichever map the answers have.
+    # A text without samples is judged by its log-probability, for any map of the answers.
     assert isinstance(result[0].map, EvidenceMap)
     assert all(isinstance(fit_.map, METHODS[method]) for m, fit_ in result.items() if m)
     assert all(item.model.features == (AGREEMENT,) for m, item in result.items() if m)
@@ -60,7 +60,7 @@ def test_every_number_of_answers_has_a_selector_of_the_chosen_map(method: str) -
 
 
 def test_refusals_never_count_as_let_through() -> None:
-    """No score lets them through, so a promise that counts them would be about other texts."""
+    """Scores never let them through, so a promise that counts them would be about other texts."""
     stored = judged_rows(160)
     refusals = (Draw("I don't know.", total_logprob=-0.5), Draw("N/A", total_logprob=-1.0))
     for i in range(5):
@@ -135,7 +135,7 @@ def test_reasons_for_a_missing_model() -> None:
 
 @pytest.mark.parametrize("method", ["depolarized", "evidence"])
 def test_ten_rows_suffice_with_maps_shrunk_to_the_default(method: Method) -> None:
-    """On rows that no fit has seen."""
+    """On held-out rows."""
     new, default = FullRows(judged_material(judged_rows(400, seed=77))).at(4), packaged(PAPER)
     gains = []
     for seed in range(20):
@@ -257,7 +257,7 @@ def test_selectors_exist_for_the_fitted_numbers_of_answers() -> None:
 
 @cache
 def worlds() -> tuple[FakeEmbedder, list[DevRow]]:
-    """Own answers as right as the LLM is sure of them, which no few draws support in some rows."""
+    """Return own answers with calibrated confidence, unsupported by the few samples in some rows."""
     return FakeEmbedder(64, empty_answers="outcome"), judged_rows(360, seed=4)
 
 

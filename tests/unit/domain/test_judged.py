@@ -26,7 +26,7 @@ TEXTS = ("Paris", "Lyon", "the city of Nice", "", "Lille")
 
 
 def rows(count: int = 40, *, logprobs: bool = True) -> list[DevRow]:
-    """Rows of all kinds: with an answer of their own, also an empty one, with a verdict, without either."""
+    """Return rows of all kinds: with an own answer, possibly empty, with a verdict, and with neither."""
     rng = np.random.default_rng(5)
     made = []
     for i in range(count):
@@ -134,7 +134,7 @@ def test_text_judged_by_itself_has_its_own_verdict_and_support() -> None:
 def test_first_answers_equal_a_material_with_fewer_samples() -> None:
     whole = material(rows())
     at_once = FullRows(whole)
-    # A verdict without an answer is about all draws, had they been fewer about those.
+    # A verdict without an answer is about all samples, or about the first ones only.
     full = [whole.rows[i] for i in whole.full]
     same = np.array([row.correct is None or row.answer is not None for row in full])
     for m in range(1, M + 1):
@@ -200,7 +200,7 @@ def test_verdict_does_not_depend_on_the_number_of_samples() -> None:
     verdicts, numbers = full_rows.at(M).right, range(1, M + 1)
     assert all(np.array_equal(full_rows.at(m, one_text=True).right, verdicts) for m in numbers)
     assert any(not np.array_equal(full_rows.at(m).right, verdicts) for m in numbers)
-    # A text that the first answers lack is judged as a candidate would be.
+    # A text that is not among the first answers is judged like a candidate.
     map_ = DepolarizedMap(1.0, 0.5)
     for name, values in full_rows.at(M, one_text=True).columns(map_).items():
         np.testing.assert_array_equal(values, full_rows.at(M).columns(map_)[name])

@@ -34,7 +34,7 @@ DIMENSION = 8
 AXES = np.eye(DIMENSION)
 VECTORS = {**dict(zip("abc", AXES, strict=False)), "mostly a": 0.8 * AXES[0] + 0.6 * AXES[5], "new": AXES[6]}
 TWO_TO_ONE = ("a", "a", "b")
-# T = 1 and g = 0.5 make of the eigenvalues 2/3, 1/3 and 0:
+# T = 1 and g = 0.5 map the eigenvalues 2/3, 1/3 and 0 to:
 FIRST, SECOND, NULL = 1 / 3 + 1 / 16, 1 / 6 + 1 / 16, 1 / 16
 EASY = Target(0.2, 0.9)  # reached by the threshold 0.5, which lets 0.6 of the questions through
 
@@ -137,7 +137,7 @@ def what_it_says_of_the_answers(score: Score) -> dict[str, Any]:
 def test_a_candidate_never_counts_as_an_answer(
     samples: list[str], candidate: str, empty_answers: str
 ) -> None:
-    """The rest of the score is the same to the last bit; and 0 <= p(y) <= lambda_max."""
+    """The rest of the score is bit-identical, and 0 <= p(y) <= lambda_max."""
     embedder_ = embedder(empty_answers=empty_answers)
     selectors = {m: selector(DepolarizedMap(1.0, 0.3)) for m in range(2, 6)}
     scorer = Scorer(FakeLLM(), embedder_, Active(supplied(selectors=selectors, made_by=embedder_)))
@@ -188,7 +188,7 @@ async def test_default_p_correct_is_the_agreement_without_a_promise(
     scorer = Scorer(FakeLLM(), embedder(), Active(), default=packaged(PAPER))
     target = Target(error, 0.9, by_caller=True)
     score = await scorer.score(ScoreCommand(samples=TWO_TO_ONE, candidate=candidate, target=target))
-    # The answer drawn most is the dominant eigenvector: its p(y) is lambda_max.
+    # The most frequent answer is the dominant eigenvector: its p(y) is lambda_max.
     assert score.probability_correct == pytest.approx(score.lambda_max)
     candidate_, made = score.candidate, score.decision
     assert made is not None
@@ -216,7 +216,7 @@ async def test_p_correct_is_finite_for_any_logprobs(told: float) -> None:
     wanted = Scorer(llm, embedder(), Active()).choice.fingerprint(command)
     fits = by_evidence(fingerprint=wanted, selectors={3: selector(EvidenceMap(1.0, 0.0, 1.0))})
     score = await Scorer(llm, embedder(), Active(fits)).score(command)
-    missing = math.isnan(told) or told == math.inf  # which are no log-probabilities
+    missing = math.isnan(told) or told == math.inf  # not log-probabilities
     assert codes(score) == (["evidence_missing", "no_correctness_model"] if missing else [])
     for result in (score.probability_correct, score.decisive):
         assert result is None if missing else 0 <= result <= 1

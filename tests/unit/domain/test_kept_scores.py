@@ -71,7 +71,7 @@ async def test_remaining_scores_are_written_at_the_stop(monkeypatch: pytest.Monk
 
 
 async def test_stop_does_not_interrupt_a_write() -> None:
-    """A transaction of SQLite that is broken off may keep its lock: the rest would be lost."""
+    """An interrupted SQLite transaction may keep its lock, and the rest would be lost."""
     begun = 0
 
     class Counting(MemoryKept):

@@ -57,7 +57,7 @@ async def test_a_known_key_never_waits_for_the_store() -> None:
     store = MemoryKeys()
     async with ring(store) as keys:
         _, secret = await keys.make("a", "score", None)
-        store.gate = asyncio.Event()  # from now on every reading hangs
+        store.gate = asyncio.Event()  # from now on all reads hang
         before = store.readings
         hanging = asyncio.create_task(keys.scope_of(wrong()))
         await until_read(store, before + 1)
@@ -79,7 +79,7 @@ async def test_a_key_made_elsewhere_works_at_once() -> None:
 
 
 async def test_read_in_progress_is_not_taken_as_fresh() -> None:
-    """It may have begun before the key was made."""
+    """It may have begun before the key was created."""
     store = MemoryKeys()
     async with ring(store) as here:
         store.gate = asyncio.Event()

@@ -46,7 +46,7 @@ def rng() -> np.random.Generator:
 
 
 def test_random_duplicate_counts() -> None:
-    """Each question has a right answer and two wrong ones: a third of those taken at random is right."""
+    """Each question has a right answer and two wrong ones: a third of random choices is right."""
     rows = [
         replace(judged_row, prompt=judged_row.prompt, correct=copy == 0)
         for judged_row in judged_rows(160)

@@ -28,7 +28,7 @@ class Jobs:
 
 
 class Work:
-    """Reports over and over, until it is broken off or may end."""
+    """Reports progress until it is stopped or may end."""
 
     def __init__(self) -> None:
         self.may_end, self.broken_off = threading.Event(), threading.Event()

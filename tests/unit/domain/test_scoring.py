@@ -165,7 +165,7 @@ def test_live_score_counts_until_it_ends_or_fails() -> None:
 
 
 class Slow(FakeEmbedder):
-    """Takes longer than the LLM."""
+    """An embedder that takes longer than the LLM."""
 
     made: tuple[str, ...] = ()
 

@@ -47,7 +47,7 @@ def row(experiment, m, score, name):
 
 
 def cut(part, m):
-    """The split that there would be, had no more been drawn."""
+    """Return the split with only the first m answers."""
     return Split(FullRows(first_answers(part.material, m)))
 
 
@@ -113,12 +113,12 @@ def test_differences_are_to_all_answers_and_have_intervals(results_):
 
 
 def fitted_on(columns, right):
-    """P(correct) by a text without any answer drawn, fitted without a prior of its map."""
+    """Return P(correct) of a text without samples, fitted without a prior for its map."""
     return fit_correctness(columns, right, stratified_folds(right, 5, fitting.rng(0, Stream.ANSWERS)))
 
 
 def test_text_judged_by_itself_is_compared_with_samples(bench, results_):
-    """As if it were the one answer drawn, under the map of the dev file's texts."""
+    """As if it were the only sample, under the map of the dev file's texts."""
     own_row = row(results_, 0, "probability_correct", "evidence")
     dev, test = (part.rows.alone().texts for part in (bench.dev, bench.test))
     map_ = fit_evidence(dev.rows).map
@@ -157,7 +157,7 @@ def test_compared_numbers_of_answers():
 
 
 def test_no_recommendation_without_both_kinds_of_verdicts(bench):
-    """Not by risk, which falls with every answer: it would always name all of them."""
+    """The risk is not used instead, because it falls with each answer and would always recommend all."""
     wrong = [{**item, "answer": "zzz"} for item in DEV]
     answers_ = answers(context(split(wrong), bench.test))
     assert answers_["recommended"] is None

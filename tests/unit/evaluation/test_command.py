@@ -57,7 +57,7 @@ def parts(llm=None, **more):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A run on files with samples."""
+    """Run the command on files with samples; return the results."""
     folder = tmp_path_factory.mktemp("evaluation")
     _, dev, test = files(folder)
     plan = Plan(dev, test, folder / "out")
@@ -114,7 +114,7 @@ def test_sampled_answers_are_stored_and_reused(tmp_path):
 
 
 class LateLLM(ScriptedLLM):
-    """A server that is up, and names its model, only once it is waited for."""
+    """A server that is up, and names its model, only after a wait."""
 
     def __init__(self, made, *, left=10**6, model):
         super().__init__(made, left=left, model="")

@@ -26,7 +26,7 @@ OPTIONS = JobOptions(dev_rows=32, name="mine")
 
 
 def both(*, drawn: bool = False, dev=DEV, test=TEST):
-    """The rows of both files under one count."""
+    """Return the rows of both files under one count."""
     made = [*dev, *test]
     pairs = zip(made, stored(made), strict=True)
     return [
@@ -96,7 +96,7 @@ async def test_missing_answers_are_sampled(bench):
 
 
 async def test_white_space_is_treated_alike_in_job_and_command(bench):
-    """The job reads its rows back from the store, the command its files: a blank answer is empty in both."""
+    """The job reads its rows from the store, the command from files: a blank answer is empty in both."""
     texts = ("  ", "", " Paris\n", "Paris", "Nice", "\t")
     texts_ = [replace(row, samples=texts) for row in both()]
     job, _ = await bench.jobs.submit(texts_, OPTIONS)

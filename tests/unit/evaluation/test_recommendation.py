@@ -8,7 +8,7 @@ from service.report.diagnostics import Candidate
 
 PROMPTS = 200
 RNG = np.random.default_rng(4)
-COMMON = RNG.gamma(2.0, 0.2, PROMPTS)  # some prompts are hard, however many answers they get
+COMMON = RNG.gamma(2.0, 0.2, PROMPTS)  # some prompts are hard for any number of answers
 NOISE = RNG.normal(size=PROMPTS)
 NOISE = (NOISE - NOISE.mean()) / NOISE.std(ddof=1)  # standard error of c * NOISE: c / sqrt(n)
 ERROR = 0.1 / np.sqrt(PROMPTS)
@@ -51,7 +51,7 @@ def test_the_best_may_be_fewer_than_all() -> None:
 
 
 def test_comparison_is_paired_by_prompt() -> None:
-    """Unpaired, the prompts' own spread would hide a gap that every one of them shows."""
+    """Unpaired, the variance between prompts would hide a difference that all of them show."""
     worse = Candidate(1, "evidence", COMMON + 0.01)
     best = Candidate(20, "evidence", COMMON)
     assert COMMON.std() / np.sqrt(PROMPTS) > 0.01

@@ -18,7 +18,7 @@ def report() -> dict[str, Any]:
 
 @pytest.fixture
 def painted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Return the axes that a plot paints."""
+    """Return the axes of a plot."""
 
     def axes_of(make: Callable[..., str], *arguments: Any, **options: Any) -> Any:
         figure = Figure(layout="constrained")

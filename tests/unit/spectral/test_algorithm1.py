@@ -23,7 +23,7 @@ D = 24
 
 
 def topics(rng, size, dimension=D):
-    """Answers around a few topics, so that clusters mean something; one or two references each."""
+    """Return answers around a few topics, so that clusters are meaningful; one or two references each."""
     centres = rng.standard_normal((6, dimension))
     about = rng.integers(0, 6, size)
     spread = rng.uniform(0.1, 1.5, size)
@@ -36,7 +36,7 @@ def topics(rng, size, dimension=D):
 
 
 def straight_ece(vectors, references, lambda_max, num_bins, num_clusters):
-    """The diagram as the method states it, on flattened d x d matrices, sharing no code with ours."""
+    """Return the diagram as in the method, on flattened d x d matrices, without sharing code with ours."""
 
     def matrix(rows):
         rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
@@ -132,7 +132,7 @@ def served_world(map_, seed, size=160):
 
 
 def test_the_band_is_far_from_zero_in_a_calibrated_world():
-    """The bias that the band is there for: 'calibrated' does not read 0."""
+    """The bias shown by the band: a calibrated world does not have 0."""
     stack, spectra, served, clustering = served_world(Identity(), 0)
     band = null_band(clustering, stack, spectra, served, np.random.default_rng(0))
     assert band.num_draws == 100
@@ -183,7 +183,7 @@ def two_clusters(third: int = 3) -> Clustering:
 @pytest.mark.parametrize(
     ("clustering", "targets"),
     [
-        (two_clusters(), [[0.5, np.nan], [0.5 + 1e-15, np.nan]]),  # every world reads the same
+        (two_clusters(), [[0.5, np.nan], [0.5 + 1e-15, np.nan]]),  # all worlds have the same value
         (two_clusters(third=4), [[0.4, np.nan], [0.6, np.nan]]),  # one cluster
     ],
 )
@@ -203,8 +203,9 @@ def test_singletons_and_cluster_sizes_are_reported():
 
 
 def cone_world(map_, seed, size=160):
-    """Calibrated as to eigenvalues, with references as real ones: a share of length along every direction,
-    and all that lies outside the span in one narrow cone."""
+    """Return a world with calibrated eigenvalues and realistic references: their share is along each direction,
+    and the part outside the span lies in one narrow cone.
+    """
     stack, spectra, served, clustering = served_world(map_, seed, size)
     rng = np.random.default_rng(seed + 100)
     axis = rng.standard_normal(D)

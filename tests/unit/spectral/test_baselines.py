@@ -28,7 +28,7 @@ TEXTS = ["Paris", "in Paris", "Lyon", "the city of Lyon", ""]
 
 
 def expm(matrix):
-    """The exponential by its series, scaled and squared."""
+    """Return the matrix exponential by its series, with scaling and squaring."""
     small, out = matrix / 2**10, np.eye(len(matrix))
     term = np.eye(len(matrix))
     for k in range(1, 20):

@@ -116,7 +116,7 @@ def test_batch_equals_single_prompts(seed: int, map_: CalibrationMap) -> None:
 
 
 def test_probability_never_exceeds_lambda_max() -> None:
-    """Equal eigenvalues: every text in the span has just their value, give or take the last bit."""
+    """Equal eigenvalues: each text in the span has exactly their value, up to rounding."""
     rng = np.random.default_rng(0)
     for size in (3, 5, 6, 7):
         vectors = np.eye(size)

@@ -19,7 +19,7 @@ def log_of(matrix):
 
 
 def straight_error(vectors, references, spectra, served, members):
-    """tr[C log C] - tr[C log P] on d x d matrices."""
+    """Return tr[C log C] - tr[C log P] on d x d matrices."""
     targets, predicted = [], []
     for i in members:
         unit = references[i] / np.linalg.norm(references[i], axis=1, keepdims=True)
@@ -71,7 +71,7 @@ def test_calibrated_world_has_a_lower_error_than_a_miscalibrated_one():
     true = [DepolarizedMap(1, 0.5).fitted(s.eigenvalues, 20) for s in spectra]
     wrong = [DepolarizedMap(0.5, 0.05).fitted(s.eigenvalues, 20) for s in spectra]
     targets = draw_references(stack, spectra, true, np.random.default_rng(0))
-    # One prompt in many clusters: the mean over a cluster would wash miscalibration out.
+    # One prompt in many clusters: the mean over a cluster would hide miscalibration.
     labels = np.arange(300)
     own = calibration_error(labels, stack, spectra, true, targets)
     assert own < calibration_error(labels, stack, spectra, wrong, targets)

@@ -1,4 +1,4 @@
-"""P(correct): of claims a regression on standardised features, of answers the agreement and its prior."""
+"""P(correct): a regression on standardised features for claims, the agreement and its prior for answers."""
 
 from collections.abc import Mapping
 
@@ -37,12 +37,12 @@ from service.spectral.reliability import auroc
 from tests.unit.spectral.worlds import seeds
 
 OF_CLAIMS = (*FEATURES_OF_CLAIMS, *FEATURES_OF_TOKENS)
-# The side of 0 that each weight is bounded to.
+# Sign to which each weight is bounded.
 SIGNS = (1, -1, 1, 1, 1)
 
 
 def world(seed: int, size: int = 300, strength: float = 1.5) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Claims with all features, on scales of their own: the lower the second, the likelier right."""
+    """Return claims with all features on different scales: the lower the second, the likelier right."""
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((size, 5)) * [1.0, 3.0, 9.0, 2.0, 20.0] + [0.0, 2.0, -12.0, -3.0, -30.0]
     right = rng.random(size) < sigmoid(-1 - strength * (rows[:, 1] - 2.0) / 3.0)
@@ -51,7 +51,7 @@ def world(seed: int, size: int = 300, strength: float = 1.5) -> tuple[dict[str, 
 
 
 def decisive(seed: int, signs: tuple[int, ...] = SIGNS) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Rows in which every feature decides alike strongly, each in the direction of its sign."""
+    """Return rows with equally informative features, each in the direction of its sign."""
     columns, _ = world(seed)
     rows = np.column_stack([(column - column.mean()) / column.std() for column in columns.values()])
     right = np.random.default_rng(seed + 1).random(len(rows)) < sigmoid(rows @ np.array(signs) * 1.5)
@@ -147,7 +147,7 @@ def test_feature_set_with_the_lowest_held_out_log_loss_is_fitted_on_all_rows() -
 
 
 def test_row_is_predicted_by_a_model_fitted_without_it() -> None:
-    """Neither in weights, nor in means and scales, nor in the choice of features, nor in the map."""
+    """Neither for weights, means and scales, nor the choice of features, nor the map."""
     columns, right = world(4, size=60)
     fold = folds(right)
     held = fold == 2
@@ -258,7 +258,7 @@ def test_no_probability_makes_a_feature_infinite() -> None:
 
 
 def test_constant_up_to_rounding_is_not_a_feature() -> None:
-    """Equal texts by vectors of float32: a weight of their last bits would make certainties of noise."""
+    """Equal texts with float32 vectors: a weight on rounding errors would turn noise into certainty."""
     columns, right = world(2)
     noise = 2.0 + 1e-6 * rng().standard_normal(right.size)
     model = fit_model(columns | {"logit_probability": noise}, right, OF_CLAIMS)
@@ -294,7 +294,7 @@ def test_contradicting_text_is_less_likely_right_with_surer_answers() -> None:
 def test_p_correct_without_verdicts_is_the_agreement(lambda_max: float, share: float) -> None:
     agreed = agreement(lambda_max, share * lambda_max)
     assert NO_VERDICTS.predict({AGREEMENT: [agreed]}) == pytest.approx(sigmoid([agreed]))
-    # Of a text that is all that the answers say, it is their lambda_max.
+    # For the text given by all answers, it is their lambda_max.
     [whole] = NO_VERDICTS.predict({AGREEMENT: [agreement(lambda_max, lambda_max)]})
     assert whole == pytest.approx(np.clip(lambda_max, 1e-6, 1 - 1e-6))
 
@@ -322,7 +322,7 @@ def agreed_world(
 
 
 def most_probable(columns: Mapping[str, np.ndarray], right: np.ndarray) -> np.ndarray:
-    """Return slope and offset (2,) by SciPy: the prior as it is stated."""
+    """Return slope and offset (2,) by SciPy, with the prior as stated."""
     rows = np.column_stack([columns[AGREEMENT], np.ones(right.size)])
     center, spreads = np.array([1.0, 0.0]), np.array([SLOPE_SPREAD, OFFSET_SPREAD])
 
@@ -343,7 +343,7 @@ def most_probable(columns: Mapping[str, np.ndarray], right: np.ndarray) -> np.nd
     st.floats(-3, 3),
 )
 def test_slope_and_offset_are_maximum_a_posteriori(seed: int, size: int, slope: float, offset: float) -> None:
-    """Also by one verdict and by verdicts of one kind."""
+    """Also with one verdict and with verdicts of one kind."""
     columns, right = agreed_world(seed, size, slope, offset)
     model = fit_model(columns, right, list(columns))
     assert [*model.weights, model.intercept] == pytest.approx(most_probable(columns, right), abs=1e-4)
@@ -369,7 +369,7 @@ def test_slope_and_offset_of_many_verdicts_equal_plain_regression(slope: float, 
 
 
 def test_few_verdicts_correct_a_too_low_agreement() -> None:
-    """On easy questions (offset 2): the more verdicts, the nearer to the share of right ones."""
+    """On easy questions (offset 2), more verdicts bring P(correct) nearer to the accuracy."""
     test, right = agreed_world(99, 4000, offset=2.0)
     losses = [log_loss(NO_VERDICTS.predict(test), right)]
     for size in (10, 100, 1000):
@@ -381,7 +381,7 @@ def test_few_verdicts_correct_a_too_low_agreement() -> None:
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_verdicts_of_one_kind_change_the_agreement_of_a_fold(turned: bool) -> None:
-    """The features of claims have the base rate there."""
+    """For claims, the base rate is used instead."""
     columns, _ = agreed_world(0, 20)
     fold = np.arange(20) // 10
     right = (fold == 0) == turned
@@ -403,7 +403,7 @@ def test_agreement_is_not_clipped_to_the_range_of_the_rows() -> None:
 
 
 def test_constant_agreement_keeps_a_slope() -> None:
-    """Its prior knows one; the verdicts move the offset."""
+    """The slope has a prior; the verdicts change the offset."""
     model = fit_model({AGREEMENT: np.zeros(10)}, np.arange(10) < 8, [AGREEMENT])
     assert model.weights == pytest.approx((1.0,))
     assert 0.5 < model.predict({AGREEMENT: [0.0]})[0] < 0.8

@@ -14,7 +14,7 @@ def ragged(rng, sizes, dimension=12, dtype=np.float64):
 
 
 def dense(vectors, weights):
-    """The d x d matrices, straight from the definition."""
+    """Return the d x d matrices by the definition."""
     units = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in vectors]
     return np.stack([(u.T * (w / w.sum())) @ u for u, w in zip(units, weights, strict=True)])
 

@@ -134,7 +134,7 @@ def test_misleading_evidence_is_left_out_and_the_bound_reported() -> None:
 
 
 def two_kinds(sharp: float, blunt: float) -> DevSet:
-    """40 prompts that say 1e-4 and have c_1 = sharp, 40 that say 1 - 1e-4 and have c_1 = blunt."""
+    """Return 40 prompts with u = 1e-4 and c_1 = sharp, and 40 with 1 - 1e-4 and c_1 = blunt."""
     c = np.repeat([sharp, blunt], 40)[:, None]
     dev = DevSet(np.ones((80, 1)), c, 1 - c[:, 0], np.ones(80, dtype=int), 40)
     return replace(dev, missing_mass=np.repeat([1e-4, 1 - 1e-4], 40))
@@ -150,7 +150,7 @@ def test_no_temperature_is_fitted_with_one_answer_per_prompt() -> None:
     fit = fit_evidence(two_kinds(0.9, 0.3))
     assert fit.map.temperature == 1.0
     assert fit.at_bound == ()
-    for mass, c in ((1e-4, 0.9), (1 - 1e-4, 0.3)):  # two parameters meet two kinds of prompt exactly
+    for mass, c in ((1e-4, 0.9), (1 - 1e-4, 0.3)):  # two parameters fit two kinds of prompts exactly
         assert fit.map.at(mass).serve([1.0], 40).lambda_max == pytest.approx(c, abs=1e-6)
 
 

@@ -26,7 +26,7 @@ METHODS: list[Method] = ["temperature", "depolarized"]
 
 
 def differences(objective: TemperatureRisk | DepolarizedRisk, point: np.ndarray, part: int) -> np.ndarray:
-    """Central differences of part 0 (value) or 1 (gradient) of the objective."""
+    """Return central differences of part 0 (value) or 1 (gradient) of the objective."""
     step = 1e-5 * np.eye(point.size)
     return np.array([(objective(point + h)[part] - objective(point - h)[part]) / 2e-5 for h in step])
 

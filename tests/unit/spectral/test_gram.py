@@ -20,7 +20,7 @@ sizes = st.integers(1, 8)
 
 
 def dense(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Eigenvalues of the d x d density matrix itself, descending."""
+    """Return the eigenvalues of the d x d density matrix, descending."""
     return np.linalg.eigvalsh((vectors * weights[:, None]).T @ vectors)[::-1]
 
 

@@ -15,7 +15,7 @@ groups = st.lists(st.integers(0, 9), min_size=12, max_size=40).filter(lambda ite
 
 
 def whole(fold: np.ndarray, group: list[int]) -> bool:
-    """Whether each group is in one fold."""
+    """Return whether each group is in one fold."""
     return len(set(zip(group, fold.tolist(), strict=True))) == len(set(group))
 
 
@@ -57,7 +57,7 @@ def test_resamples_keep_groups_whole() -> None:
 
 
 def test_duplicated_rows_do_not_narrow_intervals() -> None:
-    """Each prompt four times over is no more data than once."""
+    """Repeating each prompt four times adds no data."""
     dev, rows = random_dev_set(2), np.repeat(np.arange(30), 4)
     once = bootstrap(dev, "depolarized", rng=np.random.default_rng(0), resamples=5)
     copied = bootstrap(dev.take(rows), "depolarized", rng=np.random.default_rng(0), resamples=5, groups=rows)
@@ -72,7 +72,7 @@ def test_group_is_predicted_by_maps_fitted_without_it() -> None:
 
 
 def test_gain_on_duplicated_rows_is_not_more_significant() -> None:
-    """Twelve rows, forty times each: by row the gain is sure, by group it may be chance."""
+    """Twelve rows, forty times each: significant by row, but not by group."""
     rng = np.random.default_rng(8)
     group = np.repeat(np.arange(12), 40)
     right = np.arange(12) % 2
@@ -92,7 +92,7 @@ def test_one_random_row_of_each_group() -> None:
 
 
 def test_bounds_hold_on_one_row_per_group_but_not_on_all_rows() -> None:
-    """Three claims that are all right or all wrong; P(correct) is true of each. Confidence 90 %."""
+    """Groups of three claims, all right or all wrong; P(correct) is calibrated. Confidence 90 %."""
     rng, worlds, broken = np.random.default_rng(0), 150, {"all": 0, "one of each": 0}
     group = np.repeat(np.arange(200), 3)
     for _ in range(worlds):

@@ -136,7 +136,7 @@ def test_a_bounded_optimum_keeps_its_bounds_and_rises_only_beyond_them(seed: int
     gradient = drawn_to(LogisticRisk(rows, right), ridge(3))(np.append(fit.weights, fit.intercept))[1]
     assert fit.weights[0] >= 0 >= fit.weights[1]
     for at, outward in ((0, -1), (1, 1)):
-        # On its bound it may still fall outward; inside it is stationary.
+        # At a bound the risk may still fall outward; inside it is stationary.
         assert abs(gradient[at]) < 1e-7 or (fit.weights[at] == 0 and gradient[at] * outward < 0)
     assert np.abs(gradient[2:]).max() < 1e-7
     free = fit_logistic(rows, right)

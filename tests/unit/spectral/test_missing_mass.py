@@ -19,7 +19,7 @@ draws = st.lists(st.tuples(sums, st.integers(0, 5)), min_size=1, max_size=12)
 
 
 def test_three_sums_by_hand() -> None:
-    """Texts A, B, A with probabilities 0.4, 0.1 and 0.35 (cut into other tokens): 1 - 0.4 - 0.1."""
+    """Texts A, B, A with probabilities 0.4, 0.1 and 0.35 (other tokens): 1 - 0.4 - 0.1."""
     assert missing_mass(np.log([0.4, 0.1, 0.35]), [0, 1, 0]) == pytest.approx(0.5, abs=1e-12)
     assert missing_mass(np.log([0.4, 0.4, 0.4]), [0, 0, 0]) == pytest.approx(0.6, abs=1e-12)
 
@@ -32,7 +32,7 @@ def test_three_sums_by_hand() -> None:
         ([-math.inf], 1 - MISSING_MASS_CLIP),  # none of it
         ([-math.inf, math.log(0.25)], 0.75),
         ([-1e300], 1 - MISSING_MASS_CLIP),
-        ([-0.1, -0.1], MISSING_MASS_CLIP),  # two texts of 0.9 each: more than there is
+        ([-0.1, -0.1], MISSING_MASS_CLIP),  # two texts of 0.9 each: more than 1
     ],
 )
 def test_clipped_values(totals: list[float], expected: float) -> None:

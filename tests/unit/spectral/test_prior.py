@@ -81,7 +81,7 @@ def test_fold_fits_are_shrunk() -> None:
 
 
 def test_subsets_of_one_prompt_do_not_count_as_more_labels() -> None:
-    """With four subsets of each prompt, the prior weighs four times as much as it would on rows."""
+    """With four subsets per prompt, the prior has four times its weight."""
     made, prior = prompts(), Prior(np.array([0.0, 0.0]), np.eye(2), 30.0)
     table = fit_by_num_samples(made, "depolarized", dimension=16, priors=lambda _: prior)
     assert table[8] == fit_depolarized(dev_set(made, 16), prior=prior).map

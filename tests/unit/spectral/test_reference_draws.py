@@ -149,7 +149,7 @@ def test_rescaled_references_keep_signs_and_outside_direction():
 
 
 def test_reference_within_the_span_gets_a_real_outside_direction():
-    """Not a random one: outside the span real texts lie in a cone."""
+    """Not a random one, because real texts lie in a cone outside the span."""
     prompts = Prompts(40, dimension=60)
     inside = [prompts.stack.vectors[prompts.stack.rows(0)][:1]]
     others = [prompts.targets.vectors[prompts.targets.rows(i)] for i in range(1, 40)]

@@ -19,7 +19,7 @@ SPREAD = 0.25  # share of the variance of labels; 0.06 to 0.45 in the recorded r
 
 
 def world(rng, size=200, spread=SPREAD):
-    """Calibrated prompts: c_1 has mean lambda_max, and so much of the variance that a label would have."""
+    """Return calibrated prompts: c_1 has mean lambda_max, and the given share of a label's variance."""
     lambda_max = rng.uniform(0.1, 0.6, size)
     strength = 1 / spread - 1
     return lambda_max, rng.beta(lambda_max * strength, (1 - lambda_max) * strength)
@@ -128,7 +128,7 @@ def test_residuals_have_mean_zero_and_keep_the_variance():
 
 
 def test_ties_do_not_depend_on_the_order_of_the_file():
-    """Rows sorted by c_1 within a tie: neighbours of a row must not be alike in c_1."""
+    """Rows are sorted by c_1 within ties: neighbours of a row must not be similar in c_1."""
     c1 = np.repeat([0.0, 1.0], 100)
     null = projection_null(np.full(200, 0.5), c1, np.random.default_rng(0))
     assert null.band.ece_mean == pytest.approx(0.5 * np.sqrt(2 / np.pi / 200), rel=0.15)

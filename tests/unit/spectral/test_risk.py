@@ -8,7 +8,7 @@ from tests.unit.spectral.worlds import depolarizations, pack, random_dev_set, se
 
 
 def dense_risk(operator: np.ndarray, references: np.ndarray) -> float:
-    """-tr(Y log P) of full d x d matrices."""
+    """Return -tr(Y log P) of full d x d matrices."""
     values, columns = np.linalg.eigh(operator)
     return float(-(np.square(references @ columns).mean(axis=0) @ np.log(values)))
 

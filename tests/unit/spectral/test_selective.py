@@ -56,7 +56,7 @@ def test_numbers_of_answered_rows_are_geometric_and_few() -> None:
 
 
 def test_equal_scores_are_answered_together() -> None:
-    """80 rows: the ranks 20, 32, 50 and 80 fall on scores that 30, 20 and 30 of the rows have."""
+    """80 rows: the ranks 20, 32, 50 and 80 fall on scores shared by 30, 20 and 30 rows."""
     scores = [0.9] * 30 + [0.5] * 10 + [0.5 + 1e-14] * 10 + [0.2] * 30
     counts = selective_counts(scores, [1] * 30 + [0] * 20 + [1] * 30)
     assert counts == SelectiveCounts((0.9, 0.5, 0.2), (30, 50, 80), (0, 20, 20))
@@ -83,7 +83,7 @@ def test_thresholds_do_not_depend_on_the_verdicts() -> None:
 
 
 def test_small_promises_by_hand() -> None:
-    """Of 40 rows bounds on 20 and on all, each at half of 10 %: 1 - 0.05^(1/20) = 0.139 for 20 right ones."""
+    """40 rows: bounds on 20 and on all, each at half of 10 %: 1 - 0.05^(1/20) = 0.139 for 20 right ones."""
     counts = selective_counts(np.arange(40, 0, -1.0), [1] * 30 + [0] * 10)
     assert counts == SelectiveCounts((21.0, 1.0), (20, 40), (0, 10))
     first, last = simultaneous_bounds(counts)
@@ -105,7 +105,7 @@ def test_no_promise_with_too_few_or_only_wrong_rows() -> None:
     for counts in (
         selective_counts(np.arange(19.0), np.ones(19)),
         selective_counts(np.arange(50.0), np.zeros(50)),
-        # One right at the end of 600: the bound, above 0.9995, would be named as 1, which is no target.
+        # One right at the end of 600: the bound, above 0.9995, would be rounded to 1, which is not a target.
         selective_counts(np.arange(600, 0, -1.0), [0] * 599 + [1]),
     ):
         made = promise(counts, 0.9)
@@ -199,11 +199,11 @@ ALLOWED = 0.1 + 3 * np.sqrt(0.1 * 0.9 / WORLDS)
 @pytest.mark.parametrize("steps", [4000, 10])
 @pytest.mark.parametrize("size", [40, 300])
 def test_all_promises_are_kept_at_once_in_simulated_worlds(kind: str, steps: int, size: int) -> None:
-    """Of one score with and without ties; `steps` + 1 values."""
+    """For scores with and without ties, on `steps` + 1 values."""
     tally_ = tally(World(KINDS[kind], steps), WORLDS, size)
     assert tally_.broken / WORLDS <= ALLOWED
     assert tally_.broken / max(tally_.shown, 1) <= ALLOWED
-    # They are no empty promises: bounds lie near the errors.
+    # The promises are not vacuous: bounds are near the errors.
     assert tally_.broken / WORLDS > 0.01
 
 
@@ -213,7 +213,7 @@ def test_a_naive_threshold_breaks_its_target() -> None:
 
 @pytest.mark.parametrize("law", ["as the prior", "worthless"])
 def test_folds_keep_the_bounds_on_the_model_of_all_rows(law: str) -> None:
-    """All rows counted, each scored by the model of the other folds."""
+    """All rows are counted, each scored by the model of the other folds."""
     world, rng, worlds, broken = VerdictWorld(law, 0.3), np.random.default_rng(0), 150, 0
     for _ in range(worlds):
         counts, truth = world.rivals(rng, 300)["folds"]

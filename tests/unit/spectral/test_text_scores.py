@@ -6,7 +6,7 @@ from service.spectral.text_scores import correct_by_rouge_l, rouge_l, words
 
 
 def longest_common(a, b):
-    """The textbook recurrence."""
+    """Return the length of the longest common subsequence by the textbook recurrence."""
     row = [0] * (len(b) + 1)
     for x in a:
         previous = row[:]

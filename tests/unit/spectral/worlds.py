@@ -17,7 +17,7 @@ depolarizations = st.floats(0.0, 0.999)
 
 
 def unit(rng: np.random.Generator, size: int, dimension: int) -> np.ndarray:
-    """Random unit rows with a common part, as answers to one prompt have."""
+    """Return random unit rows with a common part, like answers to one prompt."""
     rows = rng.standard_normal((size, dimension)) + 2 * rng.standard_normal(dimension)
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
@@ -40,7 +40,7 @@ def calibrated_world(map_: CalibrationMap, eigenvalues: np.ndarray, dimension: i
 
 
 def random_dev_set(seed: int, prompts: int = 30, width: int = 6, dimension: int = 24) -> DevSet:
-    """Spectra with alignments of no particular sense."""
+    """Return spectra with random alignments."""
     rng = np.random.default_rng(seed)
     values = spectra(rng, prompts, width)
     inside = rng.gamma(0.7, size=values.shape) * (values > 0)
@@ -51,7 +51,7 @@ def random_dev_set(seed: int, prompts: int = 30, width: int = 6, dimension: int 
 
 
 def answers(rng: np.random.Generator, draws: int, dimension: int = 16, references: int = 1) -> Answers:
-    """Answers that repeat, and references near one of them."""
+    """Return repeated answers, and references near one of them."""
     distinct = int(rng.integers(1, draws + 1))
     index = np.append(np.arange(distinct), rng.integers(0, distinct, draws - distinct))
     vectors = unit(rng, distinct, dimension)
@@ -73,7 +73,7 @@ def draw_references(
 def pack(
     spectra: Sequence[Spectrum], alignments: Sequence[tuple[np.ndarray, float]], dimension: int
 ) -> DevSet:
-    """The dev set of spectra with the (c, outside) of each."""
+    """Return the dev set of spectra with the (c, outside) of each."""
     rank = np.array([item.rank for item in spectra])
     values, c = np.zeros((2, len(spectra), rank.max()))
     for row, (spectrum_, (aligned, _)) in enumerate(zip(spectra, alignments, strict=True)):
