@@ -17,7 +17,7 @@ CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz")
 
 
 def rows(count: int = 40) -> list[dict[str, Any]]:
-    """Return rows sampled by the service: in turn right by a contained reference, by an equal one, and wrong."""
+    """Return sampled rows: in turn right by a contained reference, right by an equal one, and wrong."""
     sentences = ("The capital of that large country is {}.", "{}", "I cannot say that at all, sorry.")
     results = []
     for i in range(count):

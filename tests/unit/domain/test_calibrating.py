@@ -443,7 +443,7 @@ async def test_embedder_changed_after_sampling(bench: Bench) -> None:
 
 @pytest.mark.shared
 async def test_the_golden_numbers(tmp_path: Path, golden: dict[str, Any], recorded: dict[str, Any]) -> None:
-    """Rows 0-149 with their samples. The golden numbers embed empty answers, which a stand-in text replaces."""
+    """Rows 0-149 with their samples. A stand-in text replaces the empty answers, which are embedded."""
     rows, vectors = [], {}
     for i, row in enumerate(recorded["rows"][:150]):
         samples = tuple(text or "(nothing)" for text in row["samples"])
