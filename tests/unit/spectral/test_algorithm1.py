@@ -203,8 +203,8 @@ def test_singletons_and_cluster_sizes_are_reported():
 
 
 def cone_world(map_, seed, size=160):
-    """Return a world with calibrated eigenvalues and realistic references: a share along each direction, and the
-    part outside the span in one narrow cone.
+    """Return a world with calibrated eigenvalues and realistic references: a share along each direction, and
+    the part outside the span in one narrow cone.
     """
     stack, spectra, served, clustering = served_world(map_, seed, size)
     rng = np.random.default_rng(seed + 100)
