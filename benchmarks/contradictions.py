@@ -1,11 +1,12 @@
-"""Whether a right answer in other words scores above a wrong one in the words of the answers drawn.
+"""Right answers in other words against wrong answers in the words of the drawn answers.
 
-`python -m benchmarks.contradictions [FILE] [--url URL]`: all draws say one thing. Raw p(y) of the right
-text is compared with that of the wrong one, with the kernel `facts` and with the cosine of whole texts
-(`paper`), by kind and language. FILE: pairs of the same form, `drawn` a list or a text; without it the 60
-pairs beside this file. The factors of the kernel were chosen on other pairs, its list of units was
-completed on these. URL: of a running LLM server, which compares the texts too: alone (`llm`), and beside
-the facts (`both`). Needs the weights of all-MiniLM-L6-v2.
+`python -m benchmarks.contradictions [FILE] [--url URL]`. All drawn answers say the same. The script counts
+the pairs with a larger raw p(y) for the right text than for the wrong one, by kind and language, with the
+kernel `facts` and with the cosine of whole texts (`paper`). FILE: pairs of the same form, `drawn` a list or a
+text; default: the 60 pairs next to this file. The factors of the kernel were chosen on other pairs, and its
+list of units was completed on these. URL: a running LLM server that also compares the texts: P(same) alone
+(`llm`), and the mean with `facts` (`both`, the kernel that is served). The prompt was chosen on other pairs.
+Needs the weights of all-MiniLM-L6-v2.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from service.claims.comparison import Comparer
-from service.claims.kernel import compared_texts, kernel_matrix, read_texts, realize, with_comparison
+from service.claims.kernel import compared_texts, kernel_matrix, read_texts, realize_first, with_comparison
 from service.embedding.port import FACTS, PAPER, Kernel
 from service.llm.openai_server import HttpLanguageModel
 from service.spectral.spectrum import Identity, born_probability_of, spectrum
@@ -51,7 +52,7 @@ def kernel_of(pair: Mapping[str, Any], kernel: Kernel, vectors: Mapping[str, np.
 
 def probabilities(kernel: np.ndarray) -> tuple[float, float]:
     """Return raw p(y) of the right text and of the wrong one, in [0, 1]."""
-    space = realize(kernel)
+    space = realize_first(kernel, 1)
     found = spectrum(space[:1])
     served = Identity().serve(found.eigenvalues, found.dimension)
     right, wrong = (born_probability_of(found, served, space[:1], space[i]).probability for i in (1, 2))

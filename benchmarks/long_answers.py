@@ -28,6 +28,7 @@ from benchmarks.long_questions import FIRST, Question, questions
 from benchmarks.processes import ROOT, free_port, running, wait_for
 from benchmarks.recorded_evidence import WEIGHTS, embedded
 from benchmarks.rivals import VENV
+from service.calibration.diagnostics import CrossValidated
 from service.calibration.fitting import fit_all
 from service.calibration.material import Material, claim_material, sentences_of
 from service.calibration.rows import ClaimIn, DevRow
@@ -36,7 +37,6 @@ from service.claims.matching import match_claims
 from service.claims.segments import Segment, claims
 from service.llm.embedded import EmbeddedLanguageModel, converted_model
 from service.llm.port import Draw, GenerationRequest, Message, Sampling
-from service.report.diagnostics import CrossValidated
 from service.report.report import served_figures
 from service.scoring.claims import outcomes_of, spoken_logprobs
 from service.spectral.reliability import auroc, resampled_aurocs

@@ -13,15 +13,14 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from service import __version__
-from service.api import health
-from service.api import key_routes as keys
+from service.admin import calibrations, evaluations, health, jobs, keys
+from service.admin.keys import KeyRequest
+from service.admin.services import Services
+from service.api.admission import Admission
 from service.api.auth import Keys
-from service.api.deps import Admission, Metrics, Services
 from service.api.errors import install
-from service.api.key_routes import KeyRequest
 from service.api.middleware import AnswerLimit, BodyLimit, PlainStart, RequestContext
 from service.api.openapi import Described, Problem
-from service.calibration import routes as calibrations
 from service.calibration.calibration import (
     CALLER,
     Calibration,
@@ -38,8 +37,6 @@ from service.errors import EigencalError, EmbedderUnavailable
 from service.gateways import guardrail, verify
 from service.gateways.guardrail import Guardrail, GuardrailCall
 from service.gateways.verify import VerifyRequest
-from service.jobs import evaluations
-from service.jobs import routes as jobs
 from service.jobs.calibrator import Calibrator, Comparing, Drawer, Embedding, LiveFirst, Patience
 from service.jobs.model import (
     CalibrateForm,
@@ -61,17 +58,20 @@ from service.proxy.upstream import SILENCE_S, HttpUpstream, Upstream
 from service.report.pages import render
 from service.scoring import routes as score
 from service.scoring.claims import ClaimScorer
+from service.scoring.metrics import Metrics
 from service.scoring.routes import BatchRequest, ScoreRequest
 from service.scoring.score import Serving
 from service.scoring.score_cache import MAX_SCORES, ScoreCache, SqlKept
 from service.scoring.scorer import LiveLoad, Scorer
-from service.scoring.telemetry import NO_SPANS, OtelEvents, OtelSpans
+from service.scoring.services import ScoringServices
+from service.scoring.telemetry import OtelEvents
 from service.settings import Settings
 from service.sharing import Threads
 from service.spectral.resampling import DEFAULT as DEFAULT_RESAMPLES
 from service.spectral.resampling import Resamples
 from service.store.database import Database, shown, store_url
 from service.store.keys import SqlKeys
+from service.tracing import NO_SPANS, OtelSpans
 
 if TYPE_CHECKING:
     from service.jobs.engine import DbosEngine
@@ -586,13 +586,11 @@ def create_app(
         redoc_url=None,
     )
     app.body_models = BODIES
-    app.state.services = Services(
-        scorer=scorer,
+    app.state.scoring = ScoringServices(scorer, serving, kept, admission, metrics)
+    app.state.admin = Services(
         serving=serving,
         jobs=store.jobs,
         calibrations=store.calibrations,
-        kept=kept,
-        admission=admission,
         checks={"store": store.database.ready, "embedder": embedder.check, "llm": llm.check},
         metrics=metrics,
         limits=UploadLimits(num_samples=settings.num_samples),

@@ -13,7 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from service.api.health import ProbeApp
+from service.admin.health import ProbeApp
 
 MAX_CONNECTIONS = 700  # and requests at once; further requests get 503
 MAX_PROBES = 100

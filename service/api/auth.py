@@ -8,51 +8,22 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, get_args
 
 from fastapi import Request
 
 from service.errors import BadKey, MissingKey, ScopeRequired, StoreUnavailable
 from service.ids import new_id
 from service.sharing import OWNER
-
-if TYPE_CHECKING:
-    from service.store.keys import SqlKeys
+from service.store.keys import Key, Scope, SqlKeys
 
 log = logging.getLogger(__name__)
-Scope = Literal["score", "admin"]
-State = Literal["valid", "expired", "revoked"]
 
 START = "eigencal_"  # identifies our keys to people and to scanners for leaked secrets
 _RANDOM_BYTES = 32
 _SHOWN = len(START) + 6
 _LENGTH = len(START) + 43  # 32 bytes are 43 characters in base 64
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A stored key.
-
-    `digest`: SHA-256 of the key, 64 hex digits. It reveals nothing and needs no salt, since keys are 256
-    random bits. `prefix`: the first characters of the key, which may be shown. Times are in UTC.
-    """
-
-    id: str
-    name: str
-    scope: Scope
-    prefix: str
-    digest: str = field(repr=False)
-    created_at: datetime
-    expires_at: datetime | None = None
-    revoked_at: datetime | None = None
-
-    def state(self, now: datetime) -> State:
-        """Return the state of the key at this time. Only a valid key gives access."""
-        if self.revoked_at is not None:
-            return "revoked"
-        return "expired" if self.expires_at is not None and self.expires_at <= now else "valid"
 
 
 def new_key(name: str, scope: Scope, expires_at: datetime | None, now: datetime) -> tuple[Key, str]:
@@ -65,9 +36,6 @@ def new_key(name: str, scope: Scope, expires_at: datetime | None, now: datetime)
 def digest_of(secret: str) -> str:
     """Return the digest of a secret, 64 hex digits. Headers arrive as Latin-1."""
     return hashlib.sha256(secret.encode("latin-1", "replace")).hexdigest()
-
-
-MAX_KEYS = 500  # of each scope; every replica has all of them in memory
 
 
 POLL_S = 2.0
@@ -88,7 +56,7 @@ class Keys:
 
     def __init__(
         self,
-        store: "SqlKeys",
+        store: SqlKeys,
         *,
         admin: str = "",
         score: str = "",

@@ -15,8 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.errors import ProblemResponse, error_response, internal_body, problem_body, route_of
 from service.errors import BodyTooLarge, Overloaded
-from service.scoring.telemetry import NO_SPAN, NO_SPANS, TRACEPARENT, Spans
 from service.sharing import Places
+from service.tracing import NO_SPAN, NO_SPANS, TRACEPARENT, Spans
 
 log = logging.getLogger(__name__)
 

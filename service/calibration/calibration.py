@@ -1,11 +1,8 @@
-"""Calibrations: fingerprint, maps, correctness models and thresholds; the decision to activate one.
-
-A new calibration is activated by its figures on held-out rows, against the active one or raw scores.
-"""
+"""Calibrations: fingerprint, maps, correctness models and thresholds by number of answers."""
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
@@ -25,7 +22,6 @@ from service.spectral.correctness_model import (
     logit_probability,
 )
 from service.spectral.evidence import EvidenceMap
-from service.spectral.resampling import Difference
 from service.spectral.selective import SelectiveCounts
 from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 
@@ -301,125 +297,3 @@ class Activation(BaseModel):
     reason: str = Field(description="Why; empty for those of before 0.3.0.")
     replaced: str | None = Field(description="The calibration that was in force until then.")
     fingerprint_key: str = Field(description="The set-up: one calibration is in force for each.")
-
-
-RISK, LOSS, BRIER = "matrix risk", "log loss of P(correct)", "projection Brier"
-MAX_REFUSED_SHARE = 0.02
-
-_FEWER = "it serves fewer answers than the active calibration, so it would serve no request for more"
-
-_SILENT = (
-    "the active calibration gives P(correct) where this one has no model of it: scores would lose that "
-    "figure and their decisions"
-)
-
-_BLIND = "the active calibration uses log-probabilities, and some of these rows have none to judge it by"
-
-
-@dataclass(frozen=True, slots=True)
-class Gains:
-    """The cost of a calibration on held-out rows minus the cost of its rival on them; below 0 is better.
-
-    against: id of the active calibration; None if the rival is raw scores. risk: matrix log risk; brier: of
-    the projection; loss: log loss of P(correct). In nats, except brier. informative: True if the projection
-    Brier is below the Brier of one confidence for all prompts, or P(correct) beats the base rate beyond
-    chance.
-    """
-
-    against: str | None
-    risk: Difference
-    brier: Difference
-    loss: Difference
-    informative: bool = True
-
-    def better(self) -> list[str]:
-        """Return the figures that are better beyond chance: risk, log loss or both.
-
-        The Brier score follows the risk and does not count.
-        """
-        return [name for name, gap in ((RISK, self.risk), (LOSS, self.loss)) if gap.high < 0]
-
-    def shortcomings(self) -> list[str]:
-        """Return the figures' reasons against activation, as clauses; empty if there are none.
-
-        Against an active calibration: worse beyond chance in any figure, or better beyond chance in neither
-        risk nor loss. Against raw scores: projection Brier or risk not lower. The Brier counts because the
-        risk of raw scores is finite only through the eps that they are charged. Against both: not
-        informative. A map fitted on noise beats raw scores with the same confidence for every prompt.
-        """
-        against = self._against_raw() if self.against is None else self._against_active()
-        if not self.informative:
-            against.append(
-                "on held-out prompts neither its confidence nor P(correct) is more informative than one "
-                "number for all prompts"
-            )
-        return against
-
-    def _against_raw(self) -> list[str]:
-        worse = [name for name, gap in ((BRIER, self.brier), (RISK, self.risk)) if not gap.value < 0]
-        return [f"on held-out prompts it is not better than raw scores ({', '.join(worse)})"] if worse else []
-
-    def _against_active(self) -> list[str]:
-        gaps = [(BRIER, self.brier), (RISK, self.risk), (LOSS, self.loss)]
-        worse = [name for name, gap in gaps if gap.low > 0]
-        if worse:
-            return [f"on held-out prompts it is worse than the active calibration ({', '.join(worse)})"]
-        if not self.better():
-            return [
-                f"its gain over the active calibration on held-out prompts may be chance ({RISK}, {LOSS})"
-            ]
-        return []
-
-
-def decide_activation(
-    calibration: Calibration,
-    active: Calibration | None,
-    option: ActivateOption,
-    gains: Gains,
-    *,
-    has_evidence: bool,
-    refused: int,
-    num_rows: int,
-    doubts: Sequence[str] = (),
-) -> tuple[bool, str]:
-    """Return True to activate, and the reason for the decision as a sentence.
-
-    has_evidence: True if all rows have log-probabilities; refused: number of the `num_rows` rows that the
-    LLM server refused; doubts: reasons why the rows are too poor to judge it by, as clauses.
-    """
-    activated, reason = option == "always", f"{'A' if option == 'always' else 'Not a'}ctivated as asked."
-    if option == "if_better":
-        against = [*_vetoes(calibration, active, has_evidence), *gains.shortcomings(), *doubts]
-        activated = not against
-        reason = f"Not activated: {'; '.join(against)}." if against else f"Activated: {_gain(gains)}."
-    if activated and refused > MAX_REFUSED_SHARE * num_rows:
-        return False, (
-            f"Not activated: the LLM server refused {refused} of {num_rows} rows, more than 2 %, and the "
-            "others may be unlike your prompts. Retry the job to ask for the refused rows again, or activate "
-            "the calibration yourself."
-        )
-    return activated, reason
-
-
-def _vetoes(calibration: Calibration, active: Calibration | None, has_evidence: bool) -> list[str]:
-    """Return the reasons against activation that hold for any figures, as clauses."""
-    if active is None:
-        return []
-    drawn = [selector for num_samples, selector in active.selectors.items() if num_samples]
-    takes_evidence = active.evidence or any(selector.map_for(None) is None for selector in drawn)
-    vetoes = [
-        (calibration.num_samples < active.num_samples, _FEWER),
-        # A lower risk on rows with too few verdicts is not worth the loss of P(correct).
-        (bool(drawn) and not any(calibration.selectors), _SILENT),
-        (0 in active.selectors and 0 not in calibration.selectors, _SILENT),
-        # Rows without log-probabilities cannot judge the map that the active calibration serves with them.
-        (takes_evidence and not has_evidence, _BLIND),
-    ]
-    return [reason for holds, reason in vetoes if holds]
-
-
-def _gain(gains: Gains) -> str:
-    if gains.against is None:
-        return "none was active for this set-up, and on held-out prompts it is better than raw scores"
-    better = ", ".join(gains.better())
-    return f"on held-out prompts it is better than the active calibration, and not by chance ({better})"

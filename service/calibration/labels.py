@@ -150,6 +150,11 @@ class FullRows:
     def __len__(self) -> int:
         return len(self._rows)
 
+    @property
+    def num_rows(self) -> int:
+        """The number of rows. For claims, a row is an answer with all its claims."""
+        return len(self) if self.groups is None else np.unique(self.groups).size
+
     @cached_property
     def verdicts(self) -> list[Verdict]:
         """The verdict on each row: the given one, else by the words of its `answer` or dominant answer."""

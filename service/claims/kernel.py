@@ -1,4 +1,4 @@
-"""The kernel that answers to one question are compared by (**ours**, method, section 16).
+"""The kernel that compares answers to one question (**ours**, method, section 1).
 
 The cosine of whole sentences compares wording: "The capital of Italy is Milan." is nearer to "The capital
 of Italy is Rome." than "It is Rome." is. The kernel of two answers is a product of four:

@@ -1,8 +1,7 @@
-"""Whether an answer is right, by its words and a reference (**ours**, method, section 15).
+"""Verdicts: the rule that judges an answer by its words and the references (**ours**).
 
-On 1,442 recorded rows that were read by eye the rule has a precision of .95 and a recall of .96, on 240
-rows of another LLM .98 and .89. ROUGE-L > 0.3, the rule of the paper, has a precision of .65 and a recall
-of .94.
+Against verdicts read by eye, the rule has a precision of .95 and a recall of .96 on 1,442 recorded rows, and
+.98 and .89 on 240 rows of another LLM. ROUGE-L > 0.3, the rule of the paper, has .65 and .94.
 """
 
 import re

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from service.report.diagnostics import EvaluationContext, Split
-from service.report.words import finite
+from service.calibration.diagnostics import EvaluationContext, Split
+from service.report.words import finite, ranking
 from service.spectral.dev_set import overlaps
 from service.spectral.reliability import accuracy_rejection
 from service.spectral.semantic_entropy import HEAT_TIME, kernel_language_entropy, semantic_entropy
@@ -182,7 +182,7 @@ def baselines(context: EvaluationContext, meanings: Meanings) -> dict[str, Any]:
             {
                 "score": name,
                 "note": note,
-                "auroc": context.auroc(values),
+                "auroc": ranking(context.picks, values, context.test.rows.right),
                 "rejection_area": finite(accuracy_rejection(values, right).area),
             }
             for name, note, values in scores

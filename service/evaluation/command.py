@@ -15,6 +15,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from service.calibration.diagnostics import EvaluationContext, Split
 from service.calibration.files import read_file
 from service.calibration.fitting import Stream, rng
 from service.calibration.labels import FullRows
@@ -36,7 +37,6 @@ from service.evaluation.page import render_evaluation
 from service.jobs.calibrator import Patience, row_request
 from service.llm.port import Draw, GenerationRequest, LanguageModel
 from service.llm.weights import sha256_of
-from service.report.diagnostics import EvaluationContext, Split
 from service.scoring.score import Serving
 from service.spectral.resampling import DEFAULT, Resamples
 

@@ -4,6 +4,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
+from service.calibration.diagnostics import EvaluationContext, Split
 from service.calibration.fitting import Stream, rng
 from service.calibration.labels import FullRows
 from service.calibration.material import answered, check_made_by, full_number, usable_rows
@@ -12,7 +13,6 @@ from service.embedding.port import PAPER, Embedder
 from service.evaluation.experiments import make_results, provenance
 from service.jobs.calibrator import Embedding, in_thread
 from service.jobs.store import RunningJob, SqlJobs
-from service.report.diagnostics import EvaluationContext, Split
 from service.spectral.resampling import DEFAULT, Resamples
 from service.spectral.subsets import OnDone
 

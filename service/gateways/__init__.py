@@ -1,1 +1,1 @@
-"""Scores for gateways and routers: verdicts on a text, guardrails, kept scores."""
+"""Routes for gateways and routers: verdicts on a text, and guardrails."""

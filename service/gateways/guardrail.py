@@ -1,7 +1,7 @@
-"""POST /beta/litellm_basic_guardrail_api, as LiteLLM's proxy calls it before and after each chat.
+"""POST /beta/litellm_basic_guardrail_api, which LiteLLM's proxy calls before and after each chat.
 
-Drawing begins with the request to an LLM, the verdict comes with its answer. What is drawn is in this
-replica's memory: where several run, the gateway sends both calls of a chat to one.
+The first call, with the request, starts to draw samples. The second call, with the answer, gets the verdict.
+Samples are in this replica's memory, so with several replicas both calls of a chat must go to the same one.
 """
 
 import asyncio
@@ -16,7 +16,6 @@ from starlette.responses import Response
 
 from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
 from service.api.bodies import CLIENT_CLOSED_REQUEST, read_json, while_connected
-from service.api.deps import Services, ServicesDep
 from service.api.errors import request_id_of
 from service.api.openapi import json_body, responses
 from service.errors import EigencalError, Unscorable
@@ -25,6 +24,7 @@ from service.llm.port import GenerationRequest
 from service.scoring.judging import HELD_BACK
 from service.scoring.score import EFFORTS, DrawnEffort, Score, ScoreCommand, Serving, Target
 from service.scoring.scorer import Drawn, Scorer
+from service.scoring.services import ScoringDep, ScoringServices
 
 router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)])
 log = logging.getLogger(__name__)
@@ -38,34 +38,35 @@ HEADERS: dict[str, Any] = {
 }
 
 
-WAIT_S = 30.0  # of a verdict for answers that are still being drawn
-MAX_KNOWN = 1024  # calls whose answers are in memory: some 20 short texts each
-_TWO_CHATS = "Two chats came under this litellm_call_id: which of them an answer belongs to cannot be told."
+WAIT_S = 30.0  # longest wait of a verdict for samples that are still being drawn
+MAX_KNOWN = 1024  # calls with samples in memory, about 20 short texts each
+_TWO_CHATS = "Two chats have this litellm_call_id, so it is unknown which of them the answer belongs to."
 _UNKNOWN = (
-    "No request call came here under this litellm_call_id, so nothing was drawn: the guardrail needs "
-    "`pre_call` beside `post_call`, and both calls of a chat at the same replica."
+    "No request call came here with this litellm_call_id, so nothing was drawn: the guardrail needs both "
+    "`pre_call` and `post_call`, and both calls of a chat must go to the same replica."
 )
-# The id that a gateway has for a call, and the mark of the key that it calls with.
+# The gateway's id of a call, and a hash of the gateway's API key.
 Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A chat that is drawn beside."""
+    """A chat with its samples."""
 
     request: GenerationRequest
     drawing: "asyncio.Task[Drawn]"
 
 
 class Guardrail:
-    """Draws for calls under way, and judges their answers."""
+    """Draws samples while the LLM answers, and judges the answer."""
 
     def __init__(self, scorer: Scorer) -> None:
         self._scorer = scorer
-        self._calls: OrderedDict[Key, _Call | Unscorable] = OrderedDict()  # oldest first; or why none is
+        # Oldest first. Unscorable: the reason why the call is not scored.
+        self._calls: OrderedDict[Key, _Call | Unscorable] = OrderedDict()
 
     async def stop(self) -> None:
-        """End what is under way; idempotent."""
+        """Cancel all drawing; idempotent."""
         drawings = [call.drawing for call in self._calls.values() if isinstance(call, _Call)]
         self._calls.clear()
         for drawing in drawings:
@@ -73,36 +74,36 @@ class Guardrail:
         await asyncio.gather(*drawings, return_exceptions=True)
 
     def begin(self, key: Key, request: GenerationRequest) -> None:
-        """Begin to draw in the background, unless that was done for this call; never waits.
+        """Start to draw in the background, once per call. Does not wait.
 
-        An answer comes with its id alone: of two chats under one id, neither is judged.
+        Answers carry only their call's id, so if two chats have the same id, neither is judged.
         """
-        known = self._calls.get(key)
-        if isinstance(known, Unscorable):
+        call = self._calls.get(key)
+        if isinstance(call, Unscorable):
             return
-        if known is not None and known.request.messages != request.messages:
+        if call is not None and call.request.messages != request.messages:
             self.refuse(key, Unscorable("two_chats", _TWO_CHATS))
-        elif known is None or (known.drawing.done() and known.drawing.exception() is not None):
+        elif call is None or (call.drawing.done() and call.drawing.exception() is not None):
             drawing = asyncio.create_task(self._scorer.draw(ScoreCommand(request)), name="guardrail-draw")
             self._keep(key, _Call(request, drawing))
 
     def refuse(self, key: Key, reason: Unscorable) -> None:
-        """Remember why a call is not scored, for whoever is asked for its verdict; never waits."""
+        """Remember why a call is not scored, for its second call. Does not wait."""
         self._keep(key, reason)
 
     async def score(self, key: Key, text: str, target: Target) -> Score:
-        """Return the score of a call's answer, as far as it has come; nothing is drawn twice for it.
+        """Return the score of a call's answer, which may be incomplete. Samples are drawn only once.
 
-        Raises Unscorable, and what drawing and `Scorer.finish` raise.
+        Raises Unscorable, and the errors of `Scorer.draw` and `Scorer.finish`.
         """
         call = self._calls.get(key, Unscorable("not_drawn", _UNKNOWN))
         if isinstance(call, Unscorable):
             raise Unscorable(call.code, call.message)
-        # Not awaited itself, which would cancel it when the caller hangs up: another may ask later.
+        # Awaiting the task itself would cancel it when the caller hangs up; a later call may need it.
         await asyncio.wait({call.drawing}, timeout=WAIT_S)
         if not call.drawing.done() or call.drawing.cancelled():
             raise Unscorable("deadline_exceeded", "The answers were not drawn in time.")
-        # The drawing was beside the LLM's answer, and is not of the verdict's time.
+        # Drawing ran while the LLM answered, so it does not count in the verdict's time.
         generation, seconds = call.drawing.result().generation, {"queue": 0.0, "generate": 0.0}
         command = ScoreCommand(call.request, target=target)
         return await self._scorer.finish(Drawn(command, None, generation, seconds), text)
@@ -112,13 +113,13 @@ class Guardrail:
         self._calls[key] = call
         if len(self._calls) > MAX_KNOWN:
             forgotten.append(self._calls.popitem(last=False)[1])
-        for one in forgotten:
-            if isinstance(one, _Call):
-                one.drawing.cancel()
+        for old_call in forgotten:
+            if isinstance(old_call, _Call):
+                old_call.drawing.cancel()
 
 
 async def guardrail_of(request: Request) -> Guardrail:
-    """Return the guardrail of the application that got the request."""
+    """Return the application's guardrail."""
     guardrail: Guardrail = request.app.state.guardrail
     return guardrail
 
@@ -127,9 +128,9 @@ GuardrailDep = Annotated[Guardrail, Depends(guardrail_of)]
 
 
 class GuardrailParams(GatewayModel):
-    """What the gateway's configuration, or a call, adds for this guardrail."""
+    """Parameters of this guardrail, from the gateway's configuration or from a call."""
 
-    # Numbers and flags may come from the environment by way of YAML: as texts.
+    # Numbers and flags may be strings, if YAML takes them from the environment.
     model_config = ConfigDict(strict=False)
 
     target_error: float | None = Field(None, gt=0, lt=1)
@@ -170,7 +171,7 @@ class GuardrailVerdict(BaseModel):
     },
     openapi_extra={**json_body("GuardrailCall"), **BEARER},
 )
-async def post_guardrail(request: Request, app: ServicesDep, guardrail: GuardrailDep) -> Response:
+async def post_guardrail(request: Request, app: ScoringDep, guardrail: GuardrailDep) -> Response:
     """At `request`, begin to draw answers to the chat, which goes on at once; at `response`, judge.
 
     BLOCKED when the decision at the target error (of the settings, or of
@@ -180,7 +181,7 @@ async def post_guardrail(request: Request, app: ServicesDep, guardrail: Guardrai
     call = await read_json(request, GuardrailCall)
     key = (call.litellm_call_id or "", owner_of(request))
     params, fault = _params(call)
-    # An answer that brings its messages is drawn for now, where its request went elsewhere or was never sent.
+    # If an answer includes its messages, samples are drawn now in case its request call did not come here.
     if key[0] and (call.input_type == "request" or call.structured_messages):
         _begin(call, params, key, guardrail, app.serving)
     if call.input_type == "request":
@@ -198,14 +199,14 @@ async def post_guardrail(request: Request, app: ServicesDep, guardrail: Guardrai
         reason = error.message
     except EigencalError as error:
         reason = error.detail
-    except Exception:  # of whatever kind: a score that fails must not fail the chat
-        log.exception("an unforeseen error in a guardrail")
+    except Exception:  # a failed score must never fail the chat
+        log.exception("unforeseen error in a guardrail")
         reason = "Something went wrong in the service."
     blocked = None
     if reason and params.fail_closed:
-        blocked = f"The answer could not be judged, and is held back. {reason}"
+        blocked = f"The answer could not be judged and is held back. {reason}"
     elif not reason and score is not None and score.decision and score.decision.action == "abstain":
-        # Told to whoever waits for the answer, not to who decides about it.
+        # This text is for the person who waits for the answer, so the advice to hold it back is removed.
         blocked = f"This answer is held back. {score.decision.reason.removeprefix(HELD_BACK)}"
     if reason or score is None or score.decisive is None:
         why = blocked or reason
@@ -215,18 +216,18 @@ async def post_guardrail(request: Request, app: ServicesDep, guardrail: Guardrai
 
 
 def _params(call: GuardrailCall) -> tuple[GuardrailParams, str]:
-    """Return the parameters, and what is wrong with them: a mistake there must not fail chats."""
+    """Return the parameters and an error message, or "". Wrong parameters must not fail chats."""
     sent = call.additional_provider_specific_params or {}
     try:
         return GuardrailParams.model_validate(sent), ""
     except ValidationError as error:
         names = ", ".join(sorted({str(item["loc"][0]) for item in error.errors(include_input=False)}))
         closed = GuardrailParams(fail_closed=_is_closed(sent))
-        return closed, f"additional_provider_specific_params has no usable {names}."
+        return closed, f"additional_provider_specific_params: {names} cannot be used."
 
 
 def _is_closed(sent: dict[str, Any]) -> bool:
-    """Return `fail_closed` among parameters that are wrong; where it cannot be read, it is meant."""
+    """Return `fail_closed` of parameters with errors; True if it cannot be read."""
     try:
         return GuardrailParams.model_validate({"fail_closed": sent.get("fail_closed", False)}).fail_closed
     except ValidationError:
@@ -236,7 +237,7 @@ def _is_closed(sent: dict[str, Any]) -> bool:
 def _begin(
     call: GuardrailCall, params: GuardrailParams, key: Key, guardrail: Guardrail, serving: Serving
 ) -> None:
-    """Begin to draw, or remember why not for the second call."""
+    """Start to draw, or remember the reason why not for the second call."""
     if call.tools or call.images:
         reason = f"The chat has {'tools' if call.tools else 'images'}."
         guardrail.refuse(key, Unscorable("no_text", reason))
@@ -250,9 +251,9 @@ def _begin(
 
 
 async def _score(
-    app: Services, guardrail: Guardrail, call: GuardrailCall, params: GuardrailParams, key: Key
+    app: ScoringServices, guardrail: Guardrail, call: GuardrailCall, params: GuardrailParams, key: Key
 ) -> Score:
-    """Return the score of an answer. Raises Unscorable, and what scoring raises."""
+    """Return the score of an answer. Raises Unscorable, and the errors of `Guardrail.score`."""
     if call.tool_calls:
         raise Unscorable("tool_call", "The answer calls tools.")
     if not call.texts or not isinstance(call.texts[0], str):

@@ -1,32 +1,32 @@
-"""What the routes of gateways share: bodies that others define, conversations, headers of a score."""
+"""Shared by the gateway routes: the base of request bodies, conversations and headers of a score."""
 
 from collections.abc import Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict
 
-from service.api.deps import Services
 from service.errors import Unscorable
 from service.llm.port import Message
 from service.scoring.score import Score
+from service.scoring.services import ScoringServices
 
 
 class GatewayModel(BaseModel):
-    """Base of bodies that a gateway defines: what it adds with its next release must not fail its calls."""
+    """Base of bodies that a gateway defines. Fields added by later releases of the gateway are ignored."""
 
     model_config = ConfigDict(
         extra="ignore", strict=True, allow_inf_nan=False, frozen=True, hide_input_in_errors=True
     )
 
 
-def keep_and_head(app: Services, score: Score, owner: str) -> dict[str, str]:
-    """Keep a score for `GET /scores/{id}`, and return its headers, with that id."""
+def keep_and_head(app: ScoringServices, score: Score, owner: str) -> dict[str, str]:
+    """Store a score for `GET /scores/{id}`, and return its headers, including the id."""
     app.kept.keep(score.id, owner, score.json_text(["modes"]))
     return {**score.headers(), "X-Score-ID": score.id}
 
 
 def why_no_probability(score: Score) -> str:
-    """Return why a score has no P(correct), with what its warnings say of the calibration."""
+    """Return why a score has no P(correct), followed by its warnings about the calibration."""
     why = score.no_model or "its model gives no finite number"
     about = [
         w.message for w in score.warnings if w.code.startswith(("calibration_", "default_", "evidence_"))
@@ -38,23 +38,23 @@ ROLES: tuple[str, ...] = get_args(Message.__annotations__["role"])
 
 
 def conversation(rows: Sequence[Any]) -> tuple[Message, ...]:
-    """Return turns of plain text, system, user and assistant. Raises Unscorable for anything else."""
+    """Return the turns of plain text by system, user and assistant. Raises Unscorable for other turns."""
     if not rows:
         raise Unscorable("no_messages", "There are no messages to draw answers to.")
     turns = tuple(map(_turn, rows))
     if turns[-1].role == "assistant":
         raise Unscorable(
-            "last_turn", "The chat ends with an assistant's turn: none of the calibrated ones does."
+            "last_turn", "The chat ends with an assistant's turn, unlike the chats of calibrations."
         )
     return turns
 
 
 def _turn(row: Any) -> Message:
     if not isinstance(row, dict):
-        raise Unscorable("unreadable_request", "A message is no object.")
+        raise Unscorable("unreadable_request", "A message is not an object.")
     role = row.get("role")
     if role not in ROLES:
-        raise Unscorable("role", "A message is of another role than system, user and assistant.")
+        raise Unscorable("role", "A message has a role other than system, user and assistant.")
     if row.get("tool_calls") or row.get("function_call"):
         raise Unscorable("tool_call", "A message calls a tool.")
     text = _text(row.get("content"))
@@ -70,6 +70,6 @@ def _text(content: Any) -> str:
         raise Unscorable("no_text", "A message has no text.")
     parts = [part for part in content if isinstance(part, dict) and part.get("type") == "text"]
     if len(parts) < len(content) or not all(isinstance(part.get("text"), str) for part in parts):
-        raise Unscorable("no_text", "A message has parts that are no text, such as images.")
-    # As vLLM joins them before its chat template.
+        raise Unscorable("no_text", "A message has parts that are not text, such as images.")
+    # vLLM joins parts in the same way before its chat template.
     return "\n".join(part["text"] for part in parts)

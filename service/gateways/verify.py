@@ -1,4 +1,4 @@
-"""POST /verify, as vLLM's semantic router asks whether the answer of a small model will do."""
+"""POST /verify, with which vLLM's semantic router checks the answer of a small model."""
 
 import math
 from dataclasses import replace
@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
 from service.api.bodies import CLIENT_CLOSED_REQUEST, read_json, while_connected
-from service.api.deps import Services, ServicesDep
 from service.api.openapi import json_body, responses
 from service.embedding.port import FAILED
 from service.errors import NoProbability
@@ -18,9 +17,10 @@ from service.gateways.shared import GatewayModel, keep_and_head, why_no_probabil
 from service.llm.port import Message, is_blank
 from service.scoring.routes import BODY_CODES, LLM_CODES, PART_CODES, Answer, PromptText
 from service.scoring.score import Claim, Score, ScoreCommand
+from service.scoring.services import ScoringDep, ScoringServices
 
 router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)])
-DEADLINE_S = 50.0  # the router gives up after 60 by default, and a score of fewer answers is better than none
+DEADLINE_S = 50.0  # the router's default timeout is 60 s; a score of fewer answers is better than none
 EXAMPLE = {"question": "What is the capital of France?", "answer": "Paris", "threshold": 0.7}
 
 
@@ -68,7 +68,7 @@ class Verified(BaseModel):
     responses=responses(*BODY_CODES, *KEY_CODES, *LLM_CODES, *PART_CODES, "no_probability"),
     openapi_extra={**json_body("VerifyRequest", {"question": EXAMPLE}), **BEARER},
 )
-async def post_verify(request: Request, app: ServicesDep) -> Response:
+async def post_verify(request: Request, app: ScoringDep) -> Response:
     """Draw answers to the question and judge the given one by them.
 
     `confidence` is P(correct) by the calibration in force. Where none tells it, 503 `no_probability` says
@@ -95,30 +95,30 @@ async def post_verify(request: Request, app: ServicesDep) -> Response:
     return Response(content.model_dump_json(), headers=headers, media_type="application/json")
 
 
-async def _verified(app: Services, body: VerifyRequest, arrived: float | None) -> tuple[Score, float]:
-    """Return the score of the answers drawn, and P(correct) of the one given."""
+async def _verified(app: ScoringServices, body: VerifyRequest, arrived: float | None) -> tuple[Score, float]:
+    """Return the score, and P(correct) of the given answer."""
     if body.context:
         turns = (Message("system", body.context), Message("user", body.question))
         generation = app.serving.request(messages=turns)
     else:
         generation = app.serving.request(prompt=body.question)
-    # A blank answer is right with probability 0, unless empty answers mean something.
-    is_none = is_blank(body.answer) and app.scorer.empty_answers == FAILED
-    candidate = None if is_none else body.answer
+    # A blank answer is right with probability 0, unless empty answers have a meaning.
+    is_failed = is_blank(body.answer) and app.scorer.empty_answers == FAILED
+    candidate = None if is_failed else body.answer
     command = ScoreCommand(replace(generation, deadline_s=DEADLINE_S), candidate=candidate, arrived=arrived)
     with app.metrics.under_way():
         score = await app.scorer.score(command)
-        confidence = 0.0 if is_none else probability_correct(score)
+        confidence = 0.0 if is_failed else probability_correct(score)
     app.metrics.scored(score)
     return score, confidence
 
 
 def probability_correct(score: Score) -> float:
-    """Return P(correct) of a score's candidate, in [0, 1]. Raises NoProbability where nothing tells it."""
+    """Return P(correct) of a score's candidate, in [0, 1]. Raises NoProbability if it is unknown."""
     candidate = score.candidate
     correct = None if candidate is None else candidate.probability_correct
     if score.no_model is None and (not score.supported or (score.is_refused and correct is None)):
-        # Decisions never let such a text through. As a failure, a router that fails open would send it on.
+        # Decisions never let such a text through. After an error, a router that fails open would forward it.
         correct = 0.0
     if score.no_model is not None or correct is None or not math.isfinite(correct):
         raise NoProbability(why_no_probability(score))

@@ -27,6 +27,7 @@ from service.calibration.calibration import (
     with_embedder,
 )
 from service.calibration.default import PRIOR_WEIGHT, packaged
+from service.calibration.diagnostics import CrossValidated
 from service.calibration.fitting import WHOLE, Fitted, Stream, fit_all, rng
 from service.calibration.material import (
     Material,
@@ -43,6 +44,7 @@ from service.calibration.material import (
     usable_rows,
     without_near_copies,
 )
+from service.calibration.promotion import Promotion, promote
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
 from service.claims.comparison import MAX_COMPARED, SILENT, Compare, Comparer, compared_by
@@ -528,40 +530,51 @@ class Calibrator:
         target = self.drawer.serving.target()
 
         # The report of a cancelled job runs on in its thread for seconds, since it has no point to stop at.
-        def work(_: OnDone) -> dict[str, Any]:
-            return make_report(
+        def work(_: OnDone) -> tuple[Promotion, dict[str, Any]]:
+            context = CrossValidated(fitted, seed=options.seed, resamples=self.resamples)
+            promotion = promote(
+                calibration,
+                active,
+                fitted,
+                context,
+                asked=options.activate,
+                target_error=target.error,
+                confidence=target.confidence,
+                num_rows=job.num_rows,
+                refused=len(refused),
+                corrects=options.corrects,
+            )
+            return promotion, make_report(
                 fitted,
                 calibration,
-                options,
+                context,
+                promotion,
                 target,
                 num_rows=job.num_rows,
-                active=active,
                 copies=copies + num_near,
                 refused=refused,
-                resamples=self.resamples,
             )
 
-        report = await in_thread(work, self.jobs, job.id, "reporting", total=1)
+        promotion, report = await in_thread(work, self.jobs, job.id, "reporting", total=1)
         report["job_id"] = job.id
-        recommended = report["opening"]["num_samples"]
+        recommended = promotion.num_samples
         if recommended in calibration.selectors:  # with this number of answers it can decide
             calibration = replace(calibration, recommended=recommended)
         # Verdicts on claims are in the data, with several for a line.
         judged = [] if options.unit == "claim" else fitted.rows.verdicts
         full = [material.rows[i].line for i in material.full[: len(judged)]]
-        decision = report["decision"]
         succeed = partial(
             self.jobs.succeed,
             job.id,
             calibration,
             report,
             len(rows) - num_near,
-            activate=decision["activated"],
+            activate=promotion.activated,
             compared_with=None if active is None else active.id,
             verdicts=dict(zip(full, judged, strict=True)),
         )
         await once_stored(succeed, self.drawer.wait_s)
-        logger.info("job %s succeeded: calibration %s. %s", job.id, calibration.id, decision["reason"])
+        logger.info("job %s succeeded: calibration %s. %s", job.id, calibration.id, promotion.reason)
 
     async def _fingerprint(
         self, job: RunningJob, stored: list[DevRow], identity: EmbedderIdentity, *, drawn: bool

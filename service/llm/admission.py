@@ -1,9 +1,9 @@
-"""The admission queue of an LLM server: it limits calls in flight and calls that wait, and refuses the rest.
+"""The admission queue of an LLM server: it bounds running and waiting calls, and refuses the rest.
 
-A request is admitted with all of its calls. Calls are served one by one and wait by priority. Draws that only
-score an answer of a chat are refused while an answer waits: under load they are given up first. Jobs are few
-(see `JOBS_SHARE` in `app`) and never refused. While other calls wait, jobs get one free permit in
-`JOBS_EVERY`, so that neither starves the other. Within a priority, keys share the places and take turns.
+A request is admitted with all of its calls. Calls wait by priority. Samples that only score a chat answer are
+refused while an answer waits, so they are the first to be dropped under load. Jobs are few (see `JOBS_SHARE`
+in `app`) and never refused. While other calls wait, jobs get one free permit in `JOBS_EVERY`, so that neither
+starves the other. Within a priority, API keys share the places and take turns.
 """
 
 from asyncio import Future, get_running_loop, timeout_at
@@ -18,7 +18,7 @@ from service.sharing import FairQueue, Places
 JOBS_EVERY = 8
 RECENT = 64
 NO_ANSWER_IN_TIME = "No answer came in time: too many requests wait for the LLM."
-NO_ROOM_BESIDE = "Answers wait for the LLM: none are drawn beside one to score it."
+NO_ROOM_BESIDE = "Other answers wait for the LLM, so none are drawn to score this one."
 
 
 class Permit:
@@ -37,7 +37,10 @@ class Permit:
 
 
 class AdmissionQueue:
-    """`slots` calls at once; past `max_waiting` more, no request is admitted. Of one event loop."""
+    """Runs `slots` calls at once and lets `max_waiting` more wait; further requests are refused.
+
+    An instance belongs to one event loop.
+    """
 
     def __init__(self, slots: int, max_waiting: int) -> None:
         self.slots = self.free = slots
@@ -45,21 +48,21 @@ class AdmissionQueue:
         self._admitted = {priority: Places(slots + max_waiting) for priority in Priority}
         self._lines = {priority: FairQueue[Future[None]]() for priority in Priority}
         self._num_passed_on = 0
-        self.took_s: deque[float] = deque(maxlen=RECENT)  # the latest draws of live scores that were answered
+        self.took_s: deque[float] = deque(maxlen=RECENT)  # of the latest successful calls, jobs excluded
 
     @property
     def num_running(self) -> int:
-        """Return how many calls have a permit."""
+        """Return the number of calls with a permit."""
         return self.slots - self.free
 
     @property
     def num_waiting(self) -> int:
-        """Return how many calls wait for one, those of jobs included."""
+        """Return the number of calls that wait for a permit, including jobs."""
         return sum(map(len, self._lines.values()))
 
     @contextmanager
     def admitted(self, priority: Priority, calls: int = 1) -> Iterator[None]:
-        """Count the calls of a request for as long as it takes. Raises Overloaded, at once."""
+        """Count the calls of a request while the context is open. Raises Overloaded without waiting."""
         live, beside = self._admitted[Priority.LIVE], self._admitted[Priority.BESIDE]
         if priority == Priority.LIVE and not live.has_room():
             raise Overloaded("Too many requests wait for the LLM.")
@@ -73,7 +76,7 @@ class AdmissionQueue:
 
     @asynccontextmanager
     async def one_call(self, max_wait_s: float) -> AsyncIterator[Permit]:
-        """Yield the permit of a live request of one call. Raises Overloaded, and DeadlineExceeded."""
+        """Yield a permit for a live request with one call. Raises Overloaded and DeadlineExceeded."""
         with ExitStack() as counted:
             counted.enter_context(self.admitted(Priority.LIVE))
             await self._turn(Priority.LIVE, get_running_loop().time() + max_wait_s)
@@ -82,23 +85,24 @@ class AdmissionQueue:
             yield permit
 
     async def permit(self, priority: Priority, ends: float) -> Permit:
-        """Return a permit for a draw that must be over by `ends`, on the loop's clock, when it is its turn.
+        """Wait for a permit for a call that must end by `ends`, a time of the event loop's clock.
 
-        Raises DeadlineExceeded then, and Overloaded when its turn leaves a live one less than draws take.
+        Raises DeadlineExceeded at `ends`. Raises Overloaded, except for jobs, if the permit came so late that
+        the remaining time is shorter than recent calls took.
         """
         has_waited = await self._turn(priority, ends)
         left_s = ends - get_running_loop().time()
-        if has_waited and left_s < 0:  # a busy loop learns of its turn and of its end at once
+        if has_waited and left_s < 0:  # in a busy loop the permit and the timeout may arrive together
             self.pass_on()
             raise DeadlineExceeded(NO_ANSWER_IN_TIME)
-        # Late, nobody would read its answer, which others have the time for.
+        # The answer would be too late, so the permit goes to a call that has the time.
         if has_waited and priority != Priority.JOB and left_s < self._most_s():
             self.pass_on()
-            raise Overloaded("Its turn came too late for its deadline: too many requests wait for the LLM.")
+            raise Overloaded("Too little time is left before the deadline: too many calls wait for the LLM.")
         return Permit(self)
 
     def pass_on(self) -> None:
-        """Give a permit to the next call that waits."""
+        """Give a permit to the next waiting call, or free it."""
         self._num_passed_on += 1
         jobs = self._lines[Priority.JOB]
         while (others := self._lines[Priority.LIVE] or self._lines[Priority.BESIDE]) or jobs:
@@ -110,12 +114,12 @@ class AdmissionQueue:
         self.free += 1
 
     def _most_s(self) -> float:
-        """Return what 49 in 50 of the latest draws took, and at most twice what 9 in 10 took."""
+        """Return the 98 % quantile of recent durations in seconds, at most twice the 90 % quantile."""
         took, last = sorted(self.took_s), len(self.took_s) - 1
         return min(took[int(0.98 * last)], 2 * took[int(0.9 * last)]) if took else 0.0
 
     async def _turn(self, priority: Priority, ends: float) -> bool:
-        """Take a permit that is free, or wait until one is passed on; tell whether it has waited."""
+        """Take a free permit, or wait for one; return True if the call has waited."""
         if self.free:
             self.free -= 1
             return False
@@ -123,9 +127,9 @@ class AdmissionQueue:
         if priority == Priority.BESIDE and self._lines[Priority.LIVE]:
             raise Overloaded(NO_ROOM_BESIDE)
         if priority == Priority.LIVE:
-            for one in beside:
-                if not one.done():
-                    one.set_exception(Overloaded(NO_ROOM_BESIDE))
+            for future in beside:
+                if not future.done():
+                    future.set_exception(Overloaded(NO_ROOM_BESIDE))
             beside.clear()
         waiting: Future[None] = get_running_loop().create_future()
         line.append(waiting)
@@ -136,7 +140,7 @@ class AdmissionQueue:
             if waiting in line:
                 line.remove(waiting)
             elif not waiting.cancelled() and waiting.exception() is None:
-                self.pass_on()  # the permit came as the caller went
+                self.pass_on()  # the permit arrived while the caller left
             if isinstance(error, TimeoutError):
                 raise DeadlineExceeded(NO_ANSWER_IN_TIME) from None
             raise

@@ -1,6 +1,6 @@
 """The embedded LLM: SmolLM2-135M-Instruct in this process, for a first try without any server.
 
-It follows instructions badly and answers briefly only after few-shot text, so that is its default.
+It follows instructions badly and answers briefly only after few-shot text, which is therefore its default.
 """
 
 import asyncio
@@ -38,17 +38,17 @@ from service.sharing import FairSemaphore, Places
 
 log = logging.getLogger(__name__)
 
-PREFILL_TOKENS = 512  # prompt tokens between two looks at the clock
+PREFILL_TOKENS = 512  # prompt tokens between two checks of deadline and cancellation
 GREEDY_BELOW = 1e-5
 MAX_CONTEXT = 2048  # tokens of prompt and answer together
-MAX_BATCH_TOKENS = 32_768  # rows times context drawn at once: the cache takes 46 kB a token, so 1.5 GB
+MAX_BATCH_TOKENS = 32_768  # rows times context of a batch: the cache takes 46 kB per token, so 1.5 GB
 
 
 def converted_model(cache_dir: Path) -> Path:
-    """Return the folder with the float32 model, converting it first when it is not there.
+    """Return the folder of the float32 model, and convert the model first if the folder does not exist.
 
-    Unpacking a GGUF takes 20 s and more at every load: so once, into what loads in a second. The folder
-    appears whole or not at all; of two processes the second waits. Raises WeightsError without the weights.
+    Unpacking a GGUF takes 20 s or more at every load; the converted model loads in a second. The folder
+    appears atomically, and a second process waits. Raises WeightsError without the weights.
     """
     entry = TABLE[SMOLLM2]
     target = cache_dir / f"{SMOLLM2}-float32-{entry.sha256[:8]}"
@@ -59,7 +59,7 @@ def converted_model(cache_dir: Path) -> Path:
                 f"The weights {SMOLLM2} are missing: python -m service weights fetch {SMOLLM2}"
             )
         with FileLock(cache_dir / f".{target.name}.lock"):
-            if not target.is_dir():  # it may have come while we waited for the lock
+            if not target.is_dir():  # another process may have converted it meanwhile
                 log.warning("unpacking %s, once: about 20 s", SMOLLM2)
                 partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=cache_dir))
                 try:
@@ -75,11 +75,11 @@ def _convert(gguf: Path, folder: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     quiet_transformers()
-    where: dict[str, Any] = {"gguf_file": gguf.name, "local_files_only": True}
-    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **where)
-    with contextlib.redirect_stderr(io.StringIO()):  # the library draws a bar here that cannot be turned off
-        model = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **where)
-    # The weights are plain float32 now; left as they are, these marks forbid saving and loading them.
+    options: dict[str, Any] = {"gguf_file": gguf.name, "local_files_only": True}
+    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **options)
+    with contextlib.redirect_stderr(io.StringIO()):  # the library's progress bar here cannot be turned off
+        model = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **options)
+    # The weights are plain float32 now. With these attributes they could not be saved and loaded.
     del model.config.quantization_config
     model.hf_quantizer = None
     tokenizer.save_pretrained(folder)
@@ -95,15 +95,15 @@ def quiet_transformers() -> None:
 
 
 class StoppedError(Exception):
-    """The drawing was stopped before all rows had ended."""
+    """Sampling was stopped before all rows had ended."""
 
 
 @dataclass(slots=True)
 class Continuation:
-    """One continuation, ended at the end of the text, before a stop string, or `truncated`.
+    """One continuation of a prompt. It ends with the text, before a stop string, or `truncated`.
 
-    `logprobs`: the log-probability of each of the `tokens` under the model itself, in nats: before sampling
-    temperature, top_k and top_p, as vLLM gives it. `first_tokens`: see `Draw`.
+    `logprobs`: log-probability of each of the `tokens` in nats, before sampling temperature, top_k and top_p,
+    as in vLLM. `first_tokens`: see `Draw`.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -115,11 +115,11 @@ class Continuation:
 
 
 class Sampler:
-    """A causal language model of transformers and its tokenizer; all calls must come from one thread.
+    """A causal language model of transformers with its tokenizer; all calls must come from one thread.
 
-    The prompt goes through the model once and its cache is shared out to the rows; rows that have ended leave
-    the batch, so short answers are cheap; stop strings, deadline and cancellation are seen at every token.
-    (`generate` of transformers would compute the prompt n times and carry ended rows to the end.)
+    The prompt is computed once and its cache is copied to all rows. Rows that have ended leave the batch, so
+    short answers are cheap. Stop strings, deadline and cancellation are checked at every token.
+    (`generate` of transformers would compute the prompt n times and keep ended rows to the end.)
     `eos`: token ids that end a row.
     """
 
@@ -141,15 +141,16 @@ class Sampler:
         num_alternatives: int = 0,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Fill the rows with continuations of the prompt's tokens; those ended stay if it is stopped.
+        """Fill the rows with continuations of the prompt's tokens.
 
-        Without a seed the draws come from the operating system's randomness. Raises StoppedError.
+        Without a seed, randomness comes from the operating system. Raises StoppedError if `is_stopped`
+        returns True; rows that have ended by then are complete.
         """
         generator = self._torch.Generator()
         if seed is None:
             generator.seed()
         else:
-            generator.manual_seed(seed % 2**63)  # torch takes no more bits
+            generator.manual_seed(seed % 2**63)  # torch accepts at most 63 bits
         active, output = list(rows), None
         with self._torch.inference_mode():
             for start in range(0, len(prompt), PREFILL_TOKENS):
@@ -165,7 +166,7 @@ class Sampler:
                 row.first_tokens = likeliest
             while active:
                 tokens = self._choose(logits, sampling, generator)
-                # A token's logit less the log of the normalizer: a log_softmax would make a vocabulary a row.
+                # Logit minus log normalizer. log_softmax would allocate a whole vocabulary per row.
                 chosen = logits.gather(1, self._torch.tensor(tokens)[:, None]).squeeze(1)
                 logprobs = (chosen - logits.logsumexp(dim=-1)).tolist()
                 for row, token, logprob in zip(active, tokens, logprobs, strict=True):
@@ -194,7 +195,7 @@ class Sampler:
         }
 
     def _choose(self, logits: Any, sampling: Sampling, generator: Any) -> list[int]:
-        """Return a token a row, of those in top_k and then in the nucleus."""
+        """Return a token per row, sampled from top_k and then from the nucleus."""
         if sampling.temperature < GREEDY_BELOW:
             greedy: list[int] = logits.argmax(dim=-1).tolist()
             return greedy
@@ -205,7 +206,7 @@ class Sampler:
         if sampling.top_p < 1:
             ordered, order = scores.sort(dim=-1, descending=True)
             share = self._torch.softmax(ordered, dim=-1)
-            # A token stays when those before it do not reach top_p yet: the first always does.
+            # A token is kept if the tokens before it do not reach top_p; the first is always kept.
             outside = share.cumsum(dim=-1) - share >= sampling.top_p
             scores = scores.masked_fill(outside.scatter(1, order, outside), -self._torch.inf)
         weights = self._torch.softmax(scores, dim=-1)
@@ -229,10 +230,10 @@ class Sampler:
 
 
 class EmbeddedLanguageModel:
-    """Draws answers in one worker thread; at most `max_waiting` requests wait for it, in order, beside jobs'.
+    """Draws answers in one worker thread. At most `max_waiting` requests, jobs excluded, wait in order.
 
-    At a deadline the answers that have ended are returned; cancelling stops at the next token. A sampling
-    temperature of 0 draws once and repeats.
+    At a deadline the answers that have ended are returned. Cancelling stops at the next token. At a sampling
+    temperature of 0, one answer is drawn and repeated.
     """
 
     def __init__(
@@ -245,7 +246,7 @@ class EmbeddedLanguageModel:
         self._cache_dir = cache_dir
         self._shape = shape or PromptShape(few_shot=FEW_SHOT)
         self._places = Places(max_waiting + 1)
-        # The queue is here, not in the worker: callers can leave it.
+        # The queue is here and not in the executor, so that callers can leave it.
         self._turn = FairSemaphore(1)
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedded-llm")
         self._stopping = threading.Event()
@@ -253,7 +254,7 @@ class EmbeddedLanguageModel:
         self._sampler: Sampler | None = None
 
     async def start(self) -> None:
-        """Load the model, converting its weights on the first start; raises WeightsError without them."""
+        """Load the model; the first start converts its weights. Raises WeightsError without the weights."""
         if self._sampler is None:
             await asyncio.get_running_loop().run_in_executor(self._worker, self._load)
 
@@ -276,7 +277,7 @@ class EmbeddedLanguageModel:
         if request.model not in (None, "", SMOLLM2):
             raise ModelNotFound(f"The embedded LLM is {SMOLLM2}.")
         self._loaded()
-        # A job's would never be let in.
+        # Jobs are always admitted, or they might never run.
         if request.priority != Priority.JOB and not self._places.has_room():
             raise Overloaded("Too many requests wait for the embedded LLM.", retry_after_s=1.0)
         asked_at = time.monotonic()
@@ -309,7 +310,7 @@ class EmbeddedLanguageModel:
         quiet_transformers()
         self._tokenizer = tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
-        # What ends a turn, and what ends a text.
+        # The ends of a turn and of a text.
         eos = [tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids("<|endoftext|>")]
         self._sampler = Sampler(model.eval(), tokenizer, eos)
 
@@ -327,7 +328,7 @@ class EmbeddedLanguageModel:
             return self._stopping.is_set() or is_cancelled.is_set() or is_late()
 
         size = max(1, MAX_BATCH_TOKENS // (len(prompt) + sampling.max_tokens))
-        with contextlib.suppress(StoppedError):  # what has ended by then is returned
+        with contextlib.suppress(StoppedError):  # rows that have ended by then are returned
             for call, start in enumerate(range(0, len(rows), size)):
                 seed = None if sampling.seed is None else spread_seed(sampling.seed, call)
                 batch = rows[start : start + size]
@@ -363,18 +364,18 @@ class EmbeddedLanguageModel:
             )
         else:
             text = self._shape.text(request)
-        # The chat template has the special tokens already.
+        # The chat template adds the special tokens.
         tokens: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
-        asked, answer = len(tokens), request.sampling.max_tokens
-        if asked + answer > MAX_CONTEXT:
+        prompt, answer = len(tokens), request.sampling.max_tokens
+        if prompt + answer > MAX_CONTEXT:
             where = "prompt" if api == "completions" else "messages"
             raise PromptTooLong(
                 f"This model's maximum context length is {MAX_CONTEXT} tokens. However, you requested "
-                f"{asked + answer} tokens ({asked} in the {where}, {answer} in the completion). "
+                f"{prompt + answer} tokens ({prompt} in the {where}, {answer} in the completion). "
                 f"Please reduce the length of the {where} or completion.",
                 llm_status=400,
             )
-        return tokens or [self._tokenizer.bos_token_id]  # an empty prompt: the model needs one to begin from
+        return tokens or [self._tokenizer.bos_token_id]  # the model needs at least one token
 
 
 def _output(row: Continuation) -> Draw:

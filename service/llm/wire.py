@@ -1,4 +1,4 @@
-"""The OpenAI completion formats: from a request to a body, from an answer to draws or an error."""
+"""OpenAI's completion formats: builds request bodies, and parses answers and errors."""
 
 import hashlib
 import json
@@ -19,17 +19,17 @@ from service.remote import TRY_AGAIN, error_message, is_out_of_credit
 from service.spectral.evidence import POSITIVE_ROUNDING
 
 PATHS: dict[Api, str] = {"chat": "/chat/completions", "completions": "/completions"}
-# A flag there; here a number of alternatives, and to some servers 0 means no log-probabilities.
+# A flag for chats; for completions a number of alternatives, where some servers read 0 as none.
 LOGPROBS: dict[Api, bool | int] = {"chat": True, "completions": 1}
-# A call may do without them. Without top_k the server takes its own, and the fingerprint has none.
+# Parameters that a call can omit. Without top_k the server uses its default, and the fingerprint has none.
 OPTIONAL = frozenset({"top_k", "top_p", "priority", "stream_options", "logprobs"})
-# Parameters of sampling that are sent although they change nothing: a server may have defaults of its own.
+# Sampling parameters at values without effect. They are sent, because a server may have other defaults.
 WITHOUT_EFFECT = {"top_k": 0, "top_p": 1}
-_SEED_RANGE = 2**31 - 1  # the narrowest range among the servers known
+_SEED_RANGE = 2**31 - 1  # the narrowest range among known servers
 
 
 def spread_seed(seed: int, call: int) -> int:
-    """Return the seed of a call, a hash: servers draw choice i with seed + i, so that neighbours overlap."""
+    """Return the hashed seed of a call. Servers draw choice i with seed + i, so plain seeds overlap."""
     digest = hashlib.sha256(f"{seed}/{call}".encode()).digest()
     return int.from_bytes(digest[:8]) % _SEED_RANGE
 
@@ -45,10 +45,10 @@ def build_body(
     use_priority: bool = False,
     omitted: Collection[str] = (),
 ) -> tuple[str, dict[str, Any]]:
-    """Return path and JSON body of one call for n answers; it is streamed if the request has a deadline.
+    """Return path and JSON body of one call for n answers, streamed if the request has a deadline.
 
-    `api` is that of prompts; `omitted`: of `OPTIONAL`, those that the server refuses. All sampling parameters
-    are explicit, or the server takes the model's own defaults.
+    `api`: the API for prompts. `omitted`: parameters that the server refuses. All other sampling parameters
+    are sent, because servers may use the model's own defaults.
     """
     api, sampling = request.api(api), request.sampling
     body: dict[str, Any] = {"model": model}
@@ -67,7 +67,7 @@ def build_body(
     }
     if sampling.stop:
         body["stop"] = list(sampling.stop)
-    if sampling.seed is not None:  # else none: any seed stops vLLM's engine on a CPU
+    if sampling.seed is not None:  # never sent by default: any seed stops vLLM's engine on a CPU
         body["seed"] = spread_seed(sampling.seed, call)
     body["logprobs"] = LOGPROBS[api]
     if request.num_alternatives and "logprobs" not in omitted:
@@ -78,17 +78,17 @@ def build_body(
         body |= {"stream": True, "stream_options": {"include_usage": True}}
     if "max_tokens" in omitted:
         body["max_completion_tokens"] = body["max_tokens"]
-    # A parameter with an effect is sent even to a server that refused it without: it must not be ignored.
+    # A parameter with an effect is sent even to a server that refuses it: it must not be ignored silently.
     left_out = {name for name in omitted if body.get(name) == WITHOUT_EFFECT.get(name, body.get(name))}
     return PATHS[api], {name: value for name, value in body.items() if name not in left_out}
 
 
 # Answers
 
-MAX_ANSWER_BYTES = 32 << 20  # unpacked, of all choices of a call, where not more was asked for
-MAX_TOKEN_BYTES = 1 << 10  # with its log-probability; 350 are usual
-# Fields of a message or delta by which there is more to an answer than its text.
-BESIDE_ANSWER = (
+MAX_ANSWER_BYTES = 32 << 20  # decompressed, of all choices of a call, unless the call asks for more tokens
+MAX_TOKEN_BYTES = 1 << 10  # a token with its log-probability usually takes 350
+# Fields of a message or delta other than its text.
+OTHER_FIELDS = (
     "reasoning",
     "reasoning_content",
     "reasoning_details",
@@ -98,33 +98,33 @@ BESIDE_ANSWER = (
     "audio",
 )
 _NOT_FINISHED = frozenset({"", "null", "none"})
-FAILED = frozenset({"abort", "error"})  # finish reasons of choices that the server gave up
+FAILED = frozenset({"abort", "error"})  # finish reasons of choices that the server aborted
 MAX_END_LETTERS = 20
-# Tokens also hold tags, ids (vLLM's --return-tokens-as-token-ids) and bytes (OpenAI's "bytes:\\xe5").
+# Tokens may be tags, ids (vLLM's --return-tokens-as-token-ids) or bytes (OpenAI's "bytes:\\xe5").
 _NO_TEXT = re.compile(r"<[^<>]*>|token_id:\d+|(?:bytes:)?(?:\\x[0-9a-fA-F]{2})+")
-# Vocabularies of bytes write them as letters up to this one, such as "Ġ" for a space.
+# Byte-level vocabularies write bytes as letters up to this code point, such as "Ġ" for a space.
 _LAST_BYTE = 0x143
 _BYTES = re.compile(r"[\u0100-\u0143\ufffd]|\\x[0-9a-fA-F]{2}|<0x[0-9a-fA-F]{2}>")
-MAX_NATS = 1e6  # of one token, either way; servers that floor minus infinity send -9999
+MAX_NATS = 1e6  # absolute value, per token; servers send -9999 for minus infinity
 MAX_TOKENS_COUNTED = 2**53
 MAX_MODEL_NAME_CHARS = 256
-# What reading nonsense raises; Overflow and Recursion: 1e999 and a thousand brackets are JSON to Python.
+# Raised by malformed answers. OverflowError and RecursionError: Python parses 1e999 and deep nesting.
 NONSENSE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
 def max_bytes_of(body: Mapping[str, Any]) -> int:
-    """Return how long the answer to a call may be."""
-    most = body.get("max_tokens") or body["max_completion_tokens"]
-    return max(MAX_ANSWER_BYTES, int(body["n"]) * int(most) * MAX_TOKEN_BYTES)
+    """Return the limit of the answer to a call, in bytes."""
+    max_tokens = body.get("max_tokens") or body["max_completion_tokens"]
+    return max(MAX_ANSWER_BYTES, int(body["n"]) * int(max_tokens) * MAX_TOKEN_BYTES)
 
 
 async def read(response: httpx2.Response, max_bytes: int = MAX_ANSWER_BYTES) -> bytes:
-    """Return a complete body. Raises LLMBadResponse when it is longer."""
+    """Return a complete body. Raises LLMBadResponse if it is longer than `max_bytes`."""
     return b"".join([piece async for piece in pieces(response, max_bytes)])
 
 
 async def pieces(response: httpx2.Response, max_bytes: int) -> AsyncIterator[bytes]:
-    """Yield a body as it comes. Raises as `read`."""
+    """Yield a body as it arrives. Raises like `read`."""
     async for piece in response.aiter_bytes():
         max_bytes -= len(piece)
         if max_bytes < 0:
@@ -134,12 +134,12 @@ async def pieces(response: httpx2.Response, max_bytes: int) -> AsyncIterator[byt
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What one call brought: draws whose texts are raw outputs. `model`: as the server names it, or "".
+    """The result of one call. The texts of `draws` are raw outputs.
 
-    `failure`: what kept the rest from coming. `queued_s`: how long the call waited for a permit. `omitted`:
-    see `LLMIdentity`. `is_unnumbered`: a stream has not one finish reason for each index, so that several
-    choices of one index may be mixed.
-    `max_tokens`: see `Generation`.
+    `model`: as the server names it, or "". `failure`: the error because of which other choices are missing.
+    `queued_s`: how long the call waited for a permit, in seconds. `omitted`: see `LLMIdentity`.
+    `is_unnumbered`: the stream does not have one finish reason per index, so one index may mix several
+    choices. `max_tokens`: see `Generation`.
     """
 
     draws: tuple[Draw, ...]
@@ -154,17 +154,17 @@ class Reply:
 
 @dataclass(slots=True)
 class Choice:
-    """A choice of an answer, as far as it has come; `pieces`: of its text.
+    """A choice of an answer, assembled from chunks. `pieces`: parts of its text.
 
-    `tokens`: texts of its tokens with their log-probabilities in nats; None where one has none, or no
-    sensible one. `first_tokens`: the alternatives to its first. `beside`: which of `BESIDE_ANSWER` it has.
-    `is_partial`: more was drawn than text and log-probabilities hold.
+    `tokens`: texts of the tokens with their log-probabilities in nats, or None if missing or out of range.
+    `first_tokens`: the alternatives to its first token. `other_fields`: those of `OTHER_FIELDS` that it has.
+    `is_partial`: the output contains more than the text and the log-probabilities.
     """
 
     pieces: list[str] = field(default_factory=list)
     tokens: list[tuple[str, float | None]] = field(default_factory=list)
     first_tokens: dict[str, float] = field(default_factory=dict)
-    beside: set[str] = field(default_factory=set)
+    other_fields: set[str] = field(default_factory=set)
     is_partial: bool = False
     finish_reason: str = ""
 
@@ -174,9 +174,9 @@ class Choice:
         return "".join(self.pieces)
 
     def take(self, choice: Mapping[str, Any]) -> None:
-        """Take a choice of a whole answer, or of a chunk. Raises one of `NONSENSE` for what is none.
+        """Add a choice of a whole answer or of a chunk. Raises one of `NONSENSE` if it is malformed.
 
-        Its text is taken whatever else is wrong with it: callers of a stream have it, too.
+        The text is added even if other members are malformed: the caller of a stream has received it.
         """
         message = choice["message"] if "message" in choice else choice.get("delta")
         piece = choice.get("text") if message is None else message.get("content")
@@ -185,47 +185,47 @@ class Choice:
         if piece:
             self.pieces.append(_text(piece))
         self.finish_reason = finish_of(choice) or self.finish_reason
-        self.beside |= {name for name in BESIDE_ANSWER if (message or {}).get(name)}
+        self.other_fields |= {name for name in OTHER_FIELDS if (message or {}).get(name)}
         tokens = _tokens(choice)
         if tokens and not self.tokens:
             self.first_tokens = _alternatives(choice)
         self.tokens += tokens
-        # A chunk may hold tokens without text (a stop string held back), or neither, but not text alone. A
-        # whole answer without text was reasoning, or a refusal.
+        # A chunk may have tokens without text (the server holds back a stop string), or neither. Text without
+        # tokens is incomplete. A whole answer without text is reasoning or a refusal.
         self.is_partial |= bool(piece and not tokens) or (piece is None and "message" in choice)
 
     def draw(self) -> Draw:
-        """Return the draw. Unlike a mean, a sum without one of the tokens is wrong by any amount."""
+        """Return the draw. The total log-probability is set only if that of each token is known."""
         is_cut = self.finish_reason == "length"
         if not are_tokens_of([text for text, _ in self.tokens], self.text):
             return Draw(
                 self.text, truncated=is_cut, logprobs_of_other_text=True, first_tokens=self.first_tokens
             )
-        known = [value for _, value in self.tokens if value is not None]
-        total = math.fsum(known)
-        is_whole = len(known) == len(self.tokens) and not (self.is_partial or self.beside)
-        has_total = bool(known) and is_whole and total <= POSITIVE_ROUNDING
+        logprobs = [value for _, value in self.tokens if value is not None]
+        total = math.fsum(logprobs)
+        is_whole = len(logprobs) == len(self.tokens) and not (self.is_partial or self.other_fields)
+        has_total = bool(logprobs) and is_whole and total <= POSITIVE_ROUNDING
         return Draw(
             self.text,
             truncated=is_cut,
-            logprob=total / len(known) if known else None,
+            logprob=total / len(logprobs) if logprobs else None,
             total_logprob=total if has_total else None,
-            num_tokens=len(known) if has_total else None,
+            num_tokens=len(logprobs) if has_total else None,
             first_tokens=self.first_tokens,
         )
 
 
 def finish_of(choice: Mapping[str, Any]) -> str | None:
-    """Return the finish reason of a choice; None before its end, where servers may send "" or "null"."""
+    """Return the finish reason of a choice, or None before its end. Some servers send "" or "null" there."""
     reason = choice.get("finish_reason")
     return reason if isinstance(reason, str) and reason.lower() not in _NOT_FINISHED else None
 
 
 def _joined(parts: list[Any]) -> str:
-    """Return the text of a message in parts. Parts of other types, such as thoughts, are left out."""
+    """Return the text of a message in parts. Parts of other types, such as reasoning, are left out."""
     texts = [
         part.get("text") if part.get("type", "text") in ("text", "output_text") else None
-        for part in ({"text": one} if isinstance(one, str) else one for one in parts)
+        for part in ({"text": item} if isinstance(item, str) else item for item in parts)
         if isinstance(part, dict)
     ]
     return "".join(text for text in texts if isinstance(text, str))
@@ -244,16 +244,16 @@ def _tokens(choice: Mapping[str, Any]) -> list[tuple[str, float | None]]:
 
 
 def _alternatives(choice: Mapping[str, Any]) -> dict[str, float]:
-    """Return the likeliest first tokens of a choice with log-probabilities, with their log-probabilities."""
+    """Return the likeliest first tokens of a choice, with their log-probabilities in nats."""
     logprobs = choice["logprobs"]
-    found: list[tuple[object, object]] = []
+    pairs: list[tuple[object, object]] = []
     for first in _listed(logprobs.get("content"))[:1]:
         listed = _listed(first.get("top_logprobs")) if isinstance(first, dict) else []
-        found += [(one.get("token"), one.get("logprob")) for one in listed if isinstance(one, dict)]
+        pairs += [(token.get("token"), token.get("logprob")) for token in listed if isinstance(token, dict)]
     for first in _listed(logprobs.get("top_logprobs"))[:1]:
-        found += first.items() if isinstance(first, dict) else []
+        pairs += first.items() if isinstance(first, dict) else []
     return {
-        text: nats for text, value in found if isinstance(text, str) and (nats := _nats(value)) is not None
+        text: nats for text, value in pairs if isinstance(text, str) and (nats := _nats(value)) is not None
     }
 
 
@@ -264,21 +264,21 @@ def _listed(value: object) -> list[Any]:
 def are_tokens_of(tokens: Sequence[str], text: str) -> bool:
     """Return False if the tokens belong to another text.
 
-    Letters and digits are compared. Tags such as <|im_end|>, ids in place of tokens, and the bytes of
-    characters outside ASCII, which servers write in forms of their own, are left out. Tokens without any
-    letter tell nothing. At most `MAX_END_LETTERS` may follow the text, which is room for a stop string. A
-    repetition of the text is another text.
+    Only letters and digits are compared. Tags such as <|im_end|>, token ids, and bytes of non-ASCII
+    characters, which servers write in different forms, are ignored. Tokens without any letter match every
+    text. At most `MAX_END_LETTERS` may follow the text, as room for a stop string. A repetition of the text
+    does not match.
     """
     joined = "".join(tokens)
     in_bytes = _BYTES.search(joined) is not None
-    found, expected = _letters(joined, ascii_only=in_bytes), _letters(text, ascii_only=in_bytes)
-    rest = found[len(expected) :]
+    spelt, expected = _letters(joined, ascii_only=in_bytes), _letters(text, ascii_only=in_bytes)
+    rest = spelt[len(expected) :]
     is_repeated = bool(expected) and rest.startswith(expected)
-    return not found or (found.startswith(expected) and len(rest) <= MAX_END_LETTERS and not is_repeated)
+    return not spelt or (spelt.startswith(expected) and len(rest) <= MAX_END_LETTERS and not is_repeated)
 
 
 def _letters(text: str, *, ascii_only: bool) -> str:
-    """Return letters and digits: ASCII and, unless `ascii_only`, those that stand for no bytes."""
+    """Return letters and digits: ASCII and, unless `ascii_only`, others that do not represent bytes."""
     beyond = sys.maxunicode if ascii_only else _LAST_BYTE
     kept = (c for c in _NO_TEXT.sub("", text) if c.isalnum() and (c.isascii() or ord(c) > beyond))
     return "".join(kept)
@@ -295,18 +295,18 @@ def _text(value: object) -> str:
 
 
 def whole_choice(choice: Mapping[str, Any]) -> Choice:
-    """Return a choice of a whole answer. Raises one of `NONSENSE` for what is none."""
-    taken = Choice(finish_reason="stop")
-    taken.take(choice)
-    return taken
+    """Return a choice of a whole answer. Raises one of `NONSENSE` if it is malformed."""
+    whole = Choice(finish_reason="stop")
+    whole.take(choice)
+    return whole
 
 
 class ReplyReader:
-    """Gathers the choices of an answer, whole or in chunks; `key`: our own, to be repeated in no error."""
+    """Parses an answer, whole or in chunks. `key`: the service's API key, redacted from errors."""
 
     def __init__(self, key: str = "") -> None:
         self.done = False
-        self._is_chunk = False  # the latest event
+        self._is_chunk = False  # whether the latest event is a chunk
         self._key = key
         self._model = ""
         self._usage = Usage()
@@ -314,7 +314,7 @@ class ReplyReader:
         self._num_ends = 0  # finish reasons
 
     def feed(self, event: Event) -> None:
-        """Take an event of a stream; raises LLMBadResponse, and the server's error if the event holds one."""
+        """Add an event of a stream. Raises LLMBadResponse, or the error that the event contains."""
         if event.is_last:
             self._end()
         if not event.data or self.done:
@@ -326,41 +326,43 @@ class ReplyReader:
             self._is_chunk = is_chunk(chunk)
             self._take_head(chunk)
             for choice in chunk.get("choices") or ():
-                index = int(choice.get("index") or 0)  # left out by servers that give one choice
+                index = int(choice.get("index") or 0)  # servers that return one choice may omit it
                 self._choices.setdefault(index, Choice()).take(choice)
                 self._num_ends += finish_of(choice) is not None
         except NONSENSE:
-            raise LLMBadResponse("The LLM server's stream is no completion.") from None
+            raise LLMBadResponse("The LLM server's stream is not a completion.") from None
 
     def feed_whole(self, content: bytes) -> None:
-        """Take a whole answer of either API; raises LLMBadResponse when it is none."""
+        """Add a whole answer of either API. Raises LLMBadResponse, or the error that it contains."""
         try:
             payload = json.loads(content)
             choices = payload.get("choices") or []
-            unlike = next(filter(None, map(payload.get, ("errors", "detail", "message"))), None)
-            if all(map(_error_of_choice, choices)) and (error := error_in(payload) or unlike):
+            other_error = next(filter(None, map(payload.get, ("errors", "detail", "message"))), None)
+            if all(map(_error_of_choice, choices)) and (error := error_in(payload) or other_error):
                 raise error_of(_status_of(error), json.dumps({"error": error}).encode(), self._key)
             self._take_head(payload)
             self._choices = dict(enumerate(map(whole_choice, payload["choices"])))
             self._num_ends = len(self._choices)
         except NONSENSE:
-            raise LLMBadResponse("The LLM server's answer is no completion.") from None
+            raise LLMBadResponse("The LLM server's answer is not a completion.") from None
 
     def _end(self) -> None:
-        """End every choice, unless the stream ends with an event that is no chunk."""
+        """End every choice. Raises LLMBadResponse if the last event of the stream is not a chunk."""
         if self._choices and not self._is_chunk:
-            raise LLMBadResponse("The LLM server's stream ends with an event that is no completion.")
+            raise LLMBadResponse("The LLM server's stream ends with an event that is not a completion.")
         self.done = True
         for choice in self._choices.values():
             choice.finish_reason = choice.finish_reason or "stop"
 
     @property
     def is_whole(self) -> bool:
-        """Return True if every choice has ended; some servers leave out [DONE]."""
-        return self.done or (bool(self._choices) and all(one.finish_reason for one in self._choices.values()))
+        """Return True if every choice has ended; some servers omit [DONE]."""
+        return self.done or (
+            bool(self._choices) and all(choice.finish_reason for choice in self._choices.values())
+        )
 
     def reply(self) -> Reply:
-        """Return what has been finished so far, in the order of the server's indices."""
+        """Return the choices that have ended so far, in the order of the server's indices."""
         finished = [choice for _, choice in sorted(self._choices.items()) if choice.finish_reason]
         draws = tuple(choice.draw() for choice in finished if choice.finish_reason not in FAILED)
         is_unnumbered = self._num_ends != len(self._choices)
@@ -373,14 +375,14 @@ class ReplyReader:
 
 
 def is_chunk(event: Mapping[str, Any]) -> bool:
-    """Return True for a chunk of an answer; servers may send its usage in an event without choices."""
+    """Return True for a chunk of an answer. Servers may send the usage in a chunk without choices."""
     return isinstance(event.get("choices"), list) or "usage" in event
 
 
 def error_in(event: Mapping[str, Any]) -> Any:
-    """Return the error that a server sends with status 200, None for an answer or a chunk.
+    """Return the error that a server sends with status 200, or None for an answer or a chunk.
 
-    OpenRouter sends it within a choice.
+    OpenRouter sends errors within a choice.
     """
     in_choices = map(_error_of_choice, _listed(event.get("choices")))
     is_error = event.get("object") == "error" or "error_code" in event
@@ -401,10 +403,10 @@ def _count(tokens: object) -> int:
 
 
 def model_name(name: object) -> str:
-    """Return a model's name as the server gives it, "" for none; raises ValueError for what cannot be one."""
+    """Return the server's name of a model, or "". Raises ValueError for an overlong or unprintable name."""
     name = name.strip() if isinstance(name, str) else ""
     if len(name) > MAX_MODEL_NAME_CHARS or not name.isprintable():
-        raise ValueError("no name of a model")
+        raise ValueError("not a model name")
     return name
 
 
@@ -412,14 +414,14 @@ def model_name(name: object) -> str:
 
 REFUSAL_BYTES = 64 * 2**10
 MAX_MESSAGE_CHARS = 500
-# vLLM answers so to every call once its engine has died, until it is restarted: no fault of the prompt.
+# vLLM's answer to every call after its engine has died, until it is restarted. The prompt is not the cause.
 _ENGINE_DEAD = re.compile(
     r"engine\w*\W.*(encountered an issue|dead|died|not running)|EngineDead", re.IGNORECASE
 )
 _REFUSING = frozenset({400, 422})
 # Some services forbid log-probabilities for some models (403), and some servers fail on them (500, 501).
 _REFUSING_LOGPROBS = _REFUSING | {403, 500, 501}
-# The letter as a word of its own, or what it stands for.
+# "n" as a separate word, or a synonym.
 _REFUSED_N = re.compile(
     r"(?<!\w)n(?!\w)|\b(?:choices?|candidates?|candidate_count|best_of|num_\w+|generations|sequences)\b"
     r"|\b(?:one|single|multiple|several) (?:\w+ )?(?:completion|response|generation|output|answer)s?\b",
@@ -435,7 +437,7 @@ _CONTEXT = re.compile(r"\bcontext\b|too (?:long|large)|exceed", re.IGNORECASE)
 
 
 def error_of(status: int, body: bytes, key: str = "", *, retry_after_s: float | None = None) -> EigencalError:
-    """Return the domain's error for an answer of status 400 or more; it does not repeat our own `key`."""
+    """Return the error for an answer with status 400 or more, with the service's `key` redacted."""
     message = error_message(body)
     message = (message.replace(key, "[redacted]") if key else message)[:MAX_MESSAGE_CHARS]
     if status in TRY_AGAIN and not is_out_of_credit(body):
@@ -457,9 +459,9 @@ def has_no_room(error: EigencalError) -> bool:
 
 
 def refused_parameter(error: EigencalError, body: Mapping[str, Any]) -> str | None:
-    """Return the parameter that the server refused, if the call can do without it.
+    """Return the parameter that the server refused, if the call can be sent without it.
 
-    That is n, `max_tokens` (under its other name), or one of `OPTIONAL` that has no effect.
+    That is `n`, `max_tokens` (it has another name), or one of `OPTIONAL` at a value without effect.
     """
     message, status = error.extra.get("llm_message") or "", error.extra.get("llm_status")
     if not isinstance(error, LLMError) or status not in _REFUSING_LOGPROBS:

@@ -1,1 +1,1 @@
-"""The drop-in: calls in OpenAI's format, passed on and scored."""
+"""The drop-in: calls in OpenAI's format, forwarded and scored."""

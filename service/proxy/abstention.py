@@ -1,7 +1,7 @@
-"""Answers withheld by their decision, and what goes out in their stead.
+"""Withholding answers by their decision, and the text that replaces them.
 
-Under the operator's policy only what was judged goes out: callers write the prompt, and may have the answer
-told in a thought, or beside a tool call, before a text that is sure to be let through.
+If the operator enforces abstaining, only judged text is sent. Otherwise a caller's prompt could have the
+answer written into the reasoning, or next to a tool call, before a text that is sure to pass.
 """
 
 from collections.abc import Mapping
@@ -23,20 +23,23 @@ from service.proxy.stream import (
 )
 from service.proxy.upstream import BROKEN_OFF, Reply
 
-# Members of an answer that tell nothing of what it says.
+# Members of a response that do not depend on the text of the answer.
 _ABOUT = ("id", "object", "created", "model", "system_fingerprint", "service_tier", "usage")
-# Members of a message without an answer that go on.
+# Members of a message without text that are forwarded.
 _KEPT = frozenset({"role", "tool_calls", "function_call", "refusal"})
 
 
 def is_abstained(uncertainty: Uncertainty) -> bool:
-    """Tell whether the decision on the answer is to abstain."""
+    """Return True if the decision on the answer is to abstain."""
     decision = uncertainty.score.decision if uncertainty.score else None
     return decision is not None and decision.action == "abstain"
 
 
 def is_judged(uncertainty: Uncertainty) -> bool:
-    """Tell whether a calibration's model or a refusal decided, or nothing can be wrong: a tool call."""
+    """Return True if a calibration's model or a refusal decided, or there is no text to be wrong.
+
+    There is no text to be wrong if the answer is a tool call or the model's refusal.
+    """
     if uncertainty.warning is not None and uncertainty.warning.code in ("tool_call", "refusal"):
         return True
     score = uncertainty.score
@@ -46,7 +49,7 @@ def is_judged(uncertainty: Uncertainty) -> bool:
 
 
 def abstaining(payload: Mapping[str, Any], text: str, api: Api) -> dict[str, Any]:
-    """Return the answer with `text` in place of each choice: further ones were not judged."""
+    """Return the answer with `text` in each choice. Choices after the first were not judged."""
     number = len(choices_of(payload)) or 1
     content = {"message": {"role": "assistant", "content": text}} if api == "chat" else {"text": text}
     stand_in = {**content, "logprobs": None, "finish_reason": "stop"}
@@ -54,7 +57,10 @@ def abstaining(payload: Mapping[str, Any], text: str, api: Api) -> dict[str, Any
 
 
 def let_through(payload: dict[str, Any], judged: str | None) -> dict[str, Any]:
-    """Return the answer with no text but `judged` (None: a tool call or refusal), nor log-probabilities."""
+    """Return the answer with `judged` as its only text, without log-probabilities.
+
+    `judged` None: the answer is a tool call or a refusal.
+    """
     choice = first_choice(payload) or {}
     message = choice.get("message")
     if isinstance(message, dict):
@@ -63,28 +69,31 @@ def let_through(payload: dict[str, Any], judged: str | None) -> dict[str, Any]:
         content: dict[str, Any] = {"message": {**kept, "content": judged}}
     else:
         content = {"text": judged or ""}
-    only = {"index": 0, **content, "logprobs": None, "finish_reason": choice.get("finish_reason")}
-    return _about(payload) | {"choices": [only]}
+    judged_choice = {"index": 0, **content, "logprobs": None, "finish_reason": choice.get("finish_reason")}
+    return _about(payload) | {"choices": [judged_choice]}
 
 
 class HeldStream:
-    """A stream that is read to its end before anything of it goes out."""
+    """A stream that is read to its end before any of it is sent."""
 
     def __init__(self) -> None:
         self.answer = StreamedAnswer()
         self.has_others = False
         self._about: dict[str, Any] = {}
         self._usage: Any = None
-        self._read: list[bytes] = []  # its events; parsed they take ten times as much
-        self._carrier: int | None = None  # the last of them with a finish reason of the first choice
+        self._read: list[bytes] = []  # raw events; parsed, they take ten times the memory
+        self._carrier: int | None = None  # index of the last event with a finish reason of the first choice
 
     @property
     def finish_reason(self) -> str:
-        """Return why the answer ended."""
+        """Return the finish reason of the first choice; "stop" if it has none."""
         return (self.answer.choice and self.answer.choice.finish_reason) or "stop"
 
     async def read(self, reply: Reply, running: RunningScore) -> bool:
-        """Read it, and give its answer to be judged; tell whether it has one. Raises what breaks it off."""
+        """Read the stream and start to judge its answer; return False if it has no complete answer.
+
+        Raises the error that ended the stream early.
+        """
         num_bytes, is_over = 0, False
         try:
             async for event in events(reply.pieces(), upstream.MAX_ANSWER_BYTES):
@@ -92,7 +101,7 @@ class HeldStream:
                 if num_bytes > upstream.MAX_ANSWER_BYTES:
                     raise too_long()
                 if not event.data:
-                    continue  # a comment, which has kept nothing alive
+                    continue  # a comment: a heartbeat, which a held stream does not forward
                 chunk = event.chunk()
                 self._read.append(event.raw)
                 is_over = is_over or event.is_last
@@ -110,7 +119,7 @@ class HeldStream:
         return False
 
     def replaced(self, uncertainty: Uncertainty, text: str, api: Api, finish_reason: str = "stop") -> bytes:
-        """Return a stream whose text is `text`, in place of this one."""
+        """Return a stream with the text `text` to replace this one."""
         common = {name: value for name, value in self._about.items() if name != "usage"}
         begun: dict[str, Any] = {"delta": {"role": "assistant", "content": text}}
         ended: dict[str, Any] = {"delta": {}}
@@ -126,11 +135,11 @@ class HeldStream:
         return b"".join([*map(event_of, sent), DONE])
 
     def released(self, uncertainty: Uncertainty, *, only_judged: bool, hides_logprobs: bool) -> bytes:
-        """Return this stream with its score; `only_judged`: of what it says tool calls and refusals alone."""
+        """Return this stream with its score. `only_judged`: keep only its tool calls and refusals."""
         sent = []
         for index, event in enumerate(map(Event, self._read)):
             chunk = event.chunk()
-            if chunk is None:  # what is no chunk may say anything, too
+            if chunk is None:  # an event that is not a chunk may contain any text
                 sent.append(event.raw if not only_judged else DONE if event.is_last else b"")
                 continue
             kept = _textless(chunk) if only_judged else without_logprobs(chunk) if hides_logprobs else chunk
@@ -141,7 +150,7 @@ class HeldStream:
 
     def _take(self, chunk: dict[str, Any]) -> None:
         if error_in(chunk):
-            # In words of ours, since its own may hold the answer; the caller may ask again.
+            # The server's message may contain the answer, so it is replaced. The caller may retry.
             raise LLMUnavailable(BROKEN_OFF)
         self.has_others = self.has_others or has_others(chunk)
         self._about = self._about or _about(chunk)
@@ -155,7 +164,7 @@ def _about(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _textless(chunk: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a chunk with the members of a message that go on without an answer."""
+    """Return a chunk with only the members of its deltas that are forwarded without text."""
     kept = []
     for choice in choices_of(chunk):
         if isinstance(choice, dict):

@@ -1,6 +1,6 @@
-"""The score beside an answer: what is drawn for it, how it runs, and what its caller is told.
+"""The score of a chat answer: its sampling plan, its background tasks and the document that its caller gets.
 
-The score may fail, the answer never does: nothing here raises into the answer's way.
+A failed score never fails the answer: errors become a status and a warning of the score.
 """
 
 import asyncio
@@ -31,31 +31,31 @@ T = TypeVar("T")
 Status = Literal["scored", "pending", "not_scored", "failed"]
 
 ID_HEADER = "X-Score-ID"
-# Fields of a score that the chat has of its own: the answer that is judged is the chat's.
+# Fields of a score that the chat response already has.
 NOT_REPEATED = ("id", "answer")
-MAX_DETACHED = 256  # scores that nobody waits for: as many requests' answers are held in memory
-BUSY = Unscorable("overloaded", "Too many scores are made that nobody waits for: this one is left out.")
+MAX_DETACHED = 256  # scores that nobody waits for; the answers of each stay in memory
+BUSY = Unscorable("overloaded", "Too many scores are running in the background: this one is left out.")
 STOPPED = Unscorable("overloaded", "The service was stopped before the score was made.")
-# What is raised is made anew: one exception raised again and again would keep every traceback.
+# Arguments of exceptions, not exceptions: an exception that is raised repeatedly keeps every traceback.
 NO_LOGPROB = (
     "no_log_probability",
-    "The LLM server tells no log-probability of the whole answer, and `effort` none judges by that alone.",
+    "The LLM server returned no log-probability of the whole answer, which `effort` none needs.",
 )
 OTHER_TEXT = (
     "logprobs_of_other_text",
-    "The log-probabilities of the LLM server belong to another text, and `effort` none judges by them alone.",
+    "The log-probabilities from the LLM server belong to another text, and `effort` none needs them.",
 )
-CUT = ("cut", "The answer was cut by its limit of tokens: its log-probability is not of a whole one.")
-NO_TEXT = ("no_text", "The answer holds no text, or only reasoning: there is nothing to judge.")
+CUT = ("cut", "The answer was cut by its token limit, so its log-probability is that of a part.")
+NO_TEXT = ("no_text", "The answer has no text, or only reasoning: there is nothing to judge.")
 
 
 @dataclass(frozen=True, slots=True)
 class Uncertainty:
-    """The score of an answer, or why there is none: it is still made, cannot be, or has failed.
+    """The score of an answer, or the reason why there is none: pending, not possible, or failed.
 
-    `owner`: the mark of the key under which it may be fetched. `withheld`: the model's own text where its
-    caller had an abstaining one sent in its stead. `marks`: whether to mark its claims. `failure`: for the
-    log alone.
+    `owner`: hash of the API key that may fetch the score. `withheld`: the model's text, if the caller asked
+    for abstaining and got the abstention text instead. `marks`: whether to mark the claims. `failure`: the
+    exception, used only for logging.
     """
 
     id: str
@@ -68,26 +68,26 @@ class Uncertainty:
     failure: Exception | None = None
 
     def scored(self, score: Score) -> "Uncertainty":
-        """Return it with its score, which takes the id that the caller knows already."""
+        """Return a copy with the score, under the id that the caller already has."""
         return replace(self, status="scored", score=score.model_copy(update={"id": self.id}))
 
     def failed(self, error: Exception) -> "Uncertainty":
-        """Return it without one: not to be had for this answer, or failed."""
+        """Return a copy with status "not_scored" or "failed" and a warning that gives the reason."""
         if isinstance(error, Unscorable):
             return replace(self, status="not_scored", warning=warning(error.code, error.message))
         if isinstance(error, EigencalError):
-            why = warning(error.code, error.full_detail)
+            reason = warning(error.code, error.full_detail)
         else:
-            why = warning("internal", "Something went wrong in the service; its log has the details.")
+            reason = warning("internal", "Something went wrong in the service; its log has the details.")
         status: Status = "not_scored" if isinstance(error, NoUsableAnswers) else "failed"
-        return replace(self, status=status, warning=why, failure=error)
+        return replace(self, status=status, warning=reason, failure=error)
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON. No field of it is named `error`: clients would raise."""
+        """Return a JSON object. It has no field `error`, because clients would raise on it."""
         document: dict[str, Any] = {"id": self.id, "status": self.status}
         if self.score is not None:
             fields = self.score.document()
-            # Of the chat's own answer, as everything here: a /score has this of the answer drawn.
+            # P(correct) of the chat's answer; in POST /score, the field is about a sample.
             fields["probability_correct"] = self.score.decisive
             document |= {name: value for name, value in fields.items() if name not in NOT_REPEATED}
             if self.marks and self.score.claims is not None:
@@ -99,67 +99,70 @@ class Uncertainty:
         return document
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of an answer that has its score, or of one that may be asked for it later."""
+        """Return the response headers: the id of the score and, if it is there, its values."""
         return {ID_HEADER: self.id} | ({} if self.score is None else self.score.headers())
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to draw; `own_counts`: one answer less, since the caller's own is drawn like them.
+    """The samples to draw for the score of an answer.
 
-    `needs_logprobs`: it is to have its log-probabilities, and its call does not ask for them. `limit`: the
-    most tokens of an answer by the settings. `marks`: whether to mark the answer's claims. `instead`: what is
-    drawn where this draws none, though nobody asked for that, and the answer cannot be judged alone.
+    `counts_caller_answer`: the caller's answer is sampled like the others and counts as one of them, so one
+    sample fewer is drawn. `limit`: the settings' token limit of an answer. `needs_logprobs`: the score needs
+    the log-probabilities of the caller's answer, and the call does not ask for them. `marks`: whether to mark
+    the answer's claims. `fallback`: the plan that replaces one without samples if `auto` chose it and the
+    answer has no usable log-probability.
     """
 
     command: ScoreCommand
-    own_counts: bool
+    counts_caller_answer: bool
     limit: int
     needs_logprobs: bool = False
     marks: bool = False
-    instead: "Plan | None" = None
+    fallback: "Plan | None" = None
 
-    def with_own(self, drawn: Drawn, own: Draw, model: str) -> Drawn:
-        """Return the answers that the score rests on: the caller's own goes first where it is one of them.
+    def with_caller_answer(self, drawn: Drawn, answer: Draw, model: str) -> Drawn:
+        """Return the samples that the score is based on, with the caller's answer first if it counts.
 
-        Where none is drawn, it is judged by its own log-probability. Raises Unscorable where it has none.
+        Without samples, the caller's answer is judged by its own log-probability. Raises Unscorable if it has
+        none, or was cut.
         """
         if self.command.draws_none:
-            return self._alone(drawn, own, model)
+            return self._without_samples(drawn, answer, model)
         drawn = self._as_limited(drawn)
         others = drawn.generation
         same_model = model == others.model and not others.omitted
-        # Without a log-probability it would cost the others theirs.
-        alike = own.total_logprob is not None or any(one.total_logprob is None for one in others.draws)
-        if not (self.own_counts and same_model and alike):
+        # One answer without a log-probability would make those of the other samples useless.
+        alike = answer.total_logprob is not None or any(draw.total_logprob is None for draw in others.draws)
+        if not (self.counts_caller_answer and same_model and alike):
             return drawn
-        every = replace(others, draws=(own, *others.draws), requested=others.requested + 1)
+        generation = replace(others, draws=(answer, *others.draws), requested=others.requested + 1)
         command = replace(drawn.command, candidate_is_drawn=True)
-        return replace(drawn, generation=every, command=command)
+        return replace(drawn, generation=generation, command=command)
 
-    def _alone(self, drawn: Drawn, own: Draw, model: str) -> Drawn:
-        if own.total_logprob is None:
-            raise Unscorable(*(OTHER_TEXT if own.logprobs_of_other_text else NO_LOGPROB))
-        if own.truncated:
+    def _without_samples(self, drawn: Drawn, answer: Draw, model: str) -> Drawn:
+        if answer.total_logprob is None:
+            raise Unscorable(*(OTHER_TEXT if answer.logprobs_of_other_text else NO_LOGPROB))
+        if answer.truncated:
             raise Unscorable(*CUT)
         undrawn = replace(drawn.generation, model=model)
-        # For its limit, as if it were drawn.
-        command = self._as_limited(replace(drawn, generation=replace(undrawn, draws=(own,)))).command
-        command = replace(command, candidate_logprob=own.total_logprob)
+        # The answer determines the token limit, as if it were a sample.
+        command = self._as_limited(replace(drawn, generation=replace(undrawn, draws=(answer,)))).command
+        command = replace(command, candidate_logprob=answer.total_logprob)
         return replace(drawn, generation=undrawn, command=command)
 
     def _as_limited(self, drawn: Drawn) -> Drawn:
-        """Return the draws with the limit of tokens that fits them.
+        """Return the samples with the token limit that they are compatible with.
 
-        Draws under a larger limit than the settings' count as drawn under the settings' if none is longer,
-        and draws under the caller's smaller limit if that cut none.
+        Samples drawn under a larger limit count as drawn under the settings' limit if none is longer than it.
+        Samples drawn under the caller's smaller limit do so too if that limit cut none.
         """
         request, generation = drawn.command.generation, drawn.generation
         assert request is not None
         counted = [draw.num_tokens for draw in generation.draws if draw.num_tokens is not None]
-        every = len(counted) == len(generation.draws) + generation.num_empty
-        # Where they were not counted one by one: all of them together are not shorter than the longest.
-        longest = max(counted) if every else generation.usage.completion_tokens
+        all_counted = len(counted) == len(generation.draws) + generation.num_empty
+        # If a count is missing, the sum over all samples is an upper bound of the longest.
+        longest = max(counted) if all_counted else generation.usage.completion_tokens
         if generation.max_tokens is not None and any(draw.truncated for draw in generation.draws):
             limit = generation.max_tokens
         elif 0 < longest <= self.limit:
@@ -174,16 +177,17 @@ def plan_for(
     body: Mapping[str, Any],
     api: Api,
     serving: Serving,
-    asked: ScoreCommand,
+    options: ScoreCommand,
     num_samples: int,
     recommended: Callable[[ScoreCommand], int | None],
     priority: Priority,
     *,
     marks: bool,
 ) -> Plan:
-    """Return what to draw beside a call of this body. Raises Unscorable.
+    """Return the plan for scoring the answer to a call with this body. Raises Unscorable.
 
-    `asked`: what is asked of the score. `recommended`: how many answers the calibration recommends.
+    `options`: a command with the caller's options, without a request. `recommended`: returns the number of
+    samples that the calibration recommends, or None.
     """
     sampling = serving.messages_sampling if api == "chat" else serving.sampling
     model = body.get("model")
@@ -195,27 +199,27 @@ def plan_for(
         priority=priority,
         fallback_max_tokens=smaller_limit(body, sampling),
     )
-    command = replace(asked, generation=request, as_recommended=False)
-    number = recommended(command) if asked.as_recommended else None
+    command = replace(options, generation=request, as_recommended=False)
+    number = recommended(command) if options.as_recommended else None
     limited = replace(sampling, max_tokens=token_limit(body, sampling))
     unasked = body.get("logprobs") is None or body["logprobs"] is False
 
     def drawing(number: int) -> Plan:
-        # Two are drawn in any case: they alone may be a score, should the caller's own be of another model.
-        own_counts = number > MIN_SAMPLES and drawn_alike(body, sampling)
-        drawn = replace(request, num_samples=number - own_counts, sampling=limited)
-        needs_logprobs = unasked and (own_counts or number == 0)
+        # At least two are drawn: they suffice for a score if another model wrote the caller's answer.
+        counts_caller_answer = number > MIN_SAMPLES and drawn_alike(body, sampling)
+        drawn = replace(request, num_samples=number - counts_caller_answer, sampling=limited)
+        needs_logprobs = unasked and (counts_caller_answer or number == 0)
         of_request = replace(command, generation=drawn)
-        return Plan(of_request, own_counts, sampling.max_tokens, needs_logprobs, marks)
+        return Plan(of_request, counts_caller_answer, sampling.max_tokens, needs_logprobs, marks)
 
     if number == 0:
-        return replace(drawing(0), instead=drawing(num_samples))
+        return replace(drawing(0), fallback=drawing(num_samples))
     return drawing(num_samples if number is None else number)
 
 
-# What is drawn beside a call, and whether its own answer is drawn alike.
+# The prompt of the samples, and whether the caller's answer is sampled like them.
 
-# The caller's own sampling, which the calibrated one stands in for. What a parameter is without effect as.
+# Sampling parameters with the values at which they have no effect. Samples use the calibrated sampling.
 NEUTRAL: dict[str, Any] = {
     "n": 1,
     "best_of": 1,
@@ -230,7 +234,7 @@ NEUTRAL: dict[str, Any] = {
     "ignore_eos": False,
 }
 SAMPLED = frozenset({"temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens", "stop"})
-# What changes nothing of what is said: how it is told, and to whom it is reckoned.
+# Parameters that do not change the answer, only its format or accounting.
 ASIDE = frozenset(
     {
         "model",
@@ -253,7 +257,7 @@ ASIDE = frozenset(
 )
 PLAIN_ROLES = frozenset({"system", "user", "assistant"})
 PLAIN_TURN = frozenset({"role", "content"})
-# Members that say nothing where they have these values.
+# Members that have no effect at these values.
 SILENT: dict[str, Any] = {
     "response_format": {"type": "text"},
     "modalities": ["text"],
@@ -268,43 +272,43 @@ SILENT: dict[str, Any] = {
     "return_token_ids": False,
     "parallel_tool_calls": True,
 }
-# Members that say nothing without tools.
+# Members that have no effect without tools.
 ABOUT_TOOLS = frozenset({"tool_choice", "function_call", "parallel_tool_calls"})
 
 
 def wire_prompt(body: Mapping[str, Any], api: Api) -> WirePrompt:
-    """Return what to draw with: all of a call that decides what is said, but for its sampling.
+    """Return the members of a call that determine the answer, except for sampling parameters.
 
-    Plain text turns, or a text to complete, have no marks. Raises Unscorable.
+    A prompt of plain text, or of turns of plain text, has no marks. Raises Unscorable.
     """
-    own = "messages" if api == "chat" else "prompt"
-    fields = {name: value for name, value in body.items() if name == own or not _is_empty(value)}
-    aside = {own} | ASIDE | SAMPLED | NEUTRAL.keys()
+    prompt_field = "messages" if api == "chat" else "prompt"
+    fields = {name: value for name, value in body.items() if name == prompt_field or not _is_empty(value)}
+    aside = {prompt_field} | ASIDE | SAMPLED | NEUTRAL.keys()
     if not {"tools", "functions"} & fields.keys():
         aside |= ABOUT_TOOLS
     marks = {name: value for name, value in fields.items() if name not in aside and SILENT.get(name) != value}
     if api == "chat":
         turns = fields.get("messages")
-        beside = _unlike_plain(turns)
-        # No chat that a calibration knows: servers go on with that turn, or begin another.
+        prompt_marks = _marks_of_turns(turns)
+        # Calibrations have no such chats. Some servers continue the last turn, others begin a new one.
         if turns and turns[-1].get("role") == "assistant":
-            beside["last_turn"] = "assistant"
-        return WirePrompt(api, {"messages": turns, **marks}, marks | beside)
-    prompt, beside = _one_prompt(fields)
-    return WirePrompt(api, {"prompt": prompt, **marks}, marks | beside)
+            prompt_marks["last_turn"] = "assistant"
+        return WirePrompt(api, {"messages": turns, **marks}, marks | prompt_marks)
+    prompt, prompt_marks = _one_prompt(fields)
+    return WirePrompt(api, {"prompt": prompt, **marks}, marks | prompt_marks)
 
 
 def _is_empty(value: object) -> bool:
-    """Return True for a value that means the same as a missing member, LiteLLM's {"refusal": None} too."""
+    """Return True for a value equivalent to a missing member, such as LiteLLM's {"refusal": None}."""
     if isinstance(value, dict):
         return all(map(_is_empty, value.values()))
     return value in (None, "", [])
 
 
 def drawn_alike(body: Mapping[str, Any], sampling: Sampling) -> bool:
-    """Tell whether the call's own answer is drawn as those beside it: it says so of every parameter."""
-    most = _own_limit(body)
-    asked = (body.get("temperature"), body.get("top_p"), body.get("top_k"), most, _stops(body.get("stop")))
+    """Return True if the call sets every sampling parameter to the value that the samples are drawn with."""
+    limit = _call_limit(body)
+    asked = (body.get("temperature"), body.get("top_p"), body.get("top_k"), limit, _stops(body.get("stop")))
     wanted = (
         sampling.temperature,
         sampling.top_p,
@@ -317,31 +321,34 @@ def drawn_alike(body: Mapping[str, Any], sampling: Sampling) -> bool:
 
 
 def token_limit(body: Mapping[str, Any], sampling: Sampling) -> int:
-    """Return the most tokens of an answer beside the call: its own limit, where that is larger."""
-    most = _own_limit(body)
-    return max(most, sampling.max_tokens) if type(most) is int else sampling.max_tokens
+    """Return the token limit of samples: the larger of the call's limit and the settings' limit."""
+    limit = _call_limit(body)
+    return max(limit, sampling.max_tokens) if type(limit) is int else sampling.max_tokens
 
 
 def smaller_limit(body: Mapping[str, Any], sampling: Sampling) -> int | None:
-    """Return the call's own limit if it is smaller than the settings': the context may hold no more."""
-    most = _own_limit(body)
-    return most if type(most) is int and 0 < most < sampling.max_tokens else None
+    """Return the call's limit if it is below the settings' limit: the context may have no room for more."""
+    limit = _call_limit(body)
+    return limit if type(limit) is int and 0 < limit < sampling.max_tokens else None
 
 
-def _own_limit(body: Mapping[str, Any]) -> Any:
+def _call_limit(body: Mapping[str, Any]) -> Any:
     return body.get("max_completion_tokens") or body.get("max_tokens")
 
 
 def _stops(stop: object) -> object:
-    if isinstance(stop, list) and all(isinstance(one, str) for one in stop):
+    if isinstance(stop, list) and all(isinstance(text, str) for text in stop):
         return sorted(stop)
     return [] if stop is None else [stop]
 
 
-def _unlike_plain(turns: object) -> dict[str, Any]:
-    """Return what of the turns is no plain text: by kind, as their texts are no part of a prompt's shape."""
+def _marks_of_turns(turns: object) -> dict[str, Any]:
+    """Return the kinds of members and parts in the turns that are not plain text. Raises Unscorable.
+
+    Their contents are left out: they are not part of a prompt's shape.
+    """
     if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
-        raise Unscorable("unreadable_request", "The call's `messages` are no list of turns.")
+        raise Unscorable("unreadable_request", "The call's `messages` is not a list of turns.")
     strange = {name for turn in turns for name, value in turn.items() if not _is_empty(value)} - PLAIN_TURN
     for turn in turns:
         content = turn.get("content")
@@ -360,11 +367,9 @@ def _kind(part: object) -> str:
 
 
 def _one_prompt(fields: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the text to complete, and its marks: tokens are no text. Raises Unscorable for several."""
+    """Return the prompt and its marks: a prompt of tokens has one. Raises Unscorable for several prompts."""
     if fields.get("echo"):
-        raise Unscorable(
-            "echo", "With `echo` the answer repeats its prompt: there is none to judge by itself."
-        )
+        raise Unscorable("echo", "With `echo` the answer repeats its prompt, so it cannot be judged.")
     prompt = fields.get("prompt")
     if isinstance(prompt, list) and len(prompt) == 1 and not isinstance(prompt[0], int):
         [prompt] = prompt
@@ -372,33 +377,33 @@ def _one_prompt(fields: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         return prompt, {}
     if isinstance(prompt, list) and prompt and all(isinstance(token, int) for token in prompt):
         return prompt, {"prompt": "tokens"}
-    raise Unscorable("many_prompts", "A score is of one prompt: the call has another number, or none.")
+    raise Unscorable("many_prompts", "A score needs exactly one prompt.")
 
 
 def is_first(choice: object) -> bool:
-    """Tell whether it is the choice that is judged; servers that give one choice leave its index out."""
+    """Return True for the choice that is judged. Servers that return one choice may omit its index."""
     return isinstance(choice, dict) and not choice.get("index")
 
 
 def choices_of(payload: Mapping[str, Any]) -> list[Any]:
-    """Return the choices of an answer, or of a chunk of one."""
+    """Return the choices of an answer or of a chunk."""
     choices = payload.get("choices")
     return choices if isinstance(choices, list) else []
 
 
 def first_choice(payload: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the choice that is judged; None for none."""
+    """Return the choice that is judged, or None."""
     return next((choice for choice in choices_of(payload) if is_first(choice)), None)
 
 
 def has_others(payload: Mapping[str, Any]) -> bool:
-    """Tell whether an answer, or a chunk of one, holds further choices than the one that is judged."""
+    """Return True if an answer or a chunk has more choices than the one that is judged."""
     choices = choices_of(payload)
-    return len(choices) > 1 or any(isinstance(one, dict) and not is_first(one) for one in choices)
+    return len(choices) > 1 or any(isinstance(choice, dict) and not is_first(choice) for choice in choices)
 
 
 def judged_choice(payload: Mapping[str, Any]) -> Choice | None:
-    """Return the choice that is judged of an answer that was not streamed; None where it holds none."""
+    """Return the choice that is judged of a complete answer, or None."""
     choice = first_choice(payload)
     try:
         return None if choice is None else whole_choice(choice)
@@ -407,36 +412,38 @@ def judged_choice(payload: Mapping[str, Any]) -> Choice | None:
 
 
 def refuse_textless(choice: Choice | None) -> Choice:
-    """Return a choice that holds a text of the model's to judge, maybe an empty one. Raises Unscorable."""
+    """Return the choice if it has a text to judge, which may be empty. Raises Unscorable."""
     if choice is None:
-        raise Unscorable("no_answer", "The answer holds no choice.")
-    if choice.beside & {"tool_calls", "function_call"}:
+        raise Unscorable("no_answer", "The answer has no choice.")
+    if choice.other_fields & {"tool_calls", "function_call"}:
         raise Unscorable("tool_call", "The answer calls a tool: it has no text to judge.")
-    if "refusal" in choice.beside and not choice.text:
+    if "refusal" in choice.other_fields and not choice.text:
         raise Unscorable("refusal", "The model refused to answer: there is no answer to judge.")
-    if "audio" in choice.beside and not choice.text:
-        raise Unscorable("no_text", "The answer is no text.")
+    if "audio" in choice.other_fields and not choice.text:
+        raise Unscorable("no_text", "The answer is audio, not text.")
     if choice.finish_reason in GIVEN_UP:
-        raise Unscorable("given_up", "The LLM server gave the answer up.")
+        raise Unscorable("given_up", "The LLM server aborted the answer.")
     return choice
 
 
 def with_places_in(text: str, judged: str, score: Score) -> Score:
-    """Return the score with the places of its claims in this text, of which the judged one is a part."""
-    begin = text.rfind(judged)  # what goes before may say the same: reasoning
+    """Return the score with the places of its claims in `text`, which contains the judged text."""
+    begin = text.rfind(judged)  # the last: reasoning before it may contain the same words
     if begin < 1 or score.claims is None:
         return score
     claims = [
-        one.model_copy(update={"start": one.start + begin, "end": one.end + begin}) for one in score.claims
+        claim.model_copy(update={"start": claim.start + begin, "end": claim.end + begin})
+        for claim in score.claims
     ]
     return score.model_copy(update={"claims": claims})
 
 
 class ChatScorer:
-    """Begins scores, and holds those that go on after their answer.
+    """Starts scores and keeps the tasks of those that continue after the answer was sent.
 
-    `shape` reads a choice as an answer drawn here would be read. `report` hears of each score that is made,
-    has failed, or goes on after its answer. `tasks`: those that have not ended.
+    `shape` reads a choice in the same way as a sample. `report` is called with each score that is done, has
+    failed, or continues in the background. `tasks`: all running tasks. `detached`: those that nobody waits
+    for.
     """
 
     def __init__(self, scorer: Scorer, shape: PromptShape, report: Callable[[Uncertainty], None]) -> None:
@@ -448,18 +455,18 @@ class ChatScorer:
 
     @property
     def has_room(self) -> bool:
-        """Tell whether one more may go on after its answer."""
+        """Return True if one more score may continue in the background."""
         return len(self.detached) < MAX_DETACHED
 
     async def stop(self) -> None:
-        """End all that is under way; idempotent."""
+        """Cancel all running tasks; idempotent."""
         tasks = set(self.tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def begin(self, plan: Plan | Unscorable, owner: str) -> "RunningScore":
-        """Return the score of an answer that is still to come; where there can be none, it will say why."""
+        """Return the score of an answer that is not there yet. An Unscorable plan becomes its warning."""
         marks = isinstance(plan, Plan) and plan.marks
         return RunningScore(self, plan, Uncertainty(new_id("scr"), owner, marks=marks))
 
@@ -474,48 +481,48 @@ class ChatScorer:
         self.tasks.discard(task)
         self.detached.discard(task)
         if not task.cancelled():
-            task.exception()  # looked at, or asyncio complains of one that its caller did not stay for
+            task.exception()  # retrieved, or asyncio logs it when nobody awaits the task
 
 
 class RunningScore:
-    """One score: `start` draws, `judge` takes the answer, `wait` returns what came of it.
+    """One score: `start` draws the samples, `judge` takes the answer, `wait` returns the outcome.
 
-    Whoever began it ends it by `discard`; where it went on by itself that does nothing.
+    The creator must call `discard` at the end. It does nothing to a score that continues in the background.
     """
 
     def __init__(self, scorer: ChatScorer, plan: Plan | Unscorable, uncertainty: Uncertainty) -> None:
         self._scorer = scorer
         self._plan = plan
         self.uncertainty = uncertainty  # as last reported
-        self.judged_text: str | None = None  # the answer's text that was judged; None for none
+        self.judged_text: str | None = None
         self._draws: asyncio.Task[Drawn] | None = None
         self._judged: asyncio.Task[Uncertainty] | None = None
         self._is_detached = False
 
     @property
     def needs_logprobs(self) -> bool:
-        """Tell whether the answer should come with log-probabilities for which its call does not ask."""
+        """Return True if the score needs log-probabilities that the call does not ask for."""
         return isinstance(self._plan, Plan) and self._plan.needs_logprobs
 
     def start(self) -> None:
-        """Begin to draw, unless that has begun."""
+        """Start to draw the samples; idempotent."""
         if self._draws is None and isinstance(self._plan, Plan):
             self._draws = self._drawing(self._plan)
 
     def _drawing(self, plan: Plan) -> "asyncio.Task[Drawn]":
-        # What a stream's first token took is no wait of the score's.
+        # The score's time does not include the wait for a stream's first token.
         command = replace(plan.command, arrived=time.perf_counter())
         return self._scorer.run(self._scorer.scorer.draw(command))
 
     def judge(self, choice: Choice | None, model: str) -> None:
-        """Take the first choice of the answer, None for none; `model` has made it."""
+        """Start to judge the first choice of the answer, or None. `model`: the model that wrote it."""
         self.start()
         self._judged = self._scorer.run(self._finish(choice, model))
 
     async def wait(self, max_s: float | None) -> Uncertainty:
-        """Return what came of it; after `max_s` it goes on by itself, and is `pending`. None: at once.
+        """Return the outcome, or status "pending" after `max_s` seconds; the score then continues.
 
-        The answer has been taken.
+        `max_s` None: do not wait. Call `judge` first.
         """
         assert self._judged is not None
         if max_s is not None:
@@ -529,14 +536,14 @@ class RunningScore:
         self._scorer.detached.add(self._judged)
         return self._report(self.uncertainty)
 
-    async def discard(self, why: Exception | None = None) -> None:
-        """End it. `why`: told to whoever asks for its id, where that has been given out."""
+    async def discard(self, reason: Exception | None = None) -> None:
+        """Cancel the score. `reason`: reported under its id, which the caller may have already."""
         if self._is_detached:
             return
         cancelled = self._cancel()
-        if why is not None and self._judged is None:
-            self._report(self.uncertainty.failed(why))
-        # Until they have let go of the LLM.
+        if reason is not None and self._judged is None:
+            self._report(self.uncertainty.failed(reason))
+        # Wait until the tasks have released the LLM.
         await asyncio.gather(*cancelled, return_exceptions=True)
 
     def _cancel(self) -> list[asyncio.Task[Any]]:
@@ -549,7 +556,7 @@ class RunningScore:
         try:
             return self._report(self.uncertainty.scored(await self._score(choice, model)))
         except asyncio.CancelledError:
-            if self._is_detached:  # the service stops; whoever has the id would find it pending for ever
+            if self._is_detached:  # the service stops; else the score would stay pending for ever
                 self._report(self.uncertainty.failed(STOPPED))
             raise
         except Exception as error:
@@ -563,22 +570,22 @@ class RunningScore:
             raise Unscorable(plan.code, plan.message)
         assert self._draws is not None
         choice = refuse_textless(answer)
-        [own] = await self._scorer.shape.read_beside_loop([choice.draw()])
-        if is_blank(own.text) and self._scorer.scorer.empty_answers == FAILED:
+        [draw] = await self._scorer.shape.read_off_loop([choice.draw()])
+        if is_blank(draw.text) and self._scorer.scorer.empty_answers == FAILED:
             raise Unscorable(*NO_TEXT)
-        self.judged_text = own.text
-        if plan.instead is not None and (own.total_logprob is None or own.truncated):
-            # Known only now, when the answer is there: its score comes later than those drawn beside it.
-            plan = plan.instead
+        self.judged_text = draw.text
+        if plan.fallback is not None and (draw.total_logprob is None or draw.truncated):
+            # This is known only once the answer is there, so these samples are drawn after it.
+            plan = plan.fallback
             self._draws.cancel()
             self._draws = self._drawing(plan)
-        drawn = plan.with_own(await self._draws, own, model)
-        known = [(text, value) for text, value in choice.tokens if value is not None]
-        is_known = len(known) == len(choice.tokens) and not own.logprobs_of_other_text
-        tokens = tuple(known) if is_known else ()
+        drawn = plan.with_caller_answer(await self._draws, draw, model)
+        with_logprob = [(text, value) for text, value in choice.tokens if value is not None]
+        is_complete = len(with_logprob) == len(choice.tokens) and not draw.logprobs_of_other_text
+        tokens = tuple(with_logprob) if is_complete else ()
         drawn = replace(drawn, command=replace(drawn.command, candidate_tokens=tokens))
-        score = await self._scorer.scorer.finish(drawn, own.text)
-        return with_places_in(choice.text, own.text, score)
+        score = await self._scorer.scorer.finish(drawn, draw.text)
+        return with_places_in(choice.text, draw.text, score)
 
     def _report(self, uncertainty: Uncertainty) -> Uncertainty:
         self.uncertainty = uncertainty

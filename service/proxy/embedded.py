@@ -1,4 +1,4 @@
-"""The embedded LLM behind the API that its callers would use of a server: enough of it to try the drop-in."""
+"""The embedded LLM behind a small part of OpenAI's API, enough to try the drop-in."""
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -29,12 +29,12 @@ class Refusal(Exception):
         self._error = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
 
     def reply(self) -> "MadeReply":
-        """Return it as OpenAI's API answers it."""
+        """Return the refusal in the format of OpenAI's API."""
         return MadeReply(encoded({"error": self._error}), status=400)
 
 
 class MadeReply:
-    """Implements `service.proxy.upstream.Reply` for an answer that is all there."""
+    """Implements `service.proxy.upstream.Reply` for a complete answer."""
 
     def __init__(self, content: bytes, media_type: str = "application/json", status: int = 200) -> None:
         self._content = content
@@ -47,15 +47,15 @@ class MadeReply:
         yield self._content
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is no connection."""
 
 
 class ModelUpstream:
-    """Implements `service.proxy.upstream.Upstream` by a model in this process.
+    """Implements `service.proxy.upstream.Upstream` with a model in this process.
 
-    It takes turns of text, logprobs, and the sampling parameters temperature, top_p, top_k, max_tokens, stop,
-    seed and n. Any other member with an effect is refused with status 400. `sampling` returns the values of
-    parameters that a call leaves out. A stream is one chunk. Log-probabilities are given for each token, but
+    It accepts turns of text, logprobs, and the sampling parameters temperature, top_p, top_k, max_tokens,
+    stop, seed and n. Any other member with an effect is refused with status 400. `sampling` returns the
+    defaults of parameters that a call omits. A stream is one chunk. Each token has its log-probability, but
     the first token has the whole text.
     """
 
@@ -64,10 +64,10 @@ class ModelUpstream:
         self._sampling = sampling
 
     async def stop(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
     async def open(self, call: Call) -> MadeReply:
-        """Answer the call, or refuse it as OpenAI's API does. Raises what the model raises."""
+        """Answer the call, or refuse it as OpenAI's API does. Raises the model's other errors."""
         if call.body is None:
             probe = GenerationRequest(num_samples=1, sampling=self._sampling("chat"), prompt="?")
             model = {"id": self._llm.identity(probe).model, "object": "model", "owned_by": "eigencal"}
@@ -89,7 +89,7 @@ class ModelUpstream:
 def _object(content: bytes) -> dict[str, Any]:
     payload = parse_object(content)
     if payload is None:
-        raise Refusal("The body is no JSON object.")
+        raise Refusal("The body is not a JSON object.")
     return payload
 
 
@@ -107,7 +107,7 @@ def _request(body: Mapping[str, Any], api: Api, default: Sampling) -> Generation
         temperature=_number(body, "temperature", default.temperature, 0, 2),
         top_p=_number(body, "top_p", default.top_p, 1e-6, 1),
         top_k=int(_number(body, "top_k", default.top_k, 0, 1_000_000)),
-        max_tokens=int(_number(body, "max_tokens", _most(body, default), 1, MAX_TOKENS)),
+        max_tokens=int(_number(body, "max_tokens", _max_tokens(body, default), 1, MAX_TOKENS)),
         stop=(stop,) if isinstance(stop, str) else _texts(stop),
         seed=None if body.get("seed") is None else int(_number(body, "seed", 0, 0, 2**63 - 1)),
     )
@@ -127,12 +127,12 @@ def _refuse(names: Iterable[str]) -> None:
         raise Refusal(message, shown[0], "unsupported_parameter")
 
 
-def _most(body: Mapping[str, Any], default: Sampling) -> float:
+def _max_tokens(body: Mapping[str, Any], default: Sampling) -> float:
     return _number(body, "max_completion_tokens", default.max_tokens, 1, MAX_TOKENS)
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
         raise Refusal("stop: send a text, or a list of texts.", "stop")
     return tuple(filter(None, value))
 
@@ -147,7 +147,7 @@ def _number(body: Mapping[str, Any], name: str, default: float, least: float, mo
 def _completion(
     generation: Generation, api: Api, body: Mapping[str, Any], *, streamed: bool = False
 ) -> dict[str, Any]:
-    told = body.get("logprobs") is not None and body["logprobs"] is not False  # 0 asks for them, too
+    with_logprobs = body.get("logprobs") is not None and body["logprobs"] is not False  # also for 0
     chat = "chat.completion.chunk" if streamed else "chat.completion"
     usage = generation.usage
     choices = []
@@ -156,7 +156,7 @@ def _completion(
         if api == "chat":
             content = {"delta" if streamed else "message": {"role": "assistant", "content": draw.text}}
         reason = "length" if draw.truncated else "stop"
-        logprobs = _logprobs(draw, api) if told and draw.total_logprob is not None else None
+        logprobs = _logprobs(draw, api) if with_logprobs and draw.total_logprob is not None else None
         choices.append({"index": index, **content, "logprobs": logprobs, "finish_reason": reason})
     return {
         "id": new_id("chatcmpl" if api == "chat" else "cmpl"),
@@ -178,11 +178,11 @@ def _logprobs(draw: Draw, api: Api) -> dict[str, Any]:
     if api == "completions":
         return {"tokens": texts, "token_logprobs": values, "top_logprobs": None, "text_offset": []}
     pairs = zip(texts, values, strict=True)
-    return {"content": [{"token": text, "logprob": one, "top_logprobs": []} for text, one in pairs]}
+    return {"content": [{"token": text, "logprob": value, "top_logprobs": []} for text, value in pairs]}
 
 
 def _events(generation: Generation, api: Api, body: Mapping[str, Any]) -> bytes:
-    """Return a stream of one chunk, and one of the usage where it is asked for."""
+    """Return a stream of one chunk, and a second with the usage if the call asks for it."""
     chunk = _completion(generation, api, body, streamed=True)
     usage = chunk.pop("usage")
     options = body.get("stream_options")

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import Field, ValidationError, model_validator
 from starlette.responses import Response
 
+from service.api.admission import Admission
 from service.api.auth import BEARER, owner_of, score_scope
 from service.api.bodies import (
     CLIENT_CLOSED_REQUEST,
@@ -21,7 +22,6 @@ from service.api.bodies import (
     require_json,
     while_connected,
 )
-from service.api.deps import Admission, Metrics
 from service.api.errors import error_body, internal_body, log_problem, request_id_of
 from service.calibration.calibration import Calibration
 from service.errors import EigencalError, EmbedderUnavailable, InvalidRequest, Overloaded, Unscorable
@@ -29,7 +29,7 @@ from service.heavy_json import MAX_VALUES
 from service.llm.admission import Permit
 from service.llm.openai_server import ServerQuirks
 from service.llm.port import Api, Priority
-from service.llm.sse import behind, parse_object, too_long
+from service.llm.sse import parse_object, prepend, too_long
 from service.llm.wire import LOGPROBS, PATHS
 from service.proxy.abstention import HeldStream, abstaining, is_abstained, is_judged, let_through
 from service.proxy.chat_score import (
@@ -53,24 +53,25 @@ from service.proxy.stream import (
     without_logprobs,
 )
 from service.proxy.upstream import Call, Reply, Upstream, read_ahead
+from service.scoring.metrics import Metrics
 from service.scoring.score import EFFORTS, Effort, ScoreCommand, Serving, Target
-from service.scoring.telemetry import NO_SPANS, Spans
+from service.tracing import NO_SPANS, Spans
 
 Mode = Literal["off", "async", "on"]
 HEADER = "X-Eigencal"
 FIELD = "eigencal"
-UNREADABLE = Unscorable("unreadable_request", "The call is no JSON object that could be sent once more.")
-MANY_CHOICES = Unscorable("many_choices", "Of several choices only the first is judged: none is let through.")
-# Of the caller's headers those by which its call is read, and found again in traces; its key is ours.
+UNREADABLE = Unscorable("unreadable_request", "The call is not a JSON object that could be sent again.")
+MANY_CHOICES = Unscorable("many_choices", "Only the first of several choices is judged: none is let through.")
+# Headers of the caller that the server gets: for reading the body and for traces. The key is the service's.
 REQUEST_HEADERS_PASSED = ("traceparent", "tracestate", "accept", "content-encoding")
-# Proxies say 203 or 206 of a complete answer, too; these two have no body.
+# Proxies may answer 203 or 206 with a complete body. 204 and 205 have no body.
 GOOD = frozenset(range(200, 300)) - {204, 205}
-# Statuses by which servers refuse a parameter, or fail on one: then the call goes as its caller wrote it.
+# Statuses of servers that refuse a parameter or fail on it. The call is then sent as the caller wrote it.
 REFUSING = frozenset({400, 403, 422, 500, 501})
 
 
 class ScoreOptions(RequestModel):
-    """How to score the answer: the field `eigencal` of a call, as docs/drop-in.md tells."""
+    """How to score the answer: the field `eigencal` of a call, documented in docs/drop-in.md."""
 
     effort: Effort | None = None
     num_samples: int | None = Field(None, ge=2, le=256)
@@ -83,7 +84,7 @@ class ScoreOptions(RequestModel):
 
     @model_validator(mode="after")
     def one_number(self) -> "ScoreOptions":
-        """Refuse two numbers of answers."""
+        """Refuse `num_samples` together with `effort`."""
         if self.effort is not None and self.num_samples is not None:
             raise ValueError("send `num_samples` or `effort`, not both")
         return self
@@ -91,7 +92,11 @@ class ScoreOptions(RequestModel):
 
 @dataclass(frozen=True, slots=True)
 class ChatCall:
-    """A call as it came; `payload`: its JSON object, None where it is none that could be sent again."""
+    """A call to the drop-in.
+
+    `body`: the bytes to forward. `payload`: the JSON object, or None if the body is not JSON that can be sent
+    again.
+    """
 
     body: bytes
     options: ScoreOptions
@@ -100,15 +105,15 @@ class ChatCall:
 
     @property
     def streams(self) -> bool:
-        """Tell whether a stream is asked for."""
+        """Return True if the call asks for a stream."""
         return bool(self.payload and self.payload.get("stream"))
 
 
 async def read_call(request: Request, default: Mode, *, abstains: bool) -> ChatCall:
-    """Return the call. Raises InvalidRequest for what is ours in it, UnsupportedMediaType for no JSON.
+    """Return the call. Raises InvalidRequest for a bad `eigencal` field or header, and UnsupportedMediaType.
 
-    `abstains`: the operator withholds answers by their score, so that callers always wait for it. A body
-    without our field goes on byte for byte, also where it is no JSON: the server says so better.
+    `abstains`: the operator withholds answers by their score, so callers always wait for it. A body without
+    the field is forwarded byte for byte, even if it is not JSON: the server has the better error message.
     """
     require_json(request)
     mode = request.headers.get(HEADER, default).strip().lower()
@@ -121,7 +126,7 @@ async def read_call(request: Request, default: Mode, *, abstains: bool) -> ChatC
     if mode == "off" and not (has_field or has_score):
         return ChatCall(body, ScoreOptions(), "off", None)
     options = ScoreOptions()
-    # Also of a call that cannot be scored: what is ours is no server's to read.
+    # Also for a call that cannot be scored: the field must not reach the server.
     if has_field:
         refuse_heavy(body)
     payload = parse_object(body, MAX_VALUES)
@@ -131,14 +136,14 @@ async def read_call(request: Request, default: Mode, *, abstains: bool) -> ChatC
         except ValidationError as error:
             raise refusal(error, ScoreOptions, within=[FIELD]) from None
         body = json.dumps(payload).encode()
-    # Clients send an answer back as a turn, with the score that came with it.
+    # Clients send an answer back as a turn, including its score.
     if has_score and payload is not None and _drop_scores(payload.get("messages")):
         body = json.dumps(payload).encode()
     return ChatCall(body, options, cast("Mode", mode), payload if is_sendable(payload) else None)
 
 
 def _drop_scores(turns: object) -> bool:
-    """Remove `uncertainty` from the assistant's turns; return whether there was one."""
+    """Remove `uncertainty` from the assistant's turns; return True if there was one."""
     scored = [
         turn
         for turn in (turns if isinstance(turns, list) else ())
@@ -150,9 +155,9 @@ def _drop_scores(turns: object) -> bool:
 
 
 def is_sendable(payload: object) -> bool:
-    """Tell whether it could be sent again as JSON."""
+    """Return True if the payload can be sent again as JSON."""
     try:
-        # Infinities, and halves of surrogate pairs, which no call of ours could hold.
+        # Fails for infinities and for half a surrogate pair.
         json.dumps(payload, allow_nan=False, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return False
@@ -161,12 +166,13 @@ def is_sendable(payload: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """The LLM server as its callers see it, the scores beside its answers, and the settings of both.
+    """The drop-in: the LLM server, the scorer of its answers, and their settings.
 
-    `one_call`: waits for the permit of a call of the LLM, and releases it. Raises Overloaded.
-    `deadline_s`: how long a complete answer waits for its score. `effort`: None for the normal number of
-    answers. `abstain`: whether answers are withheld by their decision whatever callers ask, `abstain_text` in
-    their stead, streams held until then; `abstain_fail_open`: but those that cannot be judged go out.
+    `one_call`: context manager that waits for the permit of one LLM call and releases it. Raises Overloaded.
+    `deadline_s`: how long an answer waits for its score, in seconds. `effort`: None for the default number of
+    samples. `abstain`: withhold every answer whose decision is to abstain, regardless of the caller's
+    options, and send `abstain_text` instead; streams are held until then. `abstain_fail_open`: send answers
+    that cannot be judged.
     """
 
     upstream: Upstream
@@ -184,7 +190,7 @@ class Chat:
     quirks: ServerQuirks = field(default_factory=ServerQuirks)
 
     async def open(self, sent: Call) -> Reply:
-        """Return the server's answer, the call to it traced; see `Upstream`."""
+        """Return the server's answer and trace the call; see `Upstream`."""
         if sent.body is None:  # a list of models
             return await self.upstream.open(sent)
         with self.spans.forwarding(sent.path) as span:
@@ -193,17 +199,17 @@ class Chat:
             return reply
 
     async def begin(self, call: ChatCall, api: Api, owner: str) -> RunningScore:
-        """Return the score of the answer to come. Raises InvalidRequest for what may not be asked."""
+        """Return the score of the answer to come. Raises InvalidRequest if `abstain` is not possible."""
         if call.options.abstain and not self.abstain and (call.streams or call.mode != "on"):
-            # Refused where it could not be done: who asks for it relies on it.
-            msg = "goes with an answer that waits for its score: `X-Eigencal: on`, and no stream"
+            # An error, because callers that ask for it rely on it.
+            msg = "needs an answer that waits for its score: `X-Eigencal: on`, and no stream"
             raise InvalidRequest(f"{FIELD}.abstain: {msg}", [{"loc": ["body", FIELD, "abstain"], "msg": msg}])
         if call.mode == "async" and not self.scorer.has_room:
             return self.scorer.begin(BUSY, owner)
         return self.scorer.begin(await self._plan(call, api), owner)
 
     def withholds(self, call: ChatCall, uncertainty: Uncertainty, *, several: bool) -> bool:
-        """Tell whether the answer is not to go out: by its decision, or for want of one by the settings."""
+        """Return True if the answer is withheld: by its decision, or because it was not judged."""
         if not self.abstain:
             return bool(call.options.abstain) and is_abstained(uncertainty)
         if is_judged(uncertainty) and is_abstained(uncertainty):
@@ -212,7 +218,7 @@ class Chat:
 
     @property
     def passes_only_judged(self) -> bool:
-        """Tell whether nothing goes out that was not judged."""
+        """Return True if answers that were not judged are withheld."""
         return self.abstain and not self.abstain_fail_open
 
     async def _plan(self, call: ChatCall, api: Api) -> Plan | Unscorable:
@@ -220,13 +226,13 @@ class Chat:
             return UNREADABLE
         if self.passes_only_judged and call.payload.get("n") not in (None, 1):
             return MANY_CHOICES
-        own, target = self._allowed(call.options)
-        number, effort = own.num_samples, own.effort or self.effort
+        options, target = self._allowed(call.options)
+        number, effort = options.num_samples, options.effort or self.effort
         as_recommended = number is None and effort == "auto"
         chosen = None
         if as_recommended:
-            with suppress(EigencalError):  # which the score will say
-                chosen = await self.scorer.scorer.choice.named(own.calibration)
+            with suppress(EigencalError):  # the score will report it
+                chosen = await self.scorer.scorer.choice.named(options.calibration)
         if number is None:
             number = self.serving.num_samples if effort is None else EFFORTS[effort]
         try:
@@ -235,43 +241,43 @@ class Chat:
                 api,
                 self.serving,
                 ScoreCommand(
-                    calibration=own.calibration,
+                    calibration=options.calibration,
                     as_recommended=as_recommended,
                     target=target,
-                    claims=own.mark or own.claims,
+                    claims=options.mark or options.claims,
                     quotes=not self.abstain,
                 ),
                 number,
                 partial(self._recommended, chosen=chosen),
-                # Where an answer goes out by its score alone, neither is worth more than the other.
+                # If no answer is sent without its score, both are equally urgent.
                 Priority.LIVE if self.passes_only_judged else Priority.BESIDE,
-                marks=own.mark,
+                marks=options.mark,
             )
         except Unscorable as reason:
             return reason
 
-    def _allowed(self, own: ScoreOptions) -> tuple[ScoreOptions, Target]:
-        """Return what of a caller's wishes counts, and the target of the decision."""
-        if self.abstain:  # what is stricter alone
+    def _allowed(self, options: ScoreOptions) -> tuple[ScoreOptions, Target]:
+        """Return the caller's options that are allowed, and the target of the decision."""
+        if self.abstain:  # callers can only make the target stricter
             target = self.serving.target()
-            error, confidence = own.target_error or target.error, own.confidence or target.confidence
-            # Claims hold the text of the answer, and of others, that may be withheld.
+            error, confidence = options.target_error or target.error, options.confidence or target.confidence
+            # Claims quote the answer and the samples, which may be withheld.
             return ScoreOptions(claims=False), Target(
                 min(error, target.error), max(confidence, target.confidence)
             )
-        target = self.serving.target(own.target_error, own.confidence)
-        # Who asks for abstaining wants a decision, also where no calibration can make one.
-        return own, replace(target, by_default=target.by_default and not own.abstain)
+        target = self.serving.target(options.target_error, options.confidence)
+        # Asking to abstain needs a decision even if no calibration can make one.
+        return options, replace(target, by_default=target.by_default and not options.abstain)
 
     def _recommended(self, command: ScoreCommand, chosen: Calibration | None) -> int | None:
         try:
             return self.scorer.scorer.choice.recommended(command, chosen)
-        except EmbedderUnavailable:  # which the score will say
+        except EmbedderUnavailable:  # the score will report it
             return None
 
 
 async def chat_of(request: Request) -> Chat:
-    """Return the drop-in of the application that got the request."""
+    """Return the application's drop-in."""
     chat: Chat = request.app.state.chat
     return chat
 
@@ -280,7 +286,7 @@ ChatDep = Annotated[Chat, Depends(chat_of)]
 
 
 def reporter(metrics: Metrics, keep: Callable[[str, str, str], None]) -> Callable[[Uncertainty], None]:
-    """Return what counts, logs and keeps the scores beside answers."""
+    """Return a function that counts, logs and stores each score of an answer."""
     pending: set[str] = set()
 
     def report(uncertainty: Uncertainty) -> None:
@@ -295,7 +301,7 @@ def reporter(metrics: Metrics, keep: Callable[[str, str, str], None]) -> Callabl
             metrics.failed(uncertainty.warning.code if uncertainty.warning else "internal")
             if isinstance(failure, Overloaded):
                 metrics.was_shed()
-            where = f"the score {uncertainty.id} beside an answer"
+            where = f"the score {uncertainty.id} of an answer"
             if isinstance(failure, EigencalError):
                 log_problem(error_body(failure, None), where)
             else:
@@ -325,7 +331,7 @@ BODY = {
 
 
 def _described(note: str) -> dict[int | str, dict[str, Any]]:
-    """Return the responses of a route whose shapes are the LLM server's."""
+    """Return the OpenAPI responses of a route that answers in the LLM server's format."""
     error = "What the LLM server, or the service, says went wrong: `{error: {message, type, param, code}}`."
     json_ = {"application/json": {"schema": LOOSE}}
     return {200: {"description": note, "content": json_}, "default": {"description": error, "content": json_}}
@@ -357,26 +363,26 @@ async def _complete(request: Request, chat: Chat, api: Api) -> Response:
     call = await read_call(request, chat.mode, abstains=chat.abstain)
     query = f"?{request.url.query}" if request.url.query else ""  # some servers take their version there
     sent = Call(PATHS[api] + query, call.body, _headers(request))
-    if call.mode == "off" and not call.options.abstain:  # which `begin` refuses
+    if call.mode == "off" and not call.options.abstain:  # `begin` refuses that combination
         return await _answer(request, _forward(chat, sent))
     running = await chat.begin(call, api, owner_of(request))
     return await _answer(request, _score(chat, sent, api, call, running))
 
 
 def _headers(request: Request) -> dict[str, str]:
-    given = {name: request.headers.get(name, "") for name in REQUEST_HEADERS_PASSED}
-    # Each of them is printable ASCII by its own standard.
-    passed = {k: v for k, v in given.items() if v and v.isascii() and v.replace("\t", " ").isprintable()}
+    sent = {name: request.headers.get(name, "") for name in REQUEST_HEADERS_PASSED}
+    # The standards of these headers allow only printable ASCII.
+    passed = {k: v for k, v in sent.items() if v and v.isascii() and v.replace("\t", " ").isprintable()}
     return {**passed, "X-Request-ID": request_id_of(request) or ""}
 
 
 async def _answer(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
-    """Return the answer that is made, unless the caller hangs up before it begins."""
+    """Return the response, or 499 if the caller hangs up before it starts."""
     return await while_connected(request, work) or Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
 async def _forward(chat: Chat, sent: Call) -> Response:
-    """Return the server's answer as it is."""
+    """Return the server's answer unchanged."""
     async with AsyncExitStack() as ending:
         if sent.body is not None:
             ending.enter_context(chat.admission.one("chat"))
@@ -388,7 +394,7 @@ async def _forward(chat: Chat, sent: Call) -> Response:
         pieces = reply.pieces()
         content, is_whole = await read_ahead(pieces)
         if not is_whole:
-            return Relay(reply.status, reply.headers, behind(content, pieces), ending.pop_all())
+            return Relay(reply.status, reply.headers, prepend(content, pieces), ending.pop_all())
         return Response(content, reply.status, dict(reply.headers))
     raise AssertionError("unreachable: the block returns or raises")
 
@@ -405,7 +411,7 @@ async def _score(chat: Chat, sent: Call, api: Api, call: ChatCall, running: Runn
         ending.push_async_callback(reply.close)
         with_id = {**reply.headers, ID_HEADER: running.uncertainty.id}
         if reply.is_stream and reply.status in GOOD:
-            if chat.abstain or call.options.abstain:  # of the latter, it was not asked for as a stream
+            if chat.abstain or call.options.abstain:  # with the option, the server streams unasked
                 work = partial(_judged_stream, chat, reply, permit, api, call, running, hides_logprobs=hides)
                 pieces = beating(work, "the answer waits until it is judged")
             else:
@@ -418,35 +424,35 @@ async def _score(chat: Chat, sent: Call, api: Api, call: ChatCall, running: Runn
             if chat.passes_only_judged:
                 raise too_long()
             await running.discard(TOO_LONG)
-            return Relay(reply.status, with_id, behind(content, rest), ending.pop_all())
-        permit.release()  # its own draws may wait for it
-        if reply.status not in GOOD:  # no score of a call that failed
+            return Relay(reply.status, with_id, prepend(content, rest), ending.pop_all())
+        permit.release()  # the samples may need it
+        if reply.status not in GOOD:  # a failed call has no score
             return Response(content, reply.status, dict(reply.headers))
         return await _judged(chat, reply, content, api, call, running, hides_logprobs=hides)
     raise AssertionError("unreachable: the block returns or raises")
 
 
-async def _open(chat: Chat, sent: Call, api: Api, asked: ChatCall | None) -> tuple[Reply, bool]:
-    """Return the answer, and whether it has log-probabilities that its caller did not ask for.
+async def _open(chat: Chat, sent: Call, api: Api, call: ChatCall | None) -> tuple[Reply, bool]:
+    """Return the answer, and True if it has log-probabilities that the caller did not ask for.
 
-    asked: the call to which they are added, or None. What the server refuses is asked again without: nobody
-    is to lose an answer by what we add. Which model refuses them of which kind of call is
-    remembered for a while.
+    call: add log-probabilities to this call; None: add none. If the server refuses them, the call is sent
+    again without, so that callers never lose an answer. The refusal is remembered for a while, by model and
+    kind of call.
     """
-    if asked is None or asked.payload is None:
+    if call is None or call.payload is None:
         return await chat.open(sent), False
-    # Some servers refuse them only of a stream with tools.
-    has_tools = bool(asked.payload.get("tools"))
-    kind = f"{api} {asked.payload.get('model')}, stream {asked.streams}, tools {has_tools}"
+    # Some servers refuse log-probabilities only for streams with tools.
+    has_tools = bool(call.payload.get("tools"))
+    kind = f"{api} {call.payload.get('model')}, stream {call.streams}, tools {has_tools}"
     if chat.quirks.get(kind, "logprobs") is not None:
         return await chat.open(sent), False
-    with_them = await chat.open(replace(sent, body=encoded({**asked.payload, "logprobs": LOGPROBS[api]})))
-    if with_them.status not in REFUSING:
-        return with_them, True
-    await with_them.close()
+    with_logprobs = await chat.open(replace(sent, body=encoded({**call.payload, "logprobs": LOGPROBS[api]})))
+    if with_logprobs.status not in REFUSING:
+        return with_logprobs, True
+    await with_logprobs.close()
     reply = await chat.open(sent)
-    # A 500 may have had any cause.
-    if reply.status in GOOD and with_them.status != 500:
+    # A 500 may have another cause.
+    if reply.status in GOOD and with_logprobs.status != 500:
         chat.quirks.record(kind, "logprobs")
     return reply, False
 
@@ -461,7 +467,7 @@ async def _judged_stream(
     *,
     hides_logprobs: bool,
 ) -> bytes:
-    """Return a stream that is held until its end with its score, or what goes out in its stead."""
+    """Return a stream with its score, or the stream that replaces it. It is held until its end."""
     held = HeldStream()
     try:
         is_judged_now = await held.read(reply, running)
@@ -470,7 +476,7 @@ async def _judged_stream(
     permit.release()
     uncertainty = await running.wait(chat.deadline_s) if is_judged_now else running.uncertainty
     if chat.withholds(call, uncertainty, several=held.has_others):
-        if not chat.abstain:  # its caller asked for it, and may know
+        if not chat.abstain:  # the caller asked to abstain, so it may see the text
             uncertainty = replace(uncertainty, withheld=running.judged_text)
         return held.replaced(uncertainty, chat.abstain_text, api)
     if chat.passes_only_judged and running.judged_text is not None:
@@ -488,7 +494,7 @@ async def _judged(
     *,
     hides_logprobs: bool,
 ) -> Response:
-    """Return a complete answer with its score, or what goes out in its stead."""
+    """Return a complete answer with its score, or the answer that replaces it."""
     payload = parse_object(content) or {}
     choice = judged_choice(payload)
     running.judge(choice, str(payload.get("model") or ""))
@@ -497,11 +503,11 @@ async def _judged(
     if hides_logprobs and payload:
         payload = without_logprobs(payload)
     if chat.withholds(call, uncertainty, several=has_others(payload)):
-        if not chat.abstain:  # its caller asked for it, and may know
+        if not chat.abstain:  # the caller asked to abstain, so it may see the text
             uncertainty = replace(uncertainty, withheld="" if choice is None else choice.text)
         payload = abstaining(payload, chat.abstain_text, api)
         headers["content-type"] = "application/json"
-        headers.pop("content-encoding", None)  # what came packed is replaced
+        headers.pop("content-encoding", None)  # the new body is not compressed
     elif chat.passes_only_judged:
         payload = let_through(payload, running.judged_text)
     if payload:

@@ -1,4 +1,4 @@
-"""A stream that carries its score on the chunk that finishes it; all else goes by as it comes."""
+"""Streams with a score: the final chunk waits for the score, earlier chunks are forwarded immediately."""
 
 import asyncio
 import json
@@ -17,90 +17,91 @@ from service.proxy.chat_score import RunningScore, choices_of, is_first
 from service.proxy.upstream import Reply
 
 HEARTBEAT_S = 2.0  # proxies cut connections that are silent for ten seconds or more
-TOO_LONG = Unscorable("too_long", "The answer is longer than what is judged.")
-NO_END = Unscorable("no_answer", "The stream ended before the answer did.")
+TOO_LONG = Unscorable("too_long", "The answer is too long to be judged.")
+NO_END = Unscorable("no_answer", "The stream ended before the answer was complete.")
 _END_FIELDS = ("finish_reason", "stop_reason")
 DONE = b"data: [DONE]\n\n"
 END = Event(b"")
 
 
 def encoded(payload: Mapping[str, Any]) -> bytes:
-    """Return it as JSON."""
+    """Return the object as compact JSON."""
     return json.dumps(payload, separators=(",", ":")).encode()
 
 
 def event_of(payload: Mapping[str, Any]) -> bytes:
-    """Return an event whose data are this object."""
+    """Return a server-sent event with this object as its data."""
     return b"data: " + encoded(payload) + b"\n\n"
 
 
 def broken_off(error: EigencalError) -> bytes:
-    """Return the event by which clients of OpenAI's API learn that a stream has failed."""
+    """Return the event that tells clients of OpenAI's API that the stream has failed."""
     return event_of(openai_error(error_body(error, None)))
 
 
 def without_logprobs(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an answer, or a chunk of one, with no log-probabilities in any of its choices."""
+    """Return an answer or a chunk with `logprobs` null in each choice."""
     choices = choices_of(payload)
     quiet = [
-        {**one, "logprobs": None} if isinstance(one, dict) and "logprobs" in one else one for one in choices
+        {**choice, "logprobs": None} if isinstance(choice, dict) and "logprobs" in choice else choice
+        for choice in choices
     ]
     return {**payload, "choices": quiet} if choices else dict(payload)
 
 
 def with_uncertainty(chunk: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a chunk with the score at its top and in the first delta: clients differ in which they read."""
+    """Return a chunk with the score at the top level and in the first delta: clients read either."""
     choices = [
-        {**one, "delta": {**one["delta"], "uncertainty": document}}
-        if is_first(one) and isinstance(one.get("delta"), dict)
-        else one
-        for one in chunk["choices"]
+        {**choice, "delta": {**choice["delta"], "uncertainty": document}}
+        if is_first(choice) and isinstance(choice.get("delta"), dict)
+        else choice
+        for choice in chunk["choices"]
     ]
     return {**chunk, "choices": choices, "uncertainty": document}
 
 
 class StreamedAnswer:
-    """The first choice of an answer, put together from chunks as they come; nonsense is passed over."""
+    """The first choice of an answer, assembled from chunks. Malformed choices are ignored."""
 
     def __init__(self) -> None:
         self.choice: Choice | None = None
         self.model = ""
-        self.is_broken = False  # the latest event is no chunk
+        self.is_broken = False  # the latest event is not a chunk
 
     def take(self, chunk: Mapping[str, Any]) -> bool:
-        """Take a chunk; tell whether the first choice is finished by it."""
+        """Add a chunk; return True if it finishes the first choice."""
         self.is_broken = not is_chunk(chunk)
         if isinstance(chunk.get("model"), str):
             self.model = self.model or chunk["model"][:MAX_MODEL_NAME_CHARS]
-        mine = [choice for choice in choices_of(chunk) if is_first(choice)]
-        for choice in mine:
+        first = [choice for choice in choices_of(chunk) if is_first(choice)]
+        for choice in first:
             self.choice = self.choice or Choice()
             try:
                 self.choice.take(choice)
             except NONSENSE:
                 self.choice.is_partial = True
-        return any(isinstance(finish_of(choice), str) for choice in mine)
+        return any(isinstance(finish_of(choice), str) for choice in first)
 
     @property
     def has_text(self) -> bool:
-        """Tell whether anything was drawn yet: servers send the role before the first token."""
-        return self.choice is not None and bool(self.choice.pieces or self.choice.beside)
+        """Return True after the first token: servers send the role before it."""
+        return self.choice is not None and bool(self.choice.pieces or self.choice.other_fields)
 
 
 def divided(chunk: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """Return what of a finishing chunk goes on at once, or None, and what waits for the score.
+    """Split a finishing chunk: return the part to send immediately, or None, and the part with the score.
 
-    Some servers send the last words, or all of them, with the reason why they end: words wait for no score.
+    Some servers send the last words, or all of them, with the finish reason. Words do not wait for the score.
     """
     if not _adds_words(chunk):
         return None, chunk
-    mine = [choice for choice in chunk["choices"] if is_first(choice)]
+    first = [choice for choice in chunk["choices"] if is_first(choice)]
     begun = [
         choice | {name: None for name in _END_FIELDS if name in choice} if is_first(choice) else choice
         for choice in chunk["choices"]
     ]
-    now = {name: value for name, value in chunk.items() if name != "usage"}  # clients take the last one sent
-    return {**now, "choices": begun}, {**chunk, "choices": [_ending(choice) for choice in mine]}
+    now = {name: value for name, value in chunk.items() if name != "usage"}  # sent once, with the last chunk
+    return {**now, "choices": begun}, {**chunk, "choices": [_ending(choice) for choice in first]}
 
 
 def _adds_words(chunk: Mapping[str, Any]) -> bool:
@@ -114,21 +115,21 @@ def _has_words(choice: dict[str, Any]) -> bool:
 
 
 def _ending(choice: dict[str, Any]) -> dict[str, Any]:
-    """Return the choice without what went before: clients that put lists together would have it twice."""
+    """Return the choice without its text and lists: clients that concatenate would have them twice."""
     kept = {name: choice[name] for name in ("index", *_END_FIELDS) if name in choice}
     empty: dict[str, Any] = {"delta": {}} if isinstance(choice.get("delta"), dict) else {"text": ""}
     return {**kept, **empty, **({"logprobs": None} if "logprobs" in choice else {})}
 
 
 async def as_it_is(reply: Reply) -> AsyncGenerator[bytes, None]:
-    """Yield a stream as it comes; where the server breaks it off, an event says so."""
+    """Yield a stream unchanged. If the server breaks it off, the last event is the error."""
     last = b""
     try:
         async for piece in reply.pieces():
             last = (last + piece)[-4:]
             yield piece
     except EigencalError as error:
-        # An event that was cut ends first, or the error would be part of it.
+        # A blank line ends an incomplete event, or the error would become part of it.
         yield (b"" if last.endswith((b"\n\n", b"\r\n\r\n", b"\r\r")) else b"\n\n") + broken_off(error)
 
 
@@ -140,7 +141,7 @@ async def scored_stream(
     *,
     hides_logprobs: bool,
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the stream with its score, and an event with the error if it breaks off; see `_scored`."""
+    """Yield the stream with its score, and an event with the error if the server breaks it off."""
     try:
         scored = _scored(reply, permit, running, wait_s, hides_logprobs=hides_logprobs)
         async with aclosing(scored) as pieces:
@@ -159,11 +160,12 @@ async def _scored(
     *,
     hides_logprobs: bool,
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the stream; its last chunk waits `wait_s` for the score. None: it says where to find it.
+    """Yield the stream; its last chunk waits up to `wait_s` seconds for the score.
 
-    A finish reason ends the answer unless more words follow: some servers send a reason with every chunk.
-    The permit of its call is released before that: the draws may wait for it. `hides_logprobs`: the caller
-    did not ask for them.
+    `wait_s` None: the chunk does not wait, and carries only the id of the score. `hides_logprobs`: remove
+    log-probabilities that the caller did not ask for. A finish reason ends the answer unless more words
+    follow: some servers send a reason with every chunk. The permit of the call is released before the wait,
+    because the samples may need it.
     """
     answer, num_bytes, is_settled, is_over = StreamedAnswer(), 0, False, False
     ending: dict[str, Any] | None = None  # the latest chunk with a finish reason, without its words
@@ -201,7 +203,7 @@ async def _scored(
                 if now is not None:
                     yield event_of(quiet(now))
                 continue
-            # Not before: the caller's own first token would wait for them, and its prompt is cached now.
+            # Samples start now: earlier they would delay the caller's first token. The prompt is cached too.
             elif answer.has_text:
                 running.start()
         is_over = is_over or event.is_last
@@ -233,7 +235,7 @@ async def _leave(running: RunningScore, answer: StreamedAnswer, *, is_over: bool
 
 
 async def beating(work: Callable[[], Coroutine[Any, Any, bytes]], why: str) -> AsyncGenerator[bytes, None]:
-    """Yield comments that say why, so that the connection is seen to live, then what the work has made."""
+    """Yield the result of the work, and before it a comment `why` every `HEARTBEAT_S` as a heartbeat."""
     task = asyncio.ensure_future(work())
     try:
         while not (await asyncio.wait({task}, timeout=HEARTBEAT_S))[0]:

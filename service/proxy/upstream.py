@@ -17,8 +17,8 @@ from service.errors import DeadlineExceeded, LLMBadResponse, LLMUnavailable
 from service.llm.sse import find_events
 from service.remote import Connections
 
-# Of the server's headers what a caller needs: what the answer is, and when to come back. Others tell of the
-# connection, of our account, or of what else the server is.
+# Headers of the server that callers need: the content and the retry time. The others describe the connection,
+# the operator's account or the server.
 _PASSED_ON = frozenset(
     {
         "allow",
@@ -32,14 +32,14 @@ _PASSED_ON = frozenset(
     }
 )
 MAX_STATUS = 599
-# As long as clients of OpenAI's API wait by default. A call that nobody ends would keep its permit for ever.
+# The default timeout of OpenAI's clients. Without a limit a hung call would keep its permit for ever.
 SILENCE_S = 600.0
-MAX_LAST_BYTES = 4096  # of a stream: its last events
-MAX_ANSWER_BYTES = 8 << 20  # of one that is read whole
+MAX_LAST_BYTES = 4096  # the end of a stream, with its last events
+MAX_ANSWER_BYTES = 8 << 20  # of an answer that is read whole
 _ENDED = re.compile(rb'\[DONE\]|"finish_reason"\s*:\s*"(?!"|null")')
 _ASKS_FOR_STREAM = re.compile(rb'"stream"\s*:\s*true')
 BROKEN_OFF = "The LLM server broke off its answer."
-MIN_SECRET_CHARS = 12  # a shorter one is a placeholder, such as "none" or "token", that stands in other words
+MIN_SECRET_CHARS = 12  # a shorter key is a placeholder, such as "none" or "token", that other text contains
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ class Call:
 
 
 class Reply(Protocol):
-    """What the server answers, its body not read yet. To be closed, whatever happened.
+    """The server's answer, with its body not read yet. Always call `close`.
 
-    `headers`: those about the answer, not about the connection, by lower-case name. `is_stream`: the
-    body is a stream of server-sent events.
+    `headers`: only headers about the content, by lower-case name. `is_stream`: the body is a stream of
+    server-sent events.
     """
 
     status: int
@@ -63,31 +63,31 @@ class Reply(Protocol):
     is_stream: bool
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body as it comes. Raises LLMUnavailable when it breaks off."""
+        """Yield the body as it arrives. Raises LLMUnavailable when the server breaks it off."""
 
     async def close(self) -> None:
-        """Let go of the connection; a body that has not been read to its end is cut off. Idempotent."""
+        """Release the connection and drop the rest of the body; idempotent."""
 
 
 class Upstream(Protocol):
-    """Takes calls as they are. Cancelling one ends it."""
+    """Forwards calls unchanged. Cancelling a call ends it."""
 
     async def stop(self) -> None:
         """Release everything; idempotent."""
 
     async def open(self, call: Call) -> Reply:
-        """Return the answer once its head is there, whatever its status.
+        """Return the answer, of any status, as soon as its head has arrived.
 
-        Raises LLMUnavailable where the server cannot be reached, DeadlineExceeded where it says nothing, and
-        what else keeps it from answering.
+        Raises LLMUnavailable if the server cannot be reached, DeadlineExceeded if it does not respond, and
+        other errors that prevent an answer.
         """
 
 
 class HttpUpstream:
     """An `Upstream` over HTTP.
 
-    A server that neither reads nor says anything for `silence_s` has hung: DeadlineExceeded before the head
-    of its answer, else the answer is broken off.
+    A server that neither reads nor sends anything for `silence_s` seconds is treated as hung. Before the head
+    of its answer that raises DeadlineExceeded, after it the answer is broken off.
     """
 
     def __init__(
@@ -122,15 +122,17 @@ class HttpUpstream:
             try:
                 response = await ending.enter_async_context(stream)
             except (httpx2.ReadTimeout, httpx2.WriteTimeout):
-                raise DeadlineExceeded("The LLM server says nothing.") from None
+                raise DeadlineExceeded("The LLM server does not respond.") from None
             except httpx2.TransportError:
                 raise LLMUnavailable("The LLM server cannot be reached.") from None
             if response.status_code > MAX_STATUS:
-                raise LLMBadResponse("The LLM server answered with a status that HTTP does not have.")
+                raise LLMBadResponse("The LLM server answered with a status that does not exist in HTTP.")
             content_type = response.headers.get("content-type", "")
-            asked = streams and response.status_code < 300
+            stream_requested = streams and response.status_code < 300
             try:
-                is_stream, body = await find_events(content_type, response.aiter_raw(), asked=asked)
+                is_stream, body = await find_events(
+                    content_type, response.aiter_raw(), stream_requested=stream_requested
+                )
             except httpx2.TransportError:
                 raise LLMUnavailable(BROKEN_OFF) from None
             return HttpReply(response, is_stream, body, self._secret, ending.pop_all())
@@ -138,7 +140,7 @@ class HttpUpstream:
 
 
 class HttpReply:
-    """A `Reply` over HTTP. `secret` is left out of the body. `ending` returns the connection."""
+    """A `Reply` over HTTP. `secret` is redacted from the body. `ending` releases the connection."""
 
     def __init__(
         self,
@@ -154,12 +156,12 @@ class HttpReply:
         self._secret = secret
         self.status = response.status_code
         self.is_stream = is_stream
-        # Byte for byte, as HTTP has it.
+        # Latin-1 keeps the bytes of header values unchanged.
         raw = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in response.headers.raw}
         self.headers: Mapping[str, str] = {k: v for k, v in raw.items() if k in _PASSED_ON}
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body. A stream that ends with its connection is whole only if its answer has ended."""
+        """Yield the body. A stream that ends with its connection is complete only if its answer has ended."""
         body, headers, tail = self._body, self._response.headers, b""
         try:
             async for piece in without(self._secret, body) if self._secret else body:
@@ -173,14 +175,14 @@ class HttpReply:
             raise LLMUnavailable(BROKEN_OFF)
 
     async def close(self) -> None:
-        """Return the connection; it is closed if the body was not read to its end."""
+        """Release the connection. It is closed if the body was not read to its end."""
         await self._ending.aclose()
 
 
 async def without(secret: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield a body with the secret left out, over the edges of its pieces, too.
+    """Yield a body with the secret redacted, also where it spans several pieces.
 
-    Held back is only what may be its beginning.
+    Only bytes that may begin the secret are held back.
     """
     kept = b""
     async for piece in pieces:
@@ -194,7 +196,7 @@ async def without(secret: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[
 
 
 async def read_ahead(pieces: AsyncIterator[bytes]) -> tuple[bytes, bool]:
-    """Return a body and True, or the begin of one that is longer than `MAX_ANSWER_BYTES` and False."""
+    """Return the body and True, or its beginning and False if it is longer than `MAX_ANSWER_BYTES`."""
     body = bytearray()
     async for piece in pieces:
         body += piece

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from service.calibration.diagnostics import sizes
 from service.report import plots, words
-from service.report.diagnostics import sizes
 from service.report.words import MISSING, Part, between, in_short, number
 from service.scoring.judging import percent
 

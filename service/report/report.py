@@ -16,39 +16,40 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import PROMISE_MEANING, Calibration, Gains, decide_activation
+from service.calibration.calibration import PROMISE_MEANING, Calibration
+from service.calibration.diagnostics import CrossValidated, EvaluationContext
 from service.calibration.fitting import DecidedAt, Fitted, FittedMaps, Stream, rng
 from service.calibration.labels import FullRows
+from service.calibration.promotion import Promotion
 from service.calibration.rows import DevRow
-from service.jobs.model import JobOptions
-from service.report.diagnostics import CrossValidated, EvaluationContext, answers_part, ranking
 from service.report.words import (
     MIN_KEPT,
     about_data,
     about_fit,
-    about_gain,
+    about_improvement,
     about_verdicts,
     estimate,
     finite,
     opening,
-    poor_rows,
+    ranking,
 )
 from service.scoring.judging import answers_drawn, percent
 from service.scoring.score import Target
 from service.spectral.algorithm1 import algorithm1
-from service.spectral.correctness_model import log_losses
 from service.spectral.dev_set import mean_entropy, risk
 from service.spectral.reliability import (
     ConsistencyBand,
     Null,
     ReliabilityDiagram,
     accuracy_rejection,
+    half_error,
     label_band,
     projection_brier,
     projection_null,
     reliability_diagram,
+    resampled_half_errors,
 )
-from service.spectral.resampling import DEFAULT, ResampleCounts, Resamples
+from service.spectral.resampling import DEFAULT, ResampleCounts, Resamples, percentile_interval
 from service.spectral.selective import (
     Promise,
     SelectiveCounts,
@@ -70,36 +71,24 @@ TARGETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 def make_report(
     fitted: Fitted,
     calibration: Calibration,
-    options: JobOptions,
+    context: CrossValidated,
+    promotion: Promotion,
     target: Target,
     *,
     num_rows: int,
-    active: Calibration | None = None,
     copies: int = 0,
     refused: Sequence[DevRow] = (),
-    resamples: Resamples = DEFAULT,
 ) -> Part:
     """Return the report of a fitted calibration. Blocks for seconds.
 
-    target: the default target of decisions. num_rows: rows in the file. copies: rows left out because another
-    row asks the same question. refused: rows that the LLM server permanently refused while it answered
-    others.
+    context: its figures on held-out rows. target: the default target of decisions. num_rows: rows in the
+    file. copies: rows left out because another row asks the same question. refused: rows that the LLM server
+    permanently refused while it answered others.
     """
-    context = CrossValidated(fitted, seed=options.seed, resamples=resamples)
-    gains = gains_of(calibration, active, context)
-    data = data_part(fitted.rows, calibration, num_rows, copies, refused)
-    activated, reason = decide_activation(
-        calibration,
-        active,
-        options.activate,
-        gains,
-        has_evidence="evidence" in fitted.maps.risks,
-        refused=len(refused),
-        num_rows=num_rows,
-        doubts=poor_rows(data, fitted.rows.right),
+    data, improvement = (
+        data_part(fitted.rows, calibration, num_rows, copies, refused),
+        promotion.improvement,
     )
-    if options.corrects:
-        reason += f" Its rows are those of {options.corrects} with corrected verdicts."
     report: Part = {
         "version": 1,
         "calibration": calibration_part(calibration),
@@ -116,53 +105,30 @@ def make_report(
         # Differences on held-out rows, paired by prompt: this calibration minus `against` (an id, or null for
         # raw scores). Negative = better.
         "decision": {
-            "asked": options.activate,
-            "activated": activated,
-            "against": gains.against,
-            "brier_difference": estimate(gains.brier.value, gains.brier),
-            "difference": estimate(gains.risk.value, gains.risk),
-            "loss_difference": estimate(gains.loss.value, gains.loss),
-            "reason": reason,
+            "asked": promotion.asked,
+            "activated": promotion.activated,
+            "against": improvement.against,
+            "brier_difference": estimate(improvement.brier.value, improvement.brier),
+            "difference": estimate(improvement.risk.value, improvement.risk),
+            "loss_difference": estimate(improvement.loss.value, improvement.loss),
+            "reason": promotion.reason,
         },
-        "correctness": correctness_part(fitted, calibration.num_samples, options.seed, target, resamples),
+        "correctness": correctness_part(
+            fitted, calibration.num_samples, context.seed, target, context.resamples
+        ),
     }
-    report["opening"] = opening(report, target.error)
+    report["opening"] = opening(report, target.error, promotion.num_samples)
     rows = fitted.rows
     references = [rows.material.rows[i].references for i in rows.material.full]
     report["warnings"] = [
         *about_data(data, rows.right),
         *about_verdicts(rows.verdicts, references),
         *about_fit(fitted.maps.fits[fitted.method]),
-        *about_gain(gains),
+        *about_improvement(improvement),
     ]
     if calibration.evidence:
         report["evidence_parameters"] = calibration.evidence_table()
     return report
-
-
-def gains_of(calibration: Calibration, active: Calibration | None, context: CrossValidated) -> Gains:
-    """Return the held-out losses of the calibration minus those of the active calibration, or of raw scores.
-
-    P(correct) of each row is predicted by a model fitted without the row's fold. Without a model, it is the
-    share of right answers among the other rows.
-    """
-    method, rival = calibration.method, "active" if active else "raw"
-    judged = context.first_answers(calibration.num_samples)
-    by = "evidence" if method == "evidence" else "depolarized"
-    ours = [
-        score.losses for score in judged.scored if (score.score, score.map) == ("probability_correct", by)
-    ]
-    of_active = None if active is None else context.correct_by(active)
-    theirs = judged.base if of_active is None else log_losses(of_active, judged.right)
-    risks, gaps = context.risks, context.squared_gaps(method)
-    over_base = [context.difference(losses, judged.base) for losses in ours]
-    return Gains(
-        active.id if active else None,
-        context.difference(risks[method], risks[rival]),
-        context.difference(gaps, context.squared_gaps(rival)),
-        context.difference(ours[0] if ours else judged.base, theirs),
-        informative=float(gaps.mean()) < context.constant_brier or any(gain.high < 0 for gain in over_base),
-    )
 
 
 def calibration_part(calibration: Calibration) -> Part:
@@ -197,17 +163,16 @@ def data_part(
     claims of the full rows, if claims are calibrated; accuracy is then the accuracy of the claims.
     """
     material = fitted.material
-    rows, full = material.rows, len(fitted)
+    rows = material.rows
     if material.groups is not None:
         # One claim of each answer represents the row.
         rows = [rows[i] for i in np.unique(material.groups, return_index=True)[1]]
-        full = np.unique(material.groups[material.full]).size
     draws = [draw for row in rows for draw in row.draws]
     part = {
         "rows": num_rows,
         "usable": len(rows),
         "copies": copies,
-        "rows_full": full,
+        "rows_full": fitted.num_rows,
         "num_samples": material.num_samples,
         "drawn_by": "service" if calibration.fingerprint.source == "service" else "caller",
         "answers": len(draws),
@@ -304,8 +269,8 @@ def served_figures(context: EvaluationContext, name: str) -> tuple[Part, dict[st
         "projection_ece": projection.ece,
         "projection_brier": projection_brier(scores, test.c1),
         "algorithm1_ece": finite(paper.ece),
-        "auroc_lambda_max": context.auroc(scores),
-        "auroc_entropy": context.auroc(-served.entropy),
+        "auroc_lambda_max": ranking(context.picks, scores, context.test.rows.right),
+        "auroc_entropy": ranking(context.picks, -served.entropy, context.test.rows.right),
         "rejection_area": finite(accuracy_rejection(scores, right).area),
         "mean_lambda_max": float(scores.mean()),
         "mean_entropy": float(served.entropy.mean()),
@@ -512,3 +477,50 @@ def format_promise(made: Promise, num_samples: int, *, of_claims: bool) -> str:
         return f"No error can be promised {sure}: these rows are too few."
     lowest = percent(made.lowest_error)
     return f"An error of at most {target} cannot be promised {sure}; the lowest that can be is {lowest}."
+
+
+# How many answers to draw.
+
+
+def answers_part(context: EvaluationContext) -> Part:
+    """Return a row per number of answers and score, and the recommended number of answers.
+
+    Scores: lambda_max of every map (loss: matrix log risk; Brier: projection Brier), and P(correct) with and
+    without evidence (log loss and Brier of the verdicts). loss_gap: loss minus the loss with all answers, on
+    the same resamples of the prompts, without refitting; null for all answers, and if another text is judged.
+    half_error: share of wrong answers in the half with the highest scores. tokens: per question.
+    recommended, recommended_map: null without a recommendation. recommendation: a sentence.
+    """
+    judged = context.by_num_samples
+    random, number = context.rng(Stream.ANSWERS), context.resamples.answers
+    resamples = ResampleCounts.of(len(context.test), random, number, context.groups)
+
+    def mean(values: Floats) -> dict[str, float | None]:
+        return estimate(float(values.mean()), percentile_interval(resamples.means(values)))
+
+    sentence, chosen = context.recommendation
+    full = {(score.score, score.map): score.losses for score in judged[-1].scored}
+    rows = []
+    for at in judged:
+        for score in at.scored:
+            compared = full.get((score.score, score.map)) if at.same_text and at is not judged[-1] else None
+            halves = percentile_interval(resampled_half_errors(resamples, score.values, at.right))
+            rows.append(
+                {
+                    "num_samples": at.num_samples,
+                    "score": score.score,
+                    "map": score.map,
+                    "tokens": at.tokens,
+                    "loss": mean(score.losses),
+                    "loss_gap": None if compared is None else mean(score.losses - compared),
+                    "brier": mean(score.squares),
+                    "auroc": ranking(resamples, score.values, at.right),
+                    "half_error": estimate(half_error(score.values, at.right), halves),
+                }
+            )
+    return {
+        "recommendation": sentence,
+        "recommended": chosen.num_samples if chosen else None,
+        "recommended_map": chosen.map if chosen else None,
+        "rows": rows,
+    }

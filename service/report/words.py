@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import Gains
+from service.calibration.promotion import Improvement
 from service.calibration.rows import FEW_ROWS, Verdict
 from service.claims.verdicts import is_too_long
 from service.scoring.judging import answers_drawn, percent
 from service.spectral.fit import AnyFit
-from service.spectral.resampling import Difference, Interval
+from service.spectral.reliability import auroc, resampled_aurocs
+from service.spectral.resampling import Difference, Interval, ResampleCounts, percentile_interval
 
 MIN_KEPT = 10  # answers left at the end of an accuracy-rejection curve; fewer are not informative
 MAX_USELESS = 0.05  # share of truncated or empty answers without a warning
@@ -74,6 +75,11 @@ def estimate(value: float, spread: Interval | Difference | None = None) -> dict[
     """Return the figure of a report: a value and its interval."""
     low, high = (math.nan, math.nan) if spread is None else (spread.low, spread.high)
     return {"value": finite(value), "low": finite(low), "high": finite(high)}
+
+
+def ranking(resamples: ResampleCounts, scores: NDArray[np.float64], right: Bools) -> dict[str, float | None]:
+    """Return the AUROC of scores (n,), higher = more certain, for verdicts (n,), with its interval."""
+    return estimate(auroc(scores, right), percentile_interval(resampled_aurocs(resamples, scores, right)))
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -145,26 +151,28 @@ def judgment(p_value: float | None) -> str:
 # The opening of a report, and its warnings.
 
 
-def opening(report: Part, target_error: float) -> dict[str, str | int | None]:
+def opening(report: Part, target_error: float, num_samples: int | None) -> dict[str, str | int | None]:
     """Return the summary for an operator who wants to keep this error among the answers let through.
+
+    num_samples: the recommended number of answers, as in `Promotion`.
 
     verdict: "Use it.", "Use it with care.", "Not yet: ... more rows are needed." or "No.". safe: whether the
     calibration is safe to use, and for which questions. promise: the error that it promises. answers: how
     many answers to draw. num_samples: this number, null without a recommendation.
     """
     rows, answers = report["correctness"]["by_num_samples"], report["answers"]
-    kept = [
-        (row["num_samples"], promised)
+    promises = {
+        row["num_samples"]: promised
         for row in rows
         for promised in row["promises"]
         if promised["target_error"] == target_error and promised["threshold"] is not None
-    ]
+    }
     lowest = [(row["lowest"]["target_error"], row["num_samples"]) for row in rows if row["lowest"]]
     texts = "claims" if report["calibration"]["fingerprint"].get("unit") == "claim" else "answers"
     # If the target cannot be promised, the recommended number does not depend on it.
-    num_samples, enough = answers["recommended"], answers["recommendation"]
-    if kept:
-        num_samples, promised = kept[0]  # rows are sorted by number of answers, fewest first
+    enough = answers["recommendation"]
+    if num_samples is not None and num_samples in promises:
+        promised = promises[num_samples]
         promise = f"{promised['text']} It lets {promised['coverage']:.0%} of such questions through."
         enough = f"{answers_drawn(num_samples)}: the fewest that reach this promise."
     elif lowest:
@@ -300,18 +308,6 @@ def about_data(data: Part, right: Bools) -> Iterator[Caution]:
         yield caution("empty", f"{data['empty']:.0%} of the answers are empty; they count as one meaning.")
 
 
-def poor_rows(data: Part, right: Bools) -> list[str]:
-    """Return reasons why a fit cannot be judged: too few full rows, or verdicts (n,) of one kind."""
-    full, clauses = data["rows_full"], list[str]()
-    if full < FEW_ROWS:
-        more = f"{FEW_ROWS - full} more"
-        clauses.append(f"{full} rows are too few to tell whether it is safe to use: label {more}")
-    if right.all() or not right.any():
-        which = "right" if right.all() else "wrong"
-        clauses.append(f"all answers of its rows are {which}, so they show nothing about the other kind")
-    return clauses
-
-
 def about_verdicts(verdicts: Sequence[Verdict], references: Sequence[Sequence[str]]) -> Iterator[Caution]:
     """Yield a warning if most answers judged by words are too long for their references."""
     by_words = [pair for pair in zip(verdicts, references, strict=True) if pair[0].rule != "given"]
@@ -330,11 +326,11 @@ def about_fit(fit: AnyFit) -> Iterator[Caution]:
         yield caution("not_converged", text)
 
 
-def about_gain(gains: Gains) -> Iterator[Caution]:
+def about_improvement(improvement: Improvement) -> Iterator[Caution]:
     """Yield a warning if held-out rows show no gain, or a gain that may be chance."""
-    if why := gains.shortcomings():
+    if why := improvement.shortcomings():
         yield caution("not_better", f"{why[0][0].upper()}{why[0][1:]}.")
         return
     # Against an active calibration, a gain that may be chance is already a shortcoming.
-    if gains.against is None and max(gains.risk.high, gains.brier.high) >= 0:
+    if improvement.against is None and max(improvement.risk.high, improvement.brier.high) >= 0:
         yield caution("gain_unsure", "Its gain over raw scores may be chance: the interval reaches 0.")

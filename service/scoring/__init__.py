@@ -1,1 +1,1 @@
-"""A score: drawn, embedded, served by a calibration, judged, kept, answered."""
+"""Scores: sampling, embedding, calibration, judgement, storage and routes."""

@@ -1,4 +1,4 @@
-"""Which calibration serves a request: the one that fits, else the default, else none."""
+"""Choice of the calibration of a request: one that fits, else the default, else none."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,21 +32,20 @@ NO_CALIBRATION = warning(
 )
 NO_EVIDENCE = warning(
     "evidence_missing",
-    "The calibration uses log-probabilities, and these answers came without: they are served by its plain "
-    "parameters.",
+    "The calibration uses log-probabilities, which these answers lack: its plain parameters are applied.",
 )
 BY_DEFAULT = warning(
     "default_calibration",
-    "Served by the default calibration: fitted on short answers of a small LLM to trivia questions, too "
-    "careful where questions are easy. Label 100 questions of your own, and POST /calibrate makes a "
-    "calibration of them.",
+    "The default calibration is used: it was fitted on short answers of a small LLM to trivia questions, and "
+    "is too careful on easy questions. Label 100 questions of your own, and POST /calibrate makes a "
+    "calibration from them.",
 )
 RANKED_BY_DEFAULT = warning(
     "default_calibration",
-    "Judged by the default calibration, fitted on short answers of a small LLM to trivia questions. Label "
-    "100 questions of your own, and POST /calibrate makes a calibration of them.",
+    "The default calibration is used: it was fitted on short answers of a small LLM to trivia questions. "
+    "Label 100 questions of your own, and POST /calibrate makes a calibration from them.",
 )
-# Below it a prompt is called unlike the rows: at most that share of those that are like them, too.
+# Below this p-value a prompt counts as unlike the rows; so does at most this share of prompts like the rows.
 MAX_OOD_P_VALUE = 0.02
 
 
@@ -54,9 +53,9 @@ MAX_OOD_P_VALUE = 0.02
 class Applied:
     """The calibration that a score used, with the map for its number of answers.
 
-    map: None where no answer was drawn. evidence: the one that `map` was made by; None where the answers have
-    no log-probabilities, or the calibration needs none. default: where it stands in for one of this very
-    set-up, whose it is.
+    map: None without samples. evidence: the evidence map that made `map`; None if the answers have no
+    log-probabilities, or the calibration needs none. default: the default calibration, if it stands in for a
+    calibration of this set-up.
     """
 
     calibration: Calibration
@@ -66,7 +65,7 @@ class Applied:
 
     @property
     def method(self) -> Method:
-        """Return how the score was served, which without log-probabilities is not by evidence."""
+        """Return the method applied. Without log-probabilities it is not "evidence"."""
         if self.map is None:
             return self.calibration.method
         if self.evidence is not None:
@@ -75,7 +74,7 @@ class Applied:
 
     @property
     def used(self) -> CalibrationUsed:
-        """Return what a score tells of it."""
+        """Return the description of the calibration in a score."""
         temperature, depolarization, by_evidence = None, None, dict[str, float]()
         if self.map is not None:
             temperature = self.map.temperature
@@ -101,30 +100,32 @@ class Applied:
 def applied_to(
     calibration: Calibration, num_samples: int, evidence: Evidence | None = None
 ) -> Applied | None:
-    """Return a calibration at so many answers; None for more than it knows, or one without evidence."""
+    """Return the calibration with its map for this number of samples.
+
+    None if the calibration has no map for this number, or for a single sample without evidence.
+    """
     if num_samples == 0:
         return Applied(calibration, None)
-    given = evidence if calibration.evidence else None
-    if num_samples > calibration.num_samples or (num_samples == 1 and given is None):
+    used_evidence = evidence if calibration.evidence else None
+    if num_samples > calibration.num_samples or (num_samples == 1 and used_evidence is None):
         return None
-    if given is None:
+    if used_evidence is None:
         return Applied(calibration, calibration.map_for(num_samples))
-    served = calibration.map_for(num_samples, given.missing_mass)
-    return Applied(calibration, served, calibration.evidence[num_samples])
+    map_ = calibration.map_for(num_samples, used_evidence.missing_mass)
+    return Applied(calibration, map_, calibration.evidence[num_samples])
 
 
 def mismatch(calibration: Calibration, differs: list[str]) -> ScoreWarning:
-    """Return the warning of a calibration that does not fit."""
-    message = f"Calibration {calibration.id} was fitted with another {', '.join(differs)}: it does not serve."
+    """Return the warning that a calibration does not fit."""
+    message = f"Calibration {calibration.id} was fitted with another {', '.join(differs)}: it is not used."
     return warning("calibration_mismatch", message, tuple(differs))
 
 
 class CalibrationChoice:
     """Chooses the calibration of a request.
 
-    One that is named is held to the same test as the active ones: it never serves where it does not fit.
-    `default`: what serves where none fits; None: raw values do. `compare`: by what answers are compared
-    where a request does not say.
+    A calibration that the request names must fit like the active ones, or it is not used. `default`: used if
+    none fits; None: values stay raw. `compare`: how answers are compared if the request does not say.
     """
 
     def __init__(
@@ -142,7 +143,7 @@ class CalibrationChoice:
         self._default = default
 
     async def named(self, choice: str) -> Calibration | None:
-        """Return a calibration named by its id, else None. Raises NotFound."""
+        """Return the calibration with this id; None for "active" and "none". Raises NotFound."""
         if choice in ("active", "none"):
             return None
         calibration = await self._calibrations.get(choice)
@@ -151,11 +152,11 @@ class CalibrationChoice:
         return calibration
 
     def is_by_llm(self, command: ScoreCommand) -> bool:
-        """Tell whether the LLM is to compare the answers."""
+        """Return True if the LLM compares the answers."""
         return self._is_set_up_for_llm(command) and not command.draws_none
 
     def is_judged_alone(self, command: ScoreCommand) -> bool:
-        """Tell whether a text without answers is judged as the LLM would have compared them."""
+        """Return True if a candidate without samples is judged by a calibration made with LLM comparisons."""
         return self._is_set_up_for_llm(command) and command.draws_none
 
     def _is_set_up_for_llm(self, command: ScoreCommand) -> bool:
@@ -167,10 +168,10 @@ class CalibrationChoice:
         generation: Generation | None = None,
         made_by: EmbedderIdentity | None = None,
     ) -> Fingerprint:
-        """Return what a calibration must have been fitted with to fit this request.
+        """Return the fingerprint that a calibration needs to fit this request.
 
-        Without the answers, the model is the one that answered such a request last; without `made_by`, the
-        embedder is the present one.
+        Without the answers, the model that answered such a request last is used. Without `made_by`, the
+        embedder is the current one.
         """
         embedder = made_by or self._embedder.identity
         if made_by is None and self._is_set_up_for_llm(command):
@@ -190,11 +191,11 @@ class CalibrationChoice:
         made_by: EmbedderIdentity | None = None,
         unit: Unit = "answer",
     ) -> tuple[Calibration | None, list[ScoreWarning]]:
-        """Return the calibration that fits, else None and, unless none was wanted, why."""
-        every = self._compared(command, chosen, generation, made_by, unit)
-        if not every:
+        """Return the calibration that fits, or None and a warning, unless the request wants none."""
+        compared = self._compared(command, chosen, generation, made_by, unit)
+        if not compared:
             return None, [] if command.calibration == "none" else [NO_CALIBRATION]
-        nearest, differs = min(every, key=lambda one: len(one[1]))
+        nearest, differs = min(compared, key=lambda pair: len(pair[1]))
         return (None, [mismatch(nearest, differs)]) if differs else (nearest, [])
 
     def _compared(
@@ -205,31 +206,38 @@ class CalibrationChoice:
         made_by: EmbedderIdentity | None,
         unit: Unit,
     ) -> list[tuple[Calibration, list[str]]]:
-        """Return the calibrations in question, each with the parts in which it differs from the request.
+        """Return the candidate calibrations, each with the parts in which it differs from the request.
 
-        chosen: one of claims is asked for with the whole answer's, too; one of answers leaves claims the
-        active ones. Before the first answer the parts that only answers tell are open.
+        chosen: a calibration of claims is also compared for the whole answer; with a calibration of answers,
+        claims use the active calibrations. Before the first answer, parts that only answers reveal do not
+        count.
         """
         if command.calibration == "none":
             return []
         wanted = replace(self.fingerprint(command, generation, made_by), unit=unit)
-        is_open = wanted.kernel == LLM and not wanted.comparer  # nobody had to be asked
+        is_open = wanted.kernel == LLM and not wanted.comparer  # the LLM compared nothing
         if chosen is not None and (unit == "answer" or chosen.fingerprint.unit == "claim"):
-            every = [chosen]
+            candidates = [chosen]
         else:
-            every = [one for one in self._calibrations.any_active() if one.fingerprint.unit == unit]
+            candidates = [
+                other for other in self._calibrations.any_active() if other.fingerprint.unit == unit
+            ]
         drawn = generation is not None and bool(generation.draws)
         if drawn or command.generation is None or self._llm.identity(command.generation).answered:
-            opened = [replace(wanted, comparer=one.fingerprint.comparer) for one in every]
+            opened = [
+                replace(wanted, comparer=calibration.fingerprint.comparer) for calibration in candidates
+            ]
             return [
-                (one, one.fingerprint.differs(told if is_open else wanted))
-                for one, told in zip(every, opened, strict=True)
+                (calibration, calibration.fingerprint.differs(open_ if is_open else wanted))
+                for calibration, open_ in zip(candidates, opened, strict=True)
             ]
         model = generation.model if generation else ""
         compared = list[tuple[Calibration, list[str]]]()
-        for one in every:
-            told = wanted.drawn_as(one.fingerprint)
-            compared.append((one, one.fingerprint.differs(replace(told, model=model or told.model))))
+        for calibration in candidates:
+            open_ = wanted.drawn_as(calibration.fingerprint)
+            compared.append(
+                (calibration, calibration.fingerprint.differs(replace(open_, model=model or open_.model)))
+            )
         return compared
 
     def serving(
@@ -240,9 +248,9 @@ class CalibrationChoice:
         made_by: EmbedderIdentity,
         evidence: Evidence | None,
     ) -> tuple[Applied | None, list[ScoreWarning]]:
-        """Return what serves these answers, and what to know about it.
+        """Return the calibration to apply to these answers, and warnings.
 
-        One by evidence serves answers without log-probabilities by its plain parameters.
+        A calibration by evidence applies its plain parameters to answers without log-probabilities.
         """
         count = len(generation.draws)
         fits, warnings = self.fitting(command, chosen, generation, made_by)
@@ -254,27 +262,27 @@ class CalibrationChoice:
             warnings = [mismatch(fits, ["num_samples"])]
         if self._default is None or command.calibration == "none":
             return None, warnings
-        if count and self._default.kernel != made_by.kernel:  # of no answers nothing is compared
+        if count and self._default.kernel != made_by.kernel:  # without samples, the kernel is not used
             return None, warnings
         applied = applied_to(self._default.under(made_by), count, evidence)
         if applied is None:
             return None, warnings
-        differs = [one for one in warnings if one.code == "calibration_mismatch"]
-        return replace(applied, default=self._default), [*differs, BY_DEFAULT if count else RANKED_BY_DEFAULT]
+        misfits = [warning_ for warning_ in warnings if warning_.code == "calibration_mismatch"]
+        return replace(applied, default=self._default), [*misfits, BY_DEFAULT if count else RANKED_BY_DEFAULT]
 
     def serves_one(self, command: ScoreCommand, chosen: Calibration | None) -> bool:
-        """Tell whether a calibration by evidence may serve a single answer to a request."""
+        """Return True if a calibration by evidence may apply to a single answer to the request."""
         if command.calibration == "none" or command.num_samples < 1:
             return False
         if self._default is not None and not self.is_by_llm(command):
             return True
-        every = self._compared(command, chosen, None, None, "answer")
-        return any(one.evidence and not differs for one, differs in every)
+        compared = self._compared(command, chosen, None, None, "answer")
+        return any(calibration.evidence and not differs for calibration, differs in compared)
 
     def recommended(self, command: ScoreCommand, chosen: Calibration | None) -> int | None:
-        """Return how many answers the calibration recommends that would be applied; None where none does.
+        """Return the number of samples that the applicable calibration recommends, or None.
 
-        chosen: the calibration that the command names. Raises EmbedderUnavailable.
+        chosen: the calibration that the command names by id. Raises EmbedderUnavailable.
         """
         if command.generation is None or (chosen is None and command.calibration != "active"):
             return None
@@ -282,14 +290,17 @@ class CalibrationChoice:
         return None if calibration is None else calibration.recommended
 
     def question(self, command: ScoreCommand, chosen: Calibration | None) -> str | None:
-        """Return the text of what is asked, where a calibration that may be applied compares it with others.
+        """Return the text of the question if an applicable calibration compares it with its rows' questions.
 
-        Which one is applied is known only once the answers are.
+        Which calibration is applied is known only after the answers.
         """
         if command.calibration == "none":
             return None
-        every = [chosen] if chosen else self._calibrations.any_active()
-        compared = any(one.reference is not None and len(one.reference.questions) for one in every)
+        candidates = [chosen] if chosen else self._calibrations.any_active()
+        compared = any(
+            calibration.reference is not None and len(calibration.reference.questions)
+            for calibration in candidates
+        )
         return command.question if compared or self._default_compares() else None
 
     def _default_compares(self) -> bool:
@@ -297,7 +308,7 @@ class CalibrationChoice:
             return False
         try:
             return self._default.compares(self._embedder.identity)
-        except EmbedderUnavailable:  # not known before it has embedded something
+        except EmbedderUnavailable:  # its identity is unknown before it has embedded something
             return True
 
 
@@ -308,10 +319,10 @@ def ood_p_value(
     draws: Sequence[Draw],
     candidate: str | None = None,
 ) -> tuple[float | None, list[ScoreWarning]]:
-    """Return how like a calibration's rows a prompt is (method, section 12), and warnings where it is not.
+    """Return the p-value of a prompt under the calibration's rows (method, section 12), and warnings.
 
-    vectors: (d,) by text, with the question's if it is compared. candidate: its length counts if no answer
-    was drawn. None where the calibration, if any, does not know its rows' prompts.
+    vectors: (d,) by text; includes `question` unless that is None. candidate: its length is used if there are
+    no samples. The p-value is None without a calibration that keeps the prompts of its rows.
     """
     reference = None if applied is None else applied.calibration.reference
     if reference is None:
@@ -323,19 +334,22 @@ def ood_p_value(
     if p_value is not None and p_value < MAX_OOD_P_VALUE:
         message = (
             "The question, or the length of its answers, is unlike the calibration's rows "
-            f"(p = {p_value:.2g}). The calibration holds for questions like its rows."
+            f"(p = {p_value:.2g}). The calibration is valid for questions like its rows."
         )
         warnings.insert(0, warning("out_of_distribution", message))
     return p_value, warnings
 
 
 def _out_of_range(length: float | None, reference: ConformalReference) -> list[ScoreWarning]:
-    """Return a warning for a length in words outside the lengths of the calibration's rows. None: unknown."""
+    """Return a warning if the length in words is outside the range of the calibration's rows.
+
+    length: None if unknown.
+    """
     least, most = reference.length_range
     if length is None or least <= length <= most:
         return []
     message = (
-        f"The calibration's rows hold answers of {least} to {most} words, and this one has {length:.3g}: "
-        "the calibration holds for answers like its rows'."
+        f"The calibration's rows have answers of {least} to {most} words, and this one has {length:.3g}: "
+        "the calibration is valid for answers like its rows'."
     )
     return [warning("length_out_of_range", message)]

@@ -1,4 +1,4 @@
-"""The claims of a long answer: each by a density matrix of its own (method, section 13)."""
+"""The claims of a long answer, each scored by its own density matrix (method, section 13)."""
 
 import math
 from collections import Counter
@@ -49,12 +49,12 @@ from service.spectral.spectrum import (
     spectrum_from_gram,
 )
 
-# Of all answers to a prompt: reading 150 characters takes up to a millisecond, embedding a sentence several.
+# For all answers to a prompt. Splitting 150 characters takes up to 1 ms, embedding a sentence several.
 MAX_CHARACTERS, MAX_SENTENCES = 200_000, 1000
 # Claims times drawn answers: half a second of work.
 MAX_COMPARED = 4096
 
-# Of a text, how much its tokens have to spell, and characters between two of them that none spells.
+# Least share of a text that its tokens must spell, and most characters missing between two tokens.
 SPELT, MAX_GAP = 0.9, 8
 
 Unit = Segment | Field
@@ -62,43 +62,43 @@ Claims = Sequence[Unit]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Said:
-    """What each distinct answer drawn says, and a candidate: in sentences, or in fields of JSON."""
+class AnswerClaims:
+    """The claims of each distinct sample and of the candidate: sentences, or fields of JSON."""
 
     by_text: Mapping[str, Claims]
     question: str
-    is_too_long: bool = False  # nothing was read
+    is_too_long: bool = False  # no claims were extracted
 
     def is_json(self, text: str) -> bool:
-        """Tell whether a text was read as fields: those of no calibration fitted on sentences."""
-        return any(isinstance(one, Field) for one in self.by_text[text])
+        """Return True if the claims of a text are fields. Calibrations are fitted only on sentences."""
+        return any(isinstance(claim, Field) for claim in self.by_text[text])
 
     @property
     def sentences(self) -> list[str]:
         """Return the distinct sentences."""
-        every = chain.from_iterable(self.by_text.values())
-        return list(dict.fromkeys(one.text for one in every if isinstance(one, Segment)))
+        all_claims = chain.from_iterable(self.by_text.values())
+        return list(dict.fromkeys(claim.text for claim in all_claims if isinstance(claim, Segment)))
 
     def to_embed(self) -> list[str]:
-        """Return the distinct sentences, and what they say beyond the question; of fields, nothing."""
+        """Return the distinct sentences, and their text beyond the question. Fields are not embedded."""
         return list(dict.fromkeys([*self.sentences, *beyond(self.sentences, self.question)]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
-    """What m answers drawn say of one claim.
+    """The outcomes of m samples for one claim.
 
-    cosines: (k,) of the claim to the k outcomes that made the spectrum. instead: what an answer that differs
-    says, the least like the claim.
+    cosines: (k,) of the claim to the k outcomes in the spectrum. example: the text of the differing sample
+    that is least like the claim.
     """
 
     spectrum: Spectrum
     cosines: NDArray[np.float64]
     support: Support
-    instead: str | None
+    example: str | None
 
     def born(self, map_: CalibrationMap) -> tuple[BornProbability, ServedSpectrum]:
-        """Return p(y) of the claim under a map, and the spectrum served."""
+        """Return p(y) of the claim under a map, and the served spectrum."""
         served = map_.serve(self.spectrum.eigenvalues, self.spectrum.dimension)
         return born_probability(self.spectrum, served, self.cosines), served
 
@@ -111,12 +111,12 @@ def outcomes_of(
     *,
     question: str = "",
 ) -> Iterator[Outcomes]:
-    """Yield the outcomes of the drawn answers for each claim of the judged text.
+    """Yield the outcomes of the samples for each claim of the judged text.
 
-    vectors: (d,) of each sentence, and of what it says beyond the question. Fields are matched by path and
-    their values compared as text; a sentence is compared with the nearest one of each answer.
+    vectors: (d,) of each sentence, and of its text beyond the question. Fields are matched by path and their
+    values compared as text; a sentence is compared with the nearest sentence of each sample.
     """
-    sentences = [one for one in judged if isinstance(one, Segment)]
+    sentences = [claim for claim in judged if isinstance(claim, Segment)]
     if not sentences:
         answers_by_path = [
             {field.path: field.value for field in answer if isinstance(field, Field)} for answer in drawn
@@ -126,34 +126,36 @@ def outcomes_of(
                 values = [by_path.get(field.path) for by_path in answers_by_path]
                 yield _of_field(field.value, values, dimension)
         return
-    answers = [[one.text for one in answer if isinstance(one, Segment)] for answer in drawn]
-    for one in match_claims([sentence.text for sentence in sentences], answers, vectors, question=question):
-        counts = np.bincount(one.index, minlength=len(one.outcomes))
-        gram = one.outcomes @ one.outcomes.T
-        # The dimension of embeddings, as for short answers: else a map would spread what it cannot place over
-        # nothing.
+    answers = [[claim.text for claim in answer if isinstance(claim, Segment)] for answer in drawn]
+    for match in match_claims([sentence.text for sentence in sentences], answers, vectors, question=question):
+        counts = np.bincount(match.index, minlength=len(match.outcomes))
+        gram = match.outcomes @ match.outcomes.T
+        # The embedding dimension, as for short answers: maps spread weight over the other directions.
         yield Outcomes(
-            spectrum_from_gram(gram, counts, dimension), one.outcomes @ one.claim, one.support, one.example
+            spectrum_from_gram(gram, counts, dimension),
+            match.outcomes @ match.claim,
+            match.support,
+            match.example,
         )
 
 
 def _of_field(value: str, values: Sequence[str | None], dimension: int) -> Outcomes:
-    """Return what is said of a field: equal values are one outcome, others are orthogonal to it."""
-    told = Counter(one for one in values if one is not None)
-    silent = len(values) - told.total()
-    counts = [*told.values(), *[1] * silent]
+    """Return the outcomes for a field. Equal values are one outcome, different values are orthogonal."""
+    value_counts = Counter(other for other in values if other is not None)
+    silent = len(values) - value_counts.total()
+    counts = [*value_counts.values(), *[1] * silent]
     cosines = np.zeros(len(counts))
-    if value in told:
-        cosines[list(told).index(value)] = 1.0
-    others = [one for one, _ in told.most_common() if one != value]
-    support = Support(told[value], told.total() - told[value], silent)
+    if value in value_counts:
+        cosines[list(value_counts).index(value)] = 1.0
+    others = [other for other, _ in value_counts.most_common() if other != value]
+    support = Support(value_counts[value], value_counts.total() - value_counts[value], silent)
     spectrum = spectrum_from_gram(np.eye(len(counts)), counts, dimension)
     return Outcomes(spectrum, cosines, support, others[0] if others else None)
 
 
 @dataclass(frozen=True, slots=True)
-class SpokenLogprobs:
-    """Of the tokens of a claim, in nats: all of them, those of its facts, and the least likely of these."""
+class ClaimLogprobs:
+    """Log-probability of a claim, nats: of all tokens, of its facts' tokens, of the least likely of these."""
 
     total: float
     facts: float
@@ -162,9 +164,10 @@ class SpokenLogprobs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimScores:
-    """The claims of a text, scored. share: how much of it they are, 0..1.
+    """The scored claims of a text.
 
-    calibration: that served; all_correct: P(every claim is right), None where nothing tells.
+    share: their share of the text, 0..1. calibration: the calibration used. all_correct: P(all claims are
+    right), or None if unknown.
     """
 
     claims: list[Claim]
@@ -175,9 +178,9 @@ class ClaimScores:
 
 
 class ClaimScorer:
-    """Scores answers claim by claim: where that is asked for, and those of `from_characters` or more.
+    """Scores answers claim by claim, if requested or if they have at least `from_characters` characters.
 
-    `from_characters` 0: only where it is asked for. `threads` compute the scores.
+    `from_characters` 0: only if requested. `threads` compute the scores.
     """
 
     def __init__(self, from_characters: int = 0, *, threads: Threads | None = None) -> None:
@@ -186,10 +189,11 @@ class ClaimScorer:
 
     async def read(
         self, command: ScoreCommand, texts: Sequence[str], candidate: str | None, num_samples: int
-    ) -> Said | None:
-        """Return what the distinct answers say, and the candidate; None where claims are not to be scored.
+    ) -> AnswerClaims | None:
+        """Return the claims of the distinct samples and the candidate; None if claims are not scored.
 
-        One answer agrees with itself, whatever it claims. Where there is none, log-probabilities tell.
+        A single sample is not scored: it always agrees with itself. Without samples, claims are scored by
+        their log-probabilities.
         """
         wanted = self._is_long(texts if candidate is None else [candidate])
         wanted = wanted if command.claims is None else command.claims
@@ -198,16 +202,16 @@ class ClaimScorer:
         texts = texts if candidate is None else [*texts, candidate]
         question = command.question or ""
         if sum(map(len, texts)) > MAX_CHARACTERS:
-            return Said(dict.fromkeys(texts, ()), question, is_too_long=True)
+            return AnswerClaims(dict.fromkeys(texts, ()), question, is_too_long=True)
         claims_of_texts = await self._threads.collect(_read(texts, question))
-        said = Said(dict(zip(texts, claims_of_texts, strict=True)), question)
-        is_too_long = len(said.sentences) > MAX_SENTENCES
-        return Said(dict.fromkeys(texts, ()), question, is_too_long=True) if is_too_long else said
+        split = AnswerClaims(dict(zip(texts, claims_of_texts, strict=True)), question)
+        is_too_long = len(split.sentences) > MAX_SENTENCES
+        return AnswerClaims(dict.fromkeys(texts, ()), question, is_too_long=True) if is_too_long else split
 
     async def scores(
         self,
         command: ScoreCommand,
-        said: Said,
+        answer_claims: AnswerClaims,
         judged: str,
         drawn: Sequence[str],
         vectors: Mapping[str, NDArray[np.float32]],
@@ -216,50 +220,58 @@ class ClaimScorer:
         *,
         unlike: bool,
     ) -> ClaimScores:
-        """Return the claims of the judged text with their scores by the m answers drawn.
+        """Return the claims of the judged text, scored by the m samples.
 
-        judged: the candidate, or one of the answers. vectors: of each sentence, (d,). unlike: the question is
-        too unlike those of the calibration for anything to be let through.
+        judged: the candidate or a sample. vectors: (d,) of each sentence. unlike: let no claim through,
+        because the question is too unlike those of the calibration.
         """
-        found = said.by_text[judged]
-        kept = found[: min(MAX_CLAIMS, MAX_COMPARED // max(len(drawn), 1))]
-        answers = [said.by_text[text] for text in drawn]
+        all_claims = answer_claims.by_text[judged]
+        kept = all_claims[: min(MAX_CLAIMS, MAX_COMPARED // max(len(drawn), 1))]
+        answers = [answer_claims.by_text[text] for text in drawn]
         outcomes = outcomes_of(kept, answers, vectors, dimension, question=command.question or "")
         computed = await self._threads.collect(outcomes)
-        work = partial(_scores_of_outcomes, command, said, judged, kept, computed, len(drawn), applied)
+        work = partial(
+            _scores_of_outcomes, command, answer_claims, judged, kept, computed, len(drawn), applied
+        )
         return await self._threads.run(work, unlike=unlike)
 
-    def scores_alone(
-        self, command: ScoreCommand, said: Said, judged: str, applied: Applied | None, *, unlike: bool
+    def scores_without_samples(
+        self,
+        command: ScoreCommand,
+        answer_claims: AnswerClaims,
+        judged: str,
+        applied: Applied | None,
+        *,
+        unlike: bool,
     ) -> ClaimScores:
-        """Return the claims of the candidate by its own log-probabilities: no answer was drawn."""
-        found = said.by_text[judged]
-        kept = found[:MAX_CLAIMS]
-        spoken = spoken_logprobs(judged, kept, command.candidate_tokens, said.question)
-        known = {i: one for i, one in enumerate(spoken) if one is not None}
-        columns = token_columns(spoken)
+        """Return the claims of the candidate, scored by its own log-probabilities."""
+        all_claims = answer_claims.by_text[judged]
+        kept = all_claims[:MAX_CLAIMS]
+        logprobs = claim_logprobs(judged, kept, command.candidate_tokens, answer_claims.question)
+        by_index = {i: values for i, values in enumerate(logprobs) if values is not None}
+        columns = token_columns(logprobs)
         selector = None if applied is None else applied.calibration.selectors.get(0)
-        verdicts = _Verdicts([None] * len(known))
-        if selector is not None and known:
-            verdicts = _judged(selector, columns, [True] * len(known), command.target, 0, unlike=unlike)
-        of_known = dict(zip(known, verdicts.claims, strict=True))
+        verdicts = _Verdicts([None] * len(by_index))
+        if selector is not None and by_index:
+            verdicts = _verdicts(selector, columns, [True] * len(by_index), command.target, 0, unlike=unlike)
+        verdict_by_index = dict(zip(by_index, verdicts.claims, strict=True))
         scored = list[Claim]()
-        for i, one in enumerate(kept):
-            rank = math.exp(known[i].least) if i in known and applied is None else None
-            scored.append(_claim(one, rank, of_known.get(i), spoken[i]))
-        about = [*claims_left_out(said, len(found), len(kept)), *verdicts.warnings]
-        all_correct = verdicts.all_correct if len(known) == len(found) else None
+        for i, claim in enumerate(kept):
+            rank = math.exp(by_index[i].least) if i in by_index and applied is None else None
+            scored.append(_claim(claim, rank, verdict_by_index.get(i), logprobs[i]))
+        about = [*claims_left_out(answer_claims, len(all_claims), len(kept)), *verdicts.warnings]
+        all_correct = verdicts.all_correct if len(by_index) == len(all_claims) else None
         used = None if selector is None or applied is None else applied.used
-        return ClaimScores(scored, share(judged, found), used, all_correct, about)
+        return ClaimScores(scored, share(judged, all_claims), used, all_correct, about)
 
     def _is_long(self, texts: Sequence[str]) -> bool:
-        """Tell whether half of the texts are."""
+        """Return True if at least half of the texts are long."""
         return 0 < self._from_characters <= sorted(map(len, texts))[len(texts) // 2]
 
 
 def _scores_of_outcomes(
     command: ScoreCommand,
-    said: Said,
+    answer_claims: AnswerClaims,
     judged: str,
     kept: Claims,
     outcomes: Sequence[Outcomes],
@@ -268,13 +280,13 @@ def _scores_of_outcomes(
     *,
     unlike: bool,
 ) -> ClaimScores:
-    """Return the scores of the kept claims: the first claims of the judged text. outcomes: one per claim."""
-    found = said.by_text[judged]
-    spoken = spoken_logprobs(judged, kept, command.candidate_tokens, said.question)
+    """Return the scores of the kept claims, the first of the judged text. outcomes: one per claim."""
+    all_claims = answer_claims.by_text[judged]
+    logprobs = claim_logprobs(judged, kept, command.candidate_tokens, answer_claims.question)
     selector = None if applied is None else applied.calibration.selectors.get(num_drawn)
     tokens = dict[str, NDArray[np.float64]]()
-    if selector is not None and selector.with_tokens is not None and None not in spoken:
-        selector, tokens = selector.with_tokens, token_columns(spoken)
+    if selector is not None and selector.with_tokens is not None and None not in logprobs:
+        selector, tokens = selector.with_tokens, token_columns(logprobs)
     verdicts = _Verdicts([None] * len(kept))
     if selector is not None and kept:
         # The model was fitted with the selector's map. Claims have no map by evidence.
@@ -282,21 +294,19 @@ def _scores_of_outcomes(
         born = [outcome.born(selector.map) for outcome in outcomes]
         columns = claim_features([p.probability for p, _ in born], [served.entropy for _, served in born])
         spoken_of = [outcome.support.spoken_of for outcome in outcomes]
-        verdicts = _judged(selector, columns | tokens, spoken_of, command.target, num_drawn, unlike=unlike)
-    parts = zip(kept, outcomes, verdicts.claims, spoken, strict=True)
-    scored = [
-        _scored(claim, outcome, applied, verdict, logprobs) for claim, outcome, verdict, logprobs in parts
-    ]
-    about = [*claims_left_out(said, len(found), len(kept)), *verdicts.warnings]
+        verdicts = _verdicts(selector, columns | tokens, spoken_of, command.target, num_drawn, unlike=unlike)
+    parts = zip(kept, outcomes, verdicts.claims, logprobs, strict=True)
+    scored = [_scored(claim, outcome, applied, verdict, values) for claim, outcome, verdict, values in parts]
+    about = [*claims_left_out(answer_claims, len(all_claims), len(kept)), *verdicts.warnings]
     used = None if applied is None else applied.used
-    all_correct = verdicts.all_correct if len(kept) == len(found) else None
-    return ClaimScores(scored, share(judged, found), used, all_correct, about)
+    all_correct = verdicts.all_correct if len(kept) == len(all_claims) else None
+    return ClaimScores(scored, share(judged, all_claims), used, all_correct, about)
 
 
-def token_columns(spoken: Sequence[SpokenLogprobs | None]) -> dict[str, NDArray[np.float64]]:
-    """Return the features of the claims whose tokens' log-probabilities are known."""
-    known = [one for one in spoken if one is not None]
-    values = np.array([(one.facts, one.least, one.total) for one in known], dtype=np.float64)
+def token_columns(logprobs: Sequence[ClaimLogprobs | None]) -> dict[str, NDArray[np.float64]]:
+    """Return the features of the claims that have log-probabilities."""
+    known = [claim for claim in logprobs if claim is not None]
+    values = np.array([(claim.facts, claim.least, claim.total) for claim in known], dtype=np.float64)
     return token_features(*values.reshape(-1, 3).T)
 
 
@@ -310,14 +320,14 @@ Verdict = tuple[float | None, Literal["answer", "abstain"] | None]  # P(correct)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Verdicts:
-    """What a calibration's verdicts tell of claims, and of the answer that makes them."""
+    """The verdict on each claim, and P(all claims are right)."""
 
     claims: Sequence[Verdict | None]
     all_correct: float | None = None
     warnings: Sequence[ScoreWarning] = ()
 
 
-def _judged(
+def _verdicts(
     selector: Selector,
     columns: Columns,
     spoken_of: Sequence[bool],
@@ -326,9 +336,10 @@ def _judged(
     *,
     unlike: bool,
 ) -> _Verdicts:
-    """Return P(correct) and the decision of each claim; columns: (n,) each; num_samples: answers drawn.
+    """Return P(correct) and the decision of each claim.
 
-    A claim of which no answer speaks has none: it is not let through.
+    columns: (n,) each. spoken_of: whether a sample speaks of the claim; if not, the claim has no P(correct)
+    and is not let through. num_samples: number of samples.
     """
     correct = selector.model.predict(columns)
     action, threshold, about = None, None, list[ScoreWarning]()
@@ -337,15 +348,15 @@ def _judged(
         threshold = decision.threshold
         action = None if threshold is None and target.by_default else decision.action
     verdicts = list[Verdict]()
-    for p, known in zip(correct.tolist(), spoken_of, strict=True):
+    for p, is_spoken_of in zip(correct.tolist(), spoken_of, strict=True):
         passes = threshold is not None and rounded_ties(p) >= rounded_ties(threshold)
-        let = known and passes and not unlike
-        verdicts.append((p if known else None, "answer" if let else action))
-    whole = None
+        let_through = is_spoken_of and passes and not unlike
+        verdicts.append((p if is_spoken_of else None, "answer" if let_through else action))
+    all_correct = None
     if selector.all_correct is not None:
         of_answer = answer_columns(correct, np.zeros(correct.size, dtype=np.intp))
-        whole = float(selector.all_correct.predict(of_answer).item())
-    return _Verdicts(verdicts, whole, about)
+        all_correct = float(selector.all_correct.predict(of_answer).item())
+    return _Verdicts(verdicts, all_correct, about)
 
 
 def _scored(
@@ -353,13 +364,13 @@ def _scored(
     outcomes: Outcomes,
     applied: Applied | None,
     verdict: Verdict | None,
-    spoken: SpokenLogprobs | None,
+    logprobs: ClaimLogprobs | None,
 ) -> Claim:
     born, served = outcomes.born((applied and applied.map) or Identity())
     support = outcomes.support
     rank = born.probability if applied is None and support.spoken_of else None
-    of_support = ClaimSupport.model_construct(**asdict(support), example=outcomes.instead)
-    return _claim(claim, rank, verdict, spoken).model_copy(
+    of_support = ClaimSupport.model_construct(**asdict(support), example=outcomes.example)
+    return _claim(claim, rank, verdict, logprobs).model_copy(
         update={
             "lambda_max": served.lambda_max,
             "entropy": served.entropy,
@@ -369,8 +380,8 @@ def _scored(
     )
 
 
-def _claim(claim: Unit, rank: float | None, verdict: Verdict | None, spoken: SpokenLogprobs | None) -> Claim:
-    """Return a claim without what answers drawn say of it."""
+def _claim(claim: Unit, rank: float | None, verdict: Verdict | None, logprobs: ClaimLogprobs | None) -> Claim:
+    """Return a claim without the values that need samples."""
     correct, decision = verdict or (None, None)
     return Claim.model_construct(
         text=claim.text,
@@ -382,55 +393,58 @@ def _claim(claim: Unit, rank: float | None, verdict: Verdict | None, spoken: Spo
         rank_score=rank,
         probability_correct=correct,
         decision=decision,
-        logprob=None if spoken is None else spoken.total,
-        fact_logprob=None if spoken is None else spoken.facts,
-        least_logprob=None if spoken is None else spoken.least,
+        logprob=None if logprobs is None else logprobs.total,
+        fact_logprob=None if logprobs is None else logprobs.facts,
+        least_logprob=None if logprobs is None else logprobs.least,
         support=None,
     )
 
 
-def spoken_logprobs(
+def claim_logprobs(
     text: str, claims_: Claims, tokens: Sequence[tuple[str, float]], question: str
-) -> list[SpokenLogprobs | None]:
-    """Return the log-probabilities of each claim's tokens; None where they are not known.
+) -> list[ClaimLogprobs | None]:
+    """Return the log-probabilities of each claim's tokens; None if they are unknown.
 
-    tokens: of the text, as drawn. Tokens of another text are not used.
+    tokens: the text's tokens, each with its log-probability in nats. Tokens of another text are not used.
     """
-    spelt = align_tokens(text, tokens)
-    if spelt is None:
+    aligned = align_tokens(text, tokens)
+    if aligned is None:
         return [None] * len(claims_)
-    begin, end, values = spelt
-    places = fact_places([text[one.start : one.end] for one in claims_], question)
-    found = list[SpokenLogprobs | None]()
-    for one, of_facts in zip(claims_, places, strict=True):
-        mine = (begin < one.end) & (end > one.start)
-        told = mine & np.any(
-            [(begin < one.start + last) & (end > one.start + first) for first, last in of_facts], axis=0
+    begin, end, values = aligned
+    places = fact_places([text[claim.start : claim.end] for claim in claims_], question)
+    logprobs = list[ClaimLogprobs | None]()
+    for claim, of_facts in zip(claims_, places, strict=True):
+        in_claim = (begin < claim.end) & (end > claim.start)
+        in_facts = in_claim & np.any(
+            [(begin < claim.start + last) & (end > claim.start + first) for first, last in of_facts], axis=0
         )
-        told = told if told.any() else mine
-        total, facts = float(values[mine].sum()), values[told]
-        found.append(SpokenLogprobs(total, float(facts.sum()), float(facts.min())) if mine.any() else None)
-    return found
+        in_facts = in_facts if in_facts.any() else in_claim
+        total, facts = float(values[in_claim].sum()), values[in_facts]
+        logprobs.append(
+            ClaimLogprobs(total, float(facts.sum()), float(facts.min())) if in_claim.any() else None
+        )
+    return logprobs
 
 
 def align_tokens(
     text: str, tokens: Sequence[tuple[str, float]]
 ) -> tuple[NDArray[np.int_], NDArray[np.int_], NDArray[np.float64]] | None:
-    """Return where each token of the text begins and ends, and its log-probability, (k,) each.
+    """Return the begin and end of each token in the text, and its log-probability, (k,) each.
 
-    White space around the text and replacement characters are skipped. None for tokens of another text.
+    White space around the text and replacement characters are skipped. Return None for tokens of another
+    text.
     """
     joined = "".join(token for token, _ in tokens)
     begun, before, kept = max(joined.rfind(text), 0), 0, list[tuple[str, float]]()
     for token, value in tokens:
         before += len(token)
-        if before > begun:  # what goes before may say the same: reasoning
+        if before > begun:  # reasoning before the text may contain the same words
             kept.append((token if kept else token.lstrip(), value))
     starts, ends, at = list[int](), list[int](), 0
     for token, _ in kept:
-        found = text.find(token, at, at + len(token) + MAX_GAP)
-        starts.append(max(found, at))
-        at = starts[-1] + (len(token) if found >= 0 else 0)
+        place = text.find(token, at, at + len(token) + MAX_GAP)
+        starts.append(max(place, at))
+        at = starts[-1] + (len(token) if place >= 0 else 0)
         ends.append(at)
     begin, end = np.array(starts), np.array(ends)
     if (end - begin).sum() < SPELT * len(text):
@@ -438,11 +452,11 @@ def align_tokens(
     return begin, end, np.array([value for _, value in kept])
 
 
-def claims_left_out(said: Said, num_claims: int, num_scored: int) -> list[ScoreWarning]:
+def claims_left_out(answer_claims: AnswerClaims, num_claims: int, num_scored: int) -> list[ScoreWarning]:
     """Return a warning if a text makes more claims than are scored."""
-    if said.is_too_long:
+    if answer_claims.is_too_long:
         message = (
-            f"The answers hold more than {MAX_CHARACTERS} characters or {MAX_SENTENCES} sentences in all: no "
+            f"The answers have more than {MAX_CHARACTERS} characters or {MAX_SENTENCES} sentences in all: no "
             "claims are scored."
         )
         return [warning("claims_left_out", message)]
@@ -453,12 +467,12 @@ def claims_left_out(said: Said, num_claims: int, num_scored: int) -> list[ScoreW
         f"{num_claims - num_scored} are left out."
     )
     if num_scored < MAX_CLAIMS:
-        message += " With fewer answers more claims are scored."
+        message += " With fewer answers, more claims are scored."
     return [warning("claims_left_out", message)]
 
 
 def share(judged: str, claims_: Claims) -> float:
-    """Return how much of a text is claims, 0..1, by its characters other than white space."""
+    """Return the share of a text's characters, white space excluded, that belong to claims, 0..1."""
     whole = len("".join(judged.split()))
-    spoken = sum(len("".join(judged[one.start : one.end].split())) for one in claims_)
-    return spoken / whole if whole else 0.0
+    in_claims = sum(len("".join(judged[claim.start : claim.end].split())) for claim in claims_)
+    return in_claims / whole if whole else 0.0

@@ -1,4 +1,4 @@
-"""What a score rests on, and what it says of single texts (method, sections 7 and 8)."""
+"""The basis of a score, and the judgement of single texts (method, sections 7 and 8)."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -36,11 +36,11 @@ MAX_MODES = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Basis:
-    """The answers, a candidate beside them, and what was made of both.
+    """The samples, an optional candidate, and the values computed from both.
 
-    `texts`: the distinct answers. `compared`: the embedded text of each and, last, that of a candidate which
-    is none of them. `space`: their vectors, (n, d), whose products are the kernel. `spectrum`: of the
-    answers alone, `raw` as it came, `served` as to act on.
+    `texts`: the distinct answers. `compared`: the text embedded for each and, last, for a candidate that is
+    not among them. `space`: their vectors, (n, d); inner products give the kernel. `spectrum`: of the
+    answers only; `raw` and `served` are its values before and after calibration.
     """
 
     generation: Generation
@@ -66,7 +66,7 @@ class Basis:
         return vector
 
     def born(self, text: str, served: ServedSpectrum) -> BornProbability:
-        """Return p(y) of an answer, or of the candidate."""
+        """Return p(y) of an answer or of the candidate, by Born's rule."""
         return born_probability_of(self.spectrum, served, self.space[: len(self.texts)], self.vector(text))
 
 
@@ -81,7 +81,7 @@ def basis_of(
     applied: Applied | None,
     evidence: Evidence | None,
 ) -> Basis:
-    """Return what a score of these answers rests on."""
+    """Return the basis of the score of these answers."""
     raw = Identity().serve(spectrum.eigenvalues, spectrum.dimension)
     served = applied.map.serve(spectrum.eigenvalues, spectrum.dimension) if applied and applied.map else raw
     modes = find_modes(spectrum, served, texts, counts)
@@ -91,9 +91,9 @@ def basis_of(
 
 
 def evidence_of(draws: Sequence[Draw], index: NDArray[np.int_]) -> Evidence | None:
-    """Return the evidence of the answers, None unless each has a log-probability.
+    """Return the evidence of the answers; None unless each has a log-probability.
 
-    index: (m,) which distinct text each answer is.
+    index: (m,) position of each answer in the distinct texts.
     """
     totals = log_probabilities(draws)
     if totals is None:
@@ -106,13 +106,13 @@ def find_modes(
 ) -> tuple[Mode, ...]:
     """Return a mode for each of the leading eigenvectors (at most MAX_MODES), largest eigenvalue first.
 
-    The answer of a mode is the one with the largest squared projection, ties to the most frequent.
+    The answer of a mode has the largest squared projection; ties go to the most frequent answer.
     """
     squared = np.square(spectrum.projections)
     share = shares_by_mode(spectrum)
     modes = []
     for i in range(min(spectrum.rank, MAX_MODES)):
-        # Equal but for rounding.
+        # Equal up to rounding.
         tied = np.flatnonzero(squared[:, i] >= squared[:, i].max() - 1e-9)
         best = tied[np.argmax(counts[tied])]
         modes.append(
@@ -129,39 +129,41 @@ def shares_by_mode(spectrum: Spectrum) -> NDArray[np.float64]:
     return np.bincount(nearest, weights=spectrum.weights, minlength=spectrum.rank).astype(np.float64)
 
 
-TRUNCATED_SHARE = 0.5  # of the answers cut by max_tokens, from which on a score warns
+TRUNCATED_SHARE = 0.5  # a score warns from this share of answers cut by max_tokens
 EQUAL_COSINE = 1 - 1e-6
 
 
 def partial_warning(generation: Generation) -> list[ScoreWarning]:
-    """Return a warning when fewer answers count than were asked for."""
-    usable, empty, asked = len(generation.draws), generation.num_empty, generation.requested
-    if usable >= asked:
+    """Return a warning if fewer answers count than were requested."""
+    usable, empty, requested = len(generation.draws), generation.num_empty, generation.requested
+    if usable >= requested:
         return []
-    came = usable + empty
+    received = usable + empty
     why = "before the deadline" if generation.missing_reason == "deadline" else "without an error"
-    reasons = [f"{came} of {asked} answers came {why}"] if came < asked else []
+    reasons = [f"{received} of {requested} answers came {why}"] if received < requested else []
     if empty:
-        reasons.append(f"{empty} of {came} answers hold no text (only reasoning, a tool call, or nothing)")
+        reasons.append(
+            f"{empty} of {received} answers have no text (only reasoning, a tool call, or nothing)"
+        )
     rest = f"the {usable} others" if empty else "those"
-    return [warning("partial_samples", f"{', and '.join(reasons)}; the score rests on {rest}.")]
+    return [warning("partial_samples", f"{', and '.join(reasons)}; the score is based on {rest}.")]
 
 
 def truncated_warning(generation: Generation, command: ScoreCommand) -> list[ScoreWarning]:
-    """Return a warning when half of the answers or more were cut: their meaning may not have come yet."""
-    cut, came = sum(draw.truncated for draw in generation.draws), len(generation.draws)
-    if command.generation is None or cut < TRUNCATED_SHARE * came:
+    """Return a warning if at least half of the answers were cut: the part that matters may be missing."""
+    cut, number = sum(draw.truncated for draw in generation.draws), len(generation.draws)
+    if command.generation is None or cut < TRUNCATED_SHARE * number:
         return []
     limit = command.generation.sampling.max_tokens
     message = (
-        f"{cut} of {came} answers were cut by max_tokens ({limit}); the score rests on their beginnings. "
-        "Allow more tokens, or have the model answer more briefly."
+        f"{cut} of {number} answers were cut by max_tokens ({limit}); the score is based on their "
+        "beginnings. Allow more tokens, or have the model answer more briefly."
     )
     return [warning("truncated_samples", message)]
 
 
 def other_text_warning(generation: Generation) -> list[ScoreWarning]:
-    """Return a warning if log-probabilities of answers belong to another text: they are no evidence."""
+    """Return a warning if log-probabilities belong to another text and so are not used."""
     number = sum(draw.logprobs_of_other_text for draw in generation.draws)
     if not number:
         return []
@@ -173,22 +175,22 @@ def other_text_warning(generation: Generation) -> list[ScoreWarning]:
 
 
 def indistinct_warning(alike: int, distinct_: int) -> list[ScoreWarning]:
-    """Return a warning when the embedder cannot tell `alike` distinct answers from others that differ."""
+    """Return a warning if the embedder cannot distinguish `alike` answers from answers that differ."""
     if not alike:
         return []
     message = (
-        f"The embedder cannot tell {alike} of the {distinct_} distinct answers from others that say other "
-        "things (characters unknown to it, or texts equal as far as it reads): they count as agreement."
+        f"The embedder cannot distinguish {alike} of the {distinct_} distinct answers from answers that say "
+        "something else (unknown characters, or texts equal up to its input limit): they count as agreement."
     )
     return [warning("indistinct_answers", message)]
 
 
 def num_indistinct(texts: Sequence[str], vectors: NDArray[np.floating]) -> int:
-    """Return how many distinct texts have the vector of another that says something else, 0..len(texts).
+    """Return how many distinct texts have the vector of a text that says something else, 0..len(texts).
 
-    vectors: unit rows (k, d). Texts that differ in case, accents, spaces and punctuation alone say the same.
+    vectors: unit rows (k, d). Texts that differ only in case, accents, spaces and punctuation say the same.
     """
-    # Above the diagonal alone: each pair once, and none with itself.
+    # Only above the diagonal: each pair once.
     first, second = np.nonzero(np.triu(vectors @ vectors.T > EQUAL_COSINE, 1))
     essence_of = cache(essence)
     pairs = zip(first.tolist(), second.tolist(), strict=True)
@@ -205,36 +207,37 @@ DEFAULT_PROBABILITY = warning(
     "default_probability",
     "`probability_correct` is how far the answers agree, and uses no labels of yours. It was within 0.13 of "
     "the share of right answers to trivia questions by two small LLMs (kernel `facts`), and 0.4 too low on "
-    "easy questions. A calibration on labelled questions of yours mends that: POST /calibrate.",
+    "easy questions. A calibration on labelled questions of yours corrects that: POST /calibrate.",
 )
 UNSUPPORTED = (
-    "None of the answers drawn says what it says, so nothing tells how likely it is right. More answers may."
+    "None of the answers drawn agrees with it, so its probability of being right is unknown. More answers "
+    "may help."
 )
 UNLIKE = (
-    f"{HELD_BACK}The question, or the length of its answers, is unlike those that the calibration was made "
-    "of: what it says of questions like those need not hold here."
+    f"{HELD_BACK}The question, or the length of its answers, is unlike the calibration's rows, so the "
+    "calibration's promise need not hold here."
 )
 
 
 def decide(
     counts: SelectiveCounts, correct: float | None, target: Target, num_samples: int
 ) -> tuple[Decision, list[ScoreWarning]]:
-    """Return whether to let a text of this P(correct) through, and what to know about it.
+    """Return the decision on a text with this P(correct), and warnings.
 
-    `correct`: None for a text that no answer supports: it is let through by no threshold. num_samples: the
-    number of answers that the counts are for.
+    `correct`: None for a text that no answer supports, which is never let through. num_samples: the number of
+    answers that the counts are for.
     """
     drawn, share = answers_drawn(num_samples), f"{100 * target.confidence:g} %"
     sure = f"with {drawn}, kept by {share} of calibrations made like this one"
     kept = promise(counts, target.error, target.confidence)
     if kept.threshold is None:
         reason = _unreachable(kept, target, sure)
-        # Of a target that nobody named there is nothing to warn of.
+        # A target set by default needs no warning.
         about = [] if target.by_default else [warning("target_unreachable", f"{reason} {PROMISE_MEANING}")]
         return held_back(target, reason), about
     if correct is None:
         return held_back(target, UNSUPPORTED, kept), []
-    # Rounded as the counts were: scores that differ in their last bits only are one.
+    # Rounded like the counts: scores that differ only in their last bits are equal.
     passes = rounded_ties(correct) >= rounded_ties(kept.threshold)
     promised = f"at most {percent(target.error)} of the answers let through are wrong ({sure})"
     likely, needed = f"Right with a probability of {correct:.3f}", f"{kept.threshold:.3f}"
@@ -245,13 +248,13 @@ def decide(
 
 
 def _decide_unverified(correct: float, target: Target) -> Decision:
-    """Return whether to let a text through by a P(correct) that rests on no verdict; nothing is promised."""
+    """Return the decision by a P(correct) that is not based on verdicts; it promises nothing."""
     needed = 1 - target.error
     passes = rounded_ties(correct) >= rounded_ties(needed)
     reason = (
         f"{'Let it through. ' if passes else HELD_BACK}Right with a probability of {correct:.3f} by the "
-        f"default calibration, and {needed:.3f} is asked for. It is no promise: the default calibration uses "
-        "no labels of yours."
+        f"default calibration, and {needed:.3f} is required. This is not a promise: the default calibration "
+        "uses no labels of yours."
     )
     return Decision.model_construct(
         action="answer" if passes else "abstain",
@@ -264,7 +267,7 @@ def _decide_unverified(correct: float, target: Target) -> Decision:
 
 
 def held_back(target: Target, why: str, missed: Promise | None = None) -> Decision:
-    """Return the decision to abstain; missed: the promise whose threshold the text misses."""
+    """Return the decision to abstain. missed: the promise, if the text is below its threshold."""
     return _decision("abstain", target, f"{HELD_BACK}{why}", missed)
 
 
@@ -284,12 +287,12 @@ def _decision(
 def _unreachable(missed: Promise, target: Target, sure: str) -> str:
     lowest = missed.lowest_error
     if lowest is None:
-        instead = "no error can. Calibrate on more rows."
+        advice = "no error can be promised. Calibrate on more rows."
     else:
-        instead = f"the lowest that can is {percent(lowest)}. Ask for that, or calibrate on more rows."
+        advice = f"the lowest possible is {percent(lowest)}. Use that, or calibrate on more rows."
     return (
-        f"That at most {percent(target.error)} of the answers let through are wrong cannot be promised "
-        f"({sure}): {instead}"
+        f"It cannot be promised that at most {percent(target.error)} of the answers let through are wrong "
+        f"({sure}): {advice}"
     )
 
 
@@ -300,7 +303,7 @@ def answers_drawn(num_samples: int) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share in [0, 1] as percents, rounded up: a promise must not be rounded down."""
+    """Return a share in [0, 1] as a percentage, rounded up, because promises must not be rounded down."""
     return f"{math.ceil(1000 * share - 1e-9) / 10:g} %"
 
 
@@ -311,18 +314,21 @@ def with_candidate(texts: Sequence[str], candidate: str | None) -> list[str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Refusals:
-    """Answers without content to one question: their distinct texts, and a mask (m,) of the drawn answers."""
+    """Refusals of one question: answers without content.
+
+    texts: the distinct refusals. drawn: (m,) mask of the samples.
+    """
 
     texts: frozenset[str]
     drawn: NDArray[np.bool_]
 
     def reason(self, judged: str) -> str | None:
-        """Return why the judged text is not let through, None if refusals do not prevent it."""
+        """Return why refusals forbid letting the judged text through, or None."""
         if not is_unanswered(judged in self.texts, self.drawn):
             return None
         if judged in self.texts:
             return (
-                "It does not answer the question: it refuses, or is a placeholder, an error or the question."
+                "It does not answer the question: it is a refusal, a placeholder, an error or the question."
             )
         return f"{self.drawn.sum()} of {self.drawn.size} answers drawn do not answer the question."
 
@@ -330,21 +336,21 @@ class Refusals:
 def find_refusals(
     texts: Sequence[str], index: NDArray[np.int_], candidate: str | None, question: str | None
 ) -> Refusals:
-    """Return the answers without content among distinct texts, and a candidate.
+    """Return the refusals among the distinct texts and the candidate.
 
-    index: (m,) which of them each answer drawn is.
+    index: (m,) position of each sample in `texts`.
     """
-    known = frozenset(text for text in with_candidate(texts, candidate) if is_refusal(text, question))
-    return Refusals(known, np.array([text in known for text in texts], dtype=np.bool_)[index])
+    refusals = frozenset(text for text in with_candidate(texts, candidate) if is_refusal(text, question))
+    return Refusals(refusals, np.array([text in refusals for text in texts], dtype=np.bool_)[index])
 
 
 def without_refusals(
     judgement: Judgement, answer: str, candidate: str | None, refusals: Refusals, target: Target | None
 ) -> tuple[Judgement, list[ScoreWarning]]:
-    """Return the judgement of a score's `answer` and a candidate with what refusals change, and a warning.
+    """Return the judgement of `answer` and the candidate, adjusted for refusals, and a warning.
 
-    A refusal has no P(correct). If the judged text or most drawn answers are refusals, the decision is to
-    abstain, with or without a calibration.
+    A refusal has no P(correct). If the judged text or most samples are refusals, the decision is to abstain,
+    with or without a calibration.
     """
     judged, correct = judgement.candidate, judgement.probability_correct
     if judged is not None and candidate in refusals.texts:
@@ -369,28 +375,28 @@ def without_refusals(
 def judge(
     basis: Basis, target: Target | None, *, unlike: bool = False
 ) -> tuple[Judgement, list[ScoreWarning]]:
-    """Return what the answers say of the candidate and of `basis.answer`, with the warnings on both.
+    """Return the judgement of the candidate and of `basis.answer`, with warnings.
 
-    unlike: the prompt is too unlike the calibration's rows for anything to be let through. Where nothing
-    tells P(correct), a warning says why only if a decision was asked for. Without a calibration of this
-    set-up there is a decision only where the caller has named a target.
+    unlike: abstain, because the prompt is too unlike the calibration's rows. If P(correct) is unknown, a
+    warning gives the reason only if a decision was requested. Without a calibration of this set-up there is a
+    decision only if the caller has set a target.
     """
     num_samples = len(basis.generation.draws)
     selector = _selector(basis.applied, num_samples, basis.evidence)
     correct = None if isinstance(selector, str) else _of_answers(selector, basis)
-    own = None if correct is None else correct(basis.answer)
+    of_answer = None if correct is None else correct(basis.answer)
     candidate, share = _candidate(basis, correct)
-    decisive = own if candidate is None else candidate.probability_correct
-    no_model, warnings = _why_no_model(selector), _mistaken(basis)
+    decisive = of_answer if candidate is None else candidate.probability_correct
+    no_model, warnings = _why_no_model(selector), _indistinct_candidate(basis)
     if target is None or (target.by_default and no_model):
-        return Judgement(candidate, share, own, None, no_model, unlike), warnings
+        return Judgement(candidate, share, of_answer, None, no_model, unlike), warnings
     decision, about_decision = _decided(selector, decisive, target, num_samples, unlike=unlike)
     if not isinstance(selector, str):
-        warnings += _unsupported(candidate) + _elsewhere(selector, basis.answer, basis.candidate)
-    return Judgement(candidate, share, own, decision, no_model, unlike), [*warnings, *about_decision]
+        warnings += _unsupported(candidate) + _label_mismatch(selector, basis.answer, basis.candidate)
+    return Judgement(candidate, share, of_answer, decision, no_model, unlike), [*warnings, *about_decision]
 
 
-def judge_alone(
+def judge_without_samples(
     applied: Applied | None,
     log_probability: float,
     dimension: int,
@@ -398,11 +404,11 @@ def judge_alone(
     *,
     unlike: bool = False,
 ) -> tuple[Judgement, list[ScoreWarning]]:
-    """Return what a candidate's own log-probability, in nats, says of it: no answer was drawn.
+    """Return the judgement of a candidate by its own log-probability, in nats, without samples.
 
-    It is judged as if it were the one answer drawn. unlike: as for `judge`. Where a calibration other than
-    the default cannot tell, a warning says so, whether a decision was asked for or not: there is nothing else
-    in such a score.
+    The candidate is judged as if it were the only sample. unlike: see `judge`. If a calibration other than
+    the default has no P(correct), a warning says so even without a decision, since such a score has no other
+    value.
     """
     selector = _selector(applied, 0, None)
     correct: float | None = None
@@ -421,32 +427,32 @@ def judge_alone(
 
 
 def _selector(applied: Applied | None, count: int, evidence: Evidence | None) -> Selector | str:
-    """Return what tells P(correct) by so many answers, or why nothing does."""
+    """Return the model of P(correct) for `count` answers, or the reason why there is none."""
     if applied is None:
         return "no calibration is applied"
     if applied.default is not None:
         map_ = applied.map if count else applied.calibration.evidence[1]
         return Selector(map_, NO_VERDICTS, NO_COUNTS, "mixed")
-    of = applied.calibration.id
+    id_ = applied.calibration.id
     selector = applied.calibration.selectors.get(count)
     if selector is None:
-        why = f"its report, /calibrations/{of}/report, says why"
-        return f"calibration {of} holds no model of being right for {count} answers; {why}"
+        why = f"its report, /calibrations/{id_}/report, says why"
+        return f"calibration {id_} has no correctness model for {count} answers; {why}"
     if count and selector.map_for(evidence.missing_mass if evidence else None) is None:
-        return f"the model of calibration {of} takes log-probabilities, which these answers lack"
+        return f"the model of calibration {id_} needs log-probabilities, which these answers lack"
     return selector
 
 
 def _why_no_model(selector: Selector | str) -> str | None:
-    """Return why no verdicts tell P(correct), in words; None where they do."""
+    """Return why P(correct) is not based on verdicts, in words; None if it is."""
     if isinstance(selector, str):
         return selector
     return UNVERIFIED if selector.counts is NO_COUNTS else None
 
 
 def _of_answers(selector: Selector, basis: Basis) -> Callable[[str], float]:
-    """Return what tells P(correct), in [0, 1], of an answer or of the candidate."""
-    # By the selector's own map, which its model was fitted with.
+    """Return a function from a text, an answer or the candidate, to P(correct) in [0, 1]."""
+    # The model was fitted with the selector's own map.
     map_ = selector.map_for(basis.evidence.missing_mass if basis.evidence else None)
     assert map_ is not None
     served = map_.serve(basis.spectrum.eigenvalues, basis.spectrum.dimension)
@@ -461,7 +467,7 @@ def _of_answers(selector: Selector, basis: Basis) -> Callable[[str], float]:
 def _decided(
     model: Selector | str, correct: float | None, target: Target, num_samples: int, *, unlike: bool
 ) -> tuple[Decision, list[ScoreWarning]]:
-    """Return the decision on a text of this P(correct); model: what tells it, or why nothing does."""
+    """Return the decision on a text with this P(correct). model: see `_selector`."""
     no_model = _why_no_model(model)
     if isinstance(model, str):
         about = _no_model(model)
@@ -484,16 +490,16 @@ def _no_model(why: str) -> ScoreWarning:
     return warning("no_correctness_model", f"Nothing tells how likely an answer is right: {why}.")
 
 
-def _candidate(basis: Basis, tells: Callable[[str], float] | None) -> tuple[Candidate | None, float]:
-    """Return what the answers say of the candidate, and the share of them on its mode."""
+def _candidate(basis: Basis, correct_of: Callable[[str], float] | None) -> tuple[Candidate | None, float]:
+    """Return the candidate with its probabilities, and the share of the samples on its mode."""
     if basis.candidate is None:
         return None, 0.0
     born = basis.born(basis.candidate, basis.served)
-    # The rows' texts that no answer supports are the LLM's own, right as often as others of such a prompt:
-    # they tell nothing of nonsense, which looks the same from here.
+    # Unsupported texts among the rows were written by the LLM, and are right as often as its other answers to
+    # the prompt. They say nothing about nonsense, which has the same features.
     correct = None
-    if tells is not None and born.mode is not None:
-        correct = tells(basis.candidate)
+    if correct_of is not None and born.mode is not None:
+        correct = correct_of(basis.candidate)
     share = 0.0 if born.mode is None else float(shares_by_mode(basis.spectrum)[born.mode])
     candidate = Candidate.model_construct(
         probability=born.probability, mode=born.mode, probability_correct=correct
@@ -501,8 +507,8 @@ def _candidate(basis: Basis, tells: Callable[[str], float] | None) -> tuple[Cand
     return candidate, share
 
 
-def _mistaken(basis: Basis) -> list[ScoreWarning]:
-    """Return a warning when the embedder cannot tell the candidate from an answer that says another thing."""
+def _indistinct_candidate(basis: Basis) -> list[ScoreWarning]:
+    """Return a warning if the embedder cannot distinguish the candidate from an answer that differs."""
     candidate, texts = basis.candidate, basis.texts
     if candidate is None or candidate in texts:
         return []
@@ -511,34 +517,34 @@ def _mistaken(basis: Basis) -> list[ScoreWarning]:
     if all(essence(basis.compared[i]) == meaning for i in near.tolist()):
         return []
     message = (
-        "The embedder cannot tell the candidate from an answer that says another thing (characters unknown "
-        "to it, or texts equal as far as it reads): it is judged as if it were that answer."
+        "The embedder cannot distinguish the candidate from an answer that says something else (unknown "
+        "characters, or texts equal up to its input limit): it is judged as if it were that answer."
     )
     return [warning("indistinct_answers", message)]
 
 
 def _unsupported(candidate: Candidate | None) -> list[ScoreWarning]:
-    """Return a warning when no answer supports the text decided about, which is then not let through."""
+    """Return a warning if no answer supports the candidate, which is then not let through."""
     if candidate is None or candidate.mode is not None:
         return []
     message = (
-        "The candidate says what none of the answers says (its `mode` is null): it is not let through, and "
-        "nothing tells how likely it is right. More answers may hold what it says."
+        "None of the answers agrees with the candidate (its `mode` is null): it is not let through, and its "
+        "probability of being right is unknown. More answers may agree."
     )
     return [warning("unsupported_candidate", message)]
 
 
-def _elsewhere(selector: Selector, answer: str, candidate: str | None) -> list[ScoreWarning]:
-    """Return a warning when the promise behind a decision is about texts of another kind."""
+def _label_mismatch(selector: Selector, answer: str, candidate: str | None) -> list[ScoreWarning]:
+    """Return a warning if the calibration's verdicts are on another kind of text than the decision."""
     if selector.judged == "given" and candidate is None:
         message = (
-            "The calibration's verdicts are on given answers, this decision is on one that was drawn: what "
-            "it promises may not hold. Send the text that you are about to use as `candidate`."
+            "The calibration's verdicts are on given answers, but this decision is on a sample: its promise "
+            "may not hold. Send the text that you are about to use as `candidate`."
         )
     elif selector.judged == "dominant" and candidate not in (None, answer):
         message = (
-            "The calibration's verdicts are on answers drawn, this decision is on a candidate: what it "
-            "promises may not hold. Calibrate on rows with such texts as `answer`."
+            "The calibration's verdicts are on answers drawn, but this decision is on a candidate: its "
+            "promise may not hold. Calibrate on rows with such texts as `answer`."
         )
     else:
         return []

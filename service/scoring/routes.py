@@ -1,4 +1,4 @@
-"""POST /score, POST /score/batch, and GET /scores/{id} for whoever comes later."""
+"""POST /score, POST /score/batch and GET /scores/{id}."""
 
 import asyncio
 import json
@@ -16,7 +16,6 @@ from starlette.responses import Response
 
 from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
 from service.api.bodies import CLIENT_CLOSED_REQUEST, Relay, RequestModel, parse, read_json, while_connected
-from service.api.deps import Services, ServicesDep
 from service.api.errors import error_body, internal_body, log_problem, request_id_of
 from service.api.openapi import json_body, ok, recorded, responses
 from service.calibration.rows import LogProbability, TokenLogProbability
@@ -36,11 +35,12 @@ from service.scoring.score import (
     ScorePart,
     Serving,
 )
+from service.scoring.services import ScoringDep, ScoringServices
 
 MAX_TOKENS = 32_768
-# Of log-probabilities that servers round: per token, and of the whole as a share.
+# Tolerance for log-probabilities that servers round: per token in nats, and as a share of the sum.
 ROUNDING = 0.01
-# The token that ended an answer may be missing among its tokens. None is drawn at a probability of e^-20.
+# Tolerance in nats for a missing end token. An end token with a probability below e^-20 is never drawn.
 LEAST_END = 20.0
 PromptText = Annotated[str, Field(max_length=1_000_000)]
 Answer = Annotated[str, Field(max_length=200_000)]
@@ -82,8 +82,8 @@ class TokenIn(RequestModel):
     logprob: TokenLogProbability = Field(description="Its natural-log probability.")
 
 
-# What the validator below enforces, said in JSON Schema too. Every part names its type: Swagger UI takes a
-# `not` without one for "not anything", and shows the whole as "never".
+# The rules of the validator below in JSON Schema. Every part has a type: Swagger UI reads a `not` without a
+# type as "not anything", and shows the whole schema as "never".
 _DRAWING = ("num_samples", "effort", "sampling", "model", "deadline_ms")
 
 
@@ -216,14 +216,14 @@ class ScoreRequest(RequestModel):
     @field_validator("messages")
     @classmethod
     def left_to_answer(cls, turns: list[MessageIn] | None) -> list[MessageIn] | None:
-        """Refuse a conversation that the assistant has answered: what is drawn then is up to the server."""
+        """Refuse a conversation that ends with the assistant: servers differ in how they continue it."""
         if turns and turns[-1].role == "assistant":
-            raise ValueError("the last turn is the assistant's; send what it said as `candidate` instead")
+            raise ValueError("the last turn is the assistant's; send its text as `candidate` instead")
         return turns
 
     @model_validator(mode="after")
     def one_source(self) -> Self:
-        """Refuse no source of answers, or two."""
+        """Require a source of answers: `prompt`, `messages` or `samples`."""
         if self.prompt is not None and self.messages is not None:
             raise ValueError("send `prompt` or `messages`, not both")
         if self.effort is not None and self.num_samples is not None:
@@ -243,11 +243,11 @@ class ScoreRequest(RequestModel):
 
     @model_validator(mode="after")
     def a_log_probability_per_sample(self) -> Self:
-        """Refuse log-probabilities without samples, or another number of them."""
+        """Require one log-probability per sample if `logprobs` is set."""
         if self.logprobs is None:
             return self
         if self.samples is None:
-            raise ValueError("`logprobs` goes with `samples`: those drawn here come with their own")
+            raise ValueError("`logprobs` goes with `samples`: answers drawn by the service have their own")
         if len(self.logprobs) != len(self.samples):
             raise ValueError(
                 f"`logprobs` must hold one number for each of the {len(self.samples)} samples, "
@@ -257,17 +257,17 @@ class ScoreRequest(RequestModel):
 
     @model_validator(mode="after")
     def one_log_probability_of_the_candidate(self) -> Self:
-        """Refuse a `candidate_logprob` that the candidate's own tokens contradict."""
+        """Refuse a `candidate_logprob` that contradicts the candidate's own tokens."""
         total = self.candidate_logprob
         if total is None or not self.candidate_tokens or self.candidate is None:
             return self
-        spelt = align_tokens(
-            self.candidate.strip(), [(one.token, one.logprob) for one in self.candidate_tokens]
+        aligned = align_tokens(
+            self.candidate.strip(), [(token.token, token.logprob) for token in self.candidate_tokens]
         )
-        if spelt is None:
+        if aligned is None:
             return self
-        summed = float(spelt[2].sum())
-        rounding = ROUNDING * max(1.0, abs(summed)) + ROUNDING * len(spelt[2])
+        summed = float(aligned[2].sum())
+        rounding = ROUNDING * max(1.0, abs(summed)) + ROUNDING * len(aligned[2])
         if not summed - LEAST_END <= total <= summed + rounding:
             raise ValueError(
                 f"`candidate_logprob` is {total:.4g}, and the tokens of `candidate_tokens` sum to "
@@ -278,7 +278,7 @@ class ScoreRequest(RequestModel):
     def _refuse_unjudged(self) -> None:
         for name in ("candidate", "candidate_logprob"):
             if getattr(self, name) is None:
-                raise ValueError(f"`effort` none draws no answer: it takes a `{name}` to judge by")
+                raise ValueError(f"`effort` none draws no answers, so it needs a `{name}`")
 
     def _refuse_drawing(self) -> None:
         for name in _DRAWING:
@@ -295,23 +295,23 @@ class BatchRequest(RequestModel):
 
 
 def to_sampling(sent: SamplingIn | None, default: Sampling) -> Sampling:
-    """Return the default with what the caller sent put over it."""
+    """Return the default sampling, overridden by the parameters that the caller sent."""
     if sent is None:
         return default
-    given = sent.model_dump(exclude_unset=True)
-    if "stop" in given:
-        given["stop"] = tuple(given["stop"])
-    return replace(default, **given)
+    overrides = sent.model_dump(exclude_unset=True)
+    if "stop" in overrides:
+        overrides["stop"] = tuple(overrides["stop"])
+    return replace(default, **overrides)
 
 
 def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> ScoreCommand:
-    """Return the domain's form of a request."""
-    # Any: what types the call does not follow unpacked dictionaries.
-    asked: dict[str, Any] = {
+    """Return the command for a request."""
+    # Any, because mypy does not check unpacked dictionaries.
+    common: dict[str, Any] = {
         "calibration": body.calibration,
         "candidate": body.candidate,
         "candidate_logprob": body.candidate_logprob,
-        "candidate_tokens": tuple((one.token, one.logprob) for one in body.candidate_tokens or ()),
+        "candidate_tokens": tuple((token.token, token.logprob) for token in body.candidate_tokens or ()),
         "as_recommended": body.effort == "auto",
         "claims": body.claims,
         "compare": body.compare,
@@ -324,9 +324,9 @@ def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> S
             logprobs=None if body.logprobs is None else tuple(body.logprobs),
             source_label=body.source_label or "",
             asked=question_text(body.prompt, _turns(body)),
-            **asked,
+            **common,
         )
-    return ScoreCommand(_generation(body, serving), **asked)
+    return ScoreCommand(_generation(body, serving), **common)
 
 
 def _turns(body: ScoreRequest) -> tuple[Message, ...] | None:
@@ -367,7 +367,7 @@ PART_CODES = ("embedder_unavailable", "store_unavailable", "overloaded", "damage
 BODY_CODES = ("invalid_request", "too_few_samples", "body_too_large", "unsupported_media_type")
 
 
-async def score_one(app: Services, body: ScoreRequest, arrived: float | None) -> Score:
+async def score_one(app: ScoringServices, body: ScoreRequest, arrived: float | None) -> Score:
     """Score one request and count it."""
     with app.metrics.under_way():
         score = await app.scorer.score(to_command(body, app.serving, arrived))
@@ -390,7 +390,7 @@ async def score_one(app: Services, body: ScoreRequest, arrived: float | None) ->
         **BEARER,
     },
 )
-async def post_score(request: Request, app: ServicesDep) -> Response:
+async def post_score(request: Request, app: ScoringDep) -> Response:
     """Draw answers (or take yours), embed them, and return the spectrum's largest eigenvalue and entropy.
 
     The values are calibrated when a calibration fits this very set-up; otherwise the default calibration
@@ -422,7 +422,7 @@ async def post_score(request: Request, app: ServicesDep) -> Response:
     },
     openapi_extra={**json_body("BatchRequest"), **BEARER},
 )
-async def post_batch(request: Request, app: ServicesDep) -> Response:
+async def post_batch(request: Request, app: ScoringDep) -> Response:
     """Score many prompts; lines come in the order in which they are done, and a bad item fails no other."""
     app.admission.refuse_if_full("batch")
     body = await read_batch(request)
@@ -434,7 +434,7 @@ async def post_batch(request: Request, app: ServicesDep) -> Response:
 
 
 async def read_batch(request: Request) -> BatchRequest:
-    """Return the body, raises as `read_json`; half a surrogate pair within an item is the item's fault."""
+    """Return the body. Raises like `read_json`, but half a surrogate pair in an item fails only that item."""
     try:
         return await read_json(request, BatchRequest, MAX_BATCH_VALUES)
     except InvalidRequest:
@@ -445,9 +445,9 @@ async def read_batch(request: Request) -> BatchRequest:
 
 
 async def batch_lines(
-    app: Services, items: list[Any], request_id: str | None, owner: str = ""
+    app: ScoringServices, items: list[Any], request_id: str | None, owner: str = ""
 ) -> AsyncGenerator[bytes, None]:
-    """Yield a line as each item is done, and keep it. Closing the iterator cancels what is under way."""
+    """Yield a line as each item is done, and store its score. Closing the iterator cancels running items."""
     slots = asyncio.Semaphore(BATCH_CONCURRENCY)
 
     async def line(index: int, item: object) -> bytes:
@@ -461,18 +461,18 @@ async def batch_lines(
     finally:
         for task in tasks:
             task.cancel()
-        # Shielded: a hang-up cancels this again and again, which must not disturb what the tasks clean up.
+        # Shielded: a hang-up cancels this task repeatedly, which must not interrupt the cleanup of the items.
         await asyncio.shield(asyncio.gather(*tasks, return_exceptions=True))
 
 
 Part = TypeVar("Part")
 
 
-async def score_in_turn(app: Services, body: ScoreRequest) -> Score:
-    """Score an item of a batch, which waits where a single request would be refused for want of room.
+async def score_in_turn(app: ScoringServices, body: ScoreRequest) -> Score:
+    """Score an item of a batch. The item waits in cases where a single request would be Overloaded.
 
-    Answers that were drawn are not drawn again. Raises Overloaded when there was no room until the item's
-    deadline, or for `BATCH_PATIENCE_S`.
+    Samples are drawn only once. Raises Overloaded if there was no room until the item's deadline, or for
+    `BATCH_PATIENCE_S`.
     """
     patience_s = BATCH_PATIENCE_S if body.deadline_ms is None else body.deadline_ms / 1000
     began = time.perf_counter()  # the wait counts in the item's deadline
@@ -485,7 +485,7 @@ async def score_in_turn(app: Services, body: ScoreRequest) -> Score:
                 wait_s = error.retry_after_s or 1.0
                 if time.perf_counter() - began + wait_s > patience_s:
                     raise
-            # Not all at the same moment, or they would keep each other out.
+            # Random, so that items do not all retry at the same moment.
             await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
 
     command = to_command(body, app.serving, began)
@@ -503,10 +503,12 @@ async def score_in_turn(app: Services, body: ScoreRequest) -> Score:
     return score
 
 
-async def batch_line(app: Services, index: int, item: object, request_id: str | None, owner: str) -> bytes:
-    """Return the line of one item; no error leaves it."""
+async def batch_line(
+    app: ScoringServices, index: int, item: object, request_id: str | None, owner: str
+) -> bytes:
+    """Return the line of one item; errors become an error line."""
     try:
-        # Through bytes: an item is held to exactly the rules of a body of its own.
+        # Through bytes, so that an item is parsed exactly like the body of a single request.
         body = parse(json.dumps(item).encode(), ScoreRequest)
         score = await score_in_turn(app, body)
         content = score.json_text(body.return_)
@@ -549,13 +551,13 @@ class KeptScore(BaseModel):
     openapi_extra=BEARER,
 )
 async def get_score(
-    request: Request, app: ServicesDep, score_id: Annotated[str, Path(description="Id of a score.")]
+    request: Request, app: ScoringDep, score_id: Annotated[str, Path(description="Id of a score.")]
 ) -> dict[str, Any]:
     """Return what was answered under this id, from any replica, for as long as the settings keep it.
 
     An hour unless set otherwise, and the latest 10,000. Made under another key, it is not found.
     """
-    # Refused by its form: a database may choke on characters that no id has.
+    # Ids of another form are refused here: some databases fail on characters that no id has.
     document = await app.kept.find(score_id, owner_of(request)) if _ID.match(score_id) else None
     if document is None:
         raise NotFound("No score has this id, it is no longer kept, or it was made under another key.")

@@ -1,4 +1,4 @@
-"""What is asked of a score, and the score: the model that the scorer makes and the routes return."""
+"""The command for a score, and the model of a score that routes return."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -13,24 +13,24 @@ from service.llm.port import GenerationRequest, Message, Priority, Sampling
 from service.spectral.selective import CONFIDENCE
 
 DEFAULT_TARGET_ERROR = 0.2
-MAX_ITEMS = 256  # of a batch, and answers to a prompt
+MAX_ITEMS = 256  # items of a batch, and answers to a prompt
 DrawnEffort = Literal["low", "medium", "high"]
 Effort = Literal["none", DrawnEffort, "auto"]
-# Answers drawn. "auto": as many as the calibration's report recommends, else as here.
+# Number of samples. "auto" uses this number if the calibration's report recommends none.
 EFFORTS: dict[Effort, int] = {"none": 0, "low": 3, "medium": 8, "high": 20, "auto": 3}
 
 
-# What is asked: by the request, and where that says nothing, by the settings.
+# The command: from the request, with defaults from the settings.
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is asked of a decision.
+    """The target of a decision.
 
-    `error`: the share of wrong ones allowed among the answers let through, in (0, 1). `confidence`: with
-    which probability it is kept, in (0, 1). `by_default`: nobody named one, so there is a decision only
-    where a calibration can make it. `by_caller`: the request itself names the error, so the default
-    calibration may decide, which promises nothing.
+    `error`: largest share of wrong answers among those let through, in (0, 1). `confidence`: probability that
+    the error is kept, in (0, 1). `by_default`: neither request nor settings set a target, so there is a
+    decision only if a calibration can make it. `by_caller`: the request sets the error, so the default
+    calibration, which promises nothing, may decide.
     """
 
     error: float
@@ -41,18 +41,18 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ScoreCommand:
-    """What to score: a prompt for the LLM (`generation`), or `samples` that the caller has drawn.
+    """A request for a score: a prompt for the LLM (`generation`), or `samples` that the caller has drawn.
 
-    `logprobs`: of each whole sample, in nats; None: not known.
-    `calibration`: "active", "none", or the id of a stored one.
-    `candidate`: a text to judge by the answers; `candidate_is_drawn`: it is one of them. `candidate_logprob`:
-    of the whole of it, in nats; where no answer is drawn, it is judged by that alone. `candidate_tokens`: the
-    same token by token, if known. `target`: what a decision is to keep.
-    `as_recommended`: draw as many answers as the calibration's report recommends, if it does.
-    `claims`: whether the answer is scored claim by claim, too; None: where it is long. `quotes`: whether the
-    score may quote answers, unless they are claims or asked for.
-    `asked`: the text that supplied samples answer, None where it is not known. `compare`: by what answers are
-    compared, None as the service is set up.
+    `logprobs`: log-probability of each whole sample, in nats; None: unknown.
+    `calibration`: "active", "none", or the id of a stored calibration.
+    `candidate`: a text to judge by the samples; `candidate_is_drawn`: it is one of them. `candidate_logprob`:
+    its log-probability in nats, by which it is judged without samples. `candidate_tokens`: its tokens with
+    their log-probabilities, if known. `target`: the target of the decision.
+    `as_recommended`: draw the number of samples that the calibration's report recommends, if any.
+    `claims`: also score the answer claim by claim; None: if it is long. `quotes`: whether the score may list
+    disagreements, which quote samples.
+    `asked`: the question that supplied samples answer; None: unknown. `compare`: how answers are compared;
+    None: the service's setting.
     """
 
     generation: GenerationRequest | None = None
@@ -74,25 +74,25 @@ class ScoreCommand:
 
     @property
     def draws_none(self) -> bool:
-        """Tell whether no answer is to be drawn: the candidate is judged by its own log-probability."""
+        """Return True if no samples are drawn and the candidate is judged by its own log-probability."""
         return self.generation is not None and self.generation.num_samples == 0
 
     @property
     def question(self) -> str | None:
-        """Return the text of what is asked, as `question_text` has it."""
+        """Return the text of the question; see `question_text`."""
         return self.asked if self.generation is None else self.generation.question
 
     @property
     def num_samples(self) -> int:
-        """Return how many answers are asked for."""
+        """Return the number of samples requested or supplied."""
         return len(self.samples or ()) if self.generation is None else self.generation.num_samples
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """How answers are drawn for a request that says nothing; a conversation with `messages_sampling`.
+    """Defaults for drawing samples. Conversations use `messages_sampling`, prompts `sampling`.
 
-    `target_error`: the error that decisions keep; None: DEFAULT_TARGET_ERROR, where a calibration can decide.
+    `target_error`: the target error of decisions; None: DEFAULT_TARGET_ERROR if a calibration can decide.
     """
 
     num_samples: int
@@ -101,12 +101,12 @@ class Serving:
     target_error: float | None = None
 
     def target(self, error: float | None = None, confidence: float | None = None) -> Target:
-        """Return what a decision keeps: as a request names it, else as the settings do, else by default."""
-        named = self.target_error if error is None else error
+        """Return the target of the request, else of the settings, else the default."""
+        target_error = self.target_error if error is None else error
         return Target(
-            DEFAULT_TARGET_ERROR if named is None else named,
+            DEFAULT_TARGET_ERROR if target_error is None else target_error,
             CONFIDENCE if confidence is None else confidence,
-            by_default=named is None and confidence is None,
+            by_default=target_error is None and confidence is None,
             by_caller=error is not None,
         )
 
@@ -118,7 +118,7 @@ class Serving:
         num_samples: int | None = None,
         priority: Priority = Priority.LIVE,
     ) -> GenerationRequest:
-        """Return the request of a caller that names only what to answer; exactly one of the first two."""
+        """Return a generation request with default sampling. Pass exactly one of `prompt` and `messages`."""
         return GenerationRequest(
             num_samples=self.num_samples if num_samples is None else num_samples,
             sampling=self.sampling if messages is None else self.messages_sampling,
@@ -135,7 +135,7 @@ PARTS = frozenset(get_args(ScorePart))
 
 
 class Part(BaseModel):
-    """Base of a score and its parts. Mostly made by `model_construct`: the values are ours."""
+    """Base of a score and its parts. Mostly made by `model_construct`: the values are not user input."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -239,12 +239,12 @@ class Decision(Part):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What the answers say of the candidate and of the score's own `answer`.
+    """The judgement of the candidate and of the score's own `answer`.
 
-    `share`: of the answers, how many of 1 lie closest to the candidate's mode. `no_model`: why nothing tells
-    P(correct), in words; None where something does. `unlike`: the prompt is too unlike the calibration's rows
-    for anything to be let through. `num_refusals`: number of drawn answers without content. `is_refused`:
-    the judged text or most drawn answers have no content, so nothing is let through.
+    `share`: share of the samples that lie closest to the candidate's mode, 0..1. `no_model`: why P(correct)
+    is not based on verdicts, in words; None if it is. `unlike`: the prompt is too unlike the calibration's
+    rows, so nothing is let through. `num_refusals`: number of samples without content. `is_refused`: the
+    judged text or most samples have no content, so nothing is let through.
     """
 
     candidate: Candidate | None = None
@@ -263,7 +263,7 @@ class Judgement:
 
     @property
     def is_unverified(self) -> bool:
-        """Whether there is a P(correct), and no verdict that it rests on."""
+        """Whether there is a P(correct) that is not based on verdicts."""
         return self.no_model is not None and (self.probability_correct, self.decisive) != (None, None)
 
 
@@ -360,7 +360,7 @@ class Claim(Part):
     )
     @property
     def doubtful(self) -> bool | None:
-        """Tell whether a reader should doubt it."""
+        """Return True if a reader should doubt the claim, None if that is unknown."""
         if self.decision is not None:
             return self.decision == "abstain"
         if self.probability_correct is not None:
@@ -381,7 +381,7 @@ class Mark(Part):
 
 
 def mark(claim: Claim) -> Mark:
-    """Return what a front end shows of a claim."""
+    """Return the mark of a claim, for front ends."""
     return Mark.model_construct(
         text=claim.text,
         start=claim.start,
@@ -398,8 +398,8 @@ def _why(claim: Claim) -> str:
     if support is not None:
         words.append(f"said in {support.agree} of {support.answers} answers")
         if support.differ:
-            instead = f", such as “{support.example}”" if support.example else ""
-            words.append(f"something else in {support.differ}{instead}")
+            example = f", such as “{support.example}”" if support.example else ""
+            words.append(f"something else in {support.differ}{example}")
         if support.silent:
             words.append(f"nothing of it in {support.silent}")
     text = "; ".join(words) or "not sure enough"
@@ -540,12 +540,12 @@ class Score(Part):
     )
     timings_ms: Timings = Field(description="Where the time went.")
 
-    # For gateways, which tell parts of it in words of their own.
+    # For gateways, which report parts of it in their own formats.
     _judgement: Judgement = PrivateAttr(default_factory=Judgement)
 
     @property
     def supported(self) -> bool:
-        """Whether an answer drawn, if any was, supports the text decided about: its own `answer` always."""
+        """Whether a sample supports the text decided about. True without a candidate or without samples."""
         return self.num_samples == 0 or self.candidate is None or self.candidate.mode is not None
 
     @property
@@ -555,34 +555,34 @@ class Score(Part):
 
     @property
     def no_model(self) -> str | None:
-        """Why nothing tells P(correct), in words; None where something does."""
+        """Why P(correct) is not based on verdicts, in words; None if it is."""
         return self._judgement.no_model
 
     @property
     def num_agreeing(self) -> int:
-        """How many of the answers lie closest to the candidate's mode; 0 without one."""
+        """Number of samples that lie closest to the candidate's mode; 0 without a mode."""
         return round(self._judgement.share * self.num_samples)
 
     @property
     def unlike(self) -> bool:
-        """Whether the prompt is too unlike the calibration's rows for anything to be let through."""
+        """Whether the prompt is too unlike the calibration's rows to let anything through."""
         return self._judgement.unlike
 
     @property
     def is_refused(self) -> bool:
-        """Whether the text decided about, or most answers drawn, refuse to answer."""
+        """Whether the text decided about or most samples are refusals."""
         return self._judgement.is_refused
 
     def document(self, parts: Collection[ScorePart] = ()) -> dict[str, Any]:
-        """Return it as JSON holds it, with these further parts."""
+        """Return the score as a JSON object, with these optional parts."""
         return self.model_dump(mode="json", exclude_unset=True, exclude=set(PARTS.difference(parts)))
 
     def json_text(self, parts: Collection[ScorePart]) -> str:
-        """Return it as JSON, with these further parts."""
+        """Return the score as JSON text, with these optional parts."""
         return self.model_dump_json(exclude_unset=True, exclude=set(PARTS.difference(parts)))
 
     def headers(self) -> dict[str, str]:
-        """Return its headers, for proxies that drop bodies."""
+        """Return the score's headers, for proxies that drop bodies."""
         headers = {}
         if self.lambda_max is not None:
             headers["X-Lambda-Max"] = f"{self.lambda_max:.6f}"
@@ -600,7 +600,7 @@ class Score(Part):
 
 
 def warning(code: str, message: str, differs: Collection[str] = ()) -> ScoreWarning:
-    """Return a warning; `differs` is told where there is any."""
+    """Return a warning; an empty `differs` is left out."""
     more = {"differs": list(differs)} if differs else {}
     return ScoreWarning.model_construct(None, code=code, message=message, **more)
 

@@ -1,4 +1,4 @@
-"""The use case: draw answers, embed them, take the spectrum, serve it calibrated, judge texts by it."""
+"""Scoring: draw samples, embed them, compute the spectrum, apply a calibration and judge a text."""
 
 import asyncio
 import time
@@ -51,7 +51,7 @@ from service.errors import (
 from service.ids import new_id
 from service.llm.port import Generation, GenerationRequest, LanguageModel, Priority, Usage, is_blank
 from service.scoring.choice import Applied, CalibrationChoice, applied_to, mismatch, ood_p_value
-from service.scoring.claims import ClaimScorer, ClaimScores, Said
+from service.scoring.claims import AnswerClaims, ClaimScorer, ClaimScores
 from service.scoring.judging import (
     DEFAULT_PROBABILITY,
     Basis,
@@ -60,7 +60,7 @@ from service.scoring.judging import (
     find_refusals,
     indistinct_warning,
     judge,
-    judge_alone,
+    judge_without_samples,
     num_indistinct,
     other_text_warning,
     partial_warning,
@@ -82,74 +82,74 @@ from service.scoring.score import (
     TokenUsage,
     warning,
 )
-from service.scoring.telemetry import NO_SPANS, Spans
 from service.sharing import Threads
 from service.spectral.spectrum import spectrum
+from service.tracing import NO_SPANS, Spans
 
 MIN_SAMPLES = 2
 TOO_FEW = (
-    "A score takes two answers. One is enough where it has a log-probability and a calibration by evidence "
-    "fits the request."
+    "A score needs two answers. One is enough if it has a log-probability and a calibration by evidence fits "
+    "the request."
 )
 
-# Of a deadline, what is kept for embedding the answers that have come by then, and for comparing them.
+# The part of a deadline that is reserved for embedding the answers.
 EMBED_SHARE, EMBED_RESERVE_S = 0.1, 0.5
 COMPARE_SHARE = 0.3
 MAX_COMPARE_S = 30.0  # without a deadline
 
 
 def in_time(request: GenerationRequest, arrived: float | None, *, by_llm: bool = False) -> GenerationRequest:
-    """Return the request with the deadline that leaves time to embed what has come by then.
+    """Return the request with an earlier deadline, which leaves time to embed the answers.
 
     by_llm: the LLM is to compare it, too.
     """
     if request.deadline_s is None:
         return request
-    gone = 0.0 if arrived is None else time.perf_counter() - arrived
+    elapsed = 0.0 if arrived is None else time.perf_counter() - arrived
     reserved = min(EMBED_SHARE * request.deadline_s, EMBED_RESERVE_S)
     reserved = COMPARE_SHARE * request.deadline_s if by_llm else reserved
-    return replace(request, deadline_s=max(request.deadline_s - gone - reserved, 0.001))
+    return replace(request, deadline_s=max(request.deadline_s - elapsed - reserved, 0.001))
 
 
 def too_few(generation: Generation, request: GenerationRequest | None) -> EigencalError:
-    """Return the error for no answer, or a single one that no calibration by evidence serves."""
-    came, empty, asked = len(generation.draws), generation.num_empty, generation.requested
+    """Return the error for no usable answer, or for a single one that no calibration by evidence fits."""
+    usable_, empty, requested = len(generation.draws), generation.num_empty, generation.requested
     if request is None and empty:
-        return TooFewSamples(f"{empty} of {asked} samples are empty, which are no answers. {TOO_FEW}")
-    if request is not None and empty and came + empty >= min(asked, MIN_SAMPLES):
+        return TooFewSamples(f"{empty} of {requested} samples are empty and do not count. {TOO_FEW}")
+    if request is not None and empty and usable_ + empty >= min(requested, MIN_SAMPLES):
         return NoUsableAnswers(
-            f"{empty} of {came + empty} answers drawn hold no text (only reasoning, a tool call, or nothing)"
-            f"; a score takes two. Each may have {request.sampling.max_tokens} tokens: allow a model that "
-            "reasons more (EIGENCAL_MAX_TOKENS, or `sampling.max_tokens`). Where an empty answer means "
-            "something, set EIGENCAL_EMPTY_ANSWERS."
+            f"{empty} of {usable_ + empty} answers drawn have no text (only reasoning, a tool call, or "
+            f"nothing); a score needs two. The limit is {request.sampling.max_tokens} tokens an answer: "
+            "raise it for a model that reasons (EIGENCAL_MAX_TOKENS, or `sampling.max_tokens`). If an empty "
+            "answer means something, set EIGENCAL_EMPTY_ANSWERS."
         )
-    if came >= asked:
+    if usable_ >= requested:
         return TooFewSamples(TOO_FEW)
     if generation.missing_reason == "deadline":
         return DeadlineExceeded(
-            f"Only {came} of {asked} answers came before the deadline; a score takes two."
+            f"Only {usable_} of {requested} answers came before the deadline; a score needs two."
         )
-    return LLMBadResponse(f"The LLM server gave only {came} of {asked} answers; a score takes two.")
+    return LLMBadResponse(f"The LLM server gave only {usable_} of {requested} answers; a score needs two.")
 
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LATE_S = 1.0  # by which a score may miss its deadline: better a little late than not at all
+LATE_S = 1.0  # by which a score may miss its deadline: a late score is better than none
 
-# An eigh of this many distinct answers takes about a millisecond; larger ones leave the event loop alone.
+# eigh on this many distinct answers takes about a millisecond. Larger spectra are computed in a thread.
 INLINE_DISTINCT = 64
 
 # Taking as many accented characters apart, to compare what is said, takes milliseconds.
 INLINE_CHARACTERS = 20_000
-INLINE_FACTS = 4_000  # characters: the kernel reads their facts in a few milliseconds
+INLINE_FACTS = 4_000  # characters; extracting the facts for the kernel takes a few milliseconds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawn:
-    """Answers that wait to be scored, and the command that asked for them.
+    """Samples to be scored, and the command that asked for them.
 
-    `chosen`: the calibration that it names, None for the active one or none. `seconds`: taken, by stage.
+    `chosen`: the calibration that the command names by id, else None. `seconds`: elapsed time by stage.
     """
 
     command: ScoreCommand
@@ -160,10 +160,10 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Read:
-    """Answers drawn, as the embedder has read them and, where it is to, the LLM.
+    """The samples with their embeddings and, if requested, the LLM's verdicts on pairs.
 
-    drawn: with the time and the tokens that reading took. texts: the distinct answers; index: (m,) which of
-    them each answer is. question, said: the question and the sentences that are embedded too; None where none
+    drawn: includes the time and tokens of this step. texts: the distinct answers; index: (m,) position in
+    `texts` of each answer. question, answer_claims: the question and sentences embedded too; None where none
     are. compared: the text of each answer and of the candidate that is embedded; vectors: (d,) by text.
     embedder: that made them; made_by: what decides the kernel of the answers. comparison: by the LLM.
     """
@@ -173,7 +173,7 @@ class _Read:
     index: NDArray[np.int_]
     candidate: str | None
     question: str | None
-    said: Said | None
+    answer_claims: AnswerClaims | None
     compared: Sequence[str]
     vectors: Mapping[str, NDArray[np.float32]]
     embedder: EmbedderIdentity
@@ -183,14 +183,14 @@ class _Read:
 
 
 class LiveLoad:
-    """How many live scores are under way: scoring counts them, jobs give way to them."""
+    """Number of live scores that are running. Jobs yield to them."""
 
     def __init__(self) -> None:
         self.under_way = 0
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Count one score for as long as it takes."""
+        """Count one score while the context is open."""
         self.under_way += 1
         try:
             yield
@@ -199,10 +199,10 @@ class LiveLoad:
 
 
 class Scorer:
-    """Scores prompts. `live` counts the scores under way: other work gives way to them.
+    """Scores prompts. `live` counts the running scores, to which other work yields.
 
-    `ood_abstain`: whether decisions abstain on prompts unlike the rows of their calibration. `default`: what
-    serves where no calibration fits; None: raw values do. `claims`: scores long answers claim by claim, too.
+    `ood_abstain`: whether decisions abstain on prompts unlike the rows of their calibration. `default`: used
+    if no calibration fits; None: values stay raw. `claims`: also scores long answers claim by claim.
     `compare`: by what answers are compared where a request does not say. `threads`: for work that would block
     the event loop. `spans`: tracing.
     """
@@ -234,25 +234,25 @@ class Scorer:
 
     @property
     def empty_answers(self) -> EmptyAnswers:
-        """Return what an answer without text is."""
+        """Return how empty answers are treated."""
         return self._embedder.empty_answers
 
     async def score(self, command: ScoreCommand) -> Score:
         """Return the score of a prompt or of supplied samples.
 
-        One answer takes a calibration by evidence that fits: without, its spectrum is 1, whatever it says.
-        Raises TooFewSamples when fewer are asked for or supplied than that; DeadlineExceeded or
-        LLMBadResponse when fewer came, NoUsableAnswers when fewer held a text; InvalidRequest for a blank
-        candidate, unless that means something; NotFound for an unknown calibration; and what the LLM and the
-        embedder raise.
+        A score needs two answers, or one if a calibration by evidence fits: the spectrum of one answer is
+        always 1. Raises TooFewSamples if fewer are requested or supplied; DeadlineExceeded or LLMBadResponse
+        if fewer came; NoUsableAnswers if fewer had text; InvalidRequest for a blank candidate, unless empty
+        answers have a meaning; NotFound for an unknown calibration; and the errors of the LLM and the
+        embedder.
         """
         with self._live.one():
             return await self._judged(await self._drawn(command))
 
     async def draw(self, command: ScoreCommand) -> Drawn:
-        """Return the answers that a score rests on, to be scored by `finish`; raises as `score` does.
+        """Return the samples of a score, to be scored by `finish`. Raises like `score`.
 
-        For a caller whose candidate is still being written: neither drawing nor comparing need wait for it.
+        For callers that do not have the candidate yet: neither drawing nor comparing need wait for it.
         """
         with self._live.one():
             drawn = await self._drawn(command)
@@ -265,37 +265,37 @@ class Scorer:
             return replace(drawn, generation=_with_usage(drawn.generation, comparison), seconds=seconds)
 
     async def finish(self, drawn: Drawn, candidate: str | None) -> Score:
-        """Return the score of answers drawn before, with a text to judge by them; raises as `score` does."""
+        """Return the score of samples from `draw`, with a candidate to judge. Raises like `score`."""
         self._refuse_blank(candidate)
         with self._live.one():
             return await self._judged(replace(drawn, command=replace(drawn.command, candidate=candidate)))
 
     async def _drawn(self, command: ScoreCommand) -> Drawn:
-        """Return the answers. The question is embedded meanwhile, and kept: the LLM takes longer."""
+        """Return the samples. Meanwhile the question is embedded and cached: the LLM takes longer."""
         self._refuse_blank(command.candidate)
         begun = time.perf_counter() if command.arrived is None else command.arrived
         chosen = await self.choice.named(command.calibration)
         if command.as_recommended:
             command = self._as_recommended(command, chosen)
-        asked = time.perf_counter()
+        started = time.perf_counter()
         question, embedding = self.choice.question(command, chosen), None
         if command.draws_none:
             assert command.generation is not None
-            await self._embed([] if question is None else [question], command, asked - begun)
+            await self._embed([] if question is None else [question], command, started - begun)
             undrawn = Generation((), 0, "", omitted=self._llm.identity(command.generation).omitted)
-            seconds = {"queue": asked - begun, "embed": time.perf_counter() - asked}
+            seconds = {"queue": started - begun, "embed": time.perf_counter() - started}
             return Drawn(command, chosen, undrawn, seconds)
         if question is not None and command.generation is not None:
             embedding = asyncio.ensure_future(self._embedder.embed([question]))
         try:
             generation = await self._draw(command, chosen)
-            took, queued = time.perf_counter() - asked, generation.queued_s
-            seconds = {"queue": asked - begun + queued, "generate": max(took - queued, 0.0)}
+            took, queued = time.perf_counter() - started, generation.queued_s
+            seconds = {"queue": started - begun + queued, "generate": max(took - queued, 0.0)}
             if embedding is not None:
-                # Cut short, it would be made again. What it raises, the call for all texts meets again.
+                # A cancelled embedding would be repeated. Its errors are raised by the call for all texts.
                 left_s = _left_s(command, sum(seconds.values()))
                 await asyncio.wait({embedding}, timeout=left_s)
-                seconds["embed"] = time.perf_counter() - asked - took
+                seconds["embed"] = time.perf_counter() - started - took
             return Drawn(command, chosen, generation, seconds)
         finally:
             if embedding is not None:
@@ -313,19 +313,19 @@ class Scorer:
         texts, index = distinct([draw.text for draw in drawn.generation.draws])
         candidate = None if command.candidate is None else command.candidate.strip()
         question = self.choice.question(command, drawn.chosen)
-        said = await self._claims.read(command, texts, candidate, len(index))
+        answer_claims = await self._claims.read(command, texts, candidate, len(index))
         by_llm = self.choice.is_by_llm(command)
-        every_text = [] if question is None else [question]
+        to_embed = [] if question is None else [question]
         compared = list[str]()
         if not command.draws_none:
             kernel = FACTS if by_llm else self._embedder.kernel
             compared = compared_texts(with_candidate(texts, candidate), command.question or "", kernel)
             answers = texts_to_embed(compared, self.empty_answers)
-            every_text = [*answers, *every_text, *(said.to_embed() if said else [])]
-        every_text = list(dict.fromkeys(every_text))
-        embedding = self._embed(every_text, command, sum(drawn.seconds.values()))
+            to_embed = [*answers, *to_embed, *(answer_claims.to_embed() if answer_claims else [])]
+        to_embed = list(dict.fromkeys(to_embed))
+        embedding = self._embed(to_embed, command, sum(drawn.seconds.values()))
         comparison, warnings, seconds = None, list[ScoreWarning](), dict(drawn.seconds)
-        if by_llm:  # both at once: they wait for different servers
+        if by_llm:  # concurrently: they wait for different servers
             comparing = asyncio.ensure_future(self._compare(drawn, texts, index, candidate))
             try:
                 embedded = await embedding
@@ -343,14 +343,14 @@ class Scorer:
             model = comparison.model if comparison is not None else ""
             made_by = compared_by(made_by, model or drawn.generation.model)
         seconds["embed"] = seconds.get("embed", 0.0) + all_embedded - begun
-        vectors = dict(zip(every_text, embedded.vectors, strict=True))
+        vectors = dict(zip(to_embed, embedded.vectors, strict=True))
         return _Read(
             replace(drawn, seconds=seconds),
             texts,
             index,
             candidate,
             question,
-            said,
+            answer_claims,
             compared,
             vectors,
             embedded.made_by,
@@ -372,13 +372,13 @@ class Scorer:
         applied, warnings = self.choice.serving(command, drawn.chosen, generation, made_by, evidence)
         warnings = [*read.warnings, *warnings]
         p_value, unlike = ood_p_value(applied, read.question, read.vectors, generation.draws, candidate)
-        # A decision's first bounds import scipy, which takes half a second.
+        # The first decision imports scipy, which takes half a second.
         slow = command.target is not None and applied is not None and bool(applied.calibration.selectors)
         basis = None
         if command.draws_none:
             assert candidate is not None and command.candidate_logprob is not None
             logprob = command.candidate_logprob
-            judging = partial(judge_alone, applied, logprob, made_by.dimension, command.target)
+            judging = partial(judge_without_samples, applied, logprob, made_by.dimension, command.target)
         else:
             space, reading = await self._maybe_in_thread(
                 sum(map(len, texts)) > INLINE_FACTS or _is_expensive(texts),
@@ -400,7 +400,7 @@ class Scorer:
         warnings += [*unlike, *about, *refused]
         judged = answer if candidate is None else candidate
         claims, disagreements = None, None
-        if read.said is None and command.quotes and basis is not None:
+        if read.answer_claims is None and command.quotes and basis is not None:
             contents = [
                 0 if text in refusals.texts or is_blank(text) else n
                 for text, n in zip(texts, np.bincount(index).tolist(), strict=True)
@@ -408,10 +408,10 @@ class Scorer:
             disagreements = await self._maybe_in_thread(
                 _is_expensive(texts), _disagreements, reading, contents
             )
-        if read.said is not None:
-            claims = await self._claim_scores(read, read.said, judged)
-            known = {one.code for one in unlike}
-            warnings += [one for one in claims.warnings if one.code not in known]
+        if read.answer_claims is not None:
+            claims = await self._claim_scores(read, read.answer_claims, judged)
+            codes = {warning_.code for warning_ in unlike}
+            warnings += [warning_ for warning_ in claims.warnings if warning_.code not in codes]
         seconds = {**drawn.seconds, "spectrum": time.perf_counter() - begun}
         drawn = replace(drawn, seconds=seconds)
         return compose(drawn, basis, applied, judgement, warnings, made_by, p_value, claims, disagreements)
@@ -419,7 +419,7 @@ class Scorer:
     def _space(self, read: _Read) -> tuple[NDArray[np.floating], Reading]:
         """Return the vectors (n, d) of the distinct answers and the candidate, as the kernel compares them.
 
-        And their facts.
+        Also return their facts.
         """
         question = read.drawn.command.question or ""
         rows = [read.vectors[text] for text in texts_to_embed(read.compared, self.empty_answers)]
@@ -471,14 +471,14 @@ class Scorer:
     async def _basis(
         self, read: _Read, space: NDArray[np.floating], applied: Applied | None, evidence: Evidence | None
     ) -> tuple[Basis, list[ScoreWarning]]:
-        """Return what the score of these answers rests on, and what to know about them. space: `_space`."""
+        """Return the basis of the score, and warnings about the samples. space: see `_space`."""
         texts, index, generation = read.texts, read.index, read.drawn.generation
         request, compared = read.drawn.command.generation, read.compared
         if applied is None and len(index) < MIN_SAMPLES:
-            # Another model answered than expected, or it told no log-probability.
+            # An unexpected model answered, or the answer has no log-probability.
             raise too_few(generation, request)
         dimension = read.made_by.dimension
-        own = space[: len(texts)]  # a candidate that is none of the answers stays out of their spectrum
+        own = space[: len(texts)]  # a candidate that is not among the answers is not part of the spectrum
         counts = np.bincount(index, minlength=len(texts))
         with self._spans.spectrum(len(texts)):
             many = len(texts) > INLINE_DISTINCT
@@ -488,41 +488,50 @@ class Scorer:
         about = [*partial_warning(generation), *truncated_warning(generation, read.drawn.command)]
         return basis, [*about, *other_text_warning(generation), *indistinct_warning(alike, len(texts))]
 
-    async def _claim_scores(self, read: _Read, said: Said, judged: str) -> ClaimScores:
+    async def _claim_scores(self, read: _Read, answer_claims: AnswerClaims, judged: str) -> ClaimScores:
         """Return the claims of the judged text. The LLM does not compare them."""
         command, chosen, generation = read.drawn.command, read.drawn.chosen, read.drawn.generation
         texts = [draw.text for draw in generation.draws]
         is_drawn = command.candidate is None or command.candidate_is_drawn
         if is_drawn and judged in texts and len(texts) > MIN_SAMPLES:
-            texts.remove(judged)  # it says what it claims itself
-        own, warnings = None, list[ScoreWarning]()
-        if not said.is_json(judged):
-            own, _ = self.choice.fitting(command, chosen, generation, read.embedder, unit="claim")
-        if own is not None and command.draws_none and 0 not in own.selectors:
-            own = None
-        applied = None if own is None else applied_to(own, len(texts))
-        if own is not None and applied is None:
-            warnings = [mismatch(own, ["num_samples"])]
+            texts.remove(judged)  # the judged text would support its own claims
+        calibration, warnings = None, list[ScoreWarning]()
+        if not answer_claims.is_json(judged):
+            calibration, _ = self.choice.fitting(command, chosen, generation, read.embedder, unit="claim")
+        if calibration is not None and command.draws_none and 0 not in calibration.selectors:
+            calibration = None
+        applied = None if calibration is None else applied_to(calibration, len(texts))
+        if calibration is not None and applied is None:
+            warnings = [mismatch(calibration, ["num_samples"])]
         _, unlike = ood_p_value(applied, read.question, read.vectors, generation.draws, judged)
         abstains = bool(unlike) and self._ood_abstain
         if command.draws_none:
-            without_samples = self._claims.scores_alone
-            scores = await self._threads.run(without_samples, command, said, judged, applied, unlike=abstains)
+            without_samples = self._claims.scores_without_samples
+            scores = await self._threads.run(
+                without_samples, command, answer_claims, judged, applied, unlike=abstains
+            )
         else:
             scores = await self._claims.scores(
-                command, said, judged, texts, read.vectors, read.embedder.dimension, applied, unlike=abstains
+                command,
+                answer_claims,
+                judged,
+                texts,
+                read.vectors,
+                read.embedder.dimension,
+                applied,
+                unlike=abstains,
             )
         return replace(scores, warnings=[*scores.warnings, *unlike, *warnings])
 
     async def _maybe_in_thread(
         self, slow: object, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Return the result of the work, computed in a thread if it is slow."""
+        """Return the result of `work`, computed in a thread if `slow`."""
         return await self._threads.run(work, *args, **kwargs) if slow else work(*args, **kwargs)
 
     def _refuse_blank(self, candidate: str | None) -> None:
         if self.empty_answers == FAILED and candidate is not None and is_blank(candidate):
-            msg = "must not be blank: a text is judged by it (or set EIGENCAL_EMPTY_ANSWERS)"
+            msg = "must not be blank (or set EIGENCAL_EMPTY_ANSWERS)"
             raise InvalidRequest(f"candidate: {msg}", [{"loc": ["body", "candidate"], "msg": msg}])
 
     async def _draw(self, command: ScoreCommand, chosen: Calibration | None) -> Generation:
@@ -530,24 +539,24 @@ class Scorer:
             raise TooFewSamples(TOO_FEW)
         if command.generation is None:
             draws = supplied_draws(command.samples or (), command.logprobs)
-            came = Generation(draws, requested=len(draws), model="")
+            all_draws = Generation(draws, requested=len(draws), model="")
         else:
             by_llm = self.choice.is_by_llm(command)
-            asked = in_time(command.generation, command.arrived, by_llm=by_llm)
-            with self._spans.generation(asked, self._llm.identity) as span:
-                came = await self._llm.generate(asked)
-                span.tell(came)
-        draws = usable(came.draws, self.empty_answers)
-        generation = replace(came, draws=draws, num_empty=len(came.draws) - len(draws))
+            request = in_time(command.generation, command.arrived, by_llm=by_llm)
+            with self._spans.generation(request, self._llm.identity) as span:
+                all_draws = await self._llm.generate(request)
+                span.tell(all_draws)
+        draws = usable(all_draws.draws, self.empty_answers)
+        generation = replace(all_draws, draws=draws, num_empty=len(all_draws.draws) - len(draws))
         count = len(draws)
         if count == 0 or (count < MIN_SAMPLES and not self.choice.serves_one(command, chosen)):
             raise too_few(generation, command.generation)
         return generation
 
-    async def _embed(self, texts: Sequence[str], command: ScoreCommand, gone_s: float) -> Embedded:
-        """Embed in the time that the deadline leaves: under load the embedder may take minutes.
+    async def _embed(self, texts: Sequence[str], command: ScoreCommand, elapsed_s: float) -> Embedded:
+        """Embed the texts before the deadline: under load the embedder may take minutes.
 
-        Nothing to embed: who would have is known once it has answered.
+        With no text to embed, the embedder's identity may first need a health check.
         """
         if not texts:
             with suppress(EmbedderUnavailable):
@@ -555,7 +564,7 @@ class Scorer:
             await self._embedder.check()
         try:
             with self._spans.embedding() as span:
-                async with asyncio.timeout(_left_s(command, gone_s)):
+                async with asyncio.timeout(_left_s(command, elapsed_s)):
                     embedded = await self._embedder.embed(texts)
                 span.tell(embedded)
                 return embedded
@@ -577,14 +586,14 @@ def _with_usage(generation: Generation, comparison: Comparison | None) -> Genera
     return replace(generation, usage=usage)
 
 
-def _left_s(command: ScoreCommand, gone_s: float) -> float | None:
-    """Return how long the embedder may take; None: as long as it does."""
+def _left_s(command: ScoreCommand, elapsed_s: float) -> float | None:
+    """Return the time left for the embedder, in seconds; None: no limit."""
     deadline_s = command.generation.deadline_s if command.generation else None
-    return None if deadline_s is None else max(deadline_s + LATE_S - gone_s, 0.0)
+    return None if deadline_s is None else max(deadline_s + LATE_S - elapsed_s, 0.0)
 
 
 def _is_expensive(texts: Sequence[str]) -> bool:
-    """Tell whether comparing the texts would hold the event loop up."""
+    """Return True if work on the texts would block the event loop."""
     return len(texts) > INLINE_DISTINCT or sum(map(len, texts)) > INLINE_CHARACTERS
 
 
@@ -599,15 +608,15 @@ def compose(
     claims: ClaimScores | None,
     disagreements: list[Disagreement] | None,
 ) -> Score:
-    """Return the score. basis: None where no answer was drawn."""
+    """Return the score. basis: None if no samples were drawn."""
     generation, total = drawn.generation, sum(drawn.seconds.values())
     laps = {stage: round(1000 * took, 3) for stage, took in drawn.seconds.items()}
     if drawn.command.generation is None:
         laps.pop("generate", None)
     texts = [draw.text for draw in generation.draws]
-    told: dict[str, Any] = {}
+    claim_fields: dict[str, Any] = {}
     if claims is not None:
-        told = {
+        claim_fields = {
             "claims": claims.claims,
             "claims_share": claims.share,
             "probability_all_correct": claims.all_correct,
@@ -639,27 +648,30 @@ def compose(
         samples=texts,
         timings_ms=Timings.model_construct(None, **laps, total=round(1000 * total, 3)),
         **_values(basis),
-        **told,
+        **claim_fields,
     )
     score._judgement = judgement
     return score
 
 
 def _disagreements(reading: Reading, counts: Sequence[int]) -> list[Disagreement] | None:
-    """Return where distinct answers disagree; None if fewer than two answers count. counts: of each."""
+    """Return where the distinct answers disagree; None if fewer than two answers count.
+
+    counts: how often each distinct answer counts.
+    """
     if sum(counts) < MIN_SAMPLES:
         return None
     return [
         Disagreement.model_construct(
-            kind=one.kind,
-            values=[DisagreementValue.model_construct(value=v, share=share) for v, share in one.values],
+            kind=found.kind,
+            values=[DisagreementValue.model_construct(value=v, share=share) for v, share in found.values],
         )
-        for one in find_disagreements(reading, counts)
+        for found in find_disagreements(reading, counts)
     ]
 
 
 def _values(basis: Basis | None) -> dict[str, Any]:
-    """Return what a score tells of the answers drawn and their spectrum."""
+    """Return the fields of a score that describe the samples and their spectrum."""
     if basis is None:
         of_spectrum = ("lambda_max", "entropy", "entropy_normalized", "uncalibrated", "spectrum")
         return dict.fromkeys((*of_spectrum, "evidence", "usage")) | {"num_distinct": 0, "modes": []}

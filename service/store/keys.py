@@ -1,18 +1,47 @@
 """Keys in SQL. Only their hashes are stored."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from typing import Literal
 
 import sqlalchemy as sa
 from pydantic import TypeAdapter
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.api.auth import MAX_KEYS, Key
 from service.errors import Conflict
 from service.store.database import Database, keys
 
+Scope = Literal["score", "admin"]
+State = Literal["valid", "expired", "revoked"]
+MAX_KEYS = 500  # of each scope; every replica has all of them in memory
 _LOCK = 0x65696767  # advisory lock of keys; activations have the number before
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A stored key.
+
+    `digest`: SHA-256 of the key, 64 hex digits. It reveals nothing and needs no salt, since keys are 256
+    random bits. `prefix`: the first characters of the key, which may be shown. Times are in UTC.
+    """
+
+    id: str
+    name: str
+    scope: Scope
+    prefix: str
+    digest: str = field(repr=False)
+    created_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+    def state(self, now: datetime) -> State:
+        """Return the state of the key at this time. Only a valid key gives access."""
+        if self.revoked_at is not None:
+            return "revoked"
+        return "expired" if self.expires_at is not None and self.expires_at <= now else "valid"
+
+
 _KEY = TypeAdapter(Key)
 
 

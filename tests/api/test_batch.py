@@ -77,7 +77,7 @@ async def test_batch_size_limits(client: Client, items) -> None:
 async def test_closing_a_batch_cancels_its_work(llm: FakeLLM, embedder: FakeEmbedder) -> None:
     llm.answers = {}
     app = create_app(Settings(), llm=llm, embedder=embedder, store=SqliteStore())
-    lines_ = batch_lines(app.state.services, [{"samples": ["a", "b"]}, *[{"prompt": "p"}] * 3], "r")
+    lines_ = batch_lines(app.state.scoring, [{"samples": ["a", "b"]}, *[{"prompt": "p"}] * 3], "r")
     llm.gate = asyncio.Event()
     first = json.loads(await anext(lines_))
     while not llm.active:

@@ -14,7 +14,7 @@ from service.app import create_app
 from service.calibration.calibration import Selector
 from service.claims.segments import claims
 from service.scoring.choice import Applied
-from service.scoring.claims import ClaimScorer, Said, spoken_logprobs
+from service.scoring.claims import AnswerClaims, ClaimScorer, claim_logprobs
 from service.scoring.score import ScoreCommand
 from service.settings import Settings
 from service.spectral.correctness_model import FEATURES_OF_TOKENS, CorrectnessModel
@@ -192,7 +192,7 @@ async def test_model_with_token_features_uses_its_own_map() -> None:
     made = replace(selector_, with_tokens=replace(selector_, model=taking))
     own = replace(calibration(), num_samples=3, parameters={3: DepolarizedMap(0.5, 0.6)}, selectors={3: made})
     text = "It weighs 9 kilograms."
-    answer_claims, applied = Said({text: claims(text)}, ""), Applied(own, own.map_for(3))
+    answer_claims, applied = AnswerClaims({text: claims(text)}, ""), Applied(own, own.map_for(3))
     results = list[float | None]()
     for tokens in ((), ((text, -1.0),)):
         command, vectors = ScoreCommand(candidate_tokens=tokens), {text: np.ones(8)}
@@ -208,7 +208,7 @@ def test_tokens_of_reasoning_do_not_count_as_answer_tokens() -> None:
     [claim] = claims(text)
     thought, answer_tokens = ("It weighs", " 9", " kilograms.", " So: "), (" It weighs 9", " kilograms.")
     tokens = [*((item, -7.0) for item in thought), *((item, -0.1) for item in answer_tokens)]
-    [spoken] = spoken_logprobs(text, [claim], tokens, "")
+    [spoken] = claim_logprobs(text, [claim], tokens, "")
     assert spoken is not None and spoken.least == -0.1
 
 
@@ -224,7 +224,7 @@ def test_facts_of_a_claim_have_their_own_tokens(question: str, facts: float, lea
     text = "She visited Mars in 1867."
     [claim] = claims(text)
     tokens = [("She", -0.4), (" visited", -0.3), (" Mars", -0.5), (" in", -0.2), (" 18", -2.0), ("67.", 0.0)]
-    [spoken] = spoken_logprobs(text, [claim], tokens, question)
+    [spoken] = claim_logprobs(text, [claim], tokens, question)
     assert spoken is not None
     assert (spoken.facts, spoken.least) == (pytest.approx(facts), least)
     assert spoken.total == pytest.approx(-3.4)

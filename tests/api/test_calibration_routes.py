@@ -2,8 +2,8 @@
 
 import pytest
 
-from service.api.deps import prefers_html
-from service.calibration.routes import CalibrationOut
+from service.admin.calibrations import CalibrationOut
+from service.admin.services import prefers_html
 from tests.support.calibrations import add, calibration, rows
 from tests.support.operator_world import BROWSER, NO_CALIBRATION, World, problem, upload
 from tests.support.reports import small_report

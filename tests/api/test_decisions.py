@@ -64,7 +64,7 @@ def started(tmp_path: Path) -> Served:
             Settings(data_dir=tmp_path, **set_), llm=llm, embedder=FakeEmbedder(DIMENSION, vectors=APART)
         )
         async with served(app) as port:
-            store = app.state.services.calibrations
+            store = app.state.admin.calibrations
             for calibration_ in (drawn_here(), drawn_by_callers()):
                 await add(store, calibration_, {"version": 1})
                 await store.activate(calibration_.id)
@@ -165,9 +165,9 @@ async def test_unreachable_target_or_missing_model_abstains_with_a_warning(
         unasked = await answered(http, prompt="question 0", num_samples=2, candidate="x")
     assert [warning["code"] for warning in far["warnings"]] == ["target_unreachable"]
     assert "10.8 %" in far["warnings"][0]["message"]
-    assert far["decision"]["reason"].startswith("Hold it back. That at most 1 % of the answers")
+    assert far["decision"]["reason"].startswith("Hold it back. It cannot be promised that at most 1 % of")
     assert "with 3 answers" in far["decision"]["reason"]
-    assert far["decision"]["reason"].endswith("10.8 %. Ask for that, or calibrate on more rows.")
+    assert far["decision"]["reason"].endswith("10.8 %. Use that, or calibrate on more rows.")
     assert far["probability_correct"] == pytest.approx(LIKELY)
     for body in (far, without, raw):
         decision = body["decision"]

@@ -133,7 +133,7 @@ async def test_default_decides_for_a_requested_target_without_a_promise(client: 
         decision = score["decision"]
         assert (decision["action"], decision["coverage"]) == (action, None)
         assert decision["threshold"] == pytest.approx(1 - error)
-        assert "It is no promise" in decision["reason"] and codes(score) == DEFAULT
+        assert "This is not a promise" in decision["reason"] and codes(score) == DEFAULT
     assert (await scored(client, SENT))["decision"] is None
 
 
@@ -178,7 +178,7 @@ async def test_unsupported_candidate_has_no_p_correct(client: Client) -> None:
     assert score["probability_correct"] is not None and "default_probability" in codes(score)
     score = await scored(client, SENT | {"candidate": "d", "target_error": 0.9})
     assert score["decision"]["action"] == "abstain"
-    assert "None of the answers drawn says what it says" in score["decision"]["reason"]
+    assert "None of the answers drawn agrees with it" in score["decision"]["reason"]
 
 
 async def test_refusal_has_no_p_correct_and_no_warning_about_it(client: Client) -> None:

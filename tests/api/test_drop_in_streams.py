@@ -216,7 +216,7 @@ async def test_an_event_without_end_breaks_the_stream_off_in_words(
     async with before(pieces(begin + b"x" * 3000, then=hang)) as made:
         response = await made.ask(stream=True)
         await made.at_rest()
-    assert "longer than the service takes" in response.text.splitlines()[-2]
+    assert "longer than the service accepts" in response.text.splitlines()[-2]
 
 
 async def test_stream_with_too_much_text_continues_without_a_score(

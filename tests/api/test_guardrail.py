@@ -151,8 +151,8 @@ async def test_calls_of_another_key_are_not_found(tmp_path: Path) -> None:
 UNSCORED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"tools": [{"type": "function"}]}, {}, "has tools"),
     ({"structured_messages": None}, {}, "no messages"),
-    ({"structured_messages": [{"role": "tool", "content": "x"}]}, {}, "another role"),
-    ({"structured_messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, {}, "no text"),
+    ({"structured_messages": [{"role": "tool", "content": "x"}]}, {}, "role other"),
+    ({"structured_messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, {}, "not text"),
     ({"structured_messages": [{"role": "assistant", "content": "", "tool_calls": [1]}]}, {}, "calls a tool"),
     ({"structured_messages": [*MESSAGES, {"role": "assistant", "content": "It is"}]}, {}, "ends with"),
     ({}, {"tool_calls": [{"id": "a"}]}, "calls tools"),
@@ -209,7 +209,7 @@ async def test_samples_without_text_do_not_let_an_answer_pass_as_sure(tmp_path: 
         await asked(http, **sent)
         judged_ = await judged(http, **sent)
     assert judged_.json()["action"] == ("BLOCKED" if closed else "NONE")
-    assert "5 of 5 answers drawn hold no text" in judged_.headers[REASON]
+    assert "5 of 5 answers drawn have no text" in judged_.headers[REASON]
     assert "x-decision" not in judged_.headers
 
 

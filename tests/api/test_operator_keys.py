@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from service.admin.calibrations import CalibrationOut
 from service.api.auth import Keys
 from service.api.openapi import Problem, document
-from service.calibration.routes import CalibrationOut
 from service.jobs.model import (
     CalibrateForm,
     CalibrateRequest,
@@ -111,9 +111,9 @@ async def test_openapi_document_contains_all_used_schemas(world: World) -> None:
 
 
 async def test_examples_fit_their_schemas() -> None:
-    from service.calibration.routes import CALIBRATION
+    from service.admin.calibrations import CALIBRATION
+    from service.admin.jobs import JOB
     from service.jobs.model import Job
-    from service.jobs.routes import JOB
 
     assert Job.model_validate(JOB).model_dump(mode="json") == JOB
     assert CalibrationOut.model_validate(CALIBRATION).model_dump(mode="json") == CALIBRATION

@@ -112,7 +112,7 @@ async def test_empty_samples_do_not_count(client: Client) -> None:
     assert (body["num_samples"], body["num_distinct"], body["num_empty"]) == (3, 2, 2)
     assert body["lambda_max"] == pytest.approx(2 / 3, abs=0.05)
     assert [warning["code"] for warning in body["warnings"]] == ["partial_samples", "calibration_missing"]
-    assert "2 of 5 answers hold no text" in body["warnings"][0]["message"]
+    assert "2 of 5 answers have no text" in body["warnings"][0]["message"]
     assert (none.status_code, none.json()["code"]) == (422, "too_few_samples")
     assert "2 of 3 samples are empty" in none.json()["detail"]
     assert (blank.status_code, blank.json()["errors"][0]["loc"]) == (422, ["body", "candidate"])

@@ -141,7 +141,7 @@ async def test_model_name_of_the_response_matches_the_own_setup(opened: Opened) 
     active = fitted("openai/m-2024")
     async with OpenAIServer(default=answers(model="openai/m-2024")) as server:
         async with opened(server, llm_model="m", calibrations=active) as post:
-            services, key = post.app.state.services, active.any_active()[0].fingerprint.key()
+            services, key = post.app.state.scoring, active.any_active()[0].fingerprint.key()
             assert key not in own_keys(services.serving, post.llm, EMBEDDER)
             assert (await post()).json()["calibrated"]
             assert key in own_keys(services.serving, post.llm, EMBEDDER)

@@ -10,7 +10,7 @@ import pytest
 
 from service.app import OTEL_TRACES_VARIABLES, build_spans
 from service.errors import LLMUnavailable
-from service.scoring.telemetry import OtelSpans
+from service.tracing import OtelSpans
 from tests.api.test_telemetry import PARENT, SECRET, SPAN, TRACE, collector
 from tests.support.drop_in import drop_in
 from tests.support.fakes import FakeEmbedder, FakeLLM

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from service import tracing
 from service.app import OTEL_VARIABLES, build_events
 from service.errors import LLMUnavailable
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -142,9 +143,7 @@ async def test_collector_receives_events_by_otlp(
 
 async def test_unavailable_collector_has_no_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
-    from service.scoring import telemetry
-
-    monkeypatch.setattr(telemetry, "STOP_S", 0.1)
+    monkeypatch.setattr(tracing, "STOP_S", 0.1)
     with collector(status=503) as (url, _):
         monkeypatch.setenv(OTEL_VARIABLES[1], url)
         events = build_events()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from matplotlib.image import imread
 
-from service.api.health import PATHS
-from service.calibration.routes import CALIBRATION
+from service.admin.calibrations import CALIBRATION
+from service.admin.health import PATHS
 from service.evaluation.command import Components, Plan, evaluate
 from service.llm.port import Sampling
 from service.report.pages import calibrations, home, render

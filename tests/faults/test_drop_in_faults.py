@@ -59,7 +59,7 @@ async def test_disconnects_leave_no_work_behind(mode: str, own: str) -> None:
                 assert made.chat.scorer.tasks
                 await made.chat.scorer.stop()
             await made.at_rest()
-            assert made.app.state.services.scorer._live.under_way == 0
+            assert made.app.state.scoring.scorer._live.under_way == 0
             assert (await made.http.get("/healthz")).status_code == 200
 
 

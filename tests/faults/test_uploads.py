@@ -9,7 +9,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from service.api import uploads
+from service.admin import uploads
 from service.app import create_app
 from service.jobs.store import SqlJobs
 from service.settings import Settings

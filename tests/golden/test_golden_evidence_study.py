@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.report.diagnostics import EvaluationContext
+from service.calibration.diagnostics import EvaluationContext
 from service.report.report import figures
 from tests.golden.test_golden_evaluation import split
 

@@ -13,8 +13,8 @@ import httpx2 as httpx
 
 from service.app import create_app
 from service.proxy.routes import Chat
-from service.scoring.telemetry import OtelSpans
 from service.settings import Settings
+from service.tracing import OtelSpans
 from tests.support.fakes import FakeEmbedder
 from tests.support.live import served
 from tests.support.openai_server import MODEL, OpenAIServer

@@ -4,9 +4,9 @@ import asyncio
 from dataclasses import replace
 from datetime import datetime
 
-from service.api.auth import Key
 from service.errors import Conflict, StoreUnavailable
 from service.store import keys as stored
+from service.store.keys import Key
 
 
 class MemoryKeys:

@@ -8,21 +8,15 @@ from typing import Any
 import httpx2 as httpx
 from fastapi import FastAPI
 
+from service.admin import calibrations, evaluations, jobs
+from service.admin.services import Services
 from service.api.auth import Keys
-from service.api.deps import Admission, Services
 from service.api.errors import install
 from service.api.middleware import RequestContext
-from service.calibration import routes as calibrations
 from service.calibration.files import UploadLimits
-from service.jobs import evaluations
-from service.jobs import routes as jobs
 from service.jobs.model import JobOptions
 from service.llm.port import Sampling
 from service.scoring.score import Serving
-from service.scoring.score_cache import ScoreCache
-from service.scoring.scorer import Scorer
-from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.kept import MemoryKept
 from tests.support.keys import MemoryKeys
 from tests.support.sqlite_store import SqliteStore
 
@@ -40,13 +34,10 @@ class World:
         self.jobs, self.calibrations = self.store.jobs, self.store.calibrations
         self.app = FastAPI(title="t", version="0")
         self.app.state.keys = Keys(MemoryKeys())
-        self.app.state.services = Services(
-            Scorer(FakeLLM(), FakeEmbedder(), self.calibrations),
+        self.app.state.admin = Services(
             Serving(10, Sampling(), Sampling()),
             self.jobs,
             self.calibrations,
-            ScoreCache(MemoryKept(), keep_s=0),
-            Admission(80, 16),
             limits=UploadLimits(**limits),
             report_page=lambda report: f"<html>{report['version']}</html>",
         )

@@ -16,8 +16,9 @@ from service.jobs.model import Setup
 from service.llm.port import LanguageModel, Message
 from service.scoring.score import Serving
 from service.scoring.scorer import LiveLoad
-from service.scoring.telemetry import OtelEvents, OtelSpans
+from service.scoring.telemetry import OtelEvents
 from service.settings import Settings
+from service.tracing import OtelSpans
 from tests.support.calibrations import add, calibration
 from tests.support.decisions import selector
 from tests.support.fakes import FakeEmbedder, FakeLLM

@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 
 from service.calibration.calibration import Calibration, Fingerprint, service_fingerprint
+from service.calibration.diagnostics import CrossValidated, EvaluationContext
 from service.calibration.fitting import Fitted, fit_all
 from service.calibration.material import Material
+from service.calibration.promotion import promote
 from service.calibration.rows import DevRow
 from service.embedding.port import EmbedderIdentity
 from service.evaluation.experiments import make_results
 from service.jobs.model import JobOptions
 from service.llm.port import Draw, LLMIdentity, Sampling
-from service.report.diagnostics import EvaluationContext
 from service.report.report import make_report
 from service.spectral.dev_set import Answers
 from service.spectral.resampling import Resamples
@@ -94,7 +95,18 @@ def _deciding_report() -> dict[str, Any]:
 def _reported(
     fitted: Fitted, made: Calibration, rows: int, active: Calibration | None = None
 ) -> dict[str, Any]:
-    return make_report(fitted, made, JobOptions(), TARGET, num_rows=rows, active=active, resamples=FEW)
+    context = CrossValidated(fitted, resamples=FEW)
+    promotion = promote(
+        made,
+        active,
+        fitted,
+        context,
+        asked=JobOptions().activate,
+        target_error=TARGET.error,
+        confidence=TARGET.confidence,
+        num_rows=rows,
+    )
+    return make_report(fitted, made, context, promotion, TARGET, num_rows=rows)
 
 
 def _small_report(with_active: bool) -> dict[str, Any]:

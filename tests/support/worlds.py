@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from service.calibration.diagnostics import Split
 from service.calibration.labels import FullRows
 from service.calibration.material import all_texts, assemble
 from service.calibration.rows import DevRow
 from service.llm.port import Draw
-from service.report.diagnostics import Split
 
 CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz", "Brest", "Tours", "Dijon")
 

@@ -13,7 +13,7 @@ from service.calibration.rows import FEW_ROWS, MIN_USABLE_ROWS, ROW_FIELDS, DevR
 from service.embedding.port import EmbedderIdentity
 from service.jobs.model import CalibrateOptions
 from service.llm.port import LLMIdentity, Sampling
-from service.report.words import about_data, about_fit, about_gain, about_verdicts, few_of_a_kind
+from service.report.words import about_data, about_fit, about_improvement, about_verdicts, few_of_a_kind
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "calibrating.md").read_text("utf-8")
 
@@ -48,7 +48,7 @@ def test_every_option_is_documented() -> None:
 
 def test_every_warning_is_documented() -> None:
     source = "".join(
-        inspect.getsource(about) for about in (about_data, about_verdicts, about_fit, about_gain)
+        inspect.getsource(about) for about in (about_data, about_verdicts, about_fit, about_improvement)
     )
     few = {warning["code"] for warning in few_of_a_kind(np.array([True, True, False]))}
     assert table("| code |") == set(re.findall(r'caution\(\s*"(\w+)"', source)) | few

@@ -1,4 +1,4 @@
-"""Imports point one way: mathematics imports nothing of ours, and packages do not import the wiring."""
+"""Imports point one way, for the whole tree: a room imports only rooms below it."""
 
 import ast
 import functools
@@ -10,12 +10,18 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SERVICE = ROOT / "service"
 CLIENT = ROOT / "clients" / "python" / "src" / "eigencal"
-# The wiring, which no package imports.
-WIRING = {"app", "settings", "cli", "demo"}
+# From the bottom to the top.
+ROOMS = (
+    *("errors", "ids", "lru", "heavy_json", "field_names", "addresses", "spectral"),
+    *("transport", "remote", "sharing", "store", "llm", "embedding", "claims", "tracing", "api"),
+    *("calibration", "scoring", "report", "jobs", "proxy", "gateways", "admin", "evaluation"),
+    *("settings", "demo", "server", "app", "cli", "__main__"),
+)
+WIRING = {"settings", "demo", "app", "cli"}  # no room imports these
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Yield all modules imported by a file, also inside functions."""
+    """Yield every module that a file imports, also inside functions."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -26,27 +32,37 @@ def imported(path: Path) -> Iterator[str]:
 
 @functools.cache
 def rooms() -> dict[str, set[str]]:
-    """Return the imports of each package of the service from other packages."""
-    results: dict[str, set[str]] = {}
+    """Return the rooms that each room of the service imports."""
+    found: dict[str, set[str]] = {}
     for path in SERVICE.rglob("*.py"):
         room = path.relative_to(SERVICE).with_suffix("").parts[0]
         ours = {name for name in imported(path) if name.split(".")[0] == "service"}
-        results.setdefault(room, set()).update((*name.split("."), "")[1] for name in ours)
-    return {room: names - {room, ""} for room, names in results.items()}
+        found.setdefault(room, set()).update((*name.split("."), "")[1] for name in ours)
+    return {room: names - {room, ""} for room, names in found.items()}
 
 
-def test_mathematics_imports_nothing_of_the_service() -> None:
+def test_the_mathematics_import_nothing_of_the_service() -> None:
     assert rooms()["spectral"] == set()
 
 
-def test_packages_do_not_import_the_wiring() -> None:
+def test_a_room_imports_only_rooms_below_it() -> None:
+    upward = {
+        (room, name)
+        for room, names in rooms().items()
+        for name in names - {"__version__"}
+        if room != "__init__" and ROOMS.index(name) >= ROOMS.index(room)
+    }
+    assert upward == set()
+
+
+def test_no_room_imports_the_wiring() -> None:
     inner = {
         room: names for room, names in rooms().items() if room not in WIRING | {"__main__", "evaluation"}
     }
     assert {room: names & WIRING for room, names in inner.items() if names & WIRING} == {}
 
 
-def test_shipped_code_imports_only_shipped_code() -> None:
+def test_nothing_of_ours_is_imported_from_outside_what_is_shipped() -> None:
     for path in SERVICE.rglob("*.py"):
         assert not {"eigencal", "tools", "tests", "benchmarks"} & {
             name.split(".")[0] for name in imported(path)
@@ -57,8 +73,8 @@ def test_shipped_code_imports_only_shipped_code() -> None:
         }
 
 
-def test_serving_imports_the_evaluation_only_on_demand() -> None:
-    """Nothing imports the package at module level; the wiring and the command line do so inside functions."""
+def test_serving_loads_an_evaluation_only_where_one_is_asked_for() -> None:
+    """Nothing imports the room at module level; inside functions the wiring and the command line do."""
     users = set()
     for path in SERVICE.rglob("*.py"):
         if "evaluation" not in path.relative_to(SERVICE).parts:

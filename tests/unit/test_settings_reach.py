@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.processes import free_port
+from service.admin.services import Services
 from service.api.auth import Keys
-from service.api.deps import Services
 from service.api.middleware import BodyLimit
 from service.app import OTEL_VARIABLES
 from service.calibration.files import UploadLimits

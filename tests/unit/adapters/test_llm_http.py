@@ -582,7 +582,7 @@ async def test_server_without_a_model_list_is_healthy(code: int) -> None:
 @pytest.mark.parametrize("code", [500, 502, 503])
 async def test_server_that_fails_to_list_models_is_unhealthy(code: int) -> None:
     llm, _ = health(models=(code, {}))
-    with pytest.raises(LLMUnavailable, match="not well"):
+    with pytest.raises(LLMUnavailable, match="unhealthy"):
         await llm.check()
 
 

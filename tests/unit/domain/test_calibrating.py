@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.calibration.calibration import Gains
 from service.calibration.material import full_number
+from service.calibration.promotion import Improvement
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
 from service.errors import Conflict, EmbedderUnavailable, InvalidDevData
@@ -226,7 +226,7 @@ BETTER, UNSURE, WORSE = (
 def test_activation_needs_one_significant_gain_and_no_loss(
     risk: Any, loss: Any, brier: Any, said: str
 ) -> None:
-    result = Gains("cal_1", risk, brier, loss).shortcomings()
+    result = Improvement("cal_1", risk, brier, loss).shortcomings()
     assert bool(result) == bool(said)
     assert said in "".join(result)
 

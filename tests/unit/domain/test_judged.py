@@ -13,7 +13,7 @@ from service.calibration.rows import DevRow
 from service.embedding.port import distinct, outcome_vectors
 from service.llm.port import Draw
 from service.scoring.choice import Applied
-from service.scoring.judging import evidence_of, find_modes, judge_alone
+from service.scoring.judging import evidence_of, find_modes, judge_without_samples
 from service.spectral.correctness_model import AGREEMENT, sigmoid
 from service.spectral.evidence import EvidenceMap
 from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, born_probability_of, spectrum
@@ -112,7 +112,7 @@ def test_text_judged_by_itself_has_the_features_of_a_score(
         row = made.rows[position]
         total = row.draws[0].total_logprob if row.answer is None else row.answer_logprob
         applied = Applied(replace(calibration(), selectors={0: selector(map_)}), None)
-        judgement, _ = judge_alone(applied, total, D, None)
+        judgement, _ = judge_without_samples(applied, total, D, None)
         expected = float(sigmoid(np.asarray(columns[AGREEMENT])[i]))
         assert judgement.probability_correct == pytest.approx(expected, rel=1e-12)
 

@@ -301,7 +301,7 @@ async def test_unreachable_target_abstains_and_names_a_reachable_one() -> None:
     assert made is not None
     assert (made.action, made.threshold, made.coverage) == ("abstain", None, 0.0)
     assert codes(score) == ["target_unreachable"]
-    assert "the lowest that can is 10.8 %." in score.warnings[0].message
+    assert "the lowest possible is 10.8 %." in score.warnings[0].message
     for error, threshold in ((0.107, None), (0.108, 0.8)):
         again = (await scored(UNANIMOUS, active, target=Target(error, 0.9))).decision
         assert again is not None
@@ -328,11 +328,11 @@ async def test_warning_if_no_error_can_be_promised() -> None:
             {"calibration": "none"},
             "no calibration is applied",
         ),
-        (supplied(), {}, "holds no model of being right"),
+        (supplied(), {}, "has no correctness model"),
         (
             supplied(selectors={2: selector()}),
             {},
-            "holds no model of being right for 3 answers",
+            "has no correctness model for 3 answers",
         ),
         (
             supplied(selectors={3: selector(EvidenceMap(1.0, 0.0, 1.0))}),

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from service.api import auth
-from service.api.auth import START, Key, Keys, new_key
+from service.api.auth import START, Keys, new_key
 from service.errors import StoreUnavailable
+from service.store.keys import Key
 from tests.support.keys import MemoryKeys
 
 NEVER_S = 3600.0

@@ -8,9 +8,9 @@ import pytest
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from service.calibration import fitting
+from service.calibration.diagnostics import CrossValidated, EvaluationContext, Split, sizes
 from service.calibration.fitting import Stream, fit_all
 from service.calibration.labels import FullRows
-from service.report.diagnostics import CrossValidated, EvaluationContext, Split, sizes
 from service.report.report import figures
 from service.spectral.correctness_model import base_rate, fit_correctness, stratified_folds
 from service.spectral.fit import fit_evidence

@@ -86,7 +86,7 @@ def test_bad_rows_are_named(tmp_path, server):
 
 def test_warning_if_both_files_are_the_same(tmp_path, server):
     dev, test = files(tmp_path)
-    assert "one file" in run(dev, dev, "--out", tmp_path / "one").output
+    assert "the same file" in run(dev, dev, "--out", tmp_path / "one").output
     assert "one file" not in run(dev, test, "--out", tmp_path / "two").output
 
 

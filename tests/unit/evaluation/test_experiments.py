@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from service.calibration.diagnostics import EvaluationContext
 from service.evaluation import experiments
 from service.evaluation.baselines import Likelihoods, baselines, by_embedding, by_entailment, likelihoods
 from service.evaluation.experiments import cal_s, claim, make_results
-from service.report.diagnostics import EvaluationContext
 from service.report.report import figures
 from service.spectral.algorithm1 import algorithm1, cluster_prompts
 from service.spectral.dev_set import risk

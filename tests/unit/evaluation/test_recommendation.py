@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from service.report import diagnostics
-from service.report.diagnostics import Candidate
+from service.calibration import diagnostics
+from service.calibration.diagnostics import Candidate
 
 PROMPTS = 200
 RNG = np.random.default_rng(4)

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.calibration.diagnostics import CrossValidated
 from service.calibration.fitting import fit_all
 from service.evaluation.experiments import comparison
-from service.report.diagnostics import CrossValidated
 from service.spectral.resampling import mean_difference
 from tests.support.reports import FEW, MADE, small_material
 

@@ -1,76 +1,75 @@
-"""The first three lines of a report."""
+"""The three lines that a report opens with: what an operator reads before anything else."""
 
 from service.report.words import opening
-from tests.support.reports import deciding_report, small_report
+from tests.support.reports import TARGET, deciding_report, small_report
 
 
-def test_smallest_number_that_reaches_the_promise_is_recommended() -> None:
+def test_the_fewest_answers_that_reach_the_promise_are_recommended() -> None:
     report = deciding_report()
-    for row in report["correctness"]["by_num_samples"]:
-        for promise in row["promises"]:
-            if row["num_samples"] < 3 and promise["target_error"] == 0.3:
-                promise["threshold"] = None
-    opening_ = opening(report, 0.3)
-    assert opening_["num_samples"] == 3
-    assert opening_["answers"] == "3 answers: the fewest that reach this promise."
-    [row] = [score for score in report["correctness"]["by_num_samples"] if score["num_samples"] == 3]
-    [kept] = [promise_ for promise_ in row["promises"] if promise_["target_error"] == 0.3]
-    assert opening_["promise"].startswith(kept["text"])
-    assert f"lets {kept['coverage']:.0%} of" in opening_["promise"]
+    promises = {
+        row["num_samples"]: promise
+        for row in report["correctness"]["by_num_samples"]
+        for promise in row["promises"]
+        if promise["target_error"] == TARGET.error and promise["threshold"] is not None
+    }
+    fewest, summary = min(promises), report["opening"]
+    assert summary["num_samples"] == fewest
+    assert summary["answers"].endswith(": the fewest that reach this promise.")
+    assert summary["promise"].startswith(promises[fewest]["text"])
+    assert f"lets {promises[fewest]['coverage']:.0%} of" in summary["promise"]
 
 
-def test_unreachable_target_names_a_reachable_one() -> None:
+def test_a_target_out_of_reach_promises_nothing_and_names_what_can_be() -> None:
     report = deciding_report()
-    opening_ = opening(report, 0.05)
+    found = opening(report, 0.05, None)
     rows = report["correctness"]["by_num_samples"]
     lowest, number = min((row["lowest"]["target_error"], row["num_samples"]) for row in rows)
-    assert opening_["promise"].startswith("Nothing at 5 %")
-    assert f"the lowest that can be is {100 * lowest:g} %" in opening_["promise"]
-    assert opening_["promise"].endswith(f"{100 * lowest:g} %, by {number} answers.")
-    assert opening_["num_samples"] == report["answers"]["recommended"]
+    assert found["promise"].startswith("Nothing at 5 %")
+    assert f"the lowest that can be is {100 * lowest:g} %" in found["promise"]
+    assert found["promise"].endswith(f"{100 * lowest:g} %, by {number} answers.")
 
 
 def test_without_a_model_nothing_is_promised() -> None:
-    opening_ = small_report()["opening"]
-    assert opening_["promise"].startswith("Nothing: no number of answers allows a promise")
-    assert opening_["safe"].endswith("not whether one is right.")
+    found = small_report()["opening"]
+    assert found["promise"].startswith("Nothing: no number of answers allows a promise")
+    assert found["safe"].endswith("not whether one is right.")
 
 
-def test_opening_states_whether_it_is_safe_to_use() -> None:
+def test_it_says_whether_it_is_safe_to_use() -> None:
     report = deciding_report()
     raw, ours = report["served"][0], report["served"][-1]
     assert ours["map"] == report["calibration"]["method"]
-    assert opening(report, 0.2)["safe"].startswith("Safe to use for questions like its 300 rows")
+    assert opening(report, 0.2, None)["safe"].startswith("Safe to use for questions like its 300 rows")
     ours["projection_null"]["p_value"] = 0.01
-    assert opening(report, 0.2)["safe"].startswith("To be used with care")
+    assert opening(report, 0.2, None)["safe"].startswith("To be used with care")
     ours["projection_ece"] = raw["projection_ece"]
     report["decision"]["activated"] = False
-    assert opening(report, 0.2)["safe"].startswith("Not safe to use")
+    assert opening(report, 0.2, None)["safe"].startswith("Not safe to use")
 
 
-def test_opening_starts_with_a_verdict() -> None:
+def test_it_begins_with_a_verdict() -> None:
     report = deciding_report()
     raw, ours = report["served"][0], report["served"][-1]
     report["decision"] |= {"asked": "if_better", "activated": True}
-    assert opening(report, 0.2)["verdict"] == "Use it."
+    assert opening(report, 0.2, None)["verdict"] == "Use it."
     ours["projection_null"]["p_value"] = 0.01
-    assert opening(report, 0.2)["verdict"] == "Use it with care."
+    assert opening(report, 0.2, None)["verdict"] == "Use it with care."
     report["decision"]["activated"] = False
-    assert opening(report, 0.2)["verdict"] == "No."
+    assert opening(report, 0.2, None)["verdict"] == "No."
     report["decision"]["asked"] = "never"
-    assert opening(report, 0.2)["verdict"] == "Use it with care."
+    assert opening(report, 0.2, None)["verdict"] == "Use it with care."
     ours["projection_ece"] = raw["projection_ece"]
-    assert opening(report, 0.2)["verdict"] == "No."
+    assert opening(report, 0.2, None)["verdict"] == "No."
     report["decision"] |= {"asked": "if_better", "activated": True}
-    assert opening(report, 0.2)["verdict"] == "Use it with care."
-    assert opening(report, 0.2)["safe"].startswith("To be used with care")
+    assert opening(report, 0.2, None)["verdict"] == "Use it with care."
+    assert opening(report, 0.2, None)["safe"].startswith("To be used with care")
 
 
-def test_too_few_rows_are_mentioned_first_with_the_missing_number() -> None:
+def test_rows_too_few_to_judge_by_come_first_with_how_many_more_are_needed() -> None:
     report = deciding_report()
     report["decision"] |= {"asked": "always", "activated": True}
     for rows, verdict in ((99, "Not yet: 1 more row is needed."), (12, "Not yet: 88 more rows are needed.")):
         report["data"]["rows_full"] = rows
-        assert opening(report, 0.2)["verdict"] == verdict
+        assert opening(report, 0.2, None)["verdict"] == verdict
     report["data"]["rows_full"] = 100
-    assert opening(report, 0.2)["verdict"] == "Use it."
+    assert opening(report, 0.2, None)["verdict"] == "Use it."

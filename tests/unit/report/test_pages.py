@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from service.api.health import PATHS
-from service.calibration.routes import CALIBRATION
+from service.admin.calibrations import CALIBRATION
+from service.admin.health import PATHS
 from service.report.pages import OPEN, POST, calibrations, home
 
 NASTY = '<script>alert("x")</script> & {{ 7 * 7 }} \x00'

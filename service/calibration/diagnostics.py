@@ -10,7 +10,7 @@ as a request for m' answers would draw them. All numbers of answers judge the sa
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from service.calibration import fitting
 from service.calibration.calibration import Calibration
 from service.calibration.fitting import METHODS, Fitted, FittedMaps, Stream, fit_maps
 from service.calibration.labels import FullRows, Judged, JudgedClaims
-from service.report.words import estimate
 from service.spectral.algorithm1 import Clustering, Nulls, cluster_prompts, nulls
 from service.spectral.correctness_model import (
     Columns,
@@ -33,21 +32,18 @@ from service.spectral.density import DensityStack
 from service.spectral.dev_set import AnyMap, risks, served_lambda_max
 from service.spectral.evidence import EvidenceMap
 from service.spectral.fit import PriorSource, fit, no_prior
-from service.spectral.reliability import auroc, half_error, resampled_aurocs, resampled_half_errors
 from service.spectral.resampling import (
     DEFAULT,
     Difference,
     ResampleCounts,
     Resamples,
     mean_difference,
-    percentile_interval,
 )
 from service.spectral.spectrum import CalibrationMap, Identity, ServedSpectrum, spectrum
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]
 Bools = NDArray[np.bool_]
-Estimate = dict[str, float | None]
 
 BINS, CLUSTERS = 8, 5  # of Algorithm 1, as the paper has them
 SIZES = (1, 2, 3, 5, 8, 10, 20, 40, 80, 160)
@@ -139,9 +135,100 @@ def sizes(num_samples: int) -> list[int]:
     return [*(m for m in SIZES if m < num_samples), num_samples]
 
 
-def ranking(resamples: ResampleCounts, scores: Floats, right: Bools) -> Estimate:
-    """Return the AUROC of scores (n,), higher = more certain, for verdicts (n,), with its interval."""
-    return estimate(auroc(scores, right), percentile_interval(resampled_aurocs(resamples, scores, right)))
+# How many answers to draw.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A number of answers and a map to choose, with their losses and cost.
+
+    map: "evidence" uses log-probabilities, the others do not. losses: (n,) per prompt, in nats. tokens: per
+    question, None if unknown.
+    """
+
+    num_samples: int
+    map: str
+    losses: Floats
+    tokens: float | None = None
+
+    @property
+    def loss(self) -> float:
+        """The mean loss in nats. Lower = better."""
+        return float(self.losses.mean())
+
+    @property
+    def words(self) -> str:
+        """The number of answers and the map, in words."""
+        if not self.num_samples:
+            return "0 answers, using the log-probability of the answer itself"
+        answers = "1 answer" if self.num_samples == 1 else f"{self.num_samples} answers"
+        return f"{answers}, {'using' if self.map == 'evidence' else 'without'} log-probabilities"
+
+    def gap_of(self, losses: Floats) -> tuple[float, float]:
+        """Return the mean of losses (n,) - self.losses in nats, paired by prompt, and its standard error."""
+        gaps = losses - self.losses
+        return float(gaps.mean()), float(gaps.std(ddof=1) / np.sqrt(gaps.size))
+
+
+def recommend(candidates: Sequence[Candidate], base: Floats) -> tuple[str, Candidate | None]:
+    """Return the recommended number of answers as a sentence, and its candidate, or None without one.
+
+    The recommendation is the candidate with the fewest answers among those with a mean loss within one
+    standard error of the lowest, paired by prompt; ties go to the lower loss. Losses are log losses of
+    P(correct). base: losses (n,) of the base rate, which needs no answers. If it is within one standard error
+    of the best, too, these prompts are too few to compare numbers of answers.
+    """
+    if len({candidate.num_samples for candidate in candidates}) < 2:
+        return _nothing("there are not two numbers of answers to compare")
+    best = min(candidates, key=lambda candidate: (candidate.loss, candidate.num_samples))
+    gap = "difference {:+.4f}, standard error {:.4f}"
+    value, error = best.gap_of(base)
+    if value <= error:
+        return _nothing(
+            f"the log loss of P(correct) of the best, {best.words} ({best.loss:.3f}), is within one standard "
+            f"error of that of the mere share of right answers ({gap.format(value, error)})"
+        )
+    gaps = [(candidate, *best.gap_of(candidate.losses)) for candidate in candidates]
+    close = [(candidate, value, error) for candidate, value, error in gaps if value <= error]
+    chosen, value, error = min(close, key=lambda near: (near[0].num_samples, near[0].loss))
+    best_words = f"; best: {best.words}, {best.loss:.3f}, {gap.format(value, error)}"
+    full = max(candidates, key=lambda candidate: candidate.num_samples)
+    cost = f"{chosen.tokens:.0f} tokens per question" if chosen.tokens is not None else "tokens are not known"
+    if chosen.tokens is not None and full.tokens is not None and chosen.num_samples != full.num_samples:
+        cost += f" instead of {full.tokens:.0f}"
+    loss = f"log loss of P(correct) {chosen.loss:.3f}{'' if chosen is best else best_words}"
+    return f"Recommended: {chosen.words} ({loss}); {cost}.", chosen
+
+
+def _nothing(reason: str) -> tuple[str, None]:
+    return f"No number of answers can be recommended: {reason}.", None
+
+
+def recommended(sizes: Sequence[AtSize]) -> tuple[str, Candidate | None]:
+    """Return the number of answers to request, by the log loss of P(correct), or the reason for none.
+
+    Risk is not used: it falls with every answer, because answers span more of the possible references, so it
+    would always recommend the largest number.
+    """
+    if why := next((at.why_none for at in sizes if at.why_none), ""):
+        return _nothing(f"{why}. They are compared by P(correct), which takes right ones and wrong ones")
+
+    def by_group(at: AtSize, losses: Floats) -> Floats:
+        if at.groups is None:
+            return losses
+        of_row = np.unique(at.groups, return_inverse=True)[1]
+        return np.asarray(np.bincount(of_row, weights=losses) / np.bincount(of_row))
+
+    candidates = [
+        Candidate(at.num_samples, score.map, by_group(at, score.losses), at.tokens)
+        for at in sizes
+        for score in at.scored
+        if at.same_text and score.score == "probability_correct"
+    ]
+    return recommend(candidates, by_group(sizes[-1], sizes[-1].base))
+
+
+# The figures.
 
 
 class EvaluationContext:
@@ -230,10 +317,6 @@ class EvaluationContext:
         number = self.resamples.auroc
         return ResampleCounts.picked(len(self.test), self.rng(Stream.AUROC), number, self.groups)
 
-    def auroc(self, scores: Floats) -> Estimate:
-        """Return the AUROC of scores (n,), higher = more certain. All scores share their resamples."""
-        return ranking(self.picks, scores, self.test.rows.right)
-
     def first_answers(self, num_samples: int) -> AtSize:
         """Return the test prompts judged by the first answers of each prompt."""
         if num_samples not in self._first_answers:
@@ -241,6 +324,20 @@ class EvaluationContext:
             dev = judged if self.fold is not None else self.dev.rows.at(num_samples, one_text=True)
             self._first_answers[num_samples] = self._judge(judged, dev, num_samples)
         return self._first_answers[num_samples]
+
+    @cached_property
+    def by_num_samples(self) -> Sequence[AtSize]:
+        """The test prompts judged by each number of answers in `sizes`, and without answers if possible."""
+        alone = self.no_answers()
+        return [
+            *([] if alone is None else [alone]),
+            *(self.first_answers(m) for m in sizes(self.test.material.num_samples)),
+        ]
+
+    @cached_property
+    def recommendation(self) -> tuple[str, Candidate | None]:
+        """The recommended number of answers as a sentence, and its candidate; see `recommended`."""
+        return recommended(self.by_num_samples)
 
     def _judge(self, judged: Judged, dev: Judged, num_samples: int) -> AtSize:
         """Return `judged` with its scores, by fits without each row's fold, or on `dev`, another file."""
@@ -399,142 +496,3 @@ def _lambda_max(map_: AnyMap, rows: Judged) -> tuple[Floats, Floats, Floats]:
     largest = served_lambda_max(map_, rows.rows)
     gaps = largest - np.clip(rows.rows.alignment[:, 0], 0.0, 1.0)
     return risks(map_, rows.rows), np.square(gaps), largest
-
-
-# How many answers to draw.
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Candidate:
-    """A number of answers and a map to choose, with their losses and cost.
-
-    map: "evidence" uses log-probabilities, the others do not. losses: (n,) per prompt, in nats. tokens: per
-    question, None if unknown.
-    """
-
-    num_samples: int
-    map: str
-    losses: Floats
-    tokens: float | None = None
-
-    @property
-    def loss(self) -> float:
-        """The mean loss in nats. Lower = better."""
-        return float(self.losses.mean())
-
-    @property
-    def words(self) -> str:
-        """The number of answers and the map, in words."""
-        if not self.num_samples:
-            return "0 answers, using the log-probability of the answer itself"
-        answers = "1 answer" if self.num_samples == 1 else f"{self.num_samples} answers"
-        return f"{answers}, {'using' if self.map == 'evidence' else 'without'} log-probabilities"
-
-    def gap_of(self, losses: Floats) -> tuple[float, float]:
-        """Return the mean of losses (n,) - self.losses in nats, paired by prompt, and its standard error."""
-        gaps = losses - self.losses
-        return float(gaps.mean()), float(gaps.std(ddof=1) / np.sqrt(gaps.size))
-
-
-def recommend(candidates: Sequence[Candidate], base: Floats) -> tuple[str, Candidate | None]:
-    """Return the recommended number of answers as a sentence, and its candidate, or None without one.
-
-    The recommendation is the candidate with the fewest answers among those with a mean loss within one
-    standard error of the lowest, paired by prompt; ties go to the lower loss. Losses are log losses of
-    P(correct). base: losses (n,) of the base rate, which needs no answers. If it is within one standard error
-    of the best, too, these prompts are too few to compare numbers of answers.
-    """
-    if len({candidate.num_samples for candidate in candidates}) < 2:
-        return _nothing("there are not two numbers of answers to compare")
-    best = min(candidates, key=lambda candidate: (candidate.loss, candidate.num_samples))
-    gap = "difference {:+.4f}, standard error {:.4f}"
-    value, error = best.gap_of(base)
-    if value <= error:
-        return _nothing(
-            f"the log loss of P(correct) of the best, {best.words} ({best.loss:.3f}), is within one standard "
-            f"error of that of the mere share of right answers ({gap.format(value, error)})"
-        )
-    gaps = [(candidate, *best.gap_of(candidate.losses)) for candidate in candidates]
-    close = [(candidate, value, error) for candidate, value, error in gaps if value <= error]
-    chosen, value, error = min(close, key=lambda near: (near[0].num_samples, near[0].loss))
-    best_words = f"; best: {best.words}, {best.loss:.3f}, {gap.format(value, error)}"
-    full = max(candidates, key=lambda candidate: candidate.num_samples)
-    cost = f"{chosen.tokens:.0f} tokens per question" if chosen.tokens is not None else "tokens are not known"
-    if chosen.tokens is not None and full.tokens is not None and chosen.num_samples != full.num_samples:
-        cost += f" instead of {full.tokens:.0f}"
-    loss = f"log loss of P(correct) {chosen.loss:.3f}{'' if chosen is best else best_words}"
-    return f"Recommended: {chosen.words} ({loss}); {cost}.", chosen
-
-
-def _nothing(reason: str) -> tuple[str, None]:
-    return f"No number of answers can be recommended: {reason}.", None
-
-
-def recommended(sizes: Sequence[AtSize]) -> tuple[str, Candidate | None]:
-    """Return the number of answers to request, by the log loss of P(correct), or the reason for none.
-
-    Risk is not used: it falls with every answer, because answers span more of the possible references, so it
-    would always recommend the largest number.
-    """
-    if why := next((at.why_none for at in sizes if at.why_none), ""):
-        return _nothing(f"{why}. They are compared by P(correct), which takes right ones and wrong ones")
-
-    def by_group(at: AtSize, losses: Floats) -> Floats:
-        if at.groups is None:
-            return losses
-        of_row = np.unique(at.groups, return_inverse=True)[1]
-        return np.asarray(np.bincount(of_row, weights=losses) / np.bincount(of_row))
-
-    candidates = [
-        Candidate(at.num_samples, score.map, by_group(at, score.losses), at.tokens)
-        for at in sizes
-        for score in at.scored
-        if at.same_text and score.score == "probability_correct"
-    ]
-    return recommend(candidates, by_group(sizes[-1], sizes[-1].base))
-
-
-def answers_part(context: EvaluationContext) -> dict[str, Any]:
-    """Return a row per number of answers and score, and the recommended number of answers.
-
-    Scores: lambda_max of every map (loss: matrix log risk; Brier: projection Brier), and P(correct) with and
-    without evidence (log loss and Brier of the verdicts). loss_gap: loss minus the loss with all answers, on
-    the same resamples of the prompts, without refitting; null for all answers, and if another text is judged.
-    half_error: share of wrong answers in the half with the highest scores. tokens: per question.
-    recommended, recommended_map: null without a recommendation. recommendation: a sentence.
-    """
-    alone = context.no_answers()
-    judged = [] if alone is None else [alone]
-    judged += [context.first_answers(m) for m in sizes(context.test.material.num_samples)]
-    random, number = context.rng(Stream.ANSWERS), context.resamples.answers
-    resamples = ResampleCounts.of(len(context.test), random, number, context.groups)
-
-    def mean(values: Floats) -> Estimate:
-        return estimate(float(values.mean()), percentile_interval(resamples.means(values)))
-
-    sentence, chosen = recommended(judged)
-    full = {(score.score, score.map): score.losses for score in judged[-1].scored}
-    rows = []
-    for at in judged:
-        for score in at.scored:
-            compared = full.get((score.score, score.map)) if at.same_text and at is not judged[-1] else None
-            halves = percentile_interval(resampled_half_errors(resamples, score.values, at.right))
-            rows.append(
-                {
-                    "num_samples": at.num_samples,
-                    "score": score.score,
-                    "map": score.map,
-                    "tokens": at.tokens,
-                    "loss": mean(score.losses),
-                    "loss_gap": None if compared is None else mean(score.losses - compared),
-                    "brier": mean(score.squares),
-                    "auroc": ranking(resamples, score.values, at.right),
-                    "half_error": estimate(half_error(score.values, at.right), halves),
-                }
-            )
-    return {
-        "recommendation": sentence,
-        "recommended": chosen.num_samples if chosen else None,
-        "recommended_map": chosen.map if chosen else None,
-        "rows": rows,
-    }

@@ -9,10 +9,11 @@ from fastapi import APIRouter, Depends, Path, Request
 from pydantic import AwareDatetime, BaseModel, Field, field_validator
 from starlette.responses import Response
 
-from service.api.auth import BEARER, KEY_CODES, Key, Keys, Scope, State, admin_scope, keys_of
+from service.api.auth import BEARER, KEY_CODES, Keys, admin_scope, keys_of
 from service.api.bodies import BAD_BODY, RequestModel, read_json
 from service.api.openapi import json_body, responses
 from service.errors import InvalidRequest, NotFound
+from service.store.keys import Key, Scope, State
 
 # Recorded from a service that no longer exists; the key is not valid anywhere.
 KEY: dict[str, Any] = {

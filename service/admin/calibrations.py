@@ -10,9 +10,10 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
+from service.admin.jobs import CODES, EXAMPLES, JOB, accepted, example, queued
+from service.admin.services import VARY, CalibrationId, Services, ServicesDep, no_calibration, prefers_html
 from service.api.auth import BEARER, admin_scope
 from service.api.bodies import BAD_BODY, read_json
-from service.api.deps import VARY, CalibrationId, Services, ServicesDep, no_calibration, prefers_html
 from service.api.openapi import json_body, json_or_page, responses
 from service.calibration.calibration import (
     Activation,
@@ -23,7 +24,6 @@ from service.calibration.calibration import (
 from service.calibration.rows import write_row
 from service.errors import Conflict, NotFound
 from service.jobs.model import CorrectionsRequest, Job
-from service.jobs.routes import CODES, EXAMPLES, JOB, accepted, example, queued
 from service.report.pages import calibrations
 from service.scoring.score import Serving
 from service.spectral.selective import CONFIDENCE, lowest_error, promise

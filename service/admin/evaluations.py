@@ -3,14 +3,14 @@
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
+from service.admin.calibrations import report_entry, report_response
+from service.admin.jobs import CODES, JOB, UPLOAD_CODES, IdempotencyKey, queued, submitted, upload_body
+from service.admin.services import JobId, ServicesDep
+from service.admin.uploads import EVALUATE
 from service.api.auth import BEARER, admin_scope
-from service.api.deps import JobId, ServicesDep
 from service.api.openapi import responses
-from service.api.uploads import EVALUATE
-from service.calibration.routes import report_entry, report_response
 from service.errors import NotFound
 from service.jobs.model import Job
-from service.jobs.routes import CODES, JOB, UPLOAD_CODES, IdempotencyKey, queued, submitted, upload_body
 
 router = APIRouter(tags=["evaluations"], dependencies=[Depends(admin_scope)])
 

@@ -12,10 +12,10 @@ from pydantic_core import PydanticKnownError
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
+from service.admin.services import JobId, Services, ServicesDep, no_job
+from service.admin.uploads import CALIBRATE, EVALUATE, Shape, received
 from service.api.auth import BEARER, KEY_CODES, admin_scope
-from service.api.deps import JobId, Services, ServicesDep, no_job
 from service.api.openapi import recorded, responses
-from service.api.uploads import CALIBRATE, EVALUATE, Shape, received
 from service.jobs.model import Job
 
 CODES = (*KEY_CODES, "store_unavailable", "damaged_row", "internal")

@@ -18,8 +18,8 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import __version__
+from service.admin.services import VARY, Services, ServicesDep, prefers_html
 from service.api.auth import BEARER, KEY_CODES, score_scope
-from service.api.deps import VARY, Services, ServicesDep, prefers_html
 from service.api.errors import (
     DEFAULT_RETRY_AFTER_S,
     ProblemResponse,

@@ -1,17 +1,13 @@
-"""Dependencies of the routes: the services built in `app`, and the ids in paths."""
+"""Prometheus metrics of scores, requests and the parts of the service."""
 
 import asyncio
-import re
-from collections import Counter as Numbers
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, get_args
+from typing import Any
 
-from fastapi import Depends, Path, Request
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -24,18 +20,10 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from service.api.uploads import UploadThreads
-from service.calibration.calibration import Calibration, Fingerprint
-from service.calibration.files import UploadLimits
-from service.calibration.store import SqlCalibrations
-from service.errors import EigencalError, NotFound, Overloaded
-from service.jobs.model import JobState
-from service.jobs.runner import DurableJobs
-from service.scoring.score import Score, Serving
-from service.scoring.score_cache import ScoreCache
-from service.scoring.scorer import Scorer
+from service.calibration.calibration import Calibration
+from service.errors import EigencalError
+from service.scoring.score import Score
 from service.scoring.telemetry import OtelEvents
-from service.sharing import FairSemaphore, Places, Threads
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _UNIT = tuple(i / 10 for i in range(1, 11))
@@ -193,7 +181,7 @@ class Metrics(Collector):
         """Count a chat that was answered before its score was ready; None: the score failed."""
         self._pending.labels(_calibration_of(score)).inc()
 
-    def text(self, parts: Mapping[str, bool], jobs: Mapping[JobState, int]) -> bytes:
+    def text(self, parts: Mapping[str, bool], jobs: Mapping[Any, int]) -> bytes:
         """Return all metrics in the Prometheus text format.
 
         `parts`: True for each part that works; `jobs`: numbers of jobs by state.
@@ -208,123 +196,3 @@ class Metrics(Collector):
 
 def _calibration_of(score: Score | None) -> str:
     return score.calibration.id if score is not None and score.calibration else ""
-
-
-Kind = Literal["score", "chat", "gateway", "batch"]
-
-
-class Admission:
-    """Limits the requests and batches in flight on this replica to `max_in_flight` and `max_batches`.
-
-    Keys share the places. Batch items in flight are at most half of `max_in_flight`, and keys take turns.
-    """
-
-    def __init__(
-        self, max_in_flight: int, max_batches: int, registry: CollectorRegistry | None = None
-    ) -> None:
-        self._requests, self._batches = Places(max_in_flight), Places(max_batches)
-        self.items = FairSemaphore(max(1, max_in_flight // 2))
-        self._numbers: Numbers[Kind] = Numbers()
-        to = registry or CollectorRegistry()
-        in_flight = Gauge("eigencal_requests_in_flight", "Requests in flight.", ["kind"], registry=to)
-        for kind in get_args(Kind):
-            in_flight.labels(kind).set_function(partial(self._numbers.__getitem__, kind))
-        self._refused = Counter(
-            "eigencal_requests_refused", "Requests refused for want of room.", ["kind"], registry=to
-        )
-
-    def refuse_if_full(self, kind: Kind) -> None:
-        """Raise Overloaded if there is no room for another request. Call this before reading its body."""
-        if not self._places(kind).has_room():
-            self._refused.labels(kind).inc()
-            raise Overloaded("Too many requests are in flight.")
-
-    @contextmanager
-    def one(self, kind: Kind) -> Iterator[None]:
-        """Hold a place for a request, after its body was read, until it ends. Raises Overloaded."""
-        self.refuse_if_full(kind)
-        self._numbers[kind] += 1
-        try:
-            with self._places(kind).held():
-                yield
-        finally:
-            self._numbers[kind] -= 1
-
-    def _places(self, kind: Kind) -> Places:
-        return self._batches if kind == "batch" else self._requests
-
-
-# Content negotiation: JSON, or a page for people.
-
-VARY = {"Vary": "Accept"}
-
-
-def prefers_html(accept: str) -> bool:
-    """Return True if an Accept header names HTML and not JSON, as those of browsers do."""
-    return "text/html" in accept.lower() and "application/json" not in accept.lower()
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """The use cases, ports and checks that the routes call.
-
-    `serving`: the default way to draw answers. `checks`: by component ("llm", "embedder", "store"), a call
-    that returns if the component works and raises if not. `limits`: of uploads. `computing`: threads that
-    compute scores and pages. `report_page`: renders a report, also of an evaluation, as HTML; may take
-    seconds. `applies_now`: returns True if a calibration with this fingerprint fits the present set-up.
-    `unreadable`: returns the stored rows that cannot be read.
-    """
-
-    scorer: Scorer
-    serving: Serving
-    jobs: DurableJobs
-    calibrations: SqlCalibrations
-    kept: ScoreCache
-    admission: Admission
-    checks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
-    metrics: Metrics = field(default_factory=Metrics)
-    limits: UploadLimits = field(default_factory=UploadLimits)
-    threads: UploadThreads = field(default_factory=UploadThreads)
-    computing: Threads = field(default_factory=lambda: Threads("pages"))
-    report_page: Callable[[Mapping[str, Any]], str] = lambda _: ""
-    applies_now: Callable[[Fingerprint], bool] = lambda _: False
-    unreadable: Callable[[], list[str]] = list
-
-
-async def services(request: Request) -> Services:
-    """Return the services of the request's application."""
-    built: Services = request.app.state.services
-    return built
-
-
-ServicesDep = Annotated[Services, Depends(services)]
-
-
-_ID = re.compile(r"(job|cal)_[0-9A-Z]{26}\Z")
-
-
-def no_job() -> NotFound:
-    """Return the error for an unknown job."""
-    return NotFound("No job has this id.")
-
-
-def no_calibration() -> NotFound:
-    """Return the error for an unknown calibration."""
-    return NotFound("No calibration has this id.")
-
-
-def _job_id(job_id: Annotated[str, Path(description="Id of a job.")]) -> str:
-    # Refused by its form: a database may fail on characters that no id has.
-    if not _ID.match(job_id):
-        raise no_job()
-    return job_id
-
-
-def _calibration_id(calibration_id: Annotated[str, Path(description="Id of a calibration.")]) -> str:
-    if not _ID.match(calibration_id):
-        raise no_calibration()
-    return calibration_id
-
-
-JobId = Annotated[str, Depends(_job_id)]
-CalibrationId = Annotated[str, Depends(_calibration_id)]
