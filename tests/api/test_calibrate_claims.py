@@ -13,7 +13,7 @@ import pytest
 from service.app import create_app
 from service.calibration.calibration import Selector
 from service.claims.segments import claims
-from service.scoring.choice import Applied
+from service.scoring.choice import ServedCalibration
 from service.scoring.claims import AnswerClaims, ClaimScorer, claim_logprobs
 from service.scoring.score import ScoreCommand
 from service.settings import Settings
@@ -192,12 +192,12 @@ async def test_model_with_token_features_uses_its_own_map() -> None:
     made = replace(selector_, with_tokens=replace(selector_, model=taking))
     own = replace(calibration(), num_samples=3, parameters={3: DepolarizedMap(0.5, 0.6)}, selectors={3: made})
     text = "It weighs 9 kilograms."
-    answer_claims, applied = AnswerClaims({text: claims(text)}, ""), Applied(own, own.map_for(3))
+    answer_claims, applied = AnswerClaims({text: claims(text)}, ""), ServedCalibration(own, own.map_for(3))
     results = list[float | None]()
     for tokens in ((), ((text, -1.0),)):
         command, vectors = ScoreCommand(candidate_tokens=tokens), {text: np.ones(8)}
         scores = await ClaimScorer().scores(
-            command, answer_claims, text, [text] * 3, vectors, 8, applied, unlike=False
+            command, answer_claims, text, [text] * 3, vectors, 8, applied, out_of_distribution=False
         )
         results.append(scores.claims[0].probability_correct)
     assert results[0] is not None and results[1] == pytest.approx(results[0])

@@ -10,7 +10,7 @@ import httpx2 as httpx
 import pytest
 
 from service.embedding.http import HttpEmbedder
-from service.jobs.calibrator import Patience
+from service.jobs.calibrator import RetryPolicy
 from service.llm.openai_server import HttpLanguageModel
 from tests.support.embeddings_server import EmbeddingsServer
 from tests.support.fakes import FakeEmbedder
@@ -18,7 +18,7 @@ from tests.support.openai_server import Exchange, OpenAIServer, answers, status
 from tests.support.operator_world import problem
 from tests.support.replica_apps import replica_app
 
-QUICK = Patience(first_wait_s=0.001, max_wait_s=0.002)
+QUICK = RetryPolicy(first_wait_s=0.001, max_wait_s=0.002)
 SAID = "This model's maximum context length is 8 tokens."
 CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz")
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from service.calibration.diagnostics import EvaluationContext, Split
-from service.calibration.labels import FullRows
+from service.calibration.labels import LabelledRows
 from service.calibration.material import assemble
 from service.calibration.rows import DevRow
 from service.evaluation.baselines import likelihoods
@@ -47,7 +47,7 @@ def split(recorded: dict[str, Any], part: slice, *, tells: bool = False) -> Spli
         place |= dict(zip(row["samples"], samples.tolist(), strict=True)) | {row["reference"]: int(reference)}
     numbered = list(enumerate(recorded["rows"], start=1))[part]
     rows = [stored(i, row, tells=tells) for i, row in numbered]
-    return Split(FullRows(assemble(rows, 20, recorded["emb"], place, 768)))
+    return Split(LabelledRows(assemble(rows, 20, recorded["emb"], place, 768)))
 
 
 @pytest.fixture(scope="module")

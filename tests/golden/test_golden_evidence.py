@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.spectral.dev_set import Answers, AnyMap, DevSet, dev_set, risk, served_lambda_max
+from service.spectral.dev_set import Answers, AnyMap, DevSpectra, dev_set, risk, served_lambda_max
 from service.spectral.evidence import missing_mass
 from service.spectral.fit import (
     DepolarizedFit,
@@ -41,7 +41,7 @@ def prompts(recorded: dict[str, Any], m: int) -> tuple[list[Answers], list[list[
     return made, [row["logprob"][:m] for row in recorded["rows"]]
 
 
-def rows(recorded: dict[str, Any], m: int) -> DevSet:
+def rows(recorded: dict[str, Any], m: int) -> DevSpectra:
     made, sums = prompts(recorded, m)
     missing = [missing_mass(sum_, row.index) for sum_, row in zip(sums, made, strict=True)]
     return replace(dev_set(made, D), missing_mass=np.array(missing))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.spectral.dev_set import Answers, DevSet, dev_set, mean_entropy, risk, served_lambda_max
+from service.spectral.dev_set import Answers, DevSpectra, dev_set, mean_entropy, risk, served_lambda_max
 from service.spectral.fit import fit_depolarized, fit_temperature
 from service.spectral.spectrum import Identity, reference_alignment, spectrum
 from service.spectral.subsets import fit_by_num_samples
@@ -24,7 +24,7 @@ def prompts(arrays: Any) -> Iterator[Answers]:
 
 
 @pytest.fixture(scope="module")
-def halves(recorded: dict[str, Any], golden: dict[str, Any]) -> tuple[DevSet, DevSet]:
+def halves(recorded: dict[str, Any], golden: dict[str, Any]) -> tuple[DevSpectra, DevSpectra]:
     whole = dev_set(prompts(recorded), D)
     return tuple(whole.take(np.arange(*golden[part])) for part in ("fit_rows", "test_rows"))
 
@@ -40,12 +40,12 @@ def test_first_spectra(recorded: dict[str, Any], golden: dict[str, Any]) -> None
         assert outside == pytest.approx(first_row["reference_outside_span"], abs=1e-6)
 
 
-def test_raw_scores(halves: tuple[DevSet, DevSet], golden: dict[str, Any]) -> None:
+def test_raw_scores(halves: tuple[DevSpectra, DevSpectra], golden: dict[str, Any]) -> None:
     lambda_max = served_lambda_max(Identity(), halves[1]).mean()
     assert lambda_max == pytest.approx(golden["raw"]["mean_lambda_max"], abs=1e-6)
 
 
-def test_temperature(halves: tuple[DevSet, DevSet], golden: dict[str, Any]) -> None:
+def test_temperature(halves: tuple[DevSpectra, DevSpectra], golden: dict[str, Any]) -> None:
     temperature, fit = golden["temperature"], fit_temperature(halves[0], eps=golden["temperature"]["eps"])
     assert fit.map.temperature == pytest.approx(temperature["T"], abs=1e-3)
     assert fit.risk == pytest.approx(temperature["risk_fit"], abs=1e-6)
@@ -56,13 +56,13 @@ def test_temperature(halves: tuple[DevSet, DevSet], golden: dict[str, Any]) -> N
     assert served == pytest.approx(temperature["served_on_sample_spectrum"]["mean_lambda_max"], abs=1e-6)
 
 
-def test_temperature_moves_with_eps(halves: tuple[DevSet, DevSet], golden: dict[str, Any]) -> None:
+def test_temperature_moves_with_eps(halves: tuple[DevSpectra, DevSpectra], golden: dict[str, Any]) -> None:
     assert golden["temperature_by_eps"]
     for eps, expected in golden["temperature_by_eps"].items():
         assert fit_temperature(halves[0], eps=float(eps)).map.temperature == pytest.approx(expected, abs=1e-3)
 
 
-def test_depolarized(halves: tuple[DevSet, DevSet], golden: dict[str, Any]) -> None:
+def test_depolarized(halves: tuple[DevSpectra, DevSpectra], golden: dict[str, Any]) -> None:
     depolarized, fit = golden["depolarized"], fit_depolarized(halves[0])
     assert fit.map.temperature == pytest.approx(depolarized["T"], abs=1e-3)
     assert fit.map.depolarization == pytest.approx(depolarized["gamma"], abs=1e-3)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from service.calibration.fitting import fit_selectors
-from service.calibration.labels import FullRows
+from service.calibration.labels import LabelledRows
 from service.spectral.selective import promise, simultaneous_bounds
 from tests.support.decisions import judged_material, judged_rows
 
@@ -11,11 +11,11 @@ from tests.support.decisions import judged_material, judged_rows
 def test_all_promises_hold_simultaneously_in_simulated_worlds() -> None:
     """Counts worlds in which new questions break the promise at any threshold."""
     worlds, size = 100, 3
-    new = FullRows(judged_material(judged_rows(2000, seed=10_000, num_samples=size))).at(size)
+    new = LabelledRows(judged_material(judged_rows(2000, seed=10_000, num_samples=size))).at(size)
     broken = reached = 0
     for seed in range(worlds):
         material = judged_material(judged_rows(200, seed=seed, num_samples=size))
-        selectors = fit_selectors(FullRows(material), "evidence", rng=np.random.default_rng(seed))
+        selectors = fit_selectors(LabelledRows(material), "evidence", rng=np.random.default_rng(seed))
         if (selector := selectors[size].selector) is None:
             continue
         reached += promise(selector.counts, 0.3).threshold is not None
@@ -30,12 +30,12 @@ def test_all_promises_hold_simultaneously_in_simulated_worlds() -> None:
 def test_promise_holds_with_many_unsupported_texts() -> None:
     """Unsupported own answers are wrong here; counting them as let through would break the promise."""
     target, runs, size = 0.3, 100, 2
-    new = FullRows(judged_material(judged_rows(3000, seed=10_000, num_samples=size))).at(size)
+    new = LabelledRows(judged_material(judged_rows(3000, seed=10_000, num_samples=size))).at(size)
     assert 0.1 < (~new.supported).mean() < 0.9
     broken = reached = 0
     for seed in range(runs):
         material = judged_material(judged_rows(160, seed=seed, num_samples=size))
-        selectors = fit_selectors(FullRows(material), "evidence", rng=np.random.default_rng(seed))
+        selectors = fit_selectors(LabelledRows(material), "evidence", rng=np.random.default_rng(seed))
         if (selector := selectors[size].selector) is None:
             continue
         made = promise(selector.counts, target)

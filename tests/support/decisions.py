@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import JudgedTexts, Selector
-from service.calibration.material import Material, all_texts, assemble
+from service.calibration.material import DevSet, all_texts, assemble
 from service.calibration.rows import DevRow
 from service.llm.port import Draw
 from service.scoring.score import Target
@@ -65,7 +65,7 @@ def vectors_of(texts: Sequence[str], dimension: int = 12) -> NDArray[np.float32]
     return np.asarray(made / np.linalg.norm(made, axis=1, keepdims=True), dtype=np.float32)
 
 
-def judged_material(stored: Sequence[DevRow]) -> Material:
+def judged_material(stored: Sequence[DevRow]) -> DevSet:
     """Return the rows as vectors."""
     texts = all_texts(stored)
     place = {text: i for i, text in enumerate(texts)}

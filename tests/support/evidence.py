@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from service.calibration.material import Material, all_texts, assemble
+from service.calibration.material import DevSet, all_texts, assemble
 from service.calibration.rows import DevRow
 from service.llm.port import Draw, Generation, GenerationRequest
 from service.spectral.evidence import EvidenceMap
@@ -65,7 +65,7 @@ def drawn(count: int = ROWS, *, tells: bool = True) -> list[DevRow]:
     return rows_
 
 
-def material(stored: Sequence[DevRow] | None = None) -> Material:
+def material(stored: Sequence[DevRow] | None = None) -> DevSet:
     """Return the rows with a random vector for each text."""
     stored = drawn() if stored is None else stored
     texts = all_texts(stored)

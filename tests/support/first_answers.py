@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from service.calibration.material import Material
+from service.calibration.material import DevSet
 from service.spectral.dev_set import Answers
 
 
-def first_answers(material: Material, num_samples: int) -> Material:
+def first_answers(material: DevSet, num_samples: int) -> DevSet:
     """Return the full rows with only their first answers."""
     rows, answers, texts = [], [], []
     for i in material.full:
@@ -19,4 +19,4 @@ def first_answers(material: Material, num_samples: int) -> Material:
         answers.append(Answers(answers_.vectors[:distinct], index, answers_.references))
         texts.append(material.texts[i][:distinct])
     judged = [material.judged[i] for i in material.full]
-    return Material(rows, answers, texts, np.arange(len(rows)), num_samples, material.dimension, judged)
+    return DevSet(rows, answers, texts, np.arange(len(rows)), num_samples, material.dimension, judged)

@@ -18,7 +18,7 @@ from pathlib import Path
 from service.app import Intervals, Replica, build_replica
 from service.calibration.rows import DevRow
 from service.embedding.port import Embedded, Embedder
-from service.jobs.calibrator import Patience
+from service.jobs.calibrator import RetryPolicy
 from service.jobs.engine import DbosEngine
 from service.jobs.model import Setup
 from service.llm.port import Draw, Generation, GenerationRequest, LanguageModel, Sampling
@@ -113,7 +113,7 @@ async def replica(
     engine: DbosEngine | None = None,
     slots: int = 2,
     setup: Setup | None = None,
-    patience: Patience | None = None,
+    patience: RetryPolicy | None = None,
 ) -> AsyncIterator[Replica]:
     made = build_replica(
         url,

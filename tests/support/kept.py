@@ -11,7 +11,7 @@ from service.scoring.score_cache import Document
 
 
 class MemoryKept:
-    """Replaces `SqlKept`.
+    """Replaces `ScoreStore`.
 
     `available` false: each call raises. `gate`: each write waits for it. `batches` records the number of
     documents per write, `calls` counts the answered calls.

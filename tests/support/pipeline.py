@@ -10,7 +10,7 @@ from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
 from service.claims.comparison import Comparer
 from service.embedding.port import Embedder
-from service.jobs.calibrator import Calibrator, Comparing, Drawer, Embedding, Patience
+from service.jobs.calibrator import Calibrator, Comparing, Drawer, Embedding, RetryPolicy
 from service.jobs.model import JobOptions
 from service.jobs.runner import Finish
 from service.jobs.store import SqlJobs
@@ -18,7 +18,7 @@ from service.llm.port import LanguageModel, Sampling
 from service.scoring.score import Serving
 from tests.support.reports import FEW
 
-QUICK = Patience(first_wait_s=0.001, max_wait_s=0.002, give_up_s=30)
+QUICK = RetryPolicy(first_wait_s=0.001, max_wait_s=0.002, give_up_s=30)
 
 
 class Pipeline:

@@ -11,7 +11,7 @@ import httpx2 as httpx
 from service.app import Intervals, build_replica, create_app, own_keys, serving_of
 from service.calibration.calibration import Calibration, service_fingerprint
 from service.embedding.port import Embedder
-from service.jobs.calibrator import Patience
+from service.jobs.calibrator import RetryPolicy
 from service.jobs.model import Setup
 from service.llm.port import LanguageModel, Message
 from service.scoring.score import Serving
@@ -59,7 +59,7 @@ async def replica_app(
     decides: bool = False,
     events: OtelEvents | None = None,
     spans: OtelSpans | None = None,
-    patience: Patience | None = None,
+    patience: RetryPolicy | None = None,
     **settings: Any,
 ) -> AsyncIterator[httpx.AsyncClient]:
     """Run an application with the store in this folder, and yield an HTTP client for it.

@@ -17,7 +17,7 @@ import numpy as np
 from service.calibration.calibration import Calibration, Fingerprint, service_fingerprint
 from service.calibration.diagnostics import CrossValidated, EvaluationContext
 from service.calibration.fitting import Fitted, fit_all
-from service.calibration.material import Material
+from service.calibration.material import DevSet
 from service.calibration.promotion import promote
 from service.calibration.rows import DevRow
 from service.embedding.port import EmbedderIdentity
@@ -146,7 +146,7 @@ MADE: dict[str, Callable[[], Any]] = {
 }
 
 
-def small_material() -> Material:
+def small_material() -> DevSet:
     """Return the rows of a small report as vectors."""
     rng = np.random.default_rng(7)
     axes = np.eye(DIMENSION)[:MEANINGS]
@@ -160,7 +160,7 @@ def small_material() -> Material:
         answers.append(Answers(_unit(axes[distinct], rng), index, _unit(axes[[reference]], rng)))
         texts.append([f"meaning {k}" for k in distinct])
         rows.append(_row(i, drawn, f"meaning {reference}", bool(reference == leading)))
-    return Material(rows, answers, texts, np.arange(ROWS), SAMPLES, DIMENSION, [None] * ROWS)
+    return DevSet(rows, answers, texts, np.arange(ROWS), SAMPLES, DIMENSION, [None] * ROWS)
 
 
 def _unit(vectors: Any, rng: np.random.Generator) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from service.calibration.diagnostics import Split
-from service.calibration.labels import FullRows
+from service.calibration.labels import LabelledRows
 from service.calibration.material import all_texts, assemble
 from service.calibration.rows import DevRow
 from service.llm.port import Draw
@@ -71,7 +71,7 @@ def split(made: Sequence[dict], dimension: int = 24, *, tells: bool = True) -> S
     texts = all_texts(kept)
     vectors = np.stack([vector(text, dimension) for text in texts])
     place = {text: i for i, text in enumerate(texts)}
-    return Split(FullRows(assemble(kept, len(made[0]["samples"]), vectors, place, dimension)))
+    return Split(LabelledRows(assemble(kept, len(made[0]["samples"]), vectors, place, dimension)))
 
 
 def vector(text: str, dimension: int) -> np.ndarray:

@@ -33,7 +33,7 @@ from service.proxy.routes import Chat
 from service.proxy.upstream import HttpUpstream
 from service.scoring.claims import ClaimScorer
 from service.scoring.score import Serving
-from service.scoring.score_cache import ScoreCache, SqlKept
+from service.scoring.score_cache import ScoreCache, ScoreStore
 from service.scoring.scorer import Scorer
 from service.settings import PREFIX, Settings
 from service.store.database import Database
@@ -117,7 +117,7 @@ BUILT = [
     Database,
     Calibrator,
     SqlJobs,
-    SqlKept,
+    ScoreStore,
     ScoreCache,
     Scorer,
     ClaimScorer,

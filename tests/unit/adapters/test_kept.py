@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from service.scoring.score_cache import Document, SqlKept
+from service.scoring.score_cache import Document, ScoreStore
 from service.store.database import Database, kept
 from tests.support.calibrations import NASTY
 from tests.support.kept import MemoryKept
@@ -21,10 +21,10 @@ MOST = 5
 
 
 @asynccontextmanager
-async def sql(url: str, sweep_s: float = 60.0) -> AsyncIterator[tuple[SqlKept, Database]]:
+async def sql(url: str, sweep_s: float = 60.0) -> AsyncIterator[tuple[ScoreStore, Database]]:
     database = Database(url)
     await database.start()
-    made = SqlKept(database, max_documents=MOST, sweep_s=sweep_s)
+    made = ScoreStore(database, max_documents=MOST, sweep_s=sweep_s)
     await made.start()
     try:
         yield made, database
@@ -46,7 +46,7 @@ class Opened:
     url: str | None
 
     @asynccontextmanager
-    async def __call__(self) -> AsyncIterator[SqlKept]:
+    async def __call__(self) -> AsyncIterator[ScoreStore]:
         if self.url is None:
             yield MemoryKept(MOST)
         else:
@@ -59,7 +59,7 @@ def opened(place: str | None) -> Opened:
     return Opened(place)
 
 
-async def put(made: SqlKept, id_: str, owner: str, document: dict[str, Any], *, ttl_s: float) -> None:
+async def put(made: ScoreStore, id_: str, owner: str, document: dict[str, Any], *, ttl_s: float) -> None:
     await made.put_all([Document(id_, owner, json.dumps(document), time.monotonic() + ttl_s)])
 
 
@@ -135,7 +135,7 @@ class TestSqlKept:
     async def test_replicas_together_stay_within_the_limit(self, url: str) -> None:
         async with sql(url) as (first, database), sql(url) as (second, _):
 
-            async def fill(made: SqlKept, name: str) -> None:
+            async def fill(made: ScoreStore, name: str) -> None:
                 for i in range(10):
                     await made.put_all(documents(*(f"{name}{i}{j}" for j in range(4))))
 

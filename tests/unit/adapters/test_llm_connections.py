@@ -16,7 +16,7 @@ from service.errors import LLMUnavailable
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import GenerationRequest, Sampling
 from service.proxy.upstream import Call, HttpUpstream
-from service.remote import Connections, SharedCheck
+from service.remote import Connections, HealthProbe
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, completion, hang
 from tests.support.openai_server import pieces as begun
 
@@ -264,7 +264,7 @@ async def test_shared_check_survives_cancelled_callers(
         if fails:
             raise fails[0]
 
-    check = SharedCheck(ask)
+    check = HealthProbe(ask)
     stays = [asyncio.create_task(check()) for _ in range(20)]
     for _ in range(20):
         with pytest.raises(TimeoutError):

@@ -20,7 +20,7 @@ from service.errors import (
     StoreUnavailable,
 )
 from service.jobs import calibrator
-from service.jobs.calibrator import Drawer, LiveFirst, Patience
+from service.jobs.calibrator import Drawer, LivePriority, RetryPolicy
 from service.jobs.model import Job, JobOptions
 from service.jobs.runner import JobSteps, run_job
 from service.jobs.store import RunningJob, SqlJobs
@@ -37,7 +37,7 @@ ROWS = 30
 SERVING = Serving(5, Sampling(max_tokens=7), Sampling(max_tokens=7))
 EMBEDDER = FakeEmbedder(8)
 IDENTITY = EMBEDDER.identity
-QUICK = Patience(first_wait_s=0.001, max_wait_s=0.002, give_up_s=30)
+QUICK = RetryPolicy(first_wait_s=0.001, max_wait_s=0.002, give_up_s=30)
 
 
 def prompts(count: int = ROWS) -> list[DevRow]:
@@ -106,7 +106,7 @@ def make(store: SqlJobs) -> Make:
         serving: Serving = SERVING,
         *,
         slots: int = 1,
-        patience: Patience = QUICK,
+        patience: RetryPolicy = QUICK,
         num_samples: int | None = None,
     ) -> AsyncIterator[Case]:
         request = {} if num_samples is None else {"num_samples": num_samples}
@@ -354,7 +354,7 @@ def busy() -> LiveLoad:
 class TestLiveFirst:
     async def test_sampling_waits_for_idle_time_or_a_pause(self, monkeypatch: pytest.MonkeyPatch) -> None:
         load = busy()
-        gate = LiveFirst(load)
+        gate = LivePriority(load)
         gate._next = float("inf")
 
         async def work() -> None:
@@ -373,7 +373,7 @@ class TestLiveFirst:
 
     async def test_all_waiting_rows_continue_when_idle(self) -> None:
         load = busy()
-        gate = LiveFirst(load)
+        gate = LivePriority(load)
         gate._next = float("inf")
         together = asyncio.Barrier(5)
         tasks = [asyncio.create_task(gate.turn(together.wait)) for _ in range(5)]
@@ -383,7 +383,7 @@ class TestLiveFirst:
             await asyncio.gather(*tasks)
 
     async def test_one_row_at_a_time_under_load_without_starvation(self) -> None:
-        gate = LiveFirst(busy())
+        gate = LivePriority(busy())
         inside = most = turns = 0
 
         async def work() -> None:

@@ -18,7 +18,7 @@ from service.calibration.fitting import (
     fit_selectors,
     rng,
 )
-from service.calibration.labels import FullRows
+from service.calibration.labels import LabelledRows
 from service.calibration.rows import DevRow
 from service.embedding.port import PAPER
 from service.llm.port import Draw
@@ -76,7 +76,7 @@ def test_refusals_never_count_as_let_through() -> None:
 
 
 def test_counts_use_out_of_fold_predictions() -> None:
-    rows = FullRows(judged_material(judged_rows(160)))
+    rows = LabelledRows(judged_material(judged_rows(160)))
     for m, at in list(fitted().decided.items())[1:]:
         assert at.selector is not None
         assert at.fit.held_out is not None
@@ -96,7 +96,7 @@ def test_row_is_predicted_by_a_map_fitted_without_it() -> None:
     """Changing the references of one fold changes the served map, but not the predictions of that fold."""
     rows = judged_rows(160)
     before = fitted()
-    right = FullRows(judged_material(rows)).at(4).right
+    right = LabelledRows(judged_material(rows)).at(4).right
     held = stratified_folds(right, FOLDS, rng(0, Stream.SELECTORS)) == 1
     others = [
         replace(row, references=("else",)) if changed else row
@@ -136,11 +136,11 @@ def test_reasons_for_a_missing_model() -> None:
 @pytest.mark.parametrize("method", ["depolarized", "evidence"])
 def test_ten_rows_suffice_with_maps_shrunk_to_the_default(method: Method) -> None:
     """On held-out rows."""
-    new, default = FullRows(judged_material(judged_rows(400, seed=77))).at(4), packaged(PAPER)
+    new, default = LabelledRows(judged_material(judged_rows(400, seed=77))).at(4), packaged(PAPER)
     gains = []
     for seed in range(20):
         selectors_ = fit_selectors(
-            FullRows(judged_material(judged_rows(10, seed=seed))),
+            LabelledRows(judged_material(judged_rows(10, seed=seed))),
             method,
             rng=np.random.default_rng(0),
             priors=default.prior,
@@ -200,7 +200,7 @@ def test_first_sample_is_judged_by_references_or_a_verdict() -> None:
     first = replace(row, draws=draws, complete=True)
     dominant = replace(first, draws=draws[1:] + draws[:1])  # `correct` is about "Nice"
     none = replace(first, correct=None)
-    material = FullRows(judged_material([first, dominant, none])).alone()
+    material = LabelledRows(judged_material([first, dominant, none])).alone()
     assert material.texts.right.tolist() == [True, False, True]
 
 
@@ -211,7 +211,7 @@ def test_sampled_answers_replace_missing_ones_only_if_few_are_missing() -> None:
             replace(row, answer=f"{i} undrawn", answer_logprob=None) if i < lacking else row
             for i, row in enumerate(rows)
         ]
-        result = FullRows(judged_material(rows_)).alone()
+        result = LabelledRows(judged_material(rows_)).alone()
         assert (result is not None) == is_replaced
         assert result is None or result.known.sum() == 90
 

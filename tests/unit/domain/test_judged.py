@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from service.calibration.calibration import answer_features
-from service.calibration.labels import FullRows, Judged
-from service.calibration.material import Material, all_texts, assemble
+from service.calibration.labels import Judged, LabelledRows
+from service.calibration.material import DevSet, all_texts, assemble
 from service.calibration.rows import DevRow
 from service.embedding.port import distinct, outcome_vectors
 from service.llm.port import Draw
-from service.scoring.choice import Applied
+from service.scoring.choice import ServedCalibration
 from service.scoring.judging import evidence_of, find_modes, judge_without_samples
 from service.spectral.correctness_model import AGREEMENT, sigmoid
 from service.spectral.evidence import EvidenceMap
@@ -46,7 +46,7 @@ def vectors_of(texts: Sequence[str]) -> np.ndarray:
     return outcome_vectors(texts, made.astype(np.float32))
 
 
-def material(stored: Sequence[DevRow]) -> Material:
+def material(stored: Sequence[DevRow]) -> DevSet:
     texts = all_texts(stored)
     return assemble(stored, M, vectors_of(texts), {text: i for i, text in enumerate(texts)}, D)
 
@@ -80,7 +80,7 @@ def test_training_features_equal_score_features(
     map_: EvidenceMap | DepolarizedMap | TemperatureMap, m: int
 ) -> None:
     full = first_answers(material(rows()), M)
-    made = FullRows(full).at(m).columns(map_)
+    made = LabelledRows(full).at(m).columns(map_)
     assert set(made) == {AGREEMENT}
     for i, row in enumerate(full.rows):
         expected = scored(row, m, map_)
@@ -100,7 +100,7 @@ def test_text_judged_by_itself_has_the_features_of_a_score(
 ) -> None:
     """The map depends on the log-probability of the text, not on the samples."""
     made = material(with_own_logprobs())
-    full = FullRows(made)
+    full = LabelledRows(made)
     alone = full.alone()
     assert alone is not None
     assert (alone.judged, alone.known.all()) == ("mixed", True)
@@ -111,7 +111,7 @@ def test_text_judged_by_itself_has_the_features_of_a_score(
     for i, position in enumerate(made.full):
         row = made.rows[position]
         total = row.draws[0].total_logprob if row.answer is None else row.answer_logprob
-        applied = Applied(replace(calibration(), selectors={0: selector(map_)}), None)
+        applied = ServedCalibration(replace(calibration(), selectors={0: selector(map_)}), None)
         judgement, _ = judge_without_samples(applied, total, D, None)
         expected = float(sigmoid(np.asarray(columns[AGREEMENT])[i]))
         assert judgement.probability_correct == pytest.approx(expected, rel=1e-12)
@@ -123,7 +123,7 @@ def test_text_judged_by_itself_has_its_own_verdict_and_support() -> None:
         replace(row, answer=text, answer_logprob=-1.0, correct=correct)
         for row, text, correct in zip(rows(4), texts, (None, None, None, False), strict=True)
     ]
-    alone = FullRows(material([replace(item, draws=rows(1)[0].draws) for item in stored])).alone()
+    alone = LabelledRows(material([replace(item, draws=rows(1)[0].draws) for item in stored])).alone()
     assert alone is not None
     assert isinstance(alone.texts, Judged)
     assert alone.texts.right.tolist() == [True, False, False, False]
@@ -133,16 +133,16 @@ def test_text_judged_by_itself_has_its_own_verdict_and_support() -> None:
 
 def test_first_answers_equal_a_material_with_fewer_samples() -> None:
     whole = material(rows())
-    at_once = FullRows(whole)
+    at_once = LabelledRows(whole)
     # A verdict without an answer is about all samples, or about the first ones only.
     full = [whole.rows[i] for i in whole.full]
     same = np.array([row.correct is None or row.answer is not None for row in full])
     for m in range(1, M + 1):
         apart = first_answers(whole, m)
         assert apart.full.tolist() == list(range(len(whole.full)))
-        result, alone = at_once.at(m), FullRows(apart).at(m)
+        result, alone = at_once.at(m), LabelledRows(apart).at(m)
         assert np.array_equal(result.right[same], alone.right[same])
-        assert np.array_equal(alone.right, FullRows(apart).right)
+        assert np.array_equal(alone.right, LabelledRows(apart).right)
         map_ = EvidenceMap(1.1, 0.1, 0.3)
         for name, values in result.columns(map_).items():
             np.testing.assert_allclose(values, alone.columns(map_)[name], rtol=1e-12, atol=1e-12)
@@ -152,12 +152,12 @@ def test_first_answers_keep_logprobs_if_a_later_one_has_none() -> None:
     stored = rows()
     last = replace(stored[0].draws[-1], total_logprob=None)
     stored[0] = replace(stored[0], draws=(*stored[0].draws[:-1], last))
-    whole = FullRows(material(stored))
+    whole = LabelledRows(material(stored))
     assert whole.at(M).rows.missing_mass is None
     with pytest.raises(ValueError, match="log-probability"):
         whole.at(M).columns(EvidenceMap(1.0, 0.0, 1.0))
     assert whole.at(M - 1).rows.missing_mass is not None
-    assert set(FullRows(material(rows(logprobs=False))).at(M).columns(Identity())) == {AGREEMENT}
+    assert set(LabelledRows(material(rows(logprobs=False))).at(M).columns(Identity())) == {AGREEMENT}
 
 
 def test_the_judged_answer_is_embedded_stripped() -> None:
@@ -179,7 +179,7 @@ def test_verdict_follows_the_dominant_answer_of_the_first_samples() -> None:
     bare = replace(DevRow(1, None, ("Paris",), prompt="q"), draws=draws, complete=True)
     answered = replace(bare, answer="Metz")
     text_ = replace(bare, correct=True)
-    full_rows = FullRows(material([bare, answered, text_]))
+    full_rows = LabelledRows(material([bare, answered, text_]))
     assert full_rows.at(1).right.tolist() == [True, False, True]
     assert full_rows.at(M).right.tolist() == [False, False, True]
     assert full_rows.source == "mixed"
@@ -189,14 +189,14 @@ def test_verdict_without_an_answer_is_about_the_dominant_answer() -> None:
     draws = tuple(Draw(text) for text in ("Paris", "Lyon", "Lyon", "Lyon", "Lyon", "Lyon"))
     for references, first in ((("Metz",), False), (("Paris",), True)):
         row = DevRow(1, None, references, prompt="q", correct=True)
-        full_rows = FullRows(material([replace(row, draws=draws, complete=True)]))
+        full_rows = LabelledRows(material([replace(row, draws=draws, complete=True)]))
         assert (full_rows.at(1).right.item(), full_rows.at(M).right.item()) == (first, True)
 
 
 def test_verdict_does_not_depend_on_the_number_of_samples() -> None:
     """Otherwise fewer answers could lower the log loss only by being worse: it is 0 if all are wrong."""
     whole = material(rows())
-    full_rows = FullRows(whole)
+    full_rows = LabelledRows(whole)
     verdicts, numbers = full_rows.at(M).right, range(1, M + 1)
     assert all(np.array_equal(full_rows.at(m, one_text=True).right, verdicts) for m in numbers)
     assert any(not np.array_equal(full_rows.at(m).right, verdicts) for m in numbers)

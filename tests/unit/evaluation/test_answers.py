@@ -10,7 +10,7 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 from service.calibration import fitting
 from service.calibration.diagnostics import CrossValidated, EvaluationContext, Split, sizes
 from service.calibration.fitting import Stream, fit_all
-from service.calibration.labels import FullRows
+from service.calibration.labels import LabelledRows
 from service.report.report import figures
 from service.spectral.correctness_model import base_rate, fit_correctness, stratified_folds
 from service.spectral.fit import fit_evidence
@@ -48,7 +48,7 @@ def row(experiment, m, score, name):
 
 def cut(part, m):
     """Return the split with only the first m answers."""
-    return Split(FullRows(first_answers(part.material, m)))
+    return Split(LabelledRows(first_answers(part.material, m)))
 
 
 @pytest.mark.parametrize("m", [3])
@@ -70,7 +70,7 @@ def test_probabilities_are_fitted_on_dev_and_judged_on_test(bench, results_, m, 
     dev, test = cut(bench.dev, m), cut(bench.test, m)
     alone = context(dev, test)
     map_ = alone.fitted.fits[name].map
-    reports = [FullRows(part.material).at(m).columns(map_) for part in (dev, test)]
+    reports = [LabelledRows(part.material).at(m).columns(map_) for part in (dev, test)]
     rng, right = bench.rng(Stream.ANSWERS), test.rows.right
     fold = stratified_folds(dev.rows.right, 5, rng)
     model = fit_correctness(reports[0], dev.rows.right, fold).model
@@ -131,7 +131,7 @@ def test_text_judged_by_itself_is_compared_with_samples(bench, results_):
 @pytest.mark.parametrize("has_answers", [True, False])
 def test_no_samples_are_recommended_only_if_all_judge_one_text(has_answers):
     """Without answers in the rows, the first sample judges itself, while others judge the dominant answer."""
-    whole = Split(FullRows(judged_material(judged_rows(160) if has_answers else by_first_answers(160))))
+    whole = Split(LabelledRows(judged_material(judged_rows(160) if has_answers else by_first_answers(160))))
     study = CrossValidated(fit_all(whole.material, "evidence", resamples=FEW), resamples=FEW)
     own_row = row(answers(study), 0, "probability_correct", "evidence")
     alone = whole.rows.alone()
@@ -176,7 +176,7 @@ def test_rows_with_fewer_answers_are_left_out(bench):
     kept = stored([*TEST[3:], *made])
     texts = all_texts(kept)
     vectors = np.stack([vector(text, 24) for text in texts])
-    short = Split(FullRows(assemble(kept, 8, vectors, {text: i for i, text in enumerate(texts)}, 24)))
+    short = Split(LabelledRows(assemble(kept, 8, vectors, {text: i for i, text in enumerate(texts)}, 24)))
     assert len(short) == len(TEST) - 3
     without, whole = (answers(context(bench.dev, part)) for part in (short, split(TEST[3:])))
     assert without == whole
@@ -192,7 +192,7 @@ def test_tokens_are_of_the_first_answers(bench):
             )
             for i, row_ in enumerate(material.rows)
         ]
-        answers_ = answers(context(bench.dev, Split(FullRows(replace(material, rows=texts)))))
+        answers_ = answers(context(bench.dev, Split(LabelledRows(replace(material, rows=texts)))))
         return {r["num_samples"]: r["tokens"] for r in answers_["rows"]}
 
     assert counted(lambda _, k: k + 1) == {0: 0, 1: 1, 2: 3, 3: 6, 5: 15, 8: 36}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.spectral.dev_set import DevSet, risk, risks
+from service.spectral.dev_set import DevSpectra, risk, risks
 from service.spectral.evidence import EvidenceMap, logit_missing_mass, missing_mass
 from service.spectral.fit import (
     SLOPE_START,
@@ -33,12 +33,12 @@ from tests.unit.spectral.worlds import answers, calibrated_world, random_dev_set
 BOTH = {"d": "depolarized", "e": "evidence"}
 
 
-def random_rows(seed: int, prompts: int = 30) -> DevSet:
+def random_rows(seed: int, prompts: int = 30) -> DevSpectra:
     rng = np.random.default_rng(seed)
     return replace(random_dev_set(seed, prompts), missing_mass=rng.beta(0.5, 0.5, prompts))
 
 
-def calibrated_rows(map_: EvidenceMap, prompts: int, seed: int, width: int = 6) -> DevSet:
+def calibrated_rows(map_: EvidenceMap, prompts: int, seed: int, width: int = 6) -> DevSpectra:
     """Return rows with references distributed as in `map_`, which therefore has the lowest risk."""
     rng = np.random.default_rng(seed)
     missing = rng.beta(0.7, 0.7, prompts)
@@ -133,10 +133,10 @@ def test_misleading_evidence_is_left_out_and_the_bound_reported() -> None:
     assert fit.at_bound == ("slope",)
 
 
-def two_kinds(sharp: float, blunt: float) -> DevSet:
+def two_kinds(sharp: float, blunt: float) -> DevSpectra:
     """Return 40 prompts with u = 1e-4 and c_1 = sharp, and 40 with 1 - 1e-4 and c_1 = blunt."""
     c = np.repeat([sharp, blunt], 40)[:, None]
-    dev = DevSet(np.ones((80, 1)), c, 1 - c[:, 0], np.ones(80, dtype=int), 40)
+    dev = DevSpectra(np.ones((80, 1)), c, 1 - c[:, 0], np.ones(80, dtype=int), 40)
     return replace(dev, missing_mass=np.repeat([1e-4, 1 - 1e-4], 40))
 
 

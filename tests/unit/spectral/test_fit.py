@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.spectral.dev_set import DevSet, risk, risks
+from service.spectral.dev_set import DevSpectra, risk, risks
 from service.spectral.fit import (
     DEPOLARIZATION_BOUNDS,
     DepolarizedRisk,
@@ -99,9 +99,9 @@ def test_no_point_of_a_fine_grid_beats_the_temperature_fit(seed: int) -> None:
     assert all(best <= risk(TemperatureMap(float(t)), dev) + 1e-9 for t in np.geomspace(0.05, 50, 200))
 
 
-def one_sided(c: list[float], outside: float, prompts: int = 40) -> DevSet:
+def one_sided(c: list[float], outside: float, prompts: int = 40) -> DevSpectra:
     values = np.tile([0.6, 0.4], (prompts, 1))
-    return DevSet(values, np.tile(c, (prompts, 1)), np.full(prompts, outside), np.full(prompts, 2), 10)
+    return DevSpectra(values, np.tile(c, (prompts, 1)), np.full(prompts, outside), np.full(prompts, 2), 10)
 
 
 def test_optimum_on_a_bound_is_reported() -> None:
@@ -121,14 +121,14 @@ def test_methods_are_checked() -> None:
         fit(random_dev_set(0), cast(Any, "platt"))
 
 
-def sampled_world(t: float, prompts: int, seed: int) -> DevSet:
+def sampled_world(t: float, prompts: int, seed: int) -> DevSpectra:
     """Return one reference per prompt from the spectrum at temperature t: eigenvectors or null directions."""
     rng = np.random.default_rng(seed)
     world = calibrated_world(TemperatureMap(t, 1e-6), spectra(rng, prompts, 6), 40)
     chances = np.column_stack([world.alignment, world.outside])
     picked = (chances.cumsum(axis=1) < rng.random((prompts, 1))).sum(axis=1)
     drawn = np.eye(chances.shape[1])[np.minimum(picked, chances.shape[1] - 1)]
-    return DevSet(world.eigenvalues, drawn[:, :-1], drawn[:, -1], world.rank, world.dimension)
+    return DevSpectra(world.eigenvalues, drawn[:, :-1], drawn[:, -1], world.rank, world.dimension)
 
 
 def test_temperature_two_is_inside_its_interval() -> None:

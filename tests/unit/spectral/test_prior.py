@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from service.spectral.dev_set import DevSet, dev_set, overlaps, risks
+from service.spectral.dev_set import DevSpectra, dev_set, overlaps, risks
 from service.spectral.evidence import EvidenceMap
 from service.spectral.fit import Prior, bootstrap, cross_validated_risks, fit, fit_depolarized, fit_evidence
 from service.spectral.spectrum import DepolarizedMap
@@ -18,7 +18,7 @@ HESSIAN = np.array([[0.3, 0.02, 0.1], [0.02, 0.15, 0.4], [0.1, 0.4, 2.0]])
 CENTER = np.array([np.log(0.65), -0.1, 0.3])
 
 
-def rows(count: int = 12) -> DevSet:
+def rows(count: int = 12) -> DevSpectra:
     return calibrated_rows(EvidenceMap(1.4, 0.5, 0.8), count, 3)
 
 

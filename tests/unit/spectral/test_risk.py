@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from service.spectral.dev_set import DevSet, mean_entropy, risk, risks, served_lambda_max
+from service.spectral.dev_set import DevSpectra, mean_entropy, risk, risks, served_lambda_max
 from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, reference_alignment, spectrum
 from tests.unit.spectral.worlds import depolarizations, pack, random_dev_set, seeds, temperatures, unit
 
@@ -56,7 +56,7 @@ def test_packing_pads_with_zeros_and_taking_keeps_rows() -> None:
 
 def test_reference_outside_the_span_has_infinite_risk_without_null_mass() -> None:
     values = np.array([[1.0], [1.0]])
-    dev = DevSet(values, np.array([[1.0], [0.4]]), np.array([1e-16, 0.6]), np.array([1, 1]), 5)
+    dev = DevSpectra(values, np.array([[1.0], [0.4]]), np.array([1e-16, 0.6]), np.array([1, 1]), 5)
     assert risks(DepolarizedMap(1.0, 0.0), dev).tolist() == [0.0, np.inf]
     assert np.isfinite(risks(DepolarizedMap(1.0, 1e-6), dev)).all()
     assert np.isfinite(risks(Identity(), dev)).all()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from service.spectral.algorithm1 import Clustering, block_targets, drawn_blocks, null_of
 from service.spectral.density import DensityStack
-from service.spectral.dev_set import Answers, DevSet
+from service.spectral.dev_set import Answers, DevSpectra
 from service.spectral.reliability import ConsistencyBand
 from service.spectral.spectrum import CalibrationMap, ServedSpectrum, Spectrum
 
@@ -30,16 +30,16 @@ def spectra(rng: np.random.Generator, prompts: int, width: int) -> np.ndarray:
     return raw / raw.sum(axis=1, keepdims=True)
 
 
-def calibrated_world(map_: CalibrationMap, eigenvalues: np.ndarray, dimension: int) -> DevSet:
+def calibrated_world(map_: CalibrationMap, eigenvalues: np.ndarray, dimension: int) -> DevSpectra:
     """Return a dev set with targets equal to `map_` of the spectra, which therefore has the lowest risk."""
     rank = np.count_nonzero(eigenvalues, axis=1)
-    bare = DevSet(eigenvalues, np.zeros_like(eigenvalues), np.zeros(len(rank)), rank, dimension)
+    bare = DevSpectra(eigenvalues, np.zeros_like(eigenvalues), np.zeros(len(rank)), rank, dimension)
     log_p, log_q = map_.log_fitted(bare.log_eigenvalues, rank, dimension)
     c = np.where(eigenvalues > 0, np.exp(log_p), 0.0)
-    return DevSet(eigenvalues, c, (dimension - rank) * np.exp(log_q), rank, dimension)
+    return DevSpectra(eigenvalues, c, (dimension - rank) * np.exp(log_q), rank, dimension)
 
 
-def random_dev_set(seed: int, prompts: int = 30, width: int = 6, dimension: int = 24) -> DevSet:
+def random_dev_set(seed: int, prompts: int = 30, width: int = 6, dimension: int = 24) -> DevSpectra:
     """Return spectra with random alignments."""
     rng = np.random.default_rng(seed)
     values = spectra(rng, prompts, width)
@@ -47,7 +47,7 @@ def random_dev_set(seed: int, prompts: int = 30, width: int = 6, dimension: int 
     outside = rng.gamma(0.7, size=prompts)
     total = inside.sum(axis=1) + outside
     rank = np.count_nonzero(values, axis=1)
-    return DevSet(values, inside / total[:, None], outside / total, rank, dimension)
+    return DevSpectra(values, inside / total[:, None], outside / total, rank, dimension)
 
 
 def answers(rng: np.random.Generator, draws: int, dimension: int = 16, references: int = 1) -> Answers:
@@ -72,13 +72,13 @@ def draw_references(
 
 def pack(
     spectra: Sequence[Spectrum], alignments: Sequence[tuple[np.ndarray, float]], dimension: int
-) -> DevSet:
+) -> DevSpectra:
     """Return the dev set of spectra with the (c, outside) of each."""
     rank = np.array([item.rank for item in spectra])
     values, c = np.zeros((2, len(spectra), rank.max()))
     for row, (spectrum_, (aligned, _)) in enumerate(zip(spectra, alignments, strict=True)):
         values[row, : spectrum_.rank], c[row, : spectrum_.rank] = spectrum_.eigenvalues, aligned
-    return DevSet(values, c, np.array([outside for _, outside in alignments]), rank, dimension)
+    return DevSpectra(values, c, np.array([outside for _, outside in alignments]), rank, dimension)
 
 
 def null_band(
