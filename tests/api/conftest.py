@@ -34,7 +34,7 @@ def client(llm: FakeLLM, embedder: FakeEmbedder, tmp_path: Any) -> Client:
 
 
 def client_of(llm: FakeLLM, embedder: FakeEmbedder, folder: Path) -> Client:
-    """Return the same for another LLM."""
+    """Return a client with another LLM."""
 
     @asynccontextmanager
     async def make(**settings: Any) -> AsyncIterator[httpx.AsyncClient]:

@@ -10,7 +10,7 @@ IN_FLIGHT = 17  # with one slot: 16 wait
 
 
 async def head_only(made: DropIn, path: str) -> tuple[int, dict[str, str], dict[str, object]]:
-    """Return what is answered to a request of which only the head has come."""
+    """Send only the head of a request; return the response."""
     reader, writer = await asyncio.open_connection("127.0.0.1", made.http.base_url.port)
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 9"
     writer.write(f"{head}\r\n\r\n".encode())
@@ -46,7 +46,7 @@ async def test_request_over_the_limit_is_refused_before_its_body_is_read() -> No
         assert (await made.http.get("/healthz")).status_code == 200
         guarded = {"input_type": "response", "texts": ["Paris"], "litellm_call_id": "1"}
         verdict = await made.http.post("/beta/litellm_basic_guardrail_api", json=guarded)
-        assert verdict.json() == {"action": "NONE"}  # no chat fails for want of room to judge it
+        assert verdict.json() == {"action": "NONE"}  # no chat fails for lack of slots to judge it
         for task in held:
             task.cancel()
         await asyncio.gather(*held, return_exceptions=True)
@@ -60,8 +60,8 @@ async def test_batches_have_their_own_limit_and_items_alternate() -> None:
         await settled(made, "batch", 16)
         code, _, content = await head_only(made, "/score/batch")
         assert (code, content["code"]) == (503, "overloaded")
-        given = await made.http.post("/score", json={"samples": ["a", "b"]})
-        assert given.status_code == 200  # the items of batches leave room for others
+        response = await made.http.post("/score", json={"samples": ["a", "b"]})
+        assert response.status_code == 200  # the items of batches leave slots for others
         for task in held:
             task.cancel()
         await asyncio.gather(*held, return_exceptions=True)
@@ -83,7 +83,7 @@ async def test_samples_for_a_chat_are_dropped_when_an_answer_waits() -> None:
         second = asyncio.create_task(made.ask("on"))
         await settled(made, "chat", 2)
         gate.set()
-        shed, scored = [(await one).json() for one in (first, second)]
+        shed, scored = [(await item).json() for item in (first, second)]
         text = (await made.http.get("/metrics")).text
     for answered in (shed, scored):
         assert answered["choices"][0]["message"]["content"] == "Paris"
@@ -95,9 +95,9 @@ async def test_samples_for_a_chat_are_dropped_when_an_answer_waits() -> None:
 async def test_samples_wait_like_answers_if_the_service_abstains() -> None:
     settings = {"llm_slots": 1, "abstain": True, "target_error": 0.2}
     async with OpenAIServer(default=answers("Paris")) as server, drop_in(server, **settings) as made:
-        told = await asyncio.gather(*(made.ask("on") for _ in range(4)))
-    assert {one.json()["uncertainty"]["status"] for one in told} == {"scored"}
-    assert QUESTION["model"] == told[0].json()["model"]
+        results = await asyncio.gather(*(made.ask("on") for _ in range(4)))
+    assert {result.json()["uncertainty"]["status"] for result in results} == {"scored"}
+    assert QUESTION["model"] == results[0].json()["model"]
 
 
 async def test_a_busy_key_leaves_room_for_another() -> None:

@@ -55,11 +55,11 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 async def test_bad_field_is_explained(client: Client, name: str) -> None:
-    sent, said = BAD[name]
+    sent, message = BAD[name]
     async with client() as http:
         response = await http.post("/score", json=sent)
     assert response.status_code == 422, response.text
-    assert said in response.json()["detail"]
+    assert message in response.json()["detail"]
     assert response.json()["errors"][0]["msg"]
 
 
@@ -171,9 +171,9 @@ async def test_body_with_too_many_values_is_refused_unparsed(client: Client, pat
 
 
 async def test_only_some_of_many_errors_in_a_body_are_listed(client: Client) -> None:
-    """Putting 100,000 of them into words took seconds, and nobody else was served meanwhile."""
+    """Regression: formatting 100,000 errors took seconds, and blocked other requests."""
     faults = {f"k{i}": 1 for i in range(90_000)}
-    # The first lacks what is to be scored, too; but that is looked at once all fields fit.
+    # The first also has nothing to score, but this is checked only after all fields are valid.
     bodies = [(faults, 90_000), ({"messages": [{"role": "user", "content": "x", **faults}]}, 90_000)]
     async with client() as http:
         for body, number in bodies:

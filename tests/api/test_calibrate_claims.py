@@ -29,17 +29,17 @@ ANSWERS, CLAIMS, DRAWN = 60, 3, 4
 
 
 def row(number: int, rng: np.random.Generator, **changed: Any) -> dict[str, Any]:
-    """An answer of three claims, of which drawn answers repeat right ones more often than wrong ones."""
+    """Return an answer of three claims. Samples repeat right claims more often than wrong ones."""
     right = rng.random(CLAIMS) < 0.6
     claims = [f"Item {number}{name} weighs {number} kilograms." for name in "abc"]
-    said = [
+    texts = [
         [text for text, good in zip(claims, right, strict=True) if rng.random() < (0.9 if good else 0.3)]
         for _ in range(DRAWN)
     ]
     tokens = [-0.1 if good else -2.0 for good in right] + rng.normal(0, 0.3, CLAIMS)
     made = {
         "prompt": f"What does box {number} hold?",
-        "samples": [" ".join([f"Box {number} is closed.", *one]) for one in said],
+        "samples": [" ".join([f"Box {number} is closed.", *text_]) for text_ in texts],
         "claims": [
             {
                 "text": text,
@@ -69,7 +69,7 @@ async def http(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
 
 
 def sent(made: list[dict[str, Any]]) -> bytes:
-    return "\n".join(json.dumps(one) for one in made).encode()
+    return "\n".join(json.dumps(item) for item in made).encode()
 
 
 async def of_claims(http: httpx.AsyncClient, made: list[dict[str, Any]]) -> dict[str, Any]:
@@ -77,7 +77,7 @@ async def of_claims(http: httpx.AsyncClient, made: list[dict[str, Any]]) -> dict
 
 
 def asked(made: dict[str, Any], **more: Any) -> dict[str, Any]:
-    text = " ".join(one["text"] for one in made["claims"])
+    text = " ".join(claim["text"] for claim in made["claims"])
     return {"samples": made["samples"], "candidate": text, "prompt": made["prompt"], "claims": True} | more
 
 
@@ -88,18 +88,18 @@ async def score(http: httpx.AsyncClient, body: dict[str, Any]) -> dict[str, Any]
 
 
 async def test_verdicts_on_claims_give_p_correct_and_decisions(http: httpx.AsyncClient) -> None:
-    every = rows(ANSWERS + 20)
-    found = await of_claims(http, every[:ANSWERS])
-    assert found["fingerprint"]["unit"] == "claim"
-    assert found["correctness_sample_counts"] == [0, 2, 3, 4]
+    rows_ = rows(ANSWERS + 20)
+    claims_ = await of_claims(http, rows_[:ANSWERS])
+    assert claims_["fingerprint"]["unit"] == "claim"
+    assert claims_["correctness_sample_counts"] == [0, 2, 3, 4]
 
     right, wrong = list[float](), list[float]()
-    for one in every[ANSWERS:]:
-        told = await score(http, asked(one, target_error=0.4))
-        assert told["claims_calibration"]["id"] == found["id"]
-        assert told["claims_calibration"]["origin"] == "own"
-        assert 0 < told["probability_all_correct"] < 1
-        for claim, label in zip(told["claims"], one["claims"], strict=True):
+    for answered_row in rows_[ANSWERS:]:
+        score_ = await score(http, asked(answered_row, target_error=0.4))
+        assert score_["claims_calibration"]["id"] == claims_["id"]
+        assert score_["claims_calibration"]["origin"] == "own"
+        assert 0 < score_["probability_all_correct"] < 1
+        for claim, label in zip(score_["claims"], answered_row["claims"], strict=True):
             assert claim["text"] == label["text"]
             if claim["support"]["silent"] == DRAWN:
                 assert (claim["probability_correct"], claim["decision"]) == (None, "abstain")
@@ -110,16 +110,16 @@ async def test_verdicts_on_claims_give_p_correct_and_decisions(http: httpx.Async
 
 
 async def test_claims_are_judged_by_token_logprobs_without_samples(http: httpx.AsyncClient) -> None:
-    every = rows()
-    del every[0]["claims"][0]["fact_logprob"]
-    assert (await of_claims(http, every))["correctness_sample_counts"] == [0, 2, 3, 4]
-    [one] = rows(1)
-    text = " ".join(claim["text"] for claim in one["claims"])
+    rows_ = rows()
+    del rows_[0]["claims"][0]["fact_logprob"]
+    assert (await of_claims(http, rows_))["correctness_sample_counts"] == [0, 2, 3, 4]
+    [row_] = rows(1)
+    text = " ".join(claim["text"] for claim in row_["claims"])
     sure, unsure = [{"token": piece, "logprob": value} for piece, value in ((" ", -0.1), (" ", -3.0))]
     tokens = [sure | {"token": text[:-5]}, unsure | {"token": text[-5:]}]
-    body = {"prompt": one["prompt"], "effort": "none", "candidate": text, "candidate_logprob": -3.1}
-    told = await score(http, body | {"candidate_tokens": tokens, "claims": True})
-    first, *_, last = told["claims"]
+    body = {"prompt": row_["prompt"], "effort": "none", "candidate": text, "candidate_logprob": -3.1}
+    score_ = await score(http, body | {"candidate_tokens": tokens, "claims": True})
+    first, *_, last = score_["claims"]
     assert first["lambda_max"] is None and first["support"] is None
     assert first["least_logprob"] == pytest.approx(-0.1)
     assert last["least_logprob"] == pytest.approx(-3.0)
@@ -130,43 +130,43 @@ async def test_report_counts_answers_and_claims_and_exported_rows_can_be_uploade
     http: httpx.AsyncClient,
 ) -> None:
     made = rows()
-    found = await of_claims(http, made)
-    await _serves_claims_of_its_number_of_answers_alone(http, made[0], found["id"])
-    report = (await http.get(found["links"]["report"])).json()
+    claims_ = await of_claims(http, made)
+    await _serves_claims_of_its_number_of_answers_alone(http, made[0], claims_["id"])
+    report = (await http.get(claims_["links"]["report"])).json()
     data, promises = report["data"], report["correctness"]["promises"]
     assert (data["rows"], data["usable"], data["rows_full"]) == (ANSWERS, ANSWERS, ANSWERS)
     assert data["claims"] == ANSWERS * CLAIMS
     assert "claims let through" in promises[-1]["text"]
-    page = await http.get(found["links"]["report"], headers={"Accept": "text/html"})
+    page = await http.get(claims_["links"]["report"], headers={"Accept": "text/html"})
     assert page.status_code == 200 and "claims" in page.text
-    exported = (await http.get(f"/calibrations/{found['id']}/data")).text.splitlines()
+    exported = (await http.get(f"/calibrations/{claims_['id']}/data")).text.splitlines()
     assert [json.loads(line) for line in exported] == made
 
 
 async def _serves_claims_of_its_number_of_answers_alone(
     http: httpx.AsyncClient, made: dict[str, Any], calibration_id: str
 ) -> None:
-    told = await score(http, asked(made, calibration=calibration_id))
-    assert told["calibration"]["origin"] == "default"
-    assert told["claims_calibration"]["id"] == calibration_id
-    [mismatch] = [one for one in told["warnings"] if one["code"] == "calibration_mismatch"]
+    score_ = await score(http, asked(made, calibration=calibration_id))
+    assert score_["calibration"]["origin"] == "default"
+    assert score_["claims_calibration"]["id"] == calibration_id
+    [mismatch] = [warning for warning in score_["warnings"] if warning["code"] == "calibration_mismatch"]
     assert mismatch["differs"] == ["unit"]
-    told = await score(http, asked(made, samples=[*made["samples"], "Nobody knows."]))
-    assert told["claims_calibration"] is None
-    [mismatch] = [one for one in told["warnings"] if one["code"] == "calibration_mismatch"]
+    score_ = await score(http, asked(made, samples=[*made["samples"], "Nobody knows."]))
+    assert score_["claims_calibration"] is None
+    [mismatch] = [warning for warning in score_["warnings"] if warning["code"] == "calibration_mismatch"]
     assert (calibration_id in mismatch["message"], mismatch["differs"]) == (True, ["num_samples"])
-    told = await score(http, {"samples": ['{"b": 1}'] * 4, "candidate": '{"b": 1}', "claims": True})
-    assert told["claims_calibration"] is None
-    assert told["claims"][0]["probability_correct"] is None
+    score_ = await score(http, {"samples": ['{"b": 1}'] * 4, "candidate": '{"b": 1}', "claims": True})
+    assert score_["claims_calibration"] is None
+    assert score_["claims"][0]["probability_correct"] is None
 
 
 async def test_sampled_answer_is_judged_by_the_other_samples(http: httpx.AsyncClient) -> None:
     wrong, right = "It weighs 9 kilograms.", "It weighs 7 kilograms."
-    told = await score(http, {"samples": [wrong, right, right], "claims": True, "calibration": "none"})
-    [claim] = told["claims"]
+    score_ = await score(http, {"samples": [wrong, right, right], "claims": True, "calibration": "none"})
+    [claim] = score_["claims"]
     assert (claim["text"], claim["support"]["agree"]) == (right, 1)
-    told = await score(http, {"samples": [wrong, right, right], "candidate": right, "claims": True})
-    assert told["claims"][0]["support"]["agree"] == 2
+    score_ = await score(http, {"samples": [wrong, right, right], "candidate": right, "claims": True})
+    assert score_["claims"][0]["support"]["agree"] == 2
 
 
 async def test_too_many_claims_for_memory_are_refused(
@@ -183,31 +183,31 @@ async def test_too_many_claims_for_memory_are_refused(
 
 
 async def test_model_with_token_features_uses_its_own_map() -> None:
-    """Of no weight, they change nothing."""
+    """The token features have zero weight, so they change nothing."""
     model = CorrectnessModel(("logit_probability",), (0.0,), (1.0,), (1.0,), 0.0, (-99.0,), (99.0,))
     names = (*model.features, *FEATURES_OF_TOKENS)
     numbers = (0.0,) * 4, (1.0,) * 4, (1.0, 0.0, 0.0, 0.0), 0.0, (-99.0,) * 4, (99.0,) * 4
     taking = CorrectnessModel(names, *numbers)
-    one = Selector(DepolarizedMap(0.5, 0.6), model, SelectiveCounts((), (), ()), "given")
-    made = replace(one, with_tokens=replace(one, model=taking))
+    selector_ = Selector(DepolarizedMap(0.5, 0.6), model, SelectiveCounts((), (), ()), "given")
+    made = replace(selector_, with_tokens=replace(selector_, model=taking))
     own = replace(calibration(), num_samples=3, parameters={3: DepolarizedMap(0.5, 0.6)}, selectors={3: made})
     text = "It weighs 9 kilograms."
-    said, applied = AnswerClaims({text: claims(text)}, ""), ServedCalibration(own, own.map_for(3))
-    found = list[float | None]()
+    answer_claims, applied = AnswerClaims({text: claims(text)}, ""), ServedCalibration(own, own.map_for(3))
+    results = list[float | None]()
     for tokens in ((), ((text, -1.0),)):
         command, vectors = ScoreCommand(candidate_tokens=tokens), {text: np.ones(8)}
         scores = await ClaimScorer().scores(
-            command, said, text, [text] * 3, vectors, 8, applied, out_of_distribution=False
+            command, answer_claims, text, [text] * 3, vectors, 8, applied, out_of_distribution=False
         )
-        found.append(scores.claims[0].probability_correct)
-    assert found[0] is not None and found[1] == pytest.approx(found[0])
+        results.append(scores.claims[0].probability_correct)
+    assert results[0] is not None and results[1] == pytest.approx(results[0])
 
 
 def test_tokens_of_reasoning_do_not_count_as_answer_tokens() -> None:
     text = "It weighs 9 kilograms."
     [claim] = claims(text)
-    thought, said = ("It weighs", " 9", " kilograms.", " So: "), (" It weighs 9", " kilograms.")
-    tokens = [*((one, -7.0) for one in thought), *((one, -0.1) for one in said)]
+    thought, answer_tokens = ("It weighs", " 9", " kilograms.", " So: "), (" It weighs 9", " kilograms.")
+    tokens = [*((item, -7.0) for item in thought), *((item, -0.1) for item in answer_tokens)]
     [spoken] = claim_logprobs(text, [claim], tokens, "")
     assert spoken is not None and spoken.least == -0.1
 

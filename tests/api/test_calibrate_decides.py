@@ -20,7 +20,7 @@ ROWS, DIMENSION = 160, 12
 
 
 class Remembering(FakeEmbedder):
-    """Embeds each text alike, and keeps what it was asked for."""
+    """Embeds all texts alike, and records them."""
 
     def __init__(self) -> None:
         super().__init__(DIMENSION)
@@ -33,17 +33,17 @@ class Remembering(FakeEmbedder):
 
 
 def sent(count: int, **changed: Any) -> bytes:
-    """Rows as a file: answers drawn, their log-probabilities, an answer to judge, and whether it is right."""
+    """Return rows as a file: samples, log-probabilities, an answer to judge, and whether it is right."""
     lines = []
-    for one in judged_rows(count):
+    for judged_row in judged_rows(count):
         row = {
-            "prompt": one.prompt,
-            "reference": one.references[0],
-            "samples": [draw.text for draw in one.draws],
-            "logprobs": [draw.total_logprob for draw in one.draws],
-            "answer": f" {one.answer} ",
-            "answer_logprob": one.answer_logprob,
-            "correct": one.correct,
+            "prompt": judged_row.prompt,
+            "reference": judged_row.references[0],
+            "samples": [draw.text for draw in judged_row.draws],
+            "logprobs": [draw.total_logprob for draw in judged_row.draws],
+            "answer": f" {judged_row.answer} ",
+            "answer_logprob": judged_row.answer_logprob,
+            "correct": judged_row.correct,
         }
         lines.append(json.dumps(row | changed) + "\n")
     return "".join(lines).encode()
@@ -73,28 +73,28 @@ async def calibrated(http: httpx.AsyncClient, data: bytes, **options: Any) -> di
 
 
 async def test_verdicts_give_thresholds(http: httpx.AsyncClient, embedder: Remembering) -> None:
-    found = await calibrated(http, sent(ROWS))
-    assert (found["method"], found["correctness_sample_counts"]) == ("evidence", [0, 1, 2, 3, 4])
+    calibration = await calibrated(http, sent(ROWS))
+    assert (calibration["method"], calibration["correctness_sample_counts"]) == ("evidence", [0, 1, 2, 3, 4])
     [listed] = (await http.get("/calibrations")).json()
-    assert listed["correctness_sample_counts"] == found["correctness_sample_counts"]
-    assert {one.answer for one in judged_rows(ROWS)} <= set(embedder.seen)
+    assert listed["correctness_sample_counts"] == calibration["correctness_sample_counts"]
+    assert {judged_row.answer for judged_row in judged_rows(ROWS)} <= set(embedder.seen)
 
-    report = (await http.get(found["links"]["report"])).json()
+    report = (await http.get(calibration["links"]["report"])).json()
     part = report["correctness"]
-    assert [row["num_samples"] for row in part["by_num_samples"]] == found["correctness_sample_counts"]
-    assert sum(one["count"] for one in part["diagram"]) == ROWS
-    kept = [one for one in part["promises"] if one["threshold"] is not None]
+    assert [row["num_samples"] for row in part["by_num_samples"]] == calibration["correctness_sample_counts"]
+    assert sum(item["count"] for item in part["diagram"]) == ROWS
+    kept = [promise for promise in part["promises"] if promise["threshold"] is not None]
     assert kept
-    page = (await http.get(found["links"]["report"], headers={"Accept": "text/html"})).text
+    page = (await http.get(calibration["links"]["report"], headers={"Accept": "text/html"})).text
     assert "Is this answer right?" in page
-    assert all(f"<td>{one['threshold']:.3f}</td>" in page for one in kept)
+    assert all(f"<td>{decision['threshold']:.3f}</td>" in page for decision in kept)
 
-    # Wherever a promise is shown, it names its number of answers.
+    # All promises shown name their number of answers.
     for row in part["by_num_samples"]:
-        for one in [*row["promises"], *filter(None, [row["lowest"]])]:
+        for claim in [*row["promises"], *filter(None, [row["lowest"]])]:
             number = row["num_samples"]
-            assert f"ith {number} answer{'' if number == 1 else 's'}" in one["text"]
-    assert found["promise"]["num_samples"] == found["num_samples"] == 4
+            assert f"ith {number} answer{'' if number == 1 else 's'}" in claim["text"]
+    assert calibration["promise"]["num_samples"] == calibration["num_samples"] == 4
     pages = (await http.get("/calibrations", headers={"Accept": "text/html"})).text
     assert "With 4 answers: an error of at most" in pages
 
@@ -104,30 +104,30 @@ async def test_job_log_report_and_page_state_whether_the_calibration_was_activat
 ) -> None:
     with caplog.at_level("INFO"):
         first, second = [await calibrated(http, sent(120)) for _ in range(2)]
-    jobs = {one["calibration_id"]: one for one in (await http.get("/jobs")).json()}
+    jobs = {item["calibration_id"]: item for item in (await http.get("/jobs")).json()}
     for made, activated in ((first, True), (second, False)):
         job, link = jobs[made["id"]], made["links"]["report"]
         report = (await http.get(link)).json()
-        verdict, said = report["opening"]["verdict"], report["decision"]["reason"]
-        assert (job["activated"], job["decision"]) == (activated, f"{verdict} {said}")
+        verdict, reason = report["opening"]["verdict"], report["decision"]["reason"]
+        assert (job["activated"], job["decision"]) == (activated, f"{verdict} {reason}")
         assert verdict.startswith("Use it" if activated else "No.")
-        assert said.startswith("Activated: " if activated else "Not activated: ")
-        assert said in (await http.get(link, headers={"Accept": "text/html"})).text
-        assert any(said in line for line in caplog.messages)
+        assert reason.startswith("Activated: " if activated else "Not activated: ")
+        assert reason in (await http.get(link, headers={"Accept": "text/html"})).text
+        assert any(reason in line for line in caplog.messages)
 
 
 async def test_no_decisions_without_both_right_and_wrong_verdicts(
     http: httpx.AsyncClient,
 ) -> None:
-    found = await calibrated(http, sent(60, correct=False))
-    assert found["correctness_sample_counts"] == []
-    part = (await http.get(found["links"]["report"])).json()["correctness"]
+    calibration = await calibrated(http, sent(60, correct=False))
+    assert calibration["correctness_sample_counts"] == []
+    part = (await http.get(calibration["links"]["report"])).json()["correctness"]
     assert {row["why_none"] for row in part["by_num_samples"]} == {"one_kind"}
     assert part["promises"] == []
 
 
 class Numbered(Remembering):
-    """Hardly sees the number before a question."""
+    """An embedder that almost ignores the number before a question."""
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
         if not texts:
@@ -138,18 +138,18 @@ class Numbered(Remembering):
 
 async def test_near_duplicate_questions_count_as_one_row(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in sent(12).splitlines()]
-    copies = [one | {"prompt": f"[{i}] {one['prompt']}"} for i in range(30) for one in rows]
-    other = [one | {"prompt": f"[{99}] {one['prompt']}", "reference": "another"} for one in rows]
-    data = "".join(json.dumps(one) + "\n" for one in [*copies, *other]).encode()
+    copies = [row | {"prompt": f"[{i}] {row['prompt']}"} for i in range(30) for row in rows]
+    other = [row | {"prompt": f"[{99}] {row['prompt']}", "reference": "another"} for row in rows]
+    data = "".join(json.dumps(item) + "\n" for item in [*copies, *other]).encode()
     app = create_app(Settings(data_dir=tmp_path), llm=FakeLLM(), embedder=Numbered(), resamples=FEW)
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=120) as client:
-            found = await calibrated(client, data)
-            report = (await client.get(found["links"]["report"])).json()
+            calibration = await calibrated(client, data)
+            report = (await client.get(calibration["links"]["report"])).json()
     part = report["data"]
     assert [part[name] for name in ("rows", "usable", "rows_full", "copies")] == [372, 24, 24, 348]
-    assert found["rows"] == 24
+    assert calibration["rows"] == 24
     assert "24 rows are too few" in report["decision"]["reason"]
     counts = report["correctness"]["by_num_samples"][-1]
     assert counts["right"] + counts["wrong"] == 24
@@ -162,14 +162,14 @@ async def test_duplicate_questions_count_as_one_row_everywhere(http: httpx.Async
     refused = await http.post("/calibrate", files={"file": ("dev.jsonl", b"\n".join(lines[:9] + copies))})
     assert refused.status_code == 422 and "9 of 169 rows are usable" in refused.json()["detail"]
 
-    found = await calibrated(http, b"\n".join(lines + copies))
-    report = (await http.get(found["links"]["report"])).json()
+    calibration = await calibrated(http, b"\n".join(lines + copies))
+    report = (await http.get(calibration["links"]["report"])).json()
     data = report["data"]
     assert [data[name] for name in ("rows", "usable", "rows_full", "copies")] == [2 * ROWS, ROWS, ROWS, ROWS]
-    assert {one["code"] for one in report["warnings"]} >= {"copies"}
+    assert {warning["code"] for warning in report["warnings"]} >= {"copies"}
     counts = report["correctness"]["by_num_samples"][-1]
     assert counts["right"] + counts["wrong"] == ROWS
     for bins in report["curves"]["projection"].values():
-        assert sum(one["count"] for one in bins) == ROWS
-    exported = (await http.get(f"{found['links']['self']}/data")).text.splitlines()
+        assert sum(bin_["count"] for bin_ in bins) == ROWS
+    exported = (await http.get(f"{calibration['links']['self']}/data")).text.splitlines()
     assert len(exported) == 2 * ROWS

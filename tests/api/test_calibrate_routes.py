@@ -84,7 +84,7 @@ class TestRefusing:
         ]
 
     @pytest.mark.parametrize(
-        ("data", "said"),
+        ("data", "message"),
         [
             (b"", "empty"),
             (jsonl(examples()).decode().encode("utf-16"), "not UTF-8"),
@@ -95,10 +95,10 @@ class TestRefusing:
             (jsonl([*examples(), *examples(1)]), "bad"),
         ],
     )
-    async def test_unusable_files_are_refused(self, world: World, data: bytes, said: str) -> None:
+    async def test_unusable_files_are_refused(self, world: World, data: bytes, message: str) -> None:
         async with world.client() as client:
             body = problem(await client.post("/calibrate", files=upload(data)), 422, "invalid_dev_data")
-        assert said in body["detail"]
+        assert message in body["detail"]
         assert await world.jobs.store.latest() == []
 
     async def test_mixed_rows_require_drawn_by(self, world: World) -> None:
@@ -127,7 +127,7 @@ class TestRefusing:
         assert field in problem(response, 422, "invalid_request")["detail"]
 
     @pytest.mark.parametrize(
-        ("body", "said"),
+        ("body", "message"),
         [
             (b"{", "JSON"),
             (b"[]", "object"),
@@ -139,11 +139,11 @@ class TestRefusing:
             (b'{"examples": ["\xff"]}', "unicode"),
         ],
     )
-    async def test_bad_json(self, world: World, body: bytes, said: str) -> None:
+    async def test_bad_json(self, world: World, body: bytes, message: str) -> None:
         async with world.client() as client:
             kind = {"Content-Type": "application/json"}
             response = await client.post("/calibrate", content=body, headers=kind)
-        assert said in problem(response, 422, "invalid_request")["detail"]
+        assert message in problem(response, 422, "invalid_request")["detail"]
 
     @pytest.mark.parametrize(
         "sent",

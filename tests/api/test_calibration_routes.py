@@ -69,27 +69,27 @@ class TestCalibrations:
         await add(world.calibrations, made, report)
         path = f"/calibrations/{made.id}/report"
         async with world.client() as client:
-            told = await client.get(path)
+            response = await client.get(path)
             now = {"active": False, "activated_at": None}
-            assert told.json() == {**report, "now": now, "verdicts": None}
-            assert told.headers["vary"] == "Accept"
+            assert response.json() == {**report, "now": now, "verdicts": None}
+            assert response.headers["vary"] == "Accept"
             page = await client.get(path, headers={"Accept": "text/html,application/xml;q=0.9,*/*;q=0.8"})
             assert page.headers["content-type"] == "text/html; charset=utf-8"
             assert page.text == "<html>7</html>"
 
     async def test_report_shows_the_currently_active_calibration(self, world: World) -> None:
         made, other, report = calibration(), calibration(), small_report()
-        for one in (made, other):
-            await add(world.calibrations, one, report)
+        for calibration_ in (made, other):
+            await add(world.calibrations, calibration_, report)
         async with world.client() as client:
             await client.post(f"/calibrations/{made.id}/activate")
             now = (await client.get(f"/calibrations/{made.id}/report")).json()["now"]
             assert now["active"]
             assert now["activated_at"]
             await client.post(f"/calibrations/{other.id}/activate")
-            told = (await client.get(f"/calibrations/{made.id}/report")).json()
-        assert told["now"] == {"active": False, "activated_at": None}
-        assert told["decision"] == report["decision"]  # unchanged
+            body = (await client.get(f"/calibrations/{made.id}/report")).json()
+        assert body["now"] == {"active": False, "activated_at": None}
+        assert body["decision"] == report["decision"]  # unchanged
 
     async def test_a_browser_gets_a_page_and_a_program_json(self, world: World) -> None:
         made = calibration()
@@ -101,9 +101,10 @@ class TestCalibrations:
             ]
         assert page.headers["content-type"] == "text/html; charset=utf-8"
         assert made.id in page.text
-        assert {one.headers["vary"] for one in (page, *plain)} == {"Accept"}
+        assert {response.headers["vary"] for response in (page, *plain)} == {"Accept"}
         assert all(
-            one.headers["content-type"] == "application/json" and len(one.json()) == 1 for one in plain
+            response.headers["content-type"] == "application/json" and len(response.json()) == 1
+            for response in plain
         )
 
 

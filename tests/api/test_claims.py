@@ -86,7 +86,7 @@ async def test_claims_over_the_limit_are_left_out_with_a_warning() -> None:
     answer = "\n".join(f"- Fact {i} holds." for i in range(MAX_CLAIMS + 5))
     score = await scored({"samples": [answer, answer], "claims": True})
     assert len(score["claims"]) == MAX_CLAIMS
-    assert "claims_left_out" in {one["code"] for one in score["warnings"]}
+    assert "claims_left_out" in {warning["code"] for warning in score["warnings"]}
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ async def test_claims_over_the_limit_are_left_out_with_a_warning() -> None:
 async def test_too_long_answers_are_scored_without_claims(answer: str) -> None:
     score = await scored({"samples": [answer, f"{answer} Or so."]})
     assert score["claims"] == []
-    assert "claims_left_out" in {one["code"] for one in score["warnings"]}
+    assert "claims_left_out" in {warning["code"] for warning in score["warnings"]}
 
 
 @pytest.mark.parametrize("answer", ["Hello!", "{}", "```\ncode\n```"])
@@ -112,7 +112,7 @@ async def test_answer_without_claims_has_an_empty_list(answer: str) -> None:
 async def test_fact_inside_a_polite_phrase_is_a_claim(fact: str) -> None:
     answer = f"Hello! {fact} Have a great day!"
     score = await scored({"samples": [answer, "Ask a doctor."], "candidate": answer, "claims": True})
-    assert [one["text"] for one in score["claims"]] == [fact]
+    assert [claim["text"] for claim in score["claims"]] == [fact]
 
 
 @pytest.mark.parametrize(
@@ -159,21 +159,21 @@ THOUGHT = f"<think>{ANSWER}</think>\n\n"
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_chat_marks_doubtful_spans_without_changing_the_text(stream: bool) -> None:
-    """Places are in the choice's text, in which a thought of the same words goes first."""
-    said = THOUGHT + ANSWER
+    """Spans refer to the choice's text, which begins with reasoning of the same words."""
+    content = THOUGHT + ANSWER
     draws = answers(f"{PARIS} {OTHER}", f"{OTHER} {PARIS}", PARIS)
-    async with OpenAIServer(default=draws_and(answers(said), draws)) as server, drop_in(server) as made:
+    async with OpenAIServer(default=draws_and(answers(content), draws)) as server, drop_in(server) as made:
         body = {"num_samples": 3, "mark": True}
         response = await made.ask(stream=stream, eigencal=body)
-        told = events_of(response.content) if stream else [response.json()]
+        events = events_of(response.content) if stream else [response.json()]
         bare = (await made.ask(eigencal={"claims": True})).json()["uncertainty"]
         kept = await made.scored(response.headers["x-score-id"])
-    [uncertainty] = [one["uncertainty"] for one in told if "uncertainty" in one]
-    choices = [choice["delta" if stream else "message"] for one in told for choice in one["choices"]]
-    assert "".join(choice.get("content") or "" for choice in choices) == said
+    [uncertainty] = [event["uncertainty"] for event in events if "uncertainty" in event]
+    choices = [choice["delta" if stream else "message"] for event in events for choice in event["choices"]]
+    assert "".join(choice.get("content") or "" for choice in choices) == content
     first, second = uncertainty["marks"]
-    assert said[first["start"] : first["end"]].strip("*") == PARIS and first["start"] > len(THOUGHT)
-    assert said[second["start"] : second["end"]] == TOWER and second["start"] > len(THOUGHT)
+    assert content[first["start"] : first["end"]].strip("*") == PARIS and first["start"] > len(THOUGHT)
+    assert content[second["start"] : second["end"]] == TOWER and second["start"] > len(THOUGHT)
     assert (first["doubtful"], first["why"]) == (False, None)
     assert second["doubtful"]
     assert second["why"] == "Said in 0 of 3 answers; nothing of it in 3"
@@ -184,9 +184,9 @@ async def test_chat_marks_doubtful_spans_without_changing_the_text(stream: bool)
 
 
 async def test_claims_do_not_reveal_withheld_answers() -> None:
-    said = " ".join(f"Fact {i} holds." for i in range(60))
+    text = " ".join(f"Fact {i} holds." for i in range(60))
     async with (
-        OpenAIServer(default=answers(said)) as server,
+        OpenAIServer(default=answers(text)) as server,
         drop_in(server, abstain=True, target_error=0.2) as made,
     ):
         response = await made.ask(eigencal={"mark": True})

@@ -38,24 +38,24 @@ Served = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
 
 def drawn_here() -> Calibration:
-    """By evidence, for answers of `TellingLLM` to a prompt; it decides for one and for three answers."""
+    """Return an evidence calibration for answers of `TellingLLM`; it decides for one and three answers."""
     request = SERVING.request(prompt="question 0")
     wanted = service_fingerprint(
         TellingLLM().identity(request), request.sampling, FakeEmbedder(DIMENSION).identity
     )
-    every = {m: selector(EvidenceMap(1.0, 0.0, 1.0)) for m in (1, 3)}
-    return by_evidence(fingerprint=wanted, selectors=every)
+    selectors = {m: selector(EvidenceMap(1.0, 0.0, 1.0)) for m in (1, 3)}
+    return by_evidence(fingerprint=wanted, selectors=selectors)
 
 
 def drawn_by_callers() -> Calibration:
-    """For answers labelled `mine`; it decides for three."""
+    """Return a calibration for answers labelled `mine`; it decides for three answers."""
     wanted = caller_fingerprint("mine", FakeEmbedder(DIMENSION).identity)
     return replace(calibration(), fingerprint=wanted, selectors={3: selector()})
 
 
 @pytest.fixture
 def started(tmp_path: Path) -> Served:
-    """Return a factory of clients of a service on a port of its own; its arguments are settings."""
+    """Return a factory of clients of a service on its own port; its arguments are settings."""
 
     @asynccontextmanager
     async def start(**set_: Any) -> AsyncIterator[httpx.AsyncClient]:
@@ -65,9 +65,9 @@ def started(tmp_path: Path) -> Served:
         )
         async with served(app) as port:
             store = app.state.admin.calibrations
-            for one in (drawn_here(), drawn_by_callers()):
-                await add(store, one, {"version": 1})
-                await store.activate(one.id)
+            for calibration_ in (drawn_here(), drawn_by_callers()):
+                await add(store, calibration_, {"version": 1})
+                await store.activate(calibration_.id)
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
                 yield http
 
@@ -81,17 +81,17 @@ async def answered(http: httpx.AsyncClient, **sent: Any) -> dict[str, Any]:
     return body | {"headers": response.headers}
 
 
-# g = u = 0.25: what the unanimous answer, and any text orthogonal to it, have.
+# g = u = 0.25, for the unanimous answer and for texts orthogonal to it.
 LIKELY, UNLIKELY = 0.75 + 0.25 / DIMENSION, 0.25 / DIMENSION
 
 
 async def test_candidate_is_judged_and_gets_a_decision(started: Served) -> None:
-    asked = {"prompt": "question 0", "effort": "low", "target_error": 0.2}
+    request = {"prompt": "question 0", "effort": "low", "target_error": 0.2}
     async with started() as http:
-        same = await answered(http, **asked, candidate="answer 0")
-        none = await answered(http, **asked)
+        same = await answered(http, **request, candidate="answer 0")
+        none = await answered(http, **request)
         plain = await answered(http, prompt="question 0", effort="low")
-        sure = await answered(http, **asked, confidence=0.95)
+        sure = await answered(http, **request, confidence=0.95)
     assert same["candidate"] == pytest.approx(
         {"probability": LIKELY, "mode": 0, "probability_correct": LIKELY}
     )
@@ -100,12 +100,12 @@ async def test_candidate_is_judged_and_gets_a_decision(started: Served) -> None:
         "Let it through. Right with a probability of 0.781; from 0.500 on, at most 20 % of the answers let "
         "through are wrong (with 3 answers, kept by 90 % of calibrations made like this one)."
     )
-    # Without a target of anybody's, 0.2 is kept.
+    # The default target is 0.2.
     assert same["decision"] == none["decision"] == plain["decision"] == {**decision, "reason": reason}
     assert none["candidate"] is None
     assert none["probability_correct"] == pytest.approx(LIKELY)
     assert plain["candidate"] is None
-    # What the reader of the text wants to know comes before what is known of the draws.
+    # The header about the candidate comes before those about the samples.
     about_text = ["id", "answer", "probability_correct", "rank_score", "candidate", "decision"]
     assert list(same)[:7] == [*about_text, "lambda_max"]
     assert sure["decision"]["confidence"] == 0.95
@@ -119,9 +119,9 @@ async def test_candidate_is_judged_and_gets_a_decision(started: Served) -> None:
 
 
 async def test_the_decision_and_its_headers_are_about_the_candidate(started: Served) -> None:
-    asked = {"prompt": "question 0", "effort": "low", "target_error": 0.2, "candidate": "another thing"}
+    request = {"prompt": "question 0", "effort": "low", "target_error": 0.2, "candidate": "another thing"}
     async with started() as http:
-        body = await answered(http, **asked)
+        body = await answered(http, **request)
     assert body["probability_correct"] == pytest.approx(LIKELY)
     assert body["candidate"] == pytest.approx(
         {"probability": UNLIKELY, "mode": None, "probability_correct": None}
@@ -129,17 +129,19 @@ async def test_the_decision_and_its_headers_are_about_the_candidate(started: Ser
     assert (body["decision"]["action"], body["decision"]["threshold"]) == ("abstain", 0.5)
     assert body["headers"]["x-decision"] == "abstain"
     assert "x-probability-correct" not in body["headers"]
-    assert [one["code"] for one in body["warnings"]] == ["unsupported_candidate"]
+    assert [warning["code"] for warning in body["warnings"]] == ["unsupported_candidate"]
 
 
 async def test_single_answer_and_caller_samples_are_judged(started: Served) -> None:
     async with started() as http:
-        one = await answered(http, prompt="question 0", num_samples=1, candidate="answer 0", target_error=0.2)
+        body = await answered(
+            http, prompt="question 0", num_samples=1, candidate="answer 0", target_error=0.2
+        )
         own = await answered(
             http, samples=["a", "a", "a"], source_label="mine", candidate=" a\n", target_error=0.37
         )
-    assert (one["num_samples"], one["candidate"]["mode"]) == (1, 0)
-    assert one["decision"]["action"] == "answer"
+    assert (body["num_samples"], body["candidate"]["mode"]) == (1, 0)
+    assert body["decision"]["action"] == "answer"
     assert own["candidate"]["probability"] == pytest.approx(own["lambda_max"])
     assert own["decision"].pop("reason").startswith("Let it through")
     assert own["decision"] == {
@@ -161,7 +163,7 @@ async def test_unreachable_target_or_missing_model_abstains_with_a_warning(
             http, prompt="question 0", num_samples=3, target_error=0.2, calibration="none", candidate="x"
         )
         unasked = await answered(http, prompt="question 0", num_samples=2, candidate="x")
-    assert [one["code"] for one in far["warnings"]] == ["target_unreachable"]
+    assert [warning["code"] for warning in far["warnings"]] == ["target_unreachable"]
     assert "10.8 %" in far["warnings"][0]["message"]
     assert far["decision"]["reason"].startswith("Hold it back. It cannot be promised that at most 1 % of")
     assert "with 3 answers" in far["decision"]["reason"]
@@ -172,7 +174,7 @@ async def test_unreachable_target_or_missing_model_abstains_with_a_warning(
         assert (decision["action"], decision["threshold"], decision["coverage"]) == ("abstain", None, 0)
         assert body["headers"]["x-decision"] == "abstain"
     for body in (without, raw):
-        assert [one["code"] for one in body["warnings"]] == ["no_correctness_model"]
+        assert [warning["code"] for warning in body["warnings"]] == ["no_correctness_model"]
         assert body["probability_correct"] is body["candidate"]["probability_correct"] is None
         assert "x-probability-correct" not in body["headers"]
     assert "for 2 answers" in without["warnings"][0]["message"]
@@ -182,12 +184,14 @@ async def test_unreachable_target_or_missing_model_abstains_with_a_warning(
 
 
 async def test_settings_can_request_decisions_for_all_scores(started: Served) -> None:
-    asked = {"prompt": "question 0", "effort": "low"}
+    request = {"prompt": "question 0", "effort": "low"}
     async with started(target_error=0.2) as http:
-        plain = await answered(http, **asked)
-        own = await answered(http, **asked, target_error=0.3)
-        surer = await answered(http, **asked, confidence=0.95)
-    made = [(one["decision"]["target_error"], one["decision"]["confidence"]) for one in (plain, own, surer)]
+        plain = await answered(http, **request)
+        own = await answered(http, **request, target_error=0.3)
+        surer = await answered(http, **request, confidence=0.95)
+    made = [
+        (score["decision"]["target_error"], score["decision"]["confidence"]) for score in (plain, own, surer)
+    ]
     assert made == [(0.2, 0.9), (0.3, 0.9), (0.2, 0.95)]
 
 
@@ -212,16 +216,16 @@ async def test_invalid_target_or_candidate_is_refused(started: Served) -> None:
 
 
 async def test_items_of_a_batch_are_judged_like_single_requests(started: Served) -> None:
-    asked = {"prompt": "question 0", "effort": "low", "candidate": "answer 0", "target_error": 0.2}
-    items = [asked, {**asked, "deadline_ms": 20_000}, {"prompt": "question 0", "confidence": 9}]
+    request = {"prompt": "question 0", "effort": "low", "candidate": "answer 0", "target_error": 0.2}
+    items = [request, {**request, "deadline_ms": 20_000}, {"prompt": "question 0", "confidence": 9}]
     async with started() as http:
         lines = (await http.post("/score/batch", json={"items": items})).text.splitlines()
-        single = await answered(http, **asked)
-    found = {one["index"]: one for one in map(json.loads, lines)}
+        single = await answered(http, **request)
+    results = {item["index"]: item for item in map(json.loads, lines)}
     for index in (0, 1):
         for name in ("candidate", "probability_correct", "decision"):
-            assert found[index]["result"][name] == single[name]
-    assert found[2]["error"]["code"] == "invalid_request"
+            assert results[index]["result"][name] == single[name]
+    assert results[2]["error"]["code"] == "invalid_request"
 
 
 @settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))

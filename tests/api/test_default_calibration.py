@@ -33,7 +33,7 @@ async def scored(client: Client, sent: dict[str, Any], **settings: Any) -> Any:
 
 
 def codes(score: Any) -> list[str]:
-    return [one["code"] for one in score["warnings"]]
+    return [warning["code"] for warning in score["warnings"]]
 
 
 DEFAULT = ["default_calibration", "default_probability"]
@@ -64,8 +64,8 @@ async def test_answers_without_logprobs_are_served_by_the_plain_map(client: Clie
 
 async def test_one_answer_is_scored_by_its_logprob(client: Client) -> None:
     few, many = ([math.log(p)] for p in (0.2, 0.9))
-    found = [await scored(client, {"samples": ["a"], "logprobs": one}) for one in (few, many)]
-    assert 0.1 < found[0]["lambda_max"] < found[1]["lambda_max"] < 0.9
+    scores = [await scored(client, {"samples": ["a"], "logprobs": item}) for item in (few, many)]
+    assert 0.1 < scores[0]["lambda_max"] < scores[1]["lambda_max"] < 0.9
     async with client() as http:
         refused = await http.post("/score", json={"samples": ["a"]})
     assert refused.json()["code"] == "too_few_samples"
@@ -81,12 +81,12 @@ async def test_more_answers_than_fitted_are_served_raw(
 
 
 async def test_default_names_the_calibration_that_does_not_match(client: Client) -> None:
-    """Neither the active one nor one asked for by its id is applied where it does not fit."""
+    """An active or requested calibration is not applied to another set-up."""
     other = calibration(
         FakeEmbedder(D).identity and packaged(PAPER).under(FakeEmbedder(D).identity).fingerprint
     )
-    for asked in ("active", other.id):
-        score = await scored(client, SENT | {"calibration": asked}, calibrations=Active(other))
+    for calibration_id in ("active", other.id):
+        score = await scored(client, SENT | {"calibration": calibration_id}, calibrations=Active(other))
         assert score["calibration"]["origin"] == "default"
         assert codes(score) == ["calibration_mismatch", *DEFAULT]
         assert score["warnings"][0]["differs"]
@@ -101,24 +101,24 @@ async def test_raw_values_can_be_requested(client: Client) -> None:
 
 
 async def test_default_gives_p_correct_without_verdicts(client: Client) -> None:
-    """An answer that the others bear out goes before one that they do not; a raw score tells nothing."""
-    found = []
+    """A supported answer is likelier right than an unsupported one; a raw score gives no probability."""
+    results = []
     for sent in (SENT, SENT | {"candidate": "b"}, {"samples": SENT["samples"]}):
         score = await scored(client, sent)
         judged = score["candidate"] or score
         assert score["rank_score"] == judged["probability_correct"]
-        found.append(score["rank_score"])
-    assert 0 < found[1] < found[0] < 1
-    assert found[2] != found[0]
+        results.append(score["rank_score"])
+    assert 0 < results[1] < results[0] < 1
+    assert results[2] != results[0]
     surer = await scored(client, SENT | {"logprobs": [math.log(0.9), math.log(0.9), math.log(0.05)]})
-    assert surer["probability_correct"] > found[0]
+    assert surer["probability_correct"] > results[0]
     raw = await scored(client, SENT | {"calibration": "none"})
     assert (raw["rank_score"], raw["probability_correct"]) == (None, None)
 
 
 @pytest.mark.parametrize("candidate", ["a", "b"])
 async def test_p_correct_of_a_candidate_follows_the_agreement(client: Client, candidate: str) -> None:
-    """As far as it agrees with the dominant answer; one in twenty where it differs and that is wrong."""
+    """It is the agreement with the dominant answer; one in twenty for a different and wrong answer."""
     score = await scored(client, SENT | {"candidate": candidate})
     top, own = score["lambda_max"], score["candidate"]["probability"]
     alike = math.sqrt(own / top)
@@ -145,7 +145,7 @@ async def test_default_does_not_decide_for_a_target_of_the_settings(client: Clie
 
 
 async def test_default_gives_an_ood_p_value_from_its_rows(client: Client) -> None:
-    """Of its rows' questions it holds vectors of the packaged embedders: of others, lengths alone tell."""
+    """It has question vectors for the packaged embedders; for others only lengths count."""
     usual = await scored(client, {"samples": ["a", "b"]})
     strange = await scored(client, {"samples": ["a " * 300, "b " * 300]})
     assert usual["ood_p_value"] > 0.1
@@ -155,8 +155,8 @@ async def test_default_gives_an_ood_p_value_from_its_rows(client: Client) -> Non
 async def test_embedder_started_later_is_identified_at_the_first_score(
     client: Client, embedder: FakeEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which embedder it is may be known only once it has embedded something."""
-    known = embedder.identity
+    """An embedder may be identified only by its first answer."""
+    identity = embedder.identity
 
     def unknown(_: FakeEmbedder) -> Any:
         raise EmbedderUnavailable("It has not answered yet.")
@@ -164,11 +164,11 @@ async def test_embedder_started_later_is_identified_at_the_first_score(
     monkeypatch.setattr(FakeEmbedder, "identity", property(unknown))
     embed = embedder.embed
 
-    async def found(texts: Any) -> Any:
-        monkeypatch.setattr(FakeEmbedder, "identity", property(lambda _: known))
+    async def embed_late(texts: Any) -> Any:
+        monkeypatch.setattr(FakeEmbedder, "identity", property(lambda _: identity))
         return await embed(texts)
 
-    monkeypatch.setattr(embedder, "embed", found)
+    monkeypatch.setattr(embedder, "embed", embed_late)
     assert (await scored(client, SENT | {"prompt": "Which?"}))["calibration"]["origin"] == "default"
 
 

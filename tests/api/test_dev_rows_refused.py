@@ -24,7 +24,7 @@ CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz")
 
 
 class World:
-    """The service, and an LLM server that refuses what `refused` says of a request, by number and prompt."""
+    """The service, and an LLM server that refuses requests by `refused`, a function of number and prompt."""
 
     def __init__(self) -> None:
         self.refused: Callable[[int, str], bool] = lambda *_: False
@@ -44,16 +44,16 @@ class World:
         assert posted.status_code == 202, posted.text
         async with asyncio.timeout(120):
             lines = (await self.http.get(f"{posted.headers['Location']}/events")).text.splitlines()
-        told: dict[str, Any] = json.loads([one for one in lines if one.startswith("data:")][-1][5:])
-        return told
+        content: dict[str, Any] = json.loads([line for line in lines if line.startswith("data:")][-1][5:])
+        return content
 
     async def calibrate(self, count: int, **options: Any) -> dict[str, Any]:
         rows = [{"prompt": f"question {i}", "reference": CITIES[i % 5]} for i in range(count)]
         return await self.ended(await self.http.post("/calibrate", json={"examples": rows, **options}))
 
     async def report(self, job: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = (await self.http.get(job["links"]["report"])).json()
-        return found
+        body: dict[str, Any] = (await self.http.get(job["links"]["report"])).json()
+        return body
 
 
 @pytest.fixture
@@ -77,15 +77,15 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 async def test_permanently_refused_rows_are_listed_and_nothing_is_activated(world: World) -> None:
     bad = {f"question {i}" for i in (3, 17, 18)}
     world.refused = lambda _, prompt: prompt in bad
-    for asked in ("if_better", "always"):
-        job = await world.calibrate(40, activate=asked)
+    for name in ("if_better", "always"):
+        job = await world.calibrate(40, activate=name)
         assert (job["state"], job["refused_rows"]) == ("succeeded", 3)
         report = await world.report(job)
         refused = report["data"]["refused"]
         assert [row["line"] for row in refused["rows"]] == [4, 18, 19]
         assert all(SAID in row["reason"] for row in refused["rows"])
         assert report["decision"]["activated"] is False
-        if asked == "always":
+        if name == "always":
             assert "refused 3 of 40 rows" in report["decision"]["reason"]
         assert "refused_rows" in {warning["code"] for warning in report["warnings"]}
     page = (await world.http.get(job["links"]["report"], headers={"Accept": "text/html"})).text
@@ -106,8 +106,8 @@ async def test_retry_samples_missing_rows_and_creates_another_calibration(world:
     assert (again["state"], again["refused_rows"]) == ("succeeded", 0)
     assert again["calibration_id"] != first["calibration_id"]
     assert [(await world.report(job))["data"]["rows_full"] for job in (first, again)] == [39, 40]
-    told = problem(await world.http.post(f"/jobs/{again['id']}/retry"), 409, "conflict")
-    assert "lacks answers" in told["detail"]
+    problem_ = problem(await world.http.post(f"/jobs/{again['id']}/retry"), 409, "conflict")
+    assert "lacks answers" in problem_["detail"]
     rows = (await world.http.get(f"/calibrations/{first['calibration_id']}/data")).text.splitlines()
     assert len(rows) == 39, "the first keeps the rows that it was fitted on"
 
@@ -121,8 +121,10 @@ async def test_job_fails_with_the_servers_message_if_all_rows_are_refused(world:
 
 async def test_evaluation_counts_refused_rows_and_cannot_be_retried(world: World) -> None:
     world.refused = lambda _, prompt: prompt == "question 7"
-    every = [{"prompt": f"question {i}", "reference": CITIES[i % 5]} for i in range(64)]
-    job = await world.ended(await world.http.post("/evaluate", json={"dev": every[:32], "test": every[32:]}))
+    examples_ = [{"prompt": f"question {i}", "reference": CITIES[i % 5]} for i in range(64)]
+    job = await world.ended(
+        await world.http.post("/evaluate", json={"dev": examples_[:32], "test": examples_[32:]})
+    )
     assert (job["state"], job["refused_rows"]) == ("succeeded", 1)
     again = await world.http.post(f"/jobs/{job['id']}/retry")
     assert again.status_code == 409

@@ -24,7 +24,7 @@ OWN = (
 
 @asynccontextmanager
 async def before(own: Behaviour, draws: Behaviour | None = None, **settings: Any) -> AsyncIterator[DropIn]:
-    """Serve the drop-in before a server that answers the caller and the draws like this."""
+    """Serve the drop-in in front of a server with these behaviours for the caller and for samples."""
     async with OpenAIServer(default=draws_and(own, draws)) as server, drop_in(server, **settings) as made:
         yield made
 
@@ -34,20 +34,20 @@ def saying(message: dict[str, Any], finish: str = "stop", **more: Any) -> Behavi
     return status(200, {"model": MODEL, "choices": [choice], **more})
 
 
-# What goes on to the server, and comes back
+# Forwarded requests and responses
 
 
 async def test_servers_answer_is_returned_with_a_score() -> None:
     async with before(raw(OWN)) as made:
         response = await made.ask()
-        told = response.json()
-    found = told.pop("uncertainty")
-    assert told == json.loads(OWN)
-    assert (found["status"], found["num_samples"], found["calibrated"]) == ("scored", 5, False)
-    assert 0 < found["candidate"]["probability"] <= found["lambda_max"] <= 1
-    assert response.headers["x-score-id"] == found["id"]
-    assert float(response.headers["x-lambda-max"]) == pytest.approx(found["lambda_max"], abs=1e-6)
-    assert "error" not in found and "answer" not in found
+        body = response.json()
+    score = body.pop("uncertainty")
+    assert body == json.loads(OWN)
+    assert (score["status"], score["num_samples"], score["calibrated"]) == ("scored", 5, False)
+    assert 0 < score["candidate"]["probability"] <= score["lambda_max"] <= 1
+    assert response.headers["x-score-id"] == score["id"]
+    assert float(response.headers["x-lambda-max"]) == pytest.approx(score["lambda_max"], abs=1e-6)
+    assert "error" not in score and "answer" not in score
 
 
 async def test_call_is_forwarded_unchanged_without_our_fields() -> None:
@@ -59,7 +59,7 @@ async def test_call_is_forwarded_unchanged_without_our_fields() -> None:
         headers = {"content-type": "application/json", "x-request-id": "mine-7", "traceparent": "00-1-2-01"}
         response = await made.http.post("/v1/chat/completions", content=sent, headers=headers)
         assert response.json()["uncertainty"]["num_samples"] == 3
-        call = next(one for one in made.server.requests if "n" not in one.body)
+        call = next(request for request in made.server.requests if "n" not in request.body)
     own = {name: value for name, value in json.loads(sent).items() if name != "eigencal"}
     assert json.loads(call.data) == own and own["x"] == 123456789012345678901234567890
     assert call.path == "/v1/chat/completions"
@@ -74,7 +74,7 @@ async def test_body_without_our_field_is_forwarded_byte_for_byte(mode: str, path
     async with before(answers("Paris")) as made:
         headers = {"content-type": "application/json", "x-eigencal": mode}
         assert (await made.http.post(path, content=sent, headers=headers)).status_code == 200
-        assert sent in [one.data for one in made.server.requests]
+        assert sent in [request.data for request in made.server.requests]
 
 
 @pytest.mark.parametrize("mode", ["off", "on"])
@@ -86,8 +86,8 @@ async def test_too_large_answer_is_forwarded_as_it_arrives(
         response = await made.ask(mode)
         assert response.content == OWN
         if mode == "on":
-            found = await made.scored(response.headers["x-score-id"], "not_scored")
-            assert found["warning"]["code"] == "too_long"
+            score = await made.scored(response.headers["x-score-id"], "not_scored")
+            assert score["warning"]["code"] == "too_long"
 
 
 async def test_our_field_in_a_body_with_too_many_values_is_refused() -> None:
@@ -111,8 +111,8 @@ async def test_mode_off_returns_the_bare_answer() -> None:
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_refusal_of_the_server_is_forwarded_without_sampling(mode: str, streamed: bool) -> None:
     refusal = {"error": {"message": "slow down", "type": "rate_limit", "param": None, "code": "429"}}
-    said = status(429, refusal, {"Retry-After": "7", "x-ratelimit-remaining": "0"})
-    async with before(said) as made:
+    status_ = status(429, refusal, {"Retry-After": "7", "x-ratelimit-remaining": "0"})
+    async with before(status_) as made:
         response = await made.ask(mode, stream=streamed)
         await made.at_rest()
         assert (await made.http.get("/v1/models")).json() == {"data": [{"id": MODEL, "owned_by": "vllm"}]}
@@ -147,7 +147,7 @@ async def test_only_ascii_headers_are_forwarded() -> None:
     assert "access-control-allow-origin" not in response.headers
 
 
-# What is ours in a call
+# Our fields in a call
 
 
 @pytest.mark.parametrize(
@@ -183,14 +183,14 @@ async def test_a_key_is_asked_for_in_the_clients_own_shape() -> None:
         form = await made.http.post(
             "/v1/completions", content=b"x", headers={"Authorization": "Bearer s3cret"}
         )
-        bodies = [one.headers.get("authorization") for one in made.server.requests]
+        bodies = [request.headers.get("authorization") for request in made.server.requests]
     assert (refused.status_code, refused.json()["error"]["code"]) == (401, "missing_key")
     assert let_in.status_code == 200 and bodies[0] is None
     assert (elsewhere.status_code, elsewhere.json()["error"]["code"]) == (404, "not_found")
     assert (form.status_code, form.json()["error"]["code"]) == (415, "unsupported_media_type")
 
 
-# What is drawn, and what is not
+# Sampling
 
 
 async def test_samples_keep_the_callers_prompt_but_not_its_sampling() -> None:
@@ -221,10 +221,10 @@ async def test_answer_without_text_is_returned_with_the_reason_for_no_score(
     async with before(saying(message, finish)) as made:
         response = await made.ask()
         await made.at_rest()
-    told = response.json()
-    assert told["choices"][0]["message"] == {"role": "assistant", **message}
-    assert told["uncertainty"]["status"] == "not_scored"
-    assert told["uncertainty"]["warning"]["code"] == code
+    body = response.json()
+    assert body["choices"][0]["message"] == {"role": "assistant", **message}
+    assert body["uncertainty"]["status"] == "not_scored"
+    assert body["uncertainty"]["warning"]["code"] == code
 
 
 CUT_WITHIN_A_THOUGHT = "<think>The capital of France: let me see, it is one of"
@@ -233,10 +233,10 @@ CUT_WITHIN_A_THOUGHT = "<think>The capital of France: let me see, it is one of"
 @pytest.mark.parametrize("message", [{"content": CUT_WITHIN_A_THOUGHT}, REASONED])
 async def test_empty_own_answer_is_not_judged(message: dict[str, Any]) -> None:
     async with before(saying(message, "length"), answers("Paris")) as made:
-        found = (await made.ask()).json()["uncertainty"]
+        uncertainty = (await made.ask()).json()["uncertainty"]
         await made.at_rest()
-    assert (found["status"], found["warning"]["code"]) == ("not_scored", "no_text")
-    assert "lambda_max" not in found
+    assert (uncertainty["status"], uncertainty["warning"]["code"]) == ("not_scored", "no_text")
+    assert "lambda_max" not in uncertainty
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -245,11 +245,13 @@ async def test_samples_cut_within_reasoning_do_not_count_as_agreement(stream: bo
         response = await made.ask(stream=stream, eigencal={"num_samples": 20})
         kept = await made.scored(response.headers["x-score-id"], "not_scored")
         metrics = (await made.http.get("/metrics")).text
-    told = events_of(response.content) if stream else [response.json()]
-    [found] = [one["uncertainty"] for one in told if "uncertainty" in one]
-    assert (found["status"], found["warning"]["code"]) == ("not_scored", "no_usable_answers")
-    assert "20 of 20" in found["warning"]["message"] and "256 tokens" in found["warning"]["message"]
-    assert "lambda_max" not in found and kept == found
+    events = events_of(response.content) if stream else [response.json()]
+    [uncertainty] = [event["uncertainty"] for event in events if "uncertainty" in event]
+    assert (uncertainty["status"], uncertainty["warning"]["code"]) == ("not_scored", "no_usable_answers")
+    assert (
+        "20 of 20" in uncertainty["warning"]["message"] and "256 tokens" in uncertainty["warning"]["message"]
+    )
+    assert "lambda_max" not in uncertainty and kept == uncertainty
     assert 'eigencal_score_errors_total{code="no_usable_answers"} 1.0' in metrics
 
 
@@ -275,8 +277,10 @@ async def test_first_of_several_choices_is_judged() -> None:
         await (own if exchange.body["n"] == 2 else answers("Paris"))(exchange)
 
     async with OpenAIServer(default=behave) as server, drop_in(server) as made:
-        told = (await made.ask(n=2)).json()["uncertainty"]
-    assert told["candidate"]["mode"] is None  # what is judged is Nice, which no draw says
+        uncertainty = (await made.ask(n=2)).json()["uncertainty"]
+    assert (
+        uncertainty["candidate"]["mode"] is None
+    )  # the judged answer is Nice, which is not among the samples
 
 
 @pytest.mark.parametrize(
@@ -291,10 +295,10 @@ async def test_first_of_several_choices_is_judged() -> None:
 async def test_call_that_cannot_be_sampled_is_forwarded(body: dict[str, Any], code: str) -> None:
     async with before(answers("Paris")) as made:
         response = await made.ask(path="/v1/completions", eigencal={"effort": "low"}, **body)
-        assert ["eigencal" in one for one in made.server.bodies] == [False]
-    told = response.json()
-    assert told["choices"][0]["text"] == "Paris"
-    assert (told["uncertainty"]["status"], told["uncertainty"]["warning"]["code"]) == ("not_scored", code)
+        assert ["eigencal" in item for item in made.server.bodies] == [False]
+    body_ = response.json()
+    assert body_["choices"][0]["text"] == "Paris"
+    assert (body_["uncertainty"]["status"], body_["uncertainty"]["warning"]["code"]) == ("not_scored", code)
 
 
 @pytest.mark.parametrize("content", [b"not JSON", b"", b"[" * 100_000])
@@ -305,7 +309,7 @@ async def test_answer_that_is_not_a_completion_is_forwarded(content: bytes) -> N
     assert "x-score-id" in response.headers
 
 
-# When it comes
+# Timing
 
 
 async def test_mode_async_returns_at_once_and_stores_the_score() -> None:
@@ -317,13 +321,13 @@ async def test_mode_async_returns_at_once_and_stores_the_score() -> None:
 
     async with before(raw(OWN), slow) as made:
         response = await made.ask("async")
-        found = response.json()["uncertainty"]
-        assert found == {"id": response.headers["x-score-id"], "status": "pending"}
-        assert (await made.scored(found["id"], "pending")) == found
+        uncertainty = response.json()["uncertainty"]
+        assert uncertainty == {"id": response.headers["x-score-id"], "status": "pending"}
+        assert (await made.scored(uncertainty["id"], "pending")) == uncertainty
         go.set()
-        told = await made.scored(found["id"])
+        score = await made.scored(uncertainty["id"])
         await made.at_rest()
-    assert told["num_samples"] == 5 and told["id"] == found["id"]
+    assert score["num_samples"] == 5 and score["id"] == uncertainty["id"]
 
 
 async def test_after_the_deadline_the_answer_is_returned_and_the_score_stored() -> None:
@@ -334,10 +338,10 @@ async def test_after_the_deadline_the_answer_is_returned_and_the_score_stored() 
         await answers("Paris")(exchange)
 
     async with before(raw(OWN), slow, chat_deadline_s=0.05) as made:
-        found = (await made.ask()).json()["uncertainty"]
-        assert found["status"] == "pending"
+        uncertainty = (await made.ask()).json()["uncertainty"]
+        assert uncertainty["status"] == "pending"
         go.set()
-        assert (await made.scored(found["id"]))["num_samples"] == 5
+        assert (await made.scored(uncertainty["id"]))["num_samples"] == 5
 
 
 async def test_background_scores_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,15 +353,19 @@ async def test_background_scores_are_limited(monkeypatch: pytest.MonkeyPatch) ->
         await answers("Paris")(exchange)
 
     async with before(raw(OWN), slow) as made:
-        found = [(await made.ask("async")).json()["uncertainty"] for _ in range(3)]
-        assert [one["status"] for one in found] == ["pending", "pending", "not_scored"]
-        assert found[2]["warning"]["code"] == "overloaded"
+        uncertainties = [(await made.ask("async")).json()["uncertainty"] for _ in range(3)]
+        assert [uncertainty["status"] for uncertainty in uncertainties] == [
+            "pending",
+            "pending",
+            "not_scored",
+        ]
+        assert uncertainties[2]["warning"]["code"] == "overloaded"
         go.set()
-        await made.scored(found[1]["id"])
+        await made.scored(uncertainties[1]["id"])
         await made.at_rest()
 
 
-# The score fails, the answer never does
+# Failing scores, which never fail the answer
 
 
 async def test_answer_is_returned_while_the_embedder_is_down() -> None:

@@ -26,13 +26,13 @@ from tests.support.fakes import FakeEmbedder
 from tests.support.openai_server import MODEL, Exchange, OpenAIServer, hang, pieces, raw
 from tests.support.sqlite_store import SqliteStore
 
-# What the service draws a conversation with: a caller that says all of this draws like it.
+# The service's sampling of conversations: a caller with all these fields samples alike.
 LIKE_OURS = {"temperature": 0.5, "top_p": 1.0, "top_k": 0, "max_tokens": 256}
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
 
 
 def fitted(made: Calibration) -> Active:
-    """Return a calibration as active for conversations of the scripted server's."""
+    """Return an active calibration for conversations of the scripted server."""
     request = serving_of(Settings(llm_backend="vllm")).request(messages=(Message("user", "?"),))
     llm = HttpLanguageModel("http://127.0.0.1:9", model=MODEL).identity(request)
     wanted = service_fingerprint(llm, request.sampling, FakeEmbedder(16).identity)
@@ -47,11 +47,11 @@ def evident() -> Active:
     return fitted(by_evidence(selectors={5: selector(EvidenceMap(1.0, 0.0, 1.0))}))
 
 
-def said(exchange: Exchange, text: str, index: int) -> dict[str, Any]:
-    """Return a choice, with log-probabilities where they were asked for."""
-    told = {"content": [{"token": text, "logprob": -0.25}]} if exchange.body.get("logprobs") else None
+def choice_of(exchange: Exchange, text: str, index: int) -> dict[str, Any]:
+    """Return a choice, with log-probabilities if they were requested."""
+    body = {"content": [{"token": text, "logprob": -0.25}]} if exchange.body.get("logprobs") else None
     streamed = "delta" if exchange.body.get("stream") else "message"
-    return {"index": index, streamed: {"content": text}, "logprobs": told, "finish_reason": "stop"}
+    return {"index": index, streamed: {"content": text}, "logprobs": body, "finish_reason": "stop"}
 
 
 def telling(own: str = "Paris", drawn: str = "Paris", refuses: int = 0) -> Any:
@@ -60,7 +60,7 @@ def telling(own: str = "Paris", drawn: str = "Paris", refuses: int = 0) -> Any:
         if refuses and number == 1 and "logprobs" in exchange.body:
             await exchange.send(refuses, {"error": {"message": "logprobs are not for you"}})
             return
-        choices = [said(exchange, own if number == 1 else drawn, i) for i in range(number)]
+        choices = [choice_of(exchange, own if number == 1 else drawn, i) for i in range(number)]
         payload = {"model": MODEL, "choices": choices, "usage": {"prompt_tokens": 3}}
         if not exchange.body.get("stream"):
             await exchange.send(200, payload)
@@ -82,11 +82,11 @@ async def before(behave: Any, active: Active, **settings: Any) -> AsyncIterator[
 
 
 def drawn(made: DropIn) -> list[int]:
-    """Return how many answers each call of ours asked for."""
+    """Return the number of answers requested by each of our calls."""
     return [body["n"] for body in made.server.bodies if body.get("n", 1) > 1]
 
 
-# Where the calibration is applied
+# When the calibration applies
 
 
 async def test_chat_of_plain_turns_is_calibrated() -> None:
@@ -94,10 +94,10 @@ async def test_chat_of_plain_turns_is_calibrated() -> None:
     async with before(telling(), plain()) as made:
         for content in ("Where?", parts):
             turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": content}]
-            found = (await made.ask(messages=turns, response_format={"type": "text"}, user="u")).json()
-            assert found["uncertainty"]["calibrated"], found
-            assert found["uncertainty"]["probability_correct"] == pytest.approx(
-                found["uncertainty"]["candidate"]["probability_correct"]
+            body = (await made.ask(messages=turns, response_format={"type": "text"}, user="u")).json()
+            assert body["uncertainty"]["calibrated"], body
+            assert body["uncertainty"]["probability_correct"] == pytest.approx(
+                body["uncertainty"]["candidate"]["probability_correct"]
             )
 
 
@@ -116,10 +116,10 @@ UNLIKE: list[dict[str, Any]] = [
 @pytest.mark.parametrize("body", UNLIKE, ids=lambda body: json.dumps(body)[:40])
 async def test_other_fields_that_change_answers_are_served_raw(body: dict[str, Any]) -> None:
     async with before(telling(), plain()) as made:
-        found = (await made.ask(**body)).json()["uncertainty"]
+        uncertainty = (await made.ask(**body)).json()["uncertainty"]
         [draw] = [sent for sent in made.server.bodies if "n" in sent]
-    assert (found["status"], found["calibrated"]) == ("scored", False)
-    assert found["warnings"][0]["differs"] == ["prompt_shape"]
+    assert (uncertainty["status"], uncertainty["calibrated"]) == ("scored", False)
+    assert uncertainty["warnings"][0]["differs"] == ["prompt_shape"]
     assert {name: draw[name] for name in body} == body
 
 
@@ -131,7 +131,7 @@ async def test_larger_token_limit_is_another_setup_only_with_longer_samples(
     tokens: list[int], differs: list[list[str]], told: str
 ) -> None:
     async def behave(exchange: Exchange) -> None:
-        choices = [said(exchange, "Paris", i) for i in range(exchange.body.get("n", 1))]
+        choices = [choice_of(exchange, "Paris", i) for i in range(exchange.body.get("n", 1))]
         usage = {"prompt_tokens": 3, "completion_tokens": max(tokens)}
         for choice, number in zip(choices, tokens, strict=False):
             choice["logprobs"] = {"content": [{"token": "", "logprob": -0.25}] * number}
@@ -141,12 +141,12 @@ async def test_larger_token_limit_is_another_setup_only_with_longer_samples(
         await exchange.send(200, {"model": MODEL, "choices": choices, "usage": usage})
 
     async with before(behave, plain()) as made:
-        found = (await made.ask(max_tokens=3000)).json()["uncertainty"]
-    assert found["calibrated"] is not bool(differs)
-    assert [one["differs"] for one in found["warnings"] if "differs" in one] == differs
+        uncertainty = (await made.ask(max_tokens=3000)).json()["uncertainty"]
+    assert uncertainty["calibrated"] is not bool(differs)
+    assert [warning["differs"] for warning in uncertainty["warnings"] if "differs" in warning] == differs
 
 
-# The caller's own answer as one of those drawn
+# The caller's own answer as a sample
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -165,47 +165,49 @@ async def test_answer_sampled_like_ours_counts_as_a_sample(
     async with before(telling(), plain()) as made:
         response = await made.ask(stream=stream, **body)
         assert drawn(made) == [4 if own_counts else 5]
-    told = events_of(response.content)[-1] if stream else response.json()
-    assert told["uncertainty"]["num_samples"] == 5
-    assert told["uncertainty"]["calibrated"]
+    body_ = events_of(response.content)[-1] if stream else response.json()
+    assert body_["uncertainty"]["num_samples"] == 5
+    assert body_["uncertainty"]["calibrated"]
 
 
 async def test_answer_of_another_model_does_not_count_as_a_sample() -> None:
     async def behave(exchange: Exchange) -> None:
         number = exchange.body.get("n", 1)
-        choices = [said(exchange, "Paris", i) for i in range(number)]
+        choices = [choice_of(exchange, "Paris", i) for i in range(number)]
         await exchange.send(200, {"model": MODEL if number > 1 else "another", "choices": choices})
 
     async with before(behave, plain()) as made:
-        found = (await made.ask(**LIKE_OURS)).json()["uncertainty"]
-    assert (found["num_samples"], found["warnings"]) == (4, [])
+        uncertainty = (await made.ask(**LIKE_OURS)).json()["uncertainty"]
+    assert (uncertainty["num_samples"], uncertainty["warnings"]) == (4, [])
 
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_evidence_uses_and_hides_the_answers_logprobs(stream: bool) -> None:
     async with before(telling(), evident()) as made:
         response = await made.ask(stream=stream, **LIKE_OURS)
-        asked = next(sent for sent in made.server.bodies if sent.get("n", 1) == 1)
-    told = events_of(response.content)[-1] if stream else response.json()
-    assert asked["logprobs"] is True and told["choices"][0]["logprobs"] is None
-    assert told["uncertainty"]["num_samples"] == 5
-    assert told["uncertainty"]["evidence"]["mean_logprob"] == pytest.approx(-0.25)
+        own_call = next(sent for sent in made.server.bodies if sent.get("n", 1) == 1)
+    body = events_of(response.content)[-1] if stream else response.json()
+    assert own_call["logprobs"] is True and body["choices"][0]["logprobs"] is None
+    assert body["uncertainty"]["num_samples"] == 5
+    assert body["uncertainty"]["evidence"]["mean_logprob"] == pytest.approx(-0.25)
 
 
-@pytest.mark.parametrize(("status", "next_calls"), [(400, 2), (500, 3)])  # a 500 may pass: asked for again
+@pytest.mark.parametrize(
+    ("status", "next_calls"), [(400, 2), (500, 3)]
+)  # a 500 may be transient and is retried
 async def test_answer_is_returned_if_the_server_refuses_logprobs(status: int, next_calls: int) -> None:
     async with before(telling(refuses=status), evident()) as made:
         response = await made.ask(**LIKE_OURS)
         assert len(made.server.bodies) == 3
         await made.ask(**LIKE_OURS)
         assert len(made.server.bodies) == 3 + next_calls
-        # Nor does one kind of call tell of another.
+        # One kind of call also does not affect another.
         await made.ask(**LIKE_OURS, tools=[{"type": "function", "function": {"name": "f"}}])
         assert len(made.server.bodies) == 6 + next_calls
-    found = response.json()["uncertainty"]
-    # Without its log-probability the answer would cost all others theirs.
-    assert (response.status_code, found["num_samples"]) == (200, 4)
-    assert found["evidence"] is not None
+    uncertainty = response.json()["uncertainty"]
+    # Without its log-probability, the answer would remove the evidence of all others.
+    assert (response.status_code, uncertainty["num_samples"]) == (200, 4)
+    assert uncertainty["evidence"] is not None
 
 
 # Abstaining
@@ -214,10 +216,10 @@ POLICY = {"abstain": True, "abstain_text": "Ask somebody else.", "target_error":
 
 
 async def test_unsure_answer_is_withheld_if_requested() -> None:
-    asked = {"target_error": 0.2, "abstain": True}
+    request = {"target_error": 0.2, "abstain": True}
     async with before(telling(own="Nice"), plain()) as made:
-        response = await made.ask(eigencal=asked)
-        told = await made.ask(eigencal=asked | {"abstain": False})
+        response = await made.ask(eigencal=request)
+        response_ = await made.ask(eigencal=request | {"abstain": False})
     body = response.json()
     assert body["choices"] == [
         {
@@ -227,12 +229,12 @@ async def test_unsure_answer_is_withheld_if_requested() -> None:
             "finish_reason": "stop",
         }
     ]
-    found = body["uncertainty"]
-    assert (found["decision"]["action"], found["withheld"]) == ("abstain", "Nice")
-    assert found["disagreements"] == []
+    uncertainty = body["uncertainty"]
+    assert (uncertainty["decision"]["action"], uncertainty["withheld"]) == ("abstain", "Nice")
+    assert uncertainty["disagreements"] == []
     assert response.headers["x-decision"] == "abstain" and body["usage"] == {"prompt_tokens": 3}
-    assert told.json()["choices"][0]["message"]["content"] == "Nice"
-    assert told.json()["uncertainty"]["decision"]["action"] == "abstain"
+    assert response_.json()["choices"][0]["message"]["content"] == "Nice"
+    assert response_.json()["uncertainty"]["decision"]["action"] == "abstain"
 
 
 async def test_unrequested_stream_is_withheld() -> None:
@@ -245,9 +247,9 @@ async def test_unrequested_stream_is_withheld() -> None:
         response = await made.ask(eigencal={"target_error": 0.2, "abstain": True})
     first, last, *usage = events_of(response.content)
     assert first["choices"][0]["delta"]["content"] == "I am not sure enough to answer this."
-    assert [one["choices"] for one in usage] == [[]]
-    found = last["uncertainty"]
-    assert (found["decision"]["action"], found["withheld"]) == ("abstain", "Nice")
+    assert [chunk["choices"] for chunk in usage] == [[]]
+    uncertainty = last["uncertainty"]
+    assert (uncertainty["decision"]["action"], uncertainty["withheld"]) == ("abstain", "Nice")
 
 
 async def test_the_settings_may_abstain_for_every_caller() -> None:
@@ -257,7 +259,7 @@ async def test_the_settings_may_abstain_for_every_caller() -> None:
     body = response.json()
     assert body["choices"][0]["message"]["content"] == "Ask somebody else."
     assert body["uncertainty"]["decision"]["action"] == "abstain"
-    # The model's own text is the operator's: its callers get it by no way.
+    # The model's own text must not reach callers in any way.
     assert "Nice" not in response.text and "withheld" not in kept
     assert kept["disagreements"] is None
 
@@ -293,10 +295,13 @@ async def test_callers_cannot_opt_out_of_abstaining(mode: str, body: dict[str, A
         await made.at_rest()
     assert response.status_code == 200
     assert "Ask somebody else." in response.text and "Nice" not in response.text
-    told = events_of(response.content) if stream else [response.json()]
-    [found] = [one["uncertainty"] for one in told if "uncertainty" in one]
-    if found["status"] == "scored":
-        assert (found["decision"]["target_error"], found["decision"]["action"]) == (0.2, "abstain")
+    events = events_of(response.content) if stream else [response.json()]
+    [uncertainty] = [event["uncertainty"] for event in events if "uncertainty" in event]
+    if uncertainty["status"] == "scored":
+        assert (uncertainty["decision"]["target_error"], uncertainty["decision"]["action"]) == (
+            0.2,
+            "abstain",
+        )
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -306,7 +311,7 @@ async def test_answer_with_another_success_status_is_judged(code: int, stream: b
         if exchange.body.get("n", 1) > 1:
             await telling()(exchange)
             return
-        choice = said(exchange, "Nice", 0)
+        choice = choice_of(exchange, "Nice", 0)
         if not stream:
             await exchange.send(code, {"model": MODEL, "choices": [choice]})
             return
@@ -354,9 +359,9 @@ async def test_only_judged_content_is_let_through(beside: str, stream: bool) -> 
         if exchange.body.get("n", 1) > 1:
             await telling()(exchange)
             return
-        choice = said(exchange, "", 0)
+        choice = choice_of(exchange, "", 0)
         choice["delta" if stream else "message"] = {"role": "assistant", **BESIDE[beside]}
-        # Servers leave reasoning out where a call says so, but not out of the tokens that it asks for.
+        # Servers can omit reasoning from the text, but not from the requested tokens.
         thought = [{"token": token, "logprob": -0.1} for token in ("Nice", "Paris")]
         choice["logprobs"] = {"content": thought} if beside == "a thought among the tokens" else None
         payload = {"model": MODEL, "choices": [choice]}
@@ -371,14 +376,14 @@ async def test_only_judged_content_is_let_through(beside: str, stream: bool) -> 
     async with before(behave, plain(), **POLICY | {"target_error": 0.336}) as made:
         response = await made.ask(stream=stream, logprobs=True)
     assert "Nice" not in response.text and "Ask somebody else." not in response.text
-    said_ = [one["choices"][0] for one in (events_of(response.content) if stream else [response.json()])]
-    parts = [one["delta" if stream else "message"] for one in said_]
+    said_ = [chunk["choices"][0] for chunk in (events_of(response.content) if stream else [response.json()])]
+    parts = [item["delta" if stream else "message"] for item in said_]
     own = BESIDE[beside]
     calls = [part["tool_calls"] for part in parts if part.get("tool_calls")]
     assert calls == ([CALL] if "tool_calls" in own else [])
     assert [part["refusal"] for part in parts if part.get("refusal")] == (["No."] if "refusal" in own else [])
-    told = "".join(part.get("content") or "" for part in parts)
-    assert told == ("Paris" if "Paris" in str(own["content"]) else "")
+    content = "".join(part.get("content") or "" for part in parts)
+    assert content == ("Paris" if "Paris" in str(own["content"]) else "")
     assert said_[-1]["finish_reason"] == "stop"
 
 
@@ -389,7 +394,7 @@ async def test_other_content_of_a_stream_is_not_let_through(late: bytes) -> None
             await telling()(exchange)
             return
         first, more = (
-            json.dumps({"model": MODEL, "choices": [said(exchange, text, 0)]}).encode()
+            json.dumps({"model": MODEL, "choices": [choice_of(exchange, text, 0)]}).encode()
             for text in ("Paris", "Nice")
         )
         await pieces(b"data: %b\n\n" % first, late % more)(exchange)

@@ -23,13 +23,16 @@ async def test_a_chat_is_answered_and_scored(client: Client, llm: FakeLLM) -> No
     assert body["object"] == "chat.completion" and body["usage"]["prompt_tokens"] == 8
     assert (body["uncertainty"]["status"], body["uncertainty"]["num_samples"]) == ("scored", 3)
     assert kept == body["uncertainty"]
-    assert sorted((one.num_samples, one.sampling.temperature) for one in llm.requests) == [(1, 0.1), (3, 0.5)]
+    assert sorted((request.num_samples, request.sampling.temperature) for request in llm.requests) == [
+        (1, 0.1),
+        (3, 0.5),
+    ]
 
 
 async def test_stream_has_the_text_and_a_chunk_with_the_score(client: Client) -> None:
-    asked = ASKED | {"stream": True, "stream_options": {"include_usage": True}}
+    request = ASKED | {"stream": True, "stream_options": {"include_usage": True}}
     async with client(num_samples=5) as http:
-        response = await http.post("/v1/chat/completions", json=asked)
+        response = await http.post("/v1/chat/completions", json=request)
     text, chunk, usage = events_of(response.content)
     assert text["choices"][0]["delta"]["content"] == "Paris" and chunk["object"] == "chat.completion.chunk"
     assert chunk["uncertainty"]["status"] == "scored" and usage["usage"]["completion_tokens"] == 1
@@ -40,18 +43,18 @@ async def test_a_text_is_completed_and_models_are_listed(client: Client) -> None
     async with client(num_samples=5) as http:
         body = (await http.post("/v1/completions?v=1", json={"prompt": "The capital is", "n": 2})).json()
         models = (await http.get("/v1/models")).json()
-    assert [one["text"] for one in body["choices"]] == ["Paris", "Paris"]
+    assert [choice["text"] for choice in body["choices"]] == ["Paris", "Paris"]
     assert body["uncertainty"]["status"] == "scored"
-    assert [one["id"] for one in models["data"]] == ["fake-llm"]
+    assert [entry["id"] for entry in models["data"]] == ["fake-llm"]
 
 
 class Tells(FakeLLM):
-    """Two tokens an answer, with their log-probabilities."""
+    """Two tokens per answer, with their log-probabilities."""
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        found = await super().generate(request)
-        told = {"total_logprob": -0.75, "num_tokens": 2, "token_logprobs": (-0.5, -0.25)}
-        return replace(found, draws=tuple(replace(one, **told) for one in found.draws))
+        generation = await super().generate(request)
+        body = {"total_logprob": -0.75, "num_tokens": 2, "token_logprobs": (-0.5, -0.25)}
+        return replace(generation, draws=tuple(replace(draw, **body) for draw in generation.draws))
 
 
 @pytest.fixture
@@ -61,16 +64,18 @@ def telling(tmp_path: Path, embedder: FakeEmbedder) -> Client:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_logprobs_allow_effort_none(telling: Client, stream: bool) -> None:
-    asked = ASKED | {"stream": stream}
+    request = ASKED | {"stream": stream}
     async with telling() as http:
-        own = await http.post("/v1/chat/completions", json=asked | {"logprobs": True})
-        none = await http.post("/v1/chat/completions", json=asked | {"eigencal": {"effort": "none"}})
+        own = await http.post("/v1/chat/completions", json=request | {"logprobs": True})
+        none = await http.post("/v1/chat/completions", json=request | {"eigencal": {"effort": "none"}})
         text = await http.post("/v1/completions", json={"prompt": "The capital is", "logprobs": 0})
-    [told, unasked] = [[*events_of(one.content)] if stream else [one.json()] for one in (own, none)]
-    content = told[0]["choices"][0]["logprobs"]["content"]
-    assert [(one["token"], one["logprob"]) for one in content] == [("Paris", -0.5), ("", -0.25)]
-    assert unasked[0]["choices"][0]["logprobs"] is None
-    score = unasked[-1]["uncertainty"]
+    [requested, unrequested] = [
+        [*events_of(response.content)] if stream else [response.json()] for response in (own, none)
+    ]
+    content = requested[0]["choices"][0]["logprobs"]["content"]
+    assert [(token_["token"], token_["logprob"]) for token_ in content] == [("Paris", -0.5), ("", -0.25)]
+    assert unrequested[0]["choices"][0]["logprobs"] is None
+    score = unrequested[-1]["uncertainty"]
     assert (score["status"], score["num_samples"]) == ("scored", 0) and 0 < score["rank_score"] < 1
     assert text.json()["choices"][0]["logprobs"]["token_logprobs"] == [-0.5, -0.25]
 
@@ -121,9 +126,9 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
 async def test_unknown_parameter_is_refused_by_name(
     client: Client, llm: FakeLLM, path: str, body: dict[str, Any], names: list[str], mode: str
 ) -> None:
-    asked = body if "prompt" in body else ASKED | body
+    request = body if "prompt" in body else ASKED | body
     async with client(num_samples=5) as http:
-        response = await http.post(f"/v1/{path}", json=asked, headers={"X-Eigencal": mode})
+        response = await http.post(f"/v1/{path}", json=request, headers={"X-Eigencal": mode})
     error = response.json()["error"]
     assert (response.status_code, error["type"], error["code"]) == (
         400,
@@ -169,6 +174,6 @@ async def test_too_long_chat_is_refused_with_the_usual_message(
         "param": "messages",
         "code": "context_length_exceeded",
     }
-    told = score.json()
-    assert (score.status_code, told["code"], told["retryable"]) == (422, "invalid_request", False)
-    assert told["detail"] == words
+    body = score.json()
+    assert (score.status_code, body["code"], body["retryable"]) == (422, "invalid_request", False)
+    assert body["detail"] == words

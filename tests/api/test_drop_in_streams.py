@@ -44,25 +44,25 @@ async def stream(made: DropIn, mode: str = "on", **body: Any) -> Any:
 
 
 def check_carried(content: bytes, finish: bytes = FINISH) -> dict[str, Any]:
-    """Return the uncertainty of a stream whose other events are the server's own bytes."""
-    [carrier] = [one for one in events_of(content) if "uncertainty" in one]
+    """Check that the other events are the server's own bytes; return the uncertainty of the stream."""
+    [carrier] = [item for item in events_of(content) if "uncertainty" in item]
     [own] = events_of(finish)
-    found: dict[str, Any] = carrier.pop("uncertainty")
+    result: dict[str, Any] = carrier.pop("uncertainty")
     if "delta" in carrier["choices"][0]:
-        assert carrier["choices"][0]["delta"].pop("uncertainty") == found
+        assert carrier["choices"][0]["delta"].pop("uncertainty") == result
     assert carrier == own
-    return found
+    return result
 
 
 async def test_finishing_chunk_has_the_score() -> None:
     async with before(pieces(WHOLE)) as made:
         response = await stream(made)
         kept = await made.scored(response.headers["x-score-id"])
-    found = check_carried(response.content)
+    carried = check_carried(response.content)
     assert response.content.startswith(BEGIN + TEXT) and response.content.endswith(b"\n\n" + USAGE + DONE)
     assert response.headers["content-type"] == "text/event-stream"
-    assert (found["status"], found["candidate"]["mode"], found["num_samples"]) == ("scored", 0, 5)
-    assert kept == found and found["id"] == response.headers["x-score-id"]
+    assert (carried["status"], carried["candidate"]["mode"], carried["num_samples"]) == ("scored", 0, 5)
+    assert kept == carried and carried["id"] == response.headers["x-score-id"]
 
 
 async def test_mode_off_forwards_the_exact_bytes() -> None:
@@ -79,7 +79,7 @@ async def test_usage_on_the_chunk_that_finishes() -> None:
         content = (await stream(made)).content
     own = event({}, "stop", usage={"prompt_tokens": 3})
     assert check_carried(content, own)["candidate"]["mode"] == 0
-    # The words on it went before: they wait for no score.
+    # The text on it was forwarded before, without waiting for the score.
     words = events_of(content)[-2]
     assert (words["choices"], "usage" in words) == (
         [{"index": 0, "delta": {"content": "is"}, "finish_reason": None}],
@@ -108,7 +108,7 @@ async def test_text_completion_has_the_score_at_the_top_level() -> None:
     async with before(pieces(piece("Par", None), piece("is", "length"), DONE)) as made:
         content = (await stream(made, path="/v1/completions", prompt="The capital is")).content
     assert check_carried(content, piece("", "length"))["candidate"]["mode"] == 0
-    assert [one["choices"][0]["text"] for one in events_of(content)] == ["Par", "is", ""]
+    assert [chunk_["choices"][0]["text"] for chunk_ in events_of(content)] == ["Par", "is", ""]
 
 
 async def test_sampling_starts_after_the_answer_has_started() -> None:
@@ -119,11 +119,11 @@ async def test_sampling_starts_after_the_answer_has_started() -> None:
         exchange.writer.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(TEXT + FINISH), TEXT + FINISH))
 
     async with before(pieces(BEGIN, then=rest)) as made:
-        asked = made.http.stream("POST", "/v1/chat/completions", json=QUESTION | {"stream": True})
-        async with asyncio.timeout(60), asked as response:
+        response_ = made.http.stream("POST", "/v1/chat/completions", json=QUESTION | {"stream": True})
+        async with asyncio.timeout(60), response_ as response:
             parts = response.aiter_bytes()
-            assert await anext(parts) == BEGIN  # the role, and no token yet
-            await asyncio.sleep(0.2)  # for draws that had begun too early to get there
+            assert await anext(parts) == BEGIN  # the role, without a token
+            await asyncio.sleep(0.2)  # for samples that began too early to arrive
             assert [body.get("n") for body in made.server.bodies] == [None]
             go.set()
             content = b"".join([part async for part in parts])
@@ -143,10 +143,10 @@ async def test_last_chunk_waits_until_the_deadline_with_keepalives(
 
     async with before(pieces(WHOLE), slow, chat_deadline_s=0.2) as made:
         content = (await stream(made)).content
-        found = check_carried(content)
-        assert found["status"] == "pending" and b"\n: " in content
+        carried = check_carried(content)
+        assert carried["status"] == "pending" and b"\n: " in content
         go.set()
-        assert (await made.scored(found["id"]))["num_samples"] == 5
+        assert (await made.scored(carried["id"]))["num_samples"] == 5
 
 
 async def test_stream_without_a_finishing_chunk_is_scored_for_later() -> None:
@@ -189,9 +189,9 @@ async def test_connection_broken_after_the_whole_answer_keeps_the_score(mode: st
 
     async with before(pieces(BEGIN, TEXT, FINISH, then=gone)) as made:
         content = (await stream(made, mode)).content
-        found = [one["uncertainty"] for one in events_of(content) if "uncertainty" in one]
-        assert found[0]["status"] == ("scored" if mode == "on" else "pending")
-        assert (await made.scored(found[0]["id"]))["candidate"]["mode"] == 0
+        uncertainties = [body["uncertainty"] for body in events_of(content) if "uncertainty" in body]
+        assert uncertainties[0]["status"] == ("scored" if mode == "on" else "pending")
+        assert (await made.scored(uncertainties[0]["id"]))["candidate"]["mode"] == 0
     assert events_of(content)[-1]["error"]["code"] == "llm_unavailable"
 
 
@@ -226,8 +226,8 @@ async def test_stream_with_too_much_text_continues_without_a_score(
     sent = BEGIN + TEXT * 30 + FINISH + DONE
     async with before(pieces(sent)) as made:
         response = await stream(made)
-        found = await made.scored(response.headers["x-score-id"], "not_scored")
-    assert (response.content, found["warning"]["code"]) == (sent, "too_long")
+        score = await made.scored(response.headers["x-score-id"], "not_scored")
+    assert (response.content, score["warning"]["code"]) == (sent, "too_long")
 
 
 async def test_stream_ended_by_its_connection_is_complete_only_with_a_finish_reason() -> None:

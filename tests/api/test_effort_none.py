@@ -45,7 +45,7 @@ Served = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
 
 def agreement(log_probability: float, dimension: int) -> float:
-    """Return the agreement of a text that is its own only answer: the logit of its calibrated eigenvalue."""
+    """Return the agreement of a text judged by itself: the logit of its calibrated eigenvalue."""
     likely = math.exp(log_probability) + (1 - math.exp(log_probability)) / dimension
     return math.log(likely / (1 - likely))
 
@@ -60,18 +60,18 @@ def of_log_probability(slope: float) -> Selector:
 
 
 def fitted(**parts: Any) -> Calibration:
-    """For what is asked of `TellingLLM` by a prompt; it decides without an answer, and with three."""
+    """Return a calibration for the prompts of `TellingLLM` that decides without samples and with three."""
     request = SERVING.request(prompt="question 0")
     wanted = service_fingerprint(
         TellingLLM().identity(request), request.sampling, FakeEmbedder(DIMENSION).identity
     )
-    every = {0: of_log_probability(40.0), 3: selector()}
-    return replace(calibration(), **{"fingerprint": wanted, "selectors": every} | parts)
+    selectors = {0: of_log_probability(40.0), 3: selector()}
+    return replace(calibration(), **{"fingerprint": wanted, "selectors": selectors} | parts)
 
 
 @pytest.fixture
 def started(tmp_path: Path) -> Served:
-    """Return a factory of clients of a service with this calibration in force, None for none."""
+    """Return a factory of clients of a service with this active calibration, or without one."""
 
     @asynccontextmanager
     async def start(
@@ -124,18 +124,18 @@ async def test_candidate_is_judged_without_samples_or_embeddings(started: Served
 
 async def test_p_correct_rises_with_the_logprob_and_unsure_text_is_withheld(started: Served) -> None:
     async with started(fitted()) as http:
-        told = [
+        bodies = [
             await answered(http, **ASKED | {"candidate_logprob": total}) for total in (0.009, 0, -9, -1e9)
         ]
-    values = [one["probability_correct"] for one in told]
+    values = [body["probability_correct"] for body in bodies]
     assert values == sorted(values, reverse=True)
     assert values[0] == values[1]
     assert 0 < values[-1] < 0.1
-    assert [one["decision"]["action"] for one in told] == ["answer", "answer", "abstain", "abstain"]
+    assert [body["decision"]["action"] for body in bodies] == ["answer", "answer", "abstain", "abstain"]
 
 
 def tokens(*parts: Any) -> list[dict[str, Any]]:
-    """Return tokens as they are sent, from a text and a log-probability each."""
+    """Return tokens in the format of requests, from texts and log-probabilities."""
     pairs = zip(parts[::2], parts[1::2], strict=True)
     return [{"token": text, "logprob": value} for text, value in pairs]
 
@@ -152,12 +152,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("sent", "told"), REFUSED)
-async def test_unsuitable_requests_are_refused(started: Served, sent: Any, told: str) -> None:
+@pytest.mark.parametrize(("sent", "message"), REFUSED)
+async def test_unsuitable_requests_are_refused(started: Served, sent: Any, message: str) -> None:
     async with started() as http:
         response = await http.post("/score", json=ASKED | sent)
     assert (response.status_code, response.json()["code"]) == (422, "invalid_request")
-    assert told in response.text
+    assert message in response.text
 
 
 AGREEING = {
@@ -194,12 +194,12 @@ async def test_score_without_a_model_explains_the_missing_p_correct(started: Ser
     ):
         async with started(made, default_calibration=False) as http:
             plain = await answered(http, **ASKED)
-            asked = await answered(http, **ASKED, target_error=0.2)
+            body = await answered(http, **ASKED, target_error=0.2)
             raw = await answered(http, **ASKED, calibration="none")
-        assert [one["code"] for one in plain["warnings"]] == codes
+        assert [warning["code"] for warning in plain["warnings"]] == codes
         assert plain["decision"] is None and plain["probability_correct"] is None and not plain["calibrated"]
-        assert {one["code"] for one in asked["warnings"]} == {*codes, "no_correctness_model"}
-        assert asked["decision"]["action"] == "abstain"
+        assert {warning["code"] for warning in body["warnings"]} == {*codes, "no_correctness_model"}
+        assert body["decision"]["action"] == "abstain"
         assert raw["probability_correct"] is None and raw["calibration"] is None
 
 
@@ -207,18 +207,18 @@ async def test_default_ranks_texts_without_a_matching_calibration(started: Serve
     unlike = fitted(fingerprint=replace(fitted().fingerprint, model="another"))
     for made, mismatch in ((None, []), (unlike, ["calibration_mismatch"])):
         async with started(made) as http:
-            told = [await answered(http, **ASKED | {"candidate_logprob": total}) for total in (-1, -2, -9)]
-            asked = await answered(http, **ASKED, target_error=0.2)
+            bodies = [await answered(http, **ASKED | {"candidate_logprob": total}) for total in (-1, -2, -9)]
+            body = await answered(http, **ASKED, target_error=0.2)
             raw = await answered(http, **ASKED, calibration="none")
-        ranks = [one["rank_score"] for one in told]
+        ranks = [body_["rank_score"] for body_ in bodies]
         assert ranks == sorted(ranks, reverse=True) and 0 < ranks[-1] < ranks[0] < 1
-        first, codes = told[0], [*mismatch, "default_calibration", "default_probability"]
-        assert [one["code"] for one in first["warnings"]] == codes
+        first, codes = bodies[0], [*mismatch, "default_calibration", "default_probability"]
+        assert [warning["code"] for warning in first["warnings"]] == codes
         assert (first["calibration"]["id"], first["calibration"]["origin"]) == (DEFAULT_IDS[PAPER], "default")
         assert first["probability_correct"] == first["rank_score"] and not first["calibrated"]
-        assert (asked["decision"]["action"], raw["rank_score"]) == ("abstain", None)
-        assert "the default calibration" in asked["decision"]["reason"]
-        assert [one["code"] for one in asked["warnings"]] == codes
+        assert (body["decision"]["action"], raw["rank_score"]) == ("abstain", None)
+        assert "the default calibration" in body["decision"]["reason"]
+        assert [warning["code"] for warning in body["warnings"]] == codes
 
 
 async def test_default_p_correct_equals_that_of_one_sample_with_this_logprob(started: Served) -> None:
@@ -242,7 +242,7 @@ async def test_claims_are_ranked_if_their_calibration_needs_samples(
 
 async def test_unlike_question_is_detected_without_samples(started: Served) -> None:
     rng = np.random.default_rng(0)
-    # Near one another, and far from any other question.
+    # Near each other, and far from all other questions.
     questions = np.eye(DIMENSION)[0] + 0.01 * rng.standard_normal((200, DIMENSION))
     unit = (questions / np.linalg.norm(questions, axis=1, keepdims=True)).astype(np.float32)
     reference = ConformalReference(unit, np.full((200, 3), 2, dtype=np.int32))
@@ -251,7 +251,7 @@ async def test_unlike_question_is_detected_without_samples(started: Served) -> N
         body = await answered(http, **ASKED)
     assert {call for call in embedder.calls if call} == {("question 0",)}
     assert body["ood_p_value"] == pytest.approx(1 / 201)
-    assert [one["code"] for one in body["warnings"]] == ["out_of_distribution"]
+    assert [warning["code"] for warning in body["warnings"]] == ["out_of_distribution"]
     assert body["decision"]["action"] == "abstain"
     assert body["probability_correct"] == pytest.approx(LIKELY)
 
@@ -275,32 +275,32 @@ async def test_answer_longer_than_all_rows_is_not_let_through(started: Served) -
     assert long["probability_correct"] > long["decision"]["threshold"]
     for body in (long, json.loads(batch.text)["result"]):
         assert body["decision"]["action"] == "abstain" and "length" in body["decision"]["reason"]
-        assert [one["code"] for one in body["warnings"]] == ["length_out_of_range"]
+        assert [warning["code"] for warning in body["warnings"]] == ["length_out_of_range"]
         assert "1 to 3 words" in body["warnings"][0]["message"]
 
     async with started(fitted(reference=short_answers()), ood_abstain=False) as http:
         decided = await answered(http, **padded)
-    assert [one["code"] for one in decided["warnings"]] == ["length_out_of_range"]
+    assert [warning["code"] for warning in decided["warnings"]] == ["length_out_of_range"]
     assert decided["decision"]["action"] == "answer"
 
     judged = np.array([len(PADDED.split())], dtype=np.int32)
     async with started(fitted(reference=short_answers(judged=judged))) as http:
-        known = await answered(http, **padded)
-    assert (known["decision"]["action"], known["warnings"]) == ("answer", [])
+        body_ = await answered(http, **padded)
+    assert (body_["decision"]["action"], body_["warnings"]) == ("answer", [])
 
 
 async def test_default_checks_the_answer_length(started: Served) -> None:
     async with started() as http:
-        found = [
+        bodies = [
             await answered(http, **ASKED | {"candidate": text}, target_error=0.2)
             for text in ("two words", PADDED)
         ]
     codes = ["default_calibration", "default_probability"]
-    assert [[one["code"] for one in body["warnings"]] for body in found] == [
+    assert [[warning["code"] for warning in body["warnings"]] for body in bodies] == [
         codes,
         [*codes, "length_out_of_range"],
     ]
-    assert "length" in found[1]["decision"]["reason"]
+    assert "length" in bodies[1]["decision"]["reason"]
 
 
 AUTO = {"prompt": "question 0", "effort": "auto"}
@@ -327,7 +327,7 @@ async def test_auto_uses_the_number_recommended_by_the_report(
 
 
 async def test_calibration_is_chosen_before_the_llm_has_answered(started: Served) -> None:
-    """Which model answers, only answers tell: after a start none may ever be drawn."""
+    """The model's name is known only from answers, and after a start there may be none."""
 
     class Unheard(TellingLLM):
         def identity(self, request: Any) -> LLMIdentity:
@@ -339,7 +339,7 @@ async def test_calibration_is_chosen_before_the_llm_has_answered(started: Served
 
 
 class Sure(TellingLLM):
-    """Answers any question alike, as surely as its number says."""
+    """Answers all questions alike, with the log-probability given by their number."""
 
     def _texts(self, request: Any) -> list[str]:
         return [f"{request.prompt} is so"] * request.num_samples
@@ -349,8 +349,12 @@ async def test_all_service_sampled_calibrations_apply(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     right = rng.random(200) < [sureness(i) for i in range(200)]
     rows = [
-        {"prompt": f"question {i}", "reference": f"question {i} is so" if one else "x", "correct": bool(one)}
-        for i, one in enumerate(right)
+        {
+            "prompt": f"question {i}",
+            "reference": f"question {i} is so" if item else "x",
+            "correct": bool(item),
+        }
+        for i, item in enumerate(right)
     ]
     app = create_app(
         Settings(data_dir=tmp_path, num_samples=3),
@@ -364,11 +368,11 @@ async def test_all_service_sampled_calibrations_apply(tmp_path: Path) -> None:
     ):
         posted = await http.post("/calibrate", json={"examples": rows, "activate": "always"})
         assert posted.status_code == 202, posted.text
-        async with asyncio.timeout(120):  # a stream of events goes on for as long as its job does
+        async with asyncio.timeout(120):  # the stream of events ends with its job
             await http.get(f"/jobs/{posted.json()['id']}/events")
         [made] = (await http.get("/calibrations")).json()
         assert made["correctness_sample_counts"][0] == 0
-        async with asyncio.timeout(30):  # what a job has activated is served a moment later
+        async with asyncio.timeout(30):  # an activation takes effect a moment later
             while not (await answered(http, **ASKED))["calibrated"]:
                 await asyncio.sleep(0.05)
         unsure, sure = [
@@ -382,13 +386,13 @@ async def test_all_service_sampled_calibrations_apply(tmp_path: Path) -> None:
 
 async def test_embedder_started_later_is_identified(started: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     embedder = FakeEmbedder(DIMENSION)
-    known = embedder.identity
+    identity = embedder.identity
 
     def unknown(_: FakeEmbedder) -> Any:
         raise EmbedderUnavailable("It has not answered yet.")
 
     async def check() -> None:
-        monkeypatch.setattr(FakeEmbedder, "identity", property(lambda _: known))
+        monkeypatch.setattr(FakeEmbedder, "identity", property(lambda _: identity))
 
     async with started(fitted(), TellingLLM(), embedder) as http:
         monkeypatch.setattr(FakeEmbedder, "identity", property(unknown))
@@ -400,7 +404,7 @@ async def test_embedder_started_later_is_identified(started: Served, monkeypatch
 
 
 def active(**parts: Any) -> Active:
-    """For conversations of the scripted server's."""
+    """Return an active calibration for conversations of the scripted server."""
     request = serving_of(Settings(llm_backend="vllm")).request(messages=(Message("user", "?"),))
     llm = HttpLanguageModel("http://127.0.0.1:9", model=MODEL).identity(request)
     wanted = service_fingerprint(llm, request.sampling, FakeEmbedder(16).identity)
@@ -409,7 +413,7 @@ def active(**parts: Any) -> Active:
 
 
 def telling(*, tells: bool = True, refuses: bool = False, tokens: int = 2, ends: str = "stop") -> Any:
-    """Answer "so it is" by chunks, with a log-probability of -1 in all where that is asked for."""
+    """Answer "so it is" in chunks, with log-probabilities of -1 in total on request."""
 
     async def behave(exchange: Exchange) -> None:
         body = exchange.body
@@ -417,10 +421,10 @@ def telling(*, tells: bool = True, refuses: bool = False, tokens: int = 2, ends:
         if refuses and wanted is not None:
             await exchange.send(400, {"error": {"message": "logprobs are not for you"}})
             return
-        one = {"token": "", "logprob": -1 / tokens}
-        told = {"content": [one] * (tokens // 2)} if wanted and tells else None
+        token = {"token": "", "logprob": -1 / tokens}
+        body_ = {"content": [token] * (tokens // 2)} if wanted and tells else None
         if not body.get("stream"):
-            whole = told and {"content": [one] * tokens}
+            whole = body_ and {"content": [token] * tokens}
             message = {"role": "assistant", "content": "so it is"}
             choice = {"index": 0, "message": message, "logprobs": whole, "finish_reason": ends}
             choices = [choice | {"index": index} for index in range(body.get("n", 1))]
@@ -428,7 +432,7 @@ def telling(*, tells: bool = True, refuses: bool = False, tokens: int = 2, ends:
             return
         await exchange.start_stream()
         for text, reason in (("so it", None), (" is", ends)):
-            delta = {"index": 0, "delta": {"content": text}, "logprobs": told, "finish_reason": reason}
+            delta = {"index": 0, "delta": {"content": text}, "logprobs": body_, "finish_reason": reason}
             await exchange.event({"model": MODEL, "choices": [delta]})
         await exchange.event("[DONE]")
         exchange.writer.close()
@@ -440,8 +444,8 @@ def telling(*, tells: bool = True, refuses: bool = False, tokens: int = 2, ends:
 async def before(behave: Any, made: Active | None = None, **settings: Any) -> AsyncIterator[DropIn]:
     store = SqliteStore()
     store.calibrations = made or active()
-    async with OpenAIServer(default=behave) as server, drop_in(server, store=store, **settings) as found:
-        yield found
+    async with OpenAIServer(default=behave) as server, drop_in(server, store=store, **settings) as result:
+        yield result
 
 
 NONE = {"eigencal": {"effort": "none"}}
@@ -452,9 +456,9 @@ def told_by(response: httpx.Response, *, stream: bool) -> list[dict[str, Any]]:
     return events_of(response.content) if stream else [response.json()]
 
 
-def own_logprobs(told: list[dict[str, Any]]) -> list[float]:
-    lists = [one["choices"][0]["logprobs"] for one in told if one["choices"]]
-    return [token["logprob"] for one in lists if one for token in one["content"]]
+def own_logprobs(tokens: list[dict[str, Any]]) -> list[float]:
+    lists = [chunk["choices"][0]["logprobs"] for chunk in tokens if chunk["choices"]]
+    return [token["logprob"] for list_ in lists if list_ for token in list_["content"]]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -463,13 +467,17 @@ async def test_chat_is_judged_by_its_own_call(body: dict[str, Any], stream: bool
     async with before(telling()) as made:
         response = await made.ask(stream=stream, **NONE, **body)
         assert [sent["logprobs"] for sent in made.server.bodies] == [True]
-    told = told_by(response, stream=stream)
-    found = told[-1]["uncertainty"]
-    assert (found["status"], found["num_samples"], found["lambda_max"]) == ("scored", 0, None)
-    assert found["probability_correct"] == pytest.approx(OF_CHAT)
-    assert found["decision"]["action"] == "answer" and found["warnings"] == []
-    assert found["model"] == MODEL
-    assert own_logprobs(told) == []
+    events = told_by(response, stream=stream)
+    uncertainty = events[-1]["uncertainty"]
+    assert (uncertainty["status"], uncertainty["num_samples"], uncertainty["lambda_max"]) == (
+        "scored",
+        0,
+        None,
+    )
+    assert uncertainty["probability_correct"] == pytest.approx(OF_CHAT)
+    assert uncertainty["decision"]["action"] == "answer" and uncertainty["warnings"] == []
+    assert uncertainty["model"] == MODEL
+    assert own_logprobs(events) == []
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -480,9 +488,9 @@ async def test_chat_answer_of_unusual_length_is_withheld(stream: bool) -> None:
     settings = {"abstain": True, "abstain_text": "Ask another.", "chat_effort": "none"}
     async with before(telling(), active(reference=one_word()), **settings) as made:
         response = await made.ask(stream=stream)
-    told = told_by(response, stream=stream)
-    [found] = [one["uncertainty"] for one in told if "uncertainty" in one]
-    assert [one["code"] for one in found["warnings"]] == ["length_out_of_range"]
+    events = told_by(response, stream=stream)
+    [uncertainty] = [event["uncertainty"] for event in events if "uncertainty" in event]
+    assert [warning["code"] for warning in uncertainty["warnings"]] == ["length_out_of_range"]
     assert "Ask another." in response.text and "so it is" not in response.text
 
 
@@ -491,31 +499,31 @@ async def test_requested_logprobs_are_returned(stream: bool) -> None:
     async with before(telling()) as made:
         response = await made.ask(stream=stream, logprobs=True, top_logprobs=0, **NONE)
         assert [sent["top_logprobs"] for sent in made.server.bodies] == [0]
-    told = told_by(response, stream=stream)
-    assert own_logprobs(told) == [-0.5, -0.5]
-    assert told[-1]["uncertainty"]["probability_correct"] == pytest.approx(OF_CHAT)
+    events = told_by(response, stream=stream)
+    assert own_logprobs(events) == [-0.5, -0.5]
+    assert events[-1]["uncertainty"]["probability_correct"] == pytest.approx(OF_CHAT)
 
 
 async def test_text_completion_is_judged() -> None:
     async def behave(exchange: Exchange) -> None:
-        told = (
+        body_ = (
             {"tokens": ["so it", " is"], "token_logprobs": [-0.5, -0.5]}
             if "logprobs" in exchange.body
             else None
         )
-        choice = {"index": 0, "text": "so it is", "logprobs": told, "finish_reason": "stop"}
+        choice = {"index": 0, "text": "so it is", "logprobs": body_, "finish_reason": "stop"}
         await exchange.send(200, {"model": MODEL, "choices": [choice]})
 
     async with before(behave) as made:
-        asked = {"path": "/v1/completions", "messages": None, "prompt": "?"}
-        told = (await made.ask(**asked, **NONE)).json()
-        own = (await made.ask(**asked, **NONE, logprobs=0)).json()
+        request = {"path": "/v1/completions", "messages": None, "prompt": "?"}
+        body = (await made.ask(**request, **NONE)).json()
+        own = (await made.ask(**request, **NONE, logprobs=0)).json()
         assert [sent["logprobs"] for sent in made.server.bodies] == [1, 0]
-    assert told["choices"][0]["logprobs"] is None and own["choices"][0]["logprobs"]["token_logprobs"]
-    # No calibration is of completions: the default judges them.
-    codes = [one["code"] for one in told["uncertainty"]["warnings"]]
+    assert body["choices"][0]["logprobs"] is None and own["choices"][0]["logprobs"]["token_logprobs"]
+    # There is no calibration for completions, so the default judges them.
+    codes = [warning["code"] for warning in body["uncertainty"]["warnings"]]
     assert codes == ["calibration_mismatch", "default_calibration", "default_probability"]
-    assert 0 < told["uncertainty"]["probability_correct"] < 1
+    assert 0 < body["uncertainty"]["probability_correct"] < 1
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -525,16 +533,16 @@ async def test_server_without_logprobs_still_answers_and_is_not_sampled(refuses:
         response = await made.ask(stream=stream, **NONE)
         assert all("n" not in sent for sent in made.server.bodies)
     assert response.status_code == 200
-    found = told_by(response, stream=stream)[-1]["uncertainty"]
-    assert (found["status"], found["warning"]["code"]) == ("not_scored", "no_log_probability")
+    uncertainty = told_by(response, stream=stream)[-1]["uncertainty"]
+    assert (uncertainty["status"], uncertainty["warning"]["code"]) == ("not_scored", "no_log_probability")
 
 
 async def test_settings_can_choose_none_also_with_several_choices() -> None:
     async with before(telling(), chat_effort="none") as made:
-        found = (await made.ask(n=2)).json()
+        body = (await made.ask(n=2)).json()
         drawn = (await made.ask(eigencal={"effort": "low"})).json()["uncertainty"]
-    assert found["uncertainty"]["probability_correct"] == pytest.approx(OF_CHAT)
-    assert [one["logprobs"] for one in found["choices"]] == [None, None]
+    assert body["uncertainty"]["probability_correct"] == pytest.approx(OF_CHAT)
+    assert [choice["logprobs"] for choice in body["choices"]] == [None, None]
     assert drawn["num_samples"] == 3
 
 
@@ -560,10 +568,10 @@ async def test_auto_samples_if_the_answer_cannot_be_judged_alone(lacks: Any, str
     async with before(telling(**lacks), active(recommended=0), chat_effort="auto") as made:
         response = await made.ask(stream=stream)
         assert {sent["n"] for sent in made.server.bodies if "n" in sent} == {3}
-        asked = await made.ask(stream=stream, **NONE)
-    found = told_by(response, stream=stream)[-1]["uncertainty"]
-    assert (found["status"], found["num_samples"]) == ("scored", 3)
-    assert told_by(asked, stream=stream)[-1]["uncertainty"]["status"] == "not_scored"
+        response_ = await made.ask(stream=stream, **NONE)
+    uncertainty = told_by(response, stream=stream)[-1]["uncertainty"]
+    assert (uncertainty["status"], uncertainty["num_samples"]) == ("scored", 3)
+    assert told_by(response_, stream=stream)[-1]["uncertainty"]["status"] == "not_scored"
 
 
 async def test_answer_over_the_sampling_limit_is_another_setup() -> None:

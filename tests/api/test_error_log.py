@@ -16,7 +16,7 @@ Told = Callable[[], list[tuple[str, str]]]
 
 
 @pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Told:
+def log_lines(caplog: pytest.LogCaptureFixture) -> Told:
     """Return the lines of the log of errors so far, with their levels."""
     caplog.set_level("INFO", logger="service")
 
@@ -27,31 +27,31 @@ def told(caplog: pytest.LogCaptureFixture) -> Told:
     return lines
 
 
-async def test_an_error_is_named_with_its_request(client: Client, llm: FakeLLM, told: Told) -> None:
+async def test_an_error_is_named_with_its_request(client: Client, llm: FakeLLM, log_lines: Told) -> None:
     llm.fail_with = [LLMUnavailable("The LLM server cannot be reached.", retry_after_s=7)]
     async with client() as http:
         await http.post("/score", json={"prompt": PROMPT}, headers=MINE)
-    assert told() == [
+    assert log_lines() == [
         ("WARNING", "503 llm_unavailable, request mine-1, POST /score: The LLM server cannot be reached.")
     ]
 
 
-async def test_what_the_llm_said_is_in_no_log(client: Client, llm: FakeLLM, told: Told) -> None:
+async def test_what_the_llm_said_is_in_no_log(client: Client, llm: FakeLLM, log_lines: Told) -> None:
     llm.fail_with = [LLMError("Status 400.", llm_status=400, llm_message="max_tokens\nis too large")]
     async with client() as http:
         await http.post("/score", json={"prompt": PROMPT}, headers=MINE)
-    ((level, line),) = told()
+    ((level, line),) = log_lines()
     assert level == "ERROR"
     assert line == "502 llm_error, request mine-1, POST /score: Status 400."
 
 
 async def test_unexpected_error_is_logged_with_one_traceback(
-    client: Client, llm: FakeLLM, told: Told, caplog: pytest.LogCaptureFixture
+    client: Client, llm: FakeLLM, log_lines: Told, caplog: pytest.LogCaptureFixture
 ) -> None:
     llm.fail_with = [RuntimeError("a bug")]
     async with client() as http:
         await http.post("/score", json={"prompt": PROMPT}, headers=MINE)
-    ((level, line),) = told()
+    ((level, line),) = log_lines()
     assert level == "ERROR"
     assert line.startswith("500 internal, request mine-1, POST /score: ")
     assert caplog.text.count("RuntimeError: a bug") == 1
@@ -59,14 +59,14 @@ async def test_unexpected_error_is_logged_with_one_traceback(
 
 
 async def test_callers_error_is_logged_by_its_code_only(
-    client: Client, told: Told, monkeypatch: pytest.MonkeyPatch
+    client: Client, log_lines: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(middleware, "MAX_BODY_BYTES", 2000)
     async with client() as http:
         await http.post("/score", json={PROMPT: 1, "prompt": PROMPT}, headers=MINE)
         await http.post("/score", json={"prompt": PROMPT * 100}, headers=MINE)
         await http.get("/none%0AERROR forged?key=secret", headers=MINE)
-    assert told() == [
+    assert log_lines() == [
         ("INFO", "422 invalid_request, request mine-1, POST /score"),
         ("INFO", "413 body_too_large, request mine-1, POST /score"),
         ("INFO", "404 not_found, request mine-1, GET (no route)"),
@@ -86,28 +86,28 @@ async def test_callers_error_is_logged_by_its_code_only(
     ],
 )
 async def test_a_key_in_a_path_or_method_is_not_logged(
-    client: Client, told: Told, caplog: pytest.LogCaptureFixture, method: str, path: str, logged: str
+    client: Client, log_lines: Told, caplog: pytest.LogCaptureFixture, method: str, path: str, logged: str
 ) -> None:
     async with client() as http:
         await http.request(method, path, headers=MINE)
         metrics = (await http.get("/metrics")).text
-    assert told() == [("INFO", logged)]
+    assert log_lines() == [("INFO", logged)]
     ours = [record.getMessage() for record in caplog.records if not record.name.startswith("httpx")]
     assert "secret" not in "\n".join([*ours, metrics])
 
 
-async def test_batch_items_are_logged_individually(client: Client, llm: FakeLLM, told: Told) -> None:
+async def test_batch_items_are_logged_individually(client: Client, llm: FakeLLM, log_lines: Told) -> None:
     llm.fail_with = [LLMUnavailable("It is gone.")]
     async with client() as http:
         items = [{"prompt": PROMPT}, {"prompt": 1}]
         await http.post("/score/batch", json={"items": items}, headers=MINE)
-    first, second = sorted(told(), reverse=True)
+    first, second = sorted(log_lines(), reverse=True)
     assert first[1].startswith("503 llm_unavailable, request mine-1, POST /score/batch, item 0: ")
     assert second == ("INFO", "422 invalid_request, request mine-1, POST /score/batch, item 1")
 
 
-async def test_mass_refusals_do_not_flood_the_log(client: Client, llm: FakeLLM, told: Told) -> None:
+async def test_mass_refusals_do_not_flood_the_log(client: Client, llm: FakeLLM, log_lines: Told) -> None:
     llm.fail_with = [Overloaded("Too many requests are waiting.")]
     async with client() as http:
         assert (await http.post("/score", json={"prompt": "p"})).status_code == 503
-    assert told() == []
+    assert log_lines() == []

@@ -54,7 +54,7 @@ async def http(llm: FakeLLM, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]
 
 
 async def followed(http: httpx.AsyncClient, job_id: str) -> list[dict[str, Any]]:
-    """Return every state of a job that is told, to its end."""
+    """Return all reported states of a job, to its end."""
     events = (await http.get(f"/jobs/{job_id}/events")).text.splitlines()
     return [json.loads(line.removeprefix("data:")) for line in events if line.startswith("data:")]
 
@@ -70,10 +70,10 @@ async def test_two_files_give_a_report(http: httpx.AsyncClient, llm: FakeLLM) ->
     last = (await followed(http, job["id"]))[-1]
     assert (last["state"], last["error"], last["done"]) == ("succeeded", None, last["total"])
     assert {r.prompt for r in llm.requests} == {f"question {i}" for i in range(DEV + TEST)}
-    assert [(one["id"], one["name"], one["state"]) for one in (await http.get("/jobs")).json()] == [
+    assert [(item["id"], item["name"], item["state"]) for item in (await http.get("/jobs")).json()] == [
         (job["id"], "cities", "succeeded")
     ]
-    assert (await http.get("/calibrations")).json() == []  # nothing is calibrated by it
+    assert (await http.get("/calibrations")).json() == []  # it does not calibrate
 
     path = f"/evaluations/{job['id']}/report"
     results = (await http.get(path)).json()
@@ -82,7 +82,7 @@ async def test_two_files_give_a_report(http: httpx.AsyncClient, llm: FakeLLM) ->
         NUM_SAMPLES,
         "fake-embedder",
     )
-    assert results["unfitted"].keys() == {"evidence"}  # the fake tells no log-probabilities
+    assert results["unfitted"].keys() == {"evidence"}  # the fake has no log-probabilities
     page = await http.get(path, headers={"Accept": "text/html"})
     assert page.headers["content-type"].startswith("text/html")
     assert all(f'id="{name}"' in page.text for name in ("verdict", "comparison", "baselines"))
@@ -95,6 +95,6 @@ async def test_bad_row_in_either_file_starts_no_job(http: httpx.AsyncClient, llm
     assert refused.status_code == 422
     problem = refused.json()
     assert (problem["code"], problem["retryable"]) == ("invalid_dev_data", False)
-    assert [(one["line"], one["field"]) for one in problem["errors"]] == [(5, "reference")]
+    assert [(error["line"], error["field"]) for error in problem["errors"]] == [(5, "reference")]
     assert (await http.get("/jobs")).json() == []
     assert llm.requests == []

@@ -16,8 +16,8 @@ def examples(count: int, name: str = "q") -> list[dict[str, Any]]:
     return [{"prompt": f"{name}{i}?", "reference": "yes"} for i in range(count)]
 
 
-def jsonl(found: list[dict[str, Any]]) -> bytes:
-    return b"\n".join(json.dumps(row).encode() + b"\n" for row in found)  # blank lines between
+def jsonl(rows: list[dict[str, Any]]) -> bytes:
+    return b"\n".join(json.dumps(row).encode() + b"\n" for row in rows)  # blank lines between
 
 
 async def test_two_files_create_one_job(world: World) -> None:
@@ -83,9 +83,9 @@ async def test_error_names_the_bad_file(world: World) -> None:
 
 async def test_missing_file_is_named(world: World) -> None:
     async with world.client() as client:
-        one = await client.post("/evaluate", files={"dev": ("d", jsonl(examples(30)))})
+        response = await client.post("/evaluate", files={"dev": ("d", jsonl(examples(30)))})
         wrong = await client.post("/evaluate", files={"file": ("d", jsonl(examples(30)))})
-    assert one.json()["errors"][0]["loc"] == ["body", "test"]
+    assert response.json()["errors"][0]["loc"] == ["body", "test"]
     assert "`dev` and `test`" in wrong.json()["detail"]
 
 

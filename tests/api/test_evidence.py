@@ -47,10 +47,10 @@ async def test_single_caller_sample_is_served_by_its_logprob(client: Client) -> 
     made = by_evidence(fingerprint=caller_fingerprint("mine", FakeEmbedder(DIMENSION).identity))
     async with client(calibrations=Active(made), default_calibration=False) as http:
         sent = {"samples": ["a"], "logprobs": [-0.1], "source_label": "mine"}
-        told = await http.post("/score", json=sent)
+        response = await http.post("/score", json=sent)
         other = await http.post("/score", json={**sent, "source_label": "other"})
-    assert told.json()["calibration"]["method"] == "evidence"
-    assert told.json()["evidence"]["missing_mass"] == pytest.approx(1 - math.exp(-0.1))
+    assert response.json()["calibration"]["method"] == "evidence"
+    assert response.json()["evidence"]["missing_mass"] == pytest.approx(1 - math.exp(-0.1))
     assert (other.status_code, other.json()["code"]) == (422, "too_few_samples")
 
 
@@ -63,7 +63,7 @@ async def test_effort_uses_the_number_in_the_settings(
         batch = {"items": [{"prompt": "question 1", "effort": effort}]}
         line = (await http.post("/score/batch", json=batch)).json()
     assert body["num_samples"] == line["result"]["num_samples"] == count
-    assert [one.num_samples for one in llm.requests] == [count, count]
+    assert [request.num_samples for request in llm.requests] == [count, count]
 
 
 async def test_evidence_calibration_is_shown_with_its_table(client: Client, llm: TellingLLM) -> None:
@@ -74,7 +74,7 @@ async def test_evidence_calibration_is_shown_with_its_table(client: Client, llm:
         body = (await http.get(f"/calibrations/{made.id}")).json()
         listed = (await http.get("/calibrations", headers={"accept": "text/html"})).text
     assert body["method"] == "evidence"
-    assert [one["num_samples"] for one in body["evidence"]] == [1, 2, 3, 4, 5]
+    assert [score["num_samples"] for score in body["evidence"]] == [1, 2, 3, 4, 5]
     assert body["evidence"][0] == {
         "num_samples": 1,
         "temperature": 1.0,

@@ -31,7 +31,7 @@ FOREIGN = [
 OURS = [
     {},
     {"Host": "localhost:8000"},
-    {"Host": "localhost.:8000"},  # the same host: the dot ends a full name
+    {"Host": "localhost.:8000"},  # the same host: a trailing dot ends a full name
     {"Host": "localhost.", "Origin": "http://localhost.:3000"},
     {"Host": "[::1]", "Origin": "http://[::1]"},
     {"Origin": "http://127.0.0.1:3000"},
@@ -39,7 +39,7 @@ OURS = [
 
 
 class Scoring:
-    """A service, and what its LLM was asked."""
+    """A service, and the requests to its LLM."""
 
     def __init__(self, **settings: Any) -> None:
         self.llm = FakeLLM()
@@ -48,10 +48,10 @@ class Scoring:
         )
 
     async def posted(self, headers: Iterable[dict[str, str]]) -> list[httpx.Response]:
-        """Post a prompt with each of these headers."""
+        """Post a prompt with each of these headers; return the responses."""
         async with served(self.app) as port, httpx.AsyncClient(trust_env=False, timeout=60) as http:
             url = f"http://127.0.0.1:{port}/score"
-            return [await http.post(url, content=BODY, headers=JSON | one) for one in headers]
+            return [await http.post(url, content=BODY, headers=JSON | header) for header in headers]
 
 
 async def test_a_body_that_is_not_said_to_be_json_is_refused() -> None:
@@ -89,15 +89,15 @@ async def test_a_request_without_a_host_is_refused(path: str) -> None:
 
 
 def test_caller_without_an_address_is_not_local() -> None:
-    """As over a socket file, which a proxy may hold."""
+    """For example over a Unix socket, possibly of a proxy."""
     named = [(b"host", b"localhost")]
-    known = {"type": "http", "headers": named, "client": ("127.0.0.1", 40_000)}
-    assert on_loopback(Request(known))
-    assert not on_loopback(Request({**known, "client": None}))
+    scope = {"type": "http", "headers": named, "client": ("127.0.0.1", 40_000)}
+    assert on_loopback(Request(scope))
+    assert not on_loopback(Request({**scope, "client": None}))
 
 
 async def test_remote_caller_may_use_any_host_name() -> None:
-    """As in a network of containers, where the service has an address and a name of its own."""
+    """For example in a container network, where the service has its own address and name."""
     transport = httpx.ASGITransport(Scoring().app, client=("172.18.0.5", 40_000))
     async with httpx.AsyncClient(transport=transport, base_url="http://172.18.0.2") as http:
         answer = await http.post("/score", content=BODY, headers=JSON | {"Host": "eigencal:8000"})

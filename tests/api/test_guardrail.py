@@ -22,21 +22,21 @@ UNANIMOUS = ["Paris"] * 5
 
 
 def replica(folder: Path, name: str, llm: FakeLLM, **settings: Any) -> Any:
-    asked = {"num_samples": 5, "target_error": 0.18, "decides": True} | settings
-    return replica_app(folder, name, llm=llm, embedder=orthogonal(), **asked)
+    request = {"num_samples": 5, "target_error": 0.18, "decides": True} | settings
+    return replica_app(folder, name, llm=llm, embedder=orthogonal(), **request)
 
 
 def body(**sent: Any) -> dict[str, Any]:
-    """A call as LiteLLM sends it: what it has nothing for is null."""
+    """Return a call in LiteLLM's format, in which missing values are null."""
     empty = ("structured_messages", "images", "tools", "texts", "request_headers", "tool_calls", "model")
-    known = {"litellm_call_id": "call-1", "litellm_trace_id": "t", "litellm_version": "1.109.1"}
+    fields = {"litellm_call_id": "call-1", "litellm_trace_id": "t", "litellm_version": "1.109.1"}
     more = {"request_data": {"user_api_key_hash": "h"}, "additional_provider_specific_params": {}}
-    return dict.fromkeys(empty) | known | more | sent
+    return dict.fromkeys(empty) | fields | more | sent
 
 
 async def asked(http: httpx.AsyncClient, **sent: Any) -> httpx.Response:
-    given = {"input_type": "request", "structured_messages": MESSAGES, "texts": ["Be brief.", SECRET]}
-    response = await http.post(PATH, json=body(**given | sent), headers=sent.pop("headers", None))
+    arguments = {"input_type": "request", "structured_messages": MESSAGES, "texts": ["Be brief.", SECRET]}
+    response = await http.post(PATH, json=body(**arguments | sent), headers=sent.pop("headers", None))
     assert (response.status_code, response.json()) == (200, {"action": "NONE"}), response.text
     return response
 
@@ -71,7 +71,7 @@ async def test_sure_answer_passes_and_unsure_answer_is_blocked_with_a_reason(tmp
     assert unsure.json()["action"] == "BLOCKED"
     assert "None of the answers drawn" in unsure.json()["blocked_reason"]
     assert score["decision"]["action"] == "abstain" and score["candidate"]["probability_correct"] is None
-    assert [one.messages for one in llm.requests] == [
+    assert [request.messages for request in llm.requests] == [
         (Message("system", "Be brief."), Message("user", SECRET))
     ]
 
@@ -86,10 +86,10 @@ async def test_chats_with_the_same_id_never_share_samples(tmp_path: Path) -> Non
         await asked(http)
         await pending(llm)
         await asked(http, structured_messages=ANOTHER)
-        await asked(http)  # once more: an answer may still be to the other
+        await asked(http)  # once more, because an answer may belong to the other
         llm.gate.set()
-        found = await judged(http)
-        assert "Two chats" in found.headers[REASON] and "x-decision" not in found.headers
+        judged_ = await judged(http)
+        assert "Two chats" in judged_.headers[REASON] and "x-decision" not in judged_.headers
         assert (await judged(http, "Lyon", **CLOSED)).json()["action"] == "BLOCKED"
 
 
@@ -99,8 +99,8 @@ async def test_answer_with_its_chat_is_sampled_without_an_earlier_request(
     llm = FakeLLM(default=UNANIMOUS)
     async with replica(tmp_path, "one", llm) as http:
         assert "No request call" in (await judged(http)).headers[REASON]
-        found = await judged(http, structured_messages=MESSAGES)
-        assert found.headers["x-decision"] == "answer"
+        judged_ = await judged(http, structured_messages=MESSAGES)
+        assert judged_.headers["x-decision"] == "answer"
         assert "Two chats" in (await judged(http, structured_messages=ANOTHER)).headers[REASON]
     assert len(llm.requests) == 1
 
@@ -122,8 +122,8 @@ async def test_partial_stream_is_judged_without_sampling_again(tmp_path: Path) -
     llm = FakeLLM(default=UNANIMOUS)
     async with replica(tmp_path, "one", llm) as http:
         await asked(http)
-        found = [(await judged(http, text)).json()["action"] for text in ("Nice", "Lyon", "Paris")]
-        assert found == ["BLOCKED", "BLOCKED", "NONE"]
+        actions = [(await judged(http, text)).json()["action"] for text in ("Nice", "Lyon", "Paris")]
+        assert actions == ["BLOCKED", "BLOCKED", "NONE"]
     assert len(llm.requests) == 1
 
 
@@ -136,14 +136,14 @@ async def test_calls_of_another_key_are_not_found(tmp_path: Path) -> None:
         assert wrong.status_code == 401
         http.headers["x-api-key"] = "of-scores"
         await asked(http)
-        mine = await judged(http)
-        assert mine.headers["x-decision"] == "answer"
+        judged_ = await judged(http)
+        assert judged_.headers["x-decision"] == "answer"
         http.headers["x-api-key"] = "of-admins"
         other = await judged(http)
         assert (other.json(), "x-score-id" in other.headers) == ({"action": "NONE"}, False)
         assert "No request call" in other.headers[REASON]
-        assert (await http.get(f"/scores/{mine.headers['x-score-id']}")).status_code == 404
-        await asked(http)  # under the same id, which is theirs, too
+        assert (await http.get(f"/scores/{judged_.headers['x-score-id']}")).status_code == 404
+        await asked(http)  # under the same id
         assert (await judged(http)).headers["x-decision"] == "answer"
     assert len(llm.requests) == 2
 
@@ -168,9 +168,9 @@ async def test_unscorable_answer_passes_with_a_reason(
 ) -> None:
     async with replica(tmp_path, "one", FakeLLM(default=UNANIMOUS)) as http:
         await asked(http, **request_)
-        found = await judged(http, **response)
-        assert found.json() == {"action": "NONE"}
-        assert why in found.headers[REASON]
+        judged_ = await judged(http, **response)
+        assert judged_.json() == {"action": "NONE"}
+        assert why in judged_.headers[REASON]
         closed = {"additional_provider_specific_params": {"fail_closed": True}}
         blocked = (await judged(http, **response, **closed)).json()
     assert blocked["action"] == "BLOCKED" and why in blocked["blocked_reason"]
@@ -183,11 +183,11 @@ async def test_the_gateway_may_set_target_and_effort(tmp_path: Path) -> None:
             params = {"target_error": target, "effort": "low", "unknown": 1}
             sent = {"additional_provider_specific_params": params, "litellm_call_id": str(target)}
             await asked(http, **sent)
-            found = await judged(http, **sent)
-            assert found.json()["action"] == action
-            promised = "cannot be promised" not in found.json().get("blocked_reason", "")
+            judged_ = await judged(http, **sent)
+            assert judged_.json()["action"] == action
+            promised = "cannot be promised" not in judged_.json().get("blocked_reason", "")
             assert promised == (target == 0.37)
-    assert [one.num_samples for one in llm.requests] == [3, 3]
+    assert [request.num_samples for request in llm.requests] == [3, 3]
 
 
 @pytest.mark.parametrize(("sent_closed", "closed"), [(False, False), ("false", False), (True, True)])
@@ -197,9 +197,9 @@ async def test_invalid_parameters_do_not_fail_the_chat(
     sent = {"additional_provider_specific_params": {"target_error": "5 %", "fail_closed": sent_closed}}
     async with replica(tmp_path, "one", FakeLLM()) as http:
         await asked(http, **sent)
-        found = await judged(http, **sent)
-    assert found.json()["action"] == ("BLOCKED" if closed else "NONE")
-    assert "target_error" in found.headers[REASON]
+        judged_ = await judged(http, **sent)
+    assert judged_.json()["action"] == ("BLOCKED" if closed else "NONE")
+    assert "target_error" in judged_.headers[REASON]
 
 
 @pytest.mark.parametrize("closed", [False, True])
@@ -207,22 +207,22 @@ async def test_samples_without_text_do_not_let_an_answer_pass_as_sure(tmp_path: 
     sent = {"additional_provider_specific_params": {"fail_closed": closed}}
     async with replica(tmp_path, "one", FakeLLM(default=[""])) as http:
         await asked(http, **sent)
-        found = await judged(http, **sent)
-    assert found.json()["action"] == ("BLOCKED" if closed else "NONE")
-    assert "5 of 5 answers drawn have no text" in found.headers[REASON]
-    assert "x-decision" not in found.headers
+        judged_ = await judged(http, **sent)
+    assert judged_.json()["action"] == ("BLOCKED" if closed else "NONE")
+    assert "5 of 5 answers drawn have no text" in judged_.headers[REASON]
+    assert "x-decision" not in judged_.headers
 
 
 @pytest.mark.parametrize("closed", [False, True])
 async def test_without_a_calibration_the_chat_goes_on(tmp_path: Path, closed: bool) -> None:
-    """The decision is to abstain then, but nothing of it is about this answer."""
+    """The decision is then to abstain, but not because of this answer."""
     sent = {"additional_provider_specific_params": {"fail_closed": closed}}
     async with replica(tmp_path, "one", FakeLLM(), decides=False) as http:
         await asked(http, **sent)
-        found = await judged(http, **sent)
-    assert found.json()["action"] == ("BLOCKED" if closed else "NONE")
-    assert "the default calibration" in found.headers[REASON]
-    assert found.headers["x-score-id"]
+        judged_ = await judged(http, **sent)
+    assert judged_.json()["action"] == ("BLOCKED" if closed else "NONE")
+    assert "the default calibration" in judged_.headers[REASON]
+    assert judged_.headers["x-score-id"]
 
 
 @pytest.mark.parametrize("failure", [LLMUnavailable("The LLM server is down."), RuntimeError("boom")])
@@ -234,10 +234,10 @@ async def test_failed_sampling_does_not_fail_the_chat(
     async with replica(tmp_path, "one", llm) as http:
         await asked(http)
         await drawn(llm)
-        found = await judged(http)
-    assert found.json() == {"action": "NONE"}
-    assert found.headers[REASON] in ("The LLM server is down.", "Something went wrong in the service.")
-    assert "boom" not in str(found.headers)
+        judged_ = await judged(http)
+    assert judged_.json() == {"action": "NONE"}
+    assert judged_.headers[REASON] in ("The LLM server is down.", "Something went wrong in the service.")
+    assert "boom" not in str(judged_.headers)
     assert "guardrail_unscored" in caplog.text
     assert SECRET not in caplog.text
 
@@ -263,8 +263,8 @@ async def test_stored_calls_are_limited_and_sampled_once(
         for i in (0, 1, 2, 3, 4, 4):
             await asked(http, litellm_call_id=str(i))
             await asyncio.sleep(0.01)
-        found = [(await judged(http, litellm_call_id=str(i))).headers.get(REASON, "") for i in range(5)]
-    assert ["No request call" in one for one in found] == [True, True, False, False, False]
+        responses = [(await judged(http, litellm_call_id=str(i))).headers.get(REASON, "") for i in range(5)]
+    assert ["No request call" in response for response in responses] == [True, True, False, False, False]
     assert len(llm.requests) == 5
 
 
@@ -273,5 +273,5 @@ async def test_unreadable_fail_closed_counts_as_true(tmp_path: Path, value: obje
     sent = {"additional_provider_specific_params": {"target_error": 0.1, "fail_closed": value}}
     async with replica(tmp_path, "one", FakeLLM()) as http:
         await asked(http, **sent)
-        found = await judged(http, **sent)
-    assert found.json()["action"] == "BLOCKED" and "fail_closed" in found.headers[REASON]
+        judged_ = await judged(http, **sent)
+    assert judged_.json()["action"] == "BLOCKED" and "fail_closed" in judged_.headers[REASON]

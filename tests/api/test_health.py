@@ -50,7 +50,9 @@ async def test_browser_gets_a_page_with_links(client: Client) -> None:
             links = re.findall(r'href="\.(/[^"]*)"', page.text)
             assert links or path != "/"
             for link in links:
-                assert (await http.get(link)).status_code in (200, 503), link  # 503: not ready, said so
+                assert (await http.get(link)).status_code in (200, 503), (
+                    link
+                )  # 503: not ready, with the reason
 
 
 async def test_metrics_count_scores(client: Client) -> None:
@@ -70,7 +72,7 @@ async def test_wrong_method_and_path(client: Client) -> None:
 
 
 async def asked(port: int, method: str, path: str) -> tuple[bytes, dict[bytes, bytes], bytes]:
-    """Return the status line, the headers and what follows them, as they come from the server."""
+    """Return the status line, the headers and the body sent by the server."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"{method} {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n".encode())
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")

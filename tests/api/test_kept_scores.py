@@ -26,9 +26,9 @@ def bearer(key: str) -> dict[str, str]:
 async def test_stored_score_equals_the_response(client: Client) -> None:
     async with client() as http:
         answered = (await http.post("/score", json=PROMPT)).json()
-        found = await http.get(f"/scores/{answered['id']}")
-    assert found.status_code == 200
-    assert found.json() == answered | {"status": "scored"}
+        response = await http.get(f"/scores/{answered['id']}")
+    assert response.status_code == 200
+    assert response.json() == answered | {"status": "scored"}
 
 
 async def test_batch_items_are_stored(client: Client) -> None:
@@ -51,12 +51,12 @@ async def test_unknown_score_is_404(client: Client) -> None:
             "%00",
             "x" * 300,
         ):
-            found = await http.get(f"/scores/{id_}")
-            assert (found.status_code, found.json()["code"]) == (404, "not_found"), id_
+            response = await http.get(f"/scores/{id_}")
+            assert (response.status_code, response.json()["code"]) == (404, "not_found"), id_
 
 
 async def test_a_score_belongs_to_the_key_that_it_was_made_under(client: Client) -> None:
-    """An id of another key is answered like one that is not there."""
+    """A score of another key looks like a missing one."""
     async with client(score_key="of-scores", admin_key="of-admins") as http:
         made = {
             key: (await http.post("/score", json=PROMPT, headers=bearer(key))).json()["id"]
@@ -64,8 +64,8 @@ async def test_a_score_belongs_to_the_key_that_it_was_made_under(client: Client)
         }
         for key in made:
             for owner, id_ in made.items():
-                found = await http.get(f"/scores/{id_}", headers=bearer(key))
-                assert found.status_code == (200 if owner == key else 404)
+                response = await http.get(f"/scores/{id_}", headers=bearer(key))
+                assert response.status_code == (200 if owner == key else 404)
         lines = await http.post("/score/batch", json={"items": [PROMPT]}, headers=bearer("of-admins"))
         of_batch = lines.json()["result"]["id"]
         assert (await http.get(f"/scores/{of_batch}", headers=bearer("of-admins"))).status_code == 200
@@ -97,7 +97,7 @@ async def test_score_survives_a_failing_store(
 
 
 async def test_a_score_outlives_its_replica_app(tmp_path: Path) -> None:
-    async with replica_app(tmp_path, "one") as one:
-        answered = (await one.post("/score", json=PROMPT)).json()
+    async with replica_app(tmp_path, "one") as first:
+        answered = (await first.post("/score", json=PROMPT)).json()
     async with replica_app(tmp_path, "other") as other:
         assert (await other.get(f"/scores/{answered['id']}")).json()["answer"] == answered["answer"]

@@ -21,7 +21,7 @@ def bearer(key: str) -> dict[str, str]:
 
 
 async def make(http: httpx.AsyncClient, scope: str = "score", by: str = "", **more: Any) -> dict[str, Any]:
-    """Make a key and return what was answered."""
+    """Create a key and return the response."""
     headers = bearer(by) if by else {}
     answer = await http.post("/keys", json={"name": "a key", "scope": scope, **more}, headers=headers)
     assert answer.status_code == 201, answer.text
@@ -86,15 +86,15 @@ async def test_invalid_key_request_is_explained_and_creates_no_key(
 
 async def test_revoked_key_is_refused(client: Client) -> None:
     async with client() as http:
-        one, other = await make(http), await make(http)
-        assert [await scored(http, key["key"]) for key in (one, other)] == [(200, "")] * 2
-        gone = await http.delete(f"/keys/{one['id']}")
+        entry, other = await make(http), await make(http)
+        assert [await scored(http, key["key"]) for key in (entry, other)] == [(200, "")] * 2
+        gone = await http.delete(f"/keys/{entry['id']}")
         assert (gone.status_code, gone.content) == (204, b"")
-        assert await scored(http, one["key"]) == (401, "bad_key")
+        assert await scored(http, entry["key"]) == (401, "bad_key")
         assert await scored(http, other["key"]) == (200, "")
-        first = next(key for key in (await http.get("/keys")).json() if key["id"] == one["id"])
+        first = next(key for key in (await http.get("/keys")).json() if key["id"] == entry["id"])
         assert first["state"] == "revoked" and first["revoked_at"]
-        assert (await http.delete(f"/keys/{one['id']}")).status_code == 204
+        assert (await http.delete(f"/keys/{entry['id']}")).status_code == 204
         assert first in (await http.get("/keys")).json()  # revoked when it was revoked first
 
 
@@ -112,7 +112,7 @@ class TestWhatIsClosed:
         async with client() as http:
             assert await scored(http) == (200, "")
             first, second = await make(http), await make(http)
-            assert [[one["code"] for one in made["warnings"]] for made in (first, second)] == [
+            assert [[warning["code"] for warning in made["warnings"]] for made in (first, second)] == [
                 ["scope_closed"],
                 [],
             ]
@@ -122,7 +122,7 @@ class TestWhatIsClosed:
     async def test_the_first_admin_key_closes_loopback_but_not_scoring(self, client: Client) -> None:
         async with client() as http:
             made = await make(http, "admin")
-            assert [one["code"] for one in made["warnings"]] == ["scope_closed"]
+            assert [warning["code"] for warning in made["warnings"]] == ["scope_closed"]
             assert (await http.get("/keys")).status_code == 401
             assert (await http.get("/jobs")).status_code == 401
             assert (await http.get("/jobs", headers=bearer(made["key"]))).status_code == 200
@@ -157,13 +157,13 @@ class TestWhatIsClosed:
 async def test_score_belongs_to_the_created_key(client: Client) -> None:
     async with client() as http:
         before = (await http.post("/score", json=PROMPT)).json()["id"]
-        one, other = await make(http), await make(http)
-        id_ = (await http.post("/score", json=PROMPT, headers=bearer(one["key"]))).json()["id"]
-        found = [
+        first, second = await make(http), await make(http)
+        id_ = (await http.post("/score", json=PROMPT, headers=bearer(first["key"]))).json()["id"]
+        status_codes = [
             (await http.get(f"/scores/{which}", headers=bearer(key["key"]))).status_code
-            for which, key in ((id_, one), (id_, other), (before, one))
+            for which, key in ((id_, first), (id_, second), (before, first))
         ]
-    assert found == [200, 404, 404]
+    assert status_codes == [200, 404, 404]
 
 
 async def test_no_log_line_holds_a_key(client: Client, caplog: pytest.LogCaptureFixture) -> None:
@@ -188,7 +188,7 @@ def guarded() -> list[tuple[str, str]]:
 
 
 def code_of(answer: httpx.Response) -> str:
-    """Return the code of an error, in either shape; "" for what is no JSON."""
+    """Return the code of an error in either format; "" if the body is not JSON."""
     if "json" not in answer.headers.get("content-type", ""):
         return ""
     body = answer.json()

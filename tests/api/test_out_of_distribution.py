@@ -23,7 +23,7 @@ ANSWERS = {LIKE: ALIKE, CODE: ALIKE, ESSAY: [" ".join(["word"] * 300)] * 4}
 
 
 class ByKind(FakeEmbedder):
-    """Texts that begin with one word are near each other; what is embedded ahead is remembered."""
+    """Texts with the same first word are near each other. Texts embedded ahead are recorded."""
 
     def __init__(self) -> None:
         super().__init__(DIMENSION)
@@ -42,12 +42,12 @@ def rows(number: int = ROWS) -> bytes:
     made = [
         {
             "prompt": f"question {i}",
-            "reference": one.references[0],
-            "samples": [draw.text for draw in one.draws],
-            "answer": one.answer,
-            "correct": one.correct,
+            "reference": judged_row.references[0],
+            "samples": [draw.text for draw in judged_row.draws],
+            "answer": judged_row.answer,
+            "correct": judged_row.correct,
         }
-        for i, one in enumerate(judged_rows(number))
+        for i, judged_row in enumerate(judged_rows(number))
     ]
     return "".join(json.dumps(row) + "\n" for row in made).encode()
 
@@ -56,7 +56,7 @@ def rows(number: int = ROWS) -> bytes:
 async def calibrated(
     folder: Path, number: int = ROWS, **settings: Any
 ) -> AsyncIterator[tuple[httpx.AsyncClient, ByKind]]:
-    """Yield a client of a service that was calibrated on short answers to questions of one kind."""
+    """Yield a client of a service calibrated on short answers to questions of one kind."""
     chosen = Settings(data_dir=folder, num_samples=4, target_error=0.4, **settings)
     embedder = ByKind()
     app = create_app(chosen, llm=FakeLLM(ANSWERS), embedder=embedder, resamples=FEW)
@@ -76,15 +76,15 @@ async def calibrated(
 async def scored(http: httpx.AsyncClient, **sent: Any) -> dict[str, Any]:
     response = await http.post("/score", json=sent)
     assert response.status_code == 200, response.text
-    found: dict[str, Any] = response.json()
-    assert found["calibrated"], found["warnings"]
-    return found
+    body: dict[str, Any] = response.json()
+    assert body["calibrated"], body["warnings"]
+    return body
 
 
 def is_told(score: dict[str, Any]) -> bool:
-    told = "out_of_distribution" in [one["code"] for one in score["warnings"]]
-    assert told == (score["ood_p_value"] is not None and score["ood_p_value"] < 0.02)
-    return told
+    has_warning = "out_of_distribution" in [warning["code"] for warning in score["warnings"]]
+    assert has_warning == (score["ood_p_value"] is not None and score["ood_p_value"] < 0.02)
+    return has_warning
 
 
 async def test_unlike_question_or_length_is_reported_and_not_let_through(
@@ -96,21 +96,21 @@ async def test_unlike_question_or_length_is_reported_and_not_let_through(
         assert like["decision"]["action"] == "answer"
         assert (LIKE,) in embedder.calls  # while the LLM drew
         for prompt in (CODE, ESSAY):
-            found = await scored(http, prompt=prompt)
-            assert is_told(found), prompt
-            # It is sure enough: that it is not let through has no other reason.
-            assert found["probability_correct"] >= found["decision"]["threshold"]
-            assert found["decision"]["action"] == "abstain"
+            score = await scored(http, prompt=prompt)
+            assert is_told(score), prompt
+            # It is sure enough, so there is no other reason to withhold it.
+            assert score["probability_correct"] >= score["decision"]["threshold"]
+            assert score["decision"]["action"] == "abstain"
 
         batch = await http.post("/score/batch", json={"items": [{"prompt": CODE}, {"prompt": LIKE}]})
-        lines = {one["index"]: one["result"] for one in map(json.loads, batch.text.splitlines())}
+        lines = {item["index"]: item["result"] for item in map(json.loads, batch.text.splitlines())}
         assert [lines[i]["decision"]["action"] for i in (0, 1)] == ["abstain", "answer"]
 
-        asked = {"answer": ALIKE[0], "threshold": 0.1}
-        verified = [await http.post("/verify", json=asked | {"question": one}) for one in (CODE, LIKE)]
-        assert [one.json()["should_escalate"] for one in verified] == [True, False]
+        request = {"answer": ALIKE[0], "threshold": 0.1}
+        verified = [await http.post("/verify", json=request | {"question": item_}) for item_ in (CODE, LIKE)]
+        assert [response.json()["should_escalate"] for response in verified] == [True, False]
 
-        # Without a calibration nothing is compared, nor embedded for it.
+        # Without a calibration, nothing is compared or embedded for it.
         raw = (await http.post("/score", json={"prompt": CODE, "calibration": "none"})).json()
         assert raw["ood_p_value"] is None and not is_told(raw)
         assert embedder.calls[-1] == (ALIKE[0],)
@@ -120,16 +120,16 @@ async def test_length_is_detected_with_too_few_rows_for_a_p_value(tmp_path: Path
     async with calibrated(tmp_path, 150) as (http, _):
         like, long = await scored(http, prompt=LIKE), await scored(http, prompt=ESSAY)
     assert not is_told(long) and long["ood_p_value"] >= 4 / 151
-    assert "length_out_of_range" in [one["code"] for one in long["warnings"]]
-    assert "length_out_of_range" not in [one["code"] for one in like["warnings"]]
+    assert "length_out_of_range" in [warning["code"] for warning in long["warnings"]]
+    assert "length_out_of_range" not in [warning["code"] for warning in like["warnings"]]
     assert (like["decision"]["action"], long["decision"]["action"]) == ("answer", "abstain")
     assert "length" in long["decision"]["reason"]
 
 
 async def test_settings_can_allow_decisions_for_unlike_prompts(tmp_path: Path) -> None:
     async with calibrated(tmp_path, ood_abstain=False) as (http, _):
-        found = await scored(http, prompt=CODE)
-    assert is_told(found) and found["decision"]["action"] == "answer"
+        score = await scored(http, prompt=CODE)
+    assert is_told(score) and score["decision"]["action"] == "answer"
 
 
 async def test_caller_samples_are_checked_by_length_without_a_prompt(tmp_path: Path) -> None:
@@ -140,4 +140,4 @@ async def test_caller_samples_are_checked_by_length_without_a_prompt(tmp_path: P
         assert embedder.calls[-1] == (ALIKE[0], CODE)  # in one call
         alone = await scored(http, samples=ALIKE)
         long = await scored(http, samples=ANSWERS[ESSAY])
-    assert [is_told(one) for one in (unlike, long, alone)] == [True, True, False]
+    assert [is_told(item) for item in (unlike, long, alone)] == [True, True, False]

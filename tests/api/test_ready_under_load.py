@@ -1,4 +1,4 @@
-"""/readyz without a key: checks reach the embedding and LLM servers one at a time, for any number of callers."""
+"""/readyz without a key: only one check at a time reaches the embedding and LLM servers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ from tests.support.sqlite_store import SqliteStore
 
 
 class HeldLLM(OpenAIServer):
-    """Tells how it is once the gate of the embeddings server is open."""
+    """Reports its health once the gate of the embeddings server is open."""
 
     gate: asyncio.Event
 
@@ -41,18 +41,18 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    # A check takes as long as a test holds it up.
+    # A check takes as long as the test blocks it.
     monkeypatch.setattr(http_llm, "CHECK_TIMEOUT_S", 600.0)
-    came = list[str]()
+    checks = list[str]()
     async with EmbeddingsServer() as embeddings, HeldLLM() as llm, AsyncExitStack() as stack:
         llm.gate = embeddings.gate
-        port = await stack.enter_async_context(app(tmp_path, embeddings, llm, came))
+        port = await stack.enter_async_context(app(tmp_path, embeddings, llm, checks))
         limits = httpx.Limits(max_connections=None)
-        await asyncio.sleep(CHECK_KEPT_S + 0.1)  # what the checks at the start found holds for so long
+        await asyncio.sleep(CHECK_KEPT_S + 0.1)  # the results of the checks at the start are valid this long
         async with httpx.AsyncClient(
             base_url=f"http://127.0.0.1:{port}", limits=limits, timeout=60, trust_env=False
         ) as http:
-            yield World(http, embeddings, llm, came)
+            yield World(http, embeddings, llm, checks)
 
 
 @asynccontextmanager
@@ -85,13 +85,13 @@ async def test_two_hundred_callers_share_one_check(world: World) -> None:
         while len(world.came) < 200:
             await asyncio.sleep(0.01)
     world.embeddings.gate.set()
-    assert {one.status_code for one in await asyncio.gather(*calls)} == {200}
+    assert {response.status_code for response in await asyncio.gather(*calls)} == {200}
     assert len(world.embeddings.requests) - before == 1
     assert len(world.llm.gets) - health <= 3
 
 
 async def test_callers_that_leave_do_not_block_later_checks(world: World) -> None:
-    """Each cancelled check once left a connection behind, until the pool had none to give."""
+    """Regression: each cancelled check left a connection behind, until the pool was empty."""
     world.embeddings.gate.clear()
     before = len(world.embeddings.requests)
 

@@ -31,7 +31,7 @@ MINE = {"prompt": QUESTION, "source_label": "mine"}
 
 
 def codes(score: dict[str, Any]) -> list[str]:
-    return [one["code"] for one in score["warnings"]]
+    return [warning["code"] for warning in score["warnings"]]
 
 
 @pytest.mark.parametrize("text", WITHOUT_CONTENT)
@@ -65,10 +65,10 @@ async def test_candidate_is_withheld_with_mostly_refusals(started: Served) -> No
 
 @pytest.mark.parametrize("default", [True, False])
 async def test_refusals_are_decided_without_a_matching_calibration(started: Served, default: bool) -> None:
-    asked = {"prompt": QUESTION, "source_label": "others"}
+    request = {"prompt": QUESTION, "source_label": "others"}
     async with started(default_calibration=default) as http:
-        score = await answered(http, **asked, samples=["I don't know."] * 5)
-        homer = await answered(http, **asked, samples=["Homer"] * 5)
+        score = await answered(http, **request, samples=["I don't know."] * 5)
+        homer = await answered(http, **request, samples=["Homer"] * 5)
     assert (homer["decision"], homer["rank_score"] is not None) == (None, default)
     assert score["decision"]["action"] == "abstain" and score["rank_score"] is None
     assert score["decision"]["threshold"] is None and "refusals" in codes(score)
@@ -101,7 +101,7 @@ async def test_refusing_chat_answer_is_withheld(stream: bool) -> None:
     for calibration in (plain(), Active()):
         async with before(telling(own="I don't know."), calibration, **settings) as made:
             response = await made.ask(stream=stream)
-        told = events_of(response.content) if stream else [response.json()]
-        [found] = [one["uncertainty"] for one in told if "uncertainty" in one]
-        assert found["decision"]["action"] == "abstain" and "refusals" in codes(found)
+        events = events_of(response.content) if stream else [response.json()]
+        [uncertainty] = [event["uncertainty"] for event in events if "uncertainty" in event]
+        assert uncertainty["decision"]["action"] == "abstain" and "refusals" in codes(uncertainty)
         assert "Ask somebody else." in response.text and "don't know" not in response.text

@@ -32,7 +32,7 @@ def embedder() -> FakeEmbedder:
 
 @pytest.fixture
 def client(client: Client) -> Client:
-    """Raw values where no calibration fits: those by default have a file of their own."""
+    """Yield a client without a matching calibration: the default has its own tests."""
     return partial(client, default_calibration=False)
 
 
@@ -73,7 +73,7 @@ async def test_sampling_settings_reach_the_llm(client: Client, llm: FakeLLM) -> 
     assert (first.sampling.top_k, first.sampling.seed, first.model) == (5, 3, "other")
     assert (second.num_samples, second.sampling.max_tokens) == (6, 9)
     assert second.messages is not None and second.prompt is None
-    # Few-shot text stops prompts at a newline; a conversation has none.
+    # With few-shot text, prompts stop at a newline; conversations do not.
     assert second.sampling.stop == ()
 
 
@@ -111,7 +111,7 @@ async def test_empty_samples_do_not_count(client: Client) -> None:
         blank = await http.post("/score", json={"samples": ["a", "b"], "candidate": " \n"})
     assert (body["num_samples"], body["num_distinct"], body["num_empty"]) == (3, 2, 2)
     assert body["lambda_max"] == pytest.approx(2 / 3, abs=0.05)
-    assert [one["code"] for one in body["warnings"]] == ["partial_samples", "calibration_missing"]
+    assert [warning["code"] for warning in body["warnings"]] == ["partial_samples", "calibration_missing"]
     assert "2 of 5 answers have no text" in body["warnings"][0]["message"]
     assert (none.status_code, none.json()["code"]) == (422, "too_few_samples")
     assert "2 of 3 samples are empty" in none.json()["detail"]
@@ -270,7 +270,7 @@ async def test_answers_are_compared_by_their_facts(client: Client, embedder: Fak
     assert same["lambda_max"] == judged["lambda_max"] == pytest.approx(1.0)
     assert judged["candidate"]["probability"] == pytest.approx(1.0)
     # Texts that say the same beyond the question are not indistinct.
-    assert [one["code"] for one in same["warnings"]] == ["calibration_missing"]
+    assert [warning["code"] for warning in same["warnings"]] == ["calibration_missing"]
     assert outcomes["lambda_max"] == pytest.approx(0.5)
     assert nothing["lambda_max"] == pytest.approx(1.0)
 
@@ -278,12 +278,12 @@ async def test_answers_are_compared_by_their_facts(client: Client, embedder: Fak
 async def test_disagreements_are_reported(client: Client) -> None:
     days = ["You have 30 days.", "30 days", "It is 90 days."]
     async with client() as http:
-        found = (await http.post("/score", json={"samples": days, "return": ["modes"]})).json()
+        body = (await http.post("/score", json={"samples": days, "return": ["modes"]})).json()
         same = (await http.post("/score", json={"samples": days[:2]})).json()
         refused = (await http.post("/score", json={"samples": ["30 days", "I don't know."]})).json()
         claims = (await http.post("/score", json={"samples": days, "claims": True})).json()
-    [numbers] = found["disagreements"]
-    values = [(one["value"], one["share"]) for one in numbers["values"]]
+    [numbers] = body["disagreements"]
+    values = [(value["value"], value["share"]) for value in numbers["values"]]
     assert numbers["kind"] == "number"
     assert values == [("30 days", pytest.approx(2 / 3)), ("90 days", pytest.approx(1 / 3))]
     assert same["disagreements"] == []
@@ -298,5 +298,5 @@ async def test_calibration_is_bound_to_its_kernel(client: Client, embedder: Fake
         async with client(calibrations=Active(fitted)) as http:
             body = (await http.post("/score", json={"samples": ["a", "a", "b"]})).json()
         assert [
-            one["differs"] for one in body["warnings"] if one["code"] == "calibration_mismatch"
+            warning["differs"] for warning in body["warnings"] if warning["code"] == "calibration_mismatch"
         ] == differs

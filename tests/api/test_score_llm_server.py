@@ -30,7 +30,7 @@ EMBEDDER = FakeEmbedder(8)
 
 @dataclass(frozen=True)
 class Post:
-    """Scores a prompt with the fields given, of an application in this process."""
+    """Scores a prompt with the given fields in an application in this process."""
 
     app: FastAPI
     llm: LanguageModel
@@ -45,7 +45,7 @@ Opened = Callable[..., AbstractAsyncContextManager[Post]]
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Opened:
-    """Return what opens the application on a server and yields a function that scores."""
+    """Return a context manager that opens the application with a server and yields a function that scores."""
 
     @asynccontextmanager
     async def opening(server: OpenAIServer, **values: Any) -> AsyncIterator[Post]:
@@ -114,7 +114,7 @@ async def test_calibration_of_another_model_is_not_used_if_the_server_ignores_th
 async def test_model_of_a_score_is_not_changed_by_concurrent_requests(
     opened: Opened, deadline: dict[str, int]
 ) -> None:
-    """No model is configured; a draw by m1 ends after the server has been replaced by one of m2."""
+    """No model is configured; a call to m1 ends after the server was replaced by one with m2."""
     go = asyncio.Event()
 
     async def slow(exchange: Exchange) -> None:
@@ -166,11 +166,11 @@ async def test_calibration_is_bound_to_dropped_parameters(
                 assert body["calibrated"] is calibrated
                 differs = [warning["differs"] for warning in body["warnings"]]
                 assert differs == ([] if calibrated else [["sampling.top_k"]])
-            asked = (await post(sampling={"top_k": 5})).json()
-            assert asked["code"] == "llm_error"
+            body_ = (await post(sampling={"top_k": 5})).json()
+            assert body_["code"] == "llm_error"
 
 
-# What no server should say
+# Invalid values
 
 
 NONSENSE = ["1e999", '"many"', "null", "[" * 50_000 + "]" * 50_000]
@@ -212,14 +212,14 @@ PLAIN = {"finish_reason": '"stop"', "text": '"Paris"', "logprob": "-1", "model":
 
 
 def saying(streamed: bool, **fields: str) -> Callable[[Exchange], Any]:
-    """Answer with four choices whose fields hold this JSON, as a whole or as a stream."""
+    """Answer with four choices with these fields, as a whole or as a stream."""
     field = PLAIN | fields
     message = "delta" if streamed else "message"
     logprobs = fields.get("logprobs", f'{{"content": [{{"logprob": {field["logprob"]}}}]}}')
 
     def choice(i: int) -> str:
-        said = f'"index": {fields.get("index", i)}, "finish_reason": {field["finish_reason"]}'
-        return f'{{{said}, "{message}": {{"content": {field["text"]}}}, "logprobs": {logprobs}}}'
+        text = f'"index": {fields.get("index", i)}, "finish_reason": {field["finish_reason"]}'
+        return f'{{{text}, "{message}": {{"content": {field["text"]}}}, "logprobs": {logprobs}}}'
 
     choices = ", ".join(fields.get("choice", choice(i)) for i in range(4))
     whole = f'"model": {field["model"]}, "usage": {field["usage"]}, '
@@ -236,8 +236,8 @@ def saying(streamed: bool, **fields: str) -> Callable[[Exchange], Any]:
 
 async def test_services_own_key_is_never_exposed(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
     key = "sk-topsecretkey-1234567890"
-    said = status(401, {"error": {"message": f"Incorrect API key provided: Bearer {key}"}})
-    async with OpenAIServer(default=said) as server, opened(server, llm_api_key=key) as post:
+    status_ = status(401, {"error": {"message": f"Incorrect API key provided: Bearer {key}"}})
+    async with OpenAIServer(default=status_) as server, opened(server, llm_api_key=key) as post:
         response = await post()
     assert (response.status_code, response.json()["code"]) == (502, "llm_error")
     assert "Incorrect API key" in response.text

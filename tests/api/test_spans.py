@@ -19,7 +19,7 @@ from tests.support.replica_apps import replica_app
 
 
 class Traced:
-    """An application whose spans are kept in memory."""
+    """An application with its spans in memory."""
 
     def __init__(self, folder: Path) -> None:
         export = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
@@ -28,8 +28,8 @@ class Traced:
 
     @asynccontextmanager
     async def serving(self, llm: FakeLLM | None = None) -> AsyncIterator[httpx.AsyncClient]:
-        asked: dict[str, Any] = {"num_samples": 5, "embedder": FakeEmbedder(8)}
-        async with replica_app(self._folder, "one", llm=llm, spans=self.sender(), **asked) as http:
+        request: dict[str, Any] = {"num_samples": 5, "embedder": FakeEmbedder(8)}
+        async with replica_app(self._folder, "one", llm=llm, spans=self.sender(), **request) as http:
             yield http
 
     def sender(self) -> OtelSpans:
@@ -40,8 +40,8 @@ class Traced:
         return list(self._exporter.get_finished_spans())
 
     def named(self, name: str) -> Any:
-        [found] = [span for span in self.spans if span.name == name]
-        return found
+        [span_] = [span for span in self.spans if span.name == name]
+        return span_
 
 
 @pytest.fixture
@@ -112,5 +112,5 @@ async def test_collector_receives_spans_by_otlp(
     [sent] = ExportTraceServiceRequest.FromString(body).resource_spans
     assert {span.trace_id.hex() for span in sent.scope_spans[0].spans} == {TRACE}
     assert {"service.name": "eigencal"}.items() <= {
-        one.key: one.value.string_value for one in sent.resource.attributes
+        attribute.key: attribute.value.string_value for attribute in sent.resource.attributes
     }.items()

@@ -24,8 +24,8 @@ from tests.support.sqlite_store import SqliteStore
 ROOT = Path(__file__).parents[2]
 
 
-async def said(tmp_path: Path, error: Exception) -> str:
-    """Return what the server is told when a part fails to start."""
+async def start_failure(tmp_path: Path, error: Exception) -> str:
+    """Return the error that the server gets if a part fails to start."""
 
     class Broken(SqliteStore):
         async def start(self) -> None:
@@ -35,7 +35,7 @@ async def said(tmp_path: Path, error: Exception) -> str:
 
 
 async def refused(settings: Settings, store: SqliteStore, error: type[Exception]) -> str:
-    """Return what the server is told when the application does not start."""
+    """Return the error that the server gets if the application does not start."""
     app = create_app(settings, llm=FakeLLM(), embedder=FakeEmbedder(), store=store)
     messages: list[dict[str, Any]] = []
 
@@ -55,19 +55,19 @@ async def refused(settings: Settings, store: SqliteStore, error: type[Exception]
     "error", [WeightsError("no\n weights"), StoreUnavailable("no weights"), OSError("no weights")]
 )
 def test_operator_error_is_one_line(tmp_path: Path, error: Exception) -> None:
-    assert asyncio.run(said(tmp_path, error)) == "Cannot start: no weights"
+    assert asyncio.run(start_failure(tmp_path, error)) == "Cannot start: no weights"
 
 
 def test_internal_error_keeps_its_traceback(tmp_path: Path) -> None:
-    assert "Traceback" in asyncio.run(said(tmp_path, RuntimeError("a bug")))
+    assert "Traceback" in asyncio.run(start_failure(tmp_path, RuntimeError("a bug")))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "service.example.org"])
 def test_open_beyond_loopback_it_does_not_start(tmp_path: Path, host: str) -> None:
     settings = Settings(data_dir=tmp_path, host=host)
-    told = asyncio.run(refused(settings, SqliteStore(), PermissionError))
-    assert told.startswith(f"Cannot start: EIGENCAL_HOST={host} ")
-    assert "Set EIGENCAL_SCORE_KEY" in told and "EIGENCAL_ALLOW_OPEN=true" in told
+    result = asyncio.run(refused(settings, SqliteStore(), PermissionError))
+    assert result.startswith(f"Cannot start: EIGENCAL_HOST={host} ")
+    assert "Set EIGENCAL_SCORE_KEY" in result and "EIGENCAL_ALLOW_OPEN=true" in result
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_created_score_key_allows_the_start(tmp_path: Path) -> None:
 def test_migrate_creates_the_tables_and_exits(tmp_path: Path) -> None:
     environment = os.environ | {"EIGENCAL_DATA_DIR": str(tmp_path)}
     command = [sys.executable, "-m", "service", "migrate"]
-    for _ in range(2):  # the second finds nothing to do
+    for _ in range(2):  # the second has nothing to do
         subprocess.run(command, env=environment, cwd=ROOT, check=True)
     with closing(sqlite3.connect(tmp_path / "eigencal.db")) as database:
         names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
@@ -125,9 +125,9 @@ async def test_log_shows_the_setup_without_secrets(tmp_path: Path, caplog: pytes
         llm_url="http://me:pass@llm.example:8001/v1?key=abc",  # pragma: allowlist secret
     )
     await started(settings, SqliteStore())
-    told = [record.getMessage() for record in caplog.records if record.name == "service.app"]
-    assert told[0].startswith("Eigencal ")
-    assert told[1:] == [
+    reports = [record.getMessage() for record in caplog.records if record.name == "service.app"]
+    assert reports[0].startswith("Eigencal ")
+    assert reports[1:] == [
         f"store: SQLite file {tmp_path / 'eigencal.db'}",
         "LLM: http://llm.example:8001/v1 (API for prompts: chat), model fake-llm",
         "answers: 20, of at most 256 tokens to a prompt, 256 to a conversation",

@@ -31,19 +31,19 @@ def exporter() -> Any:
 def service(folder: Path, exporter: Any, llm: FakeLLM | None = None, **settings: Any) -> Any:
     from service.scoring.telemetry import OtelEvents
 
-    asked = {"num_samples": 5, "decides": True, "embedder": FakeEmbedder(8)} | settings
-    return replica_app(folder, "one", llm=llm, events=OtelEvents(exporter=exporter), **asked)
+    request = {"num_samples": 5, "decides": True, "embedder": FakeEmbedder(8)} | settings
+    return replica_app(folder, "one", llm=llm, events=OtelEvents(exporter=exporter), **request)
 
 
-def told(exporter: Any) -> list[Any]:
-    return [one.log_record for one in exporter.get_finished_logs()]
+def log_records(exporter: Any) -> list[Any]:
+    return [log.log_record for log in exporter.get_finished_logs()]
 
 
 async def test_score_event_belongs_to_the_callers_span(tmp_path: Path, exporter: Any) -> None:
     llm = FakeLLM(default=["Paris"])
     async with service(tmp_path, exporter, llm, target_error=0.18) as http:
         score = (await http.post("/score", json={"prompt": SECRET}, headers=PARENT)).json()
-    [event] = told(exporter)  # what was not yet sent is sent at the stop
+    [event] = log_records(exporter)  # pending events are sent at the stop
     assert event.event_name == "gen_ai.evaluation.result"
     assert (f"{event.trace_id:032x}", f"{event.span_id:016x}") == (TRACE, SPAN)
     attributes = dict(event.attributes)
@@ -59,14 +59,14 @@ async def test_score_event_belongs_to_the_callers_span(tmp_path: Path, exporter:
         "eigencal.num_samples": 5,
         "eigencal.calibration.id": score["calibration"]["id"],
     }
-    [found] = exporter.get_finished_logs()
-    assert found.resource.attributes["service.name"] == "eigencal"
+    [get_finished_log] = exporter.get_finished_logs()
+    assert get_finished_log.resource.attributes["service.name"] == "eigencal"
 
 
 async def test_without_a_probability_it_tells_lambda_max(tmp_path: Path, exporter: Any) -> None:
     async with service(tmp_path, exporter, decides=False) as http:
         score = (await http.post("/score", json={"prompt": SECRET, "calibration": "none"})).json()
-    [event] = told(exporter)
+    [event] = log_records(exporter)
     assert event.attributes["gen_ai.evaluation.name"] == "lambda_max"
     assert event.attributes["gen_ai.evaluation.score.value"] == score["lambda_max"]
     assert event.trace_id == 0
@@ -83,22 +83,22 @@ async def test_each_request_has_its_own_parent(tmp_path: Path, exporter: Any) ->
 
         await asyncio.gather(*map(post, traces))
         await http.post("/score", json={"prompt": "?"}, headers={"traceparent": "no trace at all"})
-    found = [f"{event.trace_id:032x}" for event in told(exporter)]
-    assert sorted(found[:-1]) == sorted([*traces, *traces]) and found[-1] == "0" * 32
+    results = [f"{event.trace_id:032x}" for event in log_records(exporter)]
+    assert sorted(results[:-1]) == sorted([*traces, *traces]) and results[-1] == "0" * 32
 
 
 async def test_error_gives_an_error_event(tmp_path: Path, exporter: Any) -> None:
     llm = FakeLLM(fail_with=[LLMUnavailable("gone")])
     async with service(tmp_path, exporter, llm) as http:
         await http.post("/score", json={"prompt": SECRET}, headers=PARENT)
-    [event] = told(exporter)
+    [event] = log_records(exporter)
     assert event.attributes["error.type"] == "llm_unavailable"
     assert f"{event.trace_id:032x}" == TRACE
 
 
 @contextmanager
 def collector(status: int = 200) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
-    """An OTLP collector on a port of its own, and what it got."""
+    """Run an OTLP collector on its own port; yield the received requests."""
     got: list[tuple[str, bytes]] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -137,7 +137,7 @@ async def test_collector_receives_events_by_otlp(
     assert SECRET.encode() not in body
     record = ExportLogsServiceRequest.FromString(body).resource_logs[0].scope_logs[0].log_records[0]
     assert (record.event_name, record.trace_id.hex()) == ("gen_ai.evaluation.result", TRACE)
-    values = {one.key: one.value for one in record.attributes}
+    values = {attribute.key: attribute.value for attribute in record.attributes}
     assert values["eigencal.score.id"].string_value == score["id"]
 
 
@@ -149,8 +149,8 @@ async def test_unavailable_collector_has_no_effect(tmp_path: Path, monkeypatch: 
         events = build_events()
         async with asyncio.timeout(60):
             async with replica_app(tmp_path, "one", events=events) as http:
-                found = [await http.post("/score", json={"prompt": "?"}) for _ in range(5)]
-    assert {one.status_code for one in found} == {200}
+                responses = [await http.post("/score", json={"prompt": "?"}) for _ in range(5)]
+    assert {response.status_code for response in responses} == {200}
 
 
 def test_start_reports_missing_opentelemetry(

@@ -20,7 +20,7 @@ SAMPLES = {"samples": ["a", "b"]}
 
 
 def cutting(number: int) -> Any:
-    """Have the first answers of each call cut."""
+    """Truncate the first answers of each call."""
 
     async def behave(exchange: Exchange) -> None:
         payload = completion(exchange, ["Paris"] * exchange.body["n"], "stop")
@@ -47,12 +47,12 @@ async def warnings(http: httpx.AsyncClient, body: dict[str, Any]) -> dict[str, s
 @pytest.mark.parametrize(("cut", "warned"), [(0, False), (4, False), (5, True), (10, True)])
 async def test_half_truncated_answers_give_a_warning(tmp_path: Path, cut: int, warned: bool) -> None:
     async with OpenAIServer(default=cutting(cut)) as server, service(server, tmp_path) as http:
-        said = await warnings(http, {"prompt": "p", "sampling": {"max_tokens": 30}})
+        warnings_ = await warnings(http, {"prompt": "p", "sampling": {"max_tokens": 30}})
         counted = (await http.get("/metrics")).text
-    assert ("truncated_samples" in said) is warned
+    assert ("truncated_samples" in warnings_) is warned
     assert ('eigencal_score_warnings_total{calibration="",code="truncated_samples"} 1.0' in counted) is warned
     if warned:
-        assert f"{cut} of 10 answers were cut by max_tokens (30)" in said["truncated_samples"]
+        assert f"{cut} of 10 answers were cut by max_tokens (30)" in warnings_["truncated_samples"]
 
 
 async def test_caller_samples_do_not_count_as_truncated(tmp_path: Path) -> None:

@@ -21,11 +21,13 @@ LED = {"messages": [{"role": "system", "content": "s"}, {"role": "user", "conten
 
 @pytest.fixture
 def client(tmp_path: Path) -> Client:
-    """Return a factory of clients; its arguments are settings. No LLM server is there."""
+    """Return a factory of clients; its arguments are settings. There is no LLM server."""
 
     @asynccontextmanager
-    async def make(**given: Any) -> AsyncIterator[httpx.AsyncClient]:
-        settings = Settings(data_dir=tmp_path, llm_backend="vllm", llm_url="http://127.0.0.1:9/v1", **given)
+    async def make(**settings_: Any) -> AsyncIterator[httpx.AsyncClient]:
+        settings = Settings(
+            data_dir=tmp_path, llm_backend="vllm", llm_url="http://127.0.0.1:9/v1", **settings_
+        )
         app = create_app(settings, embedder=FakeEmbedder(8), resamples=FEW)
         async with app.router.lifespan_context(app):
             transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
@@ -46,7 +48,7 @@ async def test_mixed_prompts_and_conversations_are_refused(client: Client) -> No
         body = refused.json()
         assert body["code"] == "invalid_dev_data"
         assert "must all be drawn alike" in body["detail"]
-        assert [one["loc"] for one in body["errors"]] == [["file", 1], ["file", 31]]
+        assert [error["loc"] for error in body["errors"]] == [["file", 1], ["file", 31]]
         assert (await http.get("/jobs")).json() == []
         assert (await post(http, TALKS)).status_code == 202
     async with client() as http:
@@ -57,7 +59,7 @@ async def test_own_system_message_makes_conversations_different(client: Client) 
     async with client(system_prompt="Be brief.") as http:
         refused = await post(http, [*TALKS, LED])
         assert refused.status_code == 422
-        assert [one["line"] for one in refused.json()["errors"]] == [1, 31]
+        assert [error["line"] for error in refused.json()["errors"]] == [1, 31]
 
 
 async def test_caller_samples_may_be_mixed(client: Client) -> None:
@@ -71,4 +73,4 @@ async def test_both_files_of_an_evaluation_must_be_of_one_kind(client: Client) -
     async with client(few_shot="Q: a\nA: b\n") as http:
         refused = await http.post("/evaluate", json={"dev": PROMPTS, "test": TALKS})
         assert refused.status_code == 422
-        assert [one["loc"] for one in refused.json()["errors"]] == [["dev", 1], ["test", 1]]
+        assert [error["loc"] for error in refused.json()["errors"]] == [["dev", 1], ["test", 1]]

@@ -27,5 +27,5 @@ async def test_answers_to_sample_count_toward_the_limit(client: Any, few_texts: 
         assert detail.startswith("50 rows make up to 1050 answers and references, more than the 1000 ")
         assert "num_samples" in detail
         assert (await http.get("/jobs")).json() == []
-        fewer = {"num_samples": "10"}  # as the message says
+        fewer = {"num_samples": "10"}  # the number in the message
         assert (await http.post("/calibrate", files={"file": jsonl(50)}, data=fewer)).status_code == 202

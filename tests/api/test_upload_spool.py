@@ -1,4 +1,4 @@
-"""Size limits of uploads, and where their bytes are kept while they arrive."""
+"""Size limits of uploads, and the storage of their bytes during the upload."""
 
 import asyncio
 import tempfile
@@ -20,7 +20,7 @@ from tests.support.operator_world import (
 
 
 class Endless(httpx.AsyncByteStream):
-    """A multipart body of so many MiB, made while it is sent."""
+    """A multipart body of many MiB, generated while it is sent."""
 
     head = b'--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n'
 
@@ -35,7 +35,7 @@ class Endless(httpx.AsyncByteStream):
 
 
 class Recorded(tempfile.SpooledTemporaryFile[bytes]):
-    """A spooled file that remembers whether it went to disk. There it has no name: closed, it is gone."""
+    """A spooled file that records whether it was written to disk. It has no name there."""
 
     made: ClassVar[list["Recorded"]] = []
     rolled = False

@@ -17,15 +17,15 @@ CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz")
 
 
 def rows(count: int = 40) -> list[dict[str, Any]]:
-    """Rows that the service drew: right by a reference in the answer, by an equal one, and wrong, in turn."""
+    """Return sampled rows: in turn right by a contained reference, right by an equal one, and wrong."""
     sentences = ("The capital of that large country is {}.", "{}", "I cannot say that at all, sorry.")
-    found = []
+    results = []
     for i in range(count):
         city = CITIES[i % 5]
         answer = sentences[i % 3].format(city)
         samples = [answer] * 4 + [CITIES[(i + 1) % 5]]
-        found.append({"id": f"q{i}", "prompt": f"question {i}", "reference": city, "samples": samples})
-    return found
+        results.append({"id": f"q{i}", "prompt": f"question {i}", "reference": city, "samples": samples})
+    return results
 
 
 @pytest.fixture
@@ -53,9 +53,9 @@ async def verdicts(world: World, job: dict[str, Any]) -> dict[str, dict[str, Any
 
 async def test_report_and_export_show_judged_texts_and_reasons(world: World) -> None:
     job = await calibrated(world, rows())
-    found = await verdicts(world, job)
-    assert len(found) == 40
-    assert found["q0"] == {
+    verdicts_ = await verdicts(world, job)
+    assert len(verdicts_) == 40
+    assert verdicts_["q0"] == {
         "line": 1,
         "id": "q0",
         "references": ["Paris"],
@@ -63,7 +63,7 @@ async def test_report_and_export_show_judged_texts_and_reasons(world: World) -> 
         "correct": True,
         "rule": "contains",
     }
-    assert [found[name]["rule"] for name in ("q1", "q2")] == ["equal", "none"]
+    assert [verdicts_[name]["rule"] for name in ("q1", "q2")] == ["equal", "none"]
     page = (await world.http.get(job["links"]["report"], headers={"Accept": "text/html"})).text
     assert "The capital of that large country is Paris." in page
     data = (await world.http.get(f"/calibrations/{job['calibration_id']}/data")).text.splitlines()
@@ -82,19 +82,19 @@ async def test_corrected_verdicts_give_a_new_calibration_on_the_same_answers(wor
     first = await calibrated(world, rows(), activate="always")
     path = f"/calibrations/{first['calibration_id']}/rows"
     for wrong, field in (({"line": 999}, "line"), ({"id": "q999"}, "id")):
-        told = problem(
+        error = problem(
             await world.http.patch(
                 path, json={"rows": [{"line": 1, "correct": True}, wrong | {"correct": True}]}
             ),
             422,
             "invalid_request",
         )
-        assert told["errors"][0]["loc"] == ["body", "rows", 1, field]
-        assert "999" in told["errors"][0]["msg"]
+        assert error["errors"][0]["loc"] == ["body", "rows", 1, field]
+        assert "999" in error["errors"][0]["msg"]
     assert (await world.http.patch(path, json={"rows": [{"correct": True}]})).status_code == 422
     both = [{"line": 1, "correct": False}, {"id": "q0", "correct": True}]  # one row, named in two ways
-    told = await world.http.patch(path, json={"rows": both})
-    assert "two verdicts on one row" in problem(told, 422, "invalid_request")["detail"]
+    error = await world.http.patch(path, json={"rows": both})
+    assert "two verdicts on one row" in problem(error, 422, "invalid_request")["detail"]
 
     sent = {"rows": [{"line": 1, "correct": False}, {"id": "q2", "correct": True}]}
     second = await world.ended(await world.http.patch(path, json=sent))
@@ -103,8 +103,8 @@ async def test_corrected_verdicts_give_a_new_calibration_on_the_same_answers(wor
     latest = (await world.http.get("/calibrations/activations")).json()[0]
     assert latest["calibration_id"] == second["calibration_id"]
     assert f"those of {first['calibration_id']} with corrected verdicts" in latest["reason"]
-    found = await verdicts(world, second)
-    assert [(found[name]["correct"], found[name]["rule"]) for name in ("q0", "q1", "q2")] == [
+    verdicts_ = await verdicts(world, second)
+    assert [(verdicts_[name]["correct"], verdicts_[name]["rule"]) for name in ("q0", "q1", "q2")] == [
         (False, "given"),
         (True, "equal"),
         (True, "given"),
@@ -144,12 +144,12 @@ async def test_activation_history(world: World, caplog: pytest.LogCaptureFixture
     await world.http.post(f"/calibrations/{first['calibration_id']}/activate")  # no change: no entry
     await world.http.post(f"/calibrations/{second['calibration_id']}/activate")
     history = (await world.http.get("/calibrations/activations")).json()
-    one, two = first["calibration_id"], second["calibration_id"]
+    calibration_id, two = first["calibration_id"], second["calibration_id"]
     assert [(entry["calibration_id"], entry["replaced"]) for entry in history] == [
-        (two, one),
-        (one, two),
-        (two, one),
-        (one, None),
+        (two, calibration_id),
+        (calibration_id, two),
+        (two, calibration_id),
+        (calibration_id, None),
     ]
     by = [entry["by"] for entry in history]
     assert by == ["settings key", f"{made['id']} (ops)", second["id"], first["id"]]
@@ -172,7 +172,7 @@ async def test_activation_history(world: World, caplog: pytest.LogCaptureFixture
     assert {
         name: (entry["active"], entry["applies_now"], entry["rows"]) for name, entry in listed.items()
     } == {
-        one: (False, True, 40),
+        calibration_id: (False, True, 40),
         two: (True, True, 39),
     }
     assert all(0 <= entry["projection_ece"] <= 1 for entry in listed.values())

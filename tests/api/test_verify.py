@@ -27,8 +27,8 @@ FOUR_OF_FIVE = ["Paris", "Paris", "Lyon", "Paris", "Paris"]
 
 
 def service(folder: Path, llm: FakeLLM, **settings: Any) -> Any:
-    asked = {"num_samples": 5, "decides": True} | settings
-    return replica_app(folder, "one", llm=llm, embedder=orthogonal(), **asked)
+    request = {"num_samples": 5, "decides": True} | settings
+    return replica_app(folder, "one", llm=llm, embedder=orthogonal(), **request)
 
 
 async def verified(http: httpx.AsyncClient, **sent: Any) -> dict[str, Any]:
@@ -42,14 +42,14 @@ async def verified(http: httpx.AsyncClient, **sent: Any) -> dict[str, Any]:
 
 async def test_the_confidence_is_the_probability_of_being_right(tmp_path: Path) -> None:
     async with service(tmp_path, FakeLLM(default=FOUR_OF_FIVE)) as http:
-        found = await verified(http)
+        body = await verified(http)
         score = (await http.post("/score", json={"prompt": "Which?", "candidate": "Paris"})).json()
-    assert found["confidence"] == score["candidate"]["probability_correct"]
-    assert found["confidence"] == pytest.approx(0.5 * 0.8 + 0.5 / ORTHOGONAL)
-    assert found["confidence"] != pytest.approx(score["candidate"]["probability"])
-    assert (found["verified_count"], found["total_samples"]) == (4, 5)
-    assert found["samples"] == FOUR_OF_FIVE
-    assert (found["threshold"], found["should_escalate"]) == (0.4, False)
+    assert body["confidence"] == score["candidate"]["probability_correct"]
+    assert body["confidence"] == pytest.approx(0.5 * 0.8 + 0.5 / ORTHOGONAL)
+    assert body["confidence"] != pytest.approx(score["candidate"]["probability"])
+    assert (body["verified_count"], body["total_samples"]) == (4, 5)
+    assert body["samples"] == FOUR_OF_FIVE
+    assert (body["threshold"], body["should_escalate"]) == (0.4, False)
 
 
 async def test_long_answer_is_verified_by_claims(tmp_path: Path) -> None:
@@ -57,15 +57,15 @@ async def test_long_answer_is_verified_by_claims(tmp_path: Path) -> None:
     llm = FakeLLM(default=[" ".join(facts), " ".join(facts[1:])])
     async with service(tmp_path, llm) as http:
         long, short = await verified(http, answer=" ".join(facts)), await verified(http)
-    assert [one["text"] for one in long["claims"]] == facts
-    assert [one["support"]["agree"] for one in long["claims"][:2]] == [3, 5]
+    assert [claim["text"] for claim in long["claims"]] == facts
+    assert [claim["support"]["agree"] for claim in long["claims"][:2]] == [3, 5]
     assert short["claims"] is None
 
 
 async def test_blank_answer_has_no_confidence(tmp_path: Path) -> None:
     async with service(tmp_path, FakeLLM(default=FOUR_OF_FIVE)) as http:
-        found = await verified(http, answer=" \n")
-    assert (found["confidence"], found["verified_count"], found["should_escalate"]) == (0.0, 0, True)
+        body = await verified(http, answer=" \n")
+    assert (body["confidence"], body["verified_count"], body["should_escalate"]) == (0.0, 0, True)
 
 
 @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ async def test_blank_answer_has_no_confidence(tmp_path: Path) -> None:
 async def test_answers_with_the_same_meaning_are_counted(
     tmp_path: Path, answer: str, count: int, probability: float | None
 ) -> None:
-    """Of an answer that nobody gave: none, whatever the largest mode is, and no confidence in it."""
+    """An answer given by nobody has count 0 and confidence 0, whatever the largest mode is."""
     async with service(tmp_path, FakeLLM(default=FOUR_OF_FIVE)) as http:
-        found = await verified(http, answer=answer)
-    assert (found["verified_count"], found["should_escalate"]) == (count, True)
+        body = await verified(http, answer=answer)
+    assert (body["verified_count"], body["should_escalate"]) == (count, True)
     top = 0.5 * 0.8 + 0.5 / ORTHOGONAL
     expected = 0.0 if probability is None else sigmoid(agreement(top, probability)).item()
-    assert found["confidence"] == pytest.approx(expected)
+    assert body["confidence"] == pytest.approx(expected)
 
 
 async def test_a_context_is_a_system_message(tmp_path: Path) -> None:
@@ -88,10 +88,12 @@ async def test_a_context_is_a_system_message(tmp_path: Path) -> None:
     async with service(tmp_path, llm) as http:
         await verified(http, context="The country is France.")
         await verified(http, context="")
-        await verified(http, context=None, model="small", trace={"a": 1})  # what the router may add
+        await verified(
+            http, context=None, model="small", trace={"a": 1}
+        )  # further fields that the router may send
     conversation, *prompts = llm.requests
     assert conversation.messages == (Message("system", "The country is France."), Message("user", "Which?"))
-    assert [(one.prompt, one.messages) for one in prompts] == [("Which?", None)] * 2
+    assert [(prompt.prompt, prompt.messages) for prompt in prompts] == [("Which?", None)] * 2
 
 
 async def test_default_calibration_gives_no_confidence(client: Client) -> None:

@@ -51,7 +51,7 @@ async def before(own: Behaviour, draws: Behaviour | None = None, **settings: Any
 WORDS = ("Paris", " was once said,", " but the answer", " is Lyon.")
 
 
-# On every chunk, as servers send them: none of them ends the answer.
+# On each chunk, as real servers send them: they do not end the answer.
 REASONS = ["", "null", "None", "unfinished", "stop", 0]
 
 
@@ -219,7 +219,7 @@ async def test_stream_of_any_media_type_is_forwarded(media_type: str, mode: str)
         await exchange.start(200, {"content-type": media_type} if media_type else {})
         exchange.writer.write(sent(chunk("Paris"), done=False))
         await exchange.writer.drain()
-        await read.wait()  # the rest comes only once the caller has the first chunk
+        await read.wait()  # the rest is sent only after the caller has the first chunk
         exchange.writer.write(sent(chunk("", "stop")))
         exchange.writer.close()
 
@@ -317,7 +317,7 @@ class TestLogProbabilitiesOfAnotherText:
             scored = (await made.http.post("/score", json={"prompt": "?"})).json()
             chat = (await made.ask(eigencal={"effort": "none"})).json()["uncertainty"]
         assert scored["evidence"] is None
-        assert "logprobs_of_other_text" in [one["code"] for one in scored["warnings"]]
+        assert "logprobs_of_other_text" in [warning["code"] for warning in scored["warnings"]]
         assert (chat["status"], chat["warning"]["code"]) == ("not_scored", "logprobs_of_other_text")
 
     @pytest.mark.parametrize(
@@ -379,7 +379,7 @@ class TestLogProbabilitiesOfAnotherText:
             evidence = [
                 (await made.http.post("/score", json={"prompt": "?"})).json()["evidence"] for _ in range(3)
             ]
-        assert [one is not None for one in evidence] == [False, True, True]
+        assert [item is not None for item in evidence] == [False, True, True]
 
     async def test_server_without_logprobs_is_asked_only_twice(self) -> None:
         async with before(answers("Paris"), answers("Paris")) as made:
@@ -468,7 +468,7 @@ class TestHistories:
             kinds = []
             for body in ({"messages": plain}, {"messages": turns, **says_nothing}):
                 document = (await made.ask(**body)).json()["uncertainty"]
-                kinds.append([(one["code"], one.get("differs")) for one in document["warnings"]])
+                kinds.append([(warning["code"], warning.get("differs")) for warning in document["warnings"]])
         assert kinds[0] == kinds[1]
 
 
@@ -476,7 +476,7 @@ Refuses = Callable[[dict[str, Any]], str | None]
 
 
 def refusing(refuses: Refuses, code: int = 400) -> Behaviour:
-    """Refuse calls for which `refuses` returns a message; answer the others."""
+    """Refuse calls with the message of `refuses`, if any; answer the others."""
 
     async def behave(exchange: Exchange) -> None:
         message = refuses(exchange.body)
@@ -535,9 +535,9 @@ class TestRefusedParameters:
         server = refusing(lambda body: message if "top_p" in body else None)
         async with before(server, server) as made:
             scored = await made.http.post("/score", json={"prompt": "?"})
-            asked = await made.http.post("/score", json={"prompt": "?", "sampling": {"top_p": 0.5}})
+            response = await made.http.post("/score", json={"prompt": "?", "sampling": {"top_p": 0.5}})
         assert scored.status_code == 200
-        assert asked.json()["code"] == "llm_error", "a top_p with an effect is not left out silently"
+        assert response.json()["code"] == "llm_error", "a top_p with an effect is not left out silently"
 
     @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
     @pytest.mark.parametrize(
@@ -625,7 +625,7 @@ async def test_embedding_batches_shrink_to_the_servers_limit(most: int, code: in
         await embedder.embed([f"later {i}" for i in range(70)])
         await embedder.stop()
     assert max(sizes) <= 32
-    assert first.vectors[:3].tolist() == [one.vectors[0].tolist() for one in alone]
+    assert first.vectors[:3].tolist() == [answers_.vectors[0].tolist() for answers_ in alone]
     assert sum(size > most for size in sizes) == refused, "the size is remembered"
 
 

@@ -1,4 +1,4 @@
-"""The real application before a scripted LLM, and the command that asks it; all in this process."""
+"""The real application with a scripted LLM, and the command that calls it, all in this process."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -20,14 +20,14 @@ ADMIN_KEY, SCORE_KEY = "the-admin-key-of-the-tests", "the-score-key-of-the-tests
 
 @pytest.fixture(scope="module")
 def llm() -> Iterator[OpenAIServer]:
-    """Return an LLM server that names cities, for questions that end in a number."""
+    """Return an LLM server that answers questions ending in a number with cities."""
     with serving_in_thread(OpenAIServer(default=llm_and_embedder(cities))) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def running(llm: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the URL of the application, which takes keys."""
+    """Return the URL of the application, which accepts keys."""
     keys = {"admin_key": ADMIN_KEY, "score_key": SCORE_KEY}
     server = {
         "llm_backend": "vllm",
@@ -41,7 +41,7 @@ def running(llm: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def in_process(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Here:
-    """Return the command in this process, told of a service by its environment."""
+    """Return the command in this process, with the service in its environment."""
     for name in [name for name in os.environ if name.startswith("EIGENCAL_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(folder)
@@ -57,7 +57,7 @@ def in_process(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Here:
 
 @pytest.fixture
 def here(running: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
-    """Return the command, told service and admin key by its environment."""
+    """Return the command, with service and admin key in its environment."""
     monkeypatch.setenv("EIGENCAL_KEY", "")
     run = in_process(tmp_path, running, monkeypatch)
     return lambda *arguments, **options: run(*arguments, **{"EIGENCAL_KEY": ADMIN_KEY, **options})
@@ -65,5 +65,5 @@ def here(running: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
 
 @pytest.fixture
 def command(tmp_path: Path) -> Command:
-    """Return the command as a process of its own, told nothing."""
+    """Return the command as a separate process, without settings."""
     return Command(tmp_path)

@@ -1,4 +1,4 @@
-"""A service from a script: what each question is answered, without an LLM."""
+"""A scripted service without an LLM."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterator
@@ -16,7 +16,7 @@ def problem(status: int, code: str, *, retryable: bool = False, detail: str = "S
 
 
 async def scored(exchange: Exchange, **fields: object) -> None:
-    """Answer a question, or each of a batch, with itself."""
+    """Answer a question, or each question of a batch, with itself."""
     if "items" in exchange.body:
         lines = [line(i, answer=str(item["prompt"])) for i, item in enumerate(exchange.body["items"])]
         await exchange.send(200, b"".join(lines))
@@ -25,14 +25,14 @@ async def scored(exchange: Exchange, **fields: object) -> None:
 
 
 def batch(refused: str, status: int, code: str, *, retryable: bool = False) -> Behaviour:
-    """Return what answers each question of a batch with itself, but for one that is refused."""
+    """Return a behaviour that answers each question of a batch with itself, and refuses one question."""
 
     async def answer(exchange: Exchange) -> None:
         lines = b""
         for index, item in enumerate(exchange.body["items"]):
             error = {"index": index, "error": problem(status, code, retryable=retryable) | {"type": "t"}}
-            found = json.dumps(error).encode() + b"\n"
-            lines += found if item["prompt"] == refused else line(index, answer=item["prompt"])
+            result = json.dumps(error).encode() + b"\n"
+            lines += result if item["prompt"] == refused else line(index, answer=item["prompt"])
         await exchange.send(200, lines)
 
     return answer
@@ -40,6 +40,6 @@ def batch(refused: str, status: int, code: str, *, retryable: bool = False) -> B
 
 @contextmanager
 def scripted(behaviour: Behaviour) -> Iterator[tuple[str, OpenAIServer]]:
-    """Yield the URL of a service that answers every request so, and the service."""
+    """Yield the URL of a service with this behaviour, and the service."""
     with serving_in_thread(OpenAIServer(default=behaviour)) as server:
         yield f"http://127.0.0.1:{server.port}", server

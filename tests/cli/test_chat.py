@@ -18,11 +18,11 @@ def test_each_answer_is_shown_with_its_uncertainty(here: Here, llm: OpenAIServer
     count = len(asked(llm))
     done = here("chat", stdin="question 1\n\nquestion 2\n/quit\nquestion 3\n")
     assert done.code == 0, done.err
-    first, told, second, again = done.out.splitlines()
+    first, first_score, second, second_score = done.out.splitlines()
     assert first in ("Paris", "Lyon", "Nice", "Lille", "Metz")
     assert second in ("Paris", "Lyon", "Nice", "Lille", "Metz")
-    assert told.startswith(UNCERTAINTY)
-    assert again.startswith(UNCERTAINTY)
+    assert first_score.startswith(UNCERTAINTY)
+    assert second_score.startswith(UNCERTAINTY)
     assert "question 3" not in asked(llm)[count:], "after /quit nothing is asked"
     assert all(line.startswith("note: ") for line in done.err.splitlines())
 
@@ -49,8 +49,8 @@ def test_doubtful_claims_are_listed_below_the_answer(tmp_path: Path, monkeypatch
         with serving_app(tmp_path, **parts, **settings) as url:
             done = in_process(tmp_path, url, monkeypatch)("chat", stdin="How high?\n")
     assert done.code == 0, done.err
-    said, figures, claim, support = done.out.splitlines()
-    assert said == "It is old. The tower is 330 m high." and figures.startswith(UNCERTAINTY)
+    answer, figures, claim, support = done.out.splitlines()
+    assert answer == "It is old. The tower is 330 m high." and figures.startswith(UNCERTAINTY)
     assert (claim, support) == ("? The tower is 330 m high.", "  0 agree, 3 silent, 0 differ")
 
 
@@ -61,14 +61,16 @@ def test_failed_turn_is_reported_and_dropped(here: Here) -> None:
 
 
 def test_pending_score_is_awaited(llm: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Every answer goes out before its score.
+    # Answers are returned before their scores.
     settings = {"chat_mode": "async", "llm_backend": "vllm", "llm_url": llm.url, "num_samples": 5}
     parts = {"llm": None, "embedder": FakeEmbedder(16), "store": SqliteStore()}
     with serving_app(tmp_path, **parts, **settings) as url:
         done = in_process(tmp_path, url, monkeypatch)("chat", stdin="question 1\nquestion 2\n")
     assert done.code == 0, done.err
-    told = done.out.splitlines()[1::2]
-    assert len(told) == 2
-    assert all(line.startswith(UNCERTAINTY) and line.endswith("by the default calibration]") for line in told)
+    lines = done.out.splitlines()[1::2]
+    assert len(lines) == 2
+    assert all(
+        line.startswith(UNCERTAINTY) and line.endswith("by the default calibration]") for line in lines
+    )
     assert done.err.startswith("note: ") and "calibrat" in done.err
     assert done.err.count("\n") == 2, "each note is told once"

@@ -16,7 +16,7 @@ def rows(heading: str) -> dict[str, str]:
     """Return the first two columns of the table under these heads."""
     table = PAGE.split(heading, 1)[1].split("\n\n", 1)[0]
     cells = [line.strip("| ").split(" | ", 1) for line in table.splitlines() if line.startswith("| ")]
-    return {name: said for name, said in cells if name.strip("-")}
+    return {name: meaning for name, meaning in cells if name.strip("-")}
 
 
 def listed(help_text: str) -> list[str]:
@@ -26,17 +26,17 @@ def listed(help_text: str) -> list[str]:
 
 
 def test_documentation_lists_exactly_the_commands(here: Here) -> None:
-    found = [name for name in listed(here("--help").out) if name != "keys"]
-    found += [f"keys {name}" for name in listed(here("keys").out)]
-    found += [f"calibrations {name}" for name in listed(here("calibrations", "--help").out)]
-    assert sorted(f"`eigencal {name}`" for name in found) == sorted(rows("| command | does |"))
+    results = [name for name in listed(here("--help").out) if name != "keys"]
+    results += [f"keys {name}" for name in listed(here("keys").out)]
+    results += [f"calibrations {name}" for name in listed(here("calibrations", "--help").out)]
+    assert sorted(f"`eigencal {name}`" for name in results) == sorted(rows("| command | does |"))
 
 
 def test_exit_codes_match_the_table(here: Here) -> None:
     written = {int(code): meaning for code, meaning in rows("| code | means |").items()}
     assert written == {code.value: code.meaning for code in ExitCode}
-    said = here("--help").out
-    assert [code for code in ExitCode if f"{code.value:>4}  {code.meaning}\n" not in said] == []
+    output = here("--help").out
+    assert [code for code in ExitCode if f"{code.value:>4}  {code.meaning}\n" not in output] == []
 
 
 def test_common_options_exist_for_each_command_and_none_takes_a_key(here: Here) -> None:
@@ -49,5 +49,5 @@ def test_common_options_exist_for_each_command_and_none_takes_a_key(here: Here) 
 
 
 def test_limits_match_the_code() -> None:
-    said = PAGE.replace("\n", " ")
-    assert f"nothing was scored for {PATIENCE_S:.0f} s" in said and f"batches of {MAX_ITEMS}" in said
+    text = PAGE.replace("\n", " ")
+    assert f"nothing was scored for {PATIENCE_S:.0f} s" in text and f"batches of {MAX_ITEMS}" in text

@@ -20,7 +20,7 @@ def dev(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return what was shown in the browser."""
+    """Return the pages opened in the browser."""
     shown: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda url: shown.append(url) or True)
     return shown
@@ -32,7 +32,7 @@ def test_calibrate_from_file_to_report(here: Here, dev: Path, tmp_path: Path, op
     assert done.code == 0, done.err
     job = done.json
     assert (job["state"], job["name"]) == ("succeeded", "mine")
-    # Which stages are seen hangs on how fast they are; the last one always is.
+    # The stages shown depend on their speed; the last one is always shown.
     assert "reporting: 1 of 1" in done.err, "progress is on stderr"
 
     calibration = job["calibration_id"]
@@ -44,18 +44,18 @@ def test_calibrate_from_file_to_report(here: Here, dev: Path, tmp_path: Path, op
     assert f"calibration {calibration}" in here("score", "question 1").out
 
     assert here("report", calibration, "--json").json["calibration"]["id"] == calibration
-    said = here("report", calibration).out
-    assert said.startswith(f"{calibration} mine: ")
-    assert "30 of 30 rows were usable" in said
-    assert "when it was fitted: Activated as asked.\n" in said
+    output = here("report", calibration).out
+    assert output.startswith(f"{calibration} mine: ")
+    assert "30 of 30 rows were usable" in output
+    assert "when it was fitted: Activated as asked.\n" in output
     verdict = "Not yet: 70 more rows are needed."
     assert job["decision"] == f"{verdict} Activated as asked."
     assert here("jobs", job["id"], "--watch").out.endswith(f"\n{job['decision']}\n")
-    assert "active now: yes" in said
-    assert "note: Only 30 rows" in said
+    assert "active now: yes" in output
+    assert "note: Only 30 rows" in output
     opening = here("report", calibration, "--json").json["opening"]
     lines = [f"{verdict} {opening['safe']}", f"promise: {opening['promise']}"]
-    assert "\n".join(["", *lines, f"answers to draw: {opening['answers']}", ""]) in said
+    assert "\n".join(["", *lines, f"answers to draw: {opening['answers']}", ""]) in output
     page = tmp_path / "report.html"
     assert here("report", calibration, "--out", page).out == f"{page}\n"
     assert page.read_text().startswith("<!doctype html>")
@@ -84,8 +84,8 @@ def test_evaluate(here: Here, dev: Path, tmp_path: Path) -> None:
     job = done.out.split()[0]
     assert f"eigencal report {job} --open" in done.out
     verdict = here("report", job, "--json").json["verdict"]
-    said = here("report", job).out
-    assert said.splitlines()[: len(verdict)] == verdict
+    output = here("report", job).out
+    assert output.splitlines()[: len(verdict)] == verdict
     page = tmp_path / "evaluation.html"
     assert here("report", job, "--out", page).code == 0
     assert page.read_text().startswith("<!doctype html>")

@@ -18,8 +18,8 @@ from tests.support.sqlite_store import SqliteStore
 def url(tmp_path: Path) -> Iterator[str]:
     """Return the URL of an application without any key."""
     folder = tmp_path / "data"
-    with serving_app(folder, llm=FakeLLM(), embedder=FakeEmbedder(8), store=SqliteStore()) as found:
-        yield found
+    with serving_app(folder, llm=FakeLLM(), embedder=FakeEmbedder(8), store=SqliteStore()) as result:
+        yield result
 
 
 @pytest.fixture
@@ -37,16 +37,16 @@ def test_create_list_and_revoke_a_key(run: Here) -> None:
     assert "need a key from now on" in done.err
     assert secret not in done.err
 
-    (told,) = run("keys", "list", "--json").json
-    assert (told["name"], told["scope"], told["state"]) == ("the nightly job", "score", "valid")
-    assert datetime.fromisoformat(told["expires_at"]) == datetime(2100, 1, 31, 12, tzinfo=UTC)
+    (entry,) = run("keys", "list", "--json").json
+    assert (entry["name"], entry["scope"], entry["state"]) == ("the nightly job", "score", "valid")
+    assert datetime.fromisoformat(entry["expires_at"]) == datetime(2100, 1, 31, 12, tzinfo=UTC)
     listed = run("keys", "list").out
     assert "the nightly job" in listed and "valid" in listed
     assert secret not in listed
 
     assert run("score", "?").code == run("score", "?", EIGENCAL_KEY="wrong").code == 4
     assert run("score", "?", EIGENCAL_KEY=secret).code == 0
-    assert run("keys", "revoke", told["id"]).out == f"{told['id']} is revoked\n"
+    assert run("keys", "revoke", entry["id"]).out == f"{entry['id']} is revoked\n"
     assert run("keys", "list", "--json").json[0]["state"] == "revoked"
     assert run("score", "?", EIGENCAL_KEY=secret).code == 4
 

@@ -38,10 +38,10 @@ def test_question_from_stdin(here: Here, llm: OpenAIServer) -> None:
 
 def test_options_reach_the_service(here: Here) -> None:
     options = ["--candidate", "Paris", "--target-error", "0.1", "--confidence", "0.8", "--effort", "low"]
-    said = here("score", "question 4", "--json", *options).json
-    assert said["num_samples"] == 3
-    assert said["candidate"]["probability"] is not None
-    assert (said["decision"]["target_error"], said["decision"]["confidence"]) == (0.1, 0.8)
+    body = here("score", "question 4", "--json", *options).json
+    assert body["num_samples"] == 3
+    assert body["candidate"]["probability"] is not None
+    assert (body["decision"]["target_error"], body["decision"]["confidence"]) == (0.1, 0.8)
 
 
 def test_candidate_is_judged_without_samples(here: Here, llm: OpenAIServer) -> None:
@@ -72,7 +72,7 @@ def test_candidate_is_judged_without_samples(here: Here, llm: OpenAIServer) -> N
 def test_error_is_one_line_with_an_exit_code(
     here: Here, arguments: list[str], env: dict[str, str], code: int, said: str
 ) -> None:
-    with stamina.set_testing(True, attempts=2):  # repeats without waiting
+    with stamina.set_testing(True, attempts=2):  # retries without waiting
         done = here(*arguments, "--json", **env)
     assert (done.code, done.out) == (code, ""), done.err
     assert done.err.count("\n") == 1

@@ -27,7 +27,7 @@ def read(path: Path) -> list[dict[str, object]]:
 
 
 def test_file_of_plain_lines(here: Here, tmp_path: Path, results: Path, llm: OpenAIServer) -> None:
-    # A mark of the encoding, Windows' line ends, an empty line, no line end at the end.
+    # A byte order mark, Windows line ends, an empty line, and no newline at the end.
     file = written(tmp_path / "q.txt", b"\xef\xbb\xbfGr\xc3\xb6\xc3\x9fe 1\r\n\r\n  question 2  \nquestion 3")
     done = here("score", "--file", file, "--out", results)
     assert (done.code, done.out) == (0, ""), done.err
@@ -65,7 +65,7 @@ def test_finished_run_is_not_repeated(here: Here, tmp_path: Path, results: Path,
     done = here(*arguments)
     assert (done.code, results.read_bytes(), len(asked(llm))) == (0, first, count)
     assert done.err.startswith("2 of 2 are done already\n")
-    written(file, "question 1\nquestion 2\nquestion 3\n")  # a file that has grown is gone on with
+    written(file, "question 1\nquestion 2\nquestion 3\n")  # a grown file is continued
     assert here(*arguments).code == 0
     assert results.read_bytes().startswith(first)
     assert asked(llm)[count:] == ["question 3"]

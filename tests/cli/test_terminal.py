@@ -54,10 +54,10 @@ def test_text_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) ->
 
 def claim(text: str, agree: int, example: str | None = None) -> dict[str, object]:
     support = {"agree": agree, "differ": 3 - agree, "silent": 0, "example": example}
-    told = {"start": 0, "end": 1, "lambda_max": 0.5, "entropy": 0.5, "probability": 0.5, "rank_score": 0.5}
+    body = {"start": 0, "end": 1, "lambda_max": 0.5, "entropy": 0.5, "probability": 0.5, "rank_score": 0.5}
     verdict = {"probability_correct": None, "decision": None, "doubtful": agree < 2}
     of_tokens = {"logprob": None, "fact_logprob": None, "least_logprob": None}
-    return {"text": text, **told, **verdict, **of_tokens, "support": support}
+    return {"text": text, **body, **verdict, **of_tokens, "support": support}
 
 
 UNDRAWN = claim("It is here.", 3) | {"support": None, "doubtful": None, "probability_correct": 0.75}
@@ -98,11 +98,11 @@ def test_doubtful_claims_are_coloured_in_a_terminal(command: Command, no_colour:
         scripted(says_claims) as (url, _),
         terminal(command, "score", "a", "--url", url, NO_COLOR=no_colour) as shown,
     ):
-        said = shown.rest()
+        output = shown.rest()
     yellow, plain = ("\x1b[33m", "\x1b[0m") if coloured else ("", "")
-    assert f"\n{yellow}? It is red.{plain}\r\n" in said
-    assert f"\n{yellow}? It\N{REPLACEMENT CHARACTER}[2J is flat.\r\n    Now.{plain}\r\n" in said
-    assert "\n- It is big.\r\n" in said
+    assert f"\n{yellow}? It is red.{plain}\r\n" in output
+    assert f"\n{yellow}? It\N{REPLACEMENT CHARACTER}[2J is flat.\r\n    Now.{plain}\r\n" in output
+    assert "\n- It is big.\r\n" in output
 
 
 EVIL = "hi\x1b]0;pwn\x07\x9b31m\x7f"
@@ -120,12 +120,12 @@ def test_text_of_the_service_cannot_control_the_terminal(here: Here) -> None:
         await exchange.send(422, problem(422, "invalid_request", detail=EVIL))
 
     with scripted(says) as (url, _):
-        told, in_json = here("score", "a", "--url", url), here("score", "a", "--url", url, "--json")
+        as_text, in_json = here("score", "a", "--url", url), here("score", "a", "--url", url, "--json")
     with scripted(fails) as (url, _):
         failed = here("score", "a", "--url", url, "--verbose")
-    assert (told.code, in_json.code, failed.code) == (0, 0, 6)
+    assert (as_text.code, in_json.code, failed.code) == (0, 0, 6)
     assert in_json.json["answer"] == EVIL
-    assert [is_harmless(text) for text in (told.out, in_json.out, failed.err)] == [True] * 3
+    assert [is_harmless(text) for text in (as_text.out, in_json.out, failed.err)] == [True] * 3
 
 
 def test_answer_cannot_imitate_output_of_the_command(here: Here) -> None:
@@ -156,10 +156,10 @@ def test_command_runs_without_stdin() -> None:
 def test_missing_extra_explains_the_installation(tmp_path: Path) -> None:
     venv.create(tmp_path / "bare", with_pip=False)
     python = tmp_path / "bare" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
-    # The client's own packages are not there either: the line comes before anything of it is imported.
+    # The client's dependencies are missing, too: the check is before any import of the client.
     file = str(SOURCES / "eigencal" / "cli" / "__init__.py")
     code = f"import runpy; runpy.run_path({file!r})['main']()"
     ended = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=300, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
-    said = 'eigencal: the command line is an extra: pip install "eigencal[cli]"\n'
-    assert ended.stderr == said
+    text = 'eigencal: the command line is an extra: pip install "eigencal[cli]"\n'
+    assert ended.stderr == text

@@ -1,4 +1,4 @@
-"""Both clients behind one face, and the real application on a real socket for them to call."""
+"""Both clients with one interface, and the real application on a real socket."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +13,9 @@ from tests.support.sqlite_store import SqliteStore
 
 @pytest.fixture(params=[waiting, awaited], ids=["Client", "AsyncClient"])
 def drive(request: pytest.FixtureRequest) -> Driver:
-    """Return what makes a client of either kind, driven alike."""
-    found: Driver = request.param
-    return found
+    """Return a factory of clients of either kind with the same interface."""
+    param: Driver = request.param
+    return param
 
 
 @pytest.fixture
@@ -25,6 +25,6 @@ def llm() -> FakeLLM:
 
 @pytest.fixture
 def url(llm: FakeLLM, tmp_path: Path) -> Iterator[str]:
-    """The real application, with an LLM and an embedder in memory, on a socket."""
-    with serving_app(tmp_path, llm=llm, embedder=FakeEmbedder(64), store=SqliteStore()) as found:
-        yield found
+    """Yield the URL of the real application, with an in-memory LLM and embedder."""
+    with serving_app(tmp_path, llm=llm, embedder=FakeEmbedder(64), store=SqliteStore()) as result:
+        yield result

@@ -1,4 +1,4 @@
-"""A service from a script, in place of sockets."""
+"""A scripted service that replaces the network."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def problem(status: int, code: str, *, retryable: bool = True, **headers: str) -
 
 
 class Script:
-    """Answers one after the other, by a response or by an exception; the last one stays."""
+    """Answers with the steps in order, responses or exceptions; the last one is repeated."""
 
     def __init__(self, *steps: httpx.Response | Exception) -> None:
         self.steps, self.seen = list(steps), list[httpx.Request]()
@@ -40,6 +40,6 @@ def ok(content: bytes) -> httpx.Response:
 
 
 def taken(items: Any, into: list[Any]) -> None:
-    """Take items into a list, which keeps them when an error comes."""
+    """Append items to a list, which keeps them if an error is raised."""
     for item in items:
         into.append(item)

@@ -19,12 +19,12 @@ from tests.support.services import until
 
 @pytest.fixture
 def fours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests of four items."""
+    """Limit requests to four items."""
     monkeypatch.setattr("eigencal.resources.scores.MAX_ITEMS", 4)
 
 
 def whole(request: httpx.Request) -> httpx.Response:
-    """Answer with a line for each item, last one first."""
+    """Answer with a line for each item, in reverse order."""
     items = json.loads(request.content)["items"]
     return ok(b"".join(line(i, answer=item["prompt"]) for i, item in reversed(list(enumerate(items)))))
 
@@ -37,14 +37,14 @@ def test_each_item_of_any_kind_has_one_outcome(drive: Driver, url: str, llm: Fak
     items: list[object] = [f"question {i}" for i in range(300)]
     items[100], items[101], items[102] = {"samples": ["a", "b", "b"]}, {"prompt": 7}, 7
     with drive(url) as client:
-        found = {item.index: item for item in client.score_batch(iter(items), num_samples=2)}
-    assert sorted(found) == list(range(300))
-    assert {index for index, item in found.items() if not item.ok} == {101, 102}
-    for item in (found[101], found[102]):
+        results = {item.index: item for item in client.score_batch(iter(items), num_samples=2)}
+    assert sorted(results) == list(range(300))
+    assert {index for index, item in results.items() if not item.ok} == {101, 102}
+    for item in (results[101], results[102]):
         assert item.error is not None and item.error.code == "invalid_request"
         with pytest.raises(eigencal.UnprocessableEntityError):
             item.unwrap()
-    assert found[0].unwrap().num_samples == 2
+    assert results[0].unwrap().num_samples == 2
     assert len(llm.requests) == 297
 
 
@@ -59,8 +59,8 @@ def test_long_items_are_split_into_requests_within_the_limits(
         return whole(request)
 
     with drive("http://host", answer=answer) as client:
-        found = {item.index: item.unwrap().answer for item in client.score_batch(items)}
-    assert [found[i] for i in range(5)] == items
+        results = {item.index: item.unwrap().answer for item in client.score_batch(items)}
+    assert [results[i] for i in range(5)] == items
     assert sizes == [2, 2, 1]
 
 
@@ -68,14 +68,14 @@ def test_item_fields_override_common_options(drive: Driver, url: str) -> None:
     items = ["first", {"prompt": "second", "num_samples": 4, "return_": ["samples"]}]
     with drive(url) as client:
         lines = client.score_batch(items, num_samples=3, return_=["spectrum"])
-        found = {item.index: item.unwrap() for item in lines}
-    assert (found[0].num_samples, found[1].num_samples) == (3, 4)
-    assert found[0].spectrum is not None and found[0].samples is None
-    assert found[1].spectrum is None and found[1].samples is not None
+        results = {item.index: item.unwrap() for item in lines}
+    assert (results[0].num_samples, results[1].num_samples) == (3, 4)
+    assert results[0].spectrum is not None and results[0].samples is None
+    assert results[1].spectrum is None and results[1].samples is not None
 
 
 def test_lines_are_split_at_newlines_only(drive: Driver) -> None:
-    """httpx's own lines also end at these, which JSON lets stand in a text."""
+    """httpx also splits lines at these characters, which JSON allows in strings."""
     text = "a\u2028b\u2029c\x85d"
     with drive("http://host", answer=Script(ok(line(0, answer=text)))) as client:
         [item] = client.score_batch(["x"])
@@ -84,12 +84,12 @@ def test_lines_are_split_at_newlines_only(drive: Driver) -> None:
 
 @pytest.mark.parametrize("rest", [line(0)[:50], b""])
 def test_only_items_without_an_outcome_are_retried(drive: Driver, rest: bytes) -> None:
-    first = line(1, answer="1") + b"\n" + line(3, answer="3") + rest  # an empty line is a sign of life
+    first = line(1, answer="1") + b"\n" + line(3, answer="3") + rest  # empty lines are keep-alives
     again = b"".join(line(at, answer=text) for at, text in enumerate("024"))
     script = Script(ok(first), ok(again))
     with drive("http://host", answer=script, **QUICK) as client:
-        found = [(item.index, item.unwrap().answer) for item in client.score_batch(map(str, range(5)))]
-    assert sorted(found) == [(i, str(i)) for i in range(5)]
+        results = [(item.index, item.unwrap().answer) for item in client.score_batch(map(str, range(5)))]
+    assert sorted(results) == [(i, str(i)) for i in range(5)]
     assert sent(script) == [list("01234"), list("024")]
 
 
@@ -139,11 +139,11 @@ def test_abandoned_iteration_closes_its_connection(drive: Driver) -> None:
 
 
 def test_progress_is_reported(drive: Driver) -> None:
-    told: list[tuple[int, int | None, str]] = []
+    reports: list[tuple[int, int | None, str]] = []
     with drive("http://host", answer=whole) as client:
         for items in (["a", "b"], iter("a")):
-            list(client.score_batch(items, progress=lambda *at: told.append(at)))
-    assert told == [(1, 2, "scored"), (2, 2, "scored"), (1, None, "scored"), (1, 1, "scored")]
+            list(client.score_batch(items, progress=lambda *at: reports.append(at)))
+    assert reports == [(1, 2, "scored"), (2, 2, "scored"), (1, None, "scored"), (1, 1, "scored")]
 
 
 def test_items_may_be_an_async_iterable(fours: None) -> None:

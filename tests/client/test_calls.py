@@ -23,7 +23,7 @@ from tests.support.openai_server import Exchange, OpenAIServer, serving_in_threa
 from tests.support.scripted_scores import SCORE
 from tests.support.sqlite_store import SqliteStore
 
-# What is sent
+# Requests
 
 
 def test_right_key_is_accepted_and_wrong_key_refused(drive: Driver, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_408_on_an_idle_connection_is_not_a_response(drive: Driver) -> None:
         assert server.accepted == 3
 
 
-# What is repeated
+# Retries
 
 PASSING: list[Any] = [
     httpx.ConnectError("no"), httpx.ReadError("broke off"), problem(429, "rate_limited", retryable=False),
@@ -230,9 +230,9 @@ def test_waits_double_up_to_the_maximum_and_respect_retry_after() -> None:
     lost, later = eigencal.APIConnectionError("gone"), time.monotonic() + 60
     for wait, most in zip(waits(lost, last_start=later), [0.5, 1, 2, 4, 4], strict=True):
         assert most / 2 <= wait <= most
-    asked = eigencal.ServerError("full", status=503, retry_after_s=3.0)
-    assert waits(asked, last_start=later) == [3.0] * 5
-    assert waits(asked, last_start=time.monotonic() + 2.9) == [False] * 5
+    overloaded = eigencal.ServerError("full", status=503, retry_after_s=3.0)
+    assert waits(overloaded, last_start=later) == [3.0] * 5
+    assert waits(overloaded, last_start=time.monotonic() + 2.9) == [False] * 5
 
 
 @pytest.mark.parametrize("limit", [0, float("nan"), "5"])
@@ -246,17 +246,17 @@ def test_invalid_time_limit_is_refused(drive: Driver, limit: Any) -> None:
     assert len(script.seen) == 1
 
 
-# Answers that end too early, though the connection ends well: as a proxy leaves them
+# Responses that end too early on a properly closed connection, as after a proxy
 
 CHUNK = b'data: {"id": "x", "choices": [{"index": 0, "delta": {"content": "Eight"}}]}\n\n'
 
 
 @pytest.mark.parametrize("rest", [b"", CHUNK[:40], b": ping\n\n"])
 def test_chat_stream_without_done_is_an_error(drive: Driver, rest: bytes) -> None:
-    script, came = Script(ok(CHUNK + rest)), list[Any]()
+    script, pieces = Script(ok(CHUNK + rest)), list[Any]()
     with drive("http://host", answer=script, **QUICK) as client, pytest.raises(eigencal.APIConnectionError):
-        taken(client.stream_chat([]), came)
-    assert [piece.content for piece in came] == ["Eight"]
+        taken(client.stream_chat([]), pieces)
+    assert [piece.content for piece in pieces] == ["Eight"]
     assert len(script.seen) == 1, "a stream is begun once"
 
 

@@ -121,7 +121,7 @@ def test_a_real_refusal_names_what_is_wrong(drive: Driver, url: str, llm: FakeLL
         assert caught.value.errors[0]["loc"] == ["body", "num_samples"]
         assert caught.value.code == "invalid_request" and caught.value.request_id
         with pytest.raises(eigencal.NotFoundError):
-            client.calibration("cal_/../../readyz")  # an id is quoted, and never another path
+            client.calibration("cal_/../../readyz")  # the id is quoted, so it cannot change the path
         with pytest.raises(eigencal.InvalidSetupError, match="nothing to score"):
             client.score(num_samples=3)
     assert llm.requests == []

@@ -19,7 +19,7 @@ LINE = json.dumps(ROW, ensure_ascii=False).encode() + b"\n"
 
 
 class Pipe(io.BytesIO):
-    """Readable once."""
+    """Readable only once."""
 
     def seekable(self) -> bool:
         return False
@@ -65,7 +65,7 @@ def test_unreadable_data_are_not_sent(drive: Driver, bad: Any) -> None:
     assert script.seen == []
 
 
-# Following
+# Waiting
 
 
 def looks(*states: dict[str, Any]) -> Script:
@@ -103,8 +103,8 @@ def test_progress_is_reported_on_change_and_waiting_survives_an_outage(drive: Dr
     running = httpx.Response(200, json=JOB | {"state": "running", "done": 1})
     done = httpx.Response(200, json=JOB | {"state": "succeeded", "calibration_id": "cal_1"})
     script = Script(running, running, httpx.ReadError("broke off"), problem(503, "starting"), done)
-    told: list[Any] = []
+    reports: list[Any] = []
     with drive("http://host", answer=script) as client:
-        job = client.wait("job_1", progress=lambda *at: told.append(at))
+        job = client.wait("job_1", progress=lambda *at: reports.append(at))
     assert (job.calibration_id, len(script.seen)) == ("cal_1", 5)
-    assert told == [(1, 0, "running"), (0, 0, "succeeded")]
+    assert reports == [(1, 0, "running"), (0, 0, "succeeded")]

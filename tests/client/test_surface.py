@@ -27,8 +27,11 @@ def test_both_have_the_same_names_parameters_and_defaults() -> None:
             continue
         other = public(AsyncClient)[name]
         ours, theirs = (
-            [(one.name, one.kind, one.default) for one in inspect.signature(found).parameters.values()]
-            for found in (method, other)
+            [
+                (parameter.name, parameter.kind, parameter.default)
+                for parameter in inspect.signature(result).parameters.values()
+            ]
+            for result in (method, other)
         )
         assert ours == theirs, name
         yields = inspect.isgeneratorfunction(method)

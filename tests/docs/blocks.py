@@ -1,10 +1,10 @@
-"""Every code block of the documentation, fenced or indented, and what its page says about running it.
+"""Code blocks of the documentation, fenced or indented, and the comments about running them.
 
-A block is run, or checked, or excused by a comment right before it, which does not show on the page:
+A block is run, or checked, or excused by a comment right before it, which is invisible on the page:
 
     <!-- not run: it needs Docker -->                  excused, with the reason
-    <!-- run by: tests/clients/test_recipes.py -->     run or checked there, where the page is named
-    <!-- before: JOB=$(latest job) -->                 shell that goes first: what the page takes for granted
+    <!-- run by: tests/clients/test_recipes.py -->     run or checked by that test, which names the page
+    <!-- before: JOB=$(latest job) -->                 shell to run first: prerequisites of the page
     <!-- goes on -->                                   Python that continues the page's Python block above
 """
 
@@ -20,10 +20,10 @@ from benchmarks.processes import ROOT
 
 MARKER = re.compile(r"<!--\s*(not run|run by|before|goes on)(?::\s*(.*?))?\s*-->", re.DOTALL)
 NESTED = re.compile(r"\s*(```|~~~)")
-# What parts a block from the comment, or block, above it; a list that opens around it does not.
+# Separates a block from the comment or block above; an enclosing list item does not.
 TEXT = ("paragraph_open", "heading_open", "table_open", "hr")
 SHELL = ("bash", "sh", "shell")
-# Where blocks have names, as files would, these tests run each, and fail for one that they do not know.
+# Named blocks are run by these tests, which fail for an unknown name.
 BY_NAME = {
     "docs/recipes/": "tests/clients/test_recipes.py",
     "clients/typescript/README.md": "tests/clients/test_typescript_package.py",
@@ -33,10 +33,10 @@ DATA = ("json", "jsonl", "csv")
 
 @dataclass(frozen=True)
 class Block:
-    """One block. page: path from the root; line: of its first line of code, from 1.
+    """One block. page: path from the root; line: number of its first line of code, from 1.
 
-    language: "" where none is told; name: what follows it, as recipes have it. follows: whether nothing but
-    white space stands between it and the block above, whose output it then is.
+    language: "" if missing; name: the text after the language, as in recipes. follows: whether only white
+    space separates it from the block above, so that it is the output of that block.
     """
 
     page: str
@@ -53,9 +53,9 @@ class Block:
 
 
 def pages() -> list[str]:
-    """Return the pages whose blocks are accounted for, by their paths from the root."""
-    found = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("clients/*/README.md")]
-    return sorted(path.relative_to(ROOT).as_posix() for path in found)
+    """Return the checked pages by their paths from the root."""
+    results = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("clients/*/README.md")]
+    return sorted(path.relative_to(ROOT).as_posix() for path in results)
 
 
 def blocks(page: str) -> list[Block]:
@@ -69,7 +69,7 @@ def blocks_in(page: str, text: str, first_line: int = 0) -> Iterator[Block]:
     just_before = False
     for token in MarkdownIt("commonmark").parse(text):
         if token.type == "html_block":
-            markers |= {kind: said or "" for kind, said in MARKER.findall(token.content)}
+            markers |= {kind: argument or "" for kind, argument in MARKER.findall(token.content)}
         elif token.type in ("fence", "code_block"):
             yield from _found(page, token, markers, first_line, follows=just_before)
             markers, just_before = {}, True
@@ -91,7 +91,7 @@ def _found(
 
 
 def verdict(block: Block) -> str:
-    """Return "run", "checked", "excused", or what is wanting."""
+    """Return "run", "checked", "excused", or an error."""
     if "not run" in block.markers:
         return "excused" if block.markers["not run"] else f"{block.where}: `not run` gives no reason"
     if "run by" in block.markers:
@@ -108,22 +108,22 @@ def verdict(block: Block) -> str:
 
 
 def by_name(block: Block) -> bool:
-    """Tell whether a test that runs all blocks with names, on pages like this, has it."""
+    """Return True if a test that runs all named blocks of such pages runs this one."""
     tests = [test for page, test in BY_NAME.items() if block.page.startswith(page)]
     return bool(block.name) and any((ROOT / test).is_file() for test in tests)
 
 
 def runs_here(block: Block) -> bool:
-    """Tell whether a block is played with its page."""
-    mine = block.language in (*SHELL, "python") and not by_name(block)
-    return mine and not {"not run", "run by"} & block.markers.keys()
+    """Return True if a block is run with its page."""
+    is_runnable = block.language in (*SHELL, "python") and not by_name(block)
+    return is_runnable and not {"not run", "run by"} & block.markers.keys()
 
 
 def _elsewhere(block: Block) -> str:
-    """Return "run" where the test that is named exists and speaks of the page."""
+    """Return "run" if the named test exists and mentions the page."""
     test = ROOT / block.markers["run by"]
-    known = test.is_file() and _names(test, block.page)
-    return "run" if known else f"{block.where}: {block.markers['run by']} does not name {block.page}"
+    is_named = test.is_file() and _names(test, block.page)
+    return "run" if is_named else f"{block.where}: {block.markers['run by']} does not name {block.page}"
 
 
 def _names(test: Path, page: str) -> bool:

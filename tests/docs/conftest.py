@@ -1,4 +1,4 @@
-"""The service that `make run` leaves, once a session."""
+"""The service of `make run`, started once per session."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from benchmarks.processes import ROOT, free_port
 
 @dataclass(frozen=True)
 class Demo:
-    """url: where its service listens; said: what the demonstration printed."""
+    """url: address of the service; said: output of the demonstration."""
 
     url: str
     said: str
@@ -22,7 +22,7 @@ class Demo:
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    """Do what `make run` does once all is installed, with a folder and a port of its own."""
+    """Run `make run` after the installation, with its own folder and port."""
     folder = tmp_path_factory.mktemp("demo")
     (folder / "weights").symlink_to(ROOT / "data" / "weights")
     port = free_port()

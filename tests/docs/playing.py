@@ -1,4 +1,4 @@
-"""A page played through: its blocks in order, in one shell, against the service that `make run` leaves."""
+"""Runs a page: its blocks in order, in one shell, with the service of `make run`."""
 
 import csv
 import json
@@ -14,7 +14,7 @@ from benchmarks.processes import ROOT
 from service.demo.data import RECORDED
 from tests.docs.blocks import SHELL, Block
 
-PATIENCE_S = 600  # nothing but a guard: a machine may be busy
+PATIENCE_S = 600  # a guard only: the machine may be busy
 PAGES_ADDRESS = "127.0.0.1:8000"
 CLIENT = ROOT / "clients" / "python"
 OTHERS_PACKAGES = re.compile(r"^\s*(?:import|from) (openai|litellm|llama_index|langchain\w*)\b", re.MULTILINE)
@@ -34,13 +34,13 @@ for _ in range(3000):  # ten minutes: nothing but a guard, on a machine that may
 assert job["state"] == "succeeded", job
 print(job["calibration_id"] if kind == "calibration" else job["id"])
 """
-# What a page takes for granted is there: the tree's own folders, and files of labelled questions.
+# Prerequisites of the pages: the tree's folders, and files of labelled questions.
 FROM_TREE = ("service", "clients", "docs", ".venv")
 
 
 @dataclass(frozen=True)
 class Played:
-    """What came of a page: by block's number what it printed, and how the shell ended."""
+    """Results of a page: the output by number of block, and the exit of the shell."""
 
     printed: dict[int, str]
     returncode: int
@@ -52,12 +52,12 @@ class Played:
 
 
 def needs_others_packages(block: Block) -> bool:
-    """Tell whether a block imports a package of another's, which `make test-clients` installs."""
+    """Return True if a block imports a third-party package installed by `make test-clients`."""
     return block.language == "python" and bool(OTHERS_PACKAGES.search(block.code))
 
 
 def prepared(folder: Path, url: str) -> Path:
-    """Fill a folder with what a reader has who follows a page: the tree, questions of his own, and commands.
+    """Fill a folder with the things that a reader of a page has: the tree, own questions, and commands.
 
     `latest job` and `latest calibration`, for comments `before`, wait for the newest job and print an id.
     """
@@ -69,7 +69,7 @@ def prepared(folder: Path, url: str) -> Path:
     bare = [{"prompt": row["prompt"]} for row in map(json.loads, rows[:3])]
     (folder / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in bare))
     _answers_of_another(folder, [json.loads(row) for row in rows[:40]])
-    # curl is silent about a refusal, and a page's command that is refused is a lie.
+    # curl ignores refusals, but a refused command means that the page is wrong.
     (folder / ".curlrc").write_text("fail-with-body\nmax-time = 300\n")
     _commands(folder / ".commands")
     _command(folder / ".commands" / "latest", LATEST.format(python=sys.executable, url=url))
@@ -103,7 +103,7 @@ def _command(path: Path, text: str) -> None:
 
 
 def environment(folder: Path, url: str, python: Path) -> dict[str, str]:
-    """Return the environment of a page: no setting of ours but where the service is."""
+    """Return the environment of a page: the service's address, without other settings of ours."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("EIGENCAL_")}
     path = os.pathsep.join([str(folder / ".commands"), str(python.parent), kept["PATH"]])
     ours = {
@@ -111,7 +111,7 @@ def environment(folder: Path, url: str, python: Path) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join([str(CLIENT / "src"), str(ROOT)]),
         "CURL_HOME": str(folder),
         "EIGENCAL_URL": url,
-        "EIGENCAL_EMBEDDER": "all-MiniLM-L6-v2",  # the one that `make run` has fetched
+        "EIGENCAL_EMBEDDER": "all-MiniLM-L6-v2",  # fetched by `make run`
         "EIGENCAL_DATA_DIR": str(ROOT / "data"),
         "COLUMNS": "100",
     }
@@ -119,7 +119,7 @@ def environment(folder: Path, url: str, python: Path) -> dict[str, str]:
 
 
 def play(blocks: list[Block], url: str, folder: Path, python: Path = Path(sys.executable)) -> Played:
-    """Run blocks in their order in one shell; it ends at the first that fails."""
+    """Run blocks in order in one shell, which stops at the first failure."""
     script = "\n".join(["set -eo pipefail", *_steps(blocks, url, folder)])
     done = subprocess.run(
         ["bash", "-c", script],

@@ -1,4 +1,4 @@
-"""JSON as pages show it: shortened by `...`, over several lines, with the numbers of another day."""
+"""JSON in the form of the documentation: shortened by `...`, over several lines, with other numbers."""
 
 import json
 import re
@@ -14,8 +14,8 @@ MANY = 20  # holes of one block, at most: each pass closes those that do not tou
 
 
 def parsed(shown: str) -> Any:
-    """Return shortened JSON as a value: what `...` stands for is left out. Raises ValueError."""
-    text = ELLIPSIS.sub(lambda found: found[1] or "", " ".join(shown.split("\n")))
+    """Return shortened JSON as a value without the parts replaced by `...`. Raises ValueError."""
+    text = ELLIPSIS.sub(lambda result: result[1] or "", " ".join(shown.split("\n")))
     for _ in range(MANY):
         text, closed = HOLE.subn("", text)
         if not closed:
@@ -24,9 +24,9 @@ def parsed(shown: str) -> Any:
 
 
 def missing(shown: Any, real: Any, at: str = "$") -> list[str]:
-    """Return where a shown value has what a real one has not: a field, an entry, another kind of value.
+    """Return the differences of a shown value from a real one: missing fields or entries, or another type.
 
-    What is null today is not compared: a job that is shown at work has ended by now.
+    Values that are null today are not compared: a job shown while running may have ended.
     """
     if real is None:
         return []
@@ -35,13 +35,13 @@ def missing(shown: Any, real: Any, at: str = "$") -> list[str]:
             return [f"{at} is no object"]
         absent = [f"{at}.{name} is not there" for name in shown if name not in real]
         inner = [missing(shown[name], real[name], f"{at}.{name}") for name in shown if name in real]
-        return [*absent, *(one for part in inner for one in part)]
+        return [*absent, *(item for part in inner for item in part)]
     if isinstance(shown, list):
         if not isinstance(real, list):
             return [f"{at} is no list"]
         if shown and not real:
             return [f"{at} is empty"]
-        return [one for entry in shown for one in missing(entry, real[0], f"{at}[]")]
+        return [item for entry in shown for item in missing(entry, real[0], f"{at}[]")]
     same = _kind(shown) == _kind(real)
     return [] if same else [f"{at} is shown as {shown!r} and is {real!r}"]
 
@@ -62,19 +62,19 @@ def contract_names() -> frozenset[str]:
 def _names_below(node: Any) -> set[str]:
     """Return the names of properties in schemas, and the keys of examples."""
     if isinstance(node, list):
-        return {name for one in node for name in _names_below(one)}
+        return {name for item in node for name in _names_below(item)}
     if not isinstance(node, dict):
         return set()
-    mine = {*node.get("properties", {})} | {
+    own_names = {*node.get("properties", {})} | {
         name for key in ("example", "examples", "value") for name in keys_below(node.get(key))
     }
-    return mine | {name for one in node.values() for name in _names_below(one)}
+    return own_names | {name for item in node.values() for name in _names_below(item)}
 
 
 def keys_below(value: Any) -> set[str]:
     """Return all keys of a value, at any depth."""
     if isinstance(value, list):
-        return {name for one in value for name in keys_below(one)}
+        return {name for item in value for name in keys_below(item)}
     if not isinstance(value, dict):
         return set()
-    return set(value) | {name for one in value.values() for name in keys_below(one)}
+    return set(value) | {name for item in value.values() for name in keys_below(item)}

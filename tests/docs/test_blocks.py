@@ -10,13 +10,13 @@ from tests.docs import shown
 from tests.docs.blocks import SHELL, Block, blocks, pages, verdict
 
 BLOCKS = {page: blocks(page) for page in pages()}
-EVERY = [block for found in BLOCKS.values() for block in found]
+EVERY = [block for block_ in BLOCKS.values() for block in block_]
 DATA = [block for block in EVERY if verdict(block) == "checked"]
 EXCUSED = [block for block in EVERY if verdict(block) == "excused"]
 
 
 def test_every_block_is_run_checked_or_exempt() -> None:
-    wanting = [told for told in map(verdict, EVERY) if told not in ("run", "checked", "excused")]
+    wanting = [outcome for outcome in map(verdict, EVERY) if outcome not in ("run", "checked", "excused")]
     assert not wanting, "\n".join(wanting)
 
 

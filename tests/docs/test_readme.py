@@ -10,8 +10,8 @@ BLOCKS = blocks("README.md")
 
 
 def of(language: str, word: str) -> Block:
-    [found] = [block for block in BLOCKS if block.language == language and word in block.code]
-    return found
+    [block_] = [block for block in BLOCKS if block.language == language and word in block.code]
+    return block_
 
 
 def test_readme_shows_two_existing_commands() -> None:

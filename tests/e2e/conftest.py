@@ -21,7 +21,7 @@ TOOLS = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
 
 
 class VllmServer:
-    """A real vLLM server that calls tools, on a port of its own; it can be killed and started again."""
+    """A real vLLM server with tool calls on its own port. It can be killed and restarted."""
 
     def __init__(self, log: Path, *, host: str = "127.0.0.1") -> None:
         self._host = host
@@ -31,7 +31,7 @@ class VllmServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, and wait until it serves."""
+        """Start the server, and wait until it serves."""
         model = converted_model(WEIGHTS)
         command = [*serve_command(model, self.port, name="smollm2", host=self._host), *TOOLS]
         with self._log.open("ab") as log:
@@ -46,14 +46,14 @@ class VllmServer:
         wait_for(f"{self.url}/health", self._process, 400)
 
     def kill(self) -> None:
-        """Kill it at once, engine and workers included."""
+        """Kill the server at once, with engine and workers."""
         assert self._process is not None
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def log_end(self) -> str:
-        """Return the last of what it has said."""
+        """Return the end of its log."""
         return self._log.read_text(errors="replace")[-4000:]
 
     def metric(self, name: str) -> float:
@@ -77,7 +77,7 @@ def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
 
 @pytest.fixture(scope="session")
 def base_environment(vllm: VllmServer) -> dict[str, str]:
-    """The settings of a service that draws from the server and embeds with the paper's embedder."""
+    """Return the settings of a service that samples from the server and uses the paper's embedder."""
     return {
         "EIGENCAL_LLM_BACKEND": "vllm",
         "EIGENCAL_LLM_URL": f"{vllm.url}/v1",
@@ -91,7 +91,7 @@ def base_environment(vllm: VllmServer) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def service_url(base_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A running service of ours in a process of its own: one, for its embedder takes long to load."""
+    """Run one shared service in a separate process, because its embedder takes long to load."""
     folder = tmp_path_factory.mktemp("service")
     log = folder / "service.log"
     env = {**base_environment, "EIGENCAL_PORT": "0", "EIGENCAL_DATA_DIR": str(folder)}

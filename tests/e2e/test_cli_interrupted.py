@@ -24,7 +24,7 @@ def dev(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def slow(tmp_path: Path) -> Iterator[Command]:
-    """Return the command before an LLM that begins an answer to `question 9` and never ends it."""
+    """Return the command with an LLM that starts an answer to `question 9` and never ends it."""
 
     async def draw(exchange: Exchange) -> None:
         if not (exchange.body.get("stream") and exchange.body["messages"][-1]["content"].endswith("9")):
@@ -86,7 +86,7 @@ def test_ctrl_c_stops_watching_but_not_the_job(tmp_path: Path, dev: Path) -> Non
 
 @pytest.fixture
 def held(tmp_path: Path) -> Iterator[Command]:
-    """Return the command before a service whose LLM never answers."""
+    """Return the command with a service that has an LLM without answers."""
     behaviour = llm_and_embedder(cities, hold=Hold(after=0))
     with serving_in_thread(OpenAIServer(default=behaviour)) as server:
         with service(f"sqlite:///{tmp_path / 'store.db'}", server, tmp_path) as running:

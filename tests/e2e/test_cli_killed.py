@@ -40,7 +40,7 @@ def lines(path: Path) -> int:
 
 
 def each_once(path: Path) -> None:
-    """Hold the results to one line for each question, and to its own answer."""
+    """Check that the results have one line per question, with its own answer."""
     rows = [json.loads(line) for line in path.read_bytes().splitlines()]
     assert sorted(row["line"] for row in rows) == list(range(1, COUNT + 1))
     assert all(row["result"]["num_samples"] == 5 for row in rows)
@@ -60,9 +60,9 @@ def test_killed_service_is_restarted(
             first.process.wait()
             assert lines(results) < COUNT, "it was killed under way"
             with service(database, server, tmp_path, port=str(port)):
-                _, said = scoring.communicate(timeout=300)
-    assert scoring.returncode == 0, said.decode()
-    assert b"scored: 500, errors: 0, left: 0" in said
+                _, output = scoring.communicate(timeout=300)
+    assert scoring.returncode == 0, output.decode()
+    assert b"scored: 500, errors: 0, left: 0" in output
     each_once(results)
 
 
@@ -86,8 +86,8 @@ def test_killed_command_is_run_again(
         assert f"{num_kept} of {COUNT} are done already" in done.err
         each_once(results)
         assert results.read_bytes().startswith(kept), "what was done stays as it was"
-        # Once in each run at most. No bound on the sum is exact: at the kill, the service may have scored any
-        # number of questions of which the command has not read the lines yet.
+        # At most once per run. There is no exact bound on the sum: at the kill, the service may have scored
+        # any number of questions with lines that the command has not read yet.
         times = Counter(asked(server))
         assert max(times.values()) <= 2
         done_before = {f"question {json.loads(row)['line']}" for row in kept.splitlines()}

@@ -12,8 +12,8 @@ from tests.support.services import Hold, asked, cities, llm_and_embedder, questi
 
 @pytest.fixture(params=[waiting, awaited], ids=["Client", "AsyncClient"])
 def drive(request: pytest.FixtureRequest) -> Driver:
-    found: Driver = request.param
-    return found
+    param: Driver = request.param
+    return param
 
 
 @pytest.fixture
@@ -36,5 +36,5 @@ def test_waiting_for_a_job_survives_kill_9(drive: Driver, store: str, tmp_path: 
                 hold.go_on()
                 with service(store, server, tmp_path, port=url.rsplit(":", 1)[1]):
                     done = waiting_for.result()
-                    assert [one.id for one in client.jobs()] == [job.id]
+                    assert [job_.id for job_ in client.jobs()] == [job.id]
     assert (done.id, done.succeeded, done.calibration_id is not None) == (job.id, True, True)

@@ -15,7 +15,7 @@ from tests.support.in_thread import serving_app
 from tests.support.openai_server import MODEL, OpenAIServer, answers, serving_in_thread
 
 CONTRACT = json.loads((Path(__file__).parents[2] / "clients" / "openapi.json").read_text())
-# What others call: LiteLLM's proxy, routers and OpenAI's clients. A job is looked at again and again.
+# Called by others: LiteLLM's proxy, routers and OpenAI's clients. Jobs are polled repeatedly.
 NOT_CALLED = {
     ("GET", "/"),
     ("POST", "/beta/litellm_basic_guardrail_api"),
@@ -38,13 +38,13 @@ TURNS = [{"role": "user", "content": "What is the capital of France?"}]
 
 @pytest.fixture(params=[waiting, awaited], ids=["Client", "AsyncClient"])
 def drive(request: pytest.FixtureRequest) -> Driver:
-    found: Driver = request.param
-    return found
+    param: Driver = request.param
+    return param
 
 
 @pytest.fixture
 def real(tmp_path: Path) -> Iterator[str]:
-    """The real application with a database, before a scripted LLM server."""
+    """Run the real application with a database and a scripted LLM server."""
     server = OpenAIServer(default=answers("Paris", "Paris", "Lyon"))
     settings = {"llm_backend": "vllm", "llm_model": MODEL, "num_samples": 5}
     with serving_in_thread(server):
@@ -55,8 +55,8 @@ def real(tmp_path: Path) -> Iterator[str]:
 
 
 def reached(calls: list[httpx.Request]) -> set[tuple[str, str]]:
-    """Return the operations of the contract that requests went to."""
-    found = set()
+    """Return the operations of the contract that were requested."""
+    results = set()
     for request in calls:
         parts = request.url.path.split("/")
         for method, path in sorted(OPERATIONS):
@@ -64,14 +64,14 @@ def reached(calls: list[httpx.Request]) -> set[tuple[str, str]]:
             same = len(theirs) == len(parts) and all(
                 a == b or a.startswith("{") for a, b in zip(theirs, parts, strict=True)
             )
-            exact = path == request.url.path or request.url.path not in {one for _, one in OPERATIONS}
+            exact = path == request.url.path or request.url.path not in {item for _, item in OPERATIONS}
             if method == request.method and same and exact:
-                found.add((method, path))
-    return found
+                results.add((method, path))
+    return results
 
 
 def walk(client: Any) -> None:
-    """Call everything, and look at what comes of it."""
+    """Call all methods and check their results."""
     assert client.health().status == "ok"
     assert client.ready().parts["llm"] == "ok"
     assert "eigencal" in client.metrics()
@@ -86,20 +86,20 @@ def jobs(client: Any) -> None:
     job = client.calibrate(ROWS, name="walk", activate="never")
     done = client.wait(job.id)
     assert (done.state, done.succeeded, done.name) == ("succeeded", True, "walk")
-    assert [one.id for one in client.jobs(limit=1)] == [client.job(job.id).id]
-    found = client.calibration(done.calibration_id)
-    assert not found.active and client.activate(found.id).active
-    assert client.active_calibrations()[0].id == client.calibrations()[-1].id == found.id
+    assert [job_.id for job_ in client.jobs(limit=1)] == [client.job(job.id).id]
+    result = client.calibration(done.calibration_id)
+    assert not result.active and client.activate(result.id).active
+    assert client.active_calibrations()[0].id == client.calibrations()[-1].id == result.id
     [activation, *_] = client.activations()
-    assert (activation.calibration_id, activation.by) == (found.id, "no key")
-    again = client.correct_rows(found.id, [{"line": 1, "correct": False}], activate="never")
+    assert (activation.calibration_id, activation.by) == (result.id, "no key")
+    again = client.correct_rows(result.id, [{"line": 1, "correct": False}], activate="never")
     assert client.wait(again.id).succeeded
-    assert client.report(found.id)["calibration"]["id"] == found.id
-    assert client.report_page(found.id).lstrip().lower().startswith("<!doctype html>")
-    assert [row["prompt"] for row in client.data(found.id)] == [row["prompt"] for row in ROWS]
-    assert client.delete_data(found.id) is None
+    assert client.report(result.id)["calibration"]["id"] == result.id
+    assert client.report_page(result.id).lstrip().lower().startswith("<!doctype html>")
+    assert [row["prompt"] for row in client.data(result.id)] == [row["prompt"] for row in ROWS]
+    assert client.delete_data(result.id) is None
     with pytest.raises(eigencal.NotFoundError):
-        client.data(found.id)
+        client.data(result.id)
     with pytest.raises(eigencal.ConflictError):
         client.retry(job.id)
     with pytest.raises(eigencal.ConflictError):

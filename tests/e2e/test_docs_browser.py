@@ -11,7 +11,7 @@ from tests.support.in_thread import serving_app
 from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.browser
-# By name of the schema, the type that the page shows beside it.
+# Type shown on the page, by name of the schema.
 TYPES = """
 Object.fromEntries([...document.querySelectorAll('section.models .json-schema-2020-12')].map(s => [
   s.querySelector('.json-schema-2020-12__title')?.textContent,
@@ -38,15 +38,15 @@ def page(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pag
 
 
 def shown(tab: Page, condition: str) -> None:
-    """Wait until the page, which draws itself by a script, is as wanted."""
+    """Wait until the page, which is drawn by a script, satisfies a condition."""
     tab.until(lambda: bool(tab.evaluate(condition)))
 
 
 def click(tab: Page, text: str) -> None:
-    """Click the first button of the request's body that says so."""
-    found = f"[...document.querySelectorAll('{BODY} button')].find(b => b.textContent.trim() === '{text}')"
-    shown(tab, f"!!{found}")
-    tab.evaluate(f"{found}.click()")
+    """Click the first button of the request body with this text."""
+    text_ = f"[...document.querySelectorAll('{BODY} button')].find(b => b.textContent.trim() === '{text}')"
+    shown(tab, f"!!{text_}")
+    tab.evaluate(f"{text_}.click()")
 
 
 def test_no_schema_is_shown_as_never(page: Page) -> None:

@@ -41,7 +41,7 @@ async def caddy(config: str, path: str, port: int, **environment: str) -> AsyncI
 
 @asynccontextmanager
 async def edge() -> AsyncIterator[tuple[int, DropIn]]:
-    """Yield Caddy's port, and the service behind it, before a server that never ends its stream."""
+    """Yield Caddy's port, and the service behind it, with an LLM server that never ends its stream."""
     own, port = pieces(FIRST, then=hang), free_port()
     async with OpenAIServer(default=draws_and(own, answers("Paris"))) as server, drop_in(server) as made:
         host, _, upstream_port = made.http.base_url.netloc.decode().partition(":")
@@ -57,7 +57,7 @@ async def test_stream_is_forwarded_unbuffered() -> None:
         async with httpx.AsyncClient() as http, http.stream("POST", url, json=body) as reply:
             first = await anext(reply.aiter_bytes())
         assert first == FIRST
-        await made.at_rest()  # the caller's going reaches the LLM server
+        await made.at_rest()  # the disconnect reaches the LLM server
 
 
 async def test_dead_replica_gives_a_problem_document() -> None:
@@ -74,9 +74,9 @@ async def test_dead_replica_gives_a_problem_document() -> None:
                 chat = await http.post("/v1/chat/completions", json={"messages": []})
     assert problem.headers["content-type"] == "application/problem+json"
     assert int(problem.headers["retry-after"]) > 0
-    told = problem.json()
-    assert (problem.status_code, told["status"], told["code"]) == (502, 502, "no_replica")
-    assert told["retryable"] is True
+    body = problem.json()
+    assert (problem.status_code, body["status"], body["code"]) == (502, 502, "no_replica")
+    assert body["retryable"] is True
     assert chat.status_code == 502
     assert chat.json()["error"].items() >= {"type": "server_error", "code": "no_replica"}.items()
 
@@ -113,7 +113,7 @@ async def test_a_head_that_does_not_come_is_not_waited_for() -> None:
 
 @asynccontextmanager
 async def load(made: DropIn) -> AsyncIterator[list[int]]:
-    """Have a few callers score until the block ends; yield the statuses of the answers."""
+    """Let a few callers score until the block ends; yield the statuses of the responses."""
     statuses: list[int] = []
 
     async def caller(number: int) -> None:
@@ -125,8 +125,8 @@ async def load(made: DropIn) -> AsyncIterator[list[int]]:
     try:
         yield statuses
     finally:
-        for one in callers:
-            one.cancel()
+        for caller_ in callers:
+            caller_.cancel()
         await asyncio.gather(*callers, return_exceptions=True)
 
 
@@ -148,8 +148,8 @@ async def test_one_of_two_llm_servers_fails_and_recovers() -> None:
         async with drop_in(second, llm_url=f"http://127.0.0.1:{port}/v1") as made, load(made) as statuses:
             async with first:
                 await until(lambda: bool(first.requests and second.requests))
-            seen, asked = len(statuses), len(first.requests)
+            seen, num_requests = len(statuses), len(first.requests)
             await until(lambda: len(statuses) > seen + 30)
             async with first:
-                await until(lambda: len(first.requests) > asked)
+                await until(lambda: len(first.requests) > num_requests)
     assert set(statuses) == {200}, "what was under way at the one is asked again of the other"

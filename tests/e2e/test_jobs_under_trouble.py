@@ -30,13 +30,13 @@ def url(tmp_path: Path) -> str:
 
 
 def test_service_with_other_settings_does_not_run_the_job(url: str, tmp_path: Path) -> None:
-    """A service is killed and comes back with other settings, then with the old ones."""
+    """A service is killed and restarted with other settings, then with the old ones."""
     hold = Hold(after=ROWS // 4)
     server = OpenAIServer(default=llm_and_embedder(cities, hold=hold))
     with serving_in_thread(server):
         with service(url, server, tmp_path, sampling_temperature="0.7") as first:
             job = first.post(questions(ROWS)).raise_for_status().json()["id"]
-            until(lambda: len(asked(server)) == hold.after + SLOTS)  # the answers before these are kept
+            until(lambda: len(asked(server)) == hold.after + SLOTS)  # earlier answers are stored
             first.process.kill()
             first.process.wait()
         before = len(asked(server))
@@ -51,7 +51,7 @@ def test_service_with_other_settings_does_not_run_the_job(url: str, tmp_path: Pa
             assert ended["state"] == "succeeded", ended
             made = third.http.get(f"/calibrations/{ended['calibration_id']}").json()
     assert made["fingerprint"]["sampling.temperature"] == 0.7
-    assert len(asked(server)) <= ROWS + SLOTS  # what was in flight
+    assert len(asked(server)) <= ROWS + SLOTS  # requests in progress
     assert {body["temperature"] for body in server.bodies if "messages" in body} == {0.7}
 
 
@@ -69,7 +69,7 @@ def test_job_waiting_for_the_llm_does_not_block_jobs_with_own_answers(url: str, 
 
 @contextmanager
 def live_load(url: httpx.URL, callers: int) -> Iterator[Counter[str]]:
-    """Score all the time from so many callers; yield how many scores were answered so far."""
+    """Score continuously from several callers; yield the number of answered scores."""
     stop, answered = threading.Event(), Counter[str]()
 
     def call(number: int) -> None:

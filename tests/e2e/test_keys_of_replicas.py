@@ -21,7 +21,7 @@ from tests.support.task_engine import TaskEngine
 
 pytestmark = pytest.mark.postgres
 PROMPT = {"prompt": "What is the capital of France?"}
-PATIENCE_S = 60.0  # nothing but a guard: a machine may be busy
+PATIENCE_S = 60.0  # a guard only: the machine may be busy
 
 
 @pytest.fixture
@@ -32,21 +32,21 @@ def url(postgres: Cluster) -> str:
 
 @asynccontextmanager
 async def replica(url: str, name: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
-    """Serve one replica on a socket of its own; yield a client of it."""
-    asked = Settings(data_dir=folder, database_url=url)
+    """Serve one replica on its own socket; yield a client."""
+    settings_ = Settings(data_dir=folder, database_url=url)
     llm, embedder = FakeLLM(), FakeEmbedder()
     store = build_replica(
         url,
         llm=llm,
         embedder=embedder,
-        serving=serving_of(asked),
+        serving=serving_of(settings_),
         setup=Setup(),
         slots=1,
         live=LiveLoad(),
         engine=TaskEngine(),
         intervals=INTERVALS,
     )
-    app = create_app(asked, llm=llm, embedder=embedder, store=store)
+    app = create_app(settings_, llm=llm, embedder=embedder, store=store)
     async with served(app) as port:
         base = f"http://127.0.0.1:{port}"
         async with httpx.AsyncClient(base_url=base, trust_env=False, timeout=PATIENCE_S) as http:
@@ -56,8 +56,8 @@ async def replica(url: str, name: str, folder: Path) -> AsyncIterator[httpx.Asyn
 async def made(http: httpx.AsyncClient, scope: str = "score", **headers: str) -> dict[str, Any]:
     answer = await http.post("/keys", json={"name": "a key", "scope": scope}, headers=headers)
     assert answer.status_code == 201, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+    body: dict[str, Any] = answer.json()
+    return body
 
 
 async def scored(http: httpx.AsyncClient, key: str = "") -> tuple[int, str]:
@@ -93,7 +93,7 @@ async def test_keys_are_shared_between_replicas(url: str, tmp_path: Path) -> Non
 
 
 async def test_key_is_revoked_while_many_score(url: str, tmp_path: Path) -> None:
-    """Every answer is a score or 401, and after the first 401 of a replica none is a score again."""
+    """Every answer is a score or 401, and after a replica's first 401 there are no more scores."""
     async with replica(url, "a", tmp_path) as here, replica(url, "b", tmp_path) as there:
         key = await made(here)
 

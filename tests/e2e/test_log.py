@@ -37,16 +37,16 @@ async def llm(exchange: Exchange) -> None:
 
 @dataclass
 class Service:
-    """A service in a process of its own, and its log."""
+    """A service in a separate process, and its log."""
 
     http: httpx.Client
     log: Path
     server: OpenAIServer
 
     def lines(self) -> list[str]:
-        """The lines of our own loggers: level and message."""
-        found = re.findall(r"^\S+ \S+ ([A-Z]+) service\S*: (.*)$", self.log.read_text(), re.MULTILINE)
-        return [f"{level} {message}" for level, message in found]
+        """Return the lines of our own loggers: level and message."""
+        matches = re.findall(r"^\S+ \S+ ([A-Z]+) service\S*: (.*)$", self.log.read_text(), re.MULTILINE)
+        return [f"{level} {message}" for level, message in matches]
 
 
 def environment(folder: Path, llm_url: str, embedder_url: str) -> dict[str, str]:
@@ -61,7 +61,7 @@ def environment(folder: Path, llm_url: str, embedder_url: str) -> dict[str, str]
         "EIGENCAL_EMBEDDER_API_KEY": "sk-of-the-embedder",
         "EIGENCAL_ADMIN_KEY": "sk-of-the-admin",
         "EIGENCAL_NUM_SAMPLES": "5",
-        "EIGENCAL_LOG_LEVEL": "debug",  # at which no line holds a prompt, an answer or a key either
+        "EIGENCAL_LOG_LEVEL": "debug",  # no line at this level has a prompt, an answer or a key
     }
 
 
@@ -82,7 +82,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 def calibrate(service: Service) -> dict[str, Any]:
     """Run a calibration to its end and return the job."""
-    # To this embedder all questions are near, and near ones with a reference in common count once.
+    # For this embedder all questions are near, and near ones with a common reference count once.
     rows = [{"prompt": f"question {i}", "reference": f"Paris {i}"} for i in range(ROWS)]
     job = service.http.post("/calibrate", json={"examples": rows}).raise_for_status().json()
     with service.http.stream("GET", f"/jobs/{job['id']}/events") as events:
@@ -102,21 +102,21 @@ def test_log_contains_setup_errors_and_jobs(service: Service) -> None:
     service.http.post("/score", json={"prompt": "question 1", "num_samples": "many"})
     job = calibrate(service)
     assert job["state"] == "succeeded", job
-    wait_for_line(service.log, f"job {job['id']} succeeded")  # told after the store has it
-    told, text = service.lines(), service.log.read_text()
+    wait_for_line(service.log, f"job {job['id']} succeeded")  # logged after it is stored
+    lines, text = service.lines(), service.log.read_text()
 
-    assert f"INFO store: SQLite file {service.log.parent / 'data' / 'eigencal.db'}" in told
-    assert f"INFO LLM: {service.server.url} (API for prompts: chat), model scripted-model" in told
-    assert "INFO embedder: scripted-embedder, revision scripted-embedder, 4 dimensions, float32" in told
-    assert any(line.startswith("INFO Eigencal ") for line in told)
+    assert f"INFO store: SQLite file {service.log.parent / 'data' / 'eigencal.db'}" in lines
+    assert f"INFO LLM: {service.server.url} (API for prompts: chat), model scripted-model" in lines
+    assert "INFO embedder: scripted-embedder, revision scripted-embedder, 4 dimensions, float32" in lines
+    assert any(line.startswith("INFO Eigencal ") for line in lines)
     assert f"Uvicorn running on http://127.0.0.1:{service.http.base_url.port}" in text
 
-    (error,) = [line for line in told if "mine-1" in line]
+    (error,) = [line for line in lines if "mine-1" in line]
     assert error.startswith("ERROR 502 llm_error, request mine-1, POST /score: ")
-    assert "cannot answer" not in text  # what the server said may repeat the prompt
-    assert any(line.startswith("INFO 422 invalid_request, request req_") for line in told)
+    assert "cannot answer" not in text  # the server's message may quote the prompt
+    assert any(line.startswith("INFO 422 invalid_request, request req_") for line in lines)
 
-    of_the_job = [line.removeprefix(f"INFO job {job['id']} ") for line in told if job["id"] in line]
+    of_the_job = [line.removeprefix(f"INFO job {job['id']} ") for line in lines if job["id"] in line]
     assert of_the_job[:2] == ["accepted: calibrate", "runs on this replica"]
     stages = re.findall(rf"job {job['id']}: (\w+), \d+ of \d+ done", text)
     assert list(dict.fromkeys(stages)) == ["sampling", "embedding", "fitting", "reporting"]

@@ -35,7 +35,7 @@ def passed(ran: subprocess.CompletedProcess[str]) -> None:
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """Return the configuration in a folder with the key that it names."""
+    """Return the configuration in a folder, with its key."""
     folder = tmp_path / "observe"
     shutil.copytree(OBSERVE, folder, ignore=shutil.ignore_patterns("score.key"))
     (folder / "score.key").write_text(KEY)
@@ -67,13 +67,13 @@ def test_all_dashboard_queries_are_valid(tmp_path: Path) -> None:
 
 @asynccontextmanager
 async def prometheus(config: Path, service: int) -> AsyncIterator[httpx.AsyncClient]:
-    """Run Prometheus on the configuration, but for where the service is and how often it is asked."""
-    given = yaml.safe_load(config.read_text())
-    given["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s", "scrape_timeout": "1s"}
-    (job,) = given["scrape_configs"]
+    """Run Prometheus with the configuration, except for the service's address and the scrape interval."""
+    config_ = yaml.safe_load(config.read_text())
+    config_["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s", "scrape_timeout": "1s"}
+    (job,) = config_["scrape_configs"]
     del job["dns_sd_configs"], job["scrape_timeout"]
     job["static_configs"] = [{"targets": [f"127.0.0.1:{service}"]}]
-    config.write_text(yaml.safe_dump(given))
+    config.write_text(yaml.safe_dump(config_))
     address = f"127.0.0.1:{free_port()}"
     command = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={config.parent / 'data'}"]
     process = await asyncio.create_subprocess_exec(
@@ -88,13 +88,13 @@ async def prometheus(config: Path, service: int) -> AsyncIterator[httpx.AsyncCli
 
 
 async def answered(http: httpx.AsyncClient, query: str) -> list[dict[str, Any]]:
-    """Return what a query gives, once it gives something."""
+    """Return the result of a query, once it has one."""
     async with asyncio.timeout(60):
         while True:
             with suppress(httpx.TransportError):
                 reply = await http.get("/query", params={"query": query})
-                if reply.status_code == 200 and (found := reply.json()["data"]["result"]):
-                    return list(found)
+                if reply.status_code == 200 and (result := reply.json()["data"]["result"]):
+                    return list(result)
             await asyncio.sleep(0.2)
 
 
@@ -105,6 +105,6 @@ async def test_prometheus_scrapes_the_service_with_its_key(config: Path, tmp_pat
         [up] = await answered(http, 'up{job="eigencal"} == 1')
         assert up["metric"]["instance"] == f"127.0.0.1:{port}"
         parts = await answered(http, "eigencal_part_up == 1")
-        assert {one["metric"]["part"] for one in parts} == {"store", "embedder", "llm"}
+        assert {part["metric"]["part"] for part in parts} == {"store", "embedder", "llm"}
         [group] = (await http.get("/rules")).json()["data"]["groups"]
         assert {rule["health"] for rule in group["rules"]} <= {"ok", "unknown"}

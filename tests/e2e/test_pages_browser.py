@@ -25,12 +25,12 @@ def llm() -> FakeLLM:
 
 @pytest.fixture(scope="module")
 def url(llm: FakeLLM) -> Iterator[str]:
-    """A service in a thread of its own, with a report under /report."""
+    """Run a service in a thread, with a report under /report."""
     app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=SqliteStore())
     page = render(small_report(with_active=True))
     app.add_api_route("/report", lambda: HTMLResponse(page))
-    with serving(app) as found:
-        yield found
+    with serving(app) as result:
+        yield result
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_api_documentation_works_under_its_policy(tab: Page, url: str) -> None:
         "document.querySelector('.live-responses-table .response .response-col_status').textContent"
     )
     assert tab.complaints() == []
-    assert all(asked.startswith((url, "data:", "blob:")) for asked in tab.requests())
+    assert all(request.startswith((url, "data:", "blob:")) for request in tab.requests())
 
 
 def test_a_report_works_under_its_policy(tab: Page, url: str) -> None:
@@ -71,7 +71,7 @@ def test_our_pages_cannot_be_framed(tab: Page, url: str, tmp_path: Path) -> None
     page = tmp_path / "frame.html"
     page.write_text(f"<iframe src={url}/docs></iframe>")
     tab.open(page)
-    tab.until(lambda: any("frame" in str(said).lower() for said in tab.complaints()))
+    tab.until(lambda: any("frame" in str(complaint).lower() for complaint in tab.complaints()))
 
 
 def test_foreign_page_cannot_score(tab: Page, url: str, llm: FakeLLM, tmp_path: Path) -> None:

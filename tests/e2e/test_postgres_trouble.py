@@ -37,7 +37,7 @@ def end_sessions(url: str) -> None:
 
 @asynccontextmanager
 async def read_only(postgres: Cluster, url: str) -> AsyncIterator[None]:
-    """Refuse writes, as a server that a failover has made a replica."""
+    """Refuse writes, like a server that became a replica in a failover."""
     name = str(make_url(url).database)
     for value in ("on", "off"):
         with psycopg.connect(url, autocommit=True) as connection:

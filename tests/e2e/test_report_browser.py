@@ -43,7 +43,7 @@ SIZES = """
 [...document.querySelectorAll('svg')].map(s =>
   [s.clientWidth, s.clientHeight, s.querySelectorAll('path, use').length])
 """
-# How each line of the legend is dashed.
+# Dash pattern of each line of the legend.
 DASHES = """
 [...document.querySelectorAll('#rejection-legend_1 path')]
   .filter(p => p.style.fill === 'none').map(p => p.style.strokeDasharray)
@@ -69,7 +69,7 @@ def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def unfolded(page: str, folder: Path) -> Path:
-    """Save a page with all that it folds away open; `folded.html` beside it is the page as it is."""
+    """Save a page with all sections unfolded; `folded.html` next to it is the original."""
     (folder / "folded.html").write_text(page, encoding="utf-8")
     path = folder / "report.html"
     path.write_text(page.replace("<details>", "<details open>"), encoding="utf-8")
@@ -113,7 +113,7 @@ def test_every_plot_is_visible(tab: Page, saved: Path) -> None:
     )
     sizes = tab.evaluate(SIZES)
     decided = tab.evaluate("document.querySelectorAll('[aria-labelledby=is-it-right] svg').length")
-    # Of all answers; fewer may have a model, and promises in a table, where all have none.
+    # For all answers; smaller numbers may have a model and promises even if all have none.
     assert decided == (2 if tab.evaluate("document.body.innerText.includes('Does P(correct) mean')") else 0)
     assert len(sizes) == 3 * maps + 2 + decided
     assert all(width > 150 and height > 150 and marks > 3 for width, height, marks in sizes)
@@ -184,7 +184,7 @@ def test_lines_are_distinguishable_without_colour(tab: Page, tmp_path: Path) -> 
 
 
 def test_a_table_that_scrolls_shows_where_there_is_more(tab: Page, tmp_path: Path) -> None:
-    """A shadow stands at the edge that cuts the table, and moves to the other edge at its end."""
+    """A shadow at the clipped edge moves to the other edge at the end."""
     path = unfolded(render(deciding_report()), tmp_path)
     tab.resize(390, 844, phone=True)
     tab.open(path)
@@ -209,7 +209,7 @@ def test_page_is_not_blank_and_prints_on_a4(tab: Page, saved: Path) -> None:
     tab.resize(1200, 900)
     tab.open(saved)
     picture = tab.screenshot()
-    tab.open(saved.with_name("folded.html"))  # what is folded away on the screen is on paper
+    tab.open(saved.with_name("folded.html"))  # folded sections are printed
     paper = tab.pdf()
     width, height = struct.unpack(">II", picture[16:24])
     assert width == 1200

@@ -34,14 +34,14 @@ def url(postgres: Cluster) -> str:
 
 
 async def test_activation_reaches_the_other_replica(url: str) -> None:
-    async with idle_replica(url) as one, idle_replica(url) as other:
+    async with idle_replica(url) as first, idle_replica(url) as second:
         for made in (calibration(), calibration(temperature=3.0)):
-            await add(one.calibrations, made, {})
-            await one.calibrations.activate(made.id)
+            await add(first.calibrations, made, {})
+            await first.calibrations.activate(made.id)
             key = made.fingerprint.key()
-            assert one.calibrations.active(key) == made
+            assert first.calibrations.active(key) == made
             async with asyncio.timeout(60):
-                while other.calibrations.active(key) != made:
+                while second.calibrations.active(key) != made:
                     await asyncio.sleep(0.01)
 
 
@@ -55,7 +55,7 @@ async def test_request_limit_is_shared_by_all_replicas(url: str, tmp_path: Path)
         hold(log, after=0)
         job, _ = await outside.jobs.submit(dev_rows(ROWS), JobOptions())
         await until_asked(log, SLOTS)
-        await asyncio.sleep(2.0)  # each looks for more several times meanwhile
+        await asyncio.sleep(2.0)  # each looks for further jobs several times
         assert len(requests(log)) == SLOTS
         go_on(log)
         await final(outside, job)
@@ -77,8 +77,8 @@ async def test_jobs_of_a_killed_replica_are_taken_over(url: str, tmp_path: Path)
         go_on(log)
         ended = await final(outside, job)
         after = requests(log)[before:]
-        assert {one.pid for one in after} == {a.pid, b.pid} - {owner.pid}
-        assert not {one.prompt for one in after} & kept
+        assert {process_.pid for process_ in after} == {a.pid, b.pid} - {owner.pid}
+        assert not {request.prompt for request in after} & kept
         assert len(requests(log)) <= ROWS + SLOTS
     assert ended.parameters == (await undisturbed(tmp_path, ROWS)).parameters
 
@@ -94,25 +94,27 @@ async def test_frozen_replica_that_resumes_does_no_harm(url: str, tmp_path: Path
         job, _ = await outside.jobs.submit(dev_rows(ROWS), JobOptions())
         await until_asked(log, ROWS // 4 + SLOTS)
         await until_kept(outside, job, ROWS // 4)
-        # The latest request is held up, so its replica is at work on a row.
+        # The latest request is blocked, so its replica is working on a row.
         frozen, peer = (a, b) if requests(log)[-1].pid == a.pid else (b, a)
         frozen.send_signal(signal.SIGSTOP)
-        hold(log, after=ROWS)  # the job does not end: what the frozen one was at is asked for beyond them
-        asked = len([one for one in requests(log) if one.pid == peer.pid])
+        hold(
+            log, after=ROWS
+        )  # the job does not end, because the frozen replica's requests are repeated beyond them
+        num_requests = len([request for request in requests(log) if request.pid == peer.pid])
 
         async def peer_takes_over() -> bool:
-            """The rows that the frozen one was at are asked for again."""
-            drawn = [one.prompt for one in requests(log)]
+            """The rows in progress at the frozen replica are requested again."""
+            drawn = [request.prompt for request in requests(log)]
             return len(set(drawn)) < len(drawn)
 
         await until(peer_takes_over)
         frozen.send_signal(signal.SIGCONT)  # in the middle of the peer's work
         go_on(log)
         ended = await final(outside, job)
-        assert len([one for one in requests(log) if one.pid == peer.pid]) > asked
-        assert len(requests(log)) <= ROWS + 2 * SLOTS  # what was in flight, and once more before it hears
+        assert len([request for request in requests(log) if request.pid == peer.pid]) > num_requests
+        assert len(requests(log)) <= ROWS + 2 * SLOTS  # requests in progress, and one more before it notices
         assert [r.calibration for r in await outside.calibrations.list_all()] == [ended]
         await kill(peer)
         again, _ = await outside.jobs.submit(dev_rows(ROWS), JobOptions(activate="always"))
-        await final(outside, again)  # the one that woke is well
+        await final(outside, again)  # the resumed replica is healthy
     assert ended.parameters == (await undisturbed(tmp_path, ROWS)).parameters

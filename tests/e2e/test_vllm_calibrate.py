@@ -18,11 +18,11 @@ from tests.support.openai_server import Exchange, OpenAIServer, serving_in_threa
 
 pytestmark = pytest.mark.vllm
 QUESTIONS, SAMPLES, KILLS = 40, 10, 3
-BEYOND = 4  # draws that a kill may break off
+BEYOND = 4  # calls that a kill may interrupt
 
 
 def questions() -> list[dict]:
-    """Return TriviaQA development questions where they are at hand, else our own everyday ones."""
+    """Return TriviaQA development questions if available, else our own everyday questions."""
     shared = ROOT.parent / "shared" / "data" / "triviaqa_dev.jsonl"
     own = ROOT / "service" / "demo" / "everyday_questions.jsonl"
     rows = [json.loads(line) for line in (shared if shared.exists() else own).read_text().splitlines()]
@@ -82,7 +82,7 @@ class Service:
 
 
 class Gate:
-    """Lets so many draws through to vLLM and holds the rest, so that a fast one cannot outrun the kills."""
+    """Lets a limited number of calls through to vLLM and holds the rest, so that kills hit running calls."""
 
     def __init__(self, vllm: VllmServer) -> None:
         self.url = ""
@@ -90,11 +90,11 @@ class Gate:
         self._left = 0
 
     def let(self, draws: int) -> None:
-        """Let so many more through, and no more than these."""
+        """Let `number` more calls through."""
         self._left = draws
 
     async def __call__(self, exchange: Exchange) -> None:
-        """Forward a request in its turn, unless its caller has been killed meanwhile."""
+        """Forward a request in its turn, unless its caller has been killed."""
         while self._left < 1:
             await asyncio.sleep(0.02)
             if exchange.reader.at_eof():
@@ -107,10 +107,10 @@ class Gate:
 
 @pytest.fixture
 def gate(vllm: VllmServer) -> Iterator[Gate]:
-    found = Gate(vllm)
-    with serving_in_thread(OpenAIServer(default=found, models=["smollm2"])) as server:
-        found.url = server.url
-        yield found
+    gate_ = Gate(vllm)
+    with serving_in_thread(OpenAIServer(default=gate_, models=["smollm2"])) as server:
+        gate_.url = server.url
+        yield gate_
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def service(base_environment: dict[str, str], gate: Gate, tmp_path: Path) -> Ite
 
 
 def finished(vllm: VllmServer) -> float:
-    """Return how many answers the server has finished, those cut off by a hang-up left out."""
+    """Return the number of answers finished by the server, without those cut by a disconnect."""
     lines = httpx.get(f"{vllm.url}/metrics", timeout=30).text.splitlines()
     counted = [line for line in lines if line.startswith("vllm:request_success_total{")]
     return sum(float(line.rsplit(" ", 1)[1]) for line in counted if '"stop"' in line or '"length"' in line)
@@ -132,14 +132,14 @@ def finished(vllm: VllmServer) -> float:
 def test_three_kills_cause_no_repeated_sampling(service: Service, gate: Gate, vllm: VllmServer) -> None:
     before = finished(vllm)
     rows = questions()
-    # Activated whatever its gain is: forty rows need not show one.
-    asked = {"examples": rows, "name": "killed", "activate": "always"}
-    sent = httpx.post(f"{service.url}/calibrate", json=asked, timeout=60)
+    # Always activated, because forty rows may not show a gain.
+    request = {"examples": rows, "name": "killed", "activate": "always"}
+    sent = httpx.post(f"{service.url}/calibrate", json=request, timeout=60)
     assert sent.status_code == 202, sent.text
     job_id = sent.json()["id"]
     for kill in range(1, KILLS + 1):
         aim = kill * QUESTIONS // (KILLS + 1)
-        # Some beyond the aim: a kill should find draws under way. All of the aim come, whatever was lost.
+        # A few more than the target, so that kills hit running calls. The target is reached despite losses.
         gate.let(aim - service.job(job_id)["done"] + BEYOND)
         service.until(job_id, lambda job, aim=aim: job["done"] >= aim)
         service.kill()
@@ -148,7 +148,7 @@ def test_three_kills_cause_no_repeated_sampling(service: Service, gate: Gate, vl
     gate.let(10 * QUESTIONS)
     calibration = service.succeeded(job_id)
     drawn = finished(vllm) - before
-    # What was in flight at a kill is drawn again: the slots' requests, and not an answer of a kept row.
+    # Only requests in progress at a kill are repeated, no answers of stored rows.
     slots = 64 // 8
     assert QUESTIONS * SAMPLES <= drawn <= QUESTIONS * SAMPLES + KILLS * slots * SAMPLES
     exported = httpx.get(f"{service.url}/calibrations/{calibration['id']}/data", timeout=60)
@@ -174,7 +174,7 @@ def test_three_kills_cause_no_repeated_sampling(service: Service, gate: Gate, vl
 
 
 def served_by_evidence(service: Service, rows: bytes) -> None:
-    """Fit the evidence map on answers with their log-probabilities, and score with few answers by it."""
+    """Fit the evidence map on answers with log-probabilities, and score with few answers."""
     sent = httpx.post(
         f"{service.url}/calibrate",
         files={"file": ("kept.jsonl", rows)},
@@ -182,9 +182,9 @@ def served_by_evidence(service: Service, rows: bytes) -> None:
         timeout=60,
     )
     calibration = service.succeeded(sent.json()["id"])
-    asked = {"prompt": "Who wrote Hamlet?"}
+    request = {"prompt": "Who wrote Hamlet?"}
     for body, number in (({"effort": "low"}, 3), ({"num_samples": 1}, 1)):
-        score = httpx.post(f"{service.url}/score", json={**asked, **body}, timeout=120).json()
+        score = httpx.post(f"{service.url}/score", json={**request, **body}, timeout=120).json()
         assert score["num_samples"] == number
         assert 0 < score["evidence"]["missing_mass"] < 1 and score["evidence"]["mean_logprob"] < 0
         used = score["calibration"]

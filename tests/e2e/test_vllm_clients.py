@@ -1,4 +1,4 @@
-"""The same clients, before and behind our service, on a real vLLM server with a real model; greedy.
+"""The same clients, directly and through our service, with a real vLLM server and model; greedy decoding.
 
 No seed is sent: any seed stops vLLM's engine on a CPU.
 """
@@ -20,7 +20,7 @@ MODEL, ANY_KEY = "smollm2", "sk-none"
 
 @pytest.fixture(scope="module")
 def behind_us(vllm: VllmServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a service of ours in front of it."""
+    """Return the address of our service in front of the server."""
     folder = tmp_path_factory.mktemp("ours")
     env = {
         "EIGENCAL_PORT": "0",
@@ -47,7 +47,7 @@ def proxy(vllm: VllmServer, behind_us: str, tmp_path_factory: pytest.TempPathFac
         yield f"{url}/v1"
 
 
-# The kinds that each asks: tools and JSON take the model seconds, and are one client's to ask.
+# Kinds of calls per client. Tools and JSON take seconds, so only one client sends them.
 ASKED = {client: ("text", "tools", "json") if client == "openai_sync" else ("text",) for client in SCRIPTS}
 
 
@@ -65,26 +65,26 @@ def test_client_gets_the_same_answers_through_the_service(
         behind_ = printed(client, behind_us, SCORE_KEY, MODEL, *kinds)
     assert bare(direct) == bare(behind_)
     assert len(direct) >= 2 * len(kinds)
-    for case, one in direct.items():
+    for case, claim in direct.items():
         if case.endswith("-tools"):
-            [[name, _]] = one["calls"]
+            [[name, _]] = claim["calls"]
             assert name == "weather"
         else:
-            assert one["text"], case
-    for case, one in behind_.items():
-        seen = statuses(one)
-        assert seen <= {"not_scored" if case.endswith("-tools") else "scored"}, (case, one)
+            assert claim["text"], case
+    for case, claim in behind_.items():
+        seen = statuses(claim)
+        assert seen <= {"not_scored" if case.endswith("-tools") else "scored"}, (case, claim)
         if (client, case) == ("litellm_proxy", "helper-text"):
             continue  # LiteLLM's proxy drops it from streams of this server; `stream()` shows no headers
-        # Whoever reads no body has the headers.
-        assert seen or one["ways"].get("headers"), (case, one)
+        # Clients that do not read the body have the headers.
+        assert seen or claim["ways"].get("headers"), (case, claim)
 
 
-def bare(told: dict[str, Any]) -> dict[str, Any]:
-    """Return what a client tells, without the uncertainty."""
-    return {case: {name: one[name] for name in one if name != "ways"} for case, one in told.items()}
+def bare(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a client's result without the uncertainty."""
+    return {case: {name: item[name] for name in item if name != "ways"} for case, item in result.items()}
 
 
-def statuses(one: dict[str, Any]) -> set[str]:
-    """Return the status of every uncertainty that a client read in bodies."""
-    return {way["status"] for way in one["ways"].values() if way and "status" in way}
+def statuses(result: dict[str, Any]) -> set[str]:
+    """Return the statuses of all uncertainties that a client read in bodies."""
+    return {way["status"] for way in result["ways"].values() if way and "status" in way}

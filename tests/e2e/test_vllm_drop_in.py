@@ -14,7 +14,7 @@ from tests.support.drop_in import events_of
 from tests.support.services import PATIENCE_S, address
 
 pytestmark = pytest.mark.vllm
-# No seed: at temperature 0 none is needed, and any stops the engine on a CPU.
+# No seed: at temperature 0 it is not needed, and a seed stops vLLM's engine on a CPU.
 GREEDY = {"model": "smollm2", "temperature": 0, "max_tokens": 24}
 CHAT = {"messages": [{"role": "user", "content": "Name three colours of the rainbow."}]}
 TEXT = {"prompt": "The capital of France is"}
@@ -29,7 +29,7 @@ LOW = {"eigencal": {"effort": "low"}}
 
 @pytest.fixture(scope="module")
 def base(base_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A running service of ours, one for all tests: it keeps nothing between calls but scores."""
+    """Return a service shared by all tests: it stores only scores between calls."""
     folder = tmp_path_factory.mktemp("drop-in")
     env = {**base_environment, "EIGENCAL_PORT": "0", "EIGENCAL_DATA_DIR": str(folder)}
     with running([PYTHON, "-m", "service"], env=env, log=folder / "service.log") as process:
@@ -46,8 +46,8 @@ def post(url: str, path: str, body: dict[str, Any], mode: str = "on") -> httpx.R
 
 
 def text_of(choice: dict[str, Any]) -> str:
-    said = choice.get("message") or choice.get("delta")
-    return str(choice["text"] if said is None else said.get("content") or "")
+    message = choice.get("message") or choice.get("delta")
+    return str(choice["text"] if message is None else message.get("content") or "")
 
 
 def gathered(content: bytes) -> tuple[str, str, Any]:
@@ -58,7 +58,7 @@ def gathered(content: bytes) -> tuple[str, str, Any]:
     return "".join(map(text_of, choices)), reasons[-1], chunks[-1]["usage"]
 
 
-# By `async` nothing is waited for: a score that is ready in time is told.
+# The mode `async` does not wait, but returns a score that is ready in time.
 STATUSES = {"off": (None,), "async": ("pending", "scored"), "on": ("scored",)}
 
 
@@ -70,11 +70,11 @@ def test_answer_equals_the_servers(
     body = {**GREEDY, **asked}
     direct = post(vllm.url, path, body).json()
     ours = post(base, path, {**body, **LOW}, mode).json()
-    found = ours.pop("uncertainty", None)
+    result = ours.pop("uncertainty", None)
     assert ours.keys() == direct.keys()
     assert ours["choices"] == direct["choices"] and text_of(ours["choices"][0])
     assert ours["usage"] == direct["usage"]
-    assert (found or {}).get("status") in STATUSES[mode]
+    assert (result or {}).get("status") in STATUSES[mode]
 
 
 @pytest.mark.parametrize("mode", ["off", "async", "on"])
@@ -86,18 +86,20 @@ def test_stream_equals_the_servers(
     direct = post(vllm.url, path, body)
     ours = post(base, path, {**body, **LOW}, mode)
     assert gathered(ours.content) == gathered(direct.content)
-    found = [chunk["uncertainty"] for chunk in events_of(ours.content) if "uncertainty" in chunk]
-    assert len(found) == (mode != "off") and all(one["status"] in STATUSES[mode] for one in found)
+    uncertainties = [chunk["uncertainty"] for chunk in events_of(ours.content) if "uncertainty" in chunk]
+    assert len(uncertainties) == (mode != "off") and all(
+        uncertainty["status"] in STATUSES[mode] for uncertainty in uncertainties
+    )
     assert ours.content.endswith(b"data: [DONE]\n\n")
 
 
 def test_score_is_returned_in_three_ways(base: str) -> None:
     response = post(base, "/chat/completions", {**GREEDY, **CHAT, **LOW})
-    found = response.json()["uncertainty"]
-    assert 0 < found["lambda_max"] <= 1 and found["num_samples"] == 3
-    assert found["evidence"] is not None and found["model"] == "smollm2"
-    assert float(response.headers["x-lambda-max"]) == pytest.approx(found["lambda_max"], abs=1e-6)
-    assert httpx.get(f"{base}/scores/{found['id']}", timeout=60).json() == found
+    uncertainty = response.json()["uncertainty"]
+    assert 0 < uncertainty["lambda_max"] <= 1 and uncertainty["num_samples"] == 3
+    assert uncertainty["evidence"] is not None and uncertainty["model"] == "smollm2"
+    assert float(response.headers["x-lambda-max"]) == pytest.approx(uncertainty["lambda_max"], abs=1e-6)
+    assert httpx.get(f"{base}/scores/{uncertainty['id']}", timeout=60).json() == uncertainty
 
 
 def test_json_mode_is_forwarded_and_sampled_alike(base: str, vllm: VllmServer) -> None:
@@ -107,12 +109,16 @@ def test_json_mode_is_forwarded_and_sampled_alike(base: str, vllm: VllmServer) -
     ours = post(base, "/chat/completions", {**body, **LOW}).json()
     assert ours["choices"] == direct["choices"]
     assert json.loads(text_of(ours["choices"][0]))["colour"] in ("red", "green")
-    found = ours["uncertainty"]
-    assert (found["status"], found["calibrated"], found["num_distinct"] <= 3) == ("scored", False, True)
+    uncertainty = ours["uncertainty"]
+    assert (uncertainty["status"], uncertainty["calibrated"], uncertainty["num_distinct"] <= 3) == (
+        "scored",
+        False,
+        True,
+    )
 
 
 def test_unused_tools_are_forwarded(base: str, vllm: VllmServer) -> None:
-    """Calls of tools are compared by `test_vllm_clients`."""
+    """`test_vllm_clients` compares calls of tools."""
     tool = {"type": "function", "function": {"name": "paint", "parameters": SCHEMA}}
     body = {**GREEDY, **CHAT, "tools": [tool], "tool_choice": "none"}
     direct = post(vllm.url, "/chat/completions", body).json()
@@ -132,8 +138,8 @@ def test_several_choices_and_logprobs_are_forwarded(base: str) -> None:
 def test_answer_sampled_like_ours_counts_as_a_sample(base: str, vllm: VllmServer) -> None:
     before = vllm.metric("vllm:request_success_total")
     body = {**CHAT, "model": "smollm2", "temperature": 0.5, "top_p": 1.0, "top_k": 0, "max_tokens": 32}
-    found = post(base, "/chat/completions", {**body, **LOW}).json()["uncertainty"]
-    assert found["num_samples"] == 3
+    uncertainty = post(base, "/chat/completions", {**body, **LOW}).json()["uncertainty"]
+    assert uncertainty["num_samples"] == 3
     assert vllm.metric("vllm:request_success_total") - before == 3
 
 
@@ -142,22 +148,26 @@ def test_answer_sampled_like_ours_counts_as_a_sample(base: str, vllm: VllmServer
 def test_without_samples_only_the_servers_answer_is_generated(
     base: str, vllm: VllmServer, path: str, asked: dict[str, Any], *, stream: bool
 ) -> None:
-    # To its end: one that its limit cuts is not judged.
+    # Complete, because truncated answers are not judged.
     body = {**GREEDY, **asked, "stream": stream, "max_tokens": 200, "stop": ["."]}
     body |= {"stream_options": {"include_usage": True}} if stream else {}
     direct = post(vllm.url, path, body)
     before = vllm.metric("vllm:request_success_total")
     ours = post(base, path, {**body, "eigencal": {"effort": "none"}})
     assert vllm.metric("vllm:request_success_total") - before == 1
-    told = events_of(ours.content) if stream else [ours.json()]
+    events = events_of(ours.content) if stream else [ours.json()]
     if stream:
         assert gathered(ours.content) == gathered(direct.content)
     else:
-        assert told[0]["choices"] == direct.json()["choices"]
-    assert not any(choice.get("logprobs") for chunk in told for choice in chunk["choices"])
-    [found] = [chunk["uncertainty"] for chunk in told if "uncertainty" in chunk]
+        assert events[0]["choices"] == direct.json()["choices"]
+    assert not any(choice.get("logprobs") for chunk in events for choice in chunk["choices"])
+    [uncertainty] = [chunk["uncertainty"] for chunk in events if "uncertainty" in chunk]
     # Without a log-probability of all its tokens it would be `not_scored`.
-    assert (found["status"], found["num_samples"], found["model"]) == ("scored", 0, "smollm2")
+    assert (uncertainty["status"], uncertainty["num_samples"], uncertainty["model"]) == (
+        "scored",
+        0,
+        "smollm2",
+    )
 
 
 def test_refusal_of_the_server_is_forwarded(base: str, vllm: VllmServer) -> None:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.vllm
 SHAPE = PromptShape(few_shot=FEW_SHOT)
 QUESTION = "What is the capital of France?"
 LINE = Sampling(temperature=0.5, max_tokens=16, stop=("\n",))
-# In a chat no stop string: one text may end at a newline or with the turn, which are two sums.
+# Chats have no stop string: a text may end with a newline or the turn, with different sums.
 TURN = Sampling(temperature=0.5, max_tokens=16)
 GREEDY = Sampling(temperature=0.0, max_tokens=16, stop=("\n",))
 
@@ -38,16 +38,16 @@ def drawn(
 
 
 def by_text(draws: Sequence[Draw]) -> dict[tuple[str, int | None], list[float]]:
-    """Return the sums of answers that are one text in as many tokens."""
-    found = defaultdict(list)
+    """Return the sums of answers with the same text and number of tokens."""
+    results = defaultdict(list)
     for draw in draws:
         assert draw.total_logprob is not None
-        found[draw.text, draw.num_tokens].append(draw.total_logprob)
-    return found
+        results[draw.text, draw.num_tokens].append(draw.total_logprob)
+    return results
 
 
 def endings(sums: Sequence[float]) -> int:
-    """Return how many sums there are that differ by more than rounding."""
+    """Return the number of sums that differ by more than rounding."""
     ordered = sorted(sums)
     return 1 + sum(after - before > 1e-3 for before, after in pairwise(ordered))
 
@@ -65,8 +65,8 @@ def test_equal_answers_have_equal_sums_streamed_or_not(
         assert math.isfinite(draw.total_logprob) and draw.total_logprob < 0
         assert 1 <= draw.num_tokens <= sampling.max_tokens
         assert draw.total_logprob == pytest.approx(draw.logprob * draw.num_tokens)
-    # One text may end in two ways (a newline, the end of the turn), each with a sum of its own; so of the
-    # text that came most often some answers must agree to rounding, drawn whole and streamed.
+    # A text may end in two ways (newline, end of turn) with different sums. So for the most frequent text,
+    # some whole and some streamed answers must agree up to rounding.
     plain_sums, streamed_sums = by_text(whole), by_text(pieces)
     both = plain_sums.keys() & streamed_sums.keys()
     most = max(both, key=lambda text: len(plain_sums[text]) + len(streamed_sums[text]))
@@ -75,7 +75,7 @@ def test_equal_answers_have_equal_sums_streamed_or_not(
 
 
 def test_logprobs_match_the_embedded_llm(vllm: VllmServer) -> None:
-    """Both count the token that ended the answer, and tell the model's own distribution."""
+    """Both count the end token, and use the model's own distribution."""
 
     async def embedded() -> Draw:
         llm = EmbeddedLanguageModel(WEIGHTS, shape=SHAPE)

@@ -24,7 +24,7 @@ def post(url: str, body: dict, timeout: float = 300) -> httpx.Response:
 
 
 def until(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Tell whether a condition holds before the time is over."""
+    """Wait for a condition; return True if it holds before the time is over."""
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
         if condition():
@@ -35,7 +35,7 @@ def until(condition: Callable[[], bool], timeout_s: float) -> bool:
 
 @contextmanager
 def drawing(url: str, vllm: VllmServer) -> Iterator[HTTPConnection]:
-    """A score under way whose answers the server has begun to write; it hangs up at the end."""
+    """Start a score with answers in progress on the server; disconnect at the end."""
     with closing(HTTPConnection(url.removeprefix("http://"), timeout=600)) as call:
         call.request("POST", "/score", json.dumps(LONG), {"content-type": "application/json"})
 
@@ -64,10 +64,10 @@ def test_prompt_is_scored(service_url: str) -> None:
 
 
 def test_known_facts_get_higher_confidence(service_url: str) -> None:
-    known = post(service_url, {"prompt": "What is the capital of France?"}).json()
+    body = post(service_url, {"prompt": "What is the capital of France?"}).json()
     unknown = post(service_url, {"prompt": "What was the name of my grandfather's dog?"}).json()
-    assert known["lambda_max"] > unknown["lambda_max"]
-    assert known["entropy"] < unknown["entropy"]
+    assert body["lambda_max"] > unknown["lambda_max"]
+    assert body["entropy"] < unknown["entropy"]
 
 
 def test_conversation_is_scored_through_chat(service_url: str) -> None:
@@ -88,7 +88,7 @@ def test_refusal_of_the_server_is_reported(service_url: str) -> None:
 
 
 def test_deadline_scores_the_answers_so_far(service_url: str) -> None:
-    """Short answers end early, long ones late: by the deadline only some have come."""
+    """Short answers end early, long ones late: only some arrive before the deadline."""
     body = {"prompt": "Name an animal.", "num_samples": 64, "deadline_ms": 60_000}
     whole = post(service_url, body).json()
     assert whole["num_samples"] == 64 and whole["warnings"][0]["code"] == "calibration_missing"
@@ -118,7 +118,7 @@ def test_killed_server_is_reported_and_recovery_detected(service_url: str, vllm:
         problem = json.load(response)
     assert (response.status, problem["code"]) == (503, "llm_unavailable"), problem
     assert problem["retryable"] and response.getheader("retry-after")
-    # What the check found is kept for a second.
+    # The result of the check is cached for a second.
     assert until(lambda: httpx.get(f"{service_url}/readyz", timeout=30).status_code == 503, 120)
     assert httpx.get(f"{service_url}/readyz", timeout=30).json()["code"] == "llm_unavailable"
     assert httpx.get(f"{service_url}/healthz", timeout=30).status_code == 200

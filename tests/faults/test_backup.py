@@ -15,7 +15,7 @@ ROWS = 40
 
 
 def documented() -> tuple[str, str]:
-    """The Python of the two commands in the documentation: take the copy, and go back to it."""
+    """Return the Python code of the two documented commands: backup and restore."""
     lines = (ROOT / "docs" / "deploying.md").read_text().splitlines()
     commands = [shlex.split(line) for line in lines if "sqlite3.connect" in line]
     take, restore = ([*command][command.index("-c") + 1] for command in commands)
@@ -23,15 +23,15 @@ def documented() -> tuple[str, str]:
 
 
 def carry_out(code: str, folder: Path) -> None:
-    """Run a command of the documentation on a folder in place of the container's."""
+    """Run a documented command on a folder instead of the container's."""
     subprocess.run([sys.executable, "-c", code.replace("/data/", f"{folder}/")], check=True, timeout=300)
 
 
 def databases(folder: Path, name: str) -> set[str]:
-    """The endings of the databases of a name, their logs and locks left out."""
+    """Return the suffixes of the databases of a name, without logs and locks."""
     paths = [path for path in folder.glob(f"{name}*") if path.suffix not in (".lock", ".owner")]
-    found = {re.sub("-(wal|shm)$", "", path.name) for path in paths}
-    return {file.removeprefix(name) for file in found}
+    results = {re.sub("-(wal|shm)$", "", path.name) for path in paths}
+    return {file.removeprefix(name) for file in results}
 
 
 async def test_backup_during_a_job_is_complete_and_resumes_the_job(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ async def test_backup_during_a_job_is_complete_and_resumes_the_job(tmp_path: Pat
     for ending in ("", ".jobs"):
         (tmp_path / f"backup.db{ending}").rename(fresh / f"backup.db{ending}")
     carry_out(restore, fresh)
-    carry_out(restore, fresh)  # over what is there, too
+    carry_out(restore, fresh)  # also over an existing file
     restored = f"sqlite:///{fresh / 'eigencal.db'}"
     async with worker(restored, tmp_path / "second"), idle_replica(restored) as watching:
         ended = await final(watching, job)

@@ -54,7 +54,7 @@ class Caller:
         self.reader, self.writer = reader, writer
 
     async def send(self, data: bytes) -> bool:
-        """Send; tell whether the other end was there to take it."""
+        """Send data; return True if the other end was still connected."""
         with suppress(ConnectionError):
             self.writer.write(data)
             await self.writer.drain()
@@ -62,7 +62,7 @@ class Caller:
         return False
 
     async def status(self) -> int:
-        """Return the status of the next response; 0 where the connection is closed without one."""
+        """Return the status of the next response; 0 if the connection is closed without one."""
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             return int((await self.reader.readuntil(b"\r\n")).split()[1])
         return 0
@@ -91,7 +91,7 @@ async def test_endless_request_is_refused_while_others_are_served(
             taken = await caller.send(piece)
             sent += len(piece)
             await asyncio.sleep(0)
-        # Of a body that is refused, what still comes is dropped.
+        # The rest of a refused body is discarded.
         assert await caller.status() in (0, 400, 413)
         async with calling(port) as other:
             await other.send(GET + b"\r\n")
@@ -186,7 +186,7 @@ async def test_a_caller_who_does_not_read_is_cut_off(large: bool, monkeypatch: p
         connection.setblocking(False)
         loop = asyncio.get_running_loop()
         with connection, suppress(ConnectionError):
-            while True:  # more answers than the buffers hold
+            while True:  # more answers than fit into the buffers
                 await loop.sock_sendall(connection, request)
         while running.server_state.connections:
             await asyncio.sleep(0.01)
@@ -229,7 +229,7 @@ async def test_unfinished_large_bodies_are_limited_in_total(monkeypatch: pytest.
                 caller = await stack.enter_async_context(calling(port))
                 await caller.send(begin)
             status = 200
-            while status != 503:  # until the service has received what it was sent
+            while status != 503:  # until the service has received the data
                 async with calling(port) as other:
                     await other.send(request)
                     status = await other.status()

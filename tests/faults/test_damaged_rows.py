@@ -163,7 +163,7 @@ async def stored_world(folder: Path) -> AsyncIterator[World]:
         ids["key"] = (await http.post("/keys", json={"name": "x", "scope": "score"})).json()["id"]
         ids["score"] = (await http.post("/score", json=SCORE)).json()["id"]
     path = folder / "eigencal.db"
-    async with replica_app(folder, admin_key="an admin key of the settings") as http:  # nothing in memory
+    async with replica_app(folder, admin_key="an admin key of the settings") as http:  # not in memory
         http.headers.update(authorization)
         with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as store:
             yield http, store, ids

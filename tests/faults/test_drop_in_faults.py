@@ -20,7 +20,7 @@ END = (
 
 
 async def begun(made: DropIn, mode: str, *, stream: bool) -> asyncio.StreamWriter:
-    """Send a call and leave its answer unread."""
+    """Send a call and leave its response unread."""
     port = made.http.base_url.port
     assert port is not None
     _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -55,7 +55,7 @@ async def test_disconnects_leave_no_work_behind(mode: str, own: str) -> None:
             for writer in writers:
                 writer.close()
             left_alone = mode == "async" and own == "has ended"
-            if left_alone:  # these answers went out whole: their scores are owed
+            if left_alone:  # these answers were sent completely, so their scores must follow
                 assert made.chat.scorer.tasks
                 await made.chat.scorer.stop()
             await made.at_rest()
@@ -68,9 +68,9 @@ async def test_answer_is_returned_while_the_embedder_is_full() -> None:
     async with OpenAIServer(default=answers("Paris")) as server:
         async with drop_in(server, embedder=embedder, llm_slots=100, chat_deadline_s=0.2) as made:
             replies = await asyncio.gather(*(made.ask() for _ in range(50)))
-            found = [reply.json()["uncertainty"]["status"] for reply in replies]
+            statuses = [reply.json()["uncertainty"]["status"] for reply in replies]
             assert {reply.status_code for reply in replies} == {200}
-            assert set(found) == {"pending"}
+            assert set(statuses) == {"pending"}
 
 
 async def test_answer_and_score_are_returned_while_the_store_is_down() -> None:
@@ -79,9 +79,9 @@ async def test_answer_and_score_are_returned_while_the_store_is_down() -> None:
     async with OpenAIServer(default=answers("Paris")) as server:
         async with drop_in(server, store=store) as made:
             response = await made.ask()
-            found = response.json()["uncertainty"]
-            assert (await made.http.get(f"/scores/{found['id']}")).json() == found
-    assert (response.status_code, found["status"]) == (200, "scored")
+            uncertainty = response.json()["uncertainty"]
+            assert (await made.http.get(f"/scores/{uncertainty['id']}")).json() == uncertainty
+    assert (response.status_code, uncertainty["status"]) == (200, "scored")
 
 
 async def test_server_death_is_reported_on_all_open_streams() -> None:

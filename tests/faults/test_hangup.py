@@ -63,7 +63,7 @@ async def test_requests_cut_by_a_stop_get_an_error() -> None:
             async with asyncio.timeout(60):
                 while len(server.requests) < 2:
                     await asyncio.sleep(0.01)
-        told, problem = await chat, await score
+        response, problem = await chat, await score
         await http.aclose()
-    assert (told.status_code, told.json()["error"]["code"]) == (503, "overloaded")
+    assert (response.status_code, response.json()["error"]["code"]) == (503, "overloaded")
     assert (problem.status_code, problem.json()["code"]) == (503, "overloaded")

@@ -22,16 +22,20 @@ from tests.support.processes import (
 
 ROWS = 64
 CALIBRATE, EVALUATE = JobOptions(), JobOptions(dev_rows=32)
-both_kinds = pytest.mark.parametrize("options", [CALIBRATE, EVALUATE], ids=lambda found: found.kind)
+both_kinds = pytest.mark.parametrize("options", [CALIBRATE, EVALUATE], ids=lambda result: result.kind)
 
 
 async def outcome(made: Replica, job: Job) -> dict[str, Any]:
-    """Return what a job found, without the id and the time of it."""
+    """Return the result of a job without its id and time."""
     if job.kind == "evaluate":
         results = await final_results(made, job)
         return {**results, "provenance": {**results["provenance"], "created_at": ""}}
-    found = await final(made, job)
-    return {"parameters": found.parameters, "method": found.method, "fingerprint": found.fingerprint}
+    calibration = await final(made, job)
+    return {
+        "parameters": calibration.parameters,
+        "method": calibration.method,
+        "fingerprint": calibration.fingerprint,
+    }
 
 
 @both_kinds
@@ -52,20 +56,20 @@ async def test_job_survives_three_kills(tmp_path: Path, options: JobOptions) -> 
             hold(log, after=before + 3)
             async with worker(url, log, slow_s=0.05):
                 await until_asked(log, before + 3)
-            assert not {one.prompt for one in requests(log)[before:]} & kept
+            assert not {request.prompt for request in requests(log)[before:]} & kept
         go_on(log)
         async with worker(url, log):
-            found = await outcome(outside, job)
+            outcome_ = await outcome(outside, job)
     drawn = requests(log)
-    assert {one.prompt for one in drawn} == {f"question {i}" for i in range(ROWS)}
-    assert {one.num_samples for one in drawn} == {NUM_SAMPLES}
-    assert len(drawn) <= ROWS + 6 * 2  # six kills, two slots: what was in flight, no more
-    assert found == await calm(tmp_path, ROWS, options, outcome)
+    assert {request_.prompt for request_ in drawn} == {f"question {i}" for i in range(ROWS)}
+    assert {score.num_samples for score in drawn} == {NUM_SAMPLES}
+    assert len(drawn) <= ROWS + 6 * 2  # six kills, two slots: only the requests in progress
+    assert outcome_ == await calm(tmp_path, ROWS, options, outcome)
 
 
 @both_kinds
 async def test_job_survives_a_kill_after_sampling(tmp_path: Path, options: JobOptions) -> None:
-    """Nothing is drawn again when all answers are there, and one result comes of it."""
+    """Nothing is sampled again with all answers stored, and there is one result."""
     url, log = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log"
     async with idle_replica(url) as outside:
         job, _ = await outside.jobs.submit(dev_rows(ROWS), options)
@@ -79,7 +83,7 @@ async def test_job_survives_a_kill_after_sampling(tmp_path: Path, options: JobOp
         go_on(log)
         before = requests(log)
         async with worker(url, log):
-            found = await outcome(outside, job)
+            outcome_ = await outcome(outside, job)
         assert requests(log) == before
         assert len(await outside.calibrations.list_all()) == (1 if options is CALIBRATE else 0)
-    assert found == await calm(tmp_path, ROWS, options, outcome)
+    assert outcome_ == await calm(tmp_path, ROWS, options, outcome)

@@ -28,7 +28,7 @@ FACTORS = (1.25, 6)
 
 @dataclass
 class Moody:
-    """An LLM that answers after a while, or never."""
+    """An LLM that answers after some time, or never."""
 
     then: Behaviour = field(default_factory=lambda: after(ANSWER_S, answers()))
 
@@ -37,7 +37,7 @@ class Moody:
 
 
 def together(number: int) -> Behaviour:
-    """Answer once so many callers are waiting at the same time."""
+    """Answer once `number` callers are waiting at the same time."""
     all_there = asyncio.Event()
 
     async def behave(exchange: Exchange) -> None:
@@ -54,7 +54,7 @@ def ask(deadline_s: float | None = None, priority: int = 0) -> GenerationRequest
 
 
 async def hung_up(llm: HttpLanguageModel) -> None:
-    """Ask for a plain answer and go away, twice in a row: the second meets the closing of the connection."""
+    """Send a request and disconnect, twice in a row: the second hits the closing connection."""
     call = asyncio.create_task(llm.generate(ask()))
     await asyncio.wait({call}, timeout=PATIENCE_S)
     call.cancel()
@@ -64,7 +64,7 @@ async def hung_up(llm: HttpLanguageModel) -> None:
 
 
 async def crowd(callers: int, once: Callable[[], Awaitable[None]]) -> None:
-    """So many callers at once, one request after the other, for a round."""
+    """Run concurrent callers that send one request after the other, for one round."""
     end = asyncio.get_running_loop().time() + ROUND_S
 
     async def caller() -> None:
@@ -78,13 +78,13 @@ async def crowd(callers: int, once: Callable[[], Awaitable[None]]) -> None:
 
 
 async def as_good_as_new(llm: HttpLanguageModel, server: OpenAIServer, moody: Moody) -> None:
-    """As many calls as there are slots run at once, and not one connection too many is left."""
-    while server.active:  # those that were given up: their connections are being closed
+    """Check that as many calls as slots can run at once, and that no extra connection is left."""
+    while server.active:  # abandoned calls, with closing connections
         await asyncio.sleep(0.01)
     server.most_active, as_before = 0, moody.then
     moody.then = together(SLOTS)
     drawn = await asyncio.gather(*(llm.generate(ask()) for _ in range(SLOTS)))
-    assert [len(one.draws) for one in drawn] == [2] * SLOTS
+    assert [len(row.draws) for row in drawn] == [2] * SLOTS
     moody.then = as_before
     assert server.most_active == SLOTS
     assert len(server._connections) <= SLOTS
@@ -109,7 +109,7 @@ def test_overload_wears_nothing_out() -> None:
 
 
 def test_overload_leaks_nothing_through_the_service() -> None:
-    """Deadlines and hang-ups over real sockets; afterwards the service scores, and says that it is ready."""
+    """After deadlines and disconnects over real sockets, the service scores and is ready."""
 
     async def main() -> None:
         moody = Moody()
@@ -163,7 +163,7 @@ def test_all_requests_to_a_hung_llm_end_after_one_timeout() -> None:
             calls = (llm.generate(ask()) for _ in range(100))
             async with asyncio.timeout(60):  # fifty waves one after the other take 100 s
                 ended = await asyncio.gather(*calls, return_exceptions=True)
-            assert all(isinstance(one, DeadlineExceeded) for one in ended)
+            assert all(isinstance(item, DeadlineExceeded) for item in ended)
             await llm.stop()
 
     asyncio.run(main())

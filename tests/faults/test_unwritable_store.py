@@ -30,7 +30,7 @@ TABLES = ("workflow_status", "operation_outputs")
 
 @contextmanager
 def unwritable(path: Path, table: str) -> Iterator[None]:
-    """Let every write to a table fail, as on a full disk."""
+    """Let each write to a table fail, as on a full disk."""
     with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as connection:
         for event in ("INSERT", "UPDATE"):
             connection.execute(
@@ -43,7 +43,7 @@ def unwritable(path: Path, table: str) -> Iterator[None]:
 
 
 async def check_result(outside: Replica, job: Job, log: Path, folder: Path) -> None:
-    """Check for the numbers of an undisturbed job. Only rows in flight may be drawn twice."""
+    """Check for the numbers of an undisturbed job. Only rows in progress may be sampled twice."""
     ended = await final(outside, job)
     assert ended.parameters == (await undisturbed(folder, ROWS)).parameters
     drawn = [request.prompt for request in requests(log)]

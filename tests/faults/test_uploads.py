@@ -22,7 +22,7 @@ FILE = b"".join(b'{"prompt":"Q%d?","reference":"yes"}\n' % i for i in range(40))
 
 @pytest.fixture
 def go_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Until it is set, every upload is read and read."""
+    """Until it is set, uploads are read again and again."""
     event, read = threading.Event(), uploads.read_file
 
     def slowly(*args: Any, **options: Any) -> Any:
@@ -54,11 +54,11 @@ async def test_uploads_have_their_own_threads_and_a_limit(
             assert await asyncio.to_thread(lambda: "at once") == "at once"
             scored = await http.post("/score", json={"samples": ["a", "b"]})
         assert scored.status_code == 200
-        for answer in (one.result() for one in refused):
+        for answer in (item.result() for item in refused):
             assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
             assert answer.headers["retry-after"]
         go_on.set()
-        assert sorted([(await one).status_code for one in sent]) == [202, 202, 202, 503, 503]
+        assert sorted([(await item_).status_code for item_ in sent]) == [202, 202, 202, 503, 503]
         assert (await http.post("/calibrate", files={"file": FILE})).status_code == 202
 
 

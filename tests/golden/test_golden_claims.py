@@ -46,7 +46,7 @@ def test_figures_of_the_recorded_answers(world: World) -> None:
 
 
 def test_sentences_match_only_their_own_question(world: World) -> None:
-    assert not any(one.support.silent for one in world.matches)
+    assert not any(match_.support.silent for match_ in world.matches)
 
 
 def test_wrong_year_differs_from_paraphrases_of_the_right_one() -> None:
@@ -66,15 +66,16 @@ def test_wrong_year_differs_from_paraphrases_of_the_right_one() -> None:
     ]
     wrong = "She won a second Nobel Prize in 1921, in Chemistry."
     judged = claims(" ".join([*right, wrong]), question=question)
-    said = [claims(answer, question=question) for answer in drawn]
-    sentences = [one.text for one in chain(judged, *said)]
+    claims_ = [claims(answer, question=question) for answer in drawn]
+    sentences = [item.text for item in chain(judged, *claims_)]
     vectors = embedded([*sentences, *beyond(sentences, question)], MINILM)
     if not vectors:
         pytest.skip(f"the weights {MINILM} are not here")
-    found = [*outcomes_of(judged, said, vectors, 384, question=question)]
+    results = [*outcomes_of(judged, claims_, vectors, 384, question=question)]
     p = [
-        born_probability(one.spectrum, RAW.serve(one.spectrum.eigenvalues, 384), one.cosines) for one in found
+        born_probability(result.spectrum, RAW.serve(result.spectrum.eigenvalues, 384), result.cosines)
+        for result in results
     ]
-    *true, false = [one.probability for one in p]
+    *true, false = [born.probability for born in p]
     assert min(true) > 2 * false
-    assert [one.support.agree for one in found] == [3, 3, 3, 0]
+    assert [result.support.agree for result in results] == [3, 3, 3, 0]

@@ -37,7 +37,7 @@ DRAWS = 50
 
 @pytest.fixture(scope="module", autouse=True)
 def recorded_data(shared_data: Path) -> None:
-    """Skip where the data are missing."""
+    """Skip the test without the data."""
     assert (shared_data / f"{QWEN}.jsonl").exists()
 
 
@@ -51,13 +51,13 @@ def default(m: int) -> EvidenceMap:
 
 
 def columns(name: str, m: int) -> tuple[Columns, np.ndarray]:
-    """The features by m answers, and the verdicts."""
+    """Return the features with m answers, and the verdicts."""
     map_ = fit_evidence(rows(OTHER[name]).rows.at(m).rows).map if name in OTHER else default(m)
     return rows(name).columns(map_, m)
 
 
-def at(known: Columns, chosen: np.ndarray) -> Columns:
-    return {name: np.asarray(column)[chosen] for name, column in known.items()}
+def at(columns_: Columns, chosen: np.ndarray) -> Columns:
+    return {name: np.asarray(column)[chosen] for name, column in columns_.items()}
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,10 @@ def at(known: Columns, chosen: np.ndarray) -> Columns:
     ],
 )
 def test_p_correct_without_verdicts_is_near_the_accuracy(name: str, by_answers: dict[int, float]) -> None:
-    """Expected calibration error in 8 bins of equal mass: at most 0.1, but for one answer of Qwen's."""
+    """Expected calibration error in 8 equal-mass bins is at most 0.1, except for one answer of Qwen's."""
     for m, expected in by_answers.items():
-        known, right = columns(name, m)
-        p = NO_VERDICTS.predict(known)
+        features, right = columns(name, m)
+        p = NO_VERDICTS.predict(features)
         assert reliability_diagram(p, right.astype(float)).ece == pytest.approx(expected, abs=5e-3)
         assert log_loss(p, right) < log_loss(np.full(right.size, right.mean()), right) - 0.02
         assert auroc(p, right) > 0.77
@@ -80,24 +80,24 @@ def test_p_correct_without_verdicts_is_near_the_accuracy(name: str, by_answers: 
 
 @pytest.mark.parametrize("m", [3])
 def test_p_correct_on_easy_questions_is_corrected_by_ten_verdicts(m: int) -> None:
-    """Nine in ten are answered right: what the warning `default_probability` says."""
-    known, right = columns(EASY, m)
-    p = NO_VERDICTS.predict(known)
+    """Nine in ten answers are right, the case of the warning `default_probability`."""
+    features, right = columns(EASY, m)
+    p = NO_VERDICTS.predict(features)
     assert right.mean() - p.mean() == pytest.approx(0.377, abs=5e-3)
     assert auroc(p, right) == pytest.approx(0.926, abs=5e-3)
-    base, ours = by_verdicts(known, right, 10)
+    base, ours = by_verdicts(features, right, 10)
     assert log_loss(p, right) > base + 0.2 > ours + 0.2
 
 
-def by_verdicts(known: Columns, right: np.ndarray, verdicts: int) -> tuple[float, float]:
-    """Log losses of the base rate and of P(correct) on the rows without a verdict, means of the draws."""
+def by_verdicts(features: Columns, right: np.ndarray, verdicts: int) -> tuple[float, float]:
+    """Return the mean log losses of the base rate and of P(correct) on the rows without a verdict."""
     losses = []
     for draw in range(DRAWS):
         order = np.random.default_rng([draw, verdicts]).permutation(right.size)
         chosen, rest = order[:verdicts], order[verdicts:]
-        p = fit_model(at(known, chosen), right[chosen], [AGREEMENT]).predict(at(known, rest))
+        p = fit_model(at(features, chosen), right[chosen], [AGREEMENT]).predict(at(features, rest))
         rate = np.full(rest.size, base_rate(right[chosen]))
-        losses.append([log_loss(one, right[rest]) for one in (rate, p)])
+        losses.append([log_loss(item, right[rest]) for item in (rate, p)])
     base, ours = np.mean(losses, axis=0).tolist()
     return base, ours
 
@@ -112,9 +112,9 @@ def by_verdicts(known: Columns, right: np.ndarray, verdicts: int) -> tuple[float
     ],
 )
 def test_few_verdicts_with_three_answers_beat_the_base_rate(name: str, losses: dict[int, float]) -> None:
-    known, right = columns(name, 3)
+    features, right = columns(name, 3)
     for verdicts, expected in losses.items():
-        base, ours = by_verdicts(known, right, verdicts)
+        base, ours = by_verdicts(features, right, verdicts)
         assert ours == pytest.approx(expected, abs=5e-3)
         assert ours < base - 0.05
 
@@ -124,16 +124,16 @@ def test_few_verdicts_with_three_answers_beat_the_base_rate(name: str, losses: d
     [(DEV, 0.868, 0.208), (TEST, 0.854, 0.190), (QWEN, 0.831, 0.436), (EASY, 0.916, 0.673)],
 )
 def test_total_logprob_is_informative_without_samples(name: str, order: float, loss: float) -> None:
-    """Of SmolLM2, whose answers have none recorded, that of the first answer drawn. The packaged map."""
+    """SmolLM2's answers have no recorded logprob, so the first sample is judged, with the packaged map."""
     alone = rows(name, judged=name not in OTHER).rows.alone()
     assert alone is not None
     texts = alone.texts
     assert isinstance(texts, Judged)
-    known, right = texts.columns(default(1)), texts.right
-    p = NO_VERDICTS.predict(known)
+    features, right = texts.columns(default(1)), texts.right
+    p = NO_VERDICTS.predict(features)
     assert auroc(p, right) == pytest.approx(order, abs=5e-3)
     assert log_loss(p, right) == pytest.approx(loss, abs=5e-3)
-    base, ours = by_verdicts(known, right, 30)
+    base, ours = by_verdicts(features, right, 30)
     assert ours < base
     if name != EASY:  # too low there, as with answers drawn
         assert log_loss(p, right) < log_loss(np.full(right.size, right.mean()), right)

@@ -1,6 +1,6 @@
 """P(correct) and selective answering on the recorded answers (method, section 8).
 
-Of the 400 rows the 363 whose `answer` has a recorded vector; no weights are needed.
+Uses the 363 of 400 rows with a recorded vector for `answer`; no weights are needed.
 """
 
 from dataclasses import dataclass, replace
@@ -57,7 +57,7 @@ def test_p_correct_of_three_answers_with_evidence_beats_the_base_rate(data: Reco
     assert fit.scores.log_loss < fit.base_rate.log_loss - 0.02
     assert fit.scores.brier < fit.base_rate.brier
     assert auroc(fit.held_out, right) > 0.64
-    # By the paper's kernel the agreement is too high on these questions, and verdicts say so.
+    # With the paper's kernel the agreement is too high on these questions, as verdicts show.
     assert log_loss(NO_VERDICTS.predict(columns), right) > fit.base_rate.log_loss
     assert fit.model.intercept < -0.5
 
@@ -69,7 +69,7 @@ def test_p_correct_of_three_answers_with_evidence_beats_the_base_rate(data: Reco
 def test_auroc_of_answer_probability_and_lambda_max_of_three(
     shared_data: Path, name: str, probability: float, lambda_max: float
 ) -> None:
-    """By the verdicts of section 15 of the method; the answers without a recorded vector are embedded."""
+    """With the verdicts of section 15 of the method; answers without a recorded vector are embedded."""
     assert (shared_data / f"{name}.jsonl").exists()
     material = Recorded(name, embed=True).material(3)
     p = born_probabilities(Identity(), material.candidates)
@@ -82,21 +82,21 @@ def test_auroc_of_answer_probability_and_lambda_max_of_three(
 def test_all_promises_are_kept_at_once_on_random_splits_and_a_naive_threshold_breaks_its_target(
     data: Recorded,
 ) -> None:
-    found, reached, naively = Tally(), 0, 0
+    result, reached, naively = Tally(), 0, 0
     for [(rows, truth)] in recorded_splits(data, (3,), SPLITS):
-        found.add(rows.counts(), truth)
+        result.add(rows.counts(), truth)
         reached += promise(rows.counts(), 0.9).threshold is not None
         blunt = naive(rows, 0.8)
         naively += blunt is not None and truth.error(blunt) > 0.8
-    assert found.shown > 0.9 * SPLITS
-    assert found.broken / found.shown <= ALLOWED
+    assert result.shown > 0.9 * SPLITS
+    assert result.broken / result.shown <= ALLOWED
     assert naively > 0.3 * SPLITS
     assert reached > 0.7 * SPLITS
 
 
 @dataclass(frozen=True)
 class Newcomer:
-    """A calibration on most of the recorded rows, and 160 that it has not seen."""
+    """A calibration on most of the recorded rows, and 160 held-out rows."""
 
     calibration: Calibration
     unseen: list[DevRow]
@@ -105,15 +105,15 @@ class Newcomer:
 
 @cache
 def newcomer() -> Newcomer:
-    """All rows whose `answer` has a recorded vector."""
+    """Return all rows with a recorded vector for `answer`."""
     vectors: dict[str, np.ndarray] = {}
     rows: list[DevRow] = []
     for data in (Recorded(TEST, embed=False), Recorded(DEV, embed=False)):
         vectors |= {text.strip(): vector for text, vector in data.answer_vectors.items()}
         kept = [
             (row, bool(right))
-            for row, right, known in zip(data.rows, data.right, data.judged, strict=True)
-            if known
+            for row, right, is_judged in zip(data.rows, data.right, data.judged, strict=True)
+            if is_judged
         ]
         rows += [stored(len(rows) + i, row, right) for i, (row, right) in enumerate(kept, start=1)]
     order = np.random.default_rng(0).permutation(len(rows))
@@ -137,11 +137,11 @@ THROUGH = {1: (40, 90), 2: (70, 130), 3: (90, 140), 5: (100, 150), 20: (130, 160
 
 @pytest.mark.parametrize("m", THROUGH)
 def test_nonsense_is_never_let_through_and_has_no_p_correct(shared_data: Path, m: int) -> None:
-    """For nonsense a vector orthogonal, but for chance, to all that is said."""
+    """Nonsense has a random vector, nearly orthogonal to all answers."""
     assert shared_data
-    found = newcomer()
-    one = FakeEmbedder(D, vectors=found.vectors, empty_answers="outcome")
-    trial = judged(found.unseen, m, found.calibration, one)
+    scores = newcomer()
+    embedder = FakeEmbedder(D, vectors=scores.vectors, empty_answers="outcome")
+    trial = judged(scores.unseen, m, scores.calibration, embedder)
     low, high = THROUGH[m]
     assert low < check(trial) < high
 
@@ -150,8 +150,8 @@ def test_nonsense_is_never_let_through_and_has_no_p_correct(shared_data: Path, m
 @pytest.mark.parametrize("m", [1, 3, 5])
 def test_nonsense_is_never_let_through_with_real_embeddings(shared_data: Path, m: int) -> None:
     assert shared_data
-    found = newcomer()
-    vectors = found.vectors | embedded([NONSENSE[0]])
-    one = FakeEmbedder(D, vectors=vectors, empty_answers="outcome")
-    trial = judged(found.unseen, m, found.calibration, one)
+    scores = newcomer()
+    vectors = scores.vectors | embedded([NONSENSE[0]])
+    embedder = FakeEmbedder(D, vectors=vectors, empty_answers="outcome")
+    trial = judged(scores.unseen, m, scores.calibration, embedder)
     assert check(trial) > 0

@@ -48,8 +48,8 @@ class Recorded:
 
     @cached_property
     def c1(self):
-        known = zip(self.spectra, self.vectors, self.references, strict=True)
-        return np.array([reference_alignment(s, v, y[None])[0][0] for s, v, y in known])
+        rows_ = zip(self.spectra, self.vectors, self.references, strict=True)
+        return np.array([reference_alignment(s, v, y[None])[0][0] for s, v, y in rows_])
 
     @cached_property
     def stack(self):
@@ -115,7 +115,7 @@ def test_algorithm1_figures(recorded, case, clusters, name, precision):
 
 def test_auroc_figures(recorded, case):
     served, golden = case
-    # The recorded figure breaks the ties of lambda_max = 1 by their last bits; here they count half.
+    # The recorded figure breaks ties at lambda_max = 1 by rounding; here they count half.
     right = recorded.right[150:400]
     entropies = np.array([s.entropy for s in served])
     assert auroc(largest(served), right) == pytest.approx(golden["auroc_lambda_max"], abs=1e-4)
@@ -141,7 +141,7 @@ def test_our_map_is_inside_the_null_and_paper_and_raw_outside(recorded, name, ca
 
 
 def recorded_worlds(recorded, predicted, size, worlds):
-    """Yield calibrated prompts with the recorded spread: lambda_max plus residuals of like prompts."""
+    """Yield calibrated prompts with the recorded spread: lambda_max plus residuals of similar prompts."""
     rng = np.random.default_rng(0)
     near = neighbourhoods(predicted, rng)
     residuals = recorded.c1[near] - recorded.c1[near].mean(axis=1, keepdims=True)
@@ -156,7 +156,7 @@ def recorded_worlds(recorded, predicted, size, worlds):
 
 @pytest.mark.parametrize("name", ["temperature", "depolarized"])
 def test_calibrated_worlds_are_in_the_band_95_percent_of_the_time(recorded, name):
-    """Within three standard errors; in the band of single eigenvectors they do not."""
+    """Within three standard errors; they are not in the band of single eigenvectors."""
     predicted, _ = projections(recorded, name)
     inside, inside_labels = [], []
     for served, c1, rng in recorded_worlds(recorded, predicted, 200, 100):
@@ -170,7 +170,7 @@ def test_calibrated_worlds_are_in_the_band_95_percent_of_the_time(recorded, name
 
 @pytest.mark.parametrize(("name", "blamed"), [("raw", True), ("temperature", True), ("depolarized", False)])
 def test_both_nulls_of_algorithm1(recorded, name, blamed):
-    """All lie outside the first null; what a map of eigenvalues can mend, ours has mended."""
+    """All are outside the first null; our map is inside the null for maps of eigenvalues."""
     map_, golden = recorded.map_and_golden(name)
     served = [map_.serve(s.eigenvalues, 768) for s in recorded.spectra]
     clustering = cluster_prompts(recorded.stack, largest(served))
@@ -183,7 +183,7 @@ def test_both_nulls_of_algorithm1(recorded, name, blamed):
 
 
 def test_algorithm1_is_far_from_zero_in_a_calibrated_world(recorded):
-    """The method's warning: 0.14 to 0.20 where the reference is drawn from the prompt's own samples."""
+    """The method warns of 0.14 to 0.20 if the reference is one of the prompt's own samples."""
     clustering = cluster_prompts(recorded.stack, [s.eigenvalues[0] for s in recorded.spectra])
     served = [Identity().serve(s.eigenvalues, 768) for s in recorded.spectra]
     rng = np.random.default_rng(0)

@@ -25,7 +25,7 @@ SERVED = {
 
 
 def stored(number: int, row: dict[str, Any], *, tells: bool) -> DevRow:
-    """A row with its verdict; an `answer` that is none of the samples has no recorded vector."""
+    """Return a row with its verdict. An `answer` that is not among the samples has no recorded vector."""
     samples, answer = tuple(row["samples"]), row["answer"]
     made = DevRow(
         number,
@@ -36,8 +36,8 @@ def stored(number: int, row: dict[str, Any], *, tells: bool) -> DevRow:
         answer=answer if answer in samples else None,
         correct=correct_by_rouge_l(answer, [row["reference"]]),
     )
-    told = row["logprob"] if tells else [None] * len(samples)
-    draws = tuple(Draw(text, total_logprob=one) for text, one in zip(samples, told, strict=True))
+    logprob = row["logprob"] if tells else [None] * len(samples)
+    draws = tuple(Draw(text, total_logprob=item) for text, item in zip(samples, logprob, strict=True))
     return replace(made, draws=draws, complete=True)
 
 
@@ -57,24 +57,24 @@ def bench(recorded: dict[str, Any]) -> EvaluationContext:
 
 @pytest.fixture(scope="module")
 def expected(golden: dict[str, Any]) -> dict[str, dict[str, float]]:
-    found = {}
+    results = {}
     for name, path in SERVED.items():
         figures: Any = golden
         for key in path:
             figures = figures[key]
-        found[name] = figures
-    assert found
-    return found
+        results[name] = figures
+    assert results
+    return results
 
 
 @pytest.fixture(scope="module")
-def found(bench: EvaluationContext) -> dict[str, Any]:
+def results_(bench: EvaluationContext) -> dict[str, Any]:
     return figures(bench)
 
 
-def test_fits(found: dict[str, Any], golden: dict[str, Any]) -> None:
-    paper, ours = found["fits"]["temperature"], found["fits"]["depolarized"]
-    test_risks = {row["map"]: row["risk"] for row in found["served"]}
+def test_fits(results_: dict[str, Any], golden: dict[str, Any]) -> None:
+    paper, ours = results_["fits"]["temperature"], results_["fits"]["depolarized"]
+    test_risks = {row["map"]: row["risk"] for row in results_["served"]}
     assert paper["temperature"]["value"] == pytest.approx(golden["temperature"]["T"], abs=1e-3)
     assert paper["risk"] == pytest.approx(golden["temperature"]["risk_fit"], abs=1e-6)
     assert test_risks["temperature"] == pytest.approx(golden["temperature"]["risk_test"], abs=1e-5)
@@ -85,10 +85,10 @@ def test_fits(found: dict[str, Any], golden: dict[str, Any]) -> None:
 
 
 def test_served_figures(
-    bench: EvaluationContext, found: dict[str, Any], expected: dict[str, dict[str, float]]
+    bench: EvaluationContext, results_: dict[str, Any], expected: dict[str, dict[str, float]]
 ) -> None:
-    assert {row["map"] for row in found["served"]} == expected.keys()
-    for row in found["served"]:
+    assert {row["map"] for row in results_["served"]} == expected.keys()
+    for row in results_["served"]:
         figures = expected[row["map"]]
         assert row["projection_ece"] == pytest.approx(figures["projection_ece"], abs=1e-5)
         assert row["projection_brier"] == pytest.approx(figures["projection_brier"], abs=1e-5)
@@ -99,11 +99,11 @@ def test_served_figures(
 
 
 def test_log_probabilities_are_of_whole_answers(recorded: dict[str, Any]) -> None:
-    """Longer answers are less likely as a whole: what is recorded is no mean."""
-    found = likelihoods(split(recorded, slice(150, 400), tells=True))
-    assert found is not None
-    assert found.totals is not None
-    totals, per_word = np.concatenate(found.totals), np.concatenate(found.normalized)
+    """Longer answers are less likely as a whole: recorded values are not means."""
+    likelihoods_ = likelihoods(split(recorded, slice(150, 400), tells=True))
+    assert likelihoods_ is not None
+    assert likelihoods_.totals is not None
+    totals, per_word = np.concatenate(likelihoods_.totals), np.concatenate(likelihoods_.normalized)
     words = totals / per_word
     assert np.corrcoef(words, totals)[0, 1] < -0.4
     assert abs(np.corrcoef(words, per_word)[0, 1]) < 0.4

@@ -28,12 +28,12 @@ NUMBERS = ("1", "2", "3", "5", "10", "20")
 
 
 @pytest.fixture(scope="module")
-def told(shared_data: Path) -> dict[str, Any]:
+def golden_figures(shared_data: Path) -> dict[str, Any]:
     return json.loads((shared_data / "golden_evidence.json").read_text())
 
 
 def prompts(recorded: dict[str, Any], m: int) -> tuple[list[Answers], list[list[float]]]:
-    """The first m answers of each row, and their log-probabilities."""
+    """Return the first m answers of each row, and their log-probabilities."""
     vectors, made = recorded["emb"], []
     for drawn, reference in zip(recorded["S"][:, :m], recorded["Y"], strict=True):
         distinct, index = np.unique(drawn, return_inverse=True)
@@ -43,27 +43,27 @@ def prompts(recorded: dict[str, Any], m: int) -> tuple[list[Answers], list[list[
 
 def rows(recorded: dict[str, Any], m: int) -> DevSpectra:
     made, sums = prompts(recorded, m)
-    missing = [missing_mass(one, row.index) for one, row in zip(sums, made, strict=True)]
+    missing = [missing_mass(sum_, row.index) for sum_, row in zip(sums, made, strict=True)]
     return replace(dev_set(made, D), missing_mass=np.array(missing))
 
 
 class Case:
     """Fitted on rows 0-149, tested on rows 150-399, with the first m answers."""
 
-    def __init__(self, recorded: dict[str, Any], told: dict[str, Any], m: str) -> None:
-        self.m, self.told = m, told["by_first_answers"][m]
+    def __init__(self, recorded: dict[str, Any], golden_figures: dict[str, Any], m: str) -> None:
+        self.m, self.told = m, golden_figures["by_first_answers"][m]
         self.whole = rows(recorded, int(m))
-        parts = (self.whole.take(np.arange(*told[part])) for part in ("fit_rows", "test_rows"))
+        parts = (self.whole.take(np.arange(*golden_figures[part])) for part in ("fit_rows", "test_rows"))
         self.fit, self.test = parts
         labels = [correct_by_rouge_l(row["answer"], [row["reference"]]) for row in recorded["rows"]]
-        self.right = labels[slice(*told["test_rows"])]
+        self.right = labels[slice(*golden_figures["test_rows"])]
         self.flat: DepolarizedFit = fit_depolarized(self.fit)
         self.evidence: EvidenceFit = fit_evidence(self.fit)
 
 
 @pytest.fixture(scope="module", params=NUMBERS)
-def case(request: pytest.FixtureRequest, recorded: dict[str, Any], told: dict[str, Any]) -> Case:
-    return Case(recorded, told, request.param)
+def case(request: pytest.FixtureRequest, recorded: dict[str, Any], golden_figures: dict[str, Any]) -> Case:
+    return Case(recorded, golden_figures, request.param)
 
 
 def entropies(map_: AnyMap, case: Case) -> np.ndarray:
@@ -73,44 +73,46 @@ def entropies(map_: AnyMap, case: Case) -> np.ndarray:
     return -inside - (D - case.test.rank) * np.exp(log_q) * log_q
 
 
-def served_figures_agree(map_: AnyMap, case: Case, told: dict[str, Any]) -> None:
+def served_figures_agree(map_: AnyMap, case: Case, golden_figures: dict[str, Any]) -> None:
     predicted, c1 = served_lambda_max(map_, case.test), np.clip(case.test.alignment[:, 0], 0, 1)
-    assert projection_brier(predicted, c1) == pytest.approx(told["projection_brier"], abs=1e-6)
-    assert auroc(predicted, case.right) == pytest.approx(told["auroc_lambda_max"], abs=1e-6)
-    # The recorded figure breaks ties of equal spectra by their last bits; here they count half.
-    assert auroc(-entropies(map_, case), case.right) == pytest.approx(told["auroc_entropy"], abs=5e-3)
-    if told["correlation"] is not None:
-        assert np.corrcoef(predicted, c1)[0, 1] == pytest.approx(told["correlation"], abs=1e-6)
-    if told["projection_ece"] is not None:
-        found = reliability_diagram(predicted, c1).ece
-        assert found == pytest.approx(told["projection_ece"], abs=1e-6)
+    assert projection_brier(predicted, c1) == pytest.approx(golden_figures["projection_brier"], abs=1e-6)
+    assert auroc(predicted, case.right) == pytest.approx(golden_figures["auroc_lambda_max"], abs=1e-6)
+    # The recorded figure breaks ties of equal spectra by rounding; here they count half.
+    assert auroc(-entropies(map_, case), case.right) == pytest.approx(
+        golden_figures["auroc_entropy"], abs=5e-3
+    )
+    if golden_figures["correlation"] is not None:
+        assert np.corrcoef(predicted, c1)[0, 1] == pytest.approx(golden_figures["correlation"], abs=1e-6)
+    if golden_figures["projection_ece"] is not None:
+        ece = reliability_diagram(predicted, c1).ece
+        assert ece == pytest.approx(golden_figures["projection_ece"], abs=1e-6)
 
 
 def test_missing_masses_of_the_first_rows(case: Case) -> None:
-    found = case.whole.missing_mass[:3]
-    assert found == pytest.approx([row["missing_mass"] for row in case.told["first_rows"]], abs=1e-12)
+    missing_mass_ = case.whole.missing_mass[:3]
+    assert missing_mass_ == pytest.approx([row["missing_mass"] for row in case.told["first_rows"]], abs=1e-12)
 
 
 def test_the_depolarized_map(case: Case) -> None:
-    told, map_ = case.told["depolarized"], case.flat.map
+    depolarized, map_ = case.told["depolarized"], case.flat.map
     g = map_.depolarization
-    if case.m != "1":  # one answer has no temperature
-        assert map_.temperature == pytest.approx(told["T"], abs=1e-6)
-    assert np.log(g / (1 - g)) == pytest.approx(told["a"], abs=1e-5)
-    assert case.flat.risk == pytest.approx(told["risk_fit"], abs=1e-9)
-    assert risk(map_, case.test) == pytest.approx(told["risk_test"], abs=1e-6)
-    served_figures_agree(map_, case, told)
+    if case.m != "1":  # no temperature with one answer
+        assert map_.temperature == pytest.approx(depolarized["T"], abs=1e-6)
+    assert np.log(g / (1 - g)) == pytest.approx(depolarized["a"], abs=1e-5)
+    assert case.flat.risk == pytest.approx(depolarized["risk_fit"], abs=1e-9)
+    assert risk(map_, case.test) == pytest.approx(depolarized["risk_test"], abs=1e-6)
+    served_figures_agree(map_, case, depolarized)
 
 
 def test_the_evidence_map(case: Case) -> None:
-    told, map_ = case.told["evidence"], case.evidence.map
-    assert map_.temperature == pytest.approx(told["T"], abs=1e-5)
-    assert (map_.intercept, map_.slope) == pytest.approx((told["a"], told["b"]), abs=1e-5)
-    assert case.evidence.risk == pytest.approx(told["risk_fit"], abs=1e-9)
-    assert risk(map_, case.test) == pytest.approx(told["risk_test"], abs=1e-6)
+    evidence, map_ = case.told["evidence"], case.evidence.map
+    assert map_.temperature == pytest.approx(evidence["T"], abs=1e-5)
+    assert (map_.intercept, map_.slope) == pytest.approx((evidence["a"], evidence["b"]), abs=1e-5)
+    assert case.evidence.risk == pytest.approx(evidence["risk_fit"], abs=1e-9)
+    assert risk(map_, case.test) == pytest.approx(evidence["risk_test"], abs=1e-6)
     g = map_.depolarizations(case.fit.missing_mass).mean()
-    assert g == pytest.approx(told["g_mean"], abs=1e-6)
-    served_figures_agree(map_, case, told)
+    assert g == pytest.approx(evidence["g_mean"], abs=1e-6)
+    served_figures_agree(map_, case, evidence)
 
 
 def test_fit_is_stationary_and_not_on_a_bound(case: Case) -> None:
@@ -120,9 +122,9 @@ def test_fit_is_stationary_and_not_on_a_bound(case: Case) -> None:
 
 
 def test_slope_is_positive_in_all_resamples(case: Case) -> None:
-    found = bootstrap(case.fit, "evidence", rng=np.random.default_rng(0), resamples=100)
+    bootstrap_ = bootstrap(case.fit, "evidence", rng=np.random.default_rng(0), resamples=100)
     map_ = case.evidence.map
-    temperature, intercept, slope = found.intervals.values()
+    temperature, intercept, slope = bootstrap_.intervals.values()
     assert 0.1 < slope.low < map_.slope < slope.high < 1.0
     assert intercept.low < map_.intercept < intercept.high
     assert temperature.low <= map_.temperature <= temperature.high
@@ -136,8 +138,8 @@ def test_held_out_risk_falls_on_both_files(shared_data: Path, name: str, m: int)
     with np.load(shared_data / f"{name}.npz") as arrays:
         whole = rows({"rows": [json.loads(line) for line in lines], **arrays}, m)
     both = {"d": "depolarized", "e": "evidence"}
-    found = cross_validated_risks(whole, both, rng=np.random.default_rng(0)).risks
-    assert found["e"].mean() < found["d"].mean() - 0.01
+    risks = cross_validated_risks(whole, both, rng=np.random.default_rng(0)).risks
+    assert risks["e"].mean() < risks["d"].mean() - 0.01
 
 
 def test_parameters_of_every_number_of_answers(recorded: dict[str, Any]) -> None:
@@ -149,4 +151,4 @@ def test_parameters_of_every_number_of_answers(recorded: dict[str, Any]) -> None
     assert table[20] == fit_evidence(whole).map
     at_half = [table[m].at(0.5).depolarization for m in (1, 3, 5, 10, 20)]
     assert at_half == sorted(at_half, reverse=True)
-    assert all(0.2 < one.slope < 0.6 for one in table.values())
+    assert all(0.2 < map_.slope < 0.6 for map_ in table.values())

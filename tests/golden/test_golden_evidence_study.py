@@ -14,35 +14,38 @@ pytestmark = pytest.mark.shared
 
 
 @pytest.fixture(scope="module")
-def told(shared_data: Path) -> dict[str, Any]:
+def golden_figures(shared_data: Path) -> dict[str, Any]:
     return json.loads((shared_data / "golden_evidence.json").read_text())["by_first_answers"]
 
 
 @pytest.fixture(scope="module")
 def bench(recorded: dict[str, Any]) -> EvaluationContext:
-    """Rows 0-149 fitted, rows 150-399 tested, 20 answers."""
+    """Fit on rows 0-149, test on rows 150-399, with 20 answers."""
     return EvaluationContext(
         split(recorded, slice(0, 150), tells=True), split(recorded, slice(150, 400), tells=True)
     )
 
 
 @pytest.fixture(scope="module")
-def found(bench: EvaluationContext) -> dict[str, Any]:
+def results_(bench: EvaluationContext) -> dict[str, Any]:
     return figures(bench)
 
 
-def test_the_fit_and_its_risks(found: dict[str, Any], told: dict[str, Any]) -> None:
-    fit, expected = found["fits"]["evidence"], told["20"]["evidence"]
+def test_the_fit_and_its_risks(results_: dict[str, Any], golden_figures: dict[str, Any]) -> None:
+    fit, expected = results_["fits"]["evidence"], golden_figures["20"]["evidence"]
     for part, letter in ((fit["temperature"], "T"), (fit["intercept"], "a"), (fit["slope"], "b")):
         assert part["value"] == pytest.approx(expected[letter], abs=1e-3)
         assert part["low"] is not None and part["high"] is not None
         assert part["low"] < expected[letter] < part["high"]
     assert fit["risk"] == pytest.approx(expected["risk_fit"], abs=1e-5)
-    assert fit["cv_risk"] < found["fits"]["depolarized"]["cv_risk"]
+    assert fit["cv_risk"] < results_["fits"]["depolarized"]["cv_risk"]
 
 
-def test_served_values(found: dict[str, Any], told: dict[str, Any]) -> None:
-    [row], expected = [row for row in found["served"] if row["map"] == "evidence"], told["20"]["evidence"]
+def test_served_values(results_: dict[str, Any], golden_figures: dict[str, Any]) -> None:
+    [row], expected = (
+        [row for row in results_["served"] if row["map"] == "evidence"],
+        golden_figures["20"]["evidence"],
+    )
     assert row["risk"] == pytest.approx(expected["risk_test"], abs=1e-5)
     assert row["projection_brier"] == pytest.approx(expected["projection_brier"], abs=5e-3)
     assert row["projection_ece"] == pytest.approx(expected["projection_ece"], abs=5e-3)
@@ -52,13 +55,15 @@ def test_served_values(found: dict[str, Any], told: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("m", [1, 2, 3, 5, 10, 20])
 @pytest.mark.parametrize("name", ["depolarized", "evidence"])
-def test_by_number_of_answers(found: dict[str, Any], told: dict[str, Any], m: int, name: str) -> None:
-    mine = {"num_samples": m, "score": "lambda_max", "map": name}
-    rows = [row for row in found["answers"]["rows"] if mine.items() <= row.items()]
+def test_by_number_of_answers(
+    results_: dict[str, Any], golden_figures: dict[str, Any], m: int, name: str
+) -> None:
+    own_row = {"num_samples": m, "score": "lambda_max", "map": name}
+    rows = [row for row in results_["answers"]["rows"] if own_row.items() <= row.items()]
     if (m, name) == (1, "depolarized"):
-        assert rows == []  # one answer has a spectrum of 1, whatever it is
+        assert rows == []  # with one answer the spectrum is always (1)
         return
-    [row], expected = rows, told[str(m)][name]
+    [row], expected = rows, golden_figures[str(m)][name]
     assert row["loss"]["value"] == pytest.approx(expected["risk_test"], abs=1e-5)
     assert row["brier"]["value"] == pytest.approx(expected["projection_brier"], abs=1e-6)
     assert row["auroc"]["value"] == pytest.approx(expected["auroc_lambda_max"], abs=1e-6)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.shared
 
 @asynccontextmanager
 async def client(folder: Path, embedder: FakeEmbedder | None = None) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of the application; the golden numbers embed empty answers. embedder: None for the paper's."""
+    """Yield a client of the application, which embeds empty answers. embedder: None for the paper's."""
     settings = Settings(
         data_dir=folder,
         embedder=str(ROOT / "data" / "weights" / "all-mpnet-base-v2"),
@@ -70,7 +70,7 @@ async def calibrated(http: httpx.AsyncClient, rows: list[dict[str, Any]], **opti
 
 @pytest.mark.mpnet
 async def test_spectra(tmp_path: Path, recorded: dict[str, Any], golden: dict[str, Any]) -> None:
-    """By the embedder itself."""
+    """With the embedder itself."""
     assert golden["first_rows"]
     async with client(tmp_path) as http:
         for row, expected in zip(recorded["rows"], golden["first_rows"], strict=False):
@@ -91,12 +91,12 @@ async def test_both_maps_and_their_served_values(
     assert ours["temperature"] == pytest.approx(golden["depolarized"]["T"], abs=1e-3)
     assert ours["depolarization"] == pytest.approx(golden["depolarized"]["gamma"], abs=1e-3)
     assert theirs["temperature"] == pytest.approx(golden["temperature"]["T"], abs=1e-3)
-    for found, told in ((ours, golden["depolarized"]), (theirs, golden["temperature"])):
-        address = f"/calibrations/{found['id']}/report"
+    for entry, expected in ((ours, golden["depolarized"]), (theirs, golden["temperature"])):
+        address = f"/calibrations/{entry['id']}/report"
         report = (await http.get(address, headers={"Accept": "application/json"})).json()
         assert report["data"]["rows_full"] == last - first
-        fitted = report["fits"][found["method"]]
-        assert fitted["risk"] == pytest.approx(told["risk_fit"], abs=1e-6)
+        fitted = report["fits"][entry["method"]]
+        assert fitted["risk"] == pytest.approx(expected["risk_fit"], abs=1e-6)
     first, last = golden["test_rows"]
     served: dict[str, list[float]] = {"raw": [], "depolarized": [], "temperature": []}
     for row in recorded["rows"][first:last]:
@@ -120,14 +120,16 @@ async def test_both_maps_and_their_served_values(
 
 
 async def test_evidence(http: httpx.AsyncClient, recorded: dict[str, Any], shared_data: Path) -> None:
-    """By default, from the log-probabilities that the recorded rows have."""
-    told = json.loads((shared_data / "golden_evidence.json").read_text())["by_first_answers"]["20"]
-    found = await calibrated(http, recorded["rows"][:150], source_label="recorded", activate="always")
-    assert (found["method"], found["fingerprint"]["evidence"]) == ("evidence", "supplied")
-    assert [one["num_samples"] for one in found["evidence"]] == list(range(1, 21))
-    last = [found["evidence"][-1][name] for name in ("temperature", "evidence_intercept", "evidence_slope")]
-    assert last == pytest.approx([told["evidence"][name] for name in ("T", "a", "b")], abs=1e-3)
-    for row, expected in zip(recorded["rows"], told["first_rows"], strict=False):
+    """The default method for the recorded rows with log-probabilities."""
+    golden_evidence = json.loads((shared_data / "golden_evidence.json").read_text())["by_first_answers"]["20"]
+    calibration = await calibrated(http, recorded["rows"][:150], source_label="recorded", activate="always")
+    assert (calibration["method"], calibration["fingerprint"]["evidence"]) == ("evidence", "supplied")
+    assert [score_["num_samples"] for score_ in calibration["evidence"]] == list(range(1, 21))
+    last = [
+        calibration["evidence"][-1][name] for name in ("temperature", "evidence_intercept", "evidence_slope")
+    ]
+    assert last == pytest.approx([golden_evidence["evidence"][name] for name in ("T", "a", "b")], abs=1e-3)
+    for row, expected in zip(recorded["rows"], golden_evidence["first_rows"], strict=False):
         body = {"samples": row["samples"], "logprobs": row["logprob"], "source_label": "recorded"}
         score = (await http.post("/score", json=body)).json()
         assert score["calibration"]["method"] == "evidence"

@@ -57,7 +57,7 @@ def test_packaged_maps_match_the_recorded_rows(shared_data: Path) -> None:
 
 @pytest.mark.mpnet
 def test_maps_fitted_on_few_rows(shared_data: Path) -> None:
-    """Fits on the first rows alone, by three answers; the 700 rows are those of the packaged maps."""
+    """Fits on the first rows only, with three answers; the 700 rows are those of the packaged maps."""
     rows = JudgedRows(SETS[:1], shared_data, WEIGHTS.parent, 20, FACTS).rows.at(3).rows
     expected = {10: (0.2995, -0.187, 0.7471), 30: (0.2967, 0.3038, 0.7565), 300: (0.5422, 0.5075, 0.5763)}
     for n, numbers in expected.items():

@@ -9,14 +9,14 @@ from tests.support.decisions import judged_material, judged_rows
 
 
 def test_all_promises_hold_simultaneously_in_simulated_worlds() -> None:
-    """New questions of the same kind: in how many worlds any threshold lets more wrong ones through."""
+    """Counts worlds in which new questions break the promise at any threshold."""
     worlds, size = 100, 3
     new = LabelledRows(judged_material(judged_rows(2000, seed=10_000, num_samples=size))).at(size)
     broken = reached = 0
     for seed in range(worlds):
         material = judged_material(judged_rows(200, seed=seed, num_samples=size))
-        found = fit_selectors(LabelledRows(material), "evidence", rng=np.random.default_rng(seed))
-        if (selector := found[size].selector) is None:
+        selectors = fit_selectors(LabelledRows(material), "evidence", rng=np.random.default_rng(seed))
+        if (selector := selectors[size].selector) is None:
             continue
         reached += promise(selector.counts, 0.3).threshold is not None
         scores = selector.model.predict(new.columns(selector.map))
@@ -28,15 +28,15 @@ def test_all_promises_hold_simultaneously_in_simulated_worlds() -> None:
 
 
 def test_promise_holds_with_many_unsupported_texts() -> None:
-    """Own answers that agree with no draw are wrong here: counted as let through, they would void it."""
+    """Unsupported own answers are wrong here; counting them as let through would break the promise."""
     target, runs, size = 0.3, 100, 2
     new = LabelledRows(judged_material(judged_rows(3000, seed=10_000, num_samples=size))).at(size)
     assert 0.1 < (~new.supported).mean() < 0.9
     broken = reached = 0
     for seed in range(runs):
         material = judged_material(judged_rows(160, seed=seed, num_samples=size))
-        found = fit_selectors(LabelledRows(material), "evidence", rng=np.random.default_rng(seed))
-        if (selector := found[size].selector) is None:
+        selectors = fit_selectors(LabelledRows(material), "evidence", rng=np.random.default_rng(seed))
+        if (selector := selectors[size].selector) is None:
             continue
         made = promise(selector.counts, target)
         if made.threshold is None:

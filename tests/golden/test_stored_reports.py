@@ -9,15 +9,15 @@ from tests.support.reports import FOLDER, MADE
 
 
 def check(made: Any, stored: Any, where: str) -> None:
-    """Fail where the two differ by more than the last digits of floats."""
+    """Fail if the two values differ by more than rounding of floats."""
     if isinstance(stored, dict):
         assert made.keys() == stored.keys(), where
-        for name, one in stored.items():
-            check(made[name], one, f"{where}.{name}")
+        for name, actual in stored.items():
+            check(made[name], actual, f"{where}.{name}")
     elif isinstance(stored, list):
         assert len(made) == len(stored), where
-        for number, one in enumerate(stored):
-            check(made[number], one, f"{where}[{number}]")
+        for number, actual in enumerate(stored):
+            check(made[number], actual, f"{where}[{number}]")
     elif isinstance(stored, float):
         assert made == pytest.approx(stored, rel=1e-5, abs=1e-6), where
     elif not where.endswith(("recommendation", "verdict", ".text")):  # words with digits in them

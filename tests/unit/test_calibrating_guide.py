@@ -1,4 +1,4 @@
-"""docs/calibrating.md says what the code does: its tables are complete, its files are accepted."""
+"""docs/calibrating.md matches the code: complete tables, accepted files."""
 
 import inspect
 import io
@@ -19,7 +19,7 @@ GUIDE = (Path(__file__).parents[2] / "docs" / "calibrating.md").read_text("utf-8
 
 
 def table(heading: str) -> set[str]:
-    """Return the names in code type in the first column of the table whose header begins like this."""
+    """Return the code names in the first column of the table with this header."""
     _, _, rest = GUIDE.partition(f"\n{heading}")
     assert rest, heading
     lines = rest.partition("\n\n")[0].splitlines()[2:]
@@ -27,9 +27,9 @@ def table(heading: str) -> set[str]:
 
 
 def rows(kind: str) -> list[DevRow]:
-    found = re.search(rf"```{kind}\n(.*?)```", GUIDE, re.DOTALL)
-    assert found
-    return list(read_file(io.BytesIO(found[1].encode()), UploadLimits(min_rows=1)).rows())
+    match_ = re.search(rf"```{kind}\n(.*?)```", GUIDE, re.DOTALL)
+    assert match_
+    return list(read_file(io.BytesIO(match_[1].encode()), UploadLimits(min_rows=1)).rows())
 
 
 def test_both_files_are_accepted_and_mean_the_same() -> None:
@@ -38,28 +38,28 @@ def test_both_files_are_accepted_and_mean_the_same() -> None:
     assert strip == [(row.id, row.prompt, row.references) for row in rows("csv")]
 
 
-def test_every_field_of_a_row_is_told() -> None:
+def test_every_field_of_a_row_is_documented() -> None:
     assert table("| field |") == {*ROW_FIELDS} - {"tokens"}
 
 
-def test_every_option_is_told() -> None:
+def test_every_option_is_documented() -> None:
     assert table("| option |") == set(CalibrateOptions.model_fields)
 
 
-def test_every_warning_is_told() -> None:
+def test_every_warning_is_documented() -> None:
     source = "".join(
         inspect.getsource(about) for about in (about_data, about_verdicts, about_fit, about_improvement)
     )
-    few = {one["code"] for one in few_of_a_kind(np.array([True, True, False]))}
+    few = {warning["code"] for warning in few_of_a_kind(np.array([True, True, False]))}
     assert table("| code |") == set(re.findall(r'caution\(\s*"(\w+)"', source)) | few
 
 
-def test_every_part_of_the_fingerprint_is_told() -> None:
+def test_every_part_of_the_fingerprint_is_documented() -> None:
     embedder = EmbedderIdentity("e", "1", 4, "float32", empty_answers="embedded", kernel="llm", comparer="c")
     made = service_fingerprint(LLMIdentity("m", "chat", "s"), Sampling(), embedder)
     assert table("| part |") == set(made.parts())
 
 
-def test_the_numbers_of_rows_are_those_in_force() -> None:
+def test_documented_numbers_of_rows_match_the_code() -> None:
     assert f"Below {FEW_ROWS} the report warns" in GUIDE
     assert f"fewer than {MIN_USABLE_ROWS} are refused" in GUIDE

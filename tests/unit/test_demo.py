@@ -1,4 +1,4 @@
-"""The demonstration: its dev set is sound, its walk calibrates once, its failures are said."""
+"""The demonstration: a valid dev set, a tour that calibrates once, and error messages."""
 
 import asyncio
 import io
@@ -36,7 +36,7 @@ def rows(path: Path) -> list[DevRow]:
 
 @asynccontextmanager
 async def demo_app(data_dir: Path, num_samples: int = 20, **parts: Any) -> AsyncIterator[str]:
-    # Named as a server's: the embedded LLM's rows are drawn one at a time, half a second each.
+    # Configured as a server: the embedded LLM samples rows one at a time, half a second each.
     settings = Settings(data_dir=data_dir, num_samples=num_samples, llm_backend="vllm", llm_slots=512)
     app = create_app(
         settings, **{"llm": FakeLLM(), "embedder": FakeEmbedder(), "resamples": FEW_RESAMPLES, **parts}
@@ -46,36 +46,36 @@ async def demo_app(data_dir: Path, num_samples: int = 20, **parts: Any) -> Async
 
 
 def test_every_question_has_answers_and_an_id_of_its_own() -> None:
-    asked = rows(QUESTIONS)
-    assert len(asked) >= FEW_ROWS and len(rows(PLACES)) >= FEW_ROWS
-    assert len({row.prompt for row in asked}) == len({row.id for row in asked}) == len(asked)
-    assert sum(len(row.references) > 1 for row in asked) > len(asked) / 4
+    rows_ = rows(QUESTIONS)
+    assert len(rows_) >= FEW_ROWS and len(rows(PLACES)) >= FEW_ROWS
+    assert len({row.prompt for row in rows_}) == len({row.id for row in rows_}) == len(rows_)
+    assert sum(len(row.references) > 1 for row in rows_) > len(rows_) / 4
 
 
-def test_no_question_is_among_the_examples_or_the_prompts_shown() -> None:
+def test_questions_differ_from_examples_and_shown_prompts() -> None:
     for row in [*rows(QUESTIONS), *rows(PLACES)]:
         assert f"Q: {row.prompt}\n" not in FEW_SHOT
         assert row.prompt not in PROMPTS
 
 
-def test_the_second_file_holds_other_questions() -> None:
+def test_second_file_has_other_questions() -> None:
     assert not {row.prompt for row in rows(QUESTIONS)} & {row.prompt for row in rows(PLACES)}
 
 
-def test_the_recorded_set_is_the_questions_with_twenty_answers_each() -> None:
-    asked, answered = rows(QUESTIONS), rows(RECORDED)
-    assert [(r.id, r.prompt, r.references) for r in asked] == [
+def test_recorded_set_has_twenty_answers_per_question() -> None:
+    rows_, answered = rows(QUESTIONS), rows(RECORDED)
+    assert [(r.id, r.prompt, r.references) for r in rows_] == [
         (r.id, r.prompt, r.references) for r in answered
     ]
     for row in [*answered, *rows(PLACES)]:
         assert len(row.samples or ()) == len(row.logprobs or ()) == 20
 
 
-def test_the_recorded_set_allows_a_model_of_being_right() -> None:
-    """By the answer given most often: P(correct), and so decisions, need verdicts of both kinds."""
-    said = [(Counter(row.samples or ()).most_common(1)[0][0], row.references) for row in rows(RECORDED)]
-    right = sum(correct(text, references) for text, references in said)
-    assert 40 <= right <= len(said) - 40
+def test_recorded_set_allows_a_correctness_model() -> None:
+    """By the most frequent answer: P(correct), and so decisions, need verdicts of both kinds."""
+    texts = [(Counter(row.samples or ()).most_common(1)[0][0], row.references) for row in rows(RECORDED)]
+    right = sum(correct(text, references) for text, references in texts)
+    assert 40 <= right <= len(texts) - 40
 
 
 def default_settings(monkeypatch: pytest.MonkeyPatch, **values: Any) -> Settings:
@@ -96,17 +96,17 @@ def default_settings(monkeypatch: pytest.MonkeyPatch, **values: Any) -> Settings
         ({"llm_backend": "vllm"}, False),
     ],
 )
-def test_recorded_answers_are_used_only_where_the_service_would_draw_such(
+def test_recorded_answers_are_used_only_with_the_default_settings(
     monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], fits: bool
 ) -> None:
-    """When the defaults change, the first case fails: `make record-devset` records anew."""
+    """The first case fails if the defaults change: `make record-devset` records new answers."""
     settings = default_settings(monkeypatch, **values)
     serving = serving_of(settings)
     identity = build_llm(settings).identity(serving.request(prompt="x"))
     assert recorded_fit(identity, serving.sampling, serving.num_samples) is fits
 
 
-def test_a_chat_of_the_demonstration_waits_for_its_score_no_longer_than_elsewhere(
+def test_demo_chat_waits_no_longer_for_its_score(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     usual = default_settings(monkeypatch).chat_deadline_s
@@ -115,7 +115,7 @@ def test_a_chat_of_the_demonstration_waits_for_its_score_no_longer_than_elsewher
     assert Settings().chat_deadline_s == usual == 10
 
 
-async def test_the_walk_calibrates_once(tmp_path: Path) -> None:
+async def test_tour_calibrates_once(tmp_path: Path) -> None:
     recorded = tmp_path / "recorded.jsonl"
     with recorded.open("w") as file:
         for line in RECORDED.read_text().splitlines()[:120]:
@@ -123,15 +123,15 @@ async def test_the_walk_calibrates_once(tmp_path: Path) -> None:
             row |= {name: row[name][:5] for name in ("samples", "logprobs")}
             file.write(json.dumps(row) + "\n")
     async with demo_app(tmp_path, num_samples=5) as url:
-        # Not `capsys`: the log of DBOS would go on to write to what it had for stderr.
+        # Without `capsys`, because the log of DBOS would keep writing to its replacement of stderr.
         with redirect_stdout(io.StringIO()) as out:
             for _ in range(2):
                 await asyncio.to_thread(walk, url, recorded)
         async with httpx.AsyncClient(base_url=url, timeout=60) as http:
             [made] = (await http.get("/calibrations")).json()
-    said = out.getvalue()
+    output = out.getvalue()
     assert (made["rows"], made["active"]) == (120, True)
-    assert f"{url}/calibrations/{made['id']}/report" in said.splitlines()
+    assert f"{url}/calibrations/{made['id']}/report" in output.splitlines()
     for stage in (
         "Calibrating on",
         "No decisions yet.",
@@ -139,10 +139,10 @@ async def test_the_walk_calibrates_once(tmp_path: Path) -> None:
         "Projection ECE",
         "Calibrated by an earlier run",
     ):
-        assert stage in said
+        assert stage in output
 
 
-async def test_a_job_that_came_to_nothing_is_said(tmp_path: Path) -> None:
+async def test_failed_job_is_reported(tmp_path: Path) -> None:
     store = SqliteStore()
     async with demo_app(tmp_path, store=store) as url:
         with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
@@ -155,7 +155,7 @@ async def test_a_job_that_came_to_nothing_is_said(tmp_path: Path) -> None:
                 await calibrating
 
 
-async def test_a_refusal_is_in_the_services_words_and_one_by_keys_comes_with_a_remedy(tmp_path: Path) -> None:
+async def test_refusal_is_quoted_and_a_missing_key_explained(tmp_path: Path) -> None:
     async with demo_app(tmp_path, store=SqliteStore()) as url:
         with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
             await asyncio.to_thread(call, http, "POST", "/keys", json={"name": "first", "scope": "score"})
@@ -163,18 +163,20 @@ async def test_a_refusal_is_in_the_services_words_and_one_by_keys_comes_with_a_r
                 await asyncio.to_thread(call, http, "POST", "/score", json={"prompt": "?"})
 
 
-async def test_recording_has_the_service_draw_answers_with_their_log_probabilities(tmp_path: Path) -> None:
-    asked = b"".join(b'{"id": "%d", "prompt": "Who %d?", "reference": "Me"}\n' % (i, i) for i in range(12))
+async def test_recording_samples_answers_with_logprobs(tmp_path: Path) -> None:
+    questions = b"".join(
+        b'{"id": "%d", "prompt": "Who %d?", "reference": "Me"}\n' % (i, i) for i in range(12)
+    )
     async with demo_app(tmp_path, num_samples=3, llm=TellingLLM()) as url:
         with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
-            drawn = await asyncio.to_thread(record, http, asked)
+            drawn = await asyncio.to_thread(record, http, questions)
             active = (await asyncio.to_thread(http.get, "/calibrations/active")).json()
     assert [row["prompt"] for row in drawn] == [f"Who {i}?" for i in range(12)]
     assert {len(row["samples"]) for row in drawn} == {len(row["logprobs"]) for row in drawn} == {3}
     assert active == []
 
 
-async def test_a_port_in_use_is_said(tmp_path: Path) -> None:
+async def test_port_in_use_is_reported(tmp_path: Path) -> None:
     async with demo_app(tmp_path, store=SqliteStore()) as url:
         service = BackgroundService(tmp_path, "127.0.0.1", int(url.rpartition(":")[2]))
         with pytest.raises(DemoError, match="Another program uses"):
@@ -184,7 +186,7 @@ async def test_a_port_in_use_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    # Named, as tests that run in several processes must have the same names in each.
+    # Ids are set, because parallel test processes must have the same test names.
     ["", "garbage", "-1", str(10**30), pytest.param(str(os.getpid()), id="our own")],
 )
 def test_a_stale_process_id_stops_nothing(tmp_path: Path, content: str) -> None:

@@ -1,4 +1,4 @@
-"""Dockerfile and docker-compose.yml: what holds without an engine; `make check-docker` does the rest."""
+"""Dockerfile and docker-compose.yml, checked without an engine. `make check-docker` checks the rest."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def steps(keyword: str) -> list[str]:
 
 
 def interpolated(text: str, **variables: str) -> str:
-    return VARIABLE.sub(lambda found: variables.get(found[1]) or found[2], text)
+    return VARIABLE.sub(lambda result: variables.get(result[1]) or result[2], text)
 
 
 def environment(service: str) -> dict[str, str | None]:
@@ -35,7 +35,7 @@ def environment(service: str) -> dict[str, str | None]:
 
 
 def started(*profiles: str) -> set[str]:
-    """The services that Compose starts: those of a profile in force, and those of none."""
+    """Return the services started by Compose: those of an active profile, and those without a profile."""
     return {
         name
         for name, service in SERVICES.items()
@@ -44,7 +44,7 @@ def started(*profiles: str) -> set[str]:
 
 
 class TestDockerfile:
-    def test_the_base_is_an_exact_version(self) -> None:
+    def test_base_image_is_pinned(self) -> None:
         assert re.search(r"^ARG PYTHON_IMAGE=python:3\.\d+\.\d+-slim-\w+$", DOCKERFILE, re.MULTILINE)
         assert {line.split()[0] for line in steps("FROM")} == {"${PYTHON_IMAGE}"}
 
@@ -54,34 +54,34 @@ class TestDockerfile:
         for install in installs:
             assert re.search(r"==|-c constraints.txt|--no-deps", install), install
 
-    def test_the_image_holds_the_whole_service_and_no_more(self) -> None:
+    def test_image_contains_exactly_the_service(self) -> None:
         allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().split() if line.startswith("!")}
         copied = {
             name.split("/")[0] for step in steps("COPY") if "--from" not in step for name in step.split()[:-1]
         }
         assert copied == allowed
 
-    def test_its_settings_exist_and_are_sound(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        given = dict(re.findall(r"(EIGENCAL_\w+)=(\S+)", DOCKERFILE))
-        assert given.keys() <= SETTINGS
-        for name, value in given.items():
+    def test_image_settings_are_valid(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        matches = dict(re.findall(r"(EIGENCAL_\w+)=(\S+)", DOCKERFILE))
+        assert matches.keys() <= SETTINGS
+        for name, value in matches.items():
             monkeypatch.setenv(name, value)
         settings = Settings()
         assert (settings.host, settings.data_dir) == ("0.0.0.0", Path("/data"))
 
 
 class TestCompose:
-    def test_no_image_floats(self) -> None:
+    def test_all_images_are_pinned(self) -> None:
         for name, service in SERVICES.items():
             tag = interpolated(service["image"]).rpartition(":")[2]
             built_here = tag == "local"
             assert built_here or re.match(r"v?\d+\.\d+", tag), f"{name}: {service['image']}"
 
-    def test_every_setting_can_be_given_and_none_is_made_up(self) -> None:
+    def test_composition_offers_exactly_the_settings(self) -> None:
         named = {name for name in environment("eigencal") if name.startswith("EIGENCAL_")}
         assert named == SETTINGS, "a setting is missing in docker-compose.yml, or is there no more"
 
-    def test_the_values_given_are_sound(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_given_values_are_valid(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value in environment("eigencal").items():
             if value is not None:
                 monkeypatch.setenv(name, interpolated(value))
@@ -114,11 +114,11 @@ class TestCompose:
             assert service["security_opt"] == ["no-new-privileges:true"]
             assert "privileged" not in service
 
-    def test_it_is_published_on_loopback_unless_told(self) -> None:
+    def test_service_is_published_on_loopback_by_default(self) -> None:
         (port,) = SERVICES["edge"]["ports"]
         assert interpolated(port) == "127.0.0.1:8000:8000"
         published = {port for service in SERVICES.values() for port in service.get("ports", [])}
-        assert {interpolated(one) for one in published - {port}} == {
+        assert {interpolated(item) for item in published - {port}} == {
             "127.0.0.1:9090:9090",
             "127.0.0.1:3000:3000",
         }
@@ -139,41 +139,41 @@ for words in json.loads(sys.argv[1]):
 
 
 @pytest.mark.vllm
-def test_vllm_itself_understands_its_command_lines() -> None:
+def test_vllm_accepts_its_command_lines() -> None:
     lines = [shlex.split(interpolated(SERVICES[server]["command"])) for server in ("vllm", "vllm-cpu")]
     command = [str(ROOT / ".venv-vllm/bin/python"), "-c", PARSE, json.dumps(lines)]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, cwd=ROOT)
-    for words, told in zip(lines, said.stdout.splitlines()[-2:], strict=True):
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, cwd=ROOT)
+    for words, line in zip(lines, result.stdout.splitlines()[-2:], strict=True):
         length = int(words[words.index("--max-model-len") + 1])
-        assert json.loads(told) == [words[0], length, True, "priority", 8]
+        assert json.loads(line) == [words[0], length, True, "priority", 8]
 
 
 class TestExample:
-    def test_what_it_sets_is_read(self) -> None:
+    def test_all_set_variables_are_read(self) -> None:
         offered = set(re.findall(r"^#?([A-Z_]+)=", EXAMPLE, re.MULTILINE))
         read = {name for name, _ in VARIABLE.findall(COMPOSE_TEXT)} | {"COMPOSE_PROFILES", "COMPOSE_FILE"}
         read |= {name for service in SERVICES.values() for name in service.get("environment", {})}
         assert offered <= read
 
-    def test_it_offers_what_is_not_a_setting(self) -> None:
+    def test_composition_offers_variables_that_are_not_settings(self) -> None:
         offered = set(re.findall(r"^#?([A-Z_]+)=", EXAMPLE, re.MULTILINE))
         variables = {name for name, _ in VARIABLE.findall(COMPOSE_TEXT)}
         assert {name for name in variables if not name.startswith("EIGENCAL_")} <= offered
 
-    def test_it_offers_what_an_llm_server_of_ones_own_needs(self) -> None:
+    def test_composition_supports_an_external_llm_server(self) -> None:
         offered = set(re.findall(r"^#?([A-Z_]+)=", EXAMPLE, re.MULTILINE))
         defaults = {name: value for name, value in environment("eigencal").items() if value is not None}
         ours = {name for name in defaults if name.startswith("EIGENCAL_LLM_")}
         assert ours == {"EIGENCAL_LLM_BACKEND", "EIGENCAL_LLM_URL", "EIGENCAL_LLM_PRIORITY"}
         assert ours | {"EIGENCAL_LLM_API_KEY", "EIGENCAL_LLM_MODEL"} <= offered
 
-    def test_it_starts_a_gpu_by_default_and_holds_no_secret(self) -> None:
+    def test_composition_uses_a_gpu_by_default_and_contains_no_secret(self) -> None:
         assert "\nCOMPOSE_PROFILES=gpu\n" in EXAMPLE
         secrets = [line for line in EXAMPLE.splitlines() if re.search(r"(KEY|TOKEN|PASSWORD)=", line)]
         assert secrets
         assert [line for line in secrets if not line.endswith("=")] == []
 
-    def test_defaults_are_those_of_the_composition(self) -> None:
+    def test_defaults_match_the_composition(self) -> None:
         shown = dict(re.findall(r"^#?([A-Z_]+)=(\S+)$", EXAMPLE, re.MULTILINE))
         for name in (
             "VLLM_TAG",

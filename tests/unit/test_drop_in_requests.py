@@ -1,4 +1,4 @@
-"""What is drawn beside a call, and which answers are like that."""
+"""Samples for a chat, and which answers count as sampled alike."""
 
 import json
 from typing import Any
@@ -24,13 +24,13 @@ values = st.recursive(
 @pytest.mark.parametrize(
     "sent", [b"", b"[]", b"7", b'{"a": NaN}', b'{"a": 1e999}', b'{"a": "\\ud800"}', b"{"]
 )
-def test_what_could_not_be_sent_again_is_not_read(sent: bytes) -> None:
+def test_bodies_that_cannot_be_sent_again_are_not_read(sent: bytes) -> None:
     payload = parse_object(sent)
     assert payload is None or not is_sendable(payload)
 
 
 @given(values, st.sampled_from(["chat", "completions"]), st.sampled_from(["messages", "prompt", "tools"]))
-def test_whatever_is_sent_is_drawn_or_told_to_be_none(value: Any, api: Any, name: str) -> None:
+def test_any_body_is_sampled_or_refused(value: Any, api: Any, name: str) -> None:
     body = {"messages": [{"role": "user", "content": value}], "prompt": "?"} | {name: value}
     try:
         made = wire_prompt(body, api)
@@ -42,7 +42,7 @@ def test_whatever_is_sent_is_drawn_or_told_to_be_none(value: Any, api: Any, name
 
 
 @given(st.dictionaries(st.sampled_from(["choices", "model"]), values))
-def test_no_answer_breaks_its_reading(payload: dict[str, Any]) -> None:
+def test_any_answer_can_be_read(payload: dict[str, Any]) -> None:
     own = StreamedAnswer()
     own.take(payload)
     for choice in (own.choice, judged_choice(payload)):
@@ -62,7 +62,7 @@ def test_no_answer_breaks_its_reading(payload: dict[str, Any]) -> None:
         ([{"type": "image_url"}], {"turns": ["image_url"]}),
     ],
 )
-def test_turns_of_anything_but_text_are_told_by_their_kind(content: Any, marks: dict[str, Any]) -> None:
+def test_turns_with_other_content_are_named_by_type(content: Any, marks: dict[str, Any]) -> None:
     assert wire_prompt({"messages": [{"role": "user", "content": content}]}, "chat").marks == marks
 
 
@@ -89,7 +89,7 @@ LIKE = {"temperature": 0.5, "top_p": 1, "top_k": 0, "max_tokens": 64}
         ({name: value for name, value in LIKE.items() if name != "top_p"}, Sampling(), False),
     ],
 )
-def test_only_a_call_that_says_so_is_drawn_alike(
+def test_only_calls_with_equal_sampling_are_alike(
     body: dict[str, Any], sampling: Sampling, alike: bool
 ) -> None:
     assert drawn_alike(body, sampling) is alike

@@ -1,4 +1,4 @@
-"""What is parsed, and what is too much to be parsed beside others' requests."""
+"""Which JSON is parsed on the event loop, and which is too heavy."""
 
 import json
 
@@ -34,10 +34,10 @@ def test_many_values_are_heavy(content: bytes) -> None:
     ],
     ids=["signs", "JSON in a text", "quotes", "the largest batch"],
 )
-def test_long_texts_are_not(value: object) -> None:
+def test_long_texts_are_not_heavy(value: object) -> None:
     assert not is_heavy(json.dumps({"prompt": value}).encode(), MAX_BATCH_VALUES)
 
 
-def test_a_text_without_end_is_looked_through_once() -> None:
+def test_unterminated_text_is_scanned_once() -> None:
     assert not is_heavy(b'"\\' * 10 * MANY)
     assert not is_heavy(b"," * MAX_VALUES + b'"\\' * 10 * MANY)

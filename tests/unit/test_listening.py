@@ -1,4 +1,4 @@
-"""The address is taken before anything is loaded, told where it cannot be had, opened once all is ready."""
+"""The address is bound before loading, reported if it is taken, and opened once all is ready."""
 
 import contextlib
 import os
@@ -19,20 +19,18 @@ from benchmarks.processes import free_port
 from service.cli import _check_address, cli
 
 ROOT = Path(__file__).parents[2]
-# Servers elsewhere, and not up: nothing to load, nothing to wait for.
+# Remote servers that are down: no loading and no waiting.
 REMOTE = {"EIGENCAL_LLM_BACKEND": "vllm", "EIGENCAL_EMBEDDER_URL": "http://127.0.0.1:9"}
 
 
 @contextmanager
 def taken() -> Iterator[int]:
-    """A port that somebody listens on."""
+    """Yield a port that is in use."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         yield other.getsockname()[1]
 
 
-def test_a_port_in_use_is_told_before_anything_is_loaded(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_port_in_use_is_reported_before_loading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with taken() as port:
         monkeypatch.setenv("EIGENCAL_PORT", str(port))
         monkeypatch.setenv("EIGENCAL_DATA_DIR", str(tmp_path / "not-made"))
@@ -43,7 +41,7 @@ def test_a_port_in_use_is_told_before_anything_is_loaded(
     assert not (tmp_path / "not-made").exists()
 
 
-def test_threads_of_torch_and_numpy_do_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_and_numpy_threads_do_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OMP_WAIT_POLICY", "OPENBLAS_NUM_THREADS"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -54,12 +52,12 @@ def test_threads_of_torch_and_numpy_do_not_spin(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no such host"])
-def test_an_address_that_is_none_of_ours_is_named(host: str) -> None:
+def test_foreign_address_is_named(host: str) -> None:
     with pytest.raises(OSError, match=f"EIGENCAL_HOST={host} EIGENCAL_PORT=0 .*[^: ]\\.$"):
         _check_address(host, 0)
 
 
-def test_the_process_says_where_it_listens_answers_there_and_stops_cleanly(tmp_path: Path) -> None:
+def test_process_logs_its_address_answers_and_stops_cleanly(tmp_path: Path) -> None:
     settings = REMOTE | {"EIGENCAL_PORT": "0", "EIGENCAL_DATA_DIR": str(tmp_path)}
     with subprocess.Popen(
         [sys.executable, "-m", "service"],
@@ -70,8 +68,8 @@ def test_the_process_says_where_it_listens_answers_there_and_stops_cleanly(tmp_p
         text=True,
     ) as process:
         assert process.stderr is not None
-        said = next(line for line in process.stderr if "running on" in line)
-        url = said.split("running on ")[1].split()[0]
+        log_line = next(line for line in process.stderr if "running on" in line)
+        url = log_line.split("running on ")[1].split()[0]
         assert httpx.get(f"{url}/healthz", trust_env=False, timeout=60).status_code == 200
         process.send_signal(signal.SIGTERM)
         rest = process.stderr.read()
@@ -79,7 +77,7 @@ def test_the_process_says_where_it_listens_answers_there_and_stops_cleanly(tmp_p
     assert "Application shutdown complete" in rest and "Traceback" not in rest
 
 
-def test_the_health_port_answers_while_callers_fill_the_first_port(tmp_path: Path) -> None:
+def test_health_port_answers_while_the_main_port_is_full(tmp_path: Path) -> None:
     settings = REMOTE | {"EIGENCAL_PORT": str(free_port()), "EIGENCAL_DATA_DIR": str(tmp_path)}
     settings["EIGENCAL_HEALTH_PORT"] = str(free_port())
     with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Alerts, dashboard and runbook: they name what there is; Prometheus itself checks the rest (tests/e2e)."""
+"""Alerts, dashboard and runbook name existing things. Prometheus itself checks the rest (tests/e2e)."""
 
 import json
 import re
@@ -21,21 +21,21 @@ QUERIES = [target["expr"] for panel in PANELS for target in panel["targets"]]
 
 
 def named(query: str) -> set[str]:
-    """Return the metrics that a query names, without the suffixes of a histogram's series."""
-    found = re.findall(r"\b(?:eigencal|process)_\w+", re.sub(r'"[^"]*"', "", query))
-    return {re.sub(r"_(bucket|sum|count)$", "", one) for one in found}
+    """Return the metrics in a query, without the suffixes of a histogram's series."""
+    matches = re.findall(r"\b(?:eigencal|process)_\w+", re.sub(r'"[^"]*"', "", query))
+    return {re.sub(r"_(bucket|sum|count)$", "", match_) for match_ in matches}
 
 
-async def test_every_metric_that_is_asked_for_is_told() -> None:
+async def test_every_queried_metric_exists() -> None:
     async with OpenAIServer(default=answers("Paris")) as server, drop_in(server) as made:
         text = (await made.http.get("/metrics")).text
-    told = set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))
-    asked = set().union(*map(named, [*QUERIES, *(rule["expr"] for rule in RULES)]))
-    assert len(asked) > 20
-    assert asked - told == set()
+    matches = set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))
+    queried = set().union(*map(named, [*QUERIES, *(rule["expr"] for rule in RULES)]))
+    assert len(queried) > 20
+    assert queried - matches == set()
 
 
-def test_every_alert_has_a_section_of_the_runbook_and_no_section_is_of_none() -> None:
+def test_alerts_and_runbook_sections_match() -> None:
     sections = re.findall(r"^## (Eigencal\w+)$", (ROOT / "docs" / "runbook.md").read_text(), re.MULTILINE)
     assert sections == [rule["alert"] for rule in RULES]
     for rule in RULES:
@@ -43,6 +43,6 @@ def test_every_alert_has_a_section_of_the_runbook_and_no_section_is_of_none() ->
         assert rule["labels"]["severity"] in ("critical", "warning")
 
 
-def test_every_alert_is_seen_to_fire() -> None:
-    fired = {one["alertname"] for test in TESTED for one in test["alert_rule_test"] if one["exp_alerts"]}
+def test_every_alert_has_a_firing_test() -> None:
+    fired = {item["alertname"] for test in TESTED for item in test["alert_rule_test"] if item["exp_alerts"]}
     assert fired == {rule["alert"] for rule in RULES}

@@ -1,4 +1,4 @@
-"""SECURITY.md's table: each line names tests that guard it, and they are there."""
+"""Each line of SECURITY.md's table names existing tests."""
 
 import ast
 import re
@@ -11,12 +11,12 @@ GUARD = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 
 
 def functions_of(file: str) -> set[str]:
-    """Return the names of a file's functions, those in classes too."""
+    """Return the names of a file's functions, including methods."""
     nodes = ast.walk(ast.parse((ROOT / file).read_text()))
-    return {one.name for one in nodes if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+    return {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
-def test_every_line_is_guarded_by_tests_that_there_are() -> None:
+def test_every_line_names_existing_tests() -> None:
     assert LINES
     for line in LINES:
         guards = GUARD.findall(line)

@@ -1,4 +1,4 @@
-"""Settings: every one documented, bad ones refused by name."""
+"""Settings: all documented, and invalid ones refused by name."""
 
 import re
 from pathlib import Path
@@ -16,14 +16,14 @@ from tools.settings_table import table
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_documented_table_is_the_real_one() -> None:
+def test_documented_table_matches_the_settings() -> None:
     assert table() in (ROOT / "docs" / "operating.md").read_text(), "run: python -m tools.settings_table"
 
 
 def test_every_setting_named_anywhere_exists() -> None:
-    known = {f"EIGENCAL_{name.upper()}" for name in Settings.model_fields}
-    # Read by tests only, and by the clients.
-    known |= {"EIGENCAL_TEST_WEIGHTS_DIR", "EIGENCAL_URL", "EIGENCAL_KEY"}
+    variables = {f"EIGENCAL_{name.upper()}" for name in Settings.model_fields}
+    # Read only by tests and by the clients.
+    variables |= {"EIGENCAL_TEST_WEIGHTS_DIR", "EIGENCAL_URL", "EIGENCAL_KEY"}
     paths = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), ROOT / "docker-compose.yml"]
     named = {
         path: set(re.findall(r"EIGENCAL_[A-Z_]*[A-Z]\b(?!_)", path.read_text()))
@@ -31,7 +31,7 @@ def test_every_setting_named_anywhere_exists() -> None:
     }
     assert named[ROOT / "README.md"] and named[ROOT / "docker-compose.yml"]
     for path, names in named.items():
-        assert names <= known, f"{path.name}: {names - known}"
+        assert names <= variables, f"{path.name}: {names - variables}"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_every_setting_named_anywhere_exists() -> None:
         ("STOP", '["\\n", ""]', "EIGENCAL_STOP, item 2: String should have at least 1 character"),
     ],
 )
-def test_settings_that_cannot_be_used_end_with_one_line(
+def test_invalid_settings_end_with_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: str, said: str
 ) -> None:
     monkeypatch.setenv("EIGENCAL_DATA_DIR", str(tmp_path))
@@ -71,7 +71,7 @@ def test_few_shot_text_stops_at_a_newline() -> None:
     assert Settings(llm_backend="vllm", stop=["."]).default_stop(messages=True) == (".",)
 
 
-def test_a_chat_model_is_given_more_tokens_than_short_answers_need() -> None:
+def test_chat_model_gets_a_larger_token_limit() -> None:
     def limits(**settings: Any) -> tuple[int, int]:
         made = Settings(**settings)
         return made.default_max_tokens(messages=False), made.default_max_tokens(messages=True)
@@ -94,13 +94,13 @@ def test_a_bare_prompt_and_a_conversation_share_their_calibrations(tmp_path: Pat
     assert prompt == conversation
 
 
-def test_a_variable_that_is_no_setting_is_named_with_the_nearest_that_is() -> None:
+def test_unknown_variable_suggests_the_nearest_setting() -> None:
     names = ["PATH", "EIGENCAL_PORT", "eigencal_host", "EIGENCAL_TEST_WEIGHTS_DIR"]
     assert unknown_variables(names) == {}
-    found = unknown_variables(
+    variables = unknown_variables(
         [*names, "EIGENCAL_EMBEDER", "EIGENCAL_LLM_MODLE", "eigencal_prot", "EIGENCAL_IMAGE_TAG"]
     )
-    assert found == {
+    assert variables == {
         "EIGENCAL_EMBEDER": "EIGENCAL_EMBEDDER",
         "EIGENCAL_LLM_MODLE": "EIGENCAL_LLM_MODEL",
         "eigencal_prot": "EIGENCAL_PORT",
@@ -108,10 +108,10 @@ def test_a_variable_that_is_no_setting_is_named_with_the_nearest_that_is() -> No
     }
 
 
-def test_serving_warns_of_a_mistyped_setting_and_goes_on(
+def test_mistyped_setting_gives_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv("EIGENCAL_HOST", "192.0.2.1")  # where the start ends
+    monkeypatch.setenv("EIGENCAL_HOST", "192.0.2.1")  # the end of the start
     monkeypatch.setenv("EIGENCAL_NUM_SAMPELS", "40")
     monkeypatch.setenv("EIGENCAL_OTHERWISE", "not ours")
     result = CliRunner().invoke(cli, ["serve"])

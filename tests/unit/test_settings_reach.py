@@ -1,6 +1,6 @@
-"""Every setting reaches what it is for: changed in the environment, it changes what `serve` builds.
+"""Every setting has an effect: changed in the environment, it changes the parts that `serve` builds.
 
-A new setting needs a line in OTHER, and in one of the two sets when it is for one kind of part alone.
+A new setting needs a line in OTHER, and in one of the two sets if it is for only one kind of part.
 """
 
 import inspect
@@ -38,7 +38,7 @@ from service.scoring.scorer import Scorer
 from service.settings import PREFIX, Settings
 from service.store.database import Database
 
-# A value that is not the default, as in the environment.
+# A value other than the default, in the format of the environment.
 OTHER = {
     "host": "127.0.0.2",
     "port": str(free_port()),
@@ -136,13 +136,13 @@ Picture = dict[str, Any]
 
 
 def plain(value: Any) -> Any:
-    """Return a value in a form that compares between runs; of an object with state, the name of its class."""
+    """Return a value in a form that is comparable between runs; for objects with state, the class name."""
     if value is None or isinstance(value, str | int | float | Path):
         return value
     if isinstance(value, tuple | list | set | frozenset):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     if isinstance(value, dict):
-        return {name: plain(one) for name, one in value.items()}
+        return {name: plain(item) for name, item in value.items()}
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     return type(value).__name__
@@ -150,26 +150,26 @@ def plain(value: Any) -> Any:
 
 def recorded(init: Callable[..., None], name: str, picture: Picture) -> Callable[..., None]:
     def recording(self: object, *args: Any, **kwargs: Any) -> None:
-        given = inspect.signature(init).bind(self, *args, **kwargs).arguments
-        picture.setdefault(name, []).append({k: plain(v) for k, v in given.items() if k != "self"})
+        arguments = inspect.signature(init).bind(self, *args, **kwargs).arguments
+        picture.setdefault(name, []).append({k: plain(v) for k, v in arguments.items() if k != "self"})
         init(self, *args, **kwargs)
 
     return recording
 
 
 def served_with(monkeypatch: pytest.MonkeyPatch, folder: Path, set_: dict[str, str]) -> Picture:
-    """Return what `serve` builds in this environment, up to where it would begin to listen."""
+    """Return the parts that `serve` builds in this environment, before it listens."""
     picture: Picture = {}
 
     def run(app: Any, **options: Any) -> None:
         picture["server"] = options
-        picture["middleware"] = [(one.cls.__name__, plain(one.kwargs)) for one in app.user_middleware]
+        picture["middleware"] = [(item.cls.__name__, plain(item.kwargs)) for item in app.user_middleware]
 
     with monkeypatch.context() as patch:
         patch.chdir(folder)
         patch.setattr("service.server.run", run)
-        for one in BUILT:
-            patch.setattr(one, "__init__", recorded(one.__init__, one.__name__, picture))
+        for part in BUILT:
+            patch.setattr(part, "__init__", recorded(part.__init__, part.__name__, picture))
         for name, value in set_.items():
             patch.setenv(f"{PREFIX}{name.upper()}", value)
         for name in OTEL_VARIABLES:
@@ -180,7 +180,7 @@ def served_with(monkeypatch: pytest.MonkeyPatch, folder: Path, set_: dict[str, s
     return picture
 
 
-def test_every_setting_is_here() -> None:
+def test_every_setting_is_covered() -> None:
     assert OTHER.keys() == Settings.model_fields.keys()
 
 
@@ -188,7 +188,7 @@ def test_every_setting_is_here() -> None:
 def test_every_setting_changes_what_is_built(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, base: str
 ) -> None:
-    for name in Settings.model_fields:  # nothing of the machine's own
+    for name in Settings.model_fields:  # without settings of this machine
         monkeypatch.delenv(f"{PREFIX}{name.upper()}", raising=False)
     unchanged = served_with(monkeypatch, tmp_path, BASES[base])
     assert served_with(monkeypatch, tmp_path, BASES[base]) == unchanged

@@ -1,4 +1,4 @@
-"""Places, queues and threads that keys share."""
+"""Slots, queues and threads shared by keys."""
 
 import asyncio
 import threading
@@ -30,7 +30,7 @@ def owner(name: str) -> Iterator[None]:
 
 
 def most_of(places: Places, name: str, stack: ExitStack) -> int:
-    """Take all places that a key may have and return their number."""
+    """Take all slots that a key may have and return their number."""
     number = 0
     with owner(name):
         while places.has_room():
@@ -39,7 +39,7 @@ def most_of(places: Places, name: str, stack: ExitStack) -> int:
     return number
 
 
-async def test_each_of_many_keys_gets_a_place() -> None:
+async def test_each_of_many_keys_gets_a_slot() -> None:
     places = Places(80)
     with ExitStack() as stack:
         taken = [most_of(places, name, stack) for name in "abcd"]
@@ -47,7 +47,7 @@ async def test_each_of_many_keys_gets_a_place() -> None:
     assert places.free == 80 and most_of(places, "a", ExitStack()) == 64
 
 
-async def test_callers_without_keys_may_take_all_places() -> None:
+async def test_callers_without_keys_may_take_all_slots() -> None:
     assert most_of(Places(17), "", ExitStack()) == 17
 
 
@@ -68,7 +68,7 @@ async def enter(semaphore: FairSemaphore, name: str, order: list[str]) -> None:
             order.append(name)
 
 
-async def test_slots_pass_between_keys_and_come_back_from_cancelled_callers() -> None:
+async def test_slots_rotate_between_keys_and_return_from_cancelled_callers() -> None:
     semaphore, order = FairSemaphore(1), list[str]()
     await semaphore.acquire()
     waiting = [asyncio.create_task(enter(semaphore, name, order)) for name in "aaab"]
@@ -83,7 +83,7 @@ async def test_slots_pass_between_keys_and_come_back_from_cancelled_callers() ->
         assert order.count("a") == 1
 
 
-async def test_keys_take_turns_at_llm_permits_and_a_busy_key_leaves_room() -> None:
+async def test_keys_alternate_for_llm_permits() -> None:
     queue, order = AdmissionQueue(1, 16), list[str]()
     ends = asyncio.get_running_loop().time() + 60
 
@@ -97,7 +97,7 @@ async def test_keys_take_turns_at_llm_permits_and_a_busy_key_leaves_room() -> No
     first = await queue.permit(Priority.LIVE, ends)
     busy = [asyncio.create_task(call("a")) for _ in range(30)]
     await asyncio.sleep(0)
-    assert sum(task.done() for task in busy) == 17  # refused, with four places left
+    assert sum(task.done() for task in busy) == 17  # refused, with four slots left
     others = [asyncio.create_task(call("b")) for _ in range(2)]
     await asyncio.sleep(0)
     first.release()
@@ -114,7 +114,7 @@ async def threads() -> AsyncIterator[Threads]:
     await made.stop()
 
 
-async def test_work_that_has_not_begun_is_dropped_with_its_caller(threads: Threads) -> None:
+async def test_unstarted_work_is_dropped_with_its_caller(threads: Threads) -> None:
     gate, done = threading.Event(), list[str]()
     running = asyncio.create_task(threads.run(gate.wait))
     await asyncio.sleep(0)
@@ -124,7 +124,7 @@ async def test_work_that_has_not_begun_is_dropped_with_its_caller(threads: Threa
     with pytest.raises(Overloaded):
         await threads.run(done.append, "too many")
     left.cancel()
-    running.cancel()  # its thread is still taken
+    running.cancel()  # its thread is still busy
     await asyncio.sleep(0)
     assert not stays.done()
     gate.set()
@@ -132,9 +132,7 @@ async def test_work_that_has_not_begun_is_dropped_with_its_caller(threads: Threa
     assert done == ["stays"]
 
 
-async def test_long_work_stops_at_the_end_of_a_piece(
-    threads: Threads, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_long_work_stops_between_pieces(threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "PIECE_S", 0.0)
     begun, gate, made = threading.Event(), threading.Event(), list[int]()
 
@@ -155,7 +153,7 @@ async def test_long_work_stops_at_the_end_of_a_piece(
     assert await threads.collect(iter(range(5))) == [0, 1, 2, 3, 4]
 
 
-async def test_an_error_of_the_work_is_raised_and_frees_the_thread(threads: Threads) -> None:
+async def test_error_is_raised_and_frees_the_thread(threads: Threads) -> None:
     for _ in range(3):
         with pytest.raises(ZeroDivisionError):
             await threads.run(lambda: 1 // 0)

@@ -1,4 +1,4 @@
-"""Streams are cut into events wherever their pieces begin and end, and not a byte of them is changed."""
+"""Streams are split into events at any chunk boundaries, without changing a byte."""
 
 import asyncio
 import json
@@ -36,19 +36,19 @@ def test_any_split_gives_the_same_events_and_bytes(stream: Any, data: Any, rest:
     lines, end = stream
     whole = "".join(end.join([*block, "", ""]) for block in lines).encode() + rest
     cuts = data.draw(st.lists(st.integers(0, len(whole)), max_size=20).map(sorted))
-    found = [event.raw for event in read(*(whole[a:b] for a, b in pairwise([0, *cuts, len(whole)])))]
-    assert found == [event.raw for event in read(whole)]
-    assert len(found) == len(lines) + bool(rest) and b"".join(found) == whole
+    raws = [event.raw for event in read(*(whole[a:b] for a, b in pairwise([0, *cuts, len(whole)])))]
+    assert raws == [event.raw for event in read(whole)]
+    assert len(raws) == len(lines) + bool(rest) and b"".join(raws) == whole
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_lines_of_data_are_one_object(end: bytes) -> None:
+def test_several_data_lines_are_one_object(end: bytes) -> None:
     [event] = read(end.join([b'data: {"a":', b"data:  1}", b"", b""]))
     assert event.chunk() == {"a": 1} and event.data == '{"a":\n 1}'
 
 
 @pytest.mark.parametrize("data", [b"[DONE]", b"", b"7", b"{" * 50_000, b'{"a": }', b"\xff"])
-def test_what_is_no_object_is_no_chunk(data: bytes) -> None:
+def test_data_that_is_not_an_object_is_not_a_chunk(data: bytes) -> None:
     [event] = read(b"data: " + data + b"\n\n")
     assert event.chunk() is None and event.is_last == (data == b"[DONE]")
 
@@ -57,17 +57,20 @@ def test_what_is_no_object_is_no_chunk(data: bytes) -> None:
 def test_log_probabilities_are_found_in_an_odd_stream(raw: bytes) -> None:
     chunk = {"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [{"logprob": -1}]}}]}
     [event] = read(raw % json.dumps(chunk).encode())
-    found = event.chunk()
-    assert found is not None and without_logprobs(found)["choices"][0]["logprobs"] is None
+    result = event.chunk()
+    assert result is not None and without_logprobs(result)["choices"][0]["logprobs"] is None
 
 
-def test_no_choice_keeps_its_log_probabilities() -> None:
+def test_logprobs_are_removed_from_all_choices() -> None:
     choices = [{"index": index, "text": "a", "logprobs": {"tokens": ["a"]}} for index in range(2)]
-    assert [one["logprobs"] for one in without_logprobs({"choices": choices})["choices"]] == [None, None]
+    assert [choice["logprobs"] for choice in without_logprobs({"choices": choices})["choices"]] == [
+        None,
+        None,
+    ]
 
 
 @pytest.mark.parametrize("odd", [{"logprobs": {"content": "x"}}, {"finish_reason": 7}])
-def test_the_text_of_an_odd_chunk_is_part_of_the_answer(odd: dict[str, Any]) -> None:
+def test_text_of_an_unusual_chunk_is_part_of_the_answer(odd: dict[str, Any]) -> None:
     answer = StreamedAnswer()
     for content, more in (("It is ", {}), ("not ", odd), ("42.", {"finish_reason": "stop"})):
         answer.take({"choices": [{"index": 0, "delta": {"content": content}, **more}]})
@@ -84,7 +87,7 @@ nonsense = st.recursive(
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["choices", "model", "error"]), nonsense), max_size=4))
-def test_no_chunk_breaks_the_reading_of_a_stream(chunks: list[dict[str, Any]]) -> None:
+def test_any_chunk_can_be_read(chunks: list[dict[str, Any]]) -> None:
     answer = StreamedAnswer()
     for chunk in chunks:
         if answer.take(chunk):
@@ -92,20 +95,20 @@ def test_no_chunk_breaks_the_reading_of_a_stream(chunks: list[dict[str, Any]]) -
 
 
 @pytest.mark.parametrize(
-    ("said", "empty"),
+    ("content", "empty"),
     [
         ({"delta": {"role": "assistant", "content": "Paris"}}, {"delta": {}}),
         ({"text": "Paris", "logprobs": {}}, {"text": "", "logprobs": None}),
     ],
 )
-def test_words_on_the_finishing_chunk_wait_for_no_score(said: Any, empty: Any) -> None:
-    chunk = {"choices": [3, {"index": 0, **said, "finish_reason": "stop"}], "usage": {"total_tokens": 2}}
+def test_text_on_the_finishing_chunk_is_not_delayed(content: Any, empty: Any) -> None:
+    chunk = {"choices": [3, {"index": 0, **content, "finish_reason": "stop"}], "usage": {"total_tokens": 2}}
     assert divided(chunk) == (
-        {"choices": [3, {"index": 0, **said, "finish_reason": None}]},
+        {"choices": [3, {"index": 0, **content, "finish_reason": None}]},
         {"choices": [{"index": 0, **empty, "finish_reason": "stop"}], "usage": {"total_tokens": 2}},
     )
 
 
-def test_a_role_alone_waits_with_the_finish() -> None:
+def test_finishing_chunk_with_only_a_role_waits() -> None:
     choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": "stop"}
     assert divided({"choices": [choice]}) == (None, {"choices": [choice]})

@@ -1,4 +1,4 @@
-"""A version stands in one place, and whatever else tells it agrees."""
+"""Each version is defined once, and all other mentions match it."""
 
 import json
 import re
@@ -17,28 +17,28 @@ CLIENTS = sorted(ROOT.glob("clients/*/pyproject.toml"))
 
 def newest(changelog: Path) -> str:
     """Return the version of a changelog's first section."""
-    found = RELEASE.search(changelog.read_text())
-    assert found, f"{changelog} names no version"
-    return found[1]
+    match_ = RELEASE.search(changelog.read_text())
+    assert match_, f"{changelog} names no version"
+    return match_[1]
 
 
 def version_of(described: Path) -> str:
-    """Return the version of a Python project, from where its pyproject.toml says that it stands."""
+    """Return the version of a Python project, from the file named in its pyproject.toml."""
     table: dict[str, Any] = tomllib.loads(described.read_text())
     assert table["project"]["dynamic"] == ["version"]
     module, _, name = table["tool"]["setuptools"]["dynamic"]["version"]["attr"].rpartition(".")
     below = [folder / module.replace(".", "/") for folder in (described.parent, described.parent / "src")]
     files = [path for folder in below for path in (folder / "__init__.py", folder.with_suffix(".py"))]
     (source,) = (path.read_text() for path in files if path.exists())
-    found = re.search(rf'^{name} = "(.+)"$', source, re.MULTILINE)
-    assert found, f"no {name} in {module}"
-    return found[1]
+    match_ = re.search(rf'^{name} = "(.+)"$', source, re.MULTILINE)
+    assert match_, f"no {name} in {module}"
+    return match_[1]
 
 
 def test_the_service_and_its_changelog_and_contract_agree() -> None:
     contract = json.loads((ROOT / "clients" / "openapi.json").read_text())
-    told = version_of(ROOT / "pyproject.toml"), newest(ROOT / "CHANGELOG.md"), contract["info"]["version"]
-    assert set(told) == {__version__}
+    versions = version_of(ROOT / "pyproject.toml"), newest(ROOT / "CHANGELOG.md"), contract["info"]["version"]
+    assert set(versions) == {__version__}
 
 
 @pytest.mark.parametrize("described", CLIENTS, ids=lambda path: str(path.parent.name))
@@ -46,7 +46,7 @@ def test_a_client_and_its_changelog_agree(described: Path) -> None:
     assert newest(described.parent / "CHANGELOG.md") == version_of(described)
 
 
-def test_a_citation_names_the_version_that_is_being_made() -> None:
+def test_citation_names_the_current_version() -> None:
     cited = re.search(r'^version: "?([^"\n]+)"?$', (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
     assert cited
     assert cited[1] == __version__

@@ -1,4 +1,4 @@
-"""What is said of the two numbers, in the words that users act on."""
+"""Wording about the two numbers."""
 
 import pytest
 
@@ -13,8 +13,8 @@ SAID = {
 
 
 @pytest.mark.parametrize("where", SAID)
-def test_confidence_is_not_sold_as_the_probability_of_being_right(where: str) -> None:
-    said = " ".join(SAID[where].split())
-    assert "confidence" in said
-    assert HONEST in said
-    assert "share" in said
+def test_confidence_is_not_called_a_probability_of_being_right(where: str) -> None:
+    text = " ".join(SAID[where].split())
+    assert "confidence" in text
+    assert HONEST in text
+    assert "share" in text

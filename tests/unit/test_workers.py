@@ -1,4 +1,4 @@
-"""As many processes run the tests as a machine takes."""
+"""Number of test processes."""
 
 import pytest
 
@@ -11,5 +11,5 @@ GB = 2**30
     ("cores", "memory", "number"),
     [(2, 24 * GB, 4), (8, 8 * GB, 2), (16, 64 * GB, 8), (1, 64 * GB, 2), (8, 2 * GB, 1)],
 )
-def test_cores_and_memory_decide(cores: int, memory: int, number: int) -> None:
+def test_workers_depend_on_cores_and_memory(cores: int, memory: int, number: int) -> None:
     assert workers(cores, memory) == number

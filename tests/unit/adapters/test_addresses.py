@@ -1,4 +1,4 @@
-"""LLM and embedding servers have the same rule for base URLs."""
+"""LLM and embedding servers share the rules for base URLs."""
 
 import asyncio
 
@@ -30,9 +30,9 @@ BASES = [
 ]
 
 
-@pytest.mark.parametrize(("given", "expected"), BASES)
-def test_endpoints_are_built_from_the_base_url(given: str, expected: str) -> None:
-    assert str(endpoint(api_base(given, "URL"), "/embeddings")) == expected
+@pytest.mark.parametrize(("url", "expected"), BASES)
+def test_endpoints_are_built_from_the_base_url(url: str, expected: str) -> None:
+    assert str(endpoint(api_base(url, "URL"), "/embeddings")) == expected
 
 
 def test_queries_of_a_caller_precede_those_of_the_base_url() -> None:
@@ -42,7 +42,7 @@ def test_queries_of_a_caller_precede_those_of_the_base_url() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("address", "why"),
     [
         ("http://host/v1 ", "white space"),
         (" http://host", "white space"),
@@ -61,21 +61,21 @@ def test_queries_of_a_caller_precede_those_of_the_base_url() -> None:
     ],
 )
 @pytest.mark.parametrize("setting", ["EIGENCAL_LLM_URL", "EIGENCAL_EMBEDDER_URL"])
-def test_other_urls_are_refused_at_the_start(setting: str, given: str, why: str) -> None:
+def test_other_urls_are_refused_at_the_start(setting: str, address: str, why: str) -> None:
     clients = [HttpLanguageModel, HttpUpstream]
     if setting == "EIGENCAL_EMBEDDER_URL":
         clients = [lambda url: HttpEmbedder(url, "m")]
     for client in clients:
         with pytest.raises(ValueError, match=f"^{setting} .*{why}") as refused:
-            client(given)
+            client(address)
         assert "secret" not in str(refused.value)
 
 
 def test_all_clients_use_the_same_base_url() -> None:
-    asked = set[str]()
+    requests = set[str]()
 
     def refuse(request: httpx2.Request) -> httpx2.Response:
-        asked.add(str(request.url))
+        requests.add(str(request.url))
         return httpx2.Response(401)
 
     async def main() -> None:
@@ -89,4 +89,4 @@ def test_all_clients_use_the_same_base_url() -> None:
 
     asyncio.run(main())
     paths = ("models", "embeddings", "completions")
-    assert asked == {f"https://host/api/v3/{path}?api-version=1" for path in paths}
+    assert requests == {f"https://host/api/v3/{path}?api-version=1" for path in paths}

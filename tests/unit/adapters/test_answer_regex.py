@@ -1,4 +1,4 @@
-"""The answer regex: bounded in time, off the event loop, and read as Python's own `re` reads it."""
+"""The answer regex has a time limit, runs off the event loop, and matches like Python's `re`."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ TEXTS = ["Well. Answer: Zürich.", "A) no\nB) yes", "one two two three", "b a ST
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_ordinary_patterns_find_what_pythons_own_finds(pattern: str) -> None:
+def test_ordinary_patterns_match_like_re(pattern: str) -> None:
     for text in TEXTS:
         match = re.search(pattern, text)
         expected = "" if match is None else match.group(1 if match.re.groups else 0) or ""
@@ -24,13 +24,13 @@ def test_ordinary_patterns_find_what_pythons_own_finds(pattern: str) -> None:
         assert draw.text == expected.strip()
 
 
-def test_answers_that_make_a_pattern_backtrack_do_not_hold_the_event_loop(
+def test_backtracking_does_not_block_the_event_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(port, "MAX_SEARCH_S", 0.3)
 
     async def scenario() -> int:
-        beats = 0  # of the loop while the call was under way
+        beats = 0  # of the loop during the call
 
         async def beat() -> None:
             nonlocal beats
@@ -39,7 +39,7 @@ def test_answers_that_make_a_pattern_backtrack_do_not_hold_the_event_loop(
                 beats += 1
 
         shape = PromptShape(answer_regex="(a+)+$")
-        # 30: a minute's work for an engine without a bound, so that this ends without the mend, too.
+        # 30: a minute's work for an engine without a limit, so that the test also ends without the fix.
         async with OpenAIServer(default=answers("a" * 30 + "!", "a" * 8000 + "!")) as server:
             llm = HttpLanguageModel(server.url, model="m", shape=shape)
             beating = asyncio.create_task(beat())
@@ -53,9 +53,9 @@ def test_answers_that_make_a_pattern_backtrack_do_not_hold_the_event_loop(
     assert asyncio.run(scenario()) > 3
 
 
-def test_the_answers_of_a_request_share_one_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_of_a_request_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(port, "MAX_SEARCH_S", 0.2)
     shape = PromptShape(answer_regex="(a+)+$")
-    outputs = [Draw("a" * 8000 + "!")] * 256  # at a bound for each, minutes
+    outputs = [Draw("a" * 8000 + "!")] * 256  # minutes with a limit for each
     with pytest.raises(LLMBadResponse, match="in all"):
         asyncio.run(shape.read_off_loop(outputs))

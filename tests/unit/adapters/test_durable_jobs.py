@@ -1,4 +1,4 @@
-"""The queue of jobs: outcomes, cancelling, events, going on; on an engine of plain tasks, and on DBOS."""
+"""The job queue: outcomes, cancelling, events and resuming, on an engine of plain tasks and on DBOS."""
 
 import asyncio
 import fcntl
@@ -33,7 +33,7 @@ Work = Callable[[RunningJob], Awaitable[None]]
 
 
 class Finisher:
-    """Does what a test says, then stores a calibration."""
+    """Runs the test's function, then stores a calibration."""
 
     def __init__(self, store: SqlJobs) -> None:
         self.store = store
@@ -48,7 +48,7 @@ class Finisher:
 
 
 class Hanging:
-    """Work that does not end by itself."""
+    """Work that never ends."""
 
     def __init__(self) -> None:
         self.begun, self.stopped = asyncio.Event(), asyncio.Event()
@@ -124,15 +124,15 @@ async def test_a_job_succeeds(queue: Queue) -> None:
     assert len(queue.llm.requests) == 40
     assert await queue.store.get(job.id) == states[-1]
     assert await queue.store.latest(5) == [states[-1]]
-    assert all(one not in states[:i] for i, one in enumerate(states))  # no state told twice
+    assert all(state not in states[:i] for i, state in enumerate(states))  # no state reported twice
 
 
-async def test_a_job_that_comes_as_the_service_stops_does_not_hold_it_up(tmp_path: Path) -> None:
+async def test_job_queued_during_the_stop_does_not_delay_it(tmp_path: Path) -> None:
     async with opened(tmp_path / "store.db", plain, beat_s=5.0) as queue:
-        await queue.ended(await queue.submit())  # by now it waits for news, for seconds
+        await queue.ended(await queue.submit())  # now it waits for events, for seconds
         await queue.submit()
         async with asyncio.timeout(60):
-            await queue.jobs.stop()  # in the same step of the loop in which the news came
+            await queue.jobs.stop()  # in the same iteration of the loop as the event
 
 
 @pytest.mark.parametrize(
@@ -142,9 +142,7 @@ async def test_a_job_that_comes_as_the_service_stops_does_not_hold_it_up(tmp_pat
         (RuntimeError("secret"), "internal"),
     ],
 )
-async def test_an_error_ends_the_job_and_tells_the_caller_what_is_for_it(
-    queue: Queue, raised: Exception, code: str
-) -> None:
+async def test_error_ends_the_job_with_a_public_message(queue: Queue, raised: Exception, code: str) -> None:
     async def fail(job: RunningJob) -> None:
         raise raised
 
@@ -183,7 +181,7 @@ async def test_cancelling_stops_the_work(queue: Queue) -> None:
     assert complaints == []
 
 
-async def test_cancelling_does_not_wait_for_an_engine_that_is_held_up(
+async def test_cancelling_does_not_wait_for_a_blocked_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def held_up(_: TaskEngine, job_id: str) -> None:
@@ -201,7 +199,7 @@ async def test_cancelling_does_not_wait_for_an_engine_that_is_held_up(
         assert cancelled.state == "cancelled"
 
 
-async def test_a_failure_that_cannot_be_stored_is_told_in_other_words(
+async def test_failure_that_cannot_be_stored_gets_another_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried = 0
@@ -223,12 +221,12 @@ async def test_a_failure_that_cannot_be_stored_is_told_in_other_words(
     job = await queue.submit()
     await queue.store.begin(job.id)
     assert await queue.jobs._steps.run("finish", job.id) is None
-    found = await queue.store.get(job.id)
+    response = await queue.store.get(job.id)
     await database.stop()
-    assert found is not None and found.state == "failed" and tried == 2
+    assert response is not None and response.state == "failed" and tried == 2
 
 
-async def test_jobs_run_one_after_the_other(queue: Queue) -> None:
+async def test_jobs_run_sequentially(queue: Queue) -> None:
     inside = most = 0
 
     async def count(job: RunningJob) -> None:
@@ -244,13 +242,13 @@ async def test_jobs_run_one_after_the_other(queue: Queue) -> None:
     assert most == 1
 
 
-async def test_a_job_that_nobody_told_the_engine_of_is_run(queue: Queue) -> None:
-    """Taken in by a replica that died before it could."""
+async def test_job_unknown_to_the_engine_is_run(queue: Queue) -> None:
+    """Accepted by a replica that died before it could run it."""
     silent, _ = await queue.store.submit(rows(samples=("a", "b")), JobOptions())
     assert (await queue.ended(silent))[-1].state == "succeeded"
 
 
-async def test_a_job_broken_off_goes_on_at_the_next_start(
+async def test_interrupted_job_resumes_at_the_next_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     hang = Hanging()
@@ -267,10 +265,8 @@ async def test_a_job_broken_off_goes_on_at_the_next_start(
     assert caplog.messages.count(f"job {job.id} runs on this replica") == 2
 
 
-async def test_a_job_begun_by_an_earlier_version_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its chunks stay pending for good, and must hold no place that those of this version need."""
+async def test_job_of_an_earlier_version_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its chunks stay pending forever, and must not occupy the slots of this version."""
     with monkeypatch.context() as earlier:
         earlier.setattr(engines, "WORKFLOW_VERSION", "0")
         async with opened(tmp_path / "store.db", dbos) as first:
@@ -283,7 +279,7 @@ async def test_a_job_begun_by_an_earlier_version_goes_on(
         assert (await second.ended(job))[-1].state == "succeeded"
 
 
-async def test_one_dbos_in_a_process(tmp_path: Path) -> None:
+async def test_only_one_dbos_per_process(tmp_path: Path) -> None:
     async with opened(tmp_path / "one.db", dbos) as queue:
         with pytest.raises(RuntimeError, match="one engine"):
             await DbosEngine(store_url(f"sqlite:///{tmp_path}/two.db"), setup_keys=["x"]).start(
@@ -291,9 +287,9 @@ async def test_one_dbos_in_a_process(tmp_path: Path) -> None:
             )
 
 
-async def test_a_sqlite_file_is_one_process_alone(tmp_path: Path) -> None:
+async def test_sqlite_file_is_used_by_one_process_only(tmp_path: Path) -> None:
     with (tmp_path / "store.db.owner").open("w") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)  # as another process does
+        fcntl.flock(other, fcntl.LOCK_EX)  # like another process
         with pytest.raises(StoreUnavailable, match="several replicas need PostgreSQL"):
             async with opened(tmp_path / "store.db", dbos):
                 pass
@@ -301,8 +297,8 @@ async def test_a_sqlite_file_is_one_process_alone(tmp_path: Path) -> None:
         pass
 
 
-async def test_an_engine_that_could_not_be_started_is_started_later(tmp_path: Path) -> None:
-    """A disk that is full for a while, a file that is none: the next start is as the first."""
+async def test_failed_engine_start_is_retried(tmp_path: Path) -> None:
+    """For example after a full disk or an invalid file: the next start is like the first."""
     path = tmp_path / "store.db.jobs"
     path.write_bytes(b"no database " * 1000)
     for _ in range(2):
@@ -315,7 +311,7 @@ async def test_an_engine_that_could_not_be_started_is_started_later(tmp_path: Pa
 
 
 async def test_a_cancelled_job_leaves_no_traceback(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """DBOS logs an error for each workflow that is cancelled, unless it is kept from that."""
+    """DBOS logs an error for each cancelled workflow, unless that is prevented."""
     hang = Hanging()
 
     async def write(job: RunningJob) -> None:
@@ -346,7 +342,7 @@ class TestPresence:
         yield database
         await database.stop()
 
-    async def test_a_replica_that_has_left_or_is_silent_is_not_alive(self, database: Database) -> None:
+    async def test_stopped_or_silent_replica_is_not_alive(self, database: Database) -> None:
         long, short = Presence(database, lease_s=600.0), Presence(database, lease_s=0.2)
         assert await long.beat("one") is None, "a first call does not know the peers"
         assert await long.beat("other") is None
@@ -360,7 +356,7 @@ class TestPresence:
         assert await long.beat("silent") is None, "a silent replica does not know which peers are alive"
         assert await long.beat("one") == {"one", "silent"}
 
-    async def test_replicas_that_were_all_silent_are_all_alive(self, database: Database) -> None:
+    async def test_replicas_count_as_alive_if_all_were_silent(self, database: Database) -> None:
         """The store was unavailable to all replicas."""
         presence = Presence(database, lease_s=0.5)
         for replica_id in ("one", "other"):
@@ -381,7 +377,7 @@ async def test_dbos_stops_when_no_job_is_open_and_starts_again(
                     await asyncio.sleep(0.01)
 
 
-async def test_a_workflow_without_a_task_goes_on(tmp_path: Path) -> None:
+async def test_workflow_without_a_task_resumes(tmp_path: Path) -> None:
     """DBOS leaves a workflow pending if it cannot store the outcome."""
     async with opened(tmp_path / "store.db", dbos) as queue:
         hang = Hanging()

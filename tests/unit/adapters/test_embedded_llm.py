@@ -1,4 +1,4 @@
-"""The embedded LLM on its real weights, and its sampling loop on a toy model."""
+"""The embedded LLM with real weights, and its sampling loop on a toy model."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ from service.llm.weights import WeightsError
 LINE = Sampling(stop=("\n",), max_tokens=16)
 
 
-# The sampling loop, on a model whose next-token scores are given
+# The sampling loop, on a model with given next-token scores
 
 
 class ToyCache:
@@ -41,7 +41,7 @@ class ToyCache:
 
 
 class ToyModel:
-    """Every token has fixed scores for its successor; records the batch of every call."""
+    """Each token has fixed scores for its successor. Records the batch of each call."""
 
     def __init__(self, scores: dict[int, list[float]]) -> None:
         self.scores = scores
@@ -80,11 +80,11 @@ def filled(
     count: int, prompt: list[int], model: ToyModel | None = None, eos: tuple[int, ...] = (), **how: Any
 ) -> list[Continuation]:
     rows = [Continuation() for _ in range(count)]
-    given = {"temperature": 1.0, "max_tokens": 50, "stop": ("\n",)}
+    arguments = {"temperature": 1.0, "max_tokens": 50, "stop": ("\n",)}
     options = {name: how.pop(name) for name in ("seed", "is_stopped", "num_alternatives") if name in how}
     sampler = Sampler(model or ToyModel(AFTER), Letters(), eos)
     with contextlib.suppress(StoppedError):
-        sampler.draw(prompt, rows, Sampling(**(given | how)), **options)
+        sampler.draw(prompt, rows, Sampling(**(arguments | how)), **options)
     return rows
 
 
@@ -106,9 +106,7 @@ def first_tokens(count: int, prompt: list[int], **changes: Any) -> Counter[int]:
         ({"temperature": 0.0}, {3: 1.0}),
     ],
 )
-def test_tokens_are_drawn_from_the_distribution_asked_for(
-    changes: dict[str, Any], shares: dict[int, float]
-) -> None:
+def test_tokens_follow_the_requested_distribution(changes: dict[str, Any], shares: dict[int, float]) -> None:
     seen = first_tokens(1500, [1], **changes)
     assert set(seen) == set(shares)
     for token, share in shares.items():
@@ -116,24 +114,24 @@ def test_tokens_are_drawn_from_the_distribution_asked_for(
 
 
 @pytest.mark.parametrize("changes", [{"temperature": 0.3}, {"temperature": 0.0}, {"top_p": 0.6}], ids=str)
-def test_the_sum_is_of_the_models_own_distribution(changes: dict[str, Any]) -> None:
+def test_total_logprob_is_of_the_models_distribution(changes: dict[str, Any]) -> None:
     for row in drawn(20, [0], **changes):
         expected, last = 0.0, 0
-        for token in row.tokens:  # the newline that ended the row included
+        for token in row.tokens:  # including the newline that ended the row
             weights = [math.exp(score) for score in AFTER[last]]
             expected, last = expected + math.log(weights[token] / sum(weights)), token
         assert row.truncated or row.tokens[-1] == 3
         assert math.fsum(row.logprobs) == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_likeliest_first_tokens_are_of_the_models_own_distribution() -> None:
+def test_top_first_tokens_are_of_the_models_distribution() -> None:
     for row in drawn(2, [0, 1], temperature=0.0, num_alternatives=2):
         total = math.log(1 + math.e + math.e**2)
         assert row.first_tokens == pytest.approx({"\n": 2 - total, "c": 1 - total}, abs=1e-5)
     assert drawn(1, [1])[0].first_tokens == {}
 
 
-def test_rows_end_at_the_stop_string_without_it() -> None:
+def test_rows_end_before_the_stop_string() -> None:
     rows = drawn(50, [0])
     assert all(row.ended and not row.truncated and "\n" not in row.text for row in rows)
     assert len({row.text for row in rows}) > 5
@@ -161,7 +159,7 @@ def test_stopping_keeps_the_rows_that_have_ended() -> None:
     assert {row.ended for row in rows} == {True, False}
 
 
-def test_without_a_seed_draws_differ_and_the_global_generator_is_left_alone() -> None:
+def test_samples_without_a_seed_differ_and_leave_the_global_generator() -> None:
     import torch
 
     state = torch.get_rng_state()
@@ -172,7 +170,7 @@ def test_without_a_seed_draws_differ_and_the_global_generator_is_left_alone() ->
     assert torch.equal(state, torch.get_rng_state())
 
 
-# The adapter, on the real weights
+# The adapter with the real weights
 
 
 def played(cache: Path, scenario: Callable[[EmbeddedLanguageModel], Awaitable[Any]], **settings: Any) -> Any:
@@ -188,8 +186,8 @@ def played(cache: Path, scenario: Callable[[EmbeddedLanguageModel], Awaitable[An
 
 
 def question(n: int = 4, **more: Any) -> GenerationRequest:
-    given = {"sampling": LINE, "prompt": "What is the capital of France?"} | more
-    return GenerationRequest(num_samples=n, **given)
+    arguments = {"sampling": LINE, "prompt": "What is the capital of France?"} | more
+    return GenerationRequest(num_samples=n, **arguments)
 
 
 @pytest.mark.weights
@@ -206,7 +204,7 @@ def test_conversion_happens_once_and_leaves_nothing_else(llm_weights: Path) -> N
 
 @pytest.mark.weights
 @pytest.mark.parametrize("messages", [None, (Message("user", "Say hello."),)], ids=["prompt", "chat"])
-def test_the_sum_is_that_of_one_pass_over_prompt_and_answer(
+def test_total_logprob_equals_that_of_one_pass_over_prompt_and_answer(
     llm_weights: Path, messages: tuple[Message, ...] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch
@@ -224,8 +222,8 @@ def test_the_sum_is_that_of_one_pass_over_prompt_and_answer(
         for row, draw in zip(kept, generation.draws, strict=True):
             with torch.inference_mode():
                 logits = sampler._model(input_ids=torch.tensor([prompt + row.tokens])).logits[0]
-            told = torch.log_softmax(logits, dim=-1)[len(prompt) - 1 : -1]
-            expected = sum(float(told[i, token]) for i, token in enumerate(row.tokens))
+            logprobs = torch.log_softmax(logits, dim=-1)[len(prompt) - 1 : -1]
+            expected = sum(float(logprobs[i, token]) for i, token in enumerate(row.tokens))
             assert draw.total_logprob == pytest.approx(expected, abs=2e-3)
             assert draw.num_tokens == len(row.tokens)
             assert draw.logprob == pytest.approx(expected / len(row.tokens), abs=2e-3)
@@ -234,8 +232,10 @@ def test_the_sum_is_that_of_one_pass_over_prompt_and_answer(
 
 
 @pytest.mark.weights
-def test_the_rest_of_the_port_on_one_loaded_model(llm_weights: Path) -> None:
-    long = Sampling(temperature=0, max_tokens=1000)  # greedy after few-shot text never ends by itself
+def test_port_behaviour_on_a_loaded_model(llm_weights: Path) -> None:
+    long = Sampling(
+        temperature=0, max_tokens=1000
+    )  # greedy decoding after few-shot text ends only at the limit
 
     async def scenario(llm: EmbeddedLanguageModel) -> None:
         seeded = question(sampling=Sampling(temperature=1.0, seed=5, stop=("\n",)))
@@ -258,7 +258,7 @@ def test_the_rest_of_the_port_on_one_loaded_model(llm_weights: Path) -> None:
 
 
 async def overload(llm: EmbeddedLanguageModel, request: GenerationRequest) -> None:
-    """One runs, one waits, the third is refused; cancelling both frees the model at the next token."""
+    """One call runs, one waits, the third is refused; cancelling both frees the model at the next token."""
     tasks = [asyncio.create_task(llm.generate(request)) for _ in range(2)]
     await asyncio.sleep(0)
     with pytest.raises(Overloaded):

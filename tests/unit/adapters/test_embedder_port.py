@@ -1,4 +1,4 @@
-"""Every embedder keeps the port's word."""
+"""The contract of the embedder port, for all embedders."""
 
 import asyncio
 import os
@@ -74,7 +74,9 @@ class TestPort:
         np.testing.assert_allclose(rows[[1, 0, 2]], back[[0, 1, 1]], atol=1e-5)
         assert np.abs(rows[0] - rows[1]).max() > 0.01
 
-    def test_company_changes_nothing(self, embedder: Embedder, runner: asyncio.Runner) -> None:
+    def test_vectors_do_not_depend_on_other_texts_of_the_call(
+        self, embedder: Embedder, runner: asyncio.Runner
+    ) -> None:
         alone = runner.run(embedder.embed(["Ankara is the capital."])).vectors
         texts = ["x", "Ankara is the capital.", "a much longer text " * 20]
         among = runner.run(embedder.embed(texts)).vectors
@@ -83,11 +85,13 @@ class TestPort:
     def test_no_texts_give_no_rows(self, embedder: Embedder, runner: asyncio.Runner) -> None:
         assert runner.run(embedder.embed([])).vectors.shape == (0, embedder.identity.dimension)
 
-    def test_vectors_tell_what_made_them(self, embedder: Embedder, runner: asyncio.Runner) -> None:
+    def test_vectors_have_the_embedders_identity(self, embedder: Embedder, runner: asyncio.Runner) -> None:
         assert runner.run(embedder.embed(["Quito"])).made_by == embedder.identity
         assert runner.run(embedder.embed([])).made_by == embedder.identity
 
-    def test_started_embedder_is_well_and_known(self, embedder: Embedder, runner: asyncio.Runner) -> None:
+    def test_started_embedder_is_healthy_and_identified(
+        self, embedder: Embedder, runner: asyncio.Runner
+    ) -> None:
         runner.run(embedder.check())
         identity = embedder.identity
         assert identity == embedder.identity

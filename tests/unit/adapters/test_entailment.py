@@ -1,4 +1,4 @@
-"""The NLI adapter on a tiny model of random weights: classes in the promised order, batches of any size."""
+"""The NLI adapter on a tiny model with random weights: order of classes, and batches of any size."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ LABELS = {0: "contradiction", 1: "entailment", 2: "neutral"}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    # Not above: importing it takes seconds in every process that collects the tests.
+    # Imported here, because the import takes seconds in each process that collects the tests.
     from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
     made = tmp_path_factory.mktemp("nli") / "tiny-nli"
@@ -33,14 +33,16 @@ def folder(tmp_path_factory):
     return made
 
 
-def test_probabilities_are_in_the_promised_order(folder):
+def test_probabilities_are_in_the_documented_order(folder):
     model = TransformersEntailment(folder)
     assert model.name == "tiny-nli"
-    found = model.probabilities([("paris", "the city of paris"), ("lyon", "paris")])
-    assert found.shape == (2, 3)
-    assert found.sum(axis=1) == pytest.approx([1.0, 1.0])
-    assert (found[:, 0] > found[:, 1]).all()  # the biases say: entailment, then neutral, then contradiction
-    assert (found[:, 1] > found[:, 2]).all()
+    probabilities = model.probabilities([("paris", "the city of paris"), ("lyon", "paris")])
+    assert probabilities.shape == (2, 3)
+    assert probabilities.sum(axis=1) == pytest.approx([1.0, 1.0])
+    assert (
+        probabilities[:, 0] > probabilities[:, 1]
+    ).all()  # the biases say: entailment, then neutral, then contradiction
+    assert (probabilities[:, 1] > probabilities[:, 2]).all()
 
 
 def test_batches_do_not_change_the_result(folder):
@@ -52,7 +54,7 @@ def test_batches_do_not_change_the_result(folder):
     assert model.probabilities([]).shape == (0, 3)
 
 
-def test_labels_that_do_not_say_are_refused(tmp_path):
+def test_ambiguous_labels_are_refused(tmp_path):
     with pytest.raises(ValueError, match="must name"):
         class_order({0: "LABEL_0", 1: "LABEL_1", 2: "LABEL_2"})
     with pytest.raises(ValueError, match="cannot be loaded"):

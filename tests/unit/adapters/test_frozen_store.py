@@ -1,4 +1,4 @@
-"""A database that takes calls and answers none: what is waited for, and for how long."""
+"""A database that accepts calls but does not answer: which callers wait, and for how long."""
 
 import asyncio
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.postgres import Cluster
 
 
-async def test_a_call_that_takes_too_long_is_given_up_and_leaves_no_trace(
+async def test_slow_call_times_out_and_leaves_no_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.store.database.ANSWER_S", 0.01)
@@ -49,7 +49,7 @@ async def test_a_score_that_names_a_calibration_does_not_wait_for_a_frozen_serve
         await scorer.score(named[0])
         with postgres.frozen():
             async with asyncio.timeout(60):
-                await scorer.score(named[0])  # one used lately is served from memory
+                await scorer.score(named[0])  # a recently used one is served from memory
                 for _ in range(2):
                     with pytest.raises(StoreUnavailable, match="does not answer"):
                         await scorer.score(named[1])

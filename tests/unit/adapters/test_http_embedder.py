@@ -1,4 +1,4 @@
-"""An OpenAI-style embedding server: order, batches, retries, errors, and what is learned from it."""
+"""An OpenAI-compatible embedding server: order, batches, retries, errors and identity."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Server(OpenAIServer):
-    """Answers with (length, 1) per text, last text first."""
+    """Answers with (length, 1) per text, in reverse order."""
 
     def __init__(self, *script: Behaviour) -> None:
         super().__init__(script=script, default=self._embed)
@@ -35,7 +35,7 @@ class Server(OpenAIServer):
 
 
 def of_one(embedding: str) -> Behaviour:
-    """Answer one text with this embedding."""
+    """Answer with this embedding of one text."""
     return raw(f'{{"data": [{{"index": 0, "embedding": {embedding}}}]}}'.encode())
 
 
@@ -55,7 +55,7 @@ def with_embedder(
 
 
 @pytest.mark.parametrize("end", ["", "/v1", "/v1/"])
-def test_what_is_sent(end: str) -> None:
+def test_request_body(end: str) -> None:
     server = Server()
 
     async def scenario(embedder: HttpEmbedder) -> None:
@@ -67,7 +67,7 @@ def test_what_is_sent(end: str) -> None:
     assert sent.body == {"model": "asked-model", "input": ["a"], "encoding_format": "float"}
 
 
-def test_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_are_split_into_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.embedding.http.MAX_BATCH", 2)
     server = Server()
 
@@ -78,15 +78,15 @@ def test_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     assert server.inputs()[1:] == [["a", "bb"], ["ccc", "dddd"], ["eeeee"]]
 
 
-def test_identity_is_learned_from_the_server() -> None:
+def test_identity_comes_from_the_server() -> None:
     async def scenario(embedder: HttpEmbedder) -> None:
-        known = embedder.identity
-        assert (known.name, known.revision, known.dimension) == ("asked-model", "served-model", 2)
+        identity = embedder.identity
+        assert (identity.name, identity.revision, identity.dimension) == ("asked-model", "served-model", 2)
 
     with_embedder(Server(), scenario)
 
 
-def test_server_that_comes_up_later() -> None:
+def test_server_started_later_is_used() -> None:
     server = Server(*[drop] * 4)
 
     async def scenario(embedder: HttpEmbedder) -> None:
@@ -94,14 +94,14 @@ def test_server_that_comes_up_later() -> None:
             _ = embedder.identity
         with pytest.raises(EmbedderUnavailable, match="cannot be reached"):
             await embedder.check()
-        await asyncio.sleep(CHECK_KEPT_S + 0.1)  # what a check found holds for that long
+        await asyncio.sleep(CHECK_KEPT_S + 0.1)  # the result of a check is valid this long
         await embedder.check()
         assert embedder.identity.dimension == 2
 
     with_embedder(server, scenario)
 
 
-def test_change_of_model_is_followed_and_old_vectors_are_forgotten() -> None:
+def test_model_change_is_detected_and_old_vectors_are_dropped() -> None:
     server = Server()
 
     async def scenario(embedder: HttpEmbedder) -> None:
@@ -117,7 +117,7 @@ def test_change_of_model_is_followed_and_old_vectors_are_forgotten() -> None:
 
 
 @pytest.mark.parametrize("trouble", [drop, *(status(code, {}) for code in sorted(TRY_AGAIN))])
-def test_transient_trouble_is_retried(trouble: Behaviour) -> None:
+def test_transient_errors_are_retried(trouble: Behaviour) -> None:
     server = Server(trouble)
 
     async def scenario(embedder: HttpEmbedder) -> None:
@@ -133,7 +133,7 @@ def test_transient_trouble_is_retried(trouble: Behaviour) -> None:
         (hang, "in time", 1),
         (status(500, SECRET_TEXT.encode()), "status 500", 1),
         (status(503, SECRET_TEXT.encode()), "refuses work for now", 4),
-        (drop, "cannot be reached", 5),  # the first over a kept connection, which may have been closed before
+        (drop, "cannot be reached", 5),  # the first over a reused connection, which may already be closed
         (raw(b"<html>"), "valid embedding", 1),
         (raw(b"[" * 100_000 + b"]" * 100_000), "valid embedding", 1),
         (status(200, {"data": []}), "valid embedding", 1),
@@ -141,7 +141,7 @@ def test_transient_trouble_is_retried(trouble: Behaviour) -> None:
         (of_one("[NaN, 1]"), "not finite", 1),
     ],
 )
-def test_trouble_is_named_without_the_servers_words(
+def test_errors_do_not_quote_the_server(
     monkeypatch: pytest.MonkeyPatch, trouble: Behaviour, says: str, calls: int
 ) -> None:
     server = Server()
@@ -171,7 +171,7 @@ def test_trouble_is_named_without_the_servers_words(
         *[(code, f"status {code}") for code in (402, 405, 410, 414, 451)],
     ],
 )
-def test_a_refusal_is_final(code: int, says: str) -> None:
+def test_refusal_is_not_retried(code: int, says: str) -> None:
     server = Server()
 
     async def scenario(embedder: HttpEmbedder) -> None:
@@ -187,7 +187,7 @@ def test_a_refusal_is_final(code: int, says: str) -> None:
     with_embedder(server, scenario)
 
 
-def test_retry_after_reaches_the_caller() -> None:
+def test_retry_after_is_forwarded_to_the_caller() -> None:
     server = Server()
 
     async def scenario(embedder: HttpEmbedder) -> None:
@@ -199,7 +199,7 @@ def test_retry_after_reaches_the_caller() -> None:
     with_embedder(server, scenario)
 
 
-def test_a_server_that_refuses_the_empty_text_is_not_ready_where_that_is_embedded() -> None:
+def test_server_that_refuses_empty_text_is_not_ready_if_needed() -> None:
     class Refuses(Server):
         async def _embed(self, exchange: Exchange) -> None:
             refused = "" in exchange.body["input"]
@@ -212,7 +212,7 @@ def test_a_server_that_refuses_the_empty_text_is_not_ready_where_that_is_embedde
     with_embedder(Refuses(), scenario, empty_answers="embedded")
 
 
-def test_a_stopped_embedder_reaches_no_server() -> None:
+def test_stopped_embedder_makes_no_calls() -> None:
     async def scenario(embedder: HttpEmbedder) -> None:
         await embedder.stop()
         with pytest.raises(EmbedderUnavailable, match="cannot be reached"):
@@ -236,7 +236,7 @@ def test_vectors_of_two_models_are_never_mixed() -> None:
         server.model = "another"
         calls = [embedder.embed(["new"]), embedder.embed(["kept", "other"])]
         met = await asyncio.gather(*calls, return_exceptions=True)
-        assert all(isinstance(one, EmbedderUnavailable) for one in met)
+        assert all(isinstance(item, EmbedderUnavailable) for item in met)
         assert (await embedder.embed(["kept", "new"])).made_by.revision == "another"
         assert server.inputs()[-1] == ["kept", "new"]
 

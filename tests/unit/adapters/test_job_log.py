@@ -1,4 +1,4 @@
-"""What the log says of jobs: waiting, failing, cancelled, taken over from a replica that was killed."""
+"""Log lines of jobs: waiting, failing, cancelled, and taken over from a killed replica."""
 
 import asyncio
 import logging
@@ -28,14 +28,14 @@ async def submitted(made: Replica) -> str:
 
 
 async def until(caplog: pytest.LogCaptureFixture, text: str) -> None:
-    """Wait for what is told after the store has it."""
+    """Wait for a log line, which follows the write to the store."""
     async with asyncio.timeout(60):
         while text not in caplog.text:
             await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("status", [400, 401])
-async def test_a_failure_is_told_without_what_the_llm_said(
+async def test_failure_is_logged_without_text_of_the_llm(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, status: int
 ) -> None:
     detail = f"The LLM server answered with status {status}."
@@ -47,7 +47,7 @@ async def test_a_failure_is_told_without_what_the_llm_said(
         assert "key" not in caplog.text, "what the LLM server says may quote prompts"
 
 
-async def test_waiting_and_cancelling_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_waiting_and_cancelling_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     llm = FakeLLM()
     llm.available = False
     async with replica(f"sqlite:///{tmp_path / 'store.db'}", llm, engine=TaskEngine()) as made:
@@ -57,9 +57,7 @@ async def test_waiting_and_cancelling_are_told(tmp_path: Path, caplog: pytest.Lo
     assert f"job {job_id} cancelled" in caplog.messages
 
 
-async def test_a_wait_is_logged_once_until_the_job_gets_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_wait_is_logged_once_until_progress(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     database = CopiedDatabase(tmp_path)
     jobs = SqlJobs(database, SqlCalibrations(database))
     job, _ = await jobs.submit(dev_rows(ROWS), JobOptions())
@@ -68,6 +66,6 @@ async def test_a_wait_is_logged_once_until_the_job_gets_on(
         await jobs.note(job.id, "waiting")
     await jobs.note(job.id, LLMError("waiting for more.", llm_message="Where is the treasure?").full_detail)
     await database.stop()
-    # A thread of another test's exporter may have its say, too.
-    ours = [one.message for one in caplog.records if one.name.startswith("service")]
+    # The exporter thread of another test may also log.
+    ours = [record.message for record in caplog.records if record.name.startswith("service")]
     assert ours == [f"job {job.id}: waiting", f"job {job.id}: waiting for more."]

@@ -1,4 +1,4 @@
-"""Documents kept for a while: one class of tests, for the fake, for SQLite and for a real PostgreSQL."""
+"""Documents kept for a limited time: the same tests for the fake, SQLite and a real PostgreSQL."""
 
 import asyncio
 import json
@@ -35,13 +35,13 @@ async def sql(url: str, sweep_s: float = 60.0) -> AsyncIterator[tuple[ScoreStore
 
 async def rows(database: Database) -> int:
     async with database.read() as connection:
-        found = await connection.execute(sa.select(sa.func.count()).select_from(kept))
-    return int(found.scalar_one())
+        rows_ = await connection.execute(sa.select(sa.func.count()).select_from(kept))
+    return int(rows_.scalar_one())
 
 
 @dataclass
 class Opened:
-    """A way to open the documents, which the class below is run on."""
+    """A function that opens the documents, for which the class below is run."""
 
     url: str | None
 
@@ -68,82 +68,82 @@ def documents(*ids: str) -> list[Document]:
 
 
 class TestKeptDocuments:
-    async def test_a_document_comes_back_as_it_went_in(self, opened: Opened) -> None:
+    async def test_document_round_trip(self, opened: Opened) -> None:
         document = {"text": NASTY, "deep": [{"number": 1.5, "none": None}], "empty": {}}
-        async with opened() as found:
-            await put(found, "a", "me", document, ttl_s=60)
-            assert await found.get("a", "me") == document
+        async with opened() as result:
+            await put(result, "a", "me", document, ttl_s=60)
+            assert await result.get("a", "me") == document
 
-    async def test_only_its_owner_finds_it_under_its_own_names(self, opened: Opened) -> None:
-        async with opened() as found:
-            await put(found, "a", "me", {"is": "mine"}, ttl_s=60)
-            await put(found, "a", "you", {"is": "yours"}, ttl_s=60)
-            assert await found.get("a", "me") == {"is": "mine"}
-            assert await found.get("a", "you") == {"is": "yours"}
+    async def test_document_is_found_only_by_its_owner_and_id(self, opened: Opened) -> None:
+        async with opened() as result:
+            await put(result, "a", "me", {"is": "mine"}, ttl_s=60)
+            await put(result, "a", "you", {"is": "yours"}, ttl_s=60)
+            assert await result.get("a", "me") == {"is": "mine"}
+            assert await result.get("a", "you") == {"is": "yours"}
             for names in (("a", ""), ("b", "me")):
-                assert await found.get(*names) is None
+                assert await result.get(*names) is None
 
-    async def test_a_later_one_takes_its_place(self, opened: Opened) -> None:
-        async with opened() as found:
+    async def test_later_document_replaces_the_earlier(self, opened: Opened) -> None:
+        async with opened() as result:
             for state in ("pending", "scored"):
-                await put(found, "a", "me", {"status": state}, ttl_s=60)
-            assert await found.get("a", "me") == {"status": "scored"}
+                await put(result, "a", "me", {"status": state}, ttl_s=60)
+            assert await result.get("a", "me") == {"status": "scored"}
 
-    async def test_one_without_text_takes_its_place_with_nothing(self, opened: Opened) -> None:
-        async with opened() as found:
-            await put(found, "a", "me", {"status": "pending"}, ttl_s=60)
-            await found.put_all([Document("a", "me", None, time.monotonic() + 60), *documents("b")])
-            assert await found.get("a", "me") is None
-            assert await found.get("b", "me") == {"is": "b"}
-            await found.put_all([Document("b", "me", None, time.monotonic() + 60)])
-            assert await found.get("b", "me") is None
+    async def test_document_without_text_deletes_the_earlier(self, opened: Opened) -> None:
+        async with opened() as result:
+            await put(result, "a", "me", {"status": "pending"}, ttl_s=60)
+            await result.put_all([Document("a", "me", None, time.monotonic() + 60), *documents("b")])
+            assert await result.get("a", "me") is None
+            assert await result.get("b", "me") == {"is": "b"}
+            await result.put_all([Document("b", "me", None, time.monotonic() + 60)])
+            assert await result.get("b", "me") is None
 
-    async def test_its_time_runs_out(self, opened: Opened) -> None:
-        async with opened() as found:
-            await put(found, "over", "me", {}, ttl_s=0)
-            assert await found.get("over", "me") is None
-            await put(found, "a", "me", {}, ttl_s=1)
+    async def test_document_expires(self, opened: Opened) -> None:
+        async with opened() as result:
+            await put(result, "over", "me", {}, ttl_s=0)
+            assert await result.get("over", "me") is None
+            await put(result, "a", "me", {}, ttl_s=1)
             async with asyncio.timeout(60):
-                while await found.get("a", "me") is not None:
+                while await result.get("a", "me") is not None:
                     await asyncio.sleep(0.02)
 
-    async def test_one_that_comes_too_late_takes_no_room(self, opened: Opened) -> None:
-        async with opened() as found:
-            await found.put_all(documents(*"abcde"))
+    async def test_expired_document_is_not_stored(self, opened: Opened) -> None:
+        async with opened() as result:
+            await result.put_all(documents(*"abcde"))
             for id_ in "fgh":
-                await put(found, id_, "me", {}, ttl_s=-1)
-            assert all([await found.get(id_, "me") for id_ in "abcde"])
+                await put(result, id_, "me", {}, ttl_s=-1)
+            assert all([await result.get(id_, "me") for id_ in "abcde"])
 
-    async def test_the_oldest_go_first(self, opened: Opened) -> None:
-        async with opened() as found:
+    async def test_oldest_documents_are_removed_first(self, opened: Opened) -> None:
+        async with opened() as result:
             for id_ in "abcde":
-                await found.put_all(documents(id_))
-            await found.put_all(documents("a"))  # which makes it the youngest
-            await found.put_all(documents("f", "g"))
-            left = [id_ for id_ in "abcdefg" if await found.get(id_, "me")]
+                await result.put_all(documents(id_))
+            await result.put_all(documents("a"))  # which makes it the youngest
+            await result.put_all(documents("f", "g"))
+            left = [id_ for id_ in "abcdefg" if await result.get(id_, "me")]
             assert left == ["a", "d", "e", "f", "g"]
 
-    async def test_two_at_once_under_the_same_names_do_no_harm(self, opened: Opened) -> None:
-        async with opened() as found:
-            await asyncio.gather(*(put(found, "a", "me", {"n": n}, ttl_s=60) for n in range(8)))
-            assert (await found.get("a", "me") or {})["n"] in range(8)
-            await put(found, "a", "me", {"n": "last"}, ttl_s=60)
-            assert await found.get("a", "me") == {"n": "last"}
+    async def test_concurrent_writes_of_one_document_are_safe(self, opened: Opened) -> None:
+        async with opened() as result:
+            await asyncio.gather(*(put(result, "a", "me", {"n": n}, ttl_s=60) for n in range(8)))
+            assert (await result.get("a", "me") or {})["n"] in range(8)
+            await put(result, "a", "me", {"n": "last"}, ttl_s=60)
+            assert await result.get("a", "me") == {"n": "last"}
 
 
 class TestSqlKept:
-    async def test_replicas_that_fill_it_together_stay_within_the_bound(self, url: str) -> None:
-        async with sql(url) as (one, database), sql(url) as (other, _):
+    async def test_replicas_together_stay_within_the_limit(self, url: str) -> None:
+        async with sql(url) as (first, database), sql(url) as (second, _):
 
             async def fill(made: ScoreStore, name: str) -> None:
                 for i in range(10):
                     await made.put_all(documents(*(f"{name}{i}{j}" for j in range(4))))
 
-            await asyncio.gather(fill(one, "one"), fill(other, "other"))
-            await one.put_all(documents("last"))
+            await asyncio.gather(fill(first, "one"), fill(second, "other"))
+            await first.put_all(documents("last"))
             assert await rows(database) == MOST
 
-    async def test_what_is_over_its_time_is_deleted(self, url: str) -> None:
+    async def test_expired_documents_are_deleted(self, url: str) -> None:
         async with sql(url, sweep_s=0.02) as (made, database):
             await put(made, "stays", "me", {}, ttl_s=600)
             await made.put_all([Document(id_, "me", "{}", time.monotonic() + 2) for id_ in "ab"])
@@ -153,7 +153,7 @@ class TestSqlKept:
                     await asyncio.sleep(0.01)
             assert await made.get("stays", "me") == {}
 
-    async def test_a_deleted_text_is_gone_from_the_disk(self, tmp_path: Path) -> None:
+    async def test_deleted_text_is_removed_from_the_disk(self, tmp_path: Path) -> None:
         secret = "the prompt that nobody may find"
         async with sql(f"sqlite:///{tmp_path / 'store.db'}") as (made, _):
             await put(made, "a", "me", {"prompt": secret}, ttl_s=1)
@@ -165,5 +165,5 @@ class TestSqlKept:
             assert not any(secret.encode() in path.read_bytes() for path in tmp_path.glob("store.db*"))
 
 
-def test_no_text_is_shown_by_accident() -> None:
+def test_repr_does_not_show_the_text() -> None:
     assert "secret" not in repr(Document("a", "me", "secret", 60))

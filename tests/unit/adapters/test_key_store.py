@@ -1,4 +1,4 @@
-"""Made keys: one class of tests, for the fake, for SQLite and for a real PostgreSQL."""
+"""Created keys: the same tests for the fake, SQLite and a real PostgreSQL."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ async def sql(url: str) -> AsyncIterator[SqlKeys]:
 
 @dataclass
 class Opened:
-    """A way to open the keys, which the class below is run on."""
+    """A function that opens the keys, for which the class below is run."""
 
     url: str | None
 
@@ -59,31 +59,31 @@ def opened(place: str | None) -> Opened:
 def key(
     name: str = "a key", scope: Scope = "score", *, at_s: float = 0.0, expires_s: float | None = None
 ) -> Key:
-    """Return a key made `at_s` seconds after noon."""
+    """Return a key created `at_s` seconds after noon."""
     expires = None if expires_s is None else NOON + timedelta(seconds=expires_s)
     return new_key(name, scope, expires, NOON + timedelta(seconds=at_s))[0]
 
 
 class TestKeyStore:
-    async def test_a_key_comes_back_as_it_went_in(self, opened: Opened) -> None:
+    async def test_key_round_trip(self, opened: Opened) -> None:
         async with opened() as store:
             first, second = key(NASTY, expires_s=60.5), key("b", "admin", at_s=1)
             await store.add(first)
             await store.add(second)
             assert await store.list_all() == [second, first]
 
-    async def test_revoking_twice_keeps_the_first_time(self, opened: Opened) -> None:
+    async def test_second_revocation_keeps_the_time_of_the_first(self, opened: Opened) -> None:
         async with opened() as store:
             made = key()
             await store.add(made)
             revoked = await store.revoke(made.id, NOON)
             assert await store.revoke(made.id, NOON + timedelta(seconds=9)) == revoked
 
-    async def test_the_oldest_that_ended_makes_room(self, opened: Opened) -> None:
+    async def test_oldest_ended_key_is_removed_at_the_limit(self, opened: Opened) -> None:
         async with opened() as store:
             valid, revoked, expired = key(), key(at_s=1), key(at_s=2, expires_s=3)
-            for one in (valid, revoked, expired):
-                await store.add(one)
+            for key_ in (valid, revoked, expired):
+                await store.add(key_)
             await store.revoke(revoked.id, NOON)
             fourth, fifth = key(at_s=4), key(at_s=5)
             await store.add(fourth)
@@ -91,34 +91,34 @@ class TestKeyStore:
             await store.add(fifth)
             assert await store.list_all() == [fifth, fourth, valid]
 
-    async def test_room_is_made_in_the_own_scope(self, opened: Opened) -> None:
-        """The other's last key, revoked, is what keeps that scope closed."""
+    async def test_keys_are_removed_only_in_their_scope(self, opened: Opened) -> None:
+        """The last revoked key of another scope keeps that scope closed."""
         async with opened() as store:
             other, *full = key(scope="admin"), *(key(at_s=i) for i in range(1, MOST + 1))
-            for one in (other, *full):
-                await store.add(one)
+            for key_ in (other, *full):
+                await store.add(key_)
             await store.revoke(other.id, NOON)
             with pytest.raises(Conflict):
                 await store.add(key(at_s=MOST + 1))
-            assert {one.id for one in await store.list_all()} == {one.id for one in (other, *full)}
+            assert {item.id for item in await store.list_all()} == {item.id for item in (other, *full)}
 
-    async def test_a_scope_once_made_stays_made(self, opened: Opened) -> None:
-        """However many are made and revoked: what has no key left must not open."""
+    async def test_scope_stays_closed(self, opened: Opened) -> None:
+        """For any number of created and revoked keys, a scope without keys must not open."""
         async with opened() as store:
             for i in range(MOST + 2):
-                one = key(at_s=i)
-                await store.add(one)
-                await store.revoke(one.id, NOON)
-                assert one.id in [kept.id for kept in await store.list_all()]
+                key_ = key(at_s=i)
+                await store.add(key_)
+                await store.revoke(key_.id, NOON)
+                assert key_.id in [kept.id for kept in await store.list_all()]
             assert len(await store.list_all()) == MOST
 
-    async def test_many_at_once_keep_the_bound(self, opened: Opened) -> None:
+    async def test_concurrent_keys_stay_within_the_limit(self, opened: Opened) -> None:
         async with opened() as store:
             made = await asyncio.gather(
                 *(store.add(key(at_s=i)) for i in range(2 * MOST)), return_exceptions=True
             )
             assert len(await store.list_all()) == MOST
-            assert sum(isinstance(one, Conflict) for one in made) == MOST
+            assert sum(isinstance(item, Conflict) for item in made) == MOST
 
 
 async def test_the_database_holds_no_key(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Who gets a permit, who waits and who is refused."""
+"""LLM permits: granted, queued and refused calls."""
 
 import asyncio
 import time
@@ -34,7 +34,7 @@ async def waiter(
     return task
 
 
-async def test_permits_are_given_in_order_and_come_back() -> None:
+async def test_permits_are_granted_in_order_and_returned() -> None:
     queue = AdmissionQueue(2, 9)
     held = [await taken(queue) for _ in range(2)]
     waiting = [await waiter(queue) for _ in range(3)]
@@ -49,7 +49,7 @@ async def test_permits_are_given_in_order_and_come_back() -> None:
     assert (queue.free, queue.num_running) == (2, 0)
 
 
-async def test_a_turn_that_comes_too_late_for_an_answer_is_passed_on() -> None:
+async def test_permit_that_is_too_late_for_an_answer_is_passed_on() -> None:
     queue = AdmissionQueue(1, 9)
     queue.took_s.extend([1.0] * 10)
     held = await taken(queue)
@@ -61,11 +61,11 @@ async def test_a_turn_that_comes_too_late_for_an_answer_is_passed_on() -> None:
     assert queue.free == 1
 
 
-async def test_a_turn_after_the_end_is_no_answer_in_time_and_passed_on() -> None:
+async def test_permit_after_the_deadline_is_an_error_and_passed_on() -> None:
     queue = AdmissionQueue(1, 9)
     held = await taken(queue)
     late = await waiter(queue, left_s=0.02)
-    # A loop that is busy: the turn comes before anybody learns of the end.
+    # A busy loop: the permit arrives before the end is noticed.
     time.sleep(0.05)  # noqa: ASYNC251
     held.release()
     with pytest.raises(DeadlineExceeded):
@@ -73,14 +73,14 @@ async def test_a_turn_after_the_end_is_no_answer_in_time_and_passed_on() -> None
     assert queue.free == 1
 
 
-async def test_only_a_live_draw_is_refused_for_how_long_draws_take() -> None:
+async def test_only_live_samples_are_refused_by_expected_duration() -> None:
     queue = AdmissionQueue(1, 9)
     queue.took_s.extend([100.0] * 10)
     held = await taken(queue)
     job = await waiter(queue, Priority.JOB, left_s=5.0)
 
     async def chat() -> None:
-        async with queue.one_call(5.0):  # it has to begin by then, however long it takes
+        async with queue.one_call(5.0):  # deadline for its start, not for its end
             pass
 
     chats = [asyncio.create_task(chat()) for _ in range(3)]
@@ -91,7 +91,7 @@ async def test_only_a_live_draw_is_refused_for_how_long_draws_take() -> None:
     assert queue.free == 1
 
 
-async def test_a_few_slow_draws_refuse_nobody_who_has_time_for_most() -> None:
+async def test_few_slow_samples_do_not_cause_refusals() -> None:
     queue = AdmissionQueue(1, 9)
     queue.took_s.extend([0.01] * 60 + [50.0] * 4)
     held = await taken(queue)
@@ -100,7 +100,7 @@ async def test_a_few_slow_draws_refuse_nobody_who_has_time_for_most() -> None:
     (await waiting).release()
 
 
-async def test_a_request_past_the_bound_is_refused_at_once_one_admitted_has_all_its_calls() -> None:
+async def test_request_over_the_limit_is_refused_and_an_admitted_one_gets_all_calls() -> None:
     queue = AdmissionQueue(2, 1)
     with queue.admitted(Priority.LIVE, 5):
         calls = [await waiter(queue) for _ in range(5)]
@@ -114,7 +114,7 @@ async def test_a_request_past_the_bound_is_refused_at_once_one_admitted_has_all_
     assert queue.free == 2
 
 
-async def test_jobs_are_never_refused_and_get_their_share_of_a_crowded_queue() -> None:
+async def test_jobs_are_never_refused_and_get_their_share() -> None:
     queue, order = AdmissionQueue(1, 4), []
     held = await taken(queue)
 
@@ -124,7 +124,7 @@ async def test_jobs_are_never_refused_and_get_their_share_of_a_crowded_queue() -
         permit.release()
 
     live = [asyncio.create_task(call(Priority.LIVE)) for _ in range(4 * JOBS_EVERY)]
-    with queue.admitted(Priority.JOB, 50), queue.admitted(Priority.LIVE):  # nor do they take others' room
+    with queue.admitted(Priority.JOB, 50), queue.admitted(Priority.LIVE):  # and use no slots of others
         jobs = [asyncio.create_task(call(Priority.JOB)) for _ in range(50)]
         await asyncio.sleep(0)
         held.release()
@@ -133,20 +133,20 @@ async def test_jobs_are_never_refused_and_get_their_share_of_a_crowded_queue() -
     assert order.count(Priority.JOB) == 50
 
 
-async def test_a_caller_who_goes_leaves_the_queue_and_no_permit_is_lost() -> None:
+async def test_cancelled_caller_leaves_the_queue_without_losing_a_permit() -> None:
     queue = AdmissionQueue(1, 9)
     held = await taken(queue)
     first, second, third = [await waiter(queue) for _ in range(3)]
     first.cancel()
     await asyncio.sleep(0)
     held.release()
-    second.cancel()  # as its permit comes
+    second.cancel()  # while its permit arrives
     await asyncio.wait({second})
     (await third).release()
     assert queue.free == 1
 
 
-async def test_the_wait_ends_with_the_request() -> None:
+async def test_wait_ends_with_the_request() -> None:
     queue = AdmissionQueue(1, 9)
     held = await taken(queue)
     with pytest.raises(DeadlineExceeded):
@@ -155,7 +155,7 @@ async def test_the_wait_ends_with_the_request() -> None:
     assert (queue.free, queue.num_waiting) == (1, 0)
 
 
-async def test_draws_beside_an_answer_wait_only_as_long_as_no_answer_does() -> None:
+async def test_samples_for_a_chat_yield_to_answers() -> None:
     queue = AdmissionQueue(1, 9)
     held = await taken(queue)
     beside = await waiter(queue, Priority.BESIDE)
@@ -169,14 +169,14 @@ async def test_draws_beside_an_answer_wait_only_as_long_as_no_answer_does() -> N
         await queue.permit(Priority.BESIDE, ends())
     held.release()
     second = await live
-    beside = await waiter(queue, Priority.BESIDE)  # nobody but a job waits
+    beside = await waiter(queue, Priority.BESIDE)  # only a job waits
     second.release()
     (await beside).release()
     (await job).release()
     assert queue.free == 1
 
 
-async def test_draws_beside_answers_are_bounded_and_take_no_answers_room() -> None:
+async def test_samples_for_chats_are_limited_and_use_no_slots_of_answers() -> None:
     queue = AdmissionQueue(1, 2)
     with queue.admitted(Priority.BESIDE, 3):
         with pytest.raises(Overloaded), queue.admitted(Priority.BESIDE):
@@ -185,7 +185,7 @@ async def test_draws_beside_answers_are_bounded_and_take_no_answers_room() -> No
             pass
 
 
-async def test_one_call_gives_its_permit_back_once_whenever_it_is_over() -> None:
+async def test_each_call_returns_its_permit_exactly_once() -> None:
     queue = AdmissionQueue(1, 0)
     async with queue.one_call(60) as permit:
         with pytest.raises(Overloaded):
@@ -193,7 +193,7 @@ async def test_one_call_gives_its_permit_back_once_whenever_it_is_over() -> None
                 pass
         permit.release()
         assert queue.free == 1
-        async with queue.one_call(60):  # its room is free, too
+        async with queue.one_call(60):  # its slot is free, too
             pass
     with pytest.raises(ZeroDivisionError):
         async with queue.one_call(60):

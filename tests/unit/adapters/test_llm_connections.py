@@ -1,4 +1,4 @@
-"""Connections, each for one call at a time, and health checks that callers share."""
+"""Connections, each used by one call at a time, and shared health checks."""
 
 import asyncio
 import contextlib
@@ -38,13 +38,13 @@ async def connections(url: str, **options: Any) -> AsyncIterator[tuple[Connectio
         await made.close()
 
 
-async def test_a_connection_is_kept_for_a_while_if_its_response_was_read(
+async def test_connection_is_reused_after_a_read_response(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with OpenAIServer(default=begun(b"half", then=hang)) as server:
 
         async def is_kept(made: Connections, url: httpx2.URL, method: str) -> bool:
-            """Return True if a call used a kept connection. The response to a POST is not read to its end."""
+            """Return True if a call reused a connection. The response to a POST is not read to its end."""
             before = server.accepted
             async with made.stream(method, url) as response:
                 if method == "GET":
@@ -77,7 +77,7 @@ async def test_credentials_of_the_url_take_precedence_over_the_key(user: str, ex
     assert sent[0].headers["host"] == "model.internal"
 
 
-async def test_an_unresolved_name_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unresolvable_name_fails_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     async def forever(*_: object, **__: object) -> None:
         await asyncio.Event().wait()
 
@@ -134,7 +134,7 @@ async def upstream(url: str) -> AsyncIterator[Ask]:
 
 
 def followed_by(rest: bytes, when: str, written: asyncio.Event) -> Behaviour:
-    """Answer, and write more bytes with the response, right after it, or a moment later."""
+    """Answer, and write more bytes with the response, directly after it, or a moment later."""
 
     async def behave(exchange: Exchange) -> None:
         writer, write = exchange.writer, exchange.writer.write
@@ -158,7 +158,7 @@ def followed_by(rest: bytes, when: str, written: asyncio.Event) -> Behaviour:
 @pytest.mark.parametrize("client", [llm, embedder, upstream])
 @pytest.mark.parametrize("rest", [EVIL, TIMED_OUT, b"\0\0\r\n\r\n"], ids=["response", "408", "garbage"])
 @pytest.mark.parametrize("when", ["with it", "after it", "later"])
-async def test_bytes_on_an_idle_connection_reach_no_caller(client: Any, rest: bytes, when: str) -> None:
+async def test_bytes_on_an_idle_connection_are_discarded(client: Any, rest: bytes, when: str) -> None:
     written = asyncio.Event()
     async with OpenAIServer(default=followed_by(rest, when, written)) as server, client(server.url) as ask:
         first = await ask()
@@ -170,7 +170,7 @@ async def test_bytes_on_an_idle_connection_reach_no_caller(client: Any, rest: by
         assert server.accepted == 6
 
 
-async def test_a_server_that_sends_more_than_its_responses_is_asked_twice_only_once() -> None:
+async def test_server_with_extra_bytes_causes_one_repeated_call() -> None:
     async def surplus(exchange: Exchange) -> None:
         exchange.writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}\r\n")
         await exchange.writer.drain()
@@ -182,7 +182,7 @@ async def test_a_server_that_sends_more_than_its_responses_is_asked_twice_only_o
     assert len(server.requests) <= 6
 
 
-async def test_a_call_that_gets_a_408_on_a_kept_connection_is_sent_again() -> None:
+async def test_408_on_a_reused_connection_is_retried() -> None:
     arrived = 0
 
     async def answer_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -252,7 +252,7 @@ async def test_a_call_cancelled_in_a_tls_handshake_closes_its_connection() -> No
 # Checks
 
 
-async def test_a_check_runs_once_at_a_time_and_survives_callers_that_leave(
+async def test_shared_check_survives_cancelled_callers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked, gate, fails = 0, asyncio.Event(), list[Exception]()

@@ -1,4 +1,4 @@
-"""The HTTP adapter against a scripted server on a real socket."""
+"""The HTTP adapter with a scripted server on a real socket."""
 
 import asyncio
 import gzip
@@ -85,7 +85,7 @@ def texts(generation: Generation) -> list[str]:
     return [draw.text for draw in generation.draws]
 
 
-# What is sent
+# Requests
 
 
 def test_one_call_with_n_and_every_sampling_parameter() -> None:
@@ -109,7 +109,7 @@ def test_one_call_with_n_and_every_sampling_parameter() -> None:
     assert (generation.usage.prompt_tokens, generation.usage.completion_tokens) == (7, 8)
 
 
-def test_messages_go_to_chat_whatever_the_api() -> None:
+def test_messages_always_use_the_chat_api() -> None:
     turns = (Message("user", "Hi"), Message("assistant", "Hello"), Message("user", "Who?"))
 
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
@@ -120,7 +120,7 @@ def test_messages_go_to_chat_whatever_the_api() -> None:
     played(scenario, api="completions", shape=PromptShape(few_shot="x", template="y {prompt}"))
 
 
-def test_model_is_asked_once_when_none_is_configured() -> None:
+def test_unconfigured_model_is_requested_once() -> None:
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
         await asyncio.gather(llm.generate(ask()), llm.generate(ask()))
         assert server.gets == ["/v1/models"]
@@ -135,7 +135,7 @@ def test_model_is_asked_once_when_none_is_configured() -> None:
 # Seeds and temperature 0
 
 
-def test_neighbouring_seeds_share_no_stretch() -> None:
+def test_neighbouring_seeds_do_not_overlap() -> None:
     seeds = [wire.spread_seed(seed, call) for seed in range(20) for call in range(2)]
     assert seeds == [wire.spread_seed(seed, call) for seed in range(20) for call in range(2)]
     gaps = [b - a for a, b in zip(sorted(seeds), sorted(seeds)[1:], strict=False)]
@@ -143,17 +143,17 @@ def test_neighbouring_seeds_share_no_stretch() -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1e-6])
-def test_greedy_answer_is_drawn_once_and_repeated(temperature: float) -> None:
+def test_greedy_answer_is_requested_once_and_repeated(temperature: float) -> None:
     generation, bodies = generated(ask(5, sampling=Sampling(temperature=temperature)))
     assert texts(generation) == ["Paris"] * 5
     assert [body["n"] for body in bodies] == [1]
     assert (generation.requested, generation.missing_reason) == (5, None)
 
 
-# What is read
+# Responses
 
 
-def test_reasoning_is_left_out() -> None:
+def test_reasoning_is_removed() -> None:
     message = {"role": "assistant", "content": "Paris", "reasoning_content": "Hm", "reasoning": "Hm"}
     choices = [
         {"index": 0, "finish_reason": "stop", "message": message},
@@ -179,7 +179,7 @@ def test_reasoning_is_left_out() -> None:
         status(200, {"choices": "none"}),
     ],
 )
-def test_anything_but_a_completion_is_a_bad_response(answer: Behaviour) -> None:
+def test_other_response_than_a_completion_is_an_error(answer: Behaviour) -> None:
     assert isinstance(failure(ask(), answer), LLMBadResponse)
 
 
@@ -187,7 +187,7 @@ def test_anything_but_a_completion_is_a_bad_response(answer: Behaviour) -> None:
 
 
 @pytest.mark.parametrize("deadline_s", [None, 60.0])
-def test_the_rest_is_asked_in_parallel_and_the_server_remembered(deadline_s: float | None) -> None:
+def test_missing_answers_are_requested_in_parallel_and_the_limit_remembered(deadline_s: float | None) -> None:
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
         first = await llm.generate(ask(5, deadline_s=deadline_s))
         assert (len(first.draws), first.missing_reason) == (5, None)
@@ -199,14 +199,14 @@ def test_the_rest_is_asked_in_parallel_and_the_server_remembered(deadline_s: flo
     played(scenario, default=answers(at_most=1))
 
 
-def test_some_parallel_calls_failing_leave_a_partial_generation() -> None:
+def test_failed_parallel_calls_give_a_partial_generation() -> None:
     script = [answers(at_most=1), answers(at_most=1), status(400, {"error": "no"}), answers(at_most=1)]
     generation, _ = generated(ask(4), *script)
     assert (len(generation.draws), generation.requested, generation.missing_reason) == (3, 4, "error")
 
 
 @pytest.mark.parametrize("name", ["top_k", "priority", "stream_options"])
-def test_a_refused_extra_is_dropped_and_remembered(name: str) -> None:
+def test_refused_parameter_is_dropped_and_remembered(name: str) -> None:
     refusal = status(400, {"error": {"message": f"Unrecognized request argument supplied: {name}"}})
 
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
@@ -218,7 +218,7 @@ def test_a_refused_extra_is_dropped_and_remembered(name: str) -> None:
     played(scenario, refusal, use_priority=True)
 
 
-def test_a_refused_n_is_asked_one_by_one() -> None:
+def test_refused_n_leads_to_single_requests() -> None:
     refusal = status(400, {"error": {"message": "'n' : must be at most 1"}})
 
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
@@ -229,7 +229,7 @@ def test_a_refused_n_is_asked_one_by_one() -> None:
     played(scenario, refusal)
 
 
-def test_a_top_k_asked_for_is_sent_to_a_server_that_refused_none() -> None:
+def test_requested_top_k_is_sent_unless_refused() -> None:
     refusal = status(400, {"error": {"message": "Unrecognized request argument supplied: top_k"}})
 
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
@@ -244,7 +244,7 @@ def test_a_top_k_asked_for_is_sent_to_a_server_that_refused_none() -> None:
     played(scenario, refusal)
 
 
-def test_a_model_that_was_learnt_is_asked_for_again_when_it_is_gone() -> None:
+def test_discovered_model_is_requested_again_when_missing() -> None:
     gone = status(404, {"error": {"message": f"The model `{MODEL}` does not exist."}})
 
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
@@ -257,7 +257,7 @@ def test_a_model_that_was_learnt_is_asked_for_again_when_it_is_gone() -> None:
     played(scenario, gone, model=None)
 
 
-def test_what_a_server_was_seen_to_do_is_forgotten_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_observed_server_limits_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
         await llm.generate(ask(3))
         server.default = answers()
@@ -269,8 +269,8 @@ def test_what_a_server_was_seen_to_do_is_forgotten_after_a_while(monkeypatch: py
 
 
 @pytest.mark.parametrize("name", ["n", "top_k", "priority", "stream_options"])
-def test_an_error_that_only_names_a_parameter_costs_it_nothing(name: str) -> None:
-    """Such as one that lists the request, or a refusal of something else."""
+def test_error_that_only_mentions_a_parameter_does_not_drop_it(name: str) -> None:
+    """For example an error that quotes the request, or refuses something else."""
     refusal = status(400, {"error": {"message": f"Bad request with {name}: too long"}})
 
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
@@ -284,13 +284,11 @@ def test_an_error_that_only_names_a_parameter_costs_it_nothing(name: str) -> Non
     played(scenario, *[refusal] * 2, use_priority=True)
 
 
-# Answers without end, packed answers
+# Endless and compressed responses
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_an_answer_longer_than_is_taken_is_broken_off(
-    monkeypatch: pytest.MonkeyPatch, streamed: bool
-) -> None:
+def test_too_long_response_is_cut(monkeypatch: pytest.MonkeyPatch, streamed: bool) -> None:
     monkeypatch.setattr(wire, "MAX_ANSWER_BYTES", 2**20)
     kind = "text/event-stream" if streamed else "application/json"
 
@@ -302,24 +300,24 @@ def test_an_answer_longer_than_is_taken_is_broken_off(
     played(scenario, default=endless(b": " + b"x" * 2**16, {"content-type": kind}))
 
 
-def test_the_bound_on_an_answer_grows_with_what_is_asked() -> None:
+def test_response_limit_grows_with_the_request() -> None:
     assert wire.max_bytes_of({"n": 3, "max_tokens": 64}) == wire.MAX_ANSWER_BYTES
     assert wire.max_bytes_of({"n": 20, "max_tokens": 32_768}) > 20 * 32_768 * 400
 
 
-def test_absurd_numbers_of_tokens_are_none() -> None:
-    said = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": "Paris"}}]}
+def test_implausible_token_counts_are_ignored() -> None:
+    message = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": "Paris"}}]}
     usage = {"prompt_tokens": 10**400, "completion_tokens": "many"}
-    generation, _ = generated(ask(1), status(200, json.dumps(said | {"usage": usage}).encode()))
+    generation, _ = generated(ask(1), status(200, json.dumps(message | {"usage": usage}).encode()))
     assert (generation.usage.prompt_tokens, generation.usage.completion_tokens) == (0, 0)
 
 
-def test_a_refusal_without_end_is_told_without_its_words() -> None:
+def test_endless_refusal_is_reported_without_its_text() -> None:
     error = failure(ask(), endless(b"too bad " * 2**13, {"content-type": "application/json"}, code=400))
     assert isinstance(error, LLMError) and error.extra["llm_status"] == 400
 
 
-def test_a_stopped_client_reaches_no_server() -> None:
+def test_stopped_client_makes_no_calls() -> None:
     async def scenario(_: OpenAIServer, llm: HttpLanguageModel) -> None:
         await llm.stop()
         with pytest.raises(LLMUnavailable, match="cannot be reached"):
@@ -328,7 +326,7 @@ def test_a_stopped_client_reaches_no_server() -> None:
     played(scenario)
 
 
-def test_an_answer_compressed_unasked_is_read() -> None:
+def test_unrequested_compression_is_decoded() -> None:
     answer = b'{"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": "Paris"}}]}'
     packed = status(200, gzip.compress(answer), {"content-encoding": "gzip"})
     assert texts(generated(ask(1), packed)[0]) == ["Paris"]
@@ -339,7 +337,7 @@ def test_an_answer_compressed_unasked_is_read() -> None:
 # Who answers
 
 
-def test_the_model_that_answers_is_the_one_told() -> None:
+def test_reported_model_is_the_answering_one() -> None:
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
         assert (llm.identity(ask()).model, llm.identity(ask()).answered) == ("alias", False)
         generation = await llm.generate(ask())
@@ -382,7 +380,7 @@ def test_transient_refusals_are_retried(code: int) -> None:
         ({"Retry-After-Ms": "30000", "Retry-After": "7"}, 30),
     ],
 )
-def test_a_lasting_refusal_says_when_to_come_back(headers: dict[str, str], expected: float) -> None:
+def test_persistent_refusal_has_a_retry_after(headers: dict[str, str], expected: float) -> None:
     error = failure(ask(), default=status(503, {}, headers))
     assert isinstance(error, LLMUnavailable)
     assert error.retry_after_s == expected
@@ -396,15 +394,15 @@ def test_retry_after_may_be_a_date(asked_s: float, least: float, most: float) ->
 
 
 @pytest.mark.parametrize(
-    "asked", ["soon", "", "Thu, 99 Foo 2026", "-1", "nan", "Wed, 01 Jan 2020 00:00:00 GMT"]
+    "retry_after", ["soon", "", "Thu, 99 Foo 2026", "-1", "nan", "Wed, 01 Jan 2020 00:00:00 GMT"]
 )
-def test_an_unreadable_or_past_retry_after_delays_no_retry(asked: str) -> None:
-    generation, _ = generated(ask(), status(503, {}, {"Retry-After": asked}))
+def test_an_unreadable_or_past_retry_after_delays_no_retry(retry_after: str) -> None:
+    generation, _ = generated(ask(), status(503, {}, {"Retry-After": retry_after}))
     assert len(generation.draws) == 4
 
 
 @pytest.mark.parametrize(
-    ("code", "payload", "said"),
+    ("code", "payload", "message"),
     [
         (400, {"error": {"message": "max_tokens is too large", "code": 400}}, "max_tokens is too large"),
         (401, {"error": "Unauthorized"}, "Unauthorized"),
@@ -412,11 +410,11 @@ def test_an_unreadable_or_past_retry_after_delays_no_retry(asked: str) -> None:
         (500, b"plain text", "plain text"),
     ],
 )
-def test_both_error_shapes_are_told_and_not_retried(code: int, payload: Any, said: str) -> None:
+def test_both_error_formats_are_reported_and_not_retried(code: int, payload: Any, message: str) -> None:
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
         with pytest.raises(LLMError) as caught:
             await llm.generate(ask())
-        assert caught.value.extra == {"llm_status": code, "llm_message": said}
+        assert caught.value.extra == {"llm_status": code, "llm_message": message}
         assert len(server.bodies) == 1
 
     played(scenario, status(code, payload))
@@ -424,8 +422,8 @@ def test_both_error_shapes_are_told_and_not_retried(code: int, payload: Any, sai
 
 def test_what_the_server_said_is_cut_and_holds_no_key_of_ours() -> None:
     body = {"error": {"message": "no such key: sk-ours " + "x" * 900}}
-    said = failure(ask(), status(400, body), api_key="sk-ours").extra["llm_message"]
-    assert said.startswith("no such key: [redacted]") and len(said) == 500
+    llm_message = failure(ask(), status(400, body), api_key="sk-ours").extra["llm_message"]
+    assert llm_message.startswith("no such key: [redacted]") and len(llm_message) == 500
 
 
 @pytest.mark.parametrize("deadline_s", [None, 60.0])
@@ -433,9 +431,9 @@ def test_a_server_that_dies_is_unavailable(deadline_s: float | None) -> None:
     assert isinstance(failure(ask(deadline_s=deadline_s), drop), LLMUnavailable)
 
 
-def test_a_server_that_is_not_there_is_unavailable_and_serves_once_it_is() -> None:
+def test_missing_server_is_unavailable_until_it_starts() -> None:
     async def main() -> None:
-        with socket.socket() as kept:  # nobody else takes the port meanwhile
+        with socket.socket() as kept:  # the port stays reserved
             kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             kept.bind(("127.0.0.1", 0))
             port = kept.getsockname()[1]
@@ -450,7 +448,7 @@ def test_a_server_that_is_not_there_is_unavailable_and_serves_once_it_is() -> No
     asyncio.run(main())
 
 
-def test_a_silent_server_is_deadline_exceeded_without_a_second_try() -> None:
+def test_silent_server_exceeds_the_deadline_without_a_retry() -> None:
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
         with pytest.raises(DeadlineExceeded):
             await llm.generate(ask())
@@ -480,12 +478,12 @@ def test_finished_choices_survive_the_deadline() -> None:
     assert (generation.requested, generation.missing_reason) == (4, "deadline")
 
 
-def test_separators_that_json_may_hold_do_not_cut_a_stream() -> None:
+def test_unicode_line_separators_do_not_split_a_stream() -> None:
     async def behave(exchange: Exchange) -> None:
         await exchange.start_stream()
         for i in range(2):
-            told = {"index": i, "delta": {"content": "a\u2028b\x85c"}, "finish_reason": "stop"}
-            await exchange.event(json.dumps({"choices": [told]}, ensure_ascii=False))
+            body = {"index": i, "delta": {"content": "a\u2028b\x85c"}, "finish_reason": "stop"}
+            await exchange.event(json.dumps({"choices": [body]}, ensure_ascii=False))
         await exchange.event("[DONE]")
         exchange.writer.close()
 
@@ -493,15 +491,15 @@ def test_separators_that_json_may_hold_do_not_cut_a_stream() -> None:
     assert texts(generation) == ["a\u2028b\x85c"] * 2
 
 
-def test_halves_of_surrogate_pairs_are_no_text() -> None:
+def test_lone_surrogates_are_replaced() -> None:
     generation, _ = generated(ask(3), answers("cut \ud83d", "\ud83d\ude00", "é"))
     assert texts(generation) == ["cut \ufffd", "\U0001f600", "é"]
 
 
 def test_error_inside_a_stream() -> None:
-    told = {"error": {"message": "EngineCore encountered an issue.", "code": 500}}
-    assert isinstance(failure(ask(deadline_s=60.0), stream(error=told, then=drop)), LLMUnavailable)
-    generation, _ = generated(ask(4, deadline_s=60.0), stream("Paris", error=told, then=drop))
+    body = {"error": {"message": "EngineCore encountered an issue.", "code": 500}}
+    assert isinstance(failure(ask(deadline_s=60.0), stream(error=body, then=drop)), LLMUnavailable)
+    generation, _ = generated(ask(4, deadline_s=60.0), stream("Paris", error=body, then=drop))
     assert (texts(generation), generation.missing_reason) == (["Paris"], "error")
 
 
@@ -538,7 +536,7 @@ def test_check_of_a_vllm_without_a_health_route() -> None:
 
 
 @pytest.mark.parametrize("server", [{"health": 503}, {"models": ()}])
-def test_check_of_a_server_that_is_not_well(server: dict[str, Any]) -> None:
+def test_check_of_an_unhealthy_server(server: dict[str, Any]) -> None:
     async def scenario(_: OpenAIServer, llm: HttpLanguageModel) -> None:
         with pytest.raises(LLMUnavailable):
             await llm.check()
@@ -546,54 +544,54 @@ def test_check_of_a_server_that_is_not_well(server: dict[str, Any]) -> None:
     played(scenario, server=server, model=None)
 
 
-def test_a_404_names_the_setting_of_the_url() -> None:
+def test_404_names_the_url_setting() -> None:
     error = failure(ask(), status(404, b"<html>Not Found</html>"))
     assert isinstance(error, LLMError) and "EIGENCAL_LLM_URL" in error.detail
 
 
 def health(**routes: tuple[int, Any]) -> tuple[HttpLanguageModel, list[str]]:
-    """Return a client of a server with these routes, and the paths that it is asked for."""
-    asked = list[str]()
+    """Return a client of a server with these routes, and the list of requested paths."""
+    requests = list[str]()
 
     def answer(request: httpx2.Request) -> httpx2.Response:
-        asked.append(request.url.path)
+        requests.append(request.url.path)
         code, payload = routes.get(request.url.path.rpartition("/")[2], (404, None))
         return httpx2.Response(code, json=payload, headers={"location": "/login"} if code == 302 else None)
 
-    return HttpLanguageModel("http://host", transport=httpx2.MockTransport(answer)), asked
+    return HttpLanguageModel("http://host", transport=httpx2.MockTransport(answer)), requests
 
 
 @pytest.mark.parametrize(
     "listed", [{"data": [{"id": "m"}]}, {"models": [{"name": "m"}]}, [{"id": "m"}], ["m"]], ids=str
 )
-async def test_check_of_a_gateway_asks_for_its_models_alone(listed: Any) -> None:
-    """Its /health may call every model, which costs tokens."""
-    llm, asked = health(models=(200, listed), health=(500, {}))
+async def test_check_of_a_gateway_only_lists_models(listed: Any) -> None:
+    """Its /health may call all models, which costs tokens."""
+    llm, paths = health(models=(200, listed), health=(500, {}))
     await llm.check()
-    assert asked == ["/v1/models"]
+    assert paths == ["/v1/models"]
     assert llm.identity(ask()).model == "m"
 
 
 @pytest.mark.parametrize("code", [302, 400, 401, 404, 405, 501])
-async def test_a_server_without_a_list_of_models_is_there(code: int) -> None:
+async def test_server_without_a_model_list_is_healthy(code: int) -> None:
     llm, _ = health(models=(code, {}))
-    llm._model = "m"  # as EIGENCAL_LLM_MODEL sets it
+    llm._model = "m"  # set by EIGENCAL_LLM_MODEL
     await llm.check()
 
 
 @pytest.mark.parametrize("code", [500, 502, 503])
-async def test_a_server_that_fails_to_list_its_models_is_not_well(code: int) -> None:
+async def test_server_that_fails_to_list_models_is_unhealthy(code: int) -> None:
     llm, _ = health(models=(code, {}))
     with pytest.raises(LLMUnavailable, match="unhealthy"):
         await llm.check()
 
 
 def test_the_health_route_has_no_v1() -> None:
-    asked = list[str]()
+    requests = list[str]()
 
     def answer(request: httpx2.Request) -> httpx2.Response:
         if not request.url.path.endswith("/models"):
-            asked.append(str(request.url))
+            requests.append(str(request.url))
         return httpx2.Response(200, json={"data": [{"id": MODEL, "owned_by": "vllm"}]})
 
     async def main() -> None:
@@ -603,4 +601,4 @@ def test_the_health_route_has_no_v1() -> None:
 
     asyncio.run(main())
     paths = ("health", "health", "health?version=1", "api/v3/health")
-    assert asked == [f"http://host/{path}" for path in paths]
+    assert requests == [f"http://host/{path}" for path in paths]

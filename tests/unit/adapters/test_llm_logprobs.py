@@ -1,4 +1,4 @@
-"""The log-probability of each answer, as servers on real sockets tell it, tell a part of it, or refuse to."""
+"""Log-probabilities of answers from servers on real sockets that return all, some or none of them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -48,36 +48,38 @@ def drawn(request: GenerationRequest, behaviour: Behaviour, **settings: Any) -> 
     async def scenario(_: OpenAIServer, llm: HttpLanguageModel) -> tuple[Draw, ...]:
         return (await llm.generate(request)).draws
 
-    found: tuple[Draw, ...] = played(scenario, default=behaviour, **settings)
-    return found
+    result: tuple[Draw, ...] = played(scenario, default=behaviour, **settings)
+    return result
 
 
 def form(exchange: Exchange, values: Any) -> dict[str, Any] | None:
-    """Return log-probabilities in the form of the API asked."""
+    """Return log-probabilities in the format of the requested API."""
     if values is None:
         return None
     if not exchange.path.endswith("/chat/completions"):
         return {"tokens": [""] * len(values), "token_logprobs": list(values), "top_logprobs": None}
-    return {"content": [{"token": "", "bytes": None, "logprob": one, "top_logprobs": []} for one in values]}
+    return {
+        "content": [{"token": "", "bytes": None, "logprob": value, "top_logprobs": []} for value in values]
+    }
 
 
 def telling(*per_choice: Any, text: str = "Paris", message: dict[str, Any] | None = None) -> Behaviour:
-    """Answer with choices that cycle through these lists of log-probabilities, one token a chunk."""
+    """Answer with choices that cycle through these lists of log-probabilities, one token per chunk."""
 
     async def behave(exchange: Exchange) -> None:
-        given = [per_choice[i % len(per_choice)] for i in range(int(exchange.body["n"]))]
+        parts = [per_choice[i % len(per_choice)] for i in range(int(exchange.body["n"]))]
         if exchange.body.get("stream"):
             await exchange.start_stream()
-            for i, values in enumerate(given):
+            for i, values in enumerate(parts):
                 await chunks(exchange, i, values, text)
             await exchange.event("[DONE]")
             exchange.writer.close()
             return
         chat = exchange.path.endswith("/chat/completions")
-        said: dict[str, Any] = {"message": message or {"content": text}} if chat else {"text": text}
+        message_: dict[str, Any] = {"message": message or {"content": text}} if chat else {"text": text}
         choices = [
-            {"index": i, "finish_reason": "stop", "logprobs": form(exchange, values), **said}
-            for i, values in enumerate(given)
+            {"index": i, "finish_reason": "stop", "logprobs": form(exchange, values), **message_}
+            for i, values in enumerate(parts)
         ]
         await exchange.send(200, {"model": MODEL, "choices": choices})
 
@@ -85,12 +87,17 @@ def telling(*per_choice: Any, text: str = "Paris", message: dict[str, Any] | Non
 
 
 async def chunks(exchange: Exchange, index: int, values: Sequence[Any] | None, text: str) -> None:
-    """Send the chunks of one choice: a role without tokens, the text, and what ends it without text."""
+    """Send the chunks of one choice: a role without tokens, the text, and the end without text."""
     chat = exchange.path.endswith("/chat/completions")
 
-    async def chunk(piece: str, told: Sequence[Any] | None, finish: str | None = None) -> None:
-        said: dict[str, Any] = {"delta": {"content": piece}} if chat else {"text": piece}
-        choice = {"index": index, "finish_reason": finish, "logprobs": form(exchange, told), **said}
+    async def chunk(piece: str, token_logprobs: Sequence[Any] | None, finish: str | None = None) -> None:
+        message: dict[str, Any] = {"delta": {"content": piece}} if chat else {"text": piece}
+        choice = {
+            "index": index,
+            "finish_reason": finish,
+            "logprobs": form(exchange, token_logprobs),
+            **message,
+        }
         await exchange.event({"model": MODEL, "choices": [choice]})
 
     await chunk("", None)
@@ -101,15 +108,15 @@ async def chunks(exchange: Exchange, index: int, values: Sequence[Any] | None, t
 
 
 def streaming(*deltas: dict[str, Any]) -> Behaviour:
-    """Stream one choice in these chunks; each holds its delta and its `told` log-probabilities."""
+    """Stream one choice in these chunks; each has a delta and the log-probabilities in `told`."""
 
     async def behave(exchange: Exchange) -> None:
         await exchange.start_stream()
-        for i, one in enumerate(deltas):
-            delta = {name: value for name, value in one.items() if name != "told"}
+        for i, delta_ in enumerate(deltas):
+            delta = {name: value for name, value in delta_.items() if name != "told"}
             finish = "stop" if i == len(deltas) - 1 else None
-            told = form(exchange, one.get("told"))
-            choice = {"index": 0, "finish_reason": finish, "logprobs": told, "delta": delta}
+            token_logprobs = form(exchange, delta_.get("told"))
+            choice = {"index": 0, "finish_reason": finish, "logprobs": token_logprobs, "delta": delta}
             await exchange.event({"model": MODEL, "choices": [choice]})
         await exchange.event("[DONE]")
         exchange.writer.close()
@@ -117,62 +124,62 @@ def streaming(*deltas: dict[str, Any]) -> Behaviour:
     return behave
 
 
-# What is asked
+# Requests
 
 
-# What is told
+# Responses
 
 
 @APIS
 @STREAMED
-def test_an_answer_has_the_sum_of_its_tokens_and_their_number(api: str, deadline_s: float | None) -> None:
-    one, other = drawn(ask(deadline_s=deadline_s), telling([-1.0, -2.0, -0.5], [-0.25]), api=api)
-    assert (one.text, one.total_logprob, one.num_tokens) == ("Paris", -3.5, 3)
-    assert one.logprob == pytest.approx(-3.5 / 3)
+def test_answer_has_total_logprob_and_token_count(api: str, deadline_s: float | None) -> None:
+    draw, other = drawn(ask(deadline_s=deadline_s), telling([-1.0, -2.0, -0.5], [-0.25]), api=api)
+    assert (draw.text, draw.total_logprob, draw.num_tokens) == ("Paris", -3.5, 3)
+    assert draw.logprob == pytest.approx(-3.5 / 3)
     assert (other.total_logprob, other.num_tokens, other.logprob) == (-0.25, 1, -0.25)
 
 
 @APIS
 @STREAMED
 @pytest.mark.parametrize("values", [[-1.0, None], [-1.0, "-2"], [-1.0, 1e300]])
-def test_a_token_without_its_own_leaves_no_evidence(
+def test_token_without_logprob_removes_the_evidence(
     api: str, deadline_s: float | None, values: list[Any]
 ) -> None:
-    found = drawn(ask(deadline_s=deadline_s), telling(values, [-1.0, -2.0]), api=api)
-    assert (found[0].total_logprob, found[0].num_tokens, found[0].logprob) == (None, None, -1.0)
-    assert found[1].total_logprob == -3.0
+    result = drawn(ask(deadline_s=deadline_s), telling(values, [-1.0, -2.0]), api=api)
+    assert (result[0].total_logprob, result[0].num_tokens, result[0].logprob) == (None, None, -1.0)
+    assert result[1].total_logprob == -3.0
 
 
 @pytest.mark.parametrize(("value", "total"), [(1e-7, 1e-7), (0.009, 0.009), (0.02, None), (0.9, None)])
-def test_only_rounding_may_put_a_sum_above_0(value: float, total: float | None) -> None:
-    (found,) = drawn(ask(1), telling([value]))
-    assert found.total_logprob == total
+def test_total_above_zero_is_accepted_only_as_rounding(value: float, total: float | None) -> None:
+    (draw,) = drawn(ask(1), telling([value]))
+    assert draw.total_logprob == total
 
 
 @pytest.mark.parametrize("logprobs", [None, {}, {"content": [{}]}, {"token_logprobs": [None]}])
 @APIS
-def test_missing_ones_cost_the_evidence_and_not_the_answer(api: str, logprobs: Any) -> None:
+def test_missing_logprobs_remove_the_evidence_but_not_the_answer(api: str, logprobs: Any) -> None:
     message = {"message": {"content": "Paris"}} if api == "chat" else {"text": "Paris"}
     choice = {"index": 0, "finish_reason": "stop", "logprobs": logprobs, **message}
-    (found,) = drawn(ask(1), status(200, {"model": MODEL, "choices": [choice]}), api=api)
-    assert found == Draw("Paris")
+    (result,) = drawn(ask(1), status(200, {"model": MODEL, "choices": [choice]}), api=api)
+    assert result == Draw("Paris")
 
 
-# Where the answer is a part of what was drawn
+# Answers that are a part of the generated text
 
 
 @STREAMED
-def test_an_answer_regex_leaves_no_evidence(deadline_s: float | None) -> None:
+def test_answer_regex_removes_the_evidence(deadline_s: float | None) -> None:
     shape = PromptShape(answer_regex=r"(\w+)")
-    (found,) = drawn(ask(1, deadline_s=deadline_s), telling([-1.0, -2.0]), shape=shape)
-    assert found == Draw("Paris", logprob=-1.5, num_tokens=2)
+    (result,) = drawn(ask(1, deadline_s=deadline_s), telling([-1.0, -2.0]), shape=shape)
+    assert result == Draw("Paris", logprob=-1.5, num_tokens=2)
 
 
 @STREAMED
 @pytest.mark.parametrize("text", ["<think>Hm</think>Paris", "Hm</think>Paris"])
-def test_reasoning_in_the_text_leaves_no_evidence(text: str, deadline_s: float | None) -> None:
-    (found,) = drawn(ask(1, deadline_s=deadline_s), telling([-1.0, -2.0], text=text))
-    assert found == Draw("Paris", logprob=-1.5, num_tokens=2)
+def test_reasoning_in_the_text_removes_the_evidence(text: str, deadline_s: float | None) -> None:
+    (result,) = drawn(ask(1, deadline_s=deadline_s), telling([-1.0, -2.0], text=text))
+    assert result == Draw("Paris", logprob=-1.5, num_tokens=2)
 
 
 @pytest.mark.parametrize(
@@ -184,10 +191,10 @@ def test_reasoning_in_the_text_leaves_no_evidence(text: str, deadline_s: float |
         {"content": None},
     ],
 )
-def test_what_a_server_took_out_leaves_no_evidence(message: dict[str, Any]) -> None:
-    (found,) = drawn(ask(1), telling([-1.0, -2.0], message=message))
-    assert (found.text, found.total_logprob) == (message["content"] or "", None)
-    assert found.logprob == -1.5
+def test_text_removed_by_the_server_removes_the_evidence(message: dict[str, Any]) -> None:
+    (draw,) = drawn(ask(1), telling([-1.0, -2.0], message=message))
+    assert (draw.text, draw.total_logprob) == (message["content"] or "", None)
+    assert draw.logprob == -1.5
 
 
 @pytest.mark.parametrize(
@@ -202,14 +209,12 @@ def test_what_a_server_took_out_leaves_no_evidence(message: dict[str, Any]) -> N
         ([{"reasoning_content": "Hm", "told": [-1]}, {"content": "Paris", "told": [-1]}, {}], None),
     ],
 )
-def test_every_chunk_of_a_stream_tells_its_own_tokens(
-    deltas: list[dict[str, Any]], total: float | None
-) -> None:
-    (found,) = drawn(ask(1, deadline_s=60.0), streaming(*deltas))
-    assert (found.text, found.total_logprob) == ("Paris", total)
+def test_each_chunk_of_a_stream_has_its_own_tokens(deltas: list[dict[str, Any]], total: float | None) -> None:
+    (draw,) = drawn(ask(1, deadline_s=60.0), streaming(*deltas))
+    assert (draw.text, draw.total_logprob) == ("Paris", total)
 
 
-# What is learnt
+# Remembered behaviour of servers
 
 
 def asked(server: OpenAIServer) -> list[Any]:
@@ -228,7 +233,9 @@ def totals(draws: Sequence[Draw]) -> list[float | None]:
         (500, "logprobs"),
     ],
 )
-def test_a_refusal_is_remembered_and_forgotten(monkeypatch: pytest.MonkeyPatch, code: int, said: str) -> None:
+def test_refusal_of_logprobs_is_remembered_for_a_while(
+    monkeypatch: pytest.MonkeyPatch, code: int, said: str
+) -> None:
     refusal = status(code, {"error": {"message": said}})
 
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
@@ -242,7 +249,7 @@ def test_a_refusal_is_remembered_and_forgotten(monkeypatch: pytest.MonkeyPatch, 
     played(scenario, refusal, default=answers())
 
 
-def test_a_chat_that_tells_nothing_is_asked_twice_and_then_no_more_for_a_while() -> None:
+def test_chat_without_logprobs_is_asked_twice_then_not_for_a_while() -> None:
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
         for _ in range(3):
             assert totals((await llm.generate(ask())).draws) == [None, None]
@@ -251,8 +258,8 @@ def test_a_chat_that_tells_nothing_is_asked_twice_and_then_no_more_for_a_while()
     played(scenario, default=answers())
 
 
-def test_empty_answers_are_no_sign() -> None:
-    """Some servers leave out the token that ends an answer."""
+def test_empty_answers_do_not_count_as_missing_logprobs() -> None:
+    """Some servers omit the end token."""
 
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
         for _ in range(4):
@@ -262,14 +269,14 @@ def test_empty_answers_are_no_sign() -> None:
     played(scenario, default=answers(""))
 
 
-def test_what_one_api_refuses_the_other_may_take() -> None:
+def test_refusals_are_remembered_per_api() -> None:
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> None:
         turns = (Message("user", "Capital?"),)
         for _ in range(2):
             await llm.generate(ask())
-        found = (await llm.generate(ask(prompt=None, messages=turns))).draws
+        draws = (await llm.generate(ask(prompt=None, messages=turns))).draws
         assert asked(server) == [1, None, True]
-        assert totals(found) == [-3.0, -3.0]
+        assert totals(draws) == [-3.0, -3.0]
 
     async def chat_alone(exchange: Exchange) -> None:
         chat = exchange.path.endswith("/chat/completions")
@@ -278,18 +285,18 @@ def test_what_one_api_refuses_the_other_may_take() -> None:
     played(scenario, default=chat_alone, api="completions")
 
 
-# The likeliest first tokens
+# Top first tokens
 
 
 def with_alternatives(*per_token: dict[str, Any]) -> Behaviour:
-    """Answer "Yes" with the alternatives to each of its tokens."""
+    """Answer "Yes" with alternatives for each of its tokens."""
 
     async def behave(exchange: Exchange) -> None:
         if exchange.path.endswith("/chat/completions"):
-            listed = [[{"token": t, "logprob": v} for t, v in one.items()] for one in per_token]
-            content = [{"token": "", "logprob": -0.1, "top_logprobs": one} for one in listed]
-            said = {"content": "Yes"}
-            choice = {"message": said, "delta": said, "logprobs": {"content": content}}
+            listed = [[{"token": t, "logprob": v} for t, v in item.items()] for item in per_token]
+            content = [{"token": "", "logprob": -0.1, "top_logprobs": item} for item in listed]
+            message = {"content": "Yes"}
+            choice = {"message": message, "delta": message, "logprobs": {"content": content}}
         else:
             values = [-0.1] * len(per_token)
             choice = {"text": "Yes", "logprobs": {"token_logprobs": values, "top_logprobs": list(per_token)}}
@@ -312,25 +319,25 @@ def alternatives_asked(deadline_s: float | None = None) -> GenerationRequest:
 
 @APIS
 @STREAMED
-def test_the_likeliest_first_tokens_come_where_asked_for(api: str, deadline_s: float | None) -> None:
-    told = {"Yes": -0.2, "No": -2, "So": None}
-    (found,) = drawn(alternatives_asked(deadline_s), with_alternatives(told, {"!": -1.0}), api=api)
-    assert found.first_tokens == {"Yes": -0.2, "No": -2.0}
+def test_top_first_tokens_are_returned_on_request(api: str, deadline_s: float | None) -> None:
+    body = {"Yes": -0.2, "No": -2, "So": None}
+    (result,) = drawn(alternatives_asked(deadline_s), with_alternatives(body, {"!": -1.0}), api=api)
+    assert result.first_tokens == {"Yes": -0.2, "No": -2.0}
 
 
-@pytest.mark.parametrize("told", [None, [], "Yes", [None], [{"token": 3, "logprob": -1}]])
-def test_no_alternatives_are_none(told: Any) -> None:
+@pytest.mark.parametrize("alternatives", [None, [], "Yes", [None], [{"token": 3, "logprob": -1}]])
+def test_missing_alternatives_are_none(alternatives: Any) -> None:
     async def behave(exchange: Exchange) -> None:
-        content = [{"token": "Yes", "logprob": -0.1, "top_logprobs": told}]
+        content = [{"token": "Yes", "logprob": -0.1, "top_logprobs": alternatives}]
         choice = {"index": 0, "finish_reason": "stop", "message": {"content": "Yes"}}
         await exchange.send(200, {"model": MODEL, "choices": [choice | {"logprobs": {"content": content}}]})
 
-    (found,) = drawn(alternatives_asked(), behave)
-    assert found.first_tokens == {}
+    (result,) = drawn(alternatives_asked(), behave)
+    assert result.first_tokens == {}
 
 
 @APIS
-def test_a_refusal_of_alternatives_costs_other_answers_nothing(api: str) -> None:
+def test_refused_alternatives_do_not_affect_other_answers(api: str) -> None:
     refusal = status(400, {"error": {"message": "at most 1 logprobs may be asked for"}})
 
     async def scenario(server: OpenAIServer, llm: HttpLanguageModel) -> tuple[Draw, ...]:
@@ -338,5 +345,5 @@ def test_a_refusal_of_alternatives_costs_other_answers_nothing(api: str) -> None
             await llm.generate(alternatives_asked())
         return (await llm.generate(ask(1))).draws
 
-    (found,) = played(scenario, refusal, default=telling([-1.0]), api=api)
-    assert found.total_logprob == -1.0
+    (draw,) = played(scenario, refusal, default=telling([-1.0]), api=api)
+    assert draw.total_logprob == -1.0

@@ -1,4 +1,4 @@
-"""What every LanguageModel must do: one class, run on the fake, the HTTP adapter and the embedded LLM."""
+"""The contract of LanguageModel: the same tests for the fake, the HTTP adapter and the embedded LLM."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -16,7 +16,7 @@ from tests.support.fakes import FakeLLM
 from tests.support.openai_server import OpenAIServer, answers, hang
 
 SHORT = Sampling(temperature=0.7, max_tokens=8, stop=("\n",))
-LONG = Sampling(temperature=0, max_tokens=1000)  # greedy after few-shot text never ends by itself
+LONG = Sampling(temperature=0, max_tokens=1000)  # greedy decoding after few-shot text ends only at the limit
 Open = Callable[..., AbstractAsyncContextManager[LanguageModel]]
 
 
@@ -35,7 +35,7 @@ async def started(llm: LanguageModel) -> AsyncIterator[LanguageModel]:
 
 
 class LanguageModelContract:
-    """`opened(busy=True)` opens a model whose next answer to a LONG request takes longer than the test."""
+    """`opened(busy=True)` opens a model with a next answer to a LONG request that outlasts the test."""
 
     @pytest.fixture
     def opened(self) -> Open:
@@ -48,7 +48,7 @@ class LanguageModelContract:
 
         return asyncio.run(main())
 
-    def test_as_many_answers_as_asked(self, opened: Open) -> None:
+    def test_number_of_answers_is_as_requested(self, opened: Open) -> None:
         async def scenario(llm: LanguageModel) -> None:
             for n in (1, 2, 5):
                 generation = await llm.generate(ask(n))
@@ -61,7 +61,7 @@ class LanguageModelContract:
 
         self.played(opened, scenario)
 
-    def test_conversations_too(self, opened: Open) -> None:
+    def test_conversations_are_answered(self, opened: Open) -> None:
         async def scenario(llm: LanguageModel) -> None:
             talk = ask(2, prompt=None, messages=(Message("system", "Be brief."), Message("user", "Hi")))
             assert len((await llm.generate(talk)).draws) == 2

@@ -1,4 +1,4 @@
-"""Calls that go to a server as they are: what is read, what is let go, and what a break means."""
+"""Calls forwarded unchanged to a server: reading, forwarding and broken connections."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ async def upstream(default: Behaviour, key: str = "sk-1") -> AsyncIterator[tuple
             await made.stop()
 
 
-async def test_an_answer_is_read_and_its_connection_used_again() -> None:
+async def test_connection_is_reused_after_an_answer() -> None:
     async with upstream(answers("Paris")) as (made, server):
         peers = set()
         for _ in range(3):
@@ -45,7 +45,7 @@ async def test_an_answer_is_read_and_its_connection_used_again() -> None:
     assert (sent.data, sent.headers["authorization"]) == (CALL.body, "Bearer sk-1")
 
 
-async def test_a_server_that_says_nothing_is_not_waited_for_without_end() -> None:
+async def test_silent_server_times_out() -> None:
     async with OpenAIServer(script=[hang, pieces(b"data: 1\n\n", then=hang)]) as server:
         made = HttpUpstream(server.url, silence_s=0.2)
         with pytest.raises(DeadlineExceeded):
@@ -58,19 +58,19 @@ async def test_a_server_that_says_nothing_is_not_waited_for_without_end() -> Non
         await made.stop()
 
 
-async def test_a_server_that_does_not_read_is_not_waited_for_without_end() -> None:
+async def test_server_that_does_not_read_times_out() -> None:
     callers = list[asyncio.StreamWriter]()
     async with await asyncio.start_server(lambda _, writer: callers.append(writer), "127.0.0.1") as server:
         made = HttpUpstream(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", silence_s=0.2)
         with pytest.raises(DeadlineExceeded):
-            await made.open(Call("/chat/completions", bytes(32 << 20)))  # more than the sockets hold
+            await made.open(Call("/chat/completions", bytes(32 << 20)))  # more than the socket buffers hold
         await made.stop()
         for caller in callers:
             caller.transport.abort()
         await asyncio.sleep(0)
 
 
-async def test_an_answer_in_chunks_that_are_none_is_broken_off() -> None:
+async def test_invalid_chunked_encoding_is_an_error() -> None:
     async def mad(exchange: Exchange) -> None:
         await exchange.start(200, {"content-type": "text/event-stream", "transfer-encoding": "chunked"})
         for part in (b"2\r\n: \r\n", b"2\r\n: \r\nzz\r\n"):
@@ -80,12 +80,12 @@ async def test_an_answer_in_chunks_that_are_none_is_broken_off() -> None:
 
     async with OpenAIServer(default=mad) as server:
         made = HttpUpstream(server.url)
-        reply, came = await made.open(CALL), b""
+        reply, received = await made.open(CALL), b""
         with pytest.raises(LLMUnavailable):
-            async with asyncio.timeout(30):  # far below the time that a server may be silent
+            async with asyncio.timeout(30):  # far below the time limit for a silent server
                 async for piece in reply.pieces():
-                    came += piece
-        assert came == b": : "
+                    received += piece
+        assert received == b": : "
         await reply.close()
         await made.stop()
 
@@ -97,7 +97,7 @@ async def test_a_long_header_is_read() -> None:
         await reply.close()
 
 
-async def test_an_answer_that_is_not_read_to_its_end_is_cut_off() -> None:
+async def test_unread_answer_is_closed() -> None:
     async with upstream(pieces(b"data: 1\n\n", then=hang)) as (made, server):
         reply = await made.open(CALL)
         assert reply.is_stream
@@ -109,7 +109,7 @@ async def test_an_answer_that_is_not_read_to_its_end_is_cut_off() -> None:
             await server.disconnected.wait()
 
 
-async def test_what_a_server_packs_unasked_goes_on_as_it_is() -> None:
+async def test_unrequested_compression_is_forwarded_unchanged() -> None:
     packed = gzip.compress(b"{}")
     async with upstream(status(200, packed, {"content-encoding": "gzip"})) as (made, server):
         reply = await made.open(CALL)
@@ -119,7 +119,7 @@ async def test_what_a_server_packs_unasked_goes_on_as_it_is() -> None:
     assert server.requests[0].headers["accept-encoding"] == "identity"
 
 
-async def test_a_status_unknown_to_http_is_no_answer() -> None:
+async def test_invalid_http_status_is_an_error() -> None:
     async with upstream(status(999, {})) as (made, _):
         with pytest.raises(LLMBadResponse):
             await made.open(CALL)
@@ -134,8 +134,8 @@ async def test_a_cookie_of_one_answer_goes_with_no_other_call() -> None:
         assert all("cookie" not in sent.headers for sent in server.requests)
 
 
-async def test_a_kept_connection_that_the_server_has_closed_costs_no_answer() -> None:
-    """As it is written to: the server read nothing of the call, so it is made once more."""
+async def test_connection_closed_by_the_server_is_replaced() -> None:
+    """While writing: the server has read nothing, so the call is repeated once."""
     arrived = ended = 0
 
     async def once_each(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -144,7 +144,7 @@ async def test_a_kept_connection_that_the_server_has_closed_costs_no_answer() ->
         await reader.readuntil(b"}")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
         with contextlib.suppress(asyncio.IncompleteReadError):
-            await reader.readuntil(b"}")  # the next call on it is read, and not answered
+            await reader.readuntil(b"}")  # the next call on it is read but not answered
         writer.close()
         ended += 1
 
@@ -166,8 +166,8 @@ SECRET = "sk-secret-secret"
 
 @pytest.mark.parametrize("code", [200, 401])
 async def test_an_answer_that_quotes_our_key_goes_on_without_it(code: int) -> None:
-    said = {"error": {"message": f"bad key Bearer {SECRET}."}}
-    async with upstream(status(code, said), key=SECRET) as (made, _):
+    message = {"error": {"message": f"bad key Bearer {SECRET}."}}
+    async with upstream(status(code, message), key=SECRET) as (made, _):
         reply = await made.open(CALL)
         content = b"".join([piece async for piece in reply.pieces()])
         await reply.close()
@@ -178,7 +178,7 @@ PARTS = ["sk-", "secret", "-sk", "s", "k", "-", SECRET, "data: 1\n\n"]
 
 
 @given(st.lists(st.sampled_from(PARTS), max_size=20), st.lists(st.integers(1, 7), min_size=1, max_size=9))
-def test_it_goes_without_it_however_the_network_cuts_it(parts: list[str], sizes: list[int]) -> None:
+def test_our_key_is_removed_across_chunk_boundaries(parts: list[str], sizes: list[int]) -> None:
     whole, rest = "".join(parts).encode(), itertools.cycle(sizes)
 
     async def cut() -> AsyncIterator[bytes]:
@@ -191,20 +191,20 @@ def test_it_goes_without_it_however_the_network_cuts_it(parts: list[str], sizes:
     async def came() -> list[bytes]:
         return [piece async for piece in without(SECRET.encode(), cut())]
 
-    found = asyncio.run(came())
-    assert b"".join(found) == whole.replace(SECRET.encode(), b"[redacted]")
-    assert all(found)
+    result = asyncio.run(came())
+    assert b"".join(result) == whole.replace(SECRET.encode(), b"[redacted]")
+    assert all(result)
 
 
 async def test_of_headers_only_what_a_caller_needs_is_passed_on() -> None:
-    said = {
+    message = {
         "Set-Cookie": "a=1",
         "Server": "x",
         "X-Request-ID": "theirs",
         "Retry-After": "3",
         "OpenAI-Model": "m",
     }
-    async with upstream(status(429, {}, said)) as (made, _):
+    async with upstream(status(429, {}, message)) as (made, _):
         reply = await made.open(CALL)
         await reply.close()
     assert reply.headers == {"content-type": "application/json", "retry-after": "3"}

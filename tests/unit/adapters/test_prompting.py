@@ -1,4 +1,4 @@
-"""The prompt's shape and the answer's extraction."""
+"""The shape of prompts, and the extraction of answers."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def test_template_leaves_braces_alone() -> None:
     assert PromptShape(template='{"ask": "{prompt}"}').text(prompt("{x} {0}")) == '{"ask": "{x} {0}"}'
 
 
-def test_system_prompt_comes_first_but_never_twice() -> None:
+def test_system_prompt_is_first_and_never_duplicated() -> None:
     shape = PromptShape(system_prompt="Be brief.")
     system = {"role": "system", "content": "Be brief."}
     assert shape.conversation(prompt("Why?")) == [system, USER]

@@ -1,4 +1,4 @@
-"""Proxies of the environment are used only if the setting says so, certificates always."""
+"""Proxies of the environment are used only if the setting allows it; certificates always."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -42,7 +42,7 @@ async def of_llm(url: str) -> None:
     ("call", "kind"), [(of_embedder, EmbeddingsServer), (of_llm, OpenAIServer)], ids=["embedder", "llm"]
 )
 @pytest.mark.parametrize("scheme", ["http://", "HTTP://", ""])
-def test_the_environments_proxy_is_used_if_asked_for(
+def test_environment_proxy_is_used_if_enabled(
     environment: pytest.MonkeyPatch,
     call: Callable[[str], Awaitable[None]],
     kind: type[OpenAIServer],
@@ -58,7 +58,7 @@ def test_the_environments_proxy_is_used_if_asked_for(
     asyncio.run(scenario())
 
 
-def test_the_environments_proxy_is_not_used_unasked(environment: pytest.MonkeyPatch) -> None:
+def test_environment_proxy_is_not_used_by_default(environment: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with OpenAIServer() as server:
             environment.setenv("ALL_PROXY", "http://127.0.0.1:9")

@@ -1,4 +1,4 @@
-"""The embedder in process: what it is called, its worker thread, and the real models."""
+"""The in-process embedder: identity, worker thread, and the real models."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ RECORDED = ROOT / "../shared/data"
 
 
 class TinyModel:
-    """Maps a text to (length, 1, 0) in a thread; `gate` holds it, `fails` makes it raise."""
+    """Maps a text to (length, 1, 0) in a thread. `gate` blocks it, `fails` makes it raise."""
 
     max_seq_length = 384
     device = "cpu"
@@ -89,7 +89,7 @@ async def identity_of(embedder: SentenceTransformerEmbedder) -> EmbedderIdentity
     return embedder.identity
 
 
-def test_folder_is_known_by_its_content(folder: Path, tmp_path: Path) -> None:
+def test_folder_is_identified_by_its_content(folder: Path, tmp_path: Path) -> None:
     def identity() -> EmbedderIdentity:
         return with_embedder(identity_of, folder, tmp_path / "cache", load=TinyModel())
 
@@ -107,7 +107,7 @@ def test_packaged_weights_that_are_missing_name_the_command(tmp_path: Path) -> N
         with_embedder(identity_of, MPNET, tmp_path, load=TinyModel())
 
 
-def test_path_that_leads_nowhere_is_not_asked_of_the_hub(tmp_path: Path) -> None:
+def test_missing_path_is_not_requested_from_the_hub(tmp_path: Path) -> None:
     with pytest.raises(
         WeightsError, match=r"There is no folder .*nowhere/at all, and the model hub does not"
     ):
@@ -131,7 +131,7 @@ def test_cancelled_caller_does_not_break_the_worker(folder: Path, tmp_path: Path
     with_embedder(scenario, folder, tmp_path, load=model)
 
 
-def test_long_texts_let_another_caller_in_between(folder: Path, tmp_path: Path) -> None:
+def test_long_texts_do_not_block_other_callers(folder: Path, tmp_path: Path) -> None:
     model = TinyModel()
     long = [f"{i:03}" + "x" * 31_000 for i in range(256)]
 
@@ -142,7 +142,7 @@ def test_long_texts_let_another_caller_in_between(folder: Path, tmp_path: Path) 
         await asyncio.to_thread(model.entered.wait)
         other = asyncio.create_task(embedder.embed(["short"]))
         await asyncio.sleep(0)  # the other asks,
-        await asyncio.sleep(0)  # and its batch is under way
+        await asyncio.sleep(0)  # and its batch is running
         model.gate.set()
         await asyncio.gather(greedy, other)
         first, *rest = model.batches[1:]
@@ -169,7 +169,7 @@ def test_chunks_hold_every_text_once_and_keep_their_budget() -> None:
     assert list(chunks([], 384, 1024)) == []
 
 
-def test_failure_of_the_model_is_named_without_its_words(folder: Path, tmp_path: Path) -> None:
+def test_model_failure_is_reported_without_its_message(folder: Path, tmp_path: Path) -> None:
     model = TinyModel()
 
     async def scenario(embedder: SentenceTransformerEmbedder) -> None:
@@ -184,7 +184,7 @@ def test_failure_of_the_model_is_named_without_its_words(folder: Path, tmp_path:
 
 
 @patch("service.embedding.local.load_model", TinyModel())
-def test_before_start_and_after_stop_it_says_so(folder: Path, tmp_path: Path) -> None:
+def test_not_started_or_stopped_embedder_reports_it(folder: Path, tmp_path: Path) -> None:
     async def scenario() -> None:
         embedder = SentenceTransformerEmbedder(folder, cache_dir=tmp_path)
         for act in (embedder.check(), embedder.embed(["a"]), embedder.embed([])):
@@ -201,7 +201,7 @@ def test_before_start_and_after_stop_it_says_so(folder: Path, tmp_path: Path) ->
     asyncio.run(scenario())
 
 
-def test_folder_that_holds_no_model_says_what_is_wrong(tmp_path: Path) -> None:
+def test_folder_without_a_model_is_explained(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(WeightsError, match="embedding model empty cannot be loaded"):
         with_embedder(identity_of, tmp_path / "empty", tmp_path / "cache")
@@ -238,7 +238,7 @@ def recorded() -> tuple[list[str], np.ndarray]:
 
 
 @pytest.mark.weights
-def test_minilm_knows_meaning_and_batches_do_not_matter(minilm: Path) -> None:
+def test_minilm_separates_meanings_regardless_of_batches(minilm: Path) -> None:
     texts = ["Paris", "The capital of France", "A bicycle has two wheels", "", "word " * 2000]
 
     async def scenario(embedder: SentenceTransformerEmbedder) -> np.ndarray:

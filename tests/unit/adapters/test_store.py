@@ -1,4 +1,4 @@
-"""The store: one class of tests, on SQLite always and on a real PostgreSQL when there is one."""
+"""The store: the same tests on SQLite and, if available, on a real PostgreSQL."""
 
 import asyncio
 import io
@@ -77,17 +77,17 @@ async def until(condition: Any) -> None:
 
 
 class TestStore:
-    async def test_rows_come_back_as_they_went_in(self, url: str) -> None:
+    async def test_rows_round_trip(self, url: str) -> None:
         async with opened(url) as store:
             sent = list(rows(230, samples=("x", "", NASTY), logprobs=(-1.25, 0.005, -2.0)))
             job, created = await store.jobs.submit(sent, OPTIONS)
             assert created
             assert (job.state, job.name, job.total, job.kind) == ("queued", NASTY, 230, "calibrate")
             got = await store.jobs.rows(job.id)
-        assert [replace(one, draws=(), complete=False) for one in got] == sent
+        assert [replace(item, draws=(), complete=False) for item in got] == sent
         assert all(stored.complete and stored.draws[1] == Draw("", total_logprob=0.005) for stored in got)
 
-    async def test_a_row_that_raises_leaves_nothing(self, url: str) -> None:
+    async def test_failing_row_stores_nothing(self, url: str) -> None:
         def broken() -> Iterator[DevRow]:
             yield from rows(300)
             raise InvalidDevData("line 301 is bad")
@@ -99,14 +99,14 @@ class TestStore:
             _, created = await store.jobs.submit(rows(), OPTIONS, "key")
             assert created
 
-    async def test_the_same_key_twice_at_once_gives_one_job(self, url: str) -> None:
+    async def test_concurrent_uploads_with_one_key_give_one_job(self, url: str) -> None:
         async with opened(url) as store:
             both = await asyncio.gather(*(store.jobs.submit(rows(), OPTIONS, "key") for _ in range(4)))
             assert len({job.id for job, _ in both}) == 1
             assert sum(created for _, created in both) == 1
             assert await count(store, dev_rows) == 40
 
-    async def test_draws_are_kept_and_only_the_missing_are_listed(self, url: str) -> None:
+    async def test_samples_are_stored_and_only_missing_rows_are_listed(self, url: str) -> None:
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(), OPTIONS)
             await store.jobs.begin(job.id)
@@ -114,7 +114,7 @@ class TestStore:
             await store.jobs.keep_draws(job.id, 1, draws, complete=True)
             await store.jobs.keep_draws(job.id, 2, draws[:1], complete=False)
             await store.jobs.refuse(job.id, 3, NASTY)
-            # By a run that was frozen, and wakes.
+            # By a frozen run that resumes.
             await store.jobs.keep_draws(job.id, 1, [Draw("late")], complete=True)
             await store.jobs.refuse(job.id, 1, "late")
             await store.jobs.refuse(job.id, 3, "late")
@@ -149,9 +149,9 @@ class TestStore:
                 with pytest.raises(JobEndedError):
                     await write
             assert await store.jobs.get(job.id) == ended
-            assert [one.calibration for one in await store.calibrations.list_all()] == [made]
+            assert [item.calibration for item in await store.calibrations.list_all()] == [made]
 
-    async def test_how_long_a_stage_takes_is_told_from_its_pace(self, url: str) -> None:
+    async def test_remaining_time_follows_the_pace_of_the_stage(self, url: str) -> None:
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(), OPTIONS)
             await store.jobs.begin(job.id)
@@ -168,7 +168,7 @@ class TestStore:
         assert before.eta_s is None
         assert after.eta_s == pytest.approx(200)
 
-    async def test_a_failed_job_is_retried_under_the_settings_of_its_answers(self, url: str) -> None:
+    async def test_failed_job_is_retried_with_the_settings_of_its_answers(self, url: str) -> None:
         async def failed(store: Store, *, drawn: bool) -> str:
             job, _ = await store.jobs.submit(rows(), OPTIONS)
             await store.jobs.begin(job.id)
@@ -195,7 +195,7 @@ class TestStore:
             await store.jobs.begin(drawn)
             assert (await store.jobs.running(drawn)).fingerprint == fingerprint()
 
-    async def test_a_calibration_comes_back_as_it_was(self, url: str) -> None:
+    async def test_calibration_round_trip(self, url: str) -> None:
         made = by_evidence(
             fingerprint=replace(fingerprint(), evidence="supplied", empty_answers=EMBEDDED),
             selectors={1: selector(EvidenceMap(0.9, 0.0, 1.0)), 3: selector()},
@@ -205,30 +205,28 @@ class TestStore:
             assert await store.calibrations.get(made.id) == made
 
     @pytest.mark.parametrize("unit", ["answer", "claim"])
-    async def test_models_of_features_that_scores_do_not_have_are_left_out(
-        self, url: str, unit: Unit
-    ) -> None:
-        """Calibrations of before 0.4.0 hold them."""
+    async def test_models_with_unknown_features_are_left_out(self, url: str, unit: Unit) -> None:
+        """Calibrations from before 0.4.0 contain them."""
 
         def taking(*names: str) -> Selector:
             number = len(names)
             zeros, ones = (0.0,) * number, (1.0,) * number
             return replace(selector(), model=CorrectnessModel(names, zeros, ones, ones, 0.0, zeros, ones))
 
-        known = selector() if unit == "answer" else taking("logit_probability", "entropy")
+        selector_ = selector() if unit == "answer" else taking("logit_probability", "entropy")
         gone = taking("logit_probability", "mean_log_probability")
         selectors = {
             0: taking("answer_log_probability_per_word"),
             2: gone,
-            3: replace(known, with_tokens=taking("entropy", "answer_least_log_probability")),
+            3: replace(selector_, with_tokens=taking("entropy", "answer_least_log_probability")),
         }
         made = by_evidence(fingerprint=replace(fingerprint(), unit=unit), selectors=selectors)
         async with opened(url) as store:
             await add(store.calibrations, made, {})
             read = await store.calibrations.get(made.id)
-        assert read is not None and read.selectors == {3: known}
+        assert read is not None and read.selectors == {3: selector_}
 
-    async def test_a_failed_job_keeps_its_answers_until_it_is_given_up(self, url: str) -> None:
+    async def test_failed_job_keeps_its_answers_until_cancelled(self, url: str) -> None:
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(), OPTIONS)
             await store.jobs.begin(job.id)
@@ -238,7 +236,7 @@ class TestStore:
             assert failed is not None
             assert failed.error == JobError(code="model_not_found", detail="No such model.")
             assert [j.id for j in await store.jobs.latest()] == [job.id]
-            kept = [one.draws for one in await store.jobs.rows(job.id)]
+            kept = [row.draws for row in await store.jobs.rows(job.id)]
             assert (kept[0], len(kept)) == ((Draw("drawn"),), 40)
             given_up = await store.jobs.cancel(job.id)
             assert given_up is not None
@@ -259,21 +257,21 @@ class TestStore:
             assert failed is not None
             assert failed.state == "failed"
 
-    async def test_what_was_compared_with_another_is_not_activated(self, url: str) -> None:
-        """Another job, or an operator, may activate one between the comparison and the end."""
+    async def test_calibration_compared_with_an_outdated_one_is_not_activated(self, url: str) -> None:
+        """Another job or an operator may activate one between comparison and end."""
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(samples=("a", "b")), OPTIONS)
             await store.jobs.begin(job.id)
-            theirs, mine = calibration(), calibration(temperature=3.0)
-            key = mine.fingerprint.key()
+            theirs, calibration_ = calibration(), calibration(temperature=3.0)
+            key = calibration_.fingerprint.key()
             await add(store.calibrations, theirs, {})
-            async with store.database.write() as connection:  # as on another replica
+            async with store.database.write() as connection:  # like another replica
                 await make_current(connection, theirs.id, key, by="peer", reason="")
             with pytest.raises(Conflict, match="retry"):
-                await store.jobs.succeed(job.id, mine, {}, 40, activate=True, compared_with=None)
-            assert await store.calibrations.get(mine.id) is None
-            await store.jobs.succeed(job.id, mine, {}, 40, activate=True, compared_with=theirs.id)
-            assert store.calibrations.active(key) == mine
+                await store.jobs.succeed(job.id, calibration_, {}, 40, activate=True, compared_with=None)
+            assert await store.calibrations.get(calibration_.id) is None
+            await store.jobs.succeed(job.id, calibration_, {}, 40, activate=True, compared_with=theirs.id)
+            assert store.calibrations.active(key) == calibration_
 
     async def test_success_stores_everything_at_once(self, url: str) -> None:
         async with opened(url) as store:
@@ -300,7 +298,7 @@ class TestStore:
             assert forgotten is not None
             assert not forgotten.data_kept
 
-    async def test_drawn_rows_are_exported_with_their_log_probabilities(self, url: str) -> None:
+    async def test_sampled_rows_are_exported_with_logprobs(self, url: str) -> None:
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(), OPTIONS)
             await store.jobs.begin(job.id)
@@ -332,22 +330,22 @@ class TestStore:
             assert await store.calibrations.activate("cal_none") is None
             assert await store.calibrations.report("cal_none") is None
 
-    async def test_what_rows_are_like_is_read_for_scores_and_not_for_lists(self, url: str) -> None:
+    async def test_row_statistics_are_read_for_scores_but_not_for_lists(self, url: str) -> None:
         reference = ConformalReference(
             np.eye(3, 5, dtype=np.float32), np.array([[1, 2], [70_000, 0]], dtype=np.int32)
         )
         async with opened(url) as store:
-            one, other = (replace(calibration(), reference=reference) for _ in range(2))
-            for each in (one, other):
+            first, second = (replace(calibration(), reference=reference) for _ in range(2))
+            for each in (first, second):
                 await add(store.calibrations, each, {})
-            await store.calibrations.activate(one.id)
-            for found in (store.calibrations.any_active()[0], await store.calibrations.get(other.id)):
-                assert found and found.reference is not None
-                assert np.array_equal(found.reference.questions, reference.questions)
-                assert np.array_equal(found.reference.lengths, reference.lengths)
+            await store.calibrations.activate(first.id)
+            for result in (store.calibrations.any_active()[0], await store.calibrations.get(second.id)):
+                assert result and result.reference is not None
+                assert np.array_equal(result.reference.questions, reference.questions)
+                assert np.array_equal(result.reference.lengths, reference.lengths)
             assert [each.calibration.reference for each in await store.calibrations.list_all()] == [None] * 2
 
-    async def test_the_own_set_up_comes_first(self, url: str) -> None:
+    async def test_calibration_of_the_own_setup_is_preferred(self, url: str) -> None:
         own, old, caller = calibration("own"), calibration("old"), calibration("", source="caller")
         async with opened(url, own_keys=lambda: [own.fingerprint.key()]) as store:
             for each in (own, old, caller):
@@ -355,7 +353,7 @@ class TestStore:
                 await store.calibrations.activate(each.id)
             assert [r.calibration for r in await store.calibrations.list_active()] == [own, old, caller]
 
-    async def test_many_activations_at_once_leave_one(self, url: str) -> None:
+    async def test_concurrent_activations_leave_one_active(self, url: str) -> None:
         async with opened(url) as store, opened(url) as peer:
             made = [calibration(temperature=t) for t in (1.0, 2.0, 3.0, 4.0)]
             for each in made:
@@ -366,14 +364,14 @@ class TestStore:
             await until(lambda: store.calibrations.any_active() == peer.calibrations.any_active())
         assert len(active) == 1
 
-    async def test_two_start_at_once(self, url: str) -> None:
+    async def test_two_replicas_start_concurrently(self, url: str) -> None:
         async def start() -> None:
             async with opened(url) as store:
                 assert await store.jobs.open_jobs() == {}
 
         await asyncio.gather(start(), start(), start())
 
-    async def test_migrations_give_the_tables(self, url: str) -> None:
+    async def test_migrations_create_the_tables(self, url: str) -> None:
         async with opened(url):
             pass
         assert await asyncio.to_thread(differences, url) == []
@@ -393,7 +391,7 @@ def holding(folder: Path, secret: bytes) -> list[str]:
     return [file.name for file in folder.iterdir() if secret in file.read_bytes()]
 
 
-async def test_what_is_forgotten_is_in_no_file_any_more(tmp_path: Path) -> None:
+async def test_deleted_data_are_removed_from_all_files(tmp_path: Path) -> None:
     secret = b"a prompt to be forgotten"
     async with opened(f"sqlite:///{tmp_path / 'store.db'}") as store:
         kept = [DevRow(i + 1, None, ("a",), prompt=f"{secret.decode()} {i}" * 20) for i in range(40)]
@@ -418,7 +416,7 @@ async def test_a_database_that_cannot_grow_refuses_a_job(tmp_path: Path) -> None
         assert await store.jobs.latest() == []
 
 
-async def test_a_calibration_that_cannot_be_read_does_not_end_the_following(
+async def test_unreadable_calibration_does_not_stop_the_follower(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
@@ -436,7 +434,7 @@ async def test_a_calibration_that_cannot_be_read_does_not_end_the_following(
         await until(lambda: here.calibrations.active(made.fingerprint.key()) == made)
 
 
-async def test_the_last_known_are_served_while_the_store_is_gone(tmp_path: Path) -> None:
+async def test_last_known_calibrations_are_served_without_the_store(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
     async with opened(url) as store:
         made = calibration()
@@ -446,15 +444,15 @@ async def test_the_last_known_are_served_while_the_store_is_gone(tmp_path: Path)
         with pytest.raises(StoreUnavailable) as caught:
             await store.jobs.open_jobs()
         assert str(tmp_path) not in caught.value.detail
-        await asyncio.sleep(0.05)  # several polls fail meanwhile
+        await asyncio.sleep(0.05)  # several polls fail during this time
         assert store.calibrations.active(made.fingerprint.key()) == made
 
 
 @pytest.mark.postgres
-async def test_a_replica_frozen_in_a_transaction_does_not_hold_its_job(
+async def test_frozen_transaction_does_not_block_its_job(
     postgres: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its peers would wait for the lock on the row until it wakes."""
+    """Otherwise its peers would wait for the row lock until it resumes."""
     monkeypatch.setattr("service.store.database.IDLE_S", 2.0)
     async with opened(postgres.database()) as store:
         job, _ = await store.jobs.submit(rows(), OPTIONS)
@@ -471,7 +469,7 @@ async def test_a_replica_frozen_in_a_transaction_does_not_hold_its_job(
 
 
 @pytest.mark.postgres
-async def test_a_lost_server_comes_back(postgres: Cluster) -> None:
+async def test_connection_recovers_after_an_outage(postgres: Cluster) -> None:
     async with opened(postgres.database()) as store:
         await asyncio.to_thread(postgres.down)
         with pytest.raises(StoreUnavailable):
@@ -481,8 +479,8 @@ async def test_a_lost_server_comes_back(postgres: Cluster) -> None:
 
 
 @pytest.mark.postgres
-async def test_a_value_that_cannot_be_stored_is_no_database_out_of_reach(postgres: Cluster) -> None:
-    """Else whoever stores it would be asked to try again, for ever."""
+async def test_unstorable_value_is_not_an_outage(postgres: Cluster) -> None:
+    """Otherwise callers would be asked to retry forever."""
     async with opened(postgres.database()) as store:
         job, _ = await store.jobs.submit(rows(), OPTIONS)
         await store.jobs.begin(job.id)
@@ -500,17 +498,17 @@ async def test_a_database_that_cannot_be_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "driver"),
+    ("url", "driver"),
     [
         ("sqlite:////data/e.db", "sqlite+aiosqlite"),
         ("postgres://u:p@h/d", "postgresql+psycopg"),
     ],
 )
-def test_urls(given: str, driver: str) -> None:
-    assert store_url(given).drivername == driver
+def test_urls(url: str, driver: str) -> None:
+    assert store_url(url).drivername == driver
 
 
-@pytest.mark.parametrize("given", ["sqlite://", "sqlite:///:memory:", "mysql://h/d"])
-def test_other_urls_are_refused(given: str) -> None:
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://h/d"])
+def test_other_urls_are_refused(url: str) -> None:
     with pytest.raises(ValueError, match="URL must"):
-        store_url(given)
+        store_url(url)

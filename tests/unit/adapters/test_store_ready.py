@@ -1,4 +1,4 @@
-"""Whether the store can be read and written: what holds it up is told, and costs no score."""
+"""Readiness of the store for reading and writing: problems are reported, and scores continue."""
 
 import sqlite3
 from collections.abc import AsyncIterator
@@ -36,13 +36,13 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def refusal(database: Database) -> str:
-    """Return why it is not ready, asked anew."""
+    """Return why the store is not ready, with a new check."""
     with pytest.raises(StoreUnavailable) as refused:
         await database.soon(database._ready())
     return str(refused.value)
 
 
-async def test_a_held_write_lock_is_told_until_it_is_let_go(tmp_path: Path) -> None:
+async def test_held_write_lock_is_reported_until_released(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     async with opened(f"sqlite:///{path}") as database:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -52,7 +52,7 @@ async def test_a_held_write_lock_is_told_until_it_is_let_go(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("start", "size"), [(0, 100), (4096, 200_000)])
-async def test_a_damaged_file_is_told(tmp_path: Path, start: int, size: int) -> None:
+async def test_damaged_file_is_reported(tmp_path: Path, start: int, size: int) -> None:
     path = tmp_path / "store.db"
     async with opened(f"sqlite:///{path}") as database:
         await database.forget()
@@ -62,7 +62,7 @@ async def test_a_damaged_file_is_told(tmp_path: Path, start: int, size: int) -> 
         assert "database" in await refusal(database)
 
 
-async def test_readyz_tells_it_and_scores_go_on(tmp_path: Path) -> None:
+async def test_readyz_reports_the_problem_and_scores_continue(tmp_path: Path) -> None:
     app = create_app(Settings(data_dir=tmp_path), llm=FakeLLM(), embedder=FakeEmbedder())
     async with (
         served(app) as port,
@@ -71,14 +71,14 @@ async def test_readyz_tells_it_and_scores_go_on(tmp_path: Path) -> None:
         with closing(sqlite3.connect(tmp_path / "eigencal.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             ready, score = await http.get("/readyz"), await http.post("/score", json={"prompt": "?"})
-    told = ready.json()
-    assert (ready.status_code, told["code"]) == (503, "store_unavailable")
-    assert "is locked" in told["detail"] and told["parts"]["llm"] == "ok"
+    body = ready.json()
+    assert (ready.status_code, body["code"]) == (503, "store_unavailable")
+    assert "is locked" in body["detail"] and body["parts"]["llm"] == "ok"
     assert score.status_code == 200
 
 
 @pytest.mark.postgres
-async def test_a_lock_on_the_tables_of_postgres_is_told(postgres: Cluster) -> None:
+async def test_postgres_table_lock_is_reported(postgres: Cluster) -> None:
     url = postgres.database()
     async with opened(url) as database:
         with psycopg.connect(url) as other:
@@ -88,7 +88,7 @@ async def test_a_lock_on_the_tables_of_postgres_is_told(postgres: Cluster) -> No
 
 
 @pytest.mark.postgres
-async def test_a_postgres_that_only_reads_is_told(postgres: Cluster) -> None:
+async def test_read_only_postgres_is_reported(postgres: Cluster) -> None:
     url = postgres.database()
     async with opened(url):
         pass

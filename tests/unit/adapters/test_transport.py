@@ -1,4 +1,4 @@
-"""The transport of calls to LLM and embedding servers: TLS, tunnels, and servers that refuse large calls."""
+"""The HTTP transport to LLM and embedding servers: TLS, tunnels, and servers that refuse large calls."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ async def bounded() -> AsyncIterator[None]:
 
 @pytest.fixture
 def authority(monkeypatch: pytest.MonkeyPatch) -> Iterator[trustme.CA]:
-    """A certificate authority that the service trusts by SSL_CERT_FILE."""
+    """A certificate authority trusted by the service through SSL_CERT_FILE."""
     made = trustme.CA()
     with made.cert_pem.tempfile() as file:
         monkeypatch.setenv("SSL_CERT_FILE", file)
@@ -62,7 +62,7 @@ async def test_calls_over_tls_are_answered_and_keep_their_connection(authority: 
         assert server.accepted == 1
 
 
-async def test_a_certificate_of_a_stranger_is_refused(authority: trustme.CA) -> None:
+async def test_untrusted_certificate_is_refused(authority: trustme.CA) -> None:
     async with OpenAIServer(tls=server_side(trustme.CA())) as server:
         base = httpx2.URL(server.url)
         made = Connections(base)
@@ -90,7 +90,7 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 @asynccontextmanager
 async def listening(handler: Handler) -> AsyncIterator[str]:
-    """Yield the URL of a server; its handlers have ended afterwards."""
+    """Yield the URL of a server; its handlers have ended at the end of the block."""
     handlers = set[asyncio.Task[None]]()
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -108,7 +108,7 @@ async def listening(handler: Handler) -> AsyncIterator[str]:
 
 
 async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Serve CONNECT as a proxy does."""
+    """Serve CONNECT like a proxy."""
 
     async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
@@ -139,7 +139,7 @@ async def test_a_tunnel_through_a_proxy_is_kept(authority: trustme.CA) -> None:
         assert server.accepted == 1
 
 
-# A server that refuses a call before it has read the whole of it
+# A server that refuses a call before reading all of it
 
 WORDS = "The request is larger than this server takes."
 CONTENT = json.dumps({"error": {"message": WORDS}}).encode()
@@ -181,7 +181,7 @@ async def test_an_early_refusal_of_a_large_call_is_read(
     over = asyncio.Event()
 
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer after the head and read no more. Closing resets the connection, since bytes are unread."""
+        """Answer after the head and read no more. Closing resets the connection, because bytes are unread."""
         await reader.readuntil(b"\r\n\r\n")
         writer.write(REFUSAL)
         await writer.drain()
@@ -192,7 +192,7 @@ async def test_an_early_refusal_of_a_large_call_is_read(
         over.set()
 
 
-async def test_a_response_waits_in_the_sockets_until_it_is_read() -> None:
+async def test_unread_response_stays_in_the_socket_buffers() -> None:
     sent = 0
 
     async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""Each text embedded once, vectors kept, the queue bounded."""
+"""The vector cache: each text is embedded once, and the queue is bounded."""
 
 import asyncio
 import gc
@@ -12,7 +12,7 @@ from service.errors import EmbedderUnavailable, Overloaded
 
 
 class Model:
-    """Maps a text to (length, 1), waits for `gate`; notes the batches."""
+    """Maps a text to (length, 1), waits for `gate`, and records the batches."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -52,7 +52,7 @@ async def test_oldest_vector_is_forgotten() -> None:
     assert (await cache.rows(["x", "yy", "zzz"]))[:, 0].tolist() == [1, 2, 3]
 
 
-async def test_queue_refuses_past_its_bound_but_serves_what_is_kept() -> None:
+async def test_full_queue_refuses_but_serves_cached_vectors() -> None:
     model = Model()
     cache = cached(model, max_queue=1)
     await cache.rows(["kept"])
@@ -76,7 +76,7 @@ async def test_lone_surrogate_reaches_the_model_as_text() -> None:
     assert model.batches == [["caf?"]]
 
 
-async def test_a_vector_that_is_kept_does_not_keep_its_batch_in_memory() -> None:
+async def test_cached_vector_does_not_keep_its_batch_in_memory() -> None:
     model = Model()
     cache = cached(model, max_entries=1)
     await cache.rows(["a", "b"])
@@ -100,6 +100,6 @@ def test_unit_rows_scale_exactly() -> None:
         ([1.0], "one vector per text"),
     ],
 )
-def test_vectors_that_are_none_are_refused(raw: list, says: str) -> None:
+def test_invalid_vectors_are_refused(raw: list, says: str) -> None:
     with pytest.raises(EmbedderUnavailable, match=says):
         unit_rows(np.array(raw, dtype=float), 1)

@@ -1,4 +1,4 @@
-"""The numbers and names of sentences."""
+"""Numbers and names in sentences."""
 
 import pytest
 
@@ -25,24 +25,24 @@ WINNER = "Who won the final, Germany or Brazil?"
         ("10.50 on 12.05.1867", {"10.5", "12.05.1867"}),
     ],
 )
-def test_numbers_and_words_with_a_capital_within_a_sentence(sentence: str, expected: set[str]) -> None:
+def test_numbers_and_capitalised_words_are_facts(sentence: str, expected: set[str]) -> None:
     assert facts([sentence]) == [expected]
 
 
-def test_a_name_at_the_beginning_is_one_where_it_is_one_within_another_sentence() -> None:
-    found = facts(["Paris is the capital.", "The capital is Paris.", "The city lies at the Seine."])
-    assert [set(one) for one in found] == [{"paris"}, {"paris"}, {"seine"}]
+def test_first_word_is_a_name_if_capitalised_within_another_sentence() -> None:
+    facts_ = facts(["Paris is the capital.", "The capital is Paris.", "The city lies at the Seine."])
+    assert [set(item) for item in facts_] == [{"paris"}, {"paris"}, {"seine"}]
 
 
-def test_a_name_at_the_beginning_is_one_where_it_is_one_within_the_question() -> None:
-    [found] = facts(["Brazil won."], question="Who won, Germany or Brazil?")
-    assert found == {"brazil"}
+def test_first_word_is_a_name_if_capitalised_within_the_question() -> None:
+    [fact] = facts(["Brazil won."], question="Who won, Germany or Brazil?")
+    assert fact == {"brazil"}
 
 
-def test_a_name_at_the_beginning_is_one_where_the_rest_is_the_question() -> None:
-    told = ["Lyon is the capital of France.", "The capital of France is not known.", "Rivers flow."]
-    found = facts(told, question="What is the capital of France?")
-    assert [set(one) for one in found] == [{"lyon", "france"}, {"france"}, set()]
+def test_first_word_is_a_name_if_the_rest_restates_the_question() -> None:
+    reports = ["Lyon is the capital of France.", "The capital of France is not known.", "Rivers flow."]
+    facts_ = facts(reports, question="What is the capital of France?")
+    assert [set(item) for item in facts_] == [{"lyon", "france"}, {"france"}, set()]
 
 
 @pytest.mark.parametrize(
@@ -58,18 +58,18 @@ def test_a_name_at_the_beginning_is_one_where_the_rest_is_the_question() -> None
         ("...", "..."),
     ],
 )
-def test_what_a_sentence_says_beyond_the_question_it_restates(sentence: str, expected: str) -> None:
+def test_part_of_a_sentence_beyond_the_question(sentence: str, expected: str) -> None:
     assert beyond([sentence], "When was Marie Curie born?") == [expected]
 
 
-def test_a_long_prompt_is_material_not_a_question() -> None:
+def test_long_prompt_is_not_a_question() -> None:
     sentence, material = "The treaty was signed in 1648.", "The treaty was signed by all, not in 1684. "
     assert beyond([sentence], material) == ["1648."]
     assert beyond([sentence], material * MAX_ASKED) == [sentence]
 
 
 @pytest.mark.parametrize(
-    ("end", "asked"),
+    ("end", "question"),
     [
         ("Question: How long is the trial?", "How long is the trial?"),
         ("How long is the trial?\nAnswer:", "How long is the trial?"),
@@ -83,13 +83,13 @@ def test_a_long_prompt_is_material_not_a_question() -> None:
         ("Summarise it.", ""),
     ],
 )
-def test_of_a_long_prompt_the_last_question_is_asked(end: str, asked: str) -> None:
+def test_last_question_of_a_long_prompt_counts(end: str, question: str) -> None:
     text = "The plan is not free.\n" * MAX_ASKED
-    assert asked_part(f"{text}{end}") == asked
+    assert asked_part(f"{text}{end}") == question
     assert asked_part(end) == end
 
 
-def test_words_of_a_question_are_known_with_and_without_what_is_joined_to_them() -> None:
+def test_question_words_match_with_and_without_suffixes() -> None:
     assert {"galahad", "galahad's", "jean", "jean-paul"} <= words_of_question(
         'Is Galahad\'s "Jean-Paul" known?'
     )
@@ -99,7 +99,7 @@ def test_words_of_a_question_are_known_with_and_without_what_is_joined_to_them()
 @pytest.mark.parametrize(
     "question", ["What opens at 9 o'clock?", "Who is Conan O'Brien?", "O\u00f9 est n\u00e9 Einstein ?"]
 )
-def test_what_resembles_an_or_offers_no_alternatives(question: str) -> None:
+def test_lookalikes_of_or_offer_no_alternatives(question: str) -> None:
     assert words_of_question(question)
 
 
@@ -107,7 +107,7 @@ def test_a_number_of_any_length_is_read() -> None:
     assert facts(["1" * 1_000_001]) == [{"1" * 1_000_001}]
 
 
-def test_names_and_numbers_tell_which_question_a_sentence_may_answer() -> None:
+def test_names_and_numbers_select_the_question_of_a_sentence() -> None:
     question = "Where was Ada Lovelace born? When was she born, and was it before 1820?"
     texts = ["Ada Lovelace was born in London.", "She was born in London.", "Before 1820, yes."]
     assert possible_questions(texts, question) == [{0}, {0, 1}, {1}]
@@ -116,7 +116,7 @@ def test_names_and_numbers_tell_which_question_a_sentence_may_answer() -> None:
     assert possible_questions(["He has 2 children.", "In 1990, Ann."], listed) == [{0, 1}, {1}]
 
 
-def test_of_more_questions_than_anyone_asks_none_is_told_from_the_others() -> None:
+def test_too_many_questions_are_not_separated() -> None:
     assert possible_questions(["B is it", "A is it"], "Is A it? " * 30 + "Is B it?") == [{0}, {0}]
 
 

@@ -1,4 +1,4 @@
-"""The fields of an answer in JSON."""
+"""Fields of JSON answers."""
 
 import json
 from typing import Any
@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from service.claims.fields import MAX_PATH_CHARS, fields
 
 
-def told(answer: str) -> list[str] | None:
-    found = fields(answer)
-    return None if found is None else [field.text for field in found]
+def field_texts(answer: str) -> list[str] | None:
+    fields_ = fields(answer)
+    return None if fields_ is None else [field.text for field in fields_]
 
 
 def test_each_value_is_a_claim_named_by_its_path() -> None:
     answer = (
         '{"name": " Ada ", "born": 1815, "works": [{"title": "Notes", "sold": null}, -1.50e3], "no": [{}]}'
     )
-    assert told(answer) == [
+    assert field_texts(answer) == [
         "name: Ada",
         "born: 1815",
         "works[0].title: Notes",
@@ -28,11 +28,11 @@ def test_each_value_is_a_claim_named_by_its_path() -> None:
     ]
 
 
-def test_a_fence_is_passed_over_and_spans_are_of_the_whole_answer() -> None:
+def test_code_fence_is_skipped_and_spans_refer_to_the_whole_answer() -> None:
     answer = '\n```json\n{"a": "x \\u00e9", "b": [true]}\n```\n'
-    found = fields(answer)
-    assert found is not None
-    assert [(one.text, answer[one.start : one.end]) for one in found] == [
+    fields_ = fields(answer)
+    assert fields_ is not None
+    assert [(claim.text, answer[claim.start : claim.end]) for claim in fields_] == [
         ("a: x é", '"x \\u00e9"'),
         ("b[0]: true", "true"),
     ]
@@ -59,18 +59,18 @@ def test_a_fence_is_passed_over_and_spans_are_of_the_whole_answer() -> None:
         "Sure: {}",
     ],
 )
-def test_what_is_no_json_has_no_fields(answer: str) -> None:
+def test_text_that_is_not_json_has_no_fields(answer: str) -> None:
     assert fields(answer) is None
 
 
-def test_of_two_members_of_one_name_the_last_counts() -> None:
-    assert told('{"a": 1, "b": 2, "a": 3}') == ["b: 2", "a: 3"]
+def test_last_of_duplicate_members_counts() -> None:
+    assert field_texts('{"a": 1, "b": 2, "a": 3}') == ["b: 2", "a: 3"]
 
 
 def test_paths_are_bounded() -> None:
-    found = fields(json.dumps({"x" * 10**6: [{"y" * 300: 1}]}))
-    assert found is not None
-    assert [one.path for one in found] == ["y" * MAX_PATH_CHARS]
+    fields_ = fields(json.dumps({"x" * 10**6: [{"y" * 300: 1}]}))
+    assert fields_ is not None
+    assert [item.path for item in fields_] == ["y" * MAX_PATH_CHARS]
 
 
 VALUES = st.recursive(
@@ -82,18 +82,18 @@ VALUES = st.recursive(
 
 def leaves(value: Any) -> list[str]:
     if isinstance(value, dict):
-        return [one for inner in value.values() for one in leaves(inner)]
+        return [leaf for inner in value.values() for leaf in leaves(inner)]
     if isinstance(value, list):
-        return [one for inner in value for one in leaves(inner)]
+        return [leaf for inner in value for leaf in leaves(inner)]
     return [value.strip() if isinstance(value, str) else json.dumps(value)]
 
 
 @given(VALUES.filter(lambda value: isinstance(value, dict | list)), st.sampled_from([None, 2]), st.booleans())
-def test_any_json_is_read_as_json_reads_it(value: Any, indent: int | None, ascii_only: bool) -> None:
+def test_any_json_is_parsed_like_the_json_module(value: Any, indent: int | None, ascii_only: bool) -> None:
     answer = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
-    found = fields(answer)
-    assert found is not None
-    assert len(found) <= len(leaves(value))
-    for field in found:
+    fields_ = fields(answer)
+    assert fields_ is not None
+    assert len(fields_) <= len(leaves(value))
+    for field in fields_:
         (read,) = leaves([json.loads(answer[field.start : field.end])])
         assert read == field.value

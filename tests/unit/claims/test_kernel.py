@@ -1,4 +1,4 @@
-"""The kernel that answers are compared by (method, section 16)."""
+"""The kernel that compares answers (method, section 16)."""
 
 import numpy as np
 import pytest
@@ -19,13 +19,13 @@ def kernel(texts: list[str], question: str = "", num_drawn: int | None = None) -
     return np.asarray(vectors @ vectors.T)
 
 
-def test_what_is_embedded() -> None:
+def test_embedded_texts() -> None:
     texts = ["The capital of Italy is Rome.", "Rome"]
     assert compared_texts(texts, QUESTION, FACTS) == ["Rome.", "Rome"]
     assert compared_texts(texts, QUESTION, PAPER) == texts
 
 
-def test_the_embeddings_are_a_factor() -> None:
+def test_embeddings_are_a_factor_of_the_kernel() -> None:
     embeddings = np.array([[1.0, 0.0], [0.6, 0.8]])
     vectors = kernel_vectors(read_texts(["red", "green"], ["red", "green"], ""), embeddings)
     assert vectors @ vectors.T == pytest.approx(np.array([[1.0, 0.6], [0.6, 1.0]]))
@@ -40,12 +40,12 @@ def test_the_embeddings_are_a_factor() -> None:
         ("It costs $5", "5 dollars", ""),
         ("It is 20 degrees Celsius", "20 °C", ""),
         ("The capital of Italy is Rome.", "It is Rome.", QUESTION),
-        ("It is Rome.", "it is rome", QUESTION),  # the name has a capital in a drawn answer
+        ("It is Rome.", "it is rome", QUESTION),  # the name is capitalised in a sample
         ("Not at all", "Never", ""),
         ("It isn't allowed", "It is not allowed", ""),
     ],
 )
-def test_the_same_facts_in_other_words(first: str, second: str, question: str) -> None:
+def test_paraphrases_with_the_same_facts_are_close(first: str, second: str, question: str) -> None:
     assert kernel([first, second], question, 1)[0, 1] == pytest.approx(1.0)
 
 
@@ -69,7 +69,7 @@ NAMES = COMMON / (COMMON + 1.0)
         ("made of Steel", "made of Wood", "Is it made of Steel or Wood?", NAMES),  # the question offers both
     ],
 )
-def test_facts_that_differ(first: str, second: str, question: str, expected: float) -> None:
+def test_different_facts_are_far(first: str, second: str, question: str, expected: float) -> None:
     assert kernel([first, second], question)[0, 1] == pytest.approx(expected)
 
 
@@ -79,16 +79,16 @@ def test_facts_that_differ(first: str, second: str, question: str, expected: flo
         [
             "They left early in the morning",
             "Nobody knows it to this day",
-        ],  # the first word of a sentence has a capital in any case
-        ["It is Peanut Butter", "It is peanut butter"],  # a drawn answer writes it without
-        ["It is Italy", "It is here"],  # the question holds it
+        ],  # the first word of a sentence is always capitalised
+        ["It is Peanut Butter", "It is peanut butter"],  # a sample writes it without
+        ["It is Italy", "It is here"],  # it is in the question
     ],
 )
-def test_words_that_are_no_names(texts: list[str]) -> None:
+def test_words_that_are_not_names(texts: list[str]) -> None:
     assert kernel(texts, "Where in Italy?")[0, 1] == pytest.approx(1.0)
 
 
-def test_the_kernel_of_drawn_answers_does_not_depend_on_a_candidate() -> None:
+def test_kernel_of_samples_does_not_depend_on_a_candidate() -> None:
     drawn = ["It is Rome.", "Rome is the one", "It is Milan."]
     alone = kernel(drawn, QUESTION)
     for candidate in ("it is rome, not milan", "Rome", "The Capital Rome of 1912"):
@@ -103,7 +103,7 @@ def test_the_kernel_of_drawn_answers_does_not_depend_on_a_candidate() -> None:
     st.text("aBc? or Rome", max_size=20),
     st.integers(0, 1000),
 )
-def test_it_is_a_kernel_for_any_texts(texts: list[str], question: str, seed: int) -> None:
+def test_kernel_is_positive_semidefinite_for_any_texts(texts: list[str], question: str, seed: int) -> None:
     embeddings = np.random.default_rng(seed).normal(size=(len(texts), 5))
     vectors = kernel_vectors(read_texts(texts, compared_texts(texts, question, FACTS), question), embeddings)
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(len(texts)))
@@ -111,6 +111,6 @@ def test_it_is_a_kernel_for_any_texts(texts: list[str], question: str, seed: int
     assert spectrum(vectors).eigenvalues.sum() == pytest.approx(1.0)
 
 
-def test_a_long_text_takes_no_quadratic_time() -> None:
+def test_long_text_takes_no_quadratic_time() -> None:
     long = "In 1912 Rome had 500 citizens, but not Milan. " * 5000
     assert kernel([long, "Rome"], QUESTION)[0, 0] == pytest.approx(1.0)

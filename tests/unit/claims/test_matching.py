@@ -1,4 +1,4 @@
-"""Claims compared with the sentences of drawn answers."""
+"""Claims compared with the sentences of samples."""
 
 import numpy as np
 import pytest
@@ -16,15 +16,15 @@ Vectors = dict[str, NDArray[np.float32]]
 
 
 def alike(*texts: str, question: str = "") -> Vectors:
-    """Return the same vector for all texts: the facts alone tell them apart."""
+    """Return the same vector for all texts, so that only facts distinguish them."""
     return dict.fromkeys([*texts, *beyond(texts, question)], np.ones(2, np.float32))
 
 
 def match(claim: str, *sentences: str, question: str = "") -> MatchedClaim:
     """Return a claim matched with answers of one sentence each, which have the same vector."""
     vectors = alike(claim, *sentences, question=question)
-    [found] = match_claims([claim], [[one] for one in sentences], vectors, question=question)
-    return found
+    [match_claim] = match_claims([claim], [[sentence] for sentence in sentences], vectors, question=question)
+    return match_claim
 
 
 def raw(claim: MatchedClaim) -> tuple[float, float]:
@@ -36,7 +36,7 @@ def raw(claim: MatchedClaim) -> tuple[float, float]:
 
 
 class Drawn:
-    """Claims and answers of none to three sentences. No text holds a fact; vectors are near one another."""
+    """Claims, and answers of up to three sentences. Texts have no facts; vectors are near each other."""
 
     def __init__(self, seed: int) -> None:
         rng = self.rng = np.random.default_rng(seed)
@@ -56,8 +56,8 @@ class Drawn:
         return [*match_claims(self.claims, self.answers, self.vectors, question="")]
 
 
-def test_by_hand() -> None:
-    """Two claims and four answers: both, the first alone, nothing, and something else."""
+def test_small_example_by_hand() -> None:
+    """Two claims and four answers: one has both claims, one the first, one neither, one something else."""
     vectors = dict(zip("abc", np.eye(4, dtype=np.float32), strict=False))
     first, second = match_claims("ab", ["ab", "a", "", "c"], vectors, question="")
     assert first.index.tolist() == [0, 0, 1, 2]
@@ -68,30 +68,30 @@ def test_by_hand() -> None:
     assert first.example is None
 
 
-def test_sentences_are_matched_whole_and_compared_by_what_they_say_beyond_the_question() -> None:
+def test_sentences_are_matched_whole_and_compared_beyond_the_question() -> None:
     question = "what is the colour of the sky there"
     claim, nearest, other = "the colour of the sky is blue", "the colour of the sky is red", "it is blue"
     left = beyond([claim, nearest, other], question)
     rows = np.eye(4, dtype=np.float32)
     vectors = dict(zip([claim, nearest, other], [rows[0], rows[0] + 0.1 * rows[1], rows[1]], strict=True))
     vectors |= {left[0]: rows[2], left[1]: rows[3], left[2]: rows[2]}
-    [found] = match_claims([claim], [[other, nearest]], vectors, question=question)
-    assert found.cosines[0] > 0.9
-    assert raw(found) == pytest.approx((1.0, 0.0))
+    [match_claim] = match_claims([claim], [[other, nearest]], vectors, question=question)
+    assert match_claim.cosines[0] > 0.9
+    assert raw(match_claim) == pytest.approx((1.0, 0.0))
 
 
-def test_a_sentence_on_the_claims_own_question_comes_before_a_nearer_one() -> None:
+def test_sentence_on_the_same_question_is_preferred_to_a_nearer_one() -> None:
     question = "What is the capital of France? What is the capital of Italy?"
     claim, france, italy = "For France: Rome.", "For France: Paris.", "For Italy: Rome."
     rows = np.eye(2, dtype=np.float32)
     whole = dict(zip([claim, italy, france], [rows[0], rows[0], rows[0] + rows[1]], strict=True))
     vectors = alike(claim, france, italy, question=question) | whole
     answers = [[italy, france], [italy]]
-    [found] = match_claims([claim], answers, vectors, question=question)
-    assert found.cosines.tolist() == pytest.approx([0.5**0.5, 1.0])
+    [match_claim] = match_claims([claim], answers, vectors, question=question)
+    assert match_claim.cosines.tolist() == pytest.approx([0.5**0.5, 1.0])
     far = vectors | {france: rows[1]}  # on its own question, but not near
-    [found] = match_claims([claim], answers, far, question=question)
-    assert found.cosines.tolist() == pytest.approx([1.0, 1.0])
+    [match_claim] = match_claims([claim], answers, far, question=question)
+    assert match_claim.cosines.tolist() == pytest.approx([1.0, 1.0])
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_an_answer_agrees_differs_or_is_silent_by_its_nearest_sentence(
     cosine: float, expected: Support
 ) -> None:
     vectors = {"a": np.array([1, 0]), "b": np.array([cosine, np.sqrt(1 - cosine**2)])}
-    [found] = match_claims("a", ["b"], vectors, question="")
-    assert found.support == expected
+    [match_claim] = match_claims("a", ["b"], vectors, question="")
+    assert match_claim.support == expected
 
 
 @pytest.mark.parametrize(
@@ -135,9 +135,9 @@ def test_an_answer_agrees_differs_or_is_silent_by_its_nearest_sentence(
 def test_a_sentence_with_another_number_name_or_negation_does_not_agree(
     claim: str, sentence: str, agrees: bool
 ) -> None:
-    found = match(claim, sentence)
-    assert found.support == Support(int(agrees), int(not agrees), 0)
-    assert found.example == (None if agrees else sentence)
+    match_ = match(claim, sentence)
+    assert match_.support == Support(int(agrees), int(not agrees), 0)
+    assert match_.example == (None if agrees else sentence)
 
 
 @pytest.mark.parametrize(
@@ -151,13 +151,13 @@ def test_a_sentence_with_another_number_name_or_negation_does_not_agree(
         ("Who was Sir Galahad's father?", "Sir Galahad's was Lancelot.", "Galahad's was Arthur.", False),
     ],
 )
-def test_what_the_question_holds_is_no_agreement(
+def test_content_of_the_question_is_not_agreement(
     question: str, claim: str, sentence: str, agrees: bool
 ) -> None:
     assert match(claim, sentence, question=question).support.agree == agrees
 
 
-def test_a_fact_that_differs_separates_sentences_of_one_direction() -> None:
+def test_different_fact_separates_parallel_sentences() -> None:
     same, other = (
         raw(match("It was in 1889.", "Then, in 1889.")),
         raw(match("It was in 1889.", "Or in 1887.")),
@@ -166,31 +166,31 @@ def test_a_fact_that_differs_separates_sentences_of_one_direction() -> None:
     assert other[1] < 0.1
 
 
-def test_a_claim_that_only_the_judged_answer_makes_is_unsupported() -> None:
+def test_claim_made_only_by_the_judged_answer_is_unsupported() -> None:
     rows = 0.2 * np.eye(DIMENSION)[0] + np.eye(DIMENSION)[1:6]
     vectors = dict(zip("abcdef", [*rows, np.eye(DIMENSION)[0]], strict=True))
-    [found] = match_claims("f", ["ab", "cd", "e"], vectors, question="")
-    assert raw(found) == pytest.approx((1 / 3, 0.0))
-    assert found.support == Support(0, 0, 3)
+    [match_claim] = match_claims("f", ["ab", "cd", "e"], vectors, question="")
+    assert raw(match_claim) == pytest.approx((1 / 3, 0.0))
+    assert match_claim.support == Support(0, 0, 3)
 
 
-def test_the_nearest_reference_that_speaks_of_a_claim() -> None:
+def test_nearest_relevant_reference_is_used() -> None:
     vectors = {"a": np.array([1.0, 0, 0]), "b": np.array([0.9, 0.4, 0]), "c": np.array([0, 0, 1.0])}
 
     def reference(*texts: str) -> float | None:
-        [found] = match_claims("a", ["a"], vectors, question="", references=texts)
-        assert found.claim[-1] == 0
-        return None if found.reference is None else float(found.reference @ found.claim)
+        [match_claim] = match_claims("a", ["a"], vectors, question="", references=texts)
+        assert match_claim.claim[-1] == 0
+        return None if match_claim.reference is None else float(match_claim.reference @ match_claim.claim)
 
     assert reference("c", "b") == pytest.approx(0.9 / np.hypot(0.9, 0.4))
     assert reference("c") is None
     assert reference() is None
 
 
-def test_answers_without_any_sentence_are_all_silent() -> None:
-    [found] = match_claims("a", ["", ""], {"a": np.ones(3)}, question="")
-    assert found.support == Support(0, 0, 2)
-    assert raw(found) == pytest.approx((0.5, 0.0))
+def test_answers_without_sentences_are_silent() -> None:
+    [match_claim] = match_claims("a", ["", ""], {"a": np.ones(3)}, question="")
+    assert match_claim.support == Support(0, 0, 2)
+    assert raw(match_claim) == pytest.approx((0.5, 0.0))
 
 
 def test_unusable_arguments_are_refused() -> None:
@@ -215,25 +215,25 @@ def test_rotations_and_the_order_of_anything_change_nothing(seed: int) -> None:
 
 @settings(deadline=None)
 @given(seeds)
-def test_spectra_have_trace_one_and_bound_what_they_say_of_the_claim(seed: int) -> None:
-    for found in Drawn(seed).matches():
-        assert np.linalg.norm(found.outcomes, axis=1) == pytest.approx(1.0)
-        assert np.unique(found.index).tolist() == [*range(len(found.outcomes))]
-        lambda_max, p = raw(found)
+def test_spectra_have_trace_one_and_bound_the_probability(seed: int) -> None:
+    for match_ in Drawn(seed).matches():
+        assert np.linalg.norm(match_.outcomes, axis=1) == pytest.approx(1.0)
+        assert np.unique(match_.index).tolist() == [*range(len(match_.outcomes))]
+        lambda_max, p = raw(match_)
         assert 1 / 5 - 1e-9 <= lambda_max <= 1 + 1e-9
         assert 0 <= p <= lambda_max + 1e-9
-        support = found.support
+        support = match_.support
         assert support.agree + support.differ + support.silent == 5
 
 
 @settings(deadline=None)
 @given(seeds)
-def test_an_answer_that_falls_silent_lowers_lambda_max_and_the_probability(seed: int) -> None:
+def test_silent_answer_lowers_lambda_max_and_probability(seed: int) -> None:
     drawn = Drawn(seed)
     before = drawn.matches()
     drawn.answers[int(drawn.rng.integers(5))] = []
-    for found, fuller in zip(drawn.matches(), before, strict=True):
-        assert all(np.array(raw(found)) <= np.array(raw(fuller)) + 1e-9)
+    for match_, fuller in zip(drawn.matches(), before, strict=True):
+        assert all(np.array(raw(match_)) <= np.array(raw(fuller)) + 1e-9)
 
 
 @settings(deadline=None)
@@ -245,11 +245,11 @@ def test_claims_do_not_depend_on_one_another(seed: int) -> None:
         assert raw(alone) == pytest.approx(raw(expected))
 
 
-def test_one_sentence_an_answer_is_a_short_answer() -> None:
+def test_one_sentence_per_answer_equals_short_answers() -> None:
     """Sentences are compared by the same kernel as short answers."""
     texts = ["In 1889.", "In 1889 and not Paris.", "Paris.", "Lyon, 3 kg."]
     vectors = alike(*texts)
-    [found] = match_claims(texts[:1], [[one] for one in texts], vectors, question="")
+    [match_claim] = match_claims(texts[:1], [[text] for text in texts], vectors, question="")
     answers = kernel_vectors(read_texts(texts, beyond(texts, ""), ""), np.ones((4, 2)))
-    assert found.outcomes @ found.outcomes.T == pytest.approx(answers @ answers.T)
-    assert found.outcomes @ found.claim == pytest.approx(answers @ answers[0])
+    assert match_claim.outcomes @ match_claim.outcomes.T == pytest.approx(answers @ answers.T)
+    assert match_claim.outcomes @ match_claim.claim == pytest.approx(answers @ answers[0])

@@ -1,4 +1,4 @@
-"""Answers without content in ten languages, and answers that look like them."""
+"""Answers without content in ten languages, and similar answers with content."""
 
 import pytest
 
@@ -112,22 +112,22 @@ def test_answers_without_content(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ANSWERS.strip().splitlines())
-def test_answers_that_say_something(text: str) -> None:
+def test_answers_with_content(text: str) -> None:
     assert not is_refusal(text)
 
 
-def test_the_question_itself_is_no_answer() -> None:
+def test_repeated_question_has_no_content() -> None:
     assert is_refusal("what is the CAPITAL of France", "What is the capital of France?")
     assert not is_refusal("the capital of France", "What is the capital of France?")
     assert not is_refusal("", "")
 
 
-def test_code_around_an_error_is_looked_through() -> None:
+def test_error_inside_code_is_detected() -> None:
     assert is_refusal('```json\n{"error": "timeout"}\n```')
     assert not is_refusal('```json\n{"answer": "Paris"}\n```')
 
 
-def test_a_hostile_text_takes_no_time() -> None:
+def test_hostile_text_is_fast() -> None:
     for text in (
         "[1," * 200,
         '{"a":' * 100 + "1",

@@ -1,4 +1,4 @@
-"""A text cut into claims: cases by hand in six languages, properties of spans, hostile texts."""
+"""Splitting texts into claims: manual cases in six languages, properties of spans, hostile texts."""
 
 import json
 import re
@@ -26,10 +26,10 @@ def words(text: str) -> str:
     return "".join(re.findall(r"\w", text))
 
 
-def assert_in_place(found: list[Segment], text: str) -> None:
-    """Spans ascend, are disjoint, and hold the words that their segments have, in order."""
+def assert_in_place(segments: list[Segment], text: str) -> None:
+    """Check that spans ascend, are disjoint, and contain the words of their segments in order."""
     reached = 0
-    for segment in found:
+    for segment in segments:
         assert reached <= segment.start < segment.end <= len(text)
         assert len(segment.text) <= MAX_CHARS
         reached = segment.end
@@ -37,7 +37,7 @@ def assert_in_place(found: list[Segment], text: str) -> None:
         assert all(letter in span for letter in words(segment.text)), segment
 
 
-# Columns' names stand before the cells of a row, and entities are decoded: both are tested by the cases.
+# Column names precede the cells of a row, and entities are decoded: the cases test both.
 MARKS = st.sampled_from(
     [
         *"*_`~[](){}<>#-+=.!?:;\\'\"«»“„”。！？…1a é字я\t\r\n\0",
@@ -66,14 +66,14 @@ MARKS = st.sampled_from(
 
 @settings(deadline=None, max_examples=400)
 @given(st.lists(MARKS, max_size=60).map("".join))
-def test_words_come_from_the_span_whatever_the_marks(text: str) -> None:
+def test_words_are_within_the_span_for_any_punctuation(text: str) -> None:
     assert_in_place(sentences(text), text)
     assert_in_place(claims(text, question=text[::2]), text)
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.text(st.characters(blacklist_characters="|&"), max_size=300))
-def test_any_text_has_its_spans(text: str) -> None:
+def test_spans_are_valid_for_any_text(text: str) -> None:
     assert_in_place(sentences(text), text)
 
 
@@ -92,12 +92,12 @@ def test_spans_of_any_table_are_disjoint(rows: list[list[str]]) -> None:
 @given(st.lists(st.sampled_from(["Rome is old.", "Is it?", "我来了。", "3.5 m", "`x`"]), max_size=12))
 def test_claims_are_among_the_sentences(parts: list[str]) -> None:
     text = "\n\n".join(parts)
-    said = sentences(text)
-    assert len(said) == len(parts)
-    assert set(claims(text)) <= set(said)
+    segments = sentences(text)
+    assert len(segments) == len(parts)
+    assert set(claims(text)) <= set(segments)
 
 
-MOST = 200_000  # characters that are read of the answers of a score
+MOST = 200_000  # limit of characters read from the answers of a score
 
 HOSTILE = {
     "no full stop": "word " * (MOST // 5),
@@ -129,16 +129,16 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_of_a_hostile_text_nothing_is_lost(name: str) -> None:
+def test_hostile_text_is_covered_completely(name: str) -> None:
     text = HOSTILE[name]
-    found = sentences(text)
+    result = sentences(text)
     reached = 0
-    for segment in found:
+    for segment in result:
         assert reached <= segment.start < segment.end <= len(text)
         assert len(segment.text) <= MAX_CHARS
         reached = segment.end
-    # The names of a table's columns are said with its cells, and the numbers of items are marks.
-    inside = "".join(words(text[segment.start : segment.end]) for segment in found)
+    # Cells include the names of their columns, and numbers of list items are marks.
+    inside = "".join(words(text[segment.start : segment.end]) for segment in result)
     wanted = re.sub(r"(?m)^\d+\. ", "", text.removeprefix("| a | b |\n"))
     assert inside == words(wanted)
 
@@ -151,7 +151,7 @@ def test_white_space_beyond_ascii_is_white_space() -> None:
     ]
 
 
-def test_a_long_sentence_is_cut_between_words_and_never_inside_a_letter() -> None:
+def test_long_sentence_is_split_between_words() -> None:
     pieces = sentences("word " * 1000)
     assert {word for piece in pieces for word in piece.text.split()} == {"word"}
     marked = "e\u0301" * 1500

@@ -1,4 +1,4 @@
-"""Whether an answer is right, by its words and a reference (method, section 15)."""
+"""Verdicts on answers, by words and a reference (method, section 15)."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ RIGHT = {
         ("No, that would be Berlin, the largest city of the country.", "Berlin"),
         ("Not Paris but Berlin has been the capital ever since then.", "Berlin"),
         ("Die Hauptstadt von Deutschland ist seit vielen Jahren BERLIN!", "Berlin"),
-        ("Berlin, the city state", "Berlin"),  # two pieces are no list
+        ("Berlin, the city state", "Berlin"),  # two pieces are not a list
         (
             "Berlin of the east, Bonn on the Rhine, Rome on seven hills",
             "Berlin",
@@ -62,7 +62,7 @@ WRONG = [
     ("", "Winston Churchill"),
     ("Winston Churchill", ""),
     ("symmetric", "asymmetric"),
-    ("Room 1234567", "Room 1234568"),  # a number has no other spelling
+    ("Room 1234567", "Room 1234568"),  # a number has no spelling variants
     ("B52", "52"),
     ("195", "1953"),
     ("not Berlin", "Berlin"),
@@ -100,7 +100,7 @@ WRONG = [
 @pytest.mark.parametrize(
     ("rule", "answer", "reference"), [(rule, *pair) for rule, pairs in RIGHT.items() for pair in pairs]
 )
-def test_the_rule_that_makes_an_answer_right(rule: str, answer: str, reference: str) -> None:
+def test_rule_for_right_answers(rule: str, answer: str, reference: str) -> None:
     assert verdict(answer, [reference]) == rule
     assert verdict(answer, ["something else entirely", reference]) == rule
     assert correct(answer, [reference])
@@ -120,22 +120,22 @@ def test_an_answer_contains_a_number(number: str) -> None:
 @pytest.mark.parametrize(
     "number", ["15,500", "12,15", "3.15", "15.5", "-15", "minus 15", "12:15", "15th", "15'000"]
 )
-def test_a_part_of_a_number_is_not_that_number(number: str) -> None:
+def test_part_of_a_number_does_not_match(number: str) -> None:
     assert verdict(f"The total of all of them is {number} as of now", ["15"]) == (
         "contains" if number == "15th" else "none"
     )
 
 
-def test_a_negative_number_is_not_the_positive_one() -> None:
-    said = "The total of all of them is {} as of now"
-    assert verdict(said.format("-15"), ["-15"]) == verdict(said.format("minus 15"), ["-15"]) == "contains"
-    assert verdict(said.format("15"), ["-15"]) == "none"
+def test_negative_number_does_not_match_the_positive_one() -> None:
+    text = "The total of all of them is {} as of now"
+    assert verdict(text.format("-15"), ["-15"]) == verdict(text.format("minus 15"), ["-15"]) == "contains"
+    assert verdict(text.format("15"), ["-15"]) == "none"
 
 
 def test_answers_too_long_for_their_references() -> None:
     assert is_too_long("The capital of that large country is Berlin.", ["Berlin"])
     assert not is_too_long("It is Berlin.", ["Berlin"])
-    assert [is_too_long("word " * said, ["Berlin city"]) for said in (6, 7)] == [False, True]
+    assert [is_too_long("word " * value, ["Berlin city"]) for value in (6, 7)] == [False, True]
 
 
 def test_verdicts_of_earlier_versions_are_read() -> None:

@@ -1,4 +1,4 @@
-"""The whole pipeline against a store in a file: numbers, tables, decisions, warnings, exports."""
+"""The whole pipeline with a store in a file: numbers, tables, decisions, warnings and exports."""
 
 import math
 from collections.abc import AsyncIterator, Sequence
@@ -26,11 +26,11 @@ from tests.support.pipeline import Bench, Pipeline
 from tests.support.sqlite_store import CopiedDatabase
 
 WORDS = ("Paris", "Lyon", "Nice", "Lille", "Metz", "Brest", "Tours", "Dijon")
-ALONE = JobOptions(prior_weight=0)  # the rows alone: nothing draws their fits anywhere
+ALONE = JobOptions(prior_weight=0)  # without a prior, fits use only the rows
 
 
 def made_rows(count: int = 40, m: int = 6, *, sharp: float = 1.0, seed: int = 1) -> list[DevRow]:
-    """Rows whose reference is one of the answers' meanings about half the time."""
+    """Return rows with a reference among the answers' meanings about half the time."""
     rng = np.random.default_rng(seed)
     rows = []
     for i in range(count):
@@ -53,17 +53,17 @@ def codes(report: dict[str, Any]) -> set[str]:
     return {warning["code"] for warning in report["warnings"]}
 
 
-async def test_supplied_answers(bench: Bench) -> None:
-    found, report = await bench.run(
+async def test_calibration_on_supplied_answers(bench: Bench) -> None:
+    calibration_, report = await bench.run(
         made_rows(), JobOptions(name="first", source_label="theirs", activate="always")
     )
     assert bench.llm.requests == []
-    assert (found.method, found.num_samples, found.name) == ("depolarized", 6, "first")
-    assert sorted(found.parameters) == [2, 3, 4, 5, 6]
-    assert isinstance(found.map_for(4), DepolarizedMap)
-    assert (found.fingerprint.source, found.fingerprint.source_label) == ("caller", "theirs")
-    assert bench.calibrations.active(found.fingerprint.key()) == found
-    assert report["calibration"]["id"] == found.id
+    assert (calibration_.method, calibration_.num_samples, calibration_.name) == ("depolarized", 6, "first")
+    assert sorted(calibration_.parameters) == [2, 3, 4, 5, 6]
+    assert isinstance(calibration_.map_for(4), DepolarizedMap)
+    assert (calibration_.fingerprint.source, calibration_.fingerprint.source_label) == ("caller", "theirs")
+    assert bench.calibrations.active(calibration_.fingerprint.key()) == calibration_
+    assert report["calibration"]["id"] == calibration_.id
     assert report["data"] | {"accuracy": 0} == {
         "rows": 40,
         "usable": 40,
@@ -85,9 +85,9 @@ async def test_supplied_answers(bench: Bench) -> None:
 
 
 async def test_headline_and_table_agree_with_the_report(bench: Bench) -> None:
-    found, report = await bench.run(made_rows(), ALONE)
+    result, report = await bench.run(made_rows(), ALONE)
     fit = report["fits"]["depolarized"]
-    head = found.headline()
+    head = result.headline()
     assert math.isclose(fit["temperature"]["value"], head.temperature, rel_tol=1e-6)
     assert math.isclose(fit["depolarization"]["value"], head.depolarization, rel_tol=1e-6)
     assert fit["temperature"]["low"] <= head.temperature <= fit["temperature"]["high"]
@@ -107,23 +107,23 @@ async def test_headline_and_table_agree_with_the_report(bench: Bench) -> None:
         assert sum(b["count"] for b in diagram) == 40
 
 
-async def test_the_service_draws(bench: Bench) -> None:
+async def test_calibration_on_sampled_answers(bench: Bench) -> None:
     rows = [replace(row, samples=None) for row in made_rows()]
     bench.llm.answers = {f"q{i}": made_rows()[i].samples or () for i in range(40)}
-    found, report = await bench.run(rows)
+    calibration_, report = await bench.run(rows)
     assert len(bench.llm.requests) == 40
-    assert (found.num_samples, found.fingerprint.source) == (5, "service")
-    assert found.fingerprint.model == "fake-llm"
+    assert (calibration_.num_samples, calibration_.fingerprint.source) == (5, "service")
+    assert calibration_.fingerprint.model == "fake-llm"
     assert report["data"]["drawn_by"] == "service"
-    exported = [row async for row in bench.calibrations.rows(found.id)]
+    exported = [row async for row in bench.calibrations.rows(calibration_.id)]
     bench.llm.requests.clear()
     again, _ = await bench.run(exported, JobOptions(drawn_by="service"))
     assert bench.llm.requests == []
-    assert again.fingerprint == found.fingerprint
-    assert again.parameters == found.parameters
+    assert again.fingerprint == calibration_.fingerprint
+    assert again.parameters == calibration_.parameters
 
 
-async def test_it_is_of_the_model_that_drew_whoever_answers_by_now(bench: Bench) -> None:
+async def test_calibration_belongs_to_the_sampling_model(bench: Bench) -> None:
     embed = bench.embedder.embed
 
     async def meanwhile(texts: Sequence[str]) -> Any:
@@ -133,31 +133,31 @@ async def test_it_is_of_the_model_that_drew_whoever_answers_by_now(bench: Bench)
     bench.embedder.embed = meanwhile
     rows = made_rows()
     bench.llm.answers = {f"q{i}": rows[i].samples or () for i in range(40)}
-    found, _ = await bench.run([replace(row, samples=None) for row in rows])
-    assert (found.fingerprint.model, bench.llm.model) == ("fake-llm", "later")
+    calibration_, _ = await bench.run([replace(row, samples=None) for row in rows])
+    assert (calibration_.fingerprint.model, bench.llm.model) == ("fake-llm", "later")
 
 
-async def test_answers_vouched_for_are_of_the_model_that_answers(bench: Bench) -> None:
+async def test_vouched_answers_belong_to_the_current_model(bench: Bench) -> None:
     async with OpenAIServer(default=answers(model="told")) as server:
         bench.llm = HttpLanguageModel(server.url, model="asked")
-        found, _ = await bench.run(made_rows(), JobOptions(drawn_by="service"))
+        calibration_, _ = await bench.run(made_rows(), JobOptions(drawn_by="service"))
         again, _ = await bench.run(made_rows(), JobOptions(drawn_by="service"))
-        assert found.fingerprint == again.fingerprint
-        assert (found.fingerprint.model, len(server.bodies)) == ("told", 1)
+        assert calibration_.fingerprint == again.fingerprint
+        assert (calibration_.fingerprint.model, len(server.bodies)) == ("told", 1)
         await bench.llm.stop()
 
 
 async def test_equal_input_gives_equal_numbers(bench: Bench) -> None:
-    one, _ = await bench.run(made_rows(), JobOptions(activate="never", seed=7))
+    calibration_, _ = await bench.run(made_rows(), JobOptions(activate="never", seed=7))
     same, _ = await bench.run(made_rows(), JobOptions(activate="never", seed=7))
     other, _ = await bench.run(made_rows(), JobOptions(activate="never", seed=8))
-    assert one.parameters == same.parameters
-    assert one.parameters[3] != other.parameters[3]  # other subsets
-    assert one.parameters[6] == other.parameters[6]  # the whole rows
+    assert calibration_.parameters == same.parameters
+    assert calibration_.parameters[3] != other.parameters[3]  # other subsets
+    assert calibration_.parameters[6] == other.parameters[6]  # the whole rows
     assert bench.calibrations.any_active() == []
 
 
-async def test_if_better_compares_with_the_active_one(bench: Bench) -> None:
+async def test_if_better_compares_with_the_active_calibration(bench: Bench) -> None:
     first, report = await bench.run(made_rows(120), ALONE)
     assert report["decision"]["against"] is None
     assert report["decision"]["activated"]
@@ -170,7 +170,7 @@ async def test_if_better_compares_with_the_active_one(bench: Bench) -> None:
     assert "not_better" in codes(report)
     assert [row["map"] for row in report["served"]][-1] == "active"
     assert bench.calibrations.any_active() == [first]
-    # Fitted where answers agree more, with a gain that the interval does not tell from none.
+    # Fitted on rows with more agreement; the gain is not significant.
     _, report = await bench.run(made_rows(60, sharp=4.0, seed=5), ALONE)
     decision = report["decision"]
     assert (
@@ -179,7 +179,7 @@ async def test_if_better_compares_with_the_active_one(bench: Bench) -> None:
     assert not decision["activated"] and "may be chance" in decision["reason"]
     assert "not_better" in codes(report)
     assert bench.calibrations.any_active() == [first]
-    # Where agreement is always right.
+    # Agreement is always right.
     shifted = [replace(row, references=(row.samples or ())[:1]) for row in made_rows(120, seed=5)]
     later, report = await bench.run(shifted, ALONE)
     decision = report["decision"]
@@ -188,10 +188,10 @@ async def test_if_better_compares_with_the_active_one(bench: Bench) -> None:
     assert bench.calibrations.any_active() == [later]
 
 
-async def test_a_gain_in_telling_right_from_wrong_activates(bench: Bench) -> None:
+async def test_better_separation_of_right_and_wrong_activates(bench: Bench) -> None:
     rows = [
-        replace(one, samples=tuple(draw.text for draw in one.draws))
-        for one in judged_rows(400, num_samples=6)
+        replace(judged_row, samples=tuple(draw.text for draw in judged_row.draws))
+        for judged_row in judged_rows(400, num_samples=6)
     ]
     wrong = [replace(row, correct=False) for row in rows[:60]]
     first, _ = await bench.run(wrong, JobOptions(activate="always"))
@@ -201,7 +201,7 @@ async def test_a_gain_in_telling_right_from_wrong_activates(bench: Bench) -> Non
     assert later.selectors and decision["loss_difference"]["high"] < 0
     assert "log loss of P(correct)" in decision["reason"] and decision["activated"]
     assert bench.calibrations.any_active() == [later]
-    # By its own model an active one is judged, too.
+    # The active calibration is judged with its own model, too.
     _, report = await bench.run(rows)
     assert report["decision"]["loss_difference"]["value"] != decision["loss_difference"]["value"]
     assert not report["decision"]["activated"]
@@ -223,16 +223,18 @@ BETTER, UNSURE, WORSE = (
         (BETTER, BETTER, WORSE, "worse than the active calibration (projection Brier)"),
     ],
 )
-def test_better_beyond_chance_in_one_and_worse_in_none(risk: Any, loss: Any, brier: Any, said: str) -> None:
-    found = Improvement("cal_1", risk, brier, loss).shortcomings()
-    assert bool(found) == bool(said)
-    assert said in "".join(found)
+def test_activation_needs_one_significant_gain_and_no_loss(
+    risk: Any, loss: Any, brier: Any, said: str
+) -> None:
+    result = Improvement("cal_1", risk, brier, loss).shortcomings()
+    assert bool(result) == bool(said)
+    assert said in "".join(result)
 
 
-async def test_a_model_of_being_right_is_not_lost_to_a_few_rows(bench: Bench) -> None:
+async def test_correctness_model_is_kept_despite_few_rows(bench: Bench) -> None:
     first, _ = await bench.run(made_rows(240))
     assert first.selectors
-    # Verdicts of one kind have no such model.
+    # With verdicts of one kind there is no such model.
     few = [
         replace(row, references=(f"else {row.line}",) if row.line % 3 else row.references, correct=False)
         for row in made_rows(60, seed=5)
@@ -247,12 +249,12 @@ async def test_a_model_of_being_right_is_not_lost_to_a_few_rows(bench: Bench) ->
 
 
 def unanimous(count: int = 40) -> list[DevRow]:
-    """Rows that are always answered alike and right: raw scores are 1, and rightly so."""
+    """Return rows with equal and right answers: raw scores are 1 and correct."""
     words = [WORDS[i % len(WORDS)] for i in range(count)]
     return [DevRow(i + 1, None, (w,), prompt=f"q{i}", samples=(w,) * 6) for i, w in enumerate(words)]
 
 
-async def test_a_first_one_that_is_not_better_than_raw_scores_is_not_activated(bench: Bench) -> None:
+async def test_first_calibration_not_better_than_raw_is_not_activated(bench: Bench) -> None:
     _, report = await bench.run(unanimous())
     decision = report["decision"]
     assert "not_better" in codes(report)
@@ -266,7 +268,7 @@ async def test_a_first_one_that_is_not_better_than_raw_scores_is_not_activated(b
 
 
 def noise(count: int) -> list[DevRow]:
-    """Rows of answers that differ, agree by chance, and have nothing to do with the references."""
+    """Return rows with answers that agree only by chance and are unrelated to the references."""
     rng = np.random.default_rng(3)
     return [
         DevRow(
@@ -298,14 +300,12 @@ NONSENSE = {
 }
 
 
-@pytest.mark.parametrize(("rows", "said"), NONSENSE.values(), ids=NONSENSE)
-async def test_rows_that_show_nothing_activate_nothing_by_themselves(
-    bench: Bench, rows: list[DevRow], said: str
-) -> None:
+@pytest.mark.parametrize(("rows", "sentence"), NONSENSE.values(), ids=NONSENSE)
+async def test_inconclusive_rows_do_not_activate(bench: Bench, rows: list[DevRow], sentence: str) -> None:
     _, report = await bench.run(rows)
     decision = report["decision"]
     assert not decision["activated"] and decision["reason"].startswith("Not activated: ")
-    assert said in decision["reason"]
+    assert sentence in decision["reason"]
     assert bench.calibrations.any_active() == []
     made, report = await bench.run(rows, JobOptions(activate="always"))
     assert report["decision"]["reason"] == "Activated as asked."
@@ -313,32 +313,32 @@ async def test_rows_that_show_nothing_activate_nothing_by_themselves(
 
 
 async def test_rows_of_mixed_length(bench: Bench) -> None:
-    """m is what nine rows in ten reach; longer rows are cut, shorter ones serve smaller m' only."""
+    """m is reached by nine in ten rows; longer rows are cut, shorter ones used only for smaller m'."""
     rows = made_rows(50)
     rows = [
         *rows[:40],
         *(replace(r, samples=(r.samples or ()) * 2) for r in rows[40:46]),
         *(replace(r, samples=(r.samples or ())[:3]) for r in rows[46:]),
     ]
-    found, report = await bench.run(rows)
-    assert found.num_samples == 6
+    calibration_, report = await bench.run(rows)
+    assert calibration_.num_samples == 6
     data = report["data"]
     assert (data["rows"], data["usable"], data["rows_full"]) == (50, 50, 46)
     assert "short_rows" in codes(report)
     only_full, _ = await bench.run(rows[:46], JobOptions(activate="never"))
-    assert found.parameters[6] == only_full.parameters[6]
-    assert found.parameters[3] != only_full.parameters[3]
+    assert calibration_.parameters[6] == only_full.parameters[6]
+    assert calibration_.parameters[3] != only_full.parameters[3]
 
 
 @pytest.mark.parametrize(
-    ("sizes", "asked", "expected"),
+    ("sizes", "num_samples", "expected"),
     [([6] * 9 + [2], None, 6), ([6] * 8 + [2] * 2, None, 2), ([3, 9], 5, 5), ([4, 8], None, 4)],
 )
-def test_the_number_fitted_with(sizes: list[int], asked: int | None, expected: int) -> None:
-    assert full_number(sizes, asked) == expected
+def test_number_of_answers_used_for_the_fit(sizes: list[int], num_samples: int | None, expected: int) -> None:
+    assert full_number(sizes, num_samples) == expected
 
 
-async def test_too_few_rows_with_that_many_answers(bench: Bench) -> None:
+async def test_too_few_rows_with_enough_answers(bench: Bench) -> None:
     rows = [replace(r, samples=(r.samples or ())[: 3 + (i < 9)]) for i, r in enumerate(made_rows())]
     job, _ = await bench.jobs.submit(rows, JobOptions())
     assert job.state == "queued"
@@ -354,27 +354,27 @@ async def test_several_references_and_empty_answers(bench: Bench) -> None:
         replace(row, references=(*row.references, "other"), samples=(*(row.samples or ())[:4], "", ""))
         for row in made_rows()
     ]
-    found, report = await bench.run(rows)
+    calibration_, report = await bench.run(rows)
     assert report["data"]["empty"] == pytest.approx(1 / 3)
     assert report["data"]["references_mean"] == 2
     assert "empty" in codes(report)
-    assert found.fingerprint.embedder_dimension == 24
+    assert calibration_.fingerprint.embedder_dimension == 24
     assert bench.embedder.calls
     assert all("" not in call for call in bench.embedder.calls)
 
 
-async def test_supplied_answers_without_text_are_none(bench: Bench) -> None:
-    """The fit is the one of rows without them, and told apart from one that counts them."""
+async def test_supplied_empty_answers_do_not_count(bench: Bench) -> None:
+    """The fit equals that of rows without them, and differs from one that counts them."""
     bare = made_rows()
     rows = [replace(row, samples=("", *(f" {text}\n" for text in row.samples or ()), " \n")) for row in bare]
-    found, report = await bench.run(rows, JobOptions(activate="never"))
+    calibration_, report = await bench.run(rows, JobOptions(activate="never"))
     without, _ = await bench.run(bare)
-    assert found.parameters == without.parameters
+    assert calibration_.parameters == without.parameters
     assert report["data"]["empty"] == 0
-    assert found.fingerprint.parts()["empty_answers"] == "failed"
+    assert calibration_.fingerprint.parts()["empty_answers"] == "failed"
 
 
-async def test_if_better_never_takes_calibration_from_requests_for_more_answers(bench: Bench) -> None:
+async def test_if_better_keeps_calibration_for_larger_numbers_of_answers(bench: Bench) -> None:
     first, _ = await bench.run(made_rows(), JobOptions(activate="always"))
     fewer = [replace(r, samples=(r.samples or ())[:4]) for r in made_rows(60, sharp=4.0, seed=5)]
     _, report = await bench.run(fewer)
@@ -385,10 +385,10 @@ async def test_if_better_never_takes_calibration_from_requests_for_more_answers(
     assert bench.calibrations.any_active() == [first]
 
 
-async def test_one_that_is_activated_during_the_fit_is_not_replaced(
+async def test_calibration_activated_during_the_fit_is_not_replaced(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By another replica or an operator: the two were not compared, and a retry compares them."""
+    """By another replica or an operator: the two were not compared; a retry compares them."""
     first, _ = await bench.run(made_rows(), JobOptions(activate="never"))
     succeed = bench.jobs.succeed
 
@@ -409,7 +409,7 @@ async def test_texts_are_embedded_once_in_small_chunks(bench: Bench) -> None:
     assert max(map(len, bench.embedder.calls)) == 16
 
 
-async def test_an_embedder_that_is_down_is_waited_for(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_job_waits_for_an_unavailable_embedder(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     failures = iter([EmbedderUnavailable("down")] * 3)
     embed = bench.embedder.embed
 
@@ -426,13 +426,13 @@ async def test_an_embedder_that_is_down_is_waited_for(bench: Bench, monkeypatch:
 
     monkeypatch.setattr(bench.embedder, "embed", sometimes)
     monkeypatch.setattr(bench.embedder, "check", check)
-    found, _ = await bench.run(made_rows())
+    score, _ = await bench.run(made_rows())
     assert next(failures, None) is None
     assert next(unknown, None) is None
-    assert found.num_samples == 6
+    assert score.num_samples == 6
 
 
-async def test_another_embedder_after_the_answers_were_drawn(bench: Bench) -> None:
+async def test_embedder_changed_after_sampling(bench: Bench) -> None:
     rows = [replace(row, samples=None) for row in made_rows()]
     job, _ = await bench.jobs.submit(rows, JobOptions())
     old, new = (Pipeline(bench.jobs, bench.calibrations, bench.llm, FakeEmbedder(d)) for d in (24, 32))
@@ -443,7 +443,7 @@ async def test_another_embedder_after_the_answers_were_drawn(bench: Bench) -> No
 
 @pytest.mark.shared
 async def test_the_golden_numbers(tmp_path: Path, golden: dict[str, Any], recorded: dict[str, Any]) -> None:
-    """Rows 0-149 with their samples. The golden numbers embed empty answers, so a stand-in text does here."""
+    """Rows 0-149 with their samples. A stand-in text replaces the empty answers, which are embedded."""
     rows, vectors = [], {}
     for i, row in enumerate(recorded["rows"][:150]):
         samples = tuple(text or "(nothing)" for text in row["samples"])
@@ -455,7 +455,7 @@ async def test_the_golden_numbers(tmp_path: Path, golden: dict[str, Any], record
     bench = Bench(
         SqlJobs(database, calibrations), calibrations, FakeEmbedder(768, vectors=vectors), FakeLLM()
     )
-    found, report = await bench.run(rows, JobOptions(method="both", prior_weight=0))
+    calibration_, report = await bench.run(rows, JobOptions(method="both", prior_weight=0))
     await database.stop()
     paper, ours = report["fits"]["temperature"], report["fits"]["depolarized"]
     assert paper["temperature"]["value"] == pytest.approx(golden["temperature"]["T"], abs=1e-3)
@@ -463,6 +463,6 @@ async def test_the_golden_numbers(tmp_path: Path, golden: dict[str, Any], record
     assert ours["temperature"]["value"] == pytest.approx(golden["depolarized"]["T"], abs=1e-3)
     assert ours["depolarization"]["value"] == pytest.approx(golden["depolarized"]["gamma"], abs=1e-3)
     assert ours["risk"] == pytest.approx(golden["depolarized"]["risk_fit"], abs=1e-6)
-    assert found.method == "depolarized"
-    assert found.headline().temperature == pytest.approx(golden["depolarized"]["T"], abs=1e-3)
+    assert calibration_.method == "depolarized"
+    assert calibration_.headline().temperature == pytest.approx(golden["depolarized"]["T"], abs=1e-3)
     assert codes(report) == {"few_right"}

@@ -1,4 +1,4 @@
-"""Calibrations of answers that the LLM compares, over the whole pipeline against a store in a file."""
+"""Calibrations with answers compared by the LLM, over the whole pipeline with a store in a file."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -24,7 +24,7 @@ def first_word(first: str, second: str) -> float:
 
 
 def made_rows(count: int = 12) -> list[DevRow]:
-    """Rows of answers in two wordings, a third of them wrong."""
+    """Return rows of answers in two wordings, a third of them wrong."""
     samples = ("Paris for one", "Paris it is", "Lyon it is")
     return [DevRow(i + 1, None, ("Paris of course",), prompt=f"q{i}", samples=samples) for i in range(count)]
 
@@ -37,26 +37,26 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     await database.stop()
 
 
-async def test_what_compares_is_part_of_the_calibration(bench: Bench) -> None:
-    found, report = await bench.run(made_rows(), BY_LLM)
+async def test_comparing_model_is_part_of_the_calibration(bench: Bench) -> None:
+    calibration_, report = await bench.run(made_rows(), BY_LLM)
     comparer = f"fake-llm, prompt {PROMPT_VERSION}"
-    assert (found.fingerprint.kernel, found.fingerprint.comparer) == ("llm", comparer)
+    assert (calibration_.fingerprint.kernel, calibration_.fingerprint.comparer) == ("llm", comparer)
     assert report["calibration"]["fingerprint"]["comparer"] == comparer
     by_words, _ = await bench.run(made_rows(), JobOptions(prior_weight=0))
-    assert by_words.fingerprint.differs(found.fingerprint) == ["comparer", "kernel"]
-    # By the LLM's word the reference says what two of three answers say; the words have nothing in common.
-    assert found.headline().depolarization < by_words.headline().depolarization
+    assert by_words.fingerprint.differs(calibration_.fingerprint) == ["comparer", "kernel"]
+    # For the LLM the reference means the same as two of three answers, without any word in common.
+    assert calibration_.headline().depolarization < by_words.headline().depolarization
 
 
-async def test_answers_drawn_by_the_service_are_compared_too(bench: Bench) -> None:
+async def test_sampled_answers_are_compared(bench: Bench) -> None:
     bench.llm.default = ("Paris for one", "Paris it is", "Lyon it is")
     rows = [DevRow(i + 1, None, ("Paris of course",), prompt=f"q{i}") for i in range(12)]
-    found, _ = await bench.run(rows, BY_LLM)
-    assert (found.fingerprint.source, found.fingerprint.kernel) == ("service", "llm")
+    calibration_, _ = await bench.run(rows, BY_LLM)
+    assert (calibration_.fingerprint.source, calibration_.fingerprint.kernel) == ("service", "llm")
     assert {"Paris for one", "Paris of course"} <= {text for pair in bench.llm.compared for text in pair}
 
 
-async def test_a_job_that_is_broken_off_asks_nothing_twice(bench: Bench) -> None:
+async def test_interrupted_job_repeats_no_comparison(bench: Bench) -> None:
     pipeline = Pipeline(bench.jobs, bench.calibrations, bench.llm, bench.embedder)
     job, _ = await bench.jobs.submit(made_rows(), BY_LLM)
     await pipeline.draw(job.id)
@@ -70,21 +70,21 @@ async def test_a_job_that_is_broken_off_asks_nothing_twice(bench: Bench) -> None
     done = await bench.jobs.get(job.id)
     assert done is not None
     assert done.state == "succeeded"
-    asked = 12 * (4 * 3 + 4)  # of each row the pairs in both orders, and each text with an unrelated one
-    assert len(bench.llm.compared) - before <= asked - 100 + 16
+    num_calls = 12 * (4 * 3 + 4)  # per row the pairs in both orders, and each text with an unrelated one
+    assert len(bench.llm.compared) - before <= num_calls - 100 + 16
 
 
-async def test_a_server_that_is_down_is_waited_for(bench: Bench) -> None:
+async def test_job_waits_for_an_unavailable_server(bench: Bench) -> None:
     bench.llm.fail_with = [LLMUnavailable("down")] * 20
-    found, _ = await bench.run(made_rows(), BY_LLM)
-    assert found.fingerprint.kernel == "llm"
+    calibration_, _ = await bench.run(made_rows(), BY_LLM)
+    assert calibration_.fingerprint.kernel == "llm"
 
 
-async def test_of_a_row_that_is_refused_the_words_are_compared(bench: Bench) -> None:
+async def test_refused_row_is_compared_by_words(bench: Bench) -> None:
     error = LLMError("too long", llm_status=400)
     bench.llm.fail_with = [error]
-    found, _ = await bench.run(made_rows(), BY_LLM)
-    assert found.fingerprint.kernel == "llm"
+    calibration_, _ = await bench.run(made_rows(), BY_LLM)
+    assert calibration_.fingerprint.kernel == "llm"
     bench.llm.fail_with = [error] * 1000
     with pytest.raises(LLMError, match="too long"):
         await bench.run(made_rows(13), BY_LLM)

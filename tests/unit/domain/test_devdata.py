@@ -1,4 +1,4 @@
-"""Dev data: rows, files and their formats, sizes, memory, and what is written back."""
+"""Dev data: rows, files and formats, sizes, memory, and exports."""
 
 import csv
 import gzip
@@ -28,7 +28,9 @@ def csv_of(rows):
 
 
 def problems(data, limits=ONE):
-    return [(one["line"], one["field"], one["reason"]) for one in refused(data, limits).extra["errors"]]
+    return [
+        (error["line"], error["field"], error["reason"]) for error in refused(data, limits).extra["errors"]
+    ]
 
 
 class TestRows:
@@ -51,7 +53,7 @@ class TestRows:
         )
         assert rows_of(write_row(read)) == [read]
 
-    def test_claims_of_before_are_read_without_the_log_probabilities_that_are_gone(self):
+    def test_claims_of_earlier_versions_are_read_without_removed_logprobs(self):
         claim = {"text": "a is b", "correct": True}
         (read,) = rows_of(
             jsonl([{"prompt": "p", "claims": [claim | {"logprob_per_word": -1.0, "least_logprob": -2.0}]}])
@@ -61,7 +63,7 @@ class TestRows:
         (read,) = rows_of(jsonl([{"prompt": "p", "claims": [claim | of_facts | {"logprob_per_word": -1.0}]}]))
         assert read.claims == (ClaimIn(**claim, **of_facts),)
 
-    def test_messages_stand_for_a_prompt(self):
+    def test_messages_replace_a_prompt(self):
         messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Q?"}]
         (read,) = rows_of(jsonl([{"messages": messages, "reference": "a"}]))
         assert read.messages == (Message("system", "Be brief."), Message("user", "Q?"))
@@ -76,7 +78,7 @@ class TestRows:
         assert (data.num_rows, data.num_texts) == (2, 2 * (20 + 1))
 
     @pytest.mark.parametrize(
-        ("changed", "field", "said"),
+        ("changed", "field", "message"),
         [
             ({"prompt": ...}, "prompt", "neither"),
             ({"messages": [{"role": "user", "content": "Q?"}]}, "prompt", "both"),
@@ -104,19 +106,19 @@ class TestRows:
             ({"promt": "a"}, "promt", "(did you mean 'prompt'?); known are prompt, messages, claims"),
         ],
     )
-    def test_a_field_that_does_not_fit_is_named(self, changed, field, said):
+    def test_invalid_field_is_named(self, changed, field, message):
         row = {"prompt": "Q?", "reference": "yes"} | changed
         ((line, named, reason),) = problems(jsonl([{k: v for k, v in row.items() if v is not ...}]))
         assert (line, named) == (1, field)
-        assert said in reason
+        assert message in reason
 
-    def test_every_field_that_does_not_fit_is_told_once(self):
+    def test_each_invalid_field_is_reported_once(self):
         row = {"prompt": "Q?", "reference": ["", 1], "id": [], "samples": [1] * 9, "correct": 1}
-        told = problems(jsonl([row]))
-        assert sorted(field for _, field, _ in told) == ["correct", "id", "reference", "samples"]
-        assert all(len(reason) < 150 for *_, reason in told)
+        problems_ = problems(jsonl([row]))
+        assert sorted(field for _, field, _ in problems_) == ["correct", "id", "reference", "samples"]
+        assert all(len(reason) < 150 for *_, reason in problems_)
 
-    def test_faults_without_end_are_not_told_one_by_one(self):
+    def test_number_of_reported_errors_is_limited(self):
         turn = {f"f{n}": n for n in range(5_000)}
         ((_, _, reason),) = problems(jsonl([{"reference": "a", "messages": [turn]}]))
         assert "5002 faults" in reason
@@ -133,10 +135,10 @@ class TestRows:
             b'{"samples": ' + b"[" * 200_000 + b"}",
         ],
     )
-    def test_a_line_that_cannot_be_read_is_told_and_the_others_are_read(self, line):
-        told = problems(jsonl(good(1)) + line + b'\n{"prompt": "Q?"}\n')
-        assert [(number, field) for number, field, _ in told[1:]] == [(3, "reference")]
-        assert told[0][0] == 2
+    def test_unreadable_line_is_reported_and_others_are_read(self, line):
+        problems_ = problems(jsonl(good(1)) + line + b'\n{"prompt": "Q?"}\n')
+        assert [(number, field) for number, field, _ in problems_[1:]] == [(3, "reference")]
+        assert problems_[0][0] == 2
 
 
 class TestErrors:
@@ -144,16 +146,16 @@ class TestErrors:
         error = refused(jsonl([*good(5), *({"prompt": "Q?", "answer": 3} for _ in range(50))]))
         assert (error.code, error.extra["total_bad"]) == ("invalid_dev_data", 50)
         assert [e["line"] for e in error.extra["errors"]] == [n for n in range(6, 26) for _ in range(2)]
-        one = error.extra["errors"][0]
-        assert one["loc"] == ["file", 6, one["field"]]
-        assert one["msg"] == one["reason"]
+        error_ = error.extra["errors"][0]
+        assert error_["loc"] == ["file", 6, error_["field"]]
+        assert error_["msg"] == error_["reason"]
 
     def test_an_id_given_twice_names_both_lines(self):
         ((line, field, reason),) = problems(jsonl([*good(5), {"id": "3", "prompt": "Q?", "reference": "a"}]))
         assert (line, field) == (6, "id")
         assert "line 4" in reason
 
-    def test_no_text_of_a_row_is_told(self):
+    def test_errors_do_not_quote_rows(self):
         error = refused(jsonl([{"prompt": "my secret", "reference": ["secret", ""], "id": "secret" * 50}]))
         assert "secret" not in json.dumps(error.extra) + error.detail
 
@@ -161,7 +163,7 @@ class TestErrors:
         assert "only 9 usable rows; at least 10" in refused(jsonl(good(9)), UploadLimits()).detail
         assert len(rows_of(jsonl(good(10)), UploadLimits())) == 10
 
-    def test_examples_of_a_body_are_named_by_their_place(self):
+    def test_examples_of_a_body_are_named_by_position(self):
         with pytest.raises(InvalidDevData) as caught:
             read_examples([{"prompt": "Q?", "reference": "a"}, 3], ONE)
         (problem,) = caught.value.extra["errors"]
@@ -172,12 +174,12 @@ class TestCsv:
     def test_quotes_commas_and_newlines_inside_quotes(self):
         text = 'prompt,reference,id\n"Who said ""hi"",\nand\r\nwhen?",she,1\n\n"",x,2\nA 5" disk?,[sic] C,3\n'
         assert [(line, field) for line, field, _ in problems(text.encode())] == [(6, "prompt")]
-        one, other = rows_of(b"\xef\xbb\xbf" + text.replace('\n"",x,2', "").encode())
-        assert one.prompt == 'Who said "hi",\nand\r\nwhen?'
-        assert (one.line, one.id, one.references) == (2, "1", ("she",))
+        row, other = rows_of(b"\xef\xbb\xbf" + text.replace('\n"",x,2', "").encode())
+        assert row.prompt == 'Who said "hi",\nand\r\nwhen?'
+        assert (row.line, row.id, row.references) == (2, "1", ("she",))
         assert (other.prompt, other.references) == ('A 5" disk?', ("[sic] C",))
 
-    def test_a_row_of_several_lines_is_bounded_as_a_whole(self):
+    def test_size_limit_applies_to_the_whole_multiline_row(self):
         text = b'prompt,reference\nQ?,a\n"' + b"Q?\n" * 30 + b'",a\n'
         ((line, _, reason),) = problems(text, UploadLimits(min_rows=1, max_row_bytes=60))
         assert line is not None and 3 < line < 33 and "longer than 60 bytes" in reason
@@ -220,7 +222,7 @@ class TestCsv:
             ["c", "d"] * 4,
         ],
     )
-    def test_lists_turned_into_text_are_read(self, printed, texts):
+    def test_lists_as_text_are_read(self, printed, texts):
         for rows in (
             csv_of([{"prompt": "Q?", "reference": printed(texts)}]),
             jsonl([{"prompt": "Q?", "reference": printed(texts)}]),
@@ -257,7 +259,7 @@ class TestCsv:
             "array of bytes",
         ],
     )
-    def test_a_text_that_only_begins_like_a_list_stays(self, text):
+    def test_text_that_only_starts_like_a_list_is_kept(self, text):
         for rows in (
             csv_of([{"prompt": "Q?", "reference": text}]),
             jsonl([{"prompt": "Q?", "reference": text}]),
@@ -278,7 +280,7 @@ class TestCsv:
             "array([1, 2])",
         ],
     )
-    def test_a_list_that_cannot_be_read_is_refused_with_the_way_to_write_it(self, text):
+    def test_unreadable_list_is_refused_with_the_right_format(self, text):
         for rows in (
             csv_of([{"prompt": "Q?", "reference": text}]),
             jsonl([{"prompt": "Q?", "reference": text}]),
@@ -289,13 +291,13 @@ class TestCsv:
         (row,) = rows_of(jsonl([{"prompt": "Q?", "reference": [text]}]))
         assert row.references == (text,), "as a list of one"
 
-    def test_a_cell_that_is_no_list_is_refused_with_the_way_to_write_it(self):
+    def test_cell_that_is_not_a_list_is_refused_with_the_right_format(self):
         ((_, field, reason),) = problems(csv_of([{"prompt": "Q?", "reference": "a", "samples": "a; b"}]))
         assert field == "samples"
         assert 'write a list as JSON, such as ["Paris", "Lyon"]' in reason
 
     @pytest.mark.parametrize("names", [("",), ("Unnamed: 0",), ("Unnamed: 0.1", "Unnamed: 0", "")])
-    def test_the_index_that_pandas_writes_is_left_out(self, names):
+    def test_pandas_index_column_is_ignored(self, names):
         header, cells = ",".join(names), ",".join("7" for _ in names)
         (row,) = rows_of(f"{header},prompt,reference,correct\n{cells},Q?,a,1.0\n".encode())
         assert (row.prompt, row.references, row.correct) == ("Q?", ("a",), True)
@@ -307,12 +309,12 @@ class TestCsv:
         ("cell", "correct"),
         [("1.0", True), ("0.0", False), ("True", True), ("FALSE", False), ("yes", True), ("", None)],
     )
-    def test_verdicts_as_programs_write_them(self, cell, correct):
+    def test_common_formats_of_verdicts_are_read(self, cell, correct):
         (row,) = rows_of(f"prompt,reference,correct\nQ?,a,{cell}\n".encode())
         assert row.correct is correct
 
     @pytest.mark.parametrize(
-        ("header", "said"),
+        ("header", "message"),
         [
             (b"context,prompt,reference", "unknown field 'context'"),
             (b"context,prompt,reference", "leave out others"),
@@ -323,21 +325,21 @@ class TestCsv:
             (b"prompt,reference,prompt", "twice"),
         ],
     )
-    def test_wrong_columns(self, header, said):
-        assert said in refused(header + b"\nQ?,a\n").detail
+    def test_wrong_columns(self, header, message):
+        assert message in refused(header + b"\nQ?,a\n").detail
 
     @pytest.mark.parametrize(
-        ("record", "field", "said"),
+        ("record", "field", "message"),
         [
             (b"Q?", None, "has 1 fields, the header has 3"),
             (b"Q?,a,maybe", "correct", "boolean"),
             (b",a,1", "prompt", "neither"),
         ],
     )
-    def test_a_bad_record_is_told_and_the_others_are_read(self, record, field, said):
+    def test_bad_record_is_reported_and_others_are_read(self, record, field, message):
         first, second = problems(b"prompt,reference,correct\n" + record + b'\n"Q\n?",a,1\nQ?,,0\n')
         assert first[:2] == (2, field)
-        assert said in first[2]
+        assert message in first[2]
         assert second[:2] == (5, "reference")
 
     def test_a_field_may_be_as_long_as_a_row(self):
@@ -352,13 +354,13 @@ class TestFiles:
         ((_, _, reason),) = problems(data)
         assert "one JSON array" in reason and "jq -c '.[]'" in reason
 
-    def test_an_object_over_several_lines_is_refused_with_what_a_line_holds(self):
+    def test_multiline_object_is_refused_with_the_right_format(self):
         reason = problems(json.dumps(good(1)[0], indent=2).encode())[0][2]
         assert "each line must hold a whole row" in reason
 
     @pytest.mark.parametrize("pack", [bytes, gzip.compress])
     @pytest.mark.parametrize("data", [b"", b"\n\n"])
-    def test_empty(self, data, pack):
+    def test_empty_file_is_refused(self, data, pack):
         assert "the file is empty" in refused(pack(data)).detail
 
     @pytest.mark.parametrize(
@@ -411,18 +413,18 @@ class TestFiles:
 
 class TestSize:
     @pytest.mark.parametrize(
-        ("row", "asked", "texts"),
+        ("row", "num_samples", "texts"),
         [
             ({}, None, 20 + 1),  # drawn: the serving number
             ({}, 7, 7 + 1),  # drawn: as asked
-            ({"samples": ["a"] * 5}, 4, 4 + 1),  # cut to what is asked
+            ({"samples": ["a"] * 5}, 4, 4 + 1),  # limited to the requested number
             ({"samples": ["a"] * 5, "reference": ["yes"] * 9}, 9, 5 + 9),  # never more than there are
             ({"samples": ["a"] * 5, "answer": "c"}, None, 5 + 1 + 1),
         ],
     )
-    def test_answers_and_references_are_counted(self, row, asked, texts):
+    def test_answers_and_references_are_counted(self, row, num_samples, texts):
         rows = [{"prompt": "Q?", "reference": "yes"} | row] * 3
-        assert read_examples(rows, ONE, num_samples=asked).num_texts == 3 * texts
+        assert read_examples(rows, ONE, num_samples=num_samples).num_texts == 3 * texts
 
     def test_the_files_of_one_job_count_together_and_the_limit_is_named(self):
         limits = UploadLimits(min_rows=1, max_texts=100, num_samples=9)
@@ -450,13 +452,13 @@ class TestExport:
     @given(dev_rows)
     @example(DevRow(1, None, ("['Paris', 'Lyon']",), "Q?"))
     @example(DevRow(1, None, (" array([1, 2])",), "Q?"))
-    def test_what_is_written_reads_the_same(self, row):
+    def test_written_rows_are_read_back(self, row):
         assert rows_of(write_row(row)) == [row]
 
-    def test_verdicts_are_told_and_not_read(self):
+    def test_verdicts_are_exported_but_not_read(self):
         row = DevRow(1, "a", ("b",), "Ü?", verdict=Verdict("b", True, "equal"))
-        told = json.loads(write_row(row))
-        assert told == {
+        content = json.loads(write_row(row))
+        assert content == {
             "prompt": "Ü?",
             "reference": "b",
             "id": "a",
@@ -464,12 +466,12 @@ class TestExport:
         }
         assert rows_of(write_row(row))[0].verdict is None
 
-    def test_half_a_surrogate_pair_can_be_written(self):
+    def test_lone_surrogate_can_be_written(self):
         row = DevRow(1, None, ("a",), "Q?", samples=("\ud83d", "x"))
         assert rows_of(write_row(row))[0].samples == ("?", "x")
 
 
-def test_a_row_is_stored_and_hashed_as_far_as_it_is_set() -> None:
-    """Else a field that a release adds would make a re-post under an old key another upload."""
+def test_only_set_fields_of_a_row_are_stored_and_hashed() -> None:
+    """Otherwise a field added by a release would turn a repeated upload into another one."""
     stored = encode_row(DevRow(7, None, ("Paris",), prompt="Capital?", samples=("Paris", "Lyon")))
     assert stored["content"] == {"id": None, "references": ("Paris",), "prompt": "Capital?"}

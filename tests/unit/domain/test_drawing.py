@@ -1,4 +1,4 @@
-"""The sampling stage against a store in a file and a fake LLM."""
+"""The sampling stage with a store in a file and a fake LLM."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -52,14 +52,14 @@ async def store(tmp_path: Path) -> AsyncIterator[SqlJobs]:
 
 
 class NoFinish:
-    """Leaves a job whose answers are drawn as it is."""
+    """Leaves a job unfinished after sampling."""
 
     async def finish(self, job: RunningJob) -> None:
         pass
 
 
 class Case:
-    """A job whose answers are drawn; it is not finished, and so stays running unless it fails."""
+    """A job of which only the sampling stage runs; it stays running unless it fails."""
 
     def __init__(self, store: SqlJobs, llm: Any, job_id: str, steps: JobSteps, drawer: Drawer) -> None:
         self.store, self.llm, self.job_id, self.steps, self.drawer = store, llm, job_id, steps, drawer
@@ -76,19 +76,19 @@ class Case:
         return job
 
     async def error(self) -> tuple[str, str]:
-        """Draw; return the error that the job fails with."""
+        """Sample; return the error of the failed job."""
         job = await self.draw()
         assert job.error is not None
         return job.error.code, job.error.detail
 
     async def again(self) -> Job:
-        """Draw once more, as when the job is retried."""
+        """Sample once more, as in a retry."""
         if (await self.job()).finished:
             await self.store.retry(self.job_id)
         return await self.draw()
 
     async def answers(self) -> list[list[str]]:
-        return [[d.text for d in one.draws] for one in await self.store.rows(self.job_id)]
+        return [[d.text for d in row.draws] for row in await self.store.rows(self.job_id)]
 
     async def bound(self) -> Fingerprint | None:
         return (await self.store.running(self.job_id)).fingerprint
@@ -109,8 +109,8 @@ def make(store: SqlJobs) -> Make:
         patience: RetryPolicy = QUICK,
         num_samples: int | None = None,
     ) -> AsyncIterator[Case]:
-        asked = {} if num_samples is None else {"num_samples": num_samples}
-        job, _ = await store.submit(rows or prompts(), JobOptions(**asked))
+        request = {} if num_samples is None else {"num_samples": num_samples}
+        job, _ = await store.submit(rows or prompts(), JobOptions(**request))
         drawer = Drawer(llm, EMBEDDER, store, serving, patience=patience)
         finishers: Any = {"calibrate": NoFinish().finish}
         steps = JobSteps(store, drawer, finishers, slots=slots, wait_s=0.001)
@@ -123,17 +123,15 @@ async def test_each_row_gets_its_answers(make: Make) -> None:
     async with make(FakeLLM(), slots=4) as case:
         await case.draw()
         assert await case.answers() == [["Paris", "Paris", "Lyon", "paris", "Marseille"]] * ROWS
-        asked = {(r.num_samples, r.priority, r.sampling.max_tokens) for r in case.llm.requests}
-        assert asked == {(5, Priority.JOB, 7)}
+        requests = {(r.num_samples, r.priority, r.sampling.max_tokens) for r in case.llm.requests}
+        assert requests == {(5, Priority.JOB, 7)}
         assert len(case.llm.requests) == ROWS
         bound = await case.bound()
         assert bound is not None
         assert (bound.model, bound.sampling["max_tokens"]) == ("fake-llm", 7)
 
 
-async def test_drawing_goes_on_while_the_embedder_is_away(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_sampling_continues_without_the_embedder(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EMBEDDER, "available", False)
     async with make(FakeLLM()) as case:
         async with asyncio.timeout(60):
@@ -141,7 +139,7 @@ async def test_drawing_goes_on_while_the_embedder_is_away(
         assert len(await case.answers()) == ROWS
 
 
-async def test_no_more_requests_at_once_than_slots(make: Make) -> None:
+async def test_concurrent_requests_are_limited_to_the_slots(make: Make) -> None:
     most = 0
     llm = FakeLLM(gate=asyncio.Event())
 
@@ -161,7 +159,7 @@ NO = LLMError("The LLM server said 400: no such parameter", llm_status=400)
 
 
 class Refusing(FakeLLM):
-    """Refuses what `refused` says of a request; counts the requests from 1."""
+    """Refuses requests by `refused`, a function of the number, from 1, and the request."""
 
     def __init__(self, refused: Callable[[int, GenerationRequest], bool]) -> None:
         super().__init__()
@@ -170,15 +168,15 @@ class Refusing(FakeLLM):
         )
 
 
-async def test_answers_without_text_are_drawn_again_up_to_a_bound(make: Make) -> None:
+async def test_empty_answers_are_sampled_again_up_to_a_limit(make: Make) -> None:
     llm = FakeLLM(answers={"p1": [""]}, default=["", "Paris"])
     async with make(llm) as case:
         await case.draw()
         assert await case.answers() == [["Paris"] * 4, [], *[["Paris"] * 4] * (ROWS - 2)]
         assert [r.num_samples for r in llm.requests][:5] == [5, 3, 2, 5, 5]
-        asked = len(llm.requests)
+        num_requests = len(llm.requests)
         await case.draw()
-        assert len(llm.requests) == asked, "a row that is closed is not asked for again"
+        assert len(llm.requests) == num_requests, "a row that is closed is not asked for again"
 
 
 @asynccontextmanager
@@ -190,7 +188,7 @@ async def over_http(*script: Behaviour, default: Behaviour) -> AsyncIterator[Htt
         await llm.stop()
 
 
-def test_a_set_up_is_compared_without_what_only_answers_tell() -> None:
+def test_setups_are_compared_without_fields_known_only_from_answers() -> None:
     def fingerprint(model: str, omitted: tuple[str, ...] = (), shape: str = "s") -> Fingerprint:
         return service_fingerprint(LLMIdentity(model, "chat", shape, "", omitted), Sampling(), IDENTITY)
 
@@ -201,7 +199,7 @@ def test_a_set_up_is_compared_without_what_only_answers_tell() -> None:
     assert fingerprint("m1", shape="t").drawn_as(bound).differs(bound) == ["prompt_shape"]
 
 
-async def test_kept_answers_are_not_drawn_again(make: Make) -> None:
+async def test_stored_answers_are_not_sampled_again(make: Make) -> None:
     llm = FakeLLM(deliver=2)
     async with make(llm) as case:
         llm.answers = {"p3": ("x",)}
@@ -226,7 +224,7 @@ async def test_kept_answers_are_not_drawn_again(make: Make) -> None:
 
 
 @pytest.mark.parametrize("passing", [LLMUnavailable("down"), LLMError("no", llm_status=500)])
-async def test_what_passes_is_waited_for(
+async def test_transient_errors_are_waited_for(
     make: Make, passing: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes, note = list[str](), SqlJobs.note
@@ -244,14 +242,14 @@ async def test_what_passes_is_waited_for(
 
 
 @pytest.mark.parametrize("fatal", [ModelNotFound("no such model"), LLMError("no key", llm_status=401)])
-async def test_what_does_not_pass_ends_the_job(make: Make, fatal: Any) -> None:
+async def test_permanent_errors_end_the_job(make: Make, fatal: Any) -> None:
     async with make(FakeLLM(fail_with=[fatal] * 99)) as case:
         assert await case.error() == (fatal.code, fatal.detail)
         assert len(case.llm.requests) == 1
 
 
-async def test_a_refused_row_costs_no_other(make: Make) -> None:
-    """A row that is too long is asked for once more and keeps the reason. All other rows are drawn."""
+async def test_refused_row_does_not_affect_others(make: Make) -> None:
+    """A too long row is tried once more and keeps the reason. All other rows are sampled."""
     refused = {"p3", "p17"}
     async with make(Refusing(lambda _, request: request.prompt in refused)) as case:
         job = await case.draw()
@@ -259,14 +257,18 @@ async def test_a_refused_row_costs_no_other(make: Make) -> None:
         assert {prompt for prompt, count in by_prompt.items() if count == 0} == refused
         assert {count for prompt, count in by_prompt.items() if prompt not in refused} == {5}
         stored = await case.store.rows(case.job_id)
-        reasons = {one.prompt: one.refused for one in stored if one.refused or not one.complete}
+        reasons = {
+            request_.prompt: request_.refused
+            for request_ in stored
+            if request_.refused or not request_.complete
+        }
         assert reasons == dict.fromkeys(refused, NO.detail)
         assert job.done == ROWS
-        asked = [request.prompt for request in case.llm.requests if request.prompt in refused]
-        assert sorted(asked) == sorted([*refused, *refused])
+        prompts_ = [request.prompt for request in case.llm.requests if request.prompt in refused]
+        assert sorted(prompts_) == sorted([*refused, *refused])
 
 
-async def test_rows_that_are_refused_for_a_while_get_their_answers(make: Make) -> None:
+async def test_temporarily_refused_rows_get_their_answers(make: Make) -> None:
     async with make(Refusing(lambda number, _: 5 < number <= 25), slots=2) as case:
         job = await case.draw()
         assert {len(row) for row in await case.answers()} == {5}
@@ -275,8 +277,8 @@ async def test_rows_that_are_refused_for_a_while_get_their_answers(make: Make) -
         assert len(case.llm.requests) == ROWS + 20
 
 
-async def test_a_run_ends_when_its_job_has_failed_and_waits_again(make: Make) -> None:
-    """The retry has a workflow of its own; the old one would fit what rows there are."""
+async def test_waiting_run_ends_when_its_job_has_failed(make: Make) -> None:
+    """The retry has its own workflow; the old one would fit incomplete rows."""
     fatal = LLMError("no key", llm_status=401)
     async with make(FakeLLM(fail_with=[fatal])) as case:
         assert (await case.draw()).state == "failed"
@@ -285,13 +287,13 @@ async def test_a_run_ends_when_its_job_has_failed_and_waits_again(make: Make) ->
         assert (await case.job()).state == "queued"
 
 
-async def test_patience_ends(make: Make) -> None:
+async def test_waiting_has_a_limit(make: Make) -> None:
     llm = FakeLLM(fail_with=[LLMUnavailable("down")] * 99)
     async with make(llm, patience=replace(QUICK, give_up_s=0.01)) as case:
         assert (await case.error())[0] == "llm_unavailable"
 
 
-async def test_a_server_that_answers_as_another_model_under_the_same_name(make: Make) -> None:
+async def test_changed_model_under_the_same_name_is_detected(make: Make) -> None:
     first = [answers(model="m1")] * 7
     async with over_http(*first, default=answers(model="m2")) as llm, make(llm, slots=4) as case:
         assert "first 'm1' answered, then 'm2'" in (await case.error())[1]
@@ -299,20 +301,18 @@ async def test_a_server_that_answers_as_another_model_under_the_same_name(make: 
         assert sum(bool(row) for row in await case.answers()) <= 7
 
 
-async def test_the_first_of_two_that_bind_a_job_at_once_is_the_one(store: SqlJobs) -> None:
+async def test_first_of_two_concurrent_bindings_wins(store: SqlJobs) -> None:
     job, _ = await store.submit(prompts(), JobOptions())
     await store.begin(job.id)
-    one, other = (
+    first, second = (
         service_fingerprint(LLMIdentity(model, "chat", "s", "", ()), Sampling(), IDENTITY)
         for model in ("m1", "m2")
     )
-    assert await store.bind(job.id, one) == one
-    assert await store.bind(job.id, other) == one
+    assert await store.bind(job.id, first) == first
+    assert await store.bind(job.id, second) == first
 
 
-async def test_a_store_that_fails_for_a_while_costs_no_answer(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_temporary_store_failure_loses_no_answer(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     keep, calls = SqlJobs.keep_draws, []
 
     async def stumble(*given: Any, **more: Any) -> None:
@@ -328,7 +328,7 @@ async def test_a_store_that_fails_for_a_while_costs_no_answer(
         assert len(case.llm.requests) == ROWS
 
 
-async def test_a_cancelled_job_draws_no_more(make: Make) -> None:
+async def test_cancelled_job_stops_sampling(make: Make) -> None:
     llm = FakeLLM()
     async with make(llm) as case:
         cancelling = list[asyncio.Task[Any]]()
@@ -345,14 +345,14 @@ async def test_a_cancelled_job_draws_no_more(make: Make) -> None:
 
 
 def busy() -> LiveLoad:
-    """Return the load of a score that does not end."""
+    """Return a load with a score that does not end."""
     load = LiveLoad()
     load.under_way = 1
     return load
 
 
 class TestLiveFirst:
-    async def test_it_waits_for_a_quiet_moment_or_for_a_pause(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_sampling_waits_for_idle_time_or_a_pause(self, monkeypatch: pytest.MonkeyPatch) -> None:
         load = busy()
         gate = LivePriority(load)
         gate._next = float("inf")
@@ -371,7 +371,7 @@ class TestLiveFirst:
             await work()
             await work()  # after the pause
 
-    async def test_all_that_waited_go_on_when_it_becomes_quiet(self) -> None:
+    async def test_all_waiting_rows_continue_when_idle(self) -> None:
         load = busy()
         gate = LivePriority(load)
         gate._next = float("inf")
@@ -382,7 +382,7 @@ class TestLiveFirst:
         async with asyncio.timeout(60):
             await asyncio.gather(*tasks)
 
-    async def test_under_load_one_at_a_time_but_never_starved(self) -> None:
+    async def test_one_row_at_a_time_under_load_without_starvation(self) -> None:
         gate = LivePriority(busy())
         inside = most = turns = 0
 

@@ -1,4 +1,4 @@
-"""The evidence map in a calibration: fitted, chosen, stored, and what it is refused for."""
+"""The evidence map in a calibration: fitted, chosen, stored and refused."""
 
 import json
 import math
@@ -35,8 +35,8 @@ def auto() -> Fitted:
     return fit(material(), "auto")
 
 
-def test_auto_takes_the_evidence_map_where_it_is_the_best(auto: Fitted) -> None:
-    means = {name: found.mean() for name, found in auto.maps.risks.items()}
+def test_auto_chooses_the_evidence_map_if_it_is_best(auto: Fitted) -> None:
+    means = {name: risk.mean() for name, risk in auto.maps.risks.items()}
     assert list(means) == ["raw", "temperature", "depolarized", "evidence"]
     assert means["evidence"] < min(means["depolarized"], means["temperature"]) - 0.05
     assert auto.method == "evidence"
@@ -44,53 +44,53 @@ def test_auto_takes_the_evidence_map_where_it_is_the_best(auto: Fitted) -> None:
     assert sorted(auto.parameters) == [2, 3, 4]
 
 
-@pytest.mark.parametrize("asked", ["depolarized", "temperature", "both"])
-def test_evidence_changes_nothing_for_those_who_ask_for_a_plain_map(asked: str) -> None:
-    told, silent = fit(material(), asked), fit(material(drawn(tells=False)), asked)
-    assert (told.method, told.parameters) == (silent.method, silent.parameters)
-    assert not told.evidence_table
+@pytest.mark.parametrize("method", ["depolarized", "temperature", "both"])
+def test_evidence_does_not_change_plain_maps(method: str) -> None:
+    fit_, silent = fit(material(), method), fit(material(drawn(tells=False)), method)
+    assert (fit_.method, fit_.parameters) == (silent.method, silent.parameters)
+    assert not fit_.evidence_table
     assert "evidence" not in silent.maps.fits
-    for name, found in silent.maps.risks.items():
-        assert np.array_equal(found, told.maps.risks[name])
+    for name, risk in silent.maps.risks.items():
+        assert np.array_equal(risk, fit_.maps.risks[name])
 
 
-def test_the_plain_parameters_of_an_evidence_calibration_are_those_of_the_depolarised_map(
+def test_plain_parameters_of_an_evidence_calibration_equal_the_depolarised_map(
     auto: Fitted,
 ) -> None:
     assert auto.parameters == fit(material(), "depolarized").parameters
 
 
-def test_an_active_calibration_by_evidence_is_compared_as_it_serves(auto: Fitted) -> None:
+def test_active_evidence_calibration_is_compared_as_served(auto: Fitted) -> None:
     table = auto.evidence_table
     active = replace(by_evidence(), num_samples=SAMPLES, parameters=auto.parameters, evidence=table)
     again = fit(material(), "auto", active=active)
     assert list(again.maps.risks)[-1] == "active"
-    # Fitted on the same rows, all of them, it is no worse than what is fitted without a fold.
+    # Fitted on all rows, it is no worse than maps fitted without a fold.
     assert again.maps.risks["active"].mean() < again.maps.risks["evidence"].mean()
     silent = fit(material(drawn(tells=False)), "auto", active=active)
     assert silent.maps.risks["active"].mean() > again.maps.risks["active"].mean() + 0.05
 
 
 @pytest.mark.parametrize("spoilt", [None, math.nan, 0.5, math.inf])
-def test_auto_falls_back_where_a_prompt_lacks_a_log_probability(spoilt: float | None) -> None:
+def test_auto_falls_back_without_a_logprob(spoilt: float | None) -> None:
     stored = drawn()
     draws = (replace(stored[5].draws[0], total_logprob=spoilt), *stored[5].draws[1:])
     made = material([*stored[:5], replace(stored[5], draws=draws), *stored[6:]])
-    found = fit(made, "auto")
-    assert found.method in ("depolarized", "temperature")
-    assert "evidence" not in found.maps.fits
-    assert str(found.rows.why_no_evidence()).startswith("1 of 80 prompts")
+    fit_ = fit(made, "auto")
+    assert fit_.method in ("depolarized", "temperature")
+    assert "evidence" not in fit_.maps.fits
+    assert str(fit_.rows.why_no_evidence()).startswith("1 of 80 prompts")
     with pytest.raises(InvalidDevData, match="1 of 80 prompts"):
         fit(made, "evidence")
 
 
-def test_a_short_row_without_log_probabilities_is_no_hindrance() -> None:
+def test_short_row_without_logprobs_is_ignored() -> None:
     stored = drawn()
     short = replace(stored[0], draws=(Draw("answer 0"), Draw("answer 0")))
     assert fit(material([short, *stored[1:]]), "evidence").method == "evidence"
 
 
-def test_no_mass_at_all_and_a_mass_of_one_are_fitted() -> None:
+def test_missing_mass_of_zero_and_one_are_fitted() -> None:
     stored = drawn()
     for i, total in ((0, -math.inf), (1, 0.0), (2, 1e-7)):
         stored[i] = replace(stored[i], draws=(replace(stored[i].draws[0], total_logprob=total),) * SAMPLES)
@@ -101,15 +101,13 @@ def test_no_mass_at_all_and_a_mass_of_one_are_fitted() -> None:
 
 
 @pytest.mark.parametrize("totals", [(None, -1.0), (math.nan, -1.0), (0.02, -1.0), (math.inf, -1.0)])
-def test_what_is_no_log_probability_is_none(totals: tuple[float | None, ...]) -> None:
-    assert log_probabilities([Draw("a", total_logprob=one) for one in totals]) is None
+def test_invalid_logprob_is_none(totals: tuple[float | None, ...]) -> None:
+    assert log_probabilities([Draw("a", total_logprob=total) for total in totals]) is None
 
 
 @pytest.mark.shared
-def test_recorded_rows_agree_with_the_numbers_made_independently(
-    recorded: dict[str, Any], shared_data: Path
-) -> None:
-    told = json.loads((shared_data / "golden_evidence.json").read_text())["by_first_answers"]["20"]
+def test_recorded_rows_match_independent_figures(recorded: dict[str, Any], shared_data: Path) -> None:
+    expected = json.loads((shared_data / "golden_evidence.json").read_text())["by_first_answers"]["20"]
     stored, place, vectors = [], {}, []
     for row, vector_of, reference in zip(
         recorded["rows"][:150], recorded["S"][:150], recorded["Y"][:150], strict=True
@@ -125,15 +123,15 @@ def test_recorded_rows_agree_with_the_numbers_made_independently(
                 vectors.append(recorded["emb"][number])
         made = DevRow(len(stored) + 1, None, (row["reference"],), prompt=row["prompt"])
         stored.append(replace(made, draws=draws, complete=True))
-    found = fit(assemble(stored, 20, np.stack(vectors), place, 768), "auto")
-    assert found.method == "evidence"
-    head = found.maps.fits["evidence"]
+    fit_ = fit(assemble(stored, 20, np.stack(vectors), place, 768), "auto")
+    assert fit_.method == "evidence"
+    head = fit_.maps.fits["evidence"]
     assert isinstance(head.map, EvidenceMap)
     assert (head.map.temperature, head.map.intercept, head.map.slope) == pytest.approx(
-        (told["evidence"]["T"], told["evidence"]["a"], told["evidence"]["b"]), abs=1e-3
+        (expected["evidence"]["T"], expected["evidence"]["a"], expected["evidence"]["b"]), abs=1e-3
     )
-    assert head.risk == pytest.approx(told["evidence"]["risk_fit"], abs=1e-5)
-    assert found.evidence_table[20].slope == pytest.approx(head.map.slope, abs=1e-6)
+    assert head.risk == pytest.approx(expected["evidence"]["risk_fit"], abs=1e-5)
+    assert fit_.evidence_table[20].slope == pytest.approx(head.map.slope, abs=1e-6)
 
 
 @pytest.fixture
@@ -144,29 +142,34 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     await database.stop()
 
 
-async def test_a_job_makes_a_calibration_by_evidence_and_reports_it(bench: Bench) -> None:
-    found, report = await bench.run(rows(), JobOptions(activate="always"))
-    assert found.method == "evidence"
-    assert isinstance(found.evidence[1], EvidenceMap)
-    assert sorted(found.evidence) == [1, 2, 3, 4]
-    assert found.fingerprint.evidence == "token_sums"
-    assert bench.calibrations.active(found.fingerprint.key()) == found
+async def test_job_creates_and_reports_an_evidence_calibration(bench: Bench) -> None:
+    calibration_, report = await bench.run(rows(), JobOptions(activate="always"))
+    assert calibration_.method == "evidence"
+    assert isinstance(calibration_.evidence[1], EvidenceMap)
+    assert sorted(calibration_.evidence) == [1, 2, 3, 4]
+    assert calibration_.fingerprint.evidence == "token_sums"
+    assert bench.calibrations.active(calibration_.fingerprint.key()) == calibration_
     assert [row["map"] for row in report["served"]] == ["raw", "temperature", "depolarized", "evidence"]
-    fit, head = report["fits"]["evidence"], found.evidence[SAMPLES]
+    fit, head = report["fits"]["evidence"], calibration_.evidence[SAMPLES]
     assert fit["slope"]["low"] <= head.slope <= fit["slope"]["high"]
     assert fit["slope"]["value"] == pytest.approx(head.slope, abs=1e-6)
     assert fit["cv_risk"] < report["fits"]["depolarized"]["cv_risk"]
     assert report["calibration"]["evidence"]["evidence_slope"] == head.slope
     assert report["calibration"]["fingerprint"]["evidence"] == "token_sums"
-    assert [one["num_samples"] for one in report["evidence_parameters"]] == [1, 2, 3, 4]
+    assert [evidence_parameter["num_samples"] for evidence_parameter in report["evidence_parameters"]] == [
+        1,
+        2,
+        3,
+        4,
+    ]
     assert report["unfitted"] == {}
 
 
-async def test_plain_rows_do_not_replace_a_calibration_by_evidence(bench: Bench) -> None:
+async def test_plain_rows_do_not_replace_an_evidence_calibration(bench: Bench) -> None:
     first, _ = await bench.run(rows(), JobOptions(activate="always"))
     bench.llm.tells = False
-    found, report = await bench.run(rows(), JobOptions(seed=1))
-    assert found.fingerprint.key() == first.fingerprint.key()
+    calibration_, report = await bench.run(rows(), JobOptions(seed=1))
+    assert calibration_.fingerprint.key() == first.fingerprint.key()
     assert report["decision"]["activated"] is False
     assert "log-probabilities" in report["decision"]["reason"]
     assert bench.calibrations.active(first.fingerprint.key()) == first
@@ -175,30 +178,30 @@ async def test_plain_rows_do_not_replace_a_calibration_by_evidence(bench: Bench)
 
 
 def supplied(*, tells: bool = True) -> list[DevRow]:
-    """The rows with answers and log-probabilities of a caller."""
+    """Return the rows with answers and log-probabilities of a caller."""
     return [
         replace(
-            one,
-            samples=tuple(draw.text for draw in one.draws),
-            logprobs=tuple(draw.total_logprob or 0.0 for draw in one.draws) if tells else None,
+            row,
+            samples=tuple(draw.text for draw in row.draws),
+            logprobs=tuple(draw.total_logprob or 0.0 for draw in row.draws) if tells else None,
         )
-        for one in drawn()
+        for row in drawn()
     ]
 
 
-async def test_a_callers_log_probabilities_make_a_calibration_by_evidence_too(bench: Bench) -> None:
-    found, _ = await bench.run(supplied(), JobOptions(method="evidence"))
-    assert (found.fingerprint.source, found.fingerprint.evidence) == ("caller", "supplied")
+async def test_caller_logprobs_give_an_evidence_calibration(bench: Bench) -> None:
+    calibration_, _ = await bench.run(supplied(), JobOptions(method="evidence"))
+    assert (calibration_.fingerprint.source, calibration_.fingerprint.evidence) == ("caller", "supplied")
     vouched, _ = await bench.run(supplied(), JobOptions(drawn_by="service"))
     assert (vouched.fingerprint.source, vouched.fingerprint.evidence) == ("service", "token_sums")
 
 
-async def test_an_upload_without_log_probabilities_is_refused_where_evidence_is_asked_for(
+async def test_evidence_upload_without_logprobs_is_refused(
     bench: Bench,
 ) -> None:
-    some = [*supplied()[:70], *supplied(tells=False)[70:]]
+    rows_ = [*supplied()[:70], *supplied(tells=False)[70:]]
     with pytest.raises(InvalidDevData, match="10 rows with samples lack `logprobs`"):
-        await bench.jobs.submit(some, JobOptions(method="evidence"))
+        await bench.jobs.submit(rows_, JobOptions(method="evidence"))
     assert await bench.jobs.latest() == []
-    found, _ = await bench.run(some)
-    assert found.method in ("depolarized", "temperature")
+    calibration_, _ = await bench.run(rows_)
+    assert calibration_.method in ("depolarized", "temperature")

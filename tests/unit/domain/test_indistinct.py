@@ -1,4 +1,4 @@
-"""Answers that the embedder cannot tell apart."""
+"""Answers that the embedder cannot distinguish."""
 
 import asyncio
 import os
@@ -34,15 +34,15 @@ def test_different_texts_with_one_vector_are_counted() -> None:
 @pytest.mark.parametrize(
     "texts", [("Paris", "paris."), ("café", "CAFE"), ("New  York", "new york!"), ("Straße", "STRASSE")]
 )
-def test_spellings_of_one_answer_are_no_fault(texts: tuple[str, str]) -> None:
+def test_spelling_variants_are_not_counted(texts: tuple[str, str]) -> None:
     assert count((texts[0], SAME), (texts[1], SAME)) == 0
 
 
-def test_symbols_are_what_is_said() -> None:
+def test_symbols_count_as_content() -> None:
     assert len({essence(text) for text in ("👍", "👎", "C", "C++", "5 €", "5 $")}) == 6
 
 
-def test_empty_answers_are_told_apart_from_all_others() -> None:
+def test_empty_answers_are_distinct_from_others() -> None:
     samples = ("", "a", "b")
     score = asyncio.run(Scorer(FakeLLM(), FakeEmbedder(), Active()).score(ScoreCommand(samples=samples)))
     assert "indistinct_answers" not in [warning.code for warning in score.warnings]

@@ -1,4 +1,4 @@
-"""The judged text of a row: embedded, judged and turned into features as a score does it."""
+"""The judged text of a row: embedded, judged and converted to features like in a score."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ TEXTS = ("Paris", "Lyon", "the city of Nice", "", "Lille")
 
 
 def rows(count: int = 40, *, logprobs: bool = True) -> list[DevRow]:
-    """Rows of all kinds: with an answer of their own, also an empty one, with a verdict, without either."""
+    """Return rows of all kinds: with an own answer, possibly empty, with a verdict, and with neither."""
     rng = np.random.default_rng(5)
     made = []
     for i in range(count):
@@ -41,8 +41,8 @@ def rows(count: int = 40, *, logprobs: bool = True) -> list[DevRow]:
 
 def vectors_of(texts: Sequence[str]) -> np.ndarray:
     rng = np.random.default_rng(1)
-    known = {text: rng.standard_normal(D) + 0.7 for text in (*TEXTS, "Metz", "else", "I don't know.")}
-    made = np.stack([known[text] / np.linalg.norm(known[text]) for text in texts if text])
+    vectors = {text: rng.standard_normal(D) + 0.7 for text in (*TEXTS, "Metz", "else", "I don't know.")}
+    made = np.stack([vectors[text] / np.linalg.norm(vectors[text]) for text in texts if text])
     return outcome_vectors(texts, made.astype(np.float32))
 
 
@@ -51,23 +51,23 @@ def material(stored: Sequence[DevRow]) -> DevSet:
     return assemble(stored, M, vectors_of(texts), {text: i for i, text in enumerate(texts)}, D)
 
 
-def scored(one: DevRow, m: int, map_: EvidenceMap | DepolarizedMap | TemperatureMap) -> dict[str, float]:
-    """What scoring has for the first m answers: one spectrum, the map's eigenvalues, p(y) of one text."""
-    texts, index = distinct([draw.text for draw in one.draws[:m]])
-    answer = None if one.answer is None else one.answer.strip()
-    every = vectors_of(distinct([*texts, *TEXTS, "Metz"])[0])
-    counts, found = np.bincount(index), spectrum(every[: len(texts)], np.bincount(index), dimension=D)
-    evidence = evidence_of(one.draws[:m], index)
+def scored(row: DevRow, m: int, map_: EvidenceMap | DepolarizedMap | TemperatureMap) -> dict[str, float]:
+    """Return the data of a score by the first m answers: a spectrum, the map's eigenvalues and p(y)."""
+    texts, index = distinct([draw.text for draw in row.draws[:m]])
+    answer = None if row.answer is None else row.answer.strip()
+    vectors = vectors_of(distinct([*texts, *TEXTS, "Metz"])[0])
+    counts, spectrum_ = np.bincount(index), spectrum(vectors[: len(texts)], np.bincount(index), dimension=D)
+    evidence = evidence_of(row.draws[:m], index)
     served_by = map_
     if isinstance(map_, EvidenceMap):
         assert evidence is not None
         served_by = map_.at(evidence.missing_mass)
     assert not isinstance(served_by, EvidenceMap)
-    served = served_by.serve(found.eigenvalues, D)
+    served = served_by.serve(spectrum_.eigenvalues, D)
     if answer is None:
-        answer = find_modes(found, served, texts, counts)[0].answer
-    text = every[distinct([*texts, *TEXTS, "Metz"])[0].index(answer)]
-    p = born_probability_of(found, served, every[: len(texts)], text).probability
+        answer = find_modes(spectrum_, served, texts, counts)[0].answer
+    text = vectors[distinct([*texts, *TEXTS, "Metz"])[0].index(answer)]
+    p = born_probability_of(spectrum_, served, vectors[: len(texts)], text).probability
     columns = answer_features(served.lambda_max, p)
     return {name: float(np.asarray(value)) for name, value in columns.items()}
 
@@ -76,14 +76,14 @@ def scored(one: DevRow, m: int, map_: EvidenceMap | DepolarizedMap | Temperature
 @pytest.mark.parametrize(
     "map_", [DepolarizedMap(0.8, 0.4), TemperatureMap(1.7), EvidenceMap(0.9, -0.2, 0.5)], ids=repr
 )
-def test_training_has_the_features_that_a_score_has(
+def test_training_features_equal_score_features(
     map_: EvidenceMap | DepolarizedMap | TemperatureMap, m: int
 ) -> None:
     full = first_answers(material(rows()), M)
     made = LabelledRows(full).at(m).columns(map_)
     assert set(made) == {AGREEMENT}
-    for i, one in enumerate(full.rows):
-        expected = scored(one, m, map_)
+    for i, row in enumerate(full.rows):
+        expected = scored(row, m, map_)
         assert {name: float(np.asarray(made[name])[i]) for name in made} == pytest.approx(
             expected, rel=1e-12, abs=1e-12
         )
@@ -91,14 +91,14 @@ def test_training_has_the_features_that_a_score_has(
 
 def with_own_logprobs() -> list[DevRow]:
     rng = np.random.default_rng(8)
-    return [one if one.answer is None else replace(one, answer_logprob=-rng.gamma(2.0)) for one in rows()]
+    return [row if row.answer is None else replace(row, answer_logprob=-rng.gamma(2.0)) for row in rows()]
 
 
 @pytest.mark.parametrize("map_", [EvidenceMap(0.9, -0.2, 0.5), EvidenceMap(1.0, 0.7, 1.3)], ids=repr)
-def test_a_text_judged_by_itself_is_the_one_answer_drawn_and_has_the_features_that_a_score_has(
+def test_text_judged_by_itself_has_the_features_of_a_score(
     map_: EvidenceMap,
 ) -> None:
-    """The map depends on the text's own log-probability and not on what was drawn."""
+    """The map depends on the log-probability of the text, not on the samples."""
     made = material(with_own_logprobs())
     full = LabelledRows(made)
     alone = full.alone()
@@ -109,21 +109,21 @@ def test_a_text_judged_by_itself_is_the_one_answer_drawn_and_has_the_features_th
     columns = texts.columns(map_)
     assert set(columns) == {AGREEMENT}
     for i, position in enumerate(made.full):
-        one = made.rows[position]
-        total = one.draws[0].total_logprob if one.answer is None else one.answer_logprob
+        row = made.rows[position]
+        total = row.draws[0].total_logprob if row.answer is None else row.answer_logprob
         applied = ServedCalibration(replace(calibration(), selectors={0: selector(map_)}), None)
         judgement, _ = judge_without_samples(applied, total, D, None)
         expected = float(sigmoid(np.asarray(columns[AGREEMENT])[i]))
         assert judgement.probability_correct == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_text_judged_by_itself_is_right_refused_and_supported_by_itself() -> None:
+def test_text_judged_by_itself_has_its_own_verdict_and_support() -> None:
     texts = ("Paris", "Metz", "I don't know.", " Paris ")
     stored = [
-        replace(one, answer=text, answer_logprob=-1.0, correct=correct)
-        for one, text, correct in zip(rows(4), texts, (None, None, None, False), strict=True)
+        replace(row, answer=text, answer_logprob=-1.0, correct=correct)
+        for row, text, correct in zip(rows(4), texts, (None, None, None, False), strict=True)
     ]
-    alone = LabelledRows(material([replace(one, draws=rows(1)[0].draws) for one in stored])).alone()
+    alone = LabelledRows(material([replace(item, draws=rows(1)[0].draws) for item in stored])).alone()
     assert alone is not None
     assert isinstance(alone.texts, Judged)
     assert alone.texts.right.tolist() == [True, False, False, False]
@@ -131,24 +131,24 @@ def test_a_text_judged_by_itself_is_right_refused_and_supported_by_itself() -> N
     assert alone.texts.rows.missing_mass == pytest.approx(np.full(4, 1 - np.exp(-1.0)))
 
 
-def test_any_number_of_first_answers_is_what_it_would_be_had_no_more_been_drawn() -> None:
+def test_first_answers_equal_a_material_with_fewer_samples() -> None:
     whole = material(rows())
     at_once = LabelledRows(whole)
-    # A verdict without an answer is about all draws, had they been fewer about those.
+    # A verdict without an answer is about all samples, or about the first ones only.
     full = [whole.rows[i] for i in whole.full]
-    same = np.array([one.correct is None or one.answer is not None for one in full])
+    same = np.array([row.correct is None or row.answer is not None for row in full])
     for m in range(1, M + 1):
         apart = first_answers(whole, m)
         assert apart.full.tolist() == list(range(len(whole.full)))
-        found, alone = at_once.at(m), LabelledRows(apart).at(m)
-        assert np.array_equal(found.right[same], alone.right[same])
+        result, alone = at_once.at(m), LabelledRows(apart).at(m)
+        assert np.array_equal(result.right[same], alone.right[same])
         assert np.array_equal(alone.right, LabelledRows(apart).right)
         map_ = EvidenceMap(1.1, 0.1, 0.3)
-        for name, values in found.columns(map_).items():
+        for name, values in result.columns(map_).items():
             np.testing.assert_allclose(values, alone.columns(map_)[name], rtol=1e-12, atol=1e-12)
 
 
-def test_first_answers_have_log_probabilities_though_a_later_one_has_none() -> None:
+def test_first_answers_keep_logprobs_if_a_later_one_has_none() -> None:
     stored = rows()
     last = replace(stored[0].draws[-1], total_logprob=None)
     stored[0] = replace(stored[0], draws=(*stored[0].draws[:-1], last))
@@ -167,42 +167,42 @@ def test_the_judged_answer_is_embedded_stripped() -> None:
     assert " Metz " not in texts
     made = material(stored)
     vectors = vectors_of(texts)
-    for one, judged in zip(made.rows, made.judged, strict=True):
-        if one.answer is None:
+    for row, judged in zip(made.rows, made.judged, strict=True):
+        if row.answer is None:
             assert judged is None
         else:
-            assert np.array_equal(judged, vectors[texts.index(one.answer.strip())])
+            assert np.array_equal(judged, vectors[texts.index(row.answer.strip())])
 
 
-def test_verdicts_follow_the_dominant_answer_of_so_many_draws() -> None:
+def test_verdict_follows_the_dominant_answer_of_the_first_samples() -> None:
     draws = tuple(Draw(text) for text in ("Paris", "Lyon", "Lyon", "Lyon", "Lyon", "Lyon"))
     bare = replace(DevRow(1, None, ("Paris",), prompt="q"), draws=draws, complete=True)
-    given = replace(bare, answer="Metz")
-    told = replace(bare, correct=True)
-    found = LabelledRows(material([bare, given, told]))
-    assert found.at(1).right.tolist() == [True, False, True]
-    assert found.at(M).right.tolist() == [False, False, True]
-    assert found.source == "mixed"
+    answered = replace(bare, answer="Metz")
+    text_ = replace(bare, correct=True)
+    full_rows = LabelledRows(material([bare, answered, text_]))
+    assert full_rows.at(1).right.tolist() == [True, False, True]
+    assert full_rows.at(M).right.tolist() == [False, False, True]
+    assert full_rows.source == "mixed"
 
 
-def test_a_verdict_without_an_answer_is_about_what_all_draws_say() -> None:
+def test_verdict_without_an_answer_is_about_the_dominant_answer() -> None:
     draws = tuple(Draw(text) for text in ("Paris", "Lyon", "Lyon", "Lyon", "Lyon", "Lyon"))
     for references, first in ((("Metz",), False), (("Paris",), True)):
         row = DevRow(1, None, references, prompt="q", correct=True)
-        found = LabelledRows(material([replace(row, draws=draws, complete=True)]))
-        assert (found.at(1).right.item(), found.at(M).right.item()) == (first, True)
+        full_rows = LabelledRows(material([replace(row, draws=draws, complete=True)]))
+        assert (full_rows.at(1).right.item(), full_rows.at(M).right.item()) == (first, True)
 
 
-def test_one_text_is_judged_alike_however_few_answers_judge_it() -> None:
-    """Else a log loss falls only because fewer answers make worse ones: where all are wrong it is 0."""
+def test_verdict_does_not_depend_on_the_number_of_samples() -> None:
+    """Otherwise fewer answers could lower the log loss only by being worse: it is 0 if all are wrong."""
     whole = material(rows())
-    found = LabelledRows(whole)
-    verdicts, numbers = found.at(M).right, range(1, M + 1)
-    assert all(np.array_equal(found.at(m, one_text=True).right, verdicts) for m in numbers)
-    assert any(not np.array_equal(found.at(m).right, verdicts) for m in numbers)
-    # A text that the first answers lack is judged as a candidate would be.
+    full_rows = LabelledRows(whole)
+    verdicts, numbers = full_rows.at(M).right, range(1, M + 1)
+    assert all(np.array_equal(full_rows.at(m, one_text=True).right, verdicts) for m in numbers)
+    assert any(not np.array_equal(full_rows.at(m).right, verdicts) for m in numbers)
+    # A text that is not among the first answers is judged like a candidate.
     map_ = DepolarizedMap(1.0, 0.5)
-    for name, values in found.at(M, one_text=True).columns(map_).items():
-        np.testing.assert_array_equal(values, found.at(M).columns(map_)[name])
-    agreed = np.asarray(found.at(1, one_text=True).columns(map_)[AGREEMENT])
+    for name, values in full_rows.at(M, one_text=True).columns(map_).items():
+        np.testing.assert_array_equal(values, full_rows.at(M).columns(map_)[name])
+    agreed = np.asarray(full_rows.at(1, one_text=True).columns(map_)[AGREEMENT])
     assert agreed.min() < agreed.max() - 0.5

@@ -1,4 +1,4 @@
-"""Single texts judged by the answers, through the whole scorer: cases by hand, decisions, properties."""
+"""Single texts judged by samples through the whole scorer: manual cases, decisions, properties."""
 
 import asyncio
 import math
@@ -34,9 +34,9 @@ DIMENSION = 8
 AXES = np.eye(DIMENSION)
 VECTORS = {**dict(zip("abc", AXES, strict=False)), "mostly a": 0.8 * AXES[0] + 0.6 * AXES[5], "new": AXES[6]}
 TWO_TO_ONE = ("a", "a", "b")
-# T = 1 and g = 0.5 make of the eigenvalues 2/3, 1/3 and 0:
+# T = 1 and g = 0.5 map the eigenvalues 2/3, 1/3 and 0 to:
 FIRST, SECOND, NULL = 1 / 3 + 1 / 16, 1 / 6 + 1 / 16, 1 / 16
-EASY = Target(0.2, 0.9)  # kept by the threshold 0.5, which lets 0.6 of the questions through
+EASY = Target(0.2, 0.9)  # reached by the threshold 0.5, which lets 0.6 of the questions through
 
 
 def embedder(**parts: Any) -> FakeEmbedder:
@@ -48,7 +48,7 @@ def supplied(
     selectors: dict[int, Selector] | None = None,
     made_by: FakeEmbedder | None = None,
 ) -> Calibration:
-    """A calibration of supplied answers, T = 1 and g = 0.5, which decides where `selectors` say."""
+    """Return a calibration of supplied answers, T = 1 and g = 0.5, which decides with `selectors`."""
     made = replace(calibration(), parameters={m: DepolarizedMap(1.0, 0.5) for m in range(2, 6)})
     wanted = caller_fingerprint("mine", (made_by or embedder()).identity)
     return replace(made, fingerprint=wanted, selectors=selectors or {})
@@ -61,7 +61,7 @@ async def scored(samples: tuple[str, ...], active: Calibration | None = None, **
 
 
 def codes(score: Score) -> list[str]:
-    return [one.code for one in score.warnings]
+    return [warning.code for warning in score.warnings]
 
 
 @pytest.mark.parametrize(
@@ -75,22 +75,20 @@ def codes(score: Score) -> list[str]:
         ("", NULL, None),
     ],
 )
-async def test_a_candidate_has_the_probability_that_the_served_matrix_gives_it(
+async def test_candidate_probability_is_of_the_served_matrix(
     candidate: str, probability: float, mode: int | None
 ) -> None:
-    found = (await scored(TWO_TO_ONE, supplied(), candidate=candidate)).candidate
-    assert found is not None
-    assert found.probability == pytest.approx(probability)
-    assert found.mode == mode
-    assert found.probability_correct is None
+    candidate_ = (await scored(TWO_TO_ONE, supplied(), candidate=candidate)).candidate
+    assert candidate_ is not None
+    assert candidate_.probability == pytest.approx(probability)
+    assert candidate_.mode == mode
+    assert candidate_.probability_correct is None
 
 
 @pytest.mark.parametrize(
     ("candidate", "probability", "mode"), [("mostly a", 0.64 * 2 / 3, 0), ("new", 0.0, None), ("", 0.0, None)]
 )
-async def test_a_raw_score_judges_by_the_raw_matrix(
-    candidate: str, probability: float, mode: int | None
-) -> None:
+async def test_raw_score_uses_the_raw_matrix(candidate: str, probability: float, mode: int | None) -> None:
     score = await scored(TWO_TO_ONE, candidate=candidate)
     assert score.candidate is not None
     assert score.candidate.probability == pytest.approx(probability)
@@ -99,7 +97,7 @@ async def test_a_raw_score_judges_by_the_raw_matrix(
 
 
 @pytest.mark.parametrize("samples", [("a", "", ""), ("", "", "a")])
-async def test_an_empty_candidate_is_the_outcome_of_empty_answers(samples: tuple[str, ...]) -> None:
+async def test_empty_candidate_matches_empty_answers(samples: tuple[str, ...]) -> None:
     score = await scored(samples, supplied(), candidate="")
     assert score.candidate is not None
     assert score.candidate.probability == pytest.approx(FIRST)
@@ -108,26 +106,26 @@ async def test_an_empty_candidate_is_the_outcome_of_empty_answers(samples: tuple
     assert other.candidate.probability == pytest.approx(0.64 * SECOND + 0.36 * NULL)
 
 
-async def test_an_empty_candidate_is_embedded_where_empty_answers_are() -> None:
-    one = FakeEmbedder(DIMENSION, vectors={**VECTORS, "": AXES[0]}, empty_answers="embedded")
-    score = await Scorer(FakeLLM(), one, Active()).score(ScoreCommand(samples=TWO_TO_ONE, candidate=""))
+async def test_empty_candidate_is_embedded_if_empty_answers_are() -> None:
+    embedder_ = FakeEmbedder(DIMENSION, vectors={**VECTORS, "": AXES[0]}, empty_answers="embedded")
+    score = await Scorer(FakeLLM(), embedder_, Active()).score(ScoreCommand(samples=TWO_TO_ONE, candidate=""))
     assert score.candidate is not None
     assert score.candidate.probability == pytest.approx(2 / 3)
-    assert one.calls == [("a", "b", "")]
+    assert embedder_.calls == [("a", "b", "")]
 
 
 @pytest.mark.parametrize(("candidate", "asked"), [("new", ("a", "b", "new")), ("b", ("a", "b"))])
 async def test_the_candidate_is_embedded_with_the_answers_in_one_call(
     candidate: str, asked: tuple[str, ...]
 ) -> None:
-    one = embedder()
-    await Scorer(FakeLLM(), one, Active()).score(ScoreCommand(samples=TWO_TO_ONE, candidate=candidate))
-    assert one.calls == [asked]
+    embedder_ = embedder()
+    await Scorer(FakeLLM(), embedder_, Active()).score(ScoreCommand(samples=TWO_TO_ONE, candidate=candidate))
+    assert embedder_.calls == [asked]
 
 
 def what_it_says_of_the_answers(score: Score) -> dict[str, Any]:
-    every = score.document(["modes", "samples", "spectrum"])
-    return {k: v for k, v in every.items() if k not in ("id", "candidate", "timings_ms")}
+    document = score.document(["modes", "samples", "spectrum"])
+    return {k: v for k, v in document.items() if k not in ("id", "candidate", "timings_ms")}
 
 
 @settings(deadline=None, max_examples=60)
@@ -139,24 +137,24 @@ def what_it_says_of_the_answers(score: Score) -> dict[str, Any]:
 def test_a_candidate_never_counts_as_an_answer(
     samples: list[str], candidate: str, empty_answers: str
 ) -> None:
-    """The rest of the score is the same to the last bit; and 0 <= p(y) <= lambda_max."""
-    one = embedder(empty_answers=empty_answers)
-    every = {m: selector(DepolarizedMap(1.0, 0.3)) for m in range(2, 6)}
-    scorer = Scorer(FakeLLM(), one, Active(supplied(selectors=every, made_by=one)))
+    """The rest of the score is bit-identical, and 0 <= p(y) <= lambda_max."""
+    embedder_ = embedder(empty_answers=empty_answers)
+    selectors = {m: selector(DepolarizedMap(1.0, 0.3)) for m in range(2, 6)}
+    scorer = Scorer(FakeLLM(), embedder_, Active(supplied(selectors=selectors, made_by=embedder_)))
     plain = ScoreCommand(samples=tuple(samples), source_label="mine")
     without = asyncio.run(scorer.score(plain))
     with_one = asyncio.run(scorer.score(replace(plain, candidate=candidate)))
     assert what_it_says_of_the_answers(with_one) == what_it_says_of_the_answers(without)
-    found = with_one.candidate
-    assert found is not None
-    assert 0 <= found.probability <= with_one.lambda_max
-    assert (found.probability_correct is None) == (found.mode is None)
-    assert found.mode is None or 0 <= (found.probability_correct or 0.0) <= 1
-    assert (found.mode is None) or found.mode < len(with_one.spectrum.eigenvalues)
+    candidate_ = with_one.candidate
+    assert candidate_ is not None
+    assert 0 <= candidate_.probability <= with_one.lambda_max
+    assert (candidate_.probability_correct is None) == (candidate_.mode is None)
+    assert candidate_.mode is None or 0 <= (candidate_.probability_correct or 0.0) <= 1
+    assert (candidate_.mode is None) or candidate_.mode < len(with_one.spectrum.eigenvalues)
 
 
-async def test_being_right_is_told_by_the_selectors_own_map() -> None:
-    """P(correct) is the agreement there, under g = 0.2 where g = 0.5 is served."""
+async def test_p_correct_uses_the_selectors_map() -> None:
+    """P(correct) is the agreement under the selector's g = 0.2, while g = 0.5 is served."""
     active = supplied(selectors={3: selector(DepolarizedMap(1.0, 0.2))})
     score = await scored(TWO_TO_ONE, active, candidate="mostly a")
     first = 0.8 * 2 / 3 + 0.2 / 8
@@ -170,13 +168,13 @@ async def test_being_right_is_told_by_the_selectors_own_map() -> None:
 
 
 @pytest.mark.parametrize(("missing", "count"), [(0.25, 1), (0.25, 3), (0.9, 3)])
-async def test_evidence_goes_into_the_map_that_tells_p_correct(missing: float, count: int) -> None:
+async def test_p_correct_map_uses_the_evidence(missing: float, count: int) -> None:
     """At g = u a unanimous answer has lambda_max = p(y) = 1 - u + u/d, and that is P(correct)."""
     llm = TellingLLM(told={"question 0": math.log(1 - missing)})
     command = ScoreCommand(GenerationRequest(count, Sampling(), prompt="question 0"))
-    every = {m: selector(EvidenceMap(1.0, 0.0, 1.0)) for m in (1, 3)}
+    selectors = {m: selector(EvidenceMap(1.0, 0.0, 1.0)) for m in (1, 3)}
     fits = by_evidence(
-        fingerprint=Scorer(llm, embedder(), Active()).choice.fingerprint(command), selectors=every
+        fingerprint=Scorer(llm, embedder(), Active()).choice.fingerprint(command), selectors=selectors
     )
     score = await Scorer(llm, embedder(), Active(fits)).score(command)
     assert score.probability_correct == pytest.approx(1 - missing + missing / DIMENSION)
@@ -184,33 +182,33 @@ async def test_evidence_goes_into_the_map_that_tells_p_correct(missing: float, c
 
 @pytest.mark.parametrize("candidate", [None, "a", "b", "mostly a", "new"])
 @pytest.mark.parametrize("error", [0.1, 0.7])
-async def test_under_the_default_calibration_p_correct_is_the_agreement_and_promises_nothing(
+async def test_default_p_correct_is_the_agreement_without_a_promise(
     candidate: str | None, error: float
 ) -> None:
     scorer = Scorer(FakeLLM(), embedder(), Active(), default=packaged(PAPER))
-    asked = Target(error, 0.9, by_caller=True)
-    score = await scorer.score(ScoreCommand(samples=TWO_TO_ONE, candidate=candidate, target=asked))
-    # The answer drawn most is the dominant eigenvector: its p(y) is lambda_max.
+    target = Target(error, 0.9, by_caller=True)
+    score = await scorer.score(ScoreCommand(samples=TWO_TO_ONE, candidate=candidate, target=target))
+    # The most frequent answer is the dominant eigenvector: its p(y) is lambda_max.
     assert score.probability_correct == pytest.approx(score.lambda_max)
-    found, made = score.candidate, score.decision
+    candidate_, made = score.candidate, score.decision
     assert made is not None
-    if found is not None:
-        agreed = float(sigmoid(agreement(score.lambda_max, found.probability)))
+    if candidate_ is not None:
+        agreed = float(sigmoid(agreement(score.lambda_max, candidate_.probability)))
         expected = None if candidate == "new" else pytest.approx(agreed)
-        assert found.probability_correct == expected
+        assert candidate_.probability_correct == expected
     assert score.rank_score == score.decisive
     assert "default_probability" in codes(score)
     passes = score.decisive is not None and score.decisive >= 1 - error
     assert made.action == ("answer" if passes else "abstain")
     if candidate != "new":
         assert (made.threshold, made.coverage) == (pytest.approx(1 - error), None)
-    unasked = await scorer.score(ScoreCommand(samples=TWO_TO_ONE, target=replace(asked, by_caller=False)))
+    unasked = await scorer.score(ScoreCommand(samples=TWO_TO_ONE, target=replace(target, by_caller=False)))
     assert unasked.decision is not None
     assert unasked.decision.action == "abstain"
 
 
 @pytest.mark.parametrize("told", [0.0, 1e-7, -1e-12, -1e4, -math.inf, math.nan, math.inf])
-async def test_being_right_is_a_finite_probability_whatever_the_log_probabilities(told: float) -> None:
+async def test_p_correct_is_finite_for_any_logprobs(told: float) -> None:
     llm = TellingLLM(told={"question 0": told})
     command = ScoreCommand(
         GenerationRequest(3, Sampling(), prompt="question 0"), candidate="answer 0", target=EASY
@@ -218,10 +216,10 @@ async def test_being_right_is_a_finite_probability_whatever_the_log_probabilitie
     wanted = Scorer(llm, embedder(), Active()).choice.fingerprint(command)
     fits = by_evidence(fingerprint=wanted, selectors={3: selector(EvidenceMap(1.0, 0.0, 1.0))})
     score = await Scorer(llm, embedder(), Active(fits)).score(command)
-    missing = math.isnan(told) or told == math.inf  # which are no log-probabilities
+    missing = math.isnan(told) or told == math.inf  # not log-probabilities
     assert codes(score) == (["evidence_missing", "no_correctness_model"] if missing else [])
-    for found in (score.probability_correct, score.decisive):
-        assert found is None if missing else 0 <= found <= 1
+    for result in (score.probability_correct, score.decisive):
+        assert result is None if missing else 0 <= result <= 1
 
 
 UNANIMOUS, SPLIT = ("a", "a", "a"), TWO_TO_ONE  # P(correct) of 0.5625 and 0.396
@@ -238,7 +236,7 @@ UNANIMOUS, SPLIT = ("a", "a", "a"), TWO_TO_ONE  # P(correct) of 0.5625 and 0.396
         (UNANIMOUS, "a", EASY, "answer", 0.5, 0.6),
     ],
 )
-async def test_a_text_is_let_through_from_the_threshold_on(
+async def test_text_at_or_above_the_threshold_is_let_through(
     samples: tuple[str, ...],
     candidate: str | None,
     target: Target,
@@ -257,16 +255,16 @@ async def test_a_text_is_let_through_from_the_threshold_on(
 
 @pytest.mark.parametrize("error", [0.05, 0.2, 0.37])
 @pytest.mark.parametrize("candidate", ["new", ""])
-async def test_a_text_that_no_answer_supports_is_let_through_by_no_target_and_has_no_p_correct(
+async def test_unsupported_text_is_never_let_through_and_has_no_p_correct(
     candidate: str, error: float
 ) -> None:
     """The threshold of 0.37 is 0.0, which every probability reaches."""
-    asked = {"candidate": candidate, "target": Target(error, 0.9)}
-    score = await scored(UNANIMOUS, supplied(selectors={3: selector()}), **asked)
-    found, made = score.candidate, score.decision
-    assert found is not None
+    request = {"candidate": candidate, "target": Target(error, 0.9)}
+    score = await scored(UNANIMOUS, supplied(selectors={3: selector()}), **request)
+    candidate_, made = score.candidate, score.decision
+    assert candidate_ is not None
     assert made is not None
-    assert (found.mode, found.probability_correct, made.action) == (None, None, "abstain")
+    assert (candidate_.mode, candidate_.probability_correct, made.action) == (None, None, "abstain")
     assert score.probability_correct is not None
     unreachable = ["target_unreachable"] * (error == 0.05)
     assert sorted(codes(score)) == sorted(["unsupported_candidate", *unreachable])
@@ -275,7 +273,7 @@ async def test_a_text_that_no_answer_supports_is_let_through_by_no_target_and_ha
 
 
 @pytest.mark.parametrize("off", [0.0, 1e-14, -1e-14])
-async def test_a_probability_on_the_threshold_is_let_through_whatever_its_last_bits(off: float) -> None:
+async def test_probability_at_the_threshold_is_let_through_despite_rounding(off: float) -> None:
     counts = SelectiveCounts((0.5625 + off,), (100,), (5,))
     active = supplied(selectors={3: replace(selector(), counts=counts)})
     made = (await scored(UNANIMOUS, active, target=EASY)).decision
@@ -283,7 +281,7 @@ async def test_a_probability_on_the_threshold_is_let_through_whatever_its_last_b
     assert made.action == "answer"
 
 
-async def test_the_selector_is_that_of_the_answers_that_came() -> None:
+async def test_selector_is_of_the_received_number_of_answers() -> None:
     llm = TellingLLM(told={"question 0": math.log(0.75)})
     llm.deliver = 3
     command = ScoreCommand(GenerationRequest(5, Sampling(), prompt="question 0"), target=EASY)
@@ -296,7 +294,7 @@ async def test_the_selector_is_that_of_the_answers_that_came() -> None:
     assert score.decision.action == "answer"
 
 
-async def test_a_target_that_cannot_be_promised_abstains_and_names_one_that_can() -> None:
+async def test_unreachable_target_abstains_and_names_a_reachable_one() -> None:
     active = supplied(selectors={3: selector()})
     score = await scored(UNANIMOUS, active, target=Target(0.05, 0.9))
     made = score.decision
@@ -310,7 +308,7 @@ async def test_a_target_that_cannot_be_promised_abstains_and_names_one_that_can(
         assert again.threshold == threshold
 
 
-async def test_where_no_error_can_be_promised_the_warning_says_so() -> None:
+async def test_warning_if_no_error_can_be_promised() -> None:
     hopeless = replace(selector(), counts=SelectiveCounts((0.5, 0.1), (30, 60), (30, 60)))
     score = await scored(UNANIMOUS, supplied(selectors={3: hopeless}), target=EASY)
     assert "no error can" in score.warnings[0].message
@@ -343,17 +341,17 @@ async def test_where_no_error_can_be_promised_the_warning_says_so() -> None:
         ),
     ],
 )
-async def test_without_a_model_a_decision_is_to_abstain_and_says_why(
+async def test_decision_without_a_model_abstains_with_a_reason(
     active: Calibration | None, asked: dict[str, Any], said: str
 ) -> None:
     unasked = await scored(UNANIMOUS, active, candidate="b", **asked)
     score = await scored(UNANIMOUS, active, candidate="b", target=EASY, **asked)
     assert "no_correctness_model" not in codes(unasked)
     assert unasked.decision is None
-    for one in (unasked, score):
-        assert one.probability_correct is None
-        assert one.candidate is not None
-        assert one.candidate.probability_correct is None
+    for score_ in (unasked, score):
+        assert score_.probability_correct is None
+        assert score_.candidate is not None
+        assert score_.candidate.probability_correct is None
     made = score.decision
     assert made is not None
     assert (made.action, made.threshold, made.coverage) == ("abstain", None, 0.0)
@@ -364,16 +362,16 @@ async def test_without_a_model_a_decision_is_to_abstain_and_says_why(
 @pytest.mark.parametrize(
     ("candidate", "warned"), [("\N{WATERMELON}", True), ("Paris!", False), ("b", False), (None, False)]
 )
-async def test_a_candidate_that_the_embedder_takes_for_another_answer_is_warned_of(
+async def test_warning_if_the_embedder_confuses_the_candidate_with_an_answer(
     candidate: str | None, warned: bool
 ) -> None:
-    """It reads no fruit: all have one vector. "Paris!" says what "paris" does."""
+    """The embedder maps all fruit to one vector. "Paris!" means the same as "paris"."""
     unread = dict.fromkeys(["\N{GRAPES}", "\N{WATERMELON}"], AXES[0])
-    one = FakeEmbedder(
+    embedder_ = FakeEmbedder(
         DIMENSION, vectors={**unread, **dict.fromkeys(["paris", "Paris!"], AXES[1]), "b": AXES[2]}
     )
     command = ScoreCommand(samples=("\N{GRAPES}", "paris"), candidate=candidate, calibration="none")
-    score = await Scorer(FakeLLM(), one, Active()).score(command)
+    score = await Scorer(FakeLLM(), embedder_, Active()).score(command)
     assert codes(score) == ["indistinct_answers"] * warned
 
 
@@ -393,11 +391,11 @@ counts = st.builds(
 
 @settings(deadline=None, max_examples=100)
 @given(counts, st.floats(0.01, 0.95), st.floats(0.0, 1.0))
-def test_a_laxer_target_lets_no_less_through(made: SelectiveCounts, error: float, more: float) -> None:
+def test_laxer_target_lets_at_least_as_much_through(made: SelectiveCounts, error: float, more: float) -> None:
     laxer = error + (0.95 - error) * more
     active = supplied(selectors={3: replace(selector(), counts=made)})
     strict, lax = (
-        asyncio.run(scored(UNANIMOUS, active, target=Target(one, 0.9))).decision for one in (error, laxer)
+        asyncio.run(scored(UNANIMOUS, active, target=Target(item, 0.9))).decision for item in (error, laxer)
     )
     assert strict is not None
     assert lax is not None
@@ -417,11 +415,11 @@ def test_a_laxer_target_lets_no_less_through(made: SelectiveCounts, error: float
         ("mixed", "b", False),
     ],
 )
-async def test_a_decision_on_texts_that_its_promise_is_not_about_is_warned_of(
+async def test_warning_if_the_promise_is_about_other_texts(
     judged: JudgedTexts, candidate: str | None, warned: bool
 ) -> None:
     active = supplied(selectors={3: selector(judged=judged)})
     score = await scored(TWO_TO_ONE, active, candidate=candidate, target=EASY)
-    assert ("correctness_label_mismatch" in [one.code for one in score.warnings]) == warned
+    assert ("correctness_label_mismatch" in [warning.code for warning in score.warnings]) == warned
     undecided = await scored(TWO_TO_ONE, active, candidate=candidate)
-    assert "correctness_label_mismatch" not in [one.code for one in undecided.warnings]
+    assert "correctness_label_mismatch" not in [warning.code for warning in undecided.warnings]

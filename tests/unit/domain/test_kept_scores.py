@@ -1,4 +1,4 @@
-"""Scores kept by id: found at once, in the store soon after, and never in anyone's way."""
+"""Scores stored by id: available at once, written soon after, and without delaying anyone."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ async def until_stored(documents: MemoryKept, id_: str, document: dict[str, Any]
             await asyncio.sleep(0.005)
 
 
-async def test_it_is_found_before_it_is_written_and_news_are_written_after_it() -> None:
+async def test_score_is_found_before_it_is_written_and_updates_follow() -> None:
     documents = MemoryKept(gate=asyncio.Event())
     async with started(documents) as scores:
         scores.save("a", "me", {"status": "pending"})
@@ -52,7 +52,7 @@ async def test_it_is_found_before_it_is_written_and_news_are_written_after_it() 
         assert await scores.find("b", "me") == {"n": 2}
 
 
-async def test_many_go_to_the_store_in_bounded_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_scores_are_written_in_bounded_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(score_cache, "BATCH", 20)
     documents = MemoryKept()
     async with started(documents) as scores:
@@ -62,7 +62,7 @@ async def test_many_go_to_the_store_in_bounded_batches(monkeypatch: pytest.Monke
     assert documents.batches == [20, 20, 10]
 
 
-async def test_what_is_left_is_written_at_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_remaining_scores_are_written_at_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(score_cache, "GATHER_S", 1000)
     documents = MemoryKept()
     async with started(documents) as scores:
@@ -70,8 +70,8 @@ async def test_what_is_left_is_written_at_the_stop(monkeypatch: pytest.MonkeyPat
     assert await documents.get("a", "me") == {"n": 1}
 
 
-async def test_a_stop_breaks_off_no_write() -> None:
-    """A transaction of SQLite that is broken off may keep its lock: the rest would be lost."""
+async def test_stop_does_not_interrupt_a_write() -> None:
+    """An interrupted SQLite transaction may keep its lock, and the rest would be lost."""
     begun = 0
 
     class Counting(MemoryKept):
@@ -93,7 +93,7 @@ async def test_a_stop_breaks_off_no_write() -> None:
     assert (begun, documents.batches) == (1, [1])
 
 
-async def test_a_stop_does_not_wait_for_a_store_that_hangs(
+async def test_stop_does_not_wait_for_a_hung_store(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(score_cache, "FLUSH_S", 0.02)
@@ -103,7 +103,7 @@ async def test_a_stop_does_not_wait_for_a_store_that_hangs(
     assert "1 scores were not written" in caplog.text
 
 
-async def test_a_dead_store_is_told_once_and_costs_nothing_but_the_sharing(
+async def test_failed_store_is_logged_once_and_only_disables_sharing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     documents = MemoryKept()
@@ -122,10 +122,10 @@ async def test_a_dead_store_is_told_once_and_costs_nothing_but_the_sharing(
         await until_stored(documents, "s19", {"n": 19})
 
 
-async def test_what_the_store_refuses_for_good_holds_nothing_up(caplog: pytest.LogCaptureFixture) -> None:
+async def test_permanently_refused_scores_do_not_block_others(caplog: pytest.LogCaptureFixture) -> None:
     class Choosy(MemoryKept):
         async def put_all(self, documents: list[Document]) -> None:
-            if any(one.id == "bad" for one in documents):
+            if any(document.id == "bad" for document in documents):
                 raise ValueError(f"the driver chokes on {documents[0].text}")
             await super().put_all(documents)
 
@@ -146,7 +146,7 @@ async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = ScoreCache(documents, keep_s=60)
     for i in range(25):
         scores.save(f"s{i}", "me", json.dumps({"n": "x" * 91}))
-        scores.save(f"s{i}", "me", json.dumps({"n": "y" * 91}))  # what was replaced is not counted on
+        scores.save(f"s{i}", "me", json.dumps({"n": "y" * 91}))  # replaced scores do not count
     assert len(scores._unwritten) == 10
     assert await scores.find("s15", "me") == {"n": "y" * 91}
     assert await scores.find("s14", "me") is None
@@ -157,7 +157,7 @@ async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(scores._unwritten) == 3
 
 
-async def test_of_one_too_large_the_store_forgets_what_was_known_before(
+async def test_too_large_score_removes_its_earlier_version(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(score_cache, "MAX_SCORE_CHARACTERS", 300)
@@ -171,7 +171,7 @@ async def test_of_one_too_large_the_store_forgets_what_was_known_before(
         assert await scores.find("a", "me") is None
 
 
-async def test_its_time_runs_out_while_the_store_is_away() -> None:
+async def test_score_expires_while_the_store_is_unavailable() -> None:
     documents = MemoryKept(gate=asyncio.Event())
     async with started(documents, keep_s=0.05) as scores:
         scores.save("a", "me", {"n": 1})
@@ -186,7 +186,7 @@ async def test_its_time_runs_out_while_the_store_is_away() -> None:
         assert await scores.find("a", "me") is None
 
 
-async def test_nothing_is_kept_when_told_so() -> None:
+async def test_storing_can_be_disabled() -> None:
     documents = MemoryKept()
     async with started(documents, keep_s=0.0) as scores:
         scores.save("a", "me", {"n": 1})

@@ -1,4 +1,4 @@
-"""The keys in a replica's memory: known ones wait for nothing, unknown ones are worth a bounded look."""
+"""A replica's in-memory keys: known keys never wait, and unknown keys cause a bounded number of queries."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
 class Clock:
-    """A clock that stands still until it is moved."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.now = NOON
@@ -31,7 +31,7 @@ class Clock:
 
 @asynccontextmanager
 async def ring(store: MemoryKeys, **options: Any) -> AsyncIterator[Keys]:
-    """A replica's keys, which are not read again by themselves unless the test says how often."""
+    """Return a replica's keys, which are read again only if the test sets an interval."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(auth, "POLL_S", options.pop("poll_s", NEVER_S))
         patch.setattr(auth, "GAP_S", options.pop("gap_s", 0.0))
@@ -44,7 +44,7 @@ async def ring(store: MemoryKeys, **options: Any) -> AsyncIterator[Keys]:
 
 
 def wrong(number: int = 0) -> str:
-    """Return a key that nobody made, of the form of those that are made."""
+    """Return an unknown key in the format of created keys."""
     return new_key("nobody's", "admin", None, NOON)[1] if number == 0 else f"{START}{number:043d}"
 
 
@@ -58,7 +58,7 @@ async def test_a_known_key_never_waits_for_the_store() -> None:
     store = MemoryKeys()
     async with ring(store) as keys:
         _, secret = await keys.make("a", "score", None)
-        store.gate = asyncio.Event()  # from now on every reading hangs
+        store.gate = asyncio.Event()  # from now on all reads hang
         before = store.readings
         hanging = asyncio.create_task(keys.scope_of(wrong()))
         await until_read(store, before + 1)
@@ -79,8 +79,8 @@ async def test_a_key_made_elsewhere_works_at_once() -> None:
         assert here.closed("score")
 
 
-async def test_a_reading_under_way_is_not_taken_for_news() -> None:
-    """It may have begun before the key was made."""
+async def test_read_in_progress_is_not_taken_as_fresh() -> None:
+    """It may have begun before the key was created."""
     store = MemoryKeys()
     async with ring(store) as here:
         store.gate = asyncio.Event()
@@ -94,7 +94,7 @@ async def test_a_reading_under_way_is_not_taken_for_news() -> None:
         assert (await early, await late) == (None, "score")
 
 
-async def test_a_revoked_key_stays_so_though_an_older_reading_ends_and_the_store_goes() -> None:
+async def test_revoked_key_stays_revoked_despite_an_older_read_and_a_lost_store() -> None:
     store = MemoryKeys()
     async with ring(store) as here:
         made, secret = await here.make("a", "score", None)
@@ -135,14 +135,14 @@ async def test_a_flood_of_wrong_keys_is_one_query(caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.parametrize("sent", ["", START + "x" * 42, "schlüssel"])
-async def test_what_no_made_key_looks_like_is_no_query(sent: str) -> None:
+async def test_malformed_key_causes_no_query(sent: str) -> None:
     store = MemoryKeys()
     async with ring(store) as keys:
         assert await keys.scope_of(sent) is None
         assert store.readings == 1
 
 
-async def test_while_the_store_is_down_known_keys_are_valid_and_no_key_is_a_query() -> None:
+async def test_known_keys_stay_valid_without_the_store_and_cause_no_queries() -> None:
     store, clock = MemoryKeys(), Clock()
     async with ring(store, clock=clock) as keys:
         _, lasting = await keys.make("a", "score", None)
@@ -151,15 +151,15 @@ async def test_while_the_store_is_down_known_keys_are_valid_and_no_key_is_a_quer
         for _ in range(100):
             with pytest.raises(StoreUnavailable):
                 await keys.scope_of(wrong())
-        assert store.readings == 2  # that of the start, and the first that failed
-        assert [await keys.scope_of(one) for one in (lasting, ending)] == ["score", "score"]
+        assert store.readings == 2  # the read at the start, and the first failed one
+        assert [await keys.scope_of(item) for item in (lasting, ending)] == ["score", "score"]
         clock.now += timedelta(seconds=60)
-        assert [await keys.scope_of(one) for one in (lasting, ending)] == ["score", None]
+        assert [await keys.scope_of(item) for item in (lasting, ending)] == ["score", None]
         with pytest.raises(StoreUnavailable):
             await keys.make("c", "score", None)
 
 
-async def test_what_cannot_be_read_is_told_and_followed_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unreadable_keys_are_logged_and_read_again(caplog: pytest.LogCaptureFixture) -> None:
     class Odd(MemoryKeys):
         odd = False
 
@@ -183,7 +183,7 @@ async def test_what_cannot_be_read_is_told_and_followed_again(caplog: pytest.Log
     assert "the keys cannot be read" in caplog.text
 
 
-async def test_a_key_ends_by_the_clock() -> None:
+async def test_key_expires() -> None:
     clock = Clock()
     async with ring(MemoryKeys(), clock=clock) as keys:
         made, secret = await keys.make("a", "admin", NOON + timedelta(seconds=60))
@@ -197,7 +197,7 @@ async def test_a_key_ends_by_the_clock() -> None:
 
 
 async def test_a_scope_stays_closed_when_its_keys_are_gone() -> None:
-    """Revoked, or lost with a database that another took the place of."""
+    """Revoked, or lost with a replaced database."""
     store = MemoryKeys()
     async with ring(store) as keys:
         made, secret = await keys.make("a", "score", None)

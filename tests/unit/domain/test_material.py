@@ -1,4 +1,4 @@
-"""Rows as vectors: each text its own vector, and no copy of what needs none."""
+"""Rows as vectors: each text with its own vector, and duplicate questions removed."""
 
 from dataclasses import replace
 
@@ -33,29 +33,31 @@ def test_every_text_has_its_own_vector() -> None:
     assert made.full.tolist() == [0]
 
 
-def test_answers_seen_first_in_one_prompt_are_no_copy() -> None:
+def test_answers_contiguous_in_one_prompt_are_not_copied() -> None:
     rows = [stored(1, "abc", "r"), stored(2, "dbe", "s")]
     texts = all_texts(rows)
     vectors = np.eye(len(texts), dtype=np.float32)
     made = assemble(rows, 3, vectors, {text: i for i, text in enumerate(texts)}, len(texts))
-    assert [np.shares_memory(one.vectors, vectors) for one in made.answers] == [True, False]
+    assert [np.shares_memory(answer.vectors, vectors) for answer in made.answers] == [True, False]
 
 
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-def test_of_copies_a_random_one_counts() -> None:
-    """Each question has a right answer and two wrong ones: a third of those taken at random is right."""
+def test_random_duplicate_counts() -> None:
+    """Each question has a right answer and two wrong ones: a third of random choices is right."""
     rows = [
-        replace(one, prompt=one.prompt, correct=copy == 0) for one in judged_rows(160) for copy in range(3)
+        replace(judged_row, prompt=judged_row.prompt, correct=copy == 0)
+        for judged_row in judged_rows(160)
+        for copy in range(3)
     ]
-    found, _, copies = usable_rows(rows, None, rng())
-    assert (len(found), copies) == (160, 320)
-    assert 35 < sum(bool(one.correct) for one in found) < 72
+    result, _, copies = usable_rows(rows, None, rng())
+    assert (len(result), copies) == (160, 320)
+    assert 35 < sum(bool(item.correct) for item in result) < 72
 
 
-def test_a_copy_is_one_whatever_its_case_and_white_space_and_turn_by_turn() -> None:
+def test_duplicates_ignore_case_and_white_space_in_each_turn() -> None:
     talks = [
         (Message("user", "Where?"), Message("assistant", "Here."), Message("user", "And then?")),
         (Message("user", " where? "), Message("assistant", "HERE."), Message("user", "And\n then?")),
@@ -63,29 +65,29 @@ def test_a_copy_is_one_whatever_its_case_and_white_space_and_turn_by_turn() -> N
     ]
     rows = [stored(line, "abcd", "r") for line in range(1, 31)]
     rows += [replace(rows[0], line=31, prompt=" P1\t")]
-    rows += [replace(rows[0], line=32 + i, prompt=None, messages=one) for i, one in enumerate(talks)]
-    # Rows that tell no question are copies of none.
+    rows += [replace(rows[0], line=32 + i, prompt=None, messages=talk) for i, talk in enumerate(talks)]
+    # Rows without a question are no duplicates.
     rows += [replace(rows[0], line=40 + i, prompt=None) for i in range(2)]
-    found, _, copies = usable_rows(rows, None, rng())
-    assert (len(found), copies) == (34, 2)
+    result, _, copies = usable_rows(rows, None, rng())
+    assert (len(result), copies) == (34, 2)
 
 
-def test_the_copy_with_most_answers_counts_and_takes_the_references_of_those_without_a_verdict() -> None:
+def test_duplicate_with_most_answers_counts_with_all_references() -> None:
     rows = [stored(line, "abcd", "r") for line in range(2, 32)]
     short, whole, judged = (stored(1, drawn, ref) for drawn, ref in (("ab", "x"), ("abcd", "y"), ("ab", "z")))
     judged = replace(judged, correct=True)
-    [mine] = [one for one in usable_rows([short, whole, judged, *rows], None, rng())[0] if one.line == 1]
-    assert (len(mine.draws), mine.references) == (4, ("x", "y"))
+    [row] = [row_ for row_ in usable_rows([short, whole, judged, *rows], None, rng())[0] if row_.line == 1]
+    assert (len(row.draws), row.references) == (4, ("x", "y"))
 
 
-def test_ten_copies_of_few_questions_are_too_few_rows() -> None:
+def test_duplicates_do_not_count_as_rows() -> None:
     with pytest.raises(InvalidDevData, match="9 of 90 rows"):
         usable_rows([stored(line % 9, "abcd", "r") for line in range(90)], None, rng())
 
 
-def test_a_question_whose_accents_are_encoded_otherwise_is_the_same() -> None:
-    one, other, square = (
+def test_unicode_normalisation_of_duplicates() -> None:
+    first, second, square = (
         DevRow(1, None, ("a",), prompt=text)
         for text in ("Which caf\u00e9?", "which  cafe\u0301?", "Which caf\u00b2?")
     )
-    assert one.wording == other.wording != square.wording
+    assert first.wording == second.wording != square.wording

@@ -1,4 +1,4 @@
-"""Equal answers are one outcome; all empty answers are one of their own."""
+"""Equal answers are one outcome; all empty answers are another."""
 
 import numpy as np
 import pytest
@@ -24,35 +24,35 @@ def test_an_empty_answer_is_orthogonal_to_every_other() -> None:
     assert np.array_equal(vectors[[0, 2], :3], embedded)
 
 
-def test_without_one_the_vectors_are_as_they_came() -> None:
+def test_vectors_are_unchanged_without_empty_answers() -> None:
     embedded = np.ones((2, 3), dtype=np.float32)
     assert outcome_vectors(["a", "b"], embedded) is embedded
 
 
-def test_an_empty_answer_that_was_embedded_keeps_its_vector() -> None:
+def test_embedded_empty_answer_keeps_its_vector() -> None:
     embedded = np.ones((2, 3), dtype=np.float32)
     assert outcome_vectors(["a", ""], embedded) is embedded
 
 
 @pytest.mark.parametrize("number", [1, 4])
-def test_only_empty_answers_are_all_one(number: int) -> None:
+def test_only_empty_answers_are_one_outcome(number: int) -> None:
     texts, index = distinct([""] * number)
     vectors = outcome_vectors(texts, np.empty((0, 3), dtype=np.float32))
-    found = spectrum(vectors, np.bincount(index), dimension=3)
-    assert found.eigenvalues.tolist() == [1.0]
-    assert found.dimension == 3
+    spectrum_ = spectrum(vectors, np.bincount(index), dimension=3)
+    assert spectrum_.eigenvalues.tolist() == [1.0]
+    assert spectrum_.dimension == 3
 
 
 def test_supplied_answers_are_stripped_and_keep_their_log_probabilities() -> None:
     assert supplied_draws([" a\n", " "]) == (Draw("a"), Draw(""))
-    found = supplied_draws([" a\n", " "], [-1.5, 0.005])
-    assert found == (Draw("a", total_logprob=-1.5), Draw("", total_logprob=0.005))
-    assert totals(found) == (-1.5, 0.005)
+    draws = supplied_draws([" a\n", " "], [-1.5, 0.005])
+    assert draws == (Draw("a", total_logprob=-1.5), Draw("", total_logprob=0.005))
+    assert totals(draws) == (-1.5, 0.005)
     with pytest.raises(ValueError, match="shorter"):
         supplied_draws(["a", "b"], [-1.0])
 
 
-def test_totals_are_of_all_answers_or_none() -> None:
+def test_totals_exist_for_all_answers_or_none() -> None:
     assert totals([]) is None
     assert totals([Draw("a", total_logprob=-1.0), Draw("b")]) is None
     assert totals([Draw("a", total_logprob=0.0)]) == (0.0,)

@@ -1,4 +1,4 @@
-"""The progress of long work in a thread."""
+"""Progress of long work in a thread."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ from service.spectral.subsets import OnDone
 
 
 class Jobs:
-    """Takes what is shown, or fails."""
+    """Records progress, or fails."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
@@ -28,7 +28,7 @@ class Jobs:
 
 
 class Work:
-    """Reports over and over, until it is broken off or may end."""
+    """Reports progress until it is stopped or may end."""
 
     def __init__(self) -> None:
         self.may_end, self.broken_off = threading.Event(), threading.Event()
@@ -55,7 +55,7 @@ async def show(work: Work, jobs: Jobs) -> str:
     return await in_thread(work, jobs, "job_1", "fitting")  # type: ignore[arg-type]
 
 
-async def test_work_of_a_job_that_has_ended_is_broken_off() -> None:
+async def test_work_of_an_ended_job_is_stopped() -> None:
     work = Work()
     async with asyncio.timeout(60):
         with pytest.raises(JobEndedError):
@@ -63,7 +63,7 @@ async def test_work_of_a_job_that_has_ended_is_broken_off() -> None:
     assert await work.stopped()
 
 
-async def test_work_of_a_caller_that_is_cancelled_is_broken_off() -> None:
+async def test_work_of_a_cancelled_caller_is_stopped() -> None:
     work, jobs = Work(), Jobs()
     task = asyncio.create_task(show(work, jobs))
     async with asyncio.timeout(60):
@@ -74,7 +74,7 @@ async def test_work_of_a_caller_that_is_cancelled_is_broken_off() -> None:
     assert await work.stopped()
 
 
-async def test_a_store_that_fails_costs_what_would_have_been_shown_alone() -> None:
+async def test_failing_store_loses_only_progress() -> None:
     work, jobs = Work(), Jobs(StoreUnavailable("down"))
     task = asyncio.create_task(show(work, jobs))
     async with asyncio.timeout(60):

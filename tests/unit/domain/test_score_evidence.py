@@ -1,4 +1,4 @@
-"""Scores by evidence: what is served, what is said where it is missing, and when one answer is enough."""
+"""Scores by evidence: served maps, warnings without evidence, and single answers."""
 
 import math
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def asked(num_samples: int, prompt: str = "question 0", **parts: Any) -> ScoreCo
 
 
 def fitting(llm: TellingLLM, made: Callable[..., Calibration] = by_evidence) -> Calibration:
-    """A calibration for what this LLM draws."""
+    """Return a calibration for this LLM's set-up."""
     wanted = Scorer(llm, FakeEmbedder(DIMENSION), Active()).choice.fingerprint(asked(2))
     return replace(made(), fingerprint=wanted)
 
@@ -35,7 +35,7 @@ async def scored(llm: TellingLLM, command: ScoreCommand, *active: Calibration) -
 
 @pytest.mark.parametrize("mass", [0.2, 0.9])
 async def test_a_score_is_served_by_its_own_missing_mass(mass: float) -> None:
-    """Equal answers have one spectrum: what differs is the evidence. g = u, so 1 - u + u/d is served."""
+    """Equal answers have the same spectrum and differ only in evidence. g = u, so 1 - u + u/d is served."""
     llm = TellingLLM(told={"question 0": math.log(mass)})
     score = await scored(llm, asked(3), fitting(llm))
     assert score.calibration is not None
@@ -47,18 +47,18 @@ async def test_a_score_is_served_by_its_own_missing_mass(mass: float) -> None:
     assert score.uncalibrated.lambda_max == pytest.approx(1.0)
 
 
-async def test_without_log_probabilities_the_plain_parameters_serve_and_a_warning_says_so() -> None:
+async def test_plain_parameters_serve_without_logprobs_with_a_warning() -> None:
     llm = TellingLLM(tells=False)
     fitted = fitting(llm)
     score = await scored(llm, asked(3), fitted)
     assert score.calibration is not None
     assert score.calibration.method == "depolarized"
     assert score.calibration.temperature == fitted.map_for(3).temperature
-    assert [one.code for one in score.warnings] == ["evidence_missing"]
+    assert [warning.code for warning in score.warnings] == ["evidence_missing"]
     assert score.evidence is None
 
 
-async def test_a_plain_calibration_leaves_evidence_out_of_the_score_but_tells_it() -> None:
+async def test_plain_calibration_reports_but_does_not_use_evidence() -> None:
     llm = TellingLLM()
     score = await scored(llm, asked(3), fitting(llm, calibration))
     assert score.calibration is not None
@@ -66,9 +66,9 @@ async def test_a_plain_calibration_leaves_evidence_out_of_the_score_but_tells_it
     assert score.evidence is not None
 
 
-@pytest.mark.parametrize("told", [0.0, -math.inf, 1e-7, -1e4])
-async def test_extreme_log_probabilities_are_served(told: float) -> None:
-    llm = TellingLLM(told={"question 0": told})
+@pytest.mark.parametrize("logprob", [0.0, -math.inf, 1e-7, -1e4])
+async def test_extreme_log_probabilities_are_served(logprob: float) -> None:
+    llm = TellingLLM(told={"question 0": logprob})
     score = await scored(llm, asked(3), fitting(llm))
     assert score.calibration is not None
     assert score.calibration.method == "evidence"
@@ -78,11 +78,11 @@ async def test_extreme_log_probabilities_are_served(told: float) -> None:
     assert math.isfinite(score.lambda_max + score.entropy)
 
 
-@pytest.mark.parametrize("told", [math.nan, math.inf, 0.5])
-async def test_what_is_no_log_probability_counts_as_missing(told: float) -> None:
-    llm = TellingLLM(told={"question 0": told})
+@pytest.mark.parametrize("logprob", [math.nan, math.inf, 0.5])
+async def test_invalid_logprob_counts_as_missing(logprob: float) -> None:
+    llm = TellingLLM(told={"question 0": logprob})
     score = await scored(llm, asked(3), fitting(llm))
-    assert [one.code for one in score.warnings] == ["evidence_missing"]
+    assert [warning.code for warning in score.warnings] == ["evidence_missing"]
     assert score.evidence is None
     with pytest.raises(TooFewSamples):
         await scored(llm, asked(1), fitting(llm))
@@ -97,7 +97,7 @@ async def test_one_answer_is_enough_with_evidence() -> None:
     assert len(score.samples) == len(score.modes) == 1
 
 
-async def test_one_answer_is_refused_before_the_llm_is_called() -> None:
+async def test_single_answer_is_refused_before_the_llm_call() -> None:
     llm = TellingLLM()
     fits = fitting(llm)
     other = replace(fits, fingerprint=replace(fits.fingerprint, model="other"))
@@ -117,7 +117,7 @@ async def test_one_answer_without_a_log_probability_is_refused() -> None:
         await scored(llm, asked(1), fitting(llm))
 
 
-async def test_a_named_calibration_by_evidence_lets_one_answer_pass() -> None:
+async def test_named_evidence_calibration_allows_one_answer() -> None:
     llm = TellingLLM()
     named, plain = fitting(llm), fitting(llm, calibration)
     score = await scored(llm, asked(1, calibration=named.id), plain, named)
@@ -128,14 +128,14 @@ async def test_a_named_calibration_by_evidence_lets_one_answer_pass() -> None:
 
 
 class Unheard(TellingLLM):
-    """An LLM whose name only its answers tell."""
+    """An LLM with a name known only from its answers."""
 
     def identity(self, request: GenerationRequest) -> LLMIdentity:
-        found = super().identity(request)
-        return found if self.requests else replace(found, model="", answered=False)
+        result = super().identity(request)
+        return result if self.requests else replace(result, model="", answered=False)
 
 
-async def test_the_first_score_after_a_start_may_be_of_one_answer() -> None:
+async def test_first_score_after_the_start_may_have_one_answer() -> None:
     assert (await scored(Unheard(), asked(1), fitting(TellingLLM()))).calibration is not None
     renamed = fitting(TellingLLM())
     renamed = replace(renamed, fingerprint=replace(renamed.fingerprint, model="other"))
@@ -144,7 +144,7 @@ async def test_the_first_score_after_a_start_may_be_of_one_answer() -> None:
 
 
 class Late(TellingLLM):
-    """An LLM of which one answer comes before the deadline, or at all."""
+    """An LLM that returns one answer before the deadline, or in total."""
 
     def __init__(self, reason: str, *, tells: bool = True) -> None:
         super().__init__(tells=tells)
@@ -155,12 +155,10 @@ class Late(TellingLLM):
 
 
 @pytest.mark.parametrize(("reason", "error"), [("deadline", DeadlineExceeded), ("error", LLMBadResponse)])
-async def test_one_of_many_answers_is_served_where_evidence_serves_it(
-    reason: str, error: type[Exception]
-) -> None:
+async def test_one_received_answer_of_many_is_served_by_evidence(reason: str, error: type[Exception]) -> None:
     llm = Late(reason)
     score = await scored(llm, asked(4), fitting(llm))
-    assert [one.code for one in score.warnings] == ["partial_samples"]
+    assert [warning.code for warning in score.warnings] == ["partial_samples"]
     assert len(score.samples) == 1
     with pytest.raises(error):
         await scored(llm, asked(4), fitting(llm, calibration))
@@ -173,7 +171,7 @@ async def test_more_answers_than_were_fitted_are_served_raw() -> None:
     llm = TellingLLM()
     score = await scored(llm, asked(6), fitting(llm))
     assert score.calibration is None
-    assert [one.differs for one in score.warnings] == [["num_samples"]]
+    assert [warning.differs for warning in score.warnings] == [["num_samples"]]
     assert score.evidence is not None
 
 

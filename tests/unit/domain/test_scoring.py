@@ -1,4 +1,4 @@
-"""What a score is made of: the calibration chosen, the modes, the warnings, the deadline, where time went."""
+"""Parts of a score: chosen calibration, modes, warnings, deadline and timings."""
 
 import asyncio
 import time
@@ -22,24 +22,24 @@ from tests.support.calibrations import Active, calibration, fingerprint
 from tests.support.fakes import FakeEmbedder, FakeLLM
 
 
-async def test_the_nearest_calibration_tells_what_differs() -> None:
-    asked, llm, embedder = (
+async def test_nearest_calibration_shows_the_differences() -> None:
+    command_, llm, embedder = (
         ScoreCommand(GenerationRequest(5, Sampling(), prompt="p")),
         FakeLLM(),
         FakeEmbedder(),
     )
-    wanted = Scorer(llm, embedder, Active()).choice.fingerprint(asked)
+    wanted = Scorer(llm, embedder, Active()).choice.fingerprint(command_)
     far = replace(calibration(), fingerprint=replace(wanted, model="other", api="other", embedder="other"))
     near = replace(calibration(), fingerprint=replace(wanted, model="other"))
     for order in ([far, near], [near, far]):
-        score = await Scorer(llm, embedder, Active(*order)).score(asked)
+        score = await Scorer(llm, embedder, Active(*order)).score(command_)
         assert score.calibration is None
         [warning] = score.warnings
         assert (warning.code, warning.differs) == ("calibration_mismatch", ["model"])
 
 
 def test_a_temperature_calibration_is_served_with_its_own_eps() -> None:
-    one = Calibration(
+    calibration_ = Calibration(
         "c",
         "temperature",
         fingerprint(),
@@ -48,45 +48,45 @@ def test_a_temperature_calibration_is_served_with_its_own_eps() -> None:
         calibration().created_at,
         eps=1e-4,
     )
-    assert one.map_for(3) == TemperatureMap(2.0, 1e-4)
+    assert calibration_.map_for(3) == TemperatureMap(2.0, 1e-4)
 
 
 def modes_of(vectors: list[list[float]], counts: list[int]) -> tuple[Spectrum, list[str]]:
-    found = spectrum(np.array(vectors), np.array(counts))
+    spectrum_ = spectrum(np.array(vectors), np.array(counts))
     texts = [chr(ord("a") + i) for i in range(len(counts))]
-    served = Identity().serve(found.eigenvalues, found.dimension)
-    return found, [mode.answer for mode in find_modes(found, served, texts, np.array(counts))]
+    served = Identity().serve(spectrum_.eigenvalues, spectrum_.dimension)
+    return spectrum_, [mode.answer for mode in find_modes(spectrum_, served, texts, np.array(counts))]
 
 
-def test_of_answers_alike_the_most_frequent_stands_for_a_mode() -> None:
+def test_most_frequent_answer_represents_a_mode() -> None:
     _, answers = modes_of([[1, 0], [1, 0], [0, 1]], [1, 3, 2])
     assert answers == ["b", "c"]
 
 
-def test_at_most_five_modes_are_told() -> None:
-    found, answers = modes_of(np.eye(7).tolist(), [7, 6, 5, 4, 3, 2, 1])
-    assert found.rank == 7
+def test_at_most_five_modes_are_returned() -> None:
+    result, answers = modes_of(np.eye(7).tolist(), [7, 6, 5, 4, 3, 2, 1])
+    assert result.rank == 7
     assert answers == ["a", "b", "c", "d", "e"]
 
 
-def test_a_named_calibration_of_answers_leaves_claims_to_the_active_one() -> None:
+def test_named_answer_calibration_does_not_apply_to_claims() -> None:
     command, made_by = ScoreCommand(samples=("a", "b")), FakeEmbedder().identity
     plain = caller_fingerprint("", made_by)
     named = replace(calibration(), fingerprint=plain)
     of_claims = replace(calibration(), fingerprint=replace(plain, unit="claim"))
     choice = CalibrationChoice(FakeLLM(), FakeEmbedder(), Active(named, of_claims), None)
     assert choice.fitting(command, named, unit="claim") == (of_claims, [])
-    found, [mismatch] = choice.fitting(command, of_claims)
-    assert (found, mismatch.differs) == (None, ["unit"])
+    result, [mismatch] = choice.fitting(command, of_claims)
+    assert (result, mismatch.differs) == (None, ["unit"])
 
 
-def test_answers_that_are_merely_near_are_told_apart() -> None:
+def test_near_answers_are_distinct() -> None:
     near = np.array([[1.0, 0.0], [np.cos(0.05), np.sin(0.05)]], dtype=np.float32)
     assert num_indistinct(["yes", "no"], near) == 0
 
 
 @pytest.mark.parametrize(("deadline_s", "kept_s"), [(2.0, 0.2), (60.0, 0.5)])
-async def test_time_to_embed_is_kept_of_a_deadline_that_runs_from_the_arrival(
+async def test_deadline_from_the_arrival_reserves_time_to_embed(
     deadline_s: float, kept_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     llm, now = FakeLLM(), time.perf_counter()
@@ -97,7 +97,7 @@ async def test_time_to_embed_is_kept_of_a_deadline_that_runs_from_the_arrival(
 
 
 @pytest.mark.parametrize(
-    ("asked", "question"),
+    ("fields", "question"),
     [
         ({"prompt": " Which? "}, "Which?"),
         ({"prompt": "x" * 5000}, "x" * 2000),
@@ -127,14 +127,12 @@ async def test_time_to_embed_is_kept_of_a_deadline_that_runs_from_the_arrival(
         ),
     ],
 )
-def test_the_question_is_the_prompt_or_the_last_turn_of_the_user(
-    asked: dict[str, Any], question: str | None
-) -> None:
-    assert GenerationRequest(2, Sampling(), **asked).question == question
+def test_question_is_the_prompt_or_the_last_user_turn(fields: dict[str, Any], question: str | None) -> None:
+    assert GenerationRequest(2, Sampling(), **fields).question == question
 
 
 class Queued(FakeLLM):
-    """An LLM that says that each request waited a minute for its turn."""
+    """An LLM that reports a wait of a minute for each request."""
 
     async def generate(self, request: GenerationRequest) -> Generation:
         return replace(await super().generate(request), queued_s=60.0)
@@ -143,12 +141,12 @@ class Queued(FakeLLM):
 async def test_waiting_for_the_llm_counts_as_queueing() -> None:
     request = GenerationRequest(2, Sampling(), prompt="p")
     score = await Scorer(Queued(), FakeEmbedder(), Active()).score(ScoreCommand(request))
-    assert score.timings_ms.generate == 0.0  # never less, whatever an LLM says
+    assert score.timings_ms.generate == 0.0  # never less, for any report of an LLM
     assert score.timings_ms.queue > 0.0
     assert sum(ms or 0.0 for _, ms in score.timings_ms) == pytest.approx(2 * score.timings_ms.total, abs=0.01)
 
 
-async def test_supplied_log_probabilities_go_with_their_answers() -> None:
+async def test_supplied_logprobs_stay_with_their_answers() -> None:
     command = ScoreCommand(samples=("a ", "b"), logprobs=(-1.0, -2.0))
     score = await Scorer(FakeLLM(), FakeEmbedder(), Active()).score(command)
     assert score.samples == ["a", "b"]
@@ -157,7 +155,7 @@ async def test_supplied_log_probabilities_go_with_their_answers() -> None:
     assert score.evidence.mean_logprob == -1.5
 
 
-def test_a_live_score_counts_until_it_ends_also_by_an_error() -> None:
+def test_live_score_counts_until_it_ends_or_fails() -> None:
     live = LiveLoad()
     with live.one(), live.one():
         assert live.under_way == 2
@@ -167,22 +165,24 @@ def test_a_live_score_counts_until_it_ends_also_by_an_error() -> None:
 
 
 class Slow(FakeEmbedder):
-    """Takes longer than the LLM."""
+    """An embedder that takes longer than the LLM."""
 
     made: tuple[str, ...] = ()
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
         await asyncio.sleep(0.05)
-        found = await super().embed(texts)
+        embedded_ = await super().embed(texts)
         self.made += tuple(texts)
-        return found
+        return embedded_
 
 
-async def test_a_question_still_being_embedded_when_the_answers_come_is_not_cut_short() -> None:
+async def test_embedding_of_the_question_is_not_cut_by_the_answers() -> None:
     embedder = Slow()
-    asked = ScoreCommand(GenerationRequest(2, Sampling(), prompt="Who?"))
-    known = ConformalReference(np.eye(1, 64, dtype=np.float32), np.ones((1, 2), dtype=np.int32))
-    score = await Scorer(FakeLLM(), embedder, Active(replace(calibration(), reference=known))).score(asked)
+    command_ = ScoreCommand(GenerationRequest(2, Sampling(), prompt="Who?"))
+    reference = ConformalReference(np.eye(1, 64, dtype=np.float32), np.ones((1, 2), dtype=np.int32))
+    score = await Scorer(FakeLLM(), embedder, Active(replace(calibration(), reference=reference))).score(
+        command_
+    )
     assert embedder.made[0] == "Who?"
     assert score.timings_ms.generate is not None
     assert score.timings_ms.embed > score.timings_ms.generate

@@ -1,4 +1,4 @@
-"""What the tests of an evaluation share."""
+"""Shared fixtures for tests of the evaluation."""
 
 from tests.support.undrawn import undrawn
 

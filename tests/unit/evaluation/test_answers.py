@@ -1,4 +1,4 @@
-"""What an answer more is worth: figures by number of answers, against the same computed by other ways."""
+"""The value of more answers: figures by number of answers, compared with independent computations."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -37,103 +37,103 @@ def bench():
 
 
 @pytest.fixture(scope="module")
-def found(bench):
+def results_(bench):
     return answers(bench)
 
 
 def row(experiment, m, score, name):
-    [one] = [r for r in experiment["rows"] if (r["num_samples"], r["score"], r["map"]) == (m, score, name)]
-    return one
+    [row_] = [r for r in experiment["rows"] if (r["num_samples"], r["score"], r["map"]) == (m, score, name)]
+    return row_
 
 
 def cut(part, m):
-    """The split that there would be, had no more been drawn."""
+    """Return the split with only the first m answers."""
     return Split(LabelledRows(first_answers(part.material, m)))
 
 
 @pytest.mark.parametrize("m", [3])
 @pytest.mark.parametrize("name", ["raw", "temperature", "depolarized", "evidence"])
-def test_maps_are_those_of_a_study_with_so_many_answers(bench, found, m, name):
-    alone, mine = context(cut(bench.dev, m), cut(bench.test, m)), row(found, m, "lambda_max", name)
+def test_maps_equal_those_of_a_study_with_this_number_of_answers(bench, results_, m, name):
+    alone, own_row = context(cut(bench.dev, m), cut(bench.test, m)), row(results_, m, "lambda_max", name)
     served = alone.served[name]
-    assert mine["loss"]["value"] == pytest.approx(served.risks.mean(), abs=1e-9)
-    assert mine["brier"]["value"] == pytest.approx(
+    assert own_row["loss"]["value"] == pytest.approx(served.risks.mean(), abs=1e-9)
+    assert own_row["brier"]["value"] == pytest.approx(
         projection_brier(served.lambda_max, alone.test.c1), abs=1e-9
     )
-    assert mine["auroc"]["value"] == pytest.approx(
+    assert own_row["auroc"]["value"] == pytest.approx(
         roc_auc_score(alone.test.rows.right, served.lambda_max.round(9))
     )
 
 
 @pytest.mark.parametrize(("m", "name"), [(1, "evidence"), (3, "depolarized"), (8, "evidence")])
-def test_probabilities_are_fitted_on_dev_and_judged_on_test(bench, found, m, name):
+def test_probabilities_are_fitted_on_dev_and_judged_on_test(bench, results_, m, name):
     dev, test = cut(bench.dev, m), cut(bench.test, m)
     alone = context(dev, test)
     map_ = alone.fitted.fits[name].map
-    told = [LabelledRows(part.material).at(m).columns(map_) for part in (dev, test)]
+    reports = [LabelledRows(part.material).at(m).columns(map_) for part in (dev, test)]
     rng, right = bench.rng(Stream.ANSWERS), test.rows.right
     fold = stratified_folds(dev.rows.right, 5, rng)
-    model = fit_correctness(told[0], dev.rows.right, fold).model
-    mine = row(found, m, "probability_correct", name)
-    p = np.full(right.size, base_rate(dev.rows.right)) if model is None else model.predict(told[1])
-    assert mine["loss"]["value"] == pytest.approx(log_loss(right, p), abs=1e-9)
-    assert mine["brier"]["value"] == pytest.approx(brier_score_loss(right, p), abs=1e-9)
+    model = fit_correctness(reports[0], dev.rows.right, fold).model
+    own_row = row(results_, m, "probability_correct", name)
+    p = np.full(right.size, base_rate(dev.rows.right)) if model is None else model.predict(reports[1])
+    assert own_row["loss"]["value"] == pytest.approx(log_loss(right, p), abs=1e-9)
+    assert own_row["brier"]["value"] == pytest.approx(brier_score_loss(right, p), abs=1e-9)
 
 
-def test_held_out_figures_are_those_of_a_report_with_so_many_answers():
+def test_held_out_figures_equal_those_of_a_report_with_this_number():
     whole = split(DEV)
-    mine = answers(CrossValidated(fit_all(whole.material, "auto", resamples=FEW), resamples=FEW))
+    answers_ = answers(CrossValidated(fit_all(whole.material, "auto", resamples=FEW), resamples=FEW))
     for m in (3, 8):
         material = first_answers(whole.material, m)
         alone = CrossValidated(fit_all(material, "auto", resamples=FEW), resamples=FEW)
         for name, served in alone.served.items():
-            one = row(mine, m, "lambda_max", name)
-            assert one["loss"]["value"] == pytest.approx(served.risks.mean(), abs=1e-9)
-            assert one["brier"]["value"] == pytest.approx(
+            own_row = row(answers_, m, "lambda_max", name)
+            assert own_row["loss"]["value"] == pytest.approx(served.risks.mean(), abs=1e-9)
+            assert own_row["brier"]["value"] == pytest.approx(
                 projection_brier(served.lambda_max, alone.test.c1), abs=1e-9
             )
 
 
-def test_one_answer_is_scored_by_evidence_alone(found):
-    assert {(r["score"], r["map"]) for r in found["rows"] if r["num_samples"] == 1} == {
+def test_one_answer_is_scored_only_by_evidence(results_):
+    assert {(r["score"], r["map"]) for r in results_["rows"] if r["num_samples"] == 1} == {
         ("lambda_max", "evidence"),
         ("probability_correct", "evidence"),
     }
 
 
-def test_gaps_are_to_all_answers_and_have_intervals(found):
-    for one in found["rows"]:
-        full = row(found, 8, one["score"], one["map"])
-        assert (one["loss_gap"] is None) is (one["num_samples"] == 8)
-        if (gap := one["loss_gap"]) is not None:
-            assert gap["value"] == pytest.approx(one["loss"]["value"] - full["loss"]["value"], abs=1e-12)
+def test_differences_are_to_all_answers_and_have_intervals(results_):
+    for row_ in results_["rows"]:
+        full = row(results_, 8, row_["score"], row_["map"])
+        assert (row_["loss_gap"] is None) is (row_["num_samples"] == 8)
+        if (gap := row_["loss_gap"]) is not None:
+            assert gap["value"] == pytest.approx(row_["loss"]["value"] - full["loss"]["value"], abs=1e-12)
             assert gap["low"] <= gap["value"] <= gap["high"]
         for name in ("loss", "brier", "auroc", "half_error"):
-            assert one[name]["low"] <= one[name]["value"] <= one[name]["high"]
+            assert row_[name]["low"] <= row_[name]["value"] <= row_[name]["high"]
 
 
 def fitted_on(columns, right):
-    """P(correct) by a text without any answer drawn, fitted without a prior of its map."""
+    """Return P(correct) of a text without samples, fitted without a prior for its map."""
     return fit_correctness(columns, right, stratified_folds(right, 5, fitting.rng(0, Stream.ANSWERS)))
 
 
-def test_a_text_judged_by_itself_is_compared_with_answers_drawn(bench, found):
-    """As if it were the one answer drawn, under the map of the dev file's texts."""
-    mine = row(found, 0, "probability_correct", "evidence")
+def test_text_judged_by_itself_is_compared_with_samples(bench, results_):
+    """As if it were the only sample, under the map of the dev file's texts."""
+    own_row = row(results_, 0, "probability_correct", "evidence")
     dev, test = (part.rows.alone().texts for part in (bench.dev, bench.test))
     map_ = fit_evidence(dev.rows).map
     model = fitted_on(dev.columns(map_), dev.right).model
     p = np.full(len(test), base_rate(dev.right)) if model is None else model.predict(test.columns(map_))
-    assert mine["loss"]["value"] == pytest.approx(log_loss(test.right, p), abs=1e-9)
-    assert mine["loss_gap"] is not None and mine["tokens"] == 0
+    assert own_row["loss"]["value"] == pytest.approx(log_loss(test.right, p), abs=1e-9)
+    assert own_row["loss_gap"] is not None and own_row["tokens"] == 0
 
 
-@pytest.mark.parametrize("given", [True, False])
-def test_held_out_it_is_recommended_only_where_all_judge_one_text(given):
-    """Without answers of the rows' own each first draw is judged by itself, others judge the dominant one."""
-    whole = Split(LabelledRows(judged_material(judged_rows(160) if given else by_first_answers(160))))
+@pytest.mark.parametrize("has_answers", [True, False])
+def test_no_samples_are_recommended_only_if_all_judge_one_text(has_answers):
+    """Without answers in the rows, the first sample judges itself, while others judge the dominant answer."""
+    whole = Split(LabelledRows(judged_material(judged_rows(160) if has_answers else by_first_answers(160))))
     study = CrossValidated(fit_all(whole.material, "evidence", resamples=FEW), resamples=FEW)
-    mine = row(answers(study), 0, "probability_correct", "evidence")
+    own_row = row(answers(study), 0, "probability_correct", "evidence")
     alone = whole.rows.alone()
     texts, columns = alone.texts, defaultdict(lambda: np.empty(160))
     for k in range(5):
@@ -142,37 +142,37 @@ def test_held_out_it_is_recommended_only_where_all_judge_one_text(given):
         for name, values in texts.take(held).columns(map_).items():
             columns[name][held] = values
     held_out = fitted_on(columns, texts.right).held_out
-    assert alone.judged == ("given" if given else "first")
-    assert mine["loss"]["value"] == pytest.approx(log_loss(texts.right, held_out), abs=1e-9)
-    assert mine["auroc"]["value"] == pytest.approx(roc_auc_score(texts.right, held_out))
-    assert (mine["loss_gap"] is not None) is given
-    named = {one.num_samples for one in [study.no_answers(), study.first_answers(2)] if one.same_text}
-    assert named == ({0, 2} if given else {2})
+    assert alone.judged == ("given" if has_answers else "first")
+    assert own_row["loss"]["value"] == pytest.approx(log_loss(texts.right, held_out), abs=1e-9)
+    assert own_row["auroc"]["value"] == pytest.approx(roc_auc_score(texts.right, held_out))
+    assert (own_row["loss_gap"] is not None) is has_answers
+    named = {score.num_samples for score in [study.no_answers(), study.first_answers(2)] if score.same_text}
+    assert named == ({0, 2} if has_answers else {2})
 
 
-def test_numbers_that_are_compared():
+def test_compared_numbers_of_answers():
     assert sizes(20) == [1, 2, 3, 5, 8, 10, 20]
     assert sizes(6) == [1, 2, 3, 5, 6]
     assert sizes(2) == [1, 2]
 
 
-def test_without_verdicts_of_both_kinds_nothing_is_recommended_and_it_says_why(bench):
-    """Not by risk, which falls with every answer: it would always name all of them."""
-    wrong = [{**one, "answer": "zzz"} for one in DEV]
-    told = answers(context(split(wrong), bench.test))
-    assert told["recommended"] is None
-    assert told["recommendation"].startswith(
+def test_no_recommendation_without_both_kinds_of_verdicts(bench):
+    """The risk is not used instead, because it falls with each answer and would always recommend all."""
+    wrong = [{**item, "answer": "zzz"} for item in DEV]
+    answers_ = answers(context(split(wrong), bench.test))
+    assert answers_["recommended"] is None
+    assert answers_["recommendation"].startswith(
         "No number of answers can be recommended: all 90 answers of the dev file are wrong."
     )
-    assert "which takes right ones and wrong ones" in told["recommendation"]
-    assert {r["score"] for r in told["rows"]} == {"lambda_max"}
+    assert "which takes right ones and wrong ones" in answers_["recommendation"]
+    assert {r["score"] for r in answers_["rows"]} == {"lambda_max"}
 
 
-def test_rows_with_fewer_answers_are_left_out_at_every_number(bench):
+def test_rows_with_fewer_answers_are_left_out(bench):
     from service.calibration.material import all_texts, assemble
     from tests.support.worlds import stored, vector
 
-    made = [{**one, "samples": one["samples"][:4], "logprob": one["logprob"][:4]} for one in TEST[:3]]
+    made = [{**row_, "samples": row_["samples"][:4], "logprob": row_["logprob"][:4]} for row_ in TEST[:3]]
     kept = stored([*TEST[3:], *made])
     texts = all_texts(kept)
     vectors = np.stack([vector(text, 24) for text in texts])
@@ -182,18 +182,18 @@ def test_rows_with_fewer_answers_are_left_out_at_every_number(bench):
     assert without == whole
 
 
-def test_tokens_are_those_of_the_first_answers(bench):
+def test_tokens_are_of_the_first_answers(bench):
     def counted(num_tokens):
         material = bench.test.material
-        told = [
+        texts = [
             replace(
-                one,
-                draws=tuple(replace(draw, num_tokens=num_tokens(i, k)) for k, draw in enumerate(one.draws)),
+                row_,
+                draws=tuple(replace(draw, num_tokens=num_tokens(i, k)) for k, draw in enumerate(row_.draws)),
             )
-            for i, one in enumerate(material.rows)
+            for i, row_ in enumerate(material.rows)
         ]
-        found = answers(context(bench.dev, Split(LabelledRows(replace(material, rows=told)))))
-        return {r["num_samples"]: r["tokens"] for r in found["rows"]}
+        answers_ = answers(context(bench.dev, Split(LabelledRows(replace(material, rows=texts)))))
+        return {r["num_samples"]: r["tokens"] for r in answers_["rows"]}
 
     assert counted(lambda _, k: k + 1) == {0: 0, 1: 1, 2: 3, 3: 6, 5: 15, 8: 36}
     assert set(counted(lambda i, _: i or None).items()) == {(0, 0), *((m, None) for m in (1, 2, 3, 5, 8))}

@@ -1,4 +1,4 @@
-"""`python -m service evaluate` from end to end, against a scripted server of answers and embeddings."""
+"""`python -m service evaluate` end to end, with a scripted server for answers and embeddings."""
 
 import hashlib
 import json
@@ -60,17 +60,17 @@ def asked(server, ending):
     return [r for r in server.requests if r.path.endswith(ending)]
 
 
-def test_answers_are_drawn_once_and_embedded_as_asked(tmp_path, server):
+def test_answers_are_sampled_once_and_embedded_as_requested(tmp_path, server):
     out = tmp_path / "out"
     command = [*files(tmp_path, "samples", "logprob"), "--out", out, "--embedder", "a"]
-    found = run(*command)
-    assert found.exit_code == 0, found.output
-    assert str(out / "report.html") in found.output.replace("\n", "")
+    result = run(*command)
+    assert result.exit_code == 0, result.output
+    assert str(out / "report.html") in result.output.replace("\n", "")
     results = json.loads((out / "results.json").read_text())
     assert results["provenance"]["embedder"]["name"] == "a"
-    assert "evidence" in results["unfitted"]  # the server tells no log-probabilities
+    assert "evidence" in results["unfitted"]  # the server returns no log-probabilities
     before = len(asked(server, "completions"))
-    assert run(*command).exit_code == 0  # nothing is drawn twice
+    assert run(*command).exit_code == 0  # nothing is sampled twice
     assert len(asked(server, "completions")) == before
 
 
@@ -78,31 +78,31 @@ def test_bad_rows_are_named(tmp_path, server):
     dev, _ = files(tmp_path)
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"prompt": "x"}\n')
-    found = run(dev, bad, "--out", tmp_path / "out")
-    assert found.exit_code == 1
-    assert f"{bad}: " in found.output.replace("\n", "")
-    assert "line 1, reference: is missing" in found.output
+    result = run(dev, bad, "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert f"{bad}: " in result.output.replace("\n", "")
+    assert "line 1, reference: is missing" in result.output
 
 
-def test_one_file_as_both_is_warned_of(tmp_path, server):
+def test_warning_if_both_files_are_the_same(tmp_path, server):
     dev, test = files(tmp_path)
     assert "the same file" in run(dev, dev, "--out", tmp_path / "one").output
     assert "one file" not in run(dev, test, "--out", tmp_path / "two").output
 
 
-def test_a_missing_embedder_is_told_before_answers_are_drawn(tmp_path, server, monkeypatch):
-    monkeypatch.setenv("EIGENCAL_EMBEDDER_URL", "http://127.0.0.1:9")  # nobody listens there
-    found = run(*files(tmp_path, "samples", "logprob"), "--out", tmp_path / "out")
-    assert found.exit_code == 1
-    assert "embedding server cannot be reached" in found.output
+def test_missing_embedder_is_reported_before_sampling(tmp_path, server, monkeypatch):
+    monkeypatch.setenv("EIGENCAL_EMBEDDER_URL", "http://127.0.0.1:9")  # a port without a server
+    result = run(*files(tmp_path, "samples", "logprob"), "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "embedding server cannot be reached" in result.output
     assert not asked(server, "completions")
 
 
-def test_a_file_where_the_folder_should_be_is_told_in_one_line(tmp_path, server):
+def test_file_instead_of_the_folder_is_reported_in_one_line(tmp_path, server):
     (tmp_path / "file").write_text("not a folder")
-    found = run(*files(tmp_path), "--out", tmp_path / "file")
-    assert found.exit_code == 1
-    assert isinstance(found.exception, SystemExit)  # no traceback
-    assert str(tmp_path / "file") in found.output
-    assert found.output.count("\n") == 1
+    result = run(*files(tmp_path), "--out", tmp_path / "file")
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)  # no traceback
+    assert str(tmp_path / "file") in result.output
+    assert result.output.count("\n") == 1
     assert not server.requests

@@ -1,4 +1,4 @@
-"""The command on tiny files with fakes: what it writes, what it keeps, how it goes on."""
+"""The evaluation command on tiny files with fakes: output, stored answers and resuming."""
 
 import hashlib
 import json
@@ -57,7 +57,7 @@ def parts(llm=None, **more):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A run on files with samples."""
+    """Run the command on files with samples; return the results."""
     folder = tmp_path_factory.mktemp("evaluation")
     _, dev, test = files(folder)
     plan = Plan(dev, test, folder / "out")
@@ -82,16 +82,16 @@ def test_supplied_samples_need_no_model_and_a_limit_takes_the_first_rows(finishe
     assert (results["dev"]["used"], results["dev"]["rows"]) == (30, 32)
 
 
-def test_tokens_of_the_files_are_what_a_question_costs(tmp_path):
+def test_cost_of_a_question_is_the_tokens_of_the_files(tmp_path):
     made = [{**row, "tokens": [3] * 6} for row in rows(32, 6, seed=1)]
     path = write(tmp_path / "rows.jsonl", made)
-    found = evaluate(Plan(path, path, tmp_path / "out"), parts())
-    told = {row["num_samples"]: row["tokens"] for row in found["answers"]["rows"]}
-    assert told == {0: 0, 1: 3, 2: 6, 3: 9, 5: 15, 6: 18}
-    assert found["baselines"]["log_probabilities"] == "per token"
+    results = evaluate(Plan(path, path, tmp_path / "out"), parts())
+    body = {row["num_samples"]: row["tokens"] for row in results["answers"]["rows"]}
+    assert body == {0: 0, 1: 3, 2: 6, 3: 9, 5: 15, 6: 18}
+    assert results["baselines"]["log_probabilities"] == "per token"
 
 
-def test_answers_are_drawn_kept_and_not_drawn_again(tmp_path):
+def test_sampled_answers_are_stored_and_reused(tmp_path):
     made, dev, test = files(tmp_path, drop=("samples", "logprob"))
     plan = Plan(dev, test, tmp_path / "out")
     with pytest.raises(LLMError):
@@ -104,7 +104,7 @@ def test_answers_are_drawn_kept_and_not_drawn_again(tmp_path):
     assert len(llm.requests) == 64 - 20
     assert evaluate(plan, parts(ScriptedLLM(made, left=0)))["served"] == results["served"]
     assert results["provenance"]["answers"]["prompt"]["sampling.temperature"] == 0.5
-    # Another model, or another sampling: other answers.
+    # Another model or sampling gives other answers.
     for other in (
         parts(ScriptedLLM(made, left=0, model="other")),
         replace(parts(ScriptedLLM(made, left=0)), serving=Serving(6, Sampling(0.9), Sampling(0.9))),
@@ -114,7 +114,7 @@ def test_answers_are_drawn_kept_and_not_drawn_again(tmp_path):
 
 
 class LateLLM(ScriptedLLM):
-    """A server that is up, and names its model, only once it is waited for."""
+    """A server that is up, and names its model, only after a wait."""
 
     def __init__(self, made, *, left=10**6, model):
         super().__init__(made, left=left, model="")
@@ -124,7 +124,7 @@ class LateLLM(ScriptedLLM):
         self.model = self.named_later
 
 
-def test_a_server_that_comes_up_late_is_not_taken_for_another(tmp_path):
+def test_server_started_late_is_not_taken_for_another(tmp_path):
     made, dev, test = files(tmp_path, drop=("samples", "logprob"))
     plan = Plan(dev, test, tmp_path / "out")
     evaluate(plan, parts(LateLLM(made, model="one")))
@@ -133,8 +133,8 @@ def test_a_server_that_comes_up_late_is_not_taken_for_another(tmp_path):
         evaluate(plan, parts(LateLLM(made, left=0, model="other")))
 
 
-def test_drawn_answers_give_what_supplied_ones_give(tmp_path):
-    """Both without log-probabilities, which the scripted model does not tell."""
+def test_sampled_and_supplied_answers_give_equal_results(tmp_path):
+    """Both are without log-probabilities, which the scripted model does not return."""
     made, dev, test = files(tmp_path, drop=("samples", "logprob"))
     drawn = evaluate(Plan(dev, test, tmp_path / "out"), parts(ScriptedLLM(made), slots=4))
     (tmp_path / "with").mkdir()
@@ -144,7 +144,7 @@ def test_drawn_answers_give_what_supplied_ones_give(tmp_path):
         assert drawn[name] == supplied[name]
 
 
-def test_answers_come_in_parts(tmp_path):
+def test_answers_are_sampled_in_parts(tmp_path):
     made, dev, test = files(tmp_path, drop=("samples", "logprob"))
     llm = ScriptedLLM(made)
     llm.deliver = 4
@@ -152,19 +152,19 @@ def test_answers_come_in_parts(tmp_path):
     assert [r.num_samples for r in llm.requests].count(2) == 64
 
 
-def test_the_results_and_the_page_say_where_they_come_from(finished):
+def test_results_and_page_show_their_origin(finished):
     plan, results = finished
-    told = results["provenance"]
+    provenance = results["provenance"]
     hashes = {
         s: hashlib.sha256(p.read_bytes()).hexdigest() for s, p in (("dev", plan.dev), ("test", plan.test))
     }
-    assert told["files"] == {
+    assert provenance["files"] == {
         s: {"name": f"{s}.jsonl", "sha256": h, "answers_from": "file"} for s, h in hashes.items()
     }
-    assert told["answers"] is None
-    assert (told["embedder"]["name"], told["embedder"]["dimension"]) == ("fake-embedder", 16)
-    assert (told["eps"], told["version"]) == (1e-10, "1.2.3")
-    assert datetime.fromisoformat(told["created_at"]).tzinfo == UTC
+    assert provenance["answers"] is None
+    assert (provenance["embedder"]["name"], provenance["embedder"]["dimension"]) == ("fake-embedder", 16)
+    assert (provenance["eps"], provenance["version"]) == (1e-10, "1.2.3")
+    assert datetime.fromisoformat(provenance["created_at"]).tzinfo == UTC
     page = (plan.out / "report.html").read_text()
     assert all(digest in page for digest in hashes.values())
 

@@ -1,4 +1,4 @@
-"""Evaluation as a job: rows of two files in one store, drawn, tested, kept; and what the store forgets."""
+"""Evaluation as a job: rows of two files, sampled, tested and stored; and deletion."""
 
 import asyncio
 import threading
@@ -26,12 +26,12 @@ OPTIONS = JobOptions(dev_rows=32, name="mine")
 
 
 def both(*, drawn: bool = False, dev=DEV, test=TEST):
-    """The rows of both files under one count."""
+    """Return the rows of both files under one count."""
     made = [*dev, *test]
     pairs = zip(made, stored(made), strict=True)
     return [
-        replace(row, samples=None) if drawn else replace(row, logprobs=tuple(one["logprob"]))
-        for one, row in pairs
+        replace(row, samples=None) if drawn else replace(row, logprobs=tuple(token_["logprob"]))
+        for token_, row in pairs
     ]
 
 
@@ -70,7 +70,7 @@ async def opened(folder) -> AsyncIterator[Bench]:
         await database.stop()
 
 
-async def test_a_job_evaluates_and_keeps_what_it_found(bench):
+async def test_job_evaluates_and_stores_the_results(bench):
     job_id = await bench.run(both())
     job = await bench.jobs.get(job_id)
     assert (job.kind, job.state, job.name, job.calibration_id) == ("evaluate", "succeeded", "mine", None)
@@ -82,43 +82,43 @@ async def test_a_job_evaluates_and_keeps_what_it_found(bench):
     assert await bench.jobs.rows(job_id) == []  # forgotten: prompts and answers
 
 
-async def test_missing_answers_are_drawn(bench):
+async def test_missing_answers_are_sampled(bench):
     job_id = await bench.run(both(drawn=True))
     assert len(bench.llm.requests) == 66
     results = await bench.jobs.evaluation(job_id)
     assert results["num_samples"] == 6
-    told = results["provenance"]
-    assert told["files"]["dev"] == {"name": None, "sha256": None, "answers_from": "model"}
-    assert told["answers"]["rows"]["model"] == "fake-llm"
-    assert told["answers"]["rows"]["sampling.temperature"] == 0.5
-    assert (told["version"], told["embedder"]["dimension"]) == ("1.2.3", 16)
+    provenance = results["provenance"]
+    assert provenance["files"]["dev"] == {"name": None, "sha256": None, "answers_from": "model"}
+    assert provenance["answers"]["rows"]["model"] == "fake-llm"
+    assert provenance["answers"]["rows"]["sampling.temperature"] == 0.5
+    assert (provenance["version"], provenance["embedder"]["dimension"]) == ("1.2.3", 16)
     assert "fake-llm" in await asyncio.to_thread(render, results)
 
 
-async def test_blank_space_counts_the_same_in_the_job_and_in_the_command(bench):
-    """The job reads its rows back from the store, the command its files: a blank answer is empty in both."""
+async def test_white_space_is_treated_alike_in_job_and_command(bench):
+    """The job reads its rows from the store, the command from files: a blank answer is empty in both."""
     texts = ("  ", "", " Paris\n", "Paris", "Nice", "\t")
-    found = [replace(row, samples=texts) for row in both()]
-    job, _ = await bench.jobs.submit(found, OPTIONS)
-    kept = [one.draws for one in await bench.jobs.rows(job.id)]
-    assert kept == [supplied_draws(one.samples, one.logprobs) for one in found]
+    texts_ = [replace(row, samples=texts) for row in both()]
+    job, _ = await bench.jobs.submit(texts_, OPTIONS)
+    kept = [row_.draws for row_ in await bench.jobs.rows(job.id)]
+    assert kept == [supplied_draws(item.samples, item.logprobs) for item in texts_]
     assert [draw.text for draw in kept[0]] == ["", "", "Paris", "Paris", "Nice", ""]
 
 
 async def test_too_few_usable_rows_in_either_file(bench):
     short = [{**row, "samples": row["samples"][:2], "logprob": row["logprob"][:2]} for row in TEST[:25]]
     with pytest.raises(InvalidDevData, match="of 34 rows"):
-        asked = {"num_samples": 3, "drawn_by": "service"}
-        await bench.run(both(test=[*short, *TEST[25:]]), OPTIONS.model_copy(update=asked))
+        request = {"num_samples": 3, "drawn_by": "service"}
+        await bench.run(both(test=[*short, *TEST[25:]]), OPTIONS.model_copy(update=request))
 
 
-async def test_an_evaluation_that_is_broken_off_leaves_no_thread_at_work(bench, monkeypatch):
+async def test_interrupted_evaluation_leaves_no_running_thread(bench, monkeypatch):
     began, ended, stopped = threading.Event(), threading.Event(), []
 
     def experiments(context, rows, provenance, *, progress):
         began.set()
         try:
-            for _ in range(100_000):  # not without end, should nobody break it off
+            for _ in range(100_000):  # limited, in case nobody stops it
                 progress(1, 2)
                 ended.wait(0.001)
         except BaseException as error:

@@ -1,4 +1,4 @@
-"""Every experiment on small made-up files."""
+"""All experiments on small synthetic files."""
 
 import json
 
@@ -25,8 +25,8 @@ def context(dev, test):
     return EvaluationContext(dev, test, resamples=FEW)
 
 
-def evaluated(one):
-    return make_results(one, (40, 45), origin())
+def evaluated(dataset):
+    return make_results(dataset, (40, 45), origin())
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +44,12 @@ def served(results):
     return {row["map"]: row for row in results["served"]}
 
 
-def test_equal_seeds_give_equal_results_which_are_json(bench, results):
+def test_equal_seeds_give_equal_json_results(bench, results):
     again = evaluated(context(bench.dev, bench.test))
     assert json.dumps(again, allow_nan=False) == json.dumps(results, allow_nan=False)
 
 
-def test_the_papers_fit_is_the_least_of_its_curve(results):
+def test_papers_fit_is_the_minimum_of_its_curve(results):
     fit, curve = results["fits"]["temperature"], results["curves"]["temperature"]
     assert fit["risk"] == pytest.approx(fit["mean_entropy"], abs=1e-6)
     assert fit["temperature"]["low"] <= fit["temperature"]["value"] <= fit["temperature"]["high"]
@@ -58,10 +58,12 @@ def test_the_papers_fit_is_the_least_of_its_curve(results):
 
 def test_diagrams_are_those_of_the_algorithm(bench, results, served):
     naive = {row["map"]: row for row in results["naive"]}
-    for name, one in bench.served.items():
-        for clusters, found in ((1, naive[name]["ece"]), (5, served[name]["algorithm1_ece"])):
-            clustered = cluster_prompts(bench.test.stack, one.lambda_max, num_bins=8, num_clusters=clusters)
-            assert found == pytest.approx(algorithm1(clustered, bench.test.targets).ece, abs=1e-6)
+    for name, served_ in bench.served.items():
+        for clusters, result in ((1, naive[name]["ece"]), (5, served[name]["algorithm1_ece"])):
+            clustered = cluster_prompts(
+                bench.test.stack, served_.lambda_max, num_bins=8, num_clusters=clusters
+            )
+            assert result == pytest.approx(algorithm1(clustered, bench.test.targets).ece, abs=1e-6)
         row = served[name]
         assert sum(row["cluster_sizes"]) + row["singletons"] == len(bench.test)
         assert min(row["cluster_sizes"]) >= 2
@@ -70,43 +72,43 @@ def test_diagrams_are_those_of_the_algorithm(bench, results, served):
 def test_every_ece_has_its_null(results, served):
     nulls = [row[null] for row in served.values() for null in ("algorithm1_drawn", "algorithm1_rescaled")]
     nulls += [row[null] for row in results["naive"] for null in ("drawn", "rescaled")]
-    for draws, found in ((FEW.nulls, nulls), (FEW.band, [r["projection_null"] for r in served.values()])):
-        for null in found:
+    for draws, result in ((FEW.nulls, nulls), (FEW.band, [r["projection_null"] for r in served.values()])):
+        for null in result:
             assert null["draws"] == draws
             assert 0 < null["low"] < null["mean"] < null["high"] < 1
             assert 0 < null["p_value"] <= 1
 
 
-def test_what_no_cluster_can_tell_is_null(bench):
-    """Answers that share nothing: no cluster has two members."""
+def test_figures_without_clusters_are_null(bench):
+    """Orthogonal answers: no cluster has two members."""
     alone = [
         {**row, "samples": [f"{i} {k} apart" for k in range(8)], "reference": f"{i} other"}
         for i, row in enumerate(TEST_ROWS[:12])
     ]
-    found = evaluated(context(bench.dev, split(alone)))
-    assert {row["algorithm1_ece"] for row in found["served"]} == {None}
-    assert not any(found["curves"]["algorithm1"].values())
-    assert "cannot be tested here" in found["calibration_error"]["claim"]
+    results_ = evaluated(context(bench.dev, split(alone)))
+    assert {row["algorithm1_ece"] for row in results_["served"]} == {None}
+    assert not any(results_["curves"]["algorithm1"].values())
+    assert "cannot be tested here" in results_["calibration_error"]["claim"]
 
 
 def test_one_class_of_answers_has_no_auroc(bench):
     wrong = [{**row, "answer": "zzz"} for row in TEST_ROWS]
-    found = evaluated(context(bench.dev, split(wrong)))
-    assert {row["auroc_lambda_max"]["value"] for row in found["served"]} == {None}
-    assert {row["auroc"]["value"] for row in found["baselines"]["rows"]} == {None}
-    assert "auroc_lambda_max" not in {row["figure"] for row in found["comparison"]}
+    results_ = evaluated(context(bench.dev, split(wrong)))
+    assert {row["auroc_lambda_max"]["value"] for row in results_["served"]} == {None}
+    assert {row["auroc"]["value"] for row in results_["baselines"]["rows"]} == {None}
+    assert "auroc_lambda_max" not in {row["figure"] for row in results_["comparison"]}
 
 
 def test_warnings_name_their_file(bench):
     lopsided = split([{**row, "answer": "zzz"} if i > 6 else row for i, row in enumerate(TEST_ROWS)])
-    found = list(experiments.warnings(context(bench.dev, lopsided)))
-    codes = [one["code"] for one in found]
+    warnings_ = list(experiments.warnings(context(bench.dev, lopsided)))
+    codes = [warning["code"] for warning in warnings_]
     assert codes == ["few_rows", "few_rows", "few_wrong", "few_right"]
-    assert ["dev file" in one["text"] for one in found[2:4]] == [True, False]
-    assert "test file" in found[3]["text"]
+    assert ["dev file" in claim_["text"] for claim_ in warnings_[2:4]] == [True, False]
+    assert "test file" in warnings_[3]["text"]
 
 
-def test_measures_over_temperatures_are_lowest_where_it_says(results):
+def test_reported_minima_over_temperatures_are_minima(results):
     part = results["calibration_error"]
     for measure, at in part["lowest_at"].items():
         assert min(part["points"], key=lambda row: row[measure])["temperature"] == at
@@ -118,7 +120,7 @@ def test_too_many_prompts_for_all_pairs_have_no_calibration_error(bench, monkeyp
     assert cal_s(bench) is None
 
 
-def test_the_verdict_is_of_the_map_of_the_lowest_risk(results):
+def test_verdict_is_of_the_map_with_the_lowest_risk(results):
     risks = {name: fit["cv_risk"] for name, fit in results["fits"].items()}
     assert risks[results["method"]] == min(risks.values())
     assert "projection ECE" in results["verdict"][0]
@@ -135,14 +137,14 @@ def test_the_verdict_is_of_the_map_of_the_lowest_risk(results):
         ((4.0, None, 4.0), "cannot be tested"),
     ],
 )
-def test_the_claim_is_tested_on_the_data_at_hand(at, told):
+def test_claim_is_tested_on_the_given_data(at, told):
     assert told in claim(*at)
 
 
 def test_figures_are_of_the_served_maps(bench, results, served):
     right = bench.test.rows.right
-    for name, one in bench.served.items():
-        assert served[name]["auroc_entropy"]["value"] == pytest.approx(auroc(-one.entropy, right))
+    for name, served_ in bench.served.items():
+        assert served[name]["auroc_entropy"]["value"] == pytest.approx(auroc(-served_.entropy, right))
     [first] = [curve["accuracy"][0] for curve in results["curves"]["rejection"] if curve["map"] == "raw"]
     assert first == pytest.approx(right.mean())
     rows = {(row["second"], row["first"], row["figure"]): row for row in results["comparison"]}
@@ -155,38 +157,38 @@ def test_figures_are_of_the_served_maps(bench, results, served):
 
 
 def test_baselines_are_named_and_computed(bench, results):
-    found = {row["score"]: row for row in results["baselines"]["rows"]}
-    assert len(found) == 7
+    results_ = {row["score"]: row for row in results["baselines"]["rows"]}
+    assert len(results_) == 7
     values = [lexical_similarity(t, c) for t, c in zip(bench.test.texts, bench.test.counts, strict=True)]
     right = bench.test.rows.right
-    assert found["lexical similarity"]["auroc"]["value"] == pytest.approx(auroc(values, right))
+    assert results_["lexical similarity"]["auroc"]["value"] == pytest.approx(auroc(values, right))
     distinct = auroc([-len(t) for t in bench.test.texts], right)
-    assert found["number of distinct answers"]["auroc"]["value"] == pytest.approx(distinct)
-    assert "no NLI model" in found["discrete semantic entropy"]["note"]
+    assert results_["number of distinct answers"]["auroc"]["value"] == pytest.approx(distinct)
+    assert "no NLI model" in results_["discrete semantic entropy"]["note"]
     assert "no NLI model" in results["baselines"]["meanings"]
 
 
-def test_without_log_probabilities_there_is_no_evidence_and_their_scores_are_left_out(bench):
+def test_evidence_and_logprob_scores_are_left_out_without_logprobs(bench):
     silent = context(bench.dev, split(TEST_ROWS, tells=False))
     assert likelihoods(silent.test) is None
-    found = baselines(silent, by_embedding(silent.test))
-    assert not any("likelihood" in row["score"] for row in found["rows"])
-    assert found["log_probabilities"] == "not run: the answers carry no log-probabilities"
-    told = figures(silent)
-    assert "evidence" not in told["fits"]
-    assert told["unfitted"]["evidence"].startswith("45 of 45 prompts have an answer without")
+    result = baselines(silent, by_embedding(silent.test))
+    assert not any("likelihood" in row["score"] for row in result["rows"])
+    assert result["log_probabilities"] == "not run: the answers carry no log-probabilities"
+    scores = figures(silent)
+    assert "evidence" not in scores["fits"]
+    assert scores["unfitted"]["evidence"].startswith("45 of 45 prompts have an answer without")
 
 
-def test_log_probabilities_are_of_whole_answers_per_word(bench):
-    found = likelihoods(bench.test)
-    assert isinstance(found, Likelihoods)
-    assert found.unit == "word"
-    assert found.totals is not None
-    assert found.totals[0] == pytest.approx(TEST_ROWS[0]["logprob"])
+def test_logprobs_of_whole_answers_are_per_word(bench):
+    likelihoods_ = likelihoods(bench.test)
+    assert isinstance(likelihoods_, Likelihoods)
+    assert likelihoods_.unit == "word"
+    assert likelihoods_.totals is not None
+    assert likelihoods_.totals[0] == pytest.approx(TEST_ROWS[0]["logprob"])
 
 
 class Nli:
-    """Entailment where the last word is the same; keeps what it was asked."""
+    """Entailment if the last word is the same. Records its calls."""
 
     name = "last-word"
 
@@ -199,13 +201,13 @@ class Nli:
         return np.stack([same, 0.5 * (1 - same), 0.5 * (1 - same)], axis=1)
 
 
-def test_an_entailment_model_is_asked_both_ways_and_named(bench):
+def test_entailment_model_is_used_in_both_directions_and_named(bench):
     model = Nli()
-    found = by_entailment(bench.test, model)
-    assert found.source == "entailment both ways by last-word"
-    one, texts = found.prompts[0], bench.test.texts[0]
+    result = by_entailment(bench.test, model)
+    assert result.source == "entailment both ways by last-word"
+    prompt, texts = result.prompts[0], bench.test.texts[0]
     last = [text.split()[-1] for text in texts]
-    assert one.equivalent.tolist() == [[a == b for b in last] for a in last]
-    assert (one.similarity == one.similarity.T).all()
+    assert prompt.equivalent.tolist() == [[a == b for b in last] for a in last]
+    assert (prompt.similarity == prompt.similarity.T).all()
     assert set(model.pairs) >= {(b, a) for a, b in model.pairs}
     assert all(a.startswith("q") for a, _ in model.pairs)  # answers follow their prompt

@@ -1,4 +1,4 @@
-"""The page of an evaluation, from stored results: the verdict on top, and what a report does not show."""
+"""The page of an evaluation, from stored results: the verdict first, and parts that reports lack."""
 
 import re
 from typing import Any
@@ -28,7 +28,7 @@ def test_it_is_self_contained_and_escaped(page: str) -> None:
     assert {"projection-raw", "algorithm1-evidence"} <= svgs(page).keys()
 
 
-def test_the_verdict_is_on_top_and_what_to_know_right_below(results: dict[str, Any]) -> None:
+def test_verdict_is_on_top_followed_by_notes(results: dict[str, Any]) -> None:
     results["warnings"] = [{"code": "few_right", "text": "Only 15 of 120 answers, mean lambda_max -0.3."}]
     page = render_evaluation(results)
     boxes = re.findall(r'<section[^>]*aria-labelledby="([^"]+)"', page)
@@ -36,14 +36,14 @@ def test_the_verdict_is_on_top_and_what_to_know_right_below(results: dict[str, A
     assert "Only 15 of 120 answers, mean λmax −0.3." in section(page, "warnings")
 
 
-def test_it_shows_what_a_report_does_not(results: dict[str, Any], page: str) -> None:
-    found = section(page, "baselines")
-    assert all(row["score"] in found for row in results["baselines"]["rows"])
+def test_page_has_the_parts_that_reports_lack(results: dict[str, Any], page: str) -> None:
+    section_ = section(page, "baselines")
+    assert all(row["score"] in section_ for row in results["baselines"]["rows"])
     assert section(page, "comparison").count("−") >= len(results["comparison"])
 
 
-def test_where_it_comes_from(page: str) -> None:
+def test_origin_is_shown(page: str) -> None:
     text = words(page)
-    for known in ("dev.jsonl", "0" * 64, "/embedder (revision r1, d = 24", "1e-10", "2026-11-01 12:30 UTC"):
-        assert known in text
+    for detail in ("dev.jsonl", "0" * 64, "/embedder (revision r1, d = 24", "1e-10", "2026-11-01 12:30 UTC"):
+        assert detail in text
     assert "not known: the answers came with the files" in text

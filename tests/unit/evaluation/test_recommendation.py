@@ -1,4 +1,4 @@
-"""How many answers to ask for: worlds in which one, three and all are right, and those that cannot tell."""
+"""The recommended number of answers: worlds in which one, three or all are right, or no number is."""
 
 import numpy as np
 import pytest
@@ -8,14 +8,14 @@ from service.calibration.diagnostics import Candidate
 
 PROMPTS = 200
 RNG = np.random.default_rng(4)
-COMMON = RNG.gamma(2.0, 0.2, PROMPTS)  # some prompts are hard, however many answers they get
+COMMON = RNG.gamma(2.0, 0.2, PROMPTS)  # some prompts are hard for any number of answers
 NOISE = RNG.normal(size=PROMPTS)
 NOISE = (NOISE - NOISE.mean()) / NOISE.std(ddof=1)  # standard error of c * NOISE: c / sqrt(n)
 ERROR = 0.1 / np.sqrt(PROMPTS)
 
 
 def world(gaps: dict[int, float], name: str = "evidence", tokens: bool = True) -> list[Candidate]:
-    """Candidates whose losses are the best one's and so many standard errors more."""
+    """Return candidates with losses that exceed the best by given numbers of standard errors."""
     return [
         Candidate(m, name, COMMON + (0.1 * NOISE + k * ERROR if k else 0.0), 7.0 * m if tokens else None)
         for m, k in gaps.items()
@@ -34,7 +34,7 @@ def recommend(candidates: list[Candidate], base: np.ndarray = COMMON + 1.0) -> t
         ({1: 5.0, 3: 3.0, 8: 1.1, 20: 0.0}, 20),
     ],
 )
-def test_the_fewest_within_one_standard_error_of_the_best(gaps: dict[int, float], right: int) -> None:
+def test_smallest_number_within_one_standard_error_is_recommended(gaps: dict[int, float], right: int) -> None:
     sentence, chosen = recommend(world(gaps))
     assert chosen is not None
     assert chosen.num_samples == right
@@ -50,21 +50,21 @@ def test_the_best_may_be_fewer_than_all() -> None:
     assert "; best: 20 answers" in recommend(world({1: 4.0, 3: 0.5, 20: 0.0}))[0]
 
 
-def test_it_is_paired_by_prompt() -> None:
-    """Unpaired, the prompts' own spread would hide a gap that every one of them shows."""
+def test_comparison_is_paired_by_prompt() -> None:
+    """Unpaired, the variance between prompts would hide a difference that all of them show."""
     worse = Candidate(1, "evidence", COMMON + 0.01)
     best = Candidate(20, "evidence", COMMON)
     assert COMMON.std() / np.sqrt(PROMPTS) > 0.01
     assert recommend([worse, best])[1] is best
 
 
-def test_with_equally_few_answers_the_lower_loss_is_named() -> None:
+def test_lower_loss_breaks_ties() -> None:
     both = [*world({3: 0.9, 20: 0.0}), *world({3: 0.5, 20: 0.1}, "depolarized")]
     sentence, _ = recommend(both)
     assert sentence.startswith("Recommended: 3 answers, without log-probabilities")
 
 
-def test_nothing_is_recommended_where_the_base_rate_does_as_well() -> None:
+def test_no_recommendation_if_the_base_rate_is_as_good() -> None:
     base = COMMON + 0.1 * NOISE + 0.9 * ERROR
     sentence, chosen = recommend(world({1: 0.9, 20: 0.0}), base)
     assert chosen is None
@@ -73,11 +73,11 @@ def test_nothing_is_recommended_where_the_base_rate_does_as_well() -> None:
     assert recommend(world({1: 0.9, 20: 0.0}), base + 2 * ERROR)[1]
 
 
-def test_nothing_is_recommended_where_there_is_nothing_to_compare() -> None:
+def test_no_recommendation_without_alternatives() -> None:
     sentence, chosen = recommend(world({2: 0.0}))
     assert chosen is None
     assert "not two numbers of answers" in sentence
 
 
-def test_tokens_that_are_not_known_are_said_to_be() -> None:
+def test_unknown_tokens_are_reported() -> None:
     assert "tokens are not known" in recommend(world({3: 0.5, 20: 0.0}, tokens=False))[0]

@@ -1,4 +1,4 @@
-"""Worlds with known answers: calibrated by construction, and with T = 2 built in."""
+"""Worlds with known answers: calibrated by construction, and with a true T of 2."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ DIMENSION, SAMPLES = 16, 6
 
 
 class World:
-    """Prompts whose references are drawn from the operator that a map makes of their spectra."""
+    """Prompts with references drawn from the served density matrix of their spectra."""
 
     def __init__(self, truth, prompts, seed):
         self.rng = np.random.default_rng(seed)
@@ -36,7 +36,7 @@ class World:
         return np.array([map_.fitted(s.eigenvalues, DIMENSION).lambda_max for s in self.spectra])
 
 
-def test_projection_ece_lies_in_its_band_at_least_90_times_of_100():
+def test_projection_ece_is_in_its_band_at_least_90_percent_of_the_time():
     truth = DepolarizedMap(1.3, 0.3)
     world = World(truth, 150, seed=0)
     predicted = world.largest(truth)
@@ -48,14 +48,14 @@ def test_projection_ece_lies_in_its_band_at_least_90_times_of_100():
     assert inside >= 90
 
 
-def test_with_two_built_in_the_raw_spectrum_lies_outside_and_the_fit_finds_two():
-    found = 0
+def test_raw_spectrum_is_outside_the_band_and_the_fit_recovers_t_of_two():
+    result = 0
     for seed in range(5):
         world = World(TemperatureMap(2.0), 300, seed)
         dev = world.dev()
         c1, raw = np.clip(dev.alignment[:, 0], 0, 1), world.largest(Identity())
         assert reliability_diagram(raw, c1).ece > label_band(raw, world.rng).ece_high
         interval = bootstrap(dev, "temperature", rng=world.rng, resamples=100).intervals["temperature"]
-        found += interval.low <= 2.0 <= interval.high
+        result += interval.low <= 2.0 <= interval.high
         assert fit_temperature(dev).map.temperature == pytest.approx(2.0, rel=0.25)
-    assert found >= 4
+    assert result >= 4

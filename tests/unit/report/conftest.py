@@ -1,4 +1,4 @@
-"""What the tests of the pages share."""
+"""Shared fixtures for tests of pages."""
 
 from tests.support.undrawn import undrawn
 

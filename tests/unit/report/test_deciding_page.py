@@ -1,4 +1,4 @@
-"""Whether an answer is right, on the page of a report: the table, the promises, why there is none."""
+"""P(correct) on the page of a report: the table, the promises, and reasons for a missing model."""
 
 import re
 from typing import Any
@@ -44,7 +44,7 @@ def test_without_a_model_the_page_says_why() -> None:
     assert "all answers are wrong." in words(render(one_class_report(False)))
 
 
-def test_a_model_for_some_numbers_of_answers_only_is_told_by_number(report: dict[str, Any]) -> None:
+def test_model_for_some_numbers_of_answers_is_shown_per_number(report: dict[str, Any]) -> None:
     changed = deciding_report()
     part = changed["correctness"]
     none = {"why_none": "no_better_than_base_rate", "features": [], "promises": [], "lowest": None}
@@ -52,22 +52,22 @@ def test_a_model_for_some_numbers_of_answers_only_is_told_by_number(report: dict
     part |= {"promises": [], "diagram": [], "risk_coverage": []}
     text = words(render(changed))
     assert "With 4 answers there is no model" in text
-    # Those of the other numbers, one of which may be recommended, are still there.
+    # Other numbers of answers, one of which may be recommended, are still shown.
     assert "Share of the questions answered with each number of answers" in text
     assert "no model: on held-out rows nothing tells right from wrong better" in text
     assert "probability of the answer" in text
 
 
-def test_what_cannot_be_promised_is_one_sentence_and_the_lowest_a_row(
+def test_unreachable_targets_are_one_sentence_with_the_lowest_error_in_a_row(
     report: dict[str, Any],
 ) -> None:
     part = report["correctness"]
     whole = part["by_num_samples"][-1]
     lowest, text = whole["lowest"], words(render(report))
-    missed = [one for one in part["promises"] if one["threshold"] is None]
+    missed = [promise for promise in part["promises"] if promise["threshold"] is None]
     assert missed
     assert text.count("cannot be promised: ") == 1
-    assert all(f"{100 * one['target_error']:g} %" in text for one in missed)
+    assert all(f"{100 * item['target_error']:g} %" in text for item in missed)
     assert lowest is not None
     assert lowest["threshold"] is not None
     named = f"{100 * lowest['target_error']:g} %"
@@ -79,8 +79,8 @@ def test_promises_are_shown_for_every_number_of_answers(report: dict[str, Any]) 
     page = render(report)
     [table] = re.findall(r'aria-label="Promises by number of answers".*?</table>', page, re.DOTALL)
     for row in report["correctness"]["by_num_samples"]:
-        kept = [one for one in row["promises"] if one["threshold"] is not None]
-        shares = [f"{100 * one['coverage']:.1f} %".replace(".0 %", " %") for one in kept]
+        kept = [promise for promise in row["promises"] if promise["threshold"] is not None]
+        shares = [f"{100 * item['coverage']:.1f} %".replace(".0 %", " %") for item in kept]
         [line] = re.findall(rf'<th scope="row">{row["num_samples"]}\b.*?</tr>', table, re.DOTALL)
-        assert all(f"<td>{one}</td>" in line for one in shares)
+        assert all(f"<td>{share}</td>" in line for share in shares)
     assert table.count('<span class="tag">recommended</span>') == 1

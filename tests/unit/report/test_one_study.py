@@ -1,4 +1,4 @@
-"""A calibration's report and an evaluation are one study: the same figures, on folds or on another file."""
+"""A calibration's report and an evaluation are the same study, on folds or on another file."""
 
 from typing import Any
 
@@ -25,25 +25,27 @@ def report() -> dict[str, Any]:
     return made
 
 
-def test_the_interval_that_decides_is_the_paired_bootstrap_of_every_comparison(
-    bench: CrossValidated, report: dict[str, Any]
-) -> None:
+def test_deciding_interval_is_the_paired_bootstrap(bench: CrossValidated, report: dict[str, Any]) -> None:
     risks, random = bench.fitted.risks, np.random.default_rng([0, 3])
-    found = mean_difference(risks["depolarized"], risks["raw"], random, resamples=FEW.difference)
-    told = report["decision"]["difference"]
-    assert (told["value"], told["low"], told["high"]) == (found.value, found.low, found.high)
+    difference = mean_difference(risks["depolarized"], risks["raw"], random, resamples=FEW.difference)
+    difference_ = report["decision"]["difference"]
+    assert (difference_["value"], difference_["low"], difference_["high"]) == (
+        difference.value,
+        difference.low,
+        difference.high,
+    )
 
 
-def test_the_decision_rests_on_rows_of_the_comparison(bench: CrossValidated, report: dict[str, Any]) -> None:
+def test_decision_uses_the_rows_of_the_comparison(bench: CrossValidated, report: dict[str, Any]) -> None:
     rows = {(row["second"], row["first"], row["figure"]): row["difference"] for row in comparison(bench)}
     assert report["decision"]["difference"] == rows["depolarized", "raw", "cv_risk"]
     assert report["decision"]["brier_difference"] == rows["depolarized", "raw", "projection_brier"]
 
 
-def test_each_prompt_is_judged_by_the_fold_that_held_it_out(bench: CrossValidated) -> None:
+def test_each_prompt_is_judged_out_of_fold(bench: CrossValidated) -> None:
     maps, fold = bench.fitted.maps["depolarized"], bench.fitted.fold
-    one = int(np.flatnonzero(fold == 3)[0])
-    spectrum = bench.test.spectra[one]
+    place = int(np.flatnonzero(fold == 3)[0])
+    spectrum = bench.test.spectra[place]
     expected = maps[3].serve(spectrum.eigenvalues, spectrum.dimension).lambda_max
-    assert bench.served["depolarized"].lambda_max[one] == pytest.approx(expected)
+    assert bench.served["depolarized"].lambda_max[place] == pytest.approx(expected)
     assert len({maps[k] for k in range(5)}) > 1

@@ -1,4 +1,4 @@
-"""The page of a report: self-contained, escaped, accessible, always the same, right about what is missing."""
+"""The page of a report: self-contained, escaped, accessible, deterministic, correct with missing parts."""
 
 import re
 import subprocess
@@ -34,7 +34,7 @@ def report() -> dict[str, Any]:
     return small_report()
 
 
-def test_importing_it_loads_neither_plots_nor_templates() -> None:
+def test_import_loads_neither_plots_nor_templates() -> None:
     code = (
         "import sys, service.report.pages, service.report.report; "
         "print([m for m in ('matplotlib', 'jinja2') if m in sys.modules])"
@@ -43,7 +43,7 @@ def test_importing_it_loads_neither_plots_nor_templates() -> None:
     assert out.stdout.strip() == "[]"
 
 
-def test_equal_reports_give_equal_bytes_in_threads_and_whatever_matplotlib_is_set_to(
+def test_pages_are_deterministic_in_threads_and_for_any_matplotlib_settings(
     page: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plots, "draw", DRAW)
@@ -82,36 +82,36 @@ def test_tables_have_captions_and_scopes(page: str) -> None:
         assert scopes and scopes <= {"row", "col"}
 
 
-def test_every_plot_is_an_image_with_a_name_and_words(page: str) -> None:
-    found = svgs(page)
+def test_every_plot_is_an_image_with_a_title_and_description(page: str) -> None:
+    svgs_ = svgs(page)
     maps = ("raw", "temperature", "depolarized")
-    assert set(found) == {
+    assert set(svgs_) == {
         *(f"{kind}-{name}" for kind in ("projection", "algorithm1", "correctness") for name in maps),
         *("rejection", "temperature"),
     }
-    for name, svg in found.items():
+    for name, svg in svgs_.items():
         assert svg.attrib["role"] == "img"
         for tag in ("title", "desc"):
-            told = svg.find(SVG + tag)
-            assert told is not None
-            assert told.text, name
+            element = svg.find(SVG + tag)
+            assert element is not None
+            assert element.text, name
         assert list(svg.iter(SVG + "text")), f"{name}: letters are drawn as text"
         assert not list(svg.iter(SVG + "style")), f"{name}: a style would act on the whole page"
 
 
-def test_it_says_what_was_fitted_on_what(page: str, report: dict[str, Any]) -> None:
+def test_page_shows_setup_and_data(page: str, report: dict[str, Any]) -> None:
     text, fit = words(page), report["fits"]["depolarized"]
     assert fit["depolarization"] is not None
     for estimate in (fit["temperature"], fit["depolarization"], report["fits"]["temperature"]["temperature"]):
         figures = [number(estimate[part]) for part in ("value", "low", "high")]
         assert f"{figures[0]} ({figures[1]} to {figures[2]})" in text
-    for told in ("2026-11-01 12:30 UTC", "Rows in the file 122", "720, drawn by the service", "a/model"):
-        assert told in text
+    for name in ("2026-11-01 12:30 UTC", "Rows in the file 122", "720, drawn by the service", "a/model"):
+        assert name in text
     assert 'sampling.stop ["\\n"]' in text
     assert report["decision"]["reason"] in text
 
 
-def test_the_best_of_each_line_is_marked_in_words(page: str, report: dict[str, Any]) -> None:
+def test_best_value_of_each_row_is_marked_in_text(page: str, report: dict[str, Any]) -> None:
     lines = {line["name"]: line["cells"] for line in compare(report["served"])}
     ece = [row["projection_ece"] for row in report["served"]]
     assert [cell["best"] for cell in lines["Projection ECE"]] == [value == min(ece) for value in ece]
@@ -123,16 +123,16 @@ def test_the_best_of_each_line_is_marked_in_words(page: str, report: dict[str, A
     assert f'<span class="best">{number(min(ece))}</span> <span class="tag">best</span>' in page
 
 
-def test_it_opens_with_what_an_operator_wants_to_know(report: dict[str, Any]) -> None:
+def test_page_starts_with_the_opening(report: dict[str, Any]) -> None:
     report["warnings"] = [{"code": "few_rows", "text": "Only 31 rows."}]
     page = render(report)
-    asked = (
+    lines = (
         "Is it safe to use, and for what?",
         "What does it promise?",
         "How many answers to draw for that?",
     )
-    told = [report["opening"][name] for name in ("safe", "promise", "answers")]
-    places = [page.index(text) for pair in zip(asked, told, strict=True) for text in pair]
+    reports = [report["opening"][name] for name in ("safe", "promise", "answers")]
+    places = [page.index(text) for pair in zip(lines, reports, strict=True) for text in pair]
     assert sorted(places) == places
     assert page.index(f"May it be used? {report['opening']['verdict']}") < places[0]
     assert places[-1] < page.index("Only 31 rows.") < page.index("<details>") < page.index("<svg")
@@ -160,7 +160,7 @@ def test_labels_of_one_class(right: bool) -> None:
     assert "nan" not in text.lower().split()
 
 
-def test_clusters_that_cannot_be_made(report: dict[str, Any]) -> None:
+def test_missing_clusters_are_explained(report: dict[str, Any]) -> None:
     for row in report["served"]:
         row["algorithm1_ece"] = None
         report["curves"]["algorithm1"][row["map"]] = []
@@ -169,7 +169,7 @@ def test_clusters_that_cannot_be_made(report: dict[str, Any]) -> None:
     assert not [name for name in svgs(page) if name.startswith("algorithm1")]
 
 
-def test_missing_intervals_and_bounds_are_said_so(report: dict[str, Any]) -> None:
+def test_missing_intervals_and_bounds_are_shown(report: dict[str, Any]) -> None:
     fit = report["fits"]["depolarized"]
     fit["temperature"] = {"value": 50.0, "low": None, "high": None}
     fit["at_bound"] = ["temperature"]
@@ -180,7 +180,7 @@ def test_missing_intervals_and_bounds_are_said_so(report: dict[str, Any]) -> Non
     assert "risk — nats" in text
 
 
-def test_the_calibration_before_is_a_column_of_its_own() -> None:
+def test_previous_calibration_has_its_own_column() -> None:
     report = small_report(with_active=True)
     page = render(report)
     assert {"projection-active", "algorithm1-active", "correctness-active"} <= svgs(page).keys()
@@ -189,7 +189,7 @@ def test_the_calibration_before_is_a_column_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("activated", "now", "said"),
+    ("activated", "now", "sentence"),
     [
         (
             False,
@@ -201,14 +201,14 @@ def test_the_calibration_before_is_a_column_of_its_own() -> None:
         (True, None, "Activated"),
     ],
 )
-def test_it_says_what_is_so_now_beside_what_was_decided(
-    report: dict[str, Any], activated: bool, now: Any, said: str
+def test_page_shows_the_current_state_and_the_decision(
+    report: dict[str, Any], activated: bool, now: Any, sentence: str
 ) -> None:
     report["decision"] |= {"activated": activated, "reason": "Decided so."}
     if now is not None:
         report["now"] = now
     page = render(report)
-    assert re.findall(r'<h2 id="in-short">(.*?)</h2>', page) == [said]
+    assert re.findall(r'<h2 id="in-short">(.*?)</h2>', page) == [sentence]
     assert "When it was made. Decided so." in words(page)
 
 
@@ -227,7 +227,7 @@ def test_numbers(value: float | None, written: str) -> None:
     assert number(value) == written
 
 
-def test_other_words() -> None:
+def test_other_texts() -> None:
     assert (share(0.001), share(0.25), share(1.0), share(0.0), share(0.1)) == (
         "0.1 %",
         "25 %",
@@ -242,8 +242,8 @@ def test_other_words() -> None:
     assert fingerprint_rows({"new": 3, "model": "m", "api": ""}) == [("new", "3"), ("model", "m")]
 
 
-def test_every_ece_stands_beside_its_nulls_and_algorithm_1_is_never_best(report: dict[str, Any]) -> None:
-    """In the table of maps; a null that few rows cannot tell, and a p-value that is not known, say so."""
+def test_every_ece_has_its_nulls_and_algorithm_1_is_never_best(report: dict[str, Any]) -> None:
+    """In the table of maps; unknown nulls and p-values are shown as such."""
     null: dict[str, Any] = {"mean": 0.031, "low": 0.016, "high": 0.048, "p_value": 0.001, "draws": 1000}
     unknown: dict[str, Any] = {"mean": None, "low": None, "high": None, "p_value": None, "draws": 1000}
     rows = report["served"]
@@ -270,11 +270,11 @@ def test_a_calibration_with_a_gap_says_what_to_do(report: dict[str, Any]) -> Non
     assert "(p = 0.001): Depolarized is off by more than chance." in text
     assert "To close it: calibrate on 300 rows or more, drawn at random from what callers ask" in text
     report["served"][1]["projection_null"] = {**null, "p_value": 0.4}
-    told = words(render(report))
-    assert "calibrate with a map that shows no gap here: Temperature (method=temperature); or " in told
+    words_ = words(render(report))
+    assert "calibrate with a map that shows no gap here: Temperature (method=temperature); or " in words_
 
 
-def test_the_papers_map_has_no_g(report: dict[str, Any]) -> None:
+def test_papers_map_has_no_g(report: dict[str, Any]) -> None:
     report["calibration"] |= {"method": "temperature", "depolarization": None}
     for row in report["parameters"]:
         row["depolarization"] = None
@@ -284,13 +284,14 @@ def test_the_papers_map_has_no_g(report: dict[str, Any]) -> None:
     assert f"{last['num_samples']} {number(last['temperature'])} — " in section(page, "how-many")
 
 
-def test_the_evidence_map_stands_beside_the_others() -> None:
+def test_evidence_map_is_shown_with_the_others() -> None:
     report = evidence_report()
     page, fit = render(report), report["fits"]["evidence"]
     for name, letter in (("intercept", "a"), ("slope", "b")):
-        found = fit[name]
-        assert f"{letter} = {number(found['value'])} ({number(found['low'])} to {number(found['high'])})" in (
-            words(page)
+        result = fit[name]
+        assert (
+            f"{letter} = {number(result['value'])} ({number(result['low'])} to {number(result['high'])})"
+            in (words(page))
         )
     assert {f"{kind}-evidence" for kind in ("projection", "algorithm1", "correctness")} <= svgs(page).keys()
     assert "Answers T a b 1 1.000 " in section(page, "how-many")

@@ -1,4 +1,4 @@
-"""The pages to find one's way by, from the JSON of the routes."""
+"""Navigation pages made from the JSON of the routes."""
 
 import re
 from html.parser import HTMLParser
@@ -22,7 +22,7 @@ OFF: dict[str, Any] = {
 
 
 class Links(HTMLParser):
-    """The tags of a page, and where its links lead."""
+    """The tags of a page, and the targets of its links."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -35,14 +35,14 @@ class Links(HTMLParser):
         self.to += [value or "" for name, value in attrs if tag == "a" and name == "href"]
 
 
-def test_home_leads_to_what_a_person_may_open() -> None:
+def test_home_links_to_pages_for_people() -> None:
     page = home({"name": "Eigencal", "version": "1.2.3", "links": PATHS})
     assert Links(page).to == [f".{PATHS[name]}" for name in OPEN]
     assert all(f"POST {PATHS[name]}" in page for name in POST)
     assert "version 1.2.3" in page
 
 
-def test_calibrations_tell_which_is_active_and_lead_to_their_reports() -> None:
+def test_calibrations_show_the_active_one_and_link_to_reports() -> None:
     page = calibrations([CALIBRATION, OFF])
     first, second = re.findall(r"<section.*?</section>", page, re.DOTALL)
     assert "active</span> since 2026-11-21 07:08 UTC" in first
@@ -53,7 +53,7 @@ def test_calibrations_tell_which_is_active_and_lead_to_their_reports() -> None:
     assert Links(second).to == [f".{links[name]}" for name in ("report", "self")]
 
 
-def test_none_yet() -> None:
+def test_page_without_calibrations() -> None:
     assert "None yet" in calibrations([])
 
 
@@ -66,7 +66,7 @@ def test_none_yet() -> None:
         ),
     ],
 )
-def test_every_text_is_escaped_and_nothing_comes_from_outside(page: str) -> None:
+def test_all_texts_are_escaped_and_nothing_is_loaded(page: str) -> None:
     assert not Links(page).tags & {"script", "img", "iframe", "form", "object"}
     assert "\x00" not in page
     assert "49" not in page

@@ -1,4 +1,4 @@
-"""The plots as they are painted: what lies where."""
+"""Positions of elements in the plots."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ def report() -> dict[str, Any]:
 
 @pytest.fixture
 def painted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Return the axes that a plot paints."""
+    """Return the axes of a plot."""
 
     def axes_of(make: Callable[..., str], *arguments: Any, **options: Any) -> Any:
         figure = Figure(layout="constrained")
@@ -30,8 +30,8 @@ def painted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     return axes_of
 
 
-def test_markers_at_the_ends_of_the_rejection_curves_are_whole(report: dict[str, Any], painted: Any) -> None:
-    """Of 120 rows ten are left where the curves end, and the axis."""
+def test_end_markers_of_rejection_curves_are_not_clipped(report: dict[str, Any], painted: Any) -> None:
+    """Curves of 120 rows end at ten remaining rows, like the axis."""
     axes = painted(plots.rejection, report["curves"]["rejection"])
     assert axes.get_xlim()[1] == pytest.approx(110 / 120)
     assert not any(line.get_clip_on() for line in axes.lines)
@@ -52,25 +52,25 @@ def bins(*bands: tuple[float | None, float | None]) -> list[dict[str, Any]]:
     ]
 
 
-def test_the_band_is_that_of_the_null_cut_to_the_unit_square(painted: Any) -> None:
-    found = bins((-0.05, 0.21), (0.13, 0.28), (0.2, 1.4))
-    axes = painted(plots.reliability, "projection", "raw", found, "found", "", to_diagonal=True)
+def test_band_is_the_null_clipped_to_the_unit_square(painted: Any) -> None:
+    bins_ = bins((-0.05, 0.21), (0.13, 0.28), (0.2, 1.4))
+    axes = painted(plots.reliability, "projection", "raw", bins_, "found", "", to_diagonal=True)
     vertices = np.concatenate([path.vertices for path in axes.collections[0].get_paths()])
     corners = {(round(x, 9), round(y, 9)) for x, y in vertices}
     assert {(0.1, 0.0), (0.1, 0.21), (0.2, 0.13), (0.2, 0.28), (0.3, 0.2), (0.3, 1.0)} <= corners
 
 
-def test_bins_without_a_band_are_drawn_without(painted: Any) -> None:
+def test_bins_without_a_band_are_drawn(painted: Any) -> None:
     unknown = bins((None, None), (None, None))
     axes = painted(plots.reliability, "projection", "raw", unknown, "found", "", to_diagonal=True)
     assert not axes.collections
     assert list(axes.lines[-1].get_ydata()) == [0.5, 0.5]
 
 
-def test_every_plot_of_p_correct_lies_in_its_frame(painted: Any) -> None:
+def test_every_p_correct_plot_fits_its_frame(painted: Any) -> None:
     part = deciding_report()["correctness"]
     axes = painted(plots.risk_coverage, part)
     assert [line.get_label() for line in axes.lines[:2]] == ["wrong, as counted", "at most, 90 % sure"]
-    reached = {one["threshold"] for one in part["promises"] if one["threshold"] is not None}
+    reached = {promise["threshold"] for promise in part["promises"] if promise["threshold"] is not None}
     assert len(axes.lines) == 2 + len(reached)  # one point for all targets of one threshold
     assert not painted(plots.p_correct, part, "evidence").lines[-1].get_clip_on()

@@ -1,4 +1,4 @@
-"""Warnings about few answers of a kind."""
+"""Warnings about few answers of one kind."""
 
 import numpy as np
 import pytest
@@ -10,14 +10,14 @@ def labels(right, size=100):
     return np.arange(size) < right
 
 
-def codes(found):
-    return [one["code"] for one in found]
+def codes(warnings):
+    return [warning["code"] for warning in warnings]
 
 
 @pytest.mark.parametrize(
     ("right", "expected"),
     [
-        (0, []),  # one kind alone is another warning
+        (0, []),  # a single kind gives another warning
         (1, ["few_right"]),
         (19, ["few_right"]),
         (20, []),
@@ -27,16 +27,16 @@ def codes(found):
         (100, []),
     ],
 )
-def test_few_of_a_kind_are_warned_of(right, expected):
+def test_few_answers_of_a_kind_give_a_warning(right, expected):
     assert codes(few_of_a_kind(labels(right))) == expected
 
 
-def test_the_warning_names_the_file_and_how_many():
-    [told] = few_of_a_kind(labels(11), " of the test file")
-    assert told["text"].startswith("Only 11 of 100 answers of the test file are right: ")
+def test_warning_names_the_file_and_the_number():
+    [claim] = few_of_a_kind(labels(11), " of the test file")
+    assert claim["text"].startswith("Only 11 of 100 answers of the test file are right: ")
 
 
 def test_a_small_file_may_have_few_of_both():
-    found = list(few_of_a_kind(labels(11, 25)))
-    assert codes(found) == ["few_right", "few_wrong"]
-    assert found[0]["text"].startswith("Only 11 of 25 answers are right")
+    result = list(few_of_a_kind(labels(11, 25)))
+    assert codes(result) == ["few_right", "few_wrong"]
+    assert result[0]["text"].startswith("Only 11 of 25 answers are right")

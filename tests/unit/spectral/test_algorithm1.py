@@ -23,7 +23,7 @@ D = 24
 
 
 def topics(rng, size, dimension=D):
-    """Answers around a few topics, so that clusters mean something; one or two references each."""
+    """Return answers around a few topics, so that clusters are meaningful; one or two references each."""
     centres = rng.standard_normal((6, dimension))
     about = rng.integers(0, 6, size)
     spread = rng.uniform(0.1, 1.5, size)
@@ -36,7 +36,7 @@ def topics(rng, size, dimension=D):
 
 
 def straight_ece(vectors, references, lambda_max, num_bins, num_clusters):
-    """The diagram as the method states it, on flattened d x d matrices, sharing no code with ours."""
+    """Return the diagram as in the method, on flattened d x d matrices, without sharing code with ours."""
 
     def matrix(rows):
         rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
@@ -59,7 +59,7 @@ def straight_ece(vectors, references, lambda_max, num_bins, num_clusters):
 
 
 @pytest.mark.parametrize(("num_bins", "num_clusters"), [(8, 5), (8, 1), (6, 3), (10, 7), (1, 2)])
-def test_equals_a_straight_implementation(num_bins, num_clusters):
+def test_result_equals_a_naive_implementation(num_bins, num_clusters):
     rng = np.random.default_rng(num_bins)
     vectors, references = topics(rng, 150)
     lambda_max = rng.uniform(0.1, 0.99, 150)
@@ -67,19 +67,19 @@ def test_equals_a_straight_implementation(num_bins, num_clusters):
     for precision in (np.float32, np.float64):
         stack = DensityStack.of([v.astype(precision) for v in vectors])
         clustering = cluster_prompts(stack, lambda_max, num_bins=num_bins, num_clusters=num_clusters)
-        found = algorithm1(clustering, DensityStack.of(references))
-        assert found.ece == pytest.approx(expected, abs=1e-6)
-        assert found.mass.sum() == pytest.approx(1)
+        diagram = algorithm1(clustering, DensityStack.of(references))
+        assert diagram.ece == pytest.approx(expected, abs=1e-6)
+        assert diagram.mass.sum() == pytest.approx(1)
 
 
-def test_cosines_at_hand_give_the_same_clusters():
+def test_given_cosines_give_the_same_clusters():
     rng = np.random.default_rng(0)
     vectors, references = topics(rng, 80)
     stack, lambda_max = DensityStack.of(vectors), rng.uniform(0.1, 0.9, 80)
     own = cluster_prompts(stack, lambda_max)
-    given = cluster_prompts(stack, lambda_max, cosines=frobenius_cosines(stack))
+    clusters = cluster_prompts(stack, lambda_max, cosines=frobenius_cosines(stack))
     targets = DensityStack.of(references)
-    assert algorithm1(own, targets).ece == pytest.approx(algorithm1(given, targets).ece, abs=1e-12)
+    assert algorithm1(own, targets).ece == pytest.approx(algorithm1(clusters, targets).ece, abs=1e-12)
 
 
 def test_prompts_cluster_by_meaning():
@@ -87,7 +87,7 @@ def test_prompts_cluster_by_meaning():
     vectors = [basis[:1], basis[1:2], basis[:1], basis[1:2], basis[:1], basis[2:3]]
     clustering = cluster_prompts(DensityStack.of(vectors), np.full(6, 0.5), num_clusters=3)
     members = sorted(c.tolist() for c in clustering.clusters[0])
-    assert members == [[0, 2, 4], [1, 3]]  # prompt 5 is alone and ignored
+    assert members == [[0, 2, 4], [1, 3]]  # prompt 5 is a singleton and ignored
 
 
 def test_the_target_of_a_cluster_is_the_largest_eigenvalue_of_its_mean_reference():
@@ -108,7 +108,7 @@ def test_a_bin_of_singletons_has_no_target_and_is_left_out():
     assert diagram.ece == pytest.approx(0.9)
 
 
-def test_one_prompt_alone():
+def test_single_prompt():
     stack = DensityStack.of([np.eye(3)[0]])
     assert cluster_labels(np.ones((1, 1)), 5).tolist() == [1]
     assert np.isnan(algorithm1(cluster_prompts(stack, [0.5]), stack).ece)
@@ -132,7 +132,7 @@ def served_world(map_, seed, size=160):
 
 
 def test_the_band_is_far_from_zero_in_a_calibrated_world():
-    """The bias that the band is there for: 'calibrated' does not read 0."""
+    """The bias shown by the band: a calibrated world does not have 0."""
     stack, spectra, served, clustering = served_world(Identity(), 0)
     band = null_band(clustering, stack, spectra, served, np.random.default_rng(0))
     assert band.num_draws == 100
@@ -142,7 +142,7 @@ def test_the_band_is_far_from_zero_in_a_calibrated_world():
     assert (band.mean <= band.high).all()
 
 
-def test_overconfidence_lies_above_the_band():
+def test_overconfidence_is_above_the_band():
     truth = DepolarizedMap(1.0, 0.8)
     stack, spectra, served, clustering = served_world(Identity(), 1)
     band = null_band(clustering, stack, spectra, served, np.random.default_rng(0))
@@ -151,20 +151,20 @@ def test_overconfidence_lies_above_the_band():
     assert world.ece_low > band.ece_high
 
 
-def test_a_block_of_worlds_reads_what_each_reads_alone():
+def test_block_of_worlds_equals_single_worlds():
     rng = np.random.default_rng(0)
     vectors, references = topics(rng, 90)
     clustering = cluster_prompts(DensityStack.of(vectors), rng.uniform(0.1, 0.9, 90))
     worlds = [DensityStack.of([rng.standard_normal(r.shape) for r in references]) for _ in range(4)]
     block = ReferenceBlock(np.stack([w.vectors for w in worlds]), worlds[0].weights, worlds[0].bounds)
-    expected = np.stack([bin_targets(clustering, one) for one in worlds])
+    expected = np.stack([bin_targets(clustering, world) for world in worlds])
     assert block_targets(clustering, block) == pytest.approx(expected)
     wide = cluster_prompts(DensityStack.of(vectors), np.full(90, 0.5), num_clusters=1)  # more rows than D
-    expected = np.stack([bin_targets(wide, one) for one in worlds])
+    expected = np.stack([bin_targets(wide, world) for world in worlds])
     assert block_targets(wide, block) == pytest.approx(expected)
 
 
-def test_a_null_leaves_out_bins_without_clusters_as_the_diagram_does():
+def test_null_and_diagram_leave_out_bins_without_clusters():
     targets = np.tile([[0.4, np.nan], [0.6, np.nan]], (10, 1))
     null = null_of(two_clusters(), targets, 0.4)
     assert null.band.ece_mean == pytest.approx(0.4)
@@ -174,7 +174,7 @@ def test_a_null_leaves_out_bins_without_clusters_as_the_diagram_does():
 
 
 def two_clusters(third: int = 3) -> Clustering:
-    """Two bins: one of two clusters, or of one and two prompts alone; and one without any."""
+    """Return two bins: one of two clusters, or of one and two singletons; and one without clusters."""
     vectors = [np.eye(5)[i] for i in (0, 0, third, 3, 1, 2)]
     predicted = [0.1, 0.1, 0.1, 0.1, 0.8, 0.8]
     return cluster_prompts(DensityStack.of(vectors), predicted, num_bins=2, num_clusters=3)
@@ -183,18 +183,18 @@ def two_clusters(third: int = 3) -> Clustering:
 @pytest.mark.parametrize(
     ("clustering", "targets"),
     [
-        (two_clusters(), [[0.5, np.nan], [0.5 + 1e-15, np.nan]]),  # every world reads the same
+        (two_clusters(), [[0.5, np.nan], [0.5 + 1e-15, np.nan]]),  # all worlds have the same value
         (two_clusters(third=4), [[0.4, np.nan], [0.6, np.nan]]),  # one cluster
     ],
 )
-def test_a_null_that_few_rows_cannot_tell_is_unknown(clustering: Clustering, targets: list) -> None:
+def test_null_is_unknown_with_too_few_rows(clustering: Clustering, targets: list) -> None:
     null = null_of(clustering, np.tile(targets, (10, 1)), 0.9)
     assert np.isnan([null.p_value, null.band.ece_mean, null.band.ece_low, null.band.ece_high]).all()
     assert np.isnan(null.band.low).all()
     assert null.band.num_draws == 20
 
 
-def test_singletons_and_cluster_sizes_are_told():
+def test_singletons_and_cluster_sizes_are_reported():
     basis = np.eye(4)
     vectors = [basis[:1], basis[1:2], basis[:1], basis[1:2], basis[:1], basis[2:3]]
     clustering = cluster_prompts(DensityStack.of(vectors), np.full(6, 0.5), num_clusters=3)
@@ -203,14 +203,15 @@ def test_singletons_and_cluster_sizes_are_told():
 
 
 def cone_world(map_, seed, size=160):
-    """Calibrated as to eigenvalues, with references as real ones: a share of length along every direction,
-    and all that lies outside the span in one narrow cone."""
+    """Return a world with calibrated eigenvalues and realistic references: a share along each direction, and
+    the part outside the span in one narrow cone.
+    """
     stack, spectra, served, clustering = served_world(map_, seed, size)
     rng = np.random.default_rng(seed + 100)
     axis = rng.standard_normal(D)
     references = []
-    for i, (one, values) in enumerate(zip(spectra, served, strict=True)):
-        basis = one.eigenvectors(stack.vectors[stack.rows(i)])
+    for i, (spectrum_, values) in enumerate(zip(spectra, served, strict=True)):
+        basis = spectrum_.eigenvectors(stack.vectors[stack.rows(i)])
         rest = axis + 0.1 * rng.standard_normal(D)
         rest -= (basis @ rest) @ basis
         expected = np.append(values.eigenvalues, values.null_count * values.null_value)
@@ -220,29 +221,29 @@ def cone_world(map_, seed, size=160):
     return stack, spectra, served, clustering, DensityStack.of(references)
 
 
-def test_a_cone_outside_the_span_leaves_the_first_null_but_not_the_second():
-    """What no map of eigenvalues can mend is not held against the map."""
+def test_cone_outside_the_span_is_outside_the_first_null_only():
+    """Errors that no map of eigenvalues can correct are not attributed to the map."""
     stack, spectra, served, clustering, targets = cone_world(DepolarizedMap(1.0, 0.6), 0)
-    found = nulls(clustering, stack, spectra, served, targets, np.random.default_rng(0))
-    assert found.drawn.p_value < 0.02
-    assert found.rescaled.p_value > 0.05
-    assert found.drawn.band.num_draws == found.rescaled.band.num_draws == 100
+    nulls_ = nulls(clustering, stack, spectra, served, targets, np.random.default_rng(0))
+    assert nulls_.drawn.p_value < 0.02
+    assert nulls_.rescaled.p_value > 0.05
+    assert nulls_.drawn.band.num_draws == nulls_.rescaled.band.num_draws == 100
 
 
-def test_eigenvalues_that_are_off_leave_the_second_null():
+def test_wrong_eigenvalues_are_outside_the_second_null():
     stack, spectra, _, _, targets = cone_world(DepolarizedMap(1.0, 0.6), 0)
     served = [Identity().serve(s.eigenvalues, D) for s in spectra]
     clustering = cluster_prompts(stack, [s.lambda_max for s in served])
-    found = nulls(clustering, stack, spectra, served, targets, np.random.default_rng(0))
-    assert found.rescaled.p_value < 0.02
+    nulls_ = nulls(clustering, stack, spectra, served, targets, np.random.default_rng(0))
+    assert nulls_.rescaled.p_value < 0.02
 
 
 def test_clusterings_share_worlds_and_the_seed_decides():
     stack, spectra, served, clustering, targets = cone_world(DepolarizedMap(1.0, 0.6), 1, 60)
     naive = cluster_prompts(stack, [s.lambda_max for s in served], num_clusters=1)
     first, again, other = (
-        nulls(one, stack, spectra, served, targets, np.random.default_rng(0))
-        for one in (clustering, clustering, naive)
+        nulls(item, stack, spectra, served, targets, np.random.default_rng(0))
+        for item in (clustering, clustering, naive)
     )
     assert first.drawn.band.ece_low == again.drawn.band.ece_low
     assert other.drawn.band.ece_mean != first.drawn.band.ece_mean

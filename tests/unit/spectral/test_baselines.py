@@ -1,4 +1,4 @@
-"""Scores of others: exact small cases, and definitions written out."""
+"""Scores of other authors: small exact cases and written-out definitions."""
 
 import itertools
 
@@ -28,7 +28,7 @@ TEXTS = ["Paris", "in Paris", "Lyon", "the city of Lyon", ""]
 
 
 def expm(matrix):
-    """The exponential by its series, scaled and squared."""
+    """Return the matrix exponential by its series, with scaling and squaring."""
     small, out = matrix / 2**10, np.eye(len(matrix))
     term = np.eye(len(matrix))
     for k in range(1, 20):
@@ -48,17 +48,17 @@ def test_two_classes_of_equal_share():
     assert semantic_entropy(same, [1, 2, 3]) == pytest.approx(np.log(2))
 
 
-def test_one_class_is_certain_and_all_different_is_not():
+def test_one_class_is_certain_and_all_different_uncertain():
     assert semantic_entropy(np.ones((3, 3)), [5, 1, 1]) == 0.0
     assert semantic_entropy(np.eye(4), [1, 1, 1, 1]) == pytest.approx(np.log(4))
 
 
-def test_an_answer_joins_only_when_both_directions_agree():
+def test_answer_joins_a_class_only_with_entailment_in_both_directions():
     one_way = np.array([[1, 1], [0, 1]])
     assert semantic_classes(one_way).tolist() == [0, 1]
 
 
-def test_an_answer_is_compared_with_the_first_of_a_class():
+def test_answer_is_compared_with_the_first_member_of_a_class():
     chain = np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1]])
     assert semantic_classes(chain).tolist() == [0, 0, 1]
 
@@ -78,13 +78,13 @@ def test_the_heat_kernel_is_the_exponential_of_the_laplacian(seed, time):
     assert heat_kernel(graph, time) == pytest.approx(expm(-time * laplacian), abs=1e-8)
 
 
-def test_a_graph_without_edges_is_wholly_uncertain_and_a_hot_whole_one_is_certain():
+def test_graph_without_edges_is_uncertain_and_complete_hot_graph_certain():
     assert kernel_entropy(heat_kernel(np.zeros((4, 4)))) == pytest.approx(np.log(4))
     whole = 1.0 - np.eye(4)
     assert kernel_entropy(heat_kernel(whole, 50.0)) == pytest.approx(0.0, abs=1e-6)
 
 
-def test_repeated_answers_are_nodes_of_their_own():
+def test_repeated_answers_are_separate_nodes():
     similarity, index = np.array([[2.0, 0.0], [0.0, 2.0]]), np.array([0, 0, 1])
     graph = sample_graph(similarity, index)
     assert graph.tolist() == [[0, 2, 0], [2, 0, 0], [0, 0, 0]]
@@ -92,22 +92,22 @@ def test_repeated_answers_are_nodes_of_their_own():
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_kernel_entropy_is_in_range_and_blind_to_order(seed):
+def test_kernel_entropy_is_in_range_and_independent_of_order(seed):
     rng = np.random.default_rng(seed)
     similarity, index = symmetric(seed, 4), rng.integers(0, 4, 9)
-    found = kernel_language_entropy(similarity, index)
-    assert 0 <= found <= np.log(9) + 1e-9
-    assert kernel_language_entropy(similarity, rng.permutation(index)) == pytest.approx(found, abs=1e-9)
+    entropy = kernel_language_entropy(similarity, index)
+    assert 0 <= entropy <= np.log(9) + 1e-9
+    assert kernel_language_entropy(similarity, rng.permutation(index)) == pytest.approx(entropy, abs=1e-9)
 
 
-def test_kernel_refuses_what_makes_no_kernel():
+def test_invalid_kernel_is_refused():
     with pytest.raises(ValueError, match="time"):
         heat_kernel(np.zeros((2, 2)), 0.0)
     with pytest.raises(ValueError, match="negative"):
         sample_graph([[1.0, -1.0], [-1.0, 1.0]], np.array([0, 1]))
 
 
-def test_pairs_are_scored_as_rouge_l():
+def test_pairs_are_scored_by_rouge_l():
     scores = pairwise_rouge_l(TEXTS)
     for a, b in itertools.combinations(range(len(TEXTS)), 2):
         assert scores[a, b] == pytest.approx(rouge_l(TEXTS[a], [TEXTS[b]]))

@@ -10,13 +10,13 @@ from tests.unit.spectral.worlds import answers, seeds
 
 @settings(deadline=None, max_examples=40)
 @given(seeds)
-def test_stacked_spectra_are_those_of_the_single_route(seed: int) -> None:
+def test_stacked_spectra_equal_single_spectra(seed: int) -> None:
     rng = np.random.default_rng(seed)
     prompts = [answers(rng, 7, references=int(rng.integers(1, 4))) for _ in range(6)]
     dev = dev_set(iter(prompts), 16)
-    for row, one in enumerate(prompts):
-        single = spectrum(one.vectors, np.bincount(one.index))
-        c, outside = reference_alignment(single, one.vectors, one.references)
+    for row, prompt in enumerate(prompts):
+        single = spectrum(prompt.vectors, np.bincount(prompt.index))
+        c, outside = reference_alignment(single, prompt.vectors, prompt.references)
         assert dev.rank[row] == single.rank
         assert dev.eigenvalues[row, : single.rank] == pytest.approx(single.eigenvalues, abs=1e-12)
         assert dev.alignment[row, : single.rank] == pytest.approx(c, abs=1e-7)
@@ -26,25 +26,25 @@ def test_stacked_spectra_are_those_of_the_single_route(seed: int) -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(seeds)
-def test_a_subset_is_the_spectrum_of_its_draws(seed: int) -> None:
+def test_subset_equals_the_spectrum_of_its_samples(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    one = answers(rng, 9)
+    answers_ = answers(rng, 9)
     draws = rng.permutation(9)[:4]
-    found = solve([weighted(overlaps(one), draws)], 16)
-    repeated = spectrum(one.vectors[one.index[draws]])
-    assert found.rank[0] == repeated.rank
-    assert found.eigenvalues[0] == pytest.approx(repeated.eigenvalues, abs=1e-12)
+    solution = solve([weighted(overlaps(answers_), draws)], 16)
+    repeated = spectrum(answers_.vectors[answers_.index[draws]])
+    assert solution.rank[0] == repeated.rank
+    assert solution.eigenvalues[0] == pytest.approx(repeated.eigenvalues, abs=1e-12)
 
 
-def test_the_way_of_multiplying_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = answers(np.random.default_rng(0), 9, references=2)
-    small = overlaps(one)
+def test_multiplication_method_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers_ = answers(np.random.default_rng(0), 9, references=2)
+    small = overlaps(answers_)
     monkeypatch.setattr(batch, "SYMMETRIC_FROM", 0)
-    assert overlaps(one).cosines == pytest.approx(small.cosines, abs=1e-14)
-    assert overlaps(one).targets == pytest.approx(small.targets, abs=1e-14)
+    assert overlaps(answers_).cosines == pytest.approx(small.cosines, abs=1e-14)
+    assert overlaps(answers_).targets == pytest.approx(small.targets, abs=1e-14)
 
 
-def test_small_stacks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stack_size_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     prompts = [answers(rng, 5) for _ in range(12)]
     whole = dev_set(prompts, 16)
@@ -55,7 +55,7 @@ def test_small_stacks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("vectors", "index", "references", "said"),
+    ("vectors", "index", "references", "message"),
     [
         (np.eye(2), [0, 2], np.eye(2), "index"),
         (np.eye(2), [0, -1], np.eye(2), "index"),
@@ -72,14 +72,14 @@ def test_small_stacks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_unusable_answers_are_refused(
-    vectors: np.ndarray, index: list[int], references: np.ndarray, said: str
+    vectors: np.ndarray, index: list[int], references: np.ndarray, message: str
 ) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         overlaps(Answers(vectors, np.array(index, dtype=np.int64), references))
 
 
 @pytest.mark.parametrize("index", [[0.5], [np.inf], ["0"], [True]])
-def test_an_index_is_of_integers(index: list[object]) -> None:
+def test_index_must_be_integers(index: list[object]) -> None:
     with pytest.raises(ValueError, match="index"):
         overlaps(Answers(np.eye(2), np.array(index), np.eye(2)))
 

@@ -29,8 +29,8 @@ maps = st.sampled_from(MAPS)
 def test_inside_and_outside_of_the_span_by_hand() -> None:
     """Answers e1, e1, e1, e2 in four dimensions, g = 0.4: served 0.55, 0.25 and 0.1 twice."""
     vectors = np.eye(4)[:2]
-    found = spectrum(vectors, [3, 1])
-    served = DepolarizedMap(1.0, 0.4).serve(found.eigenvalues, 4)
+    spectrum_ = spectrum(vectors, [3, 1])
+    served = DepolarizedMap(1.0, 0.4).serve(spectrum_.eigenvalues, 4)
     assert [*served.eigenvalues, served.null_value] == pytest.approx([0.55, 0.25, 0.1])
     for text, probability, mode, outside in (
         ([1, 0, 0, 0], 0.55, 0, 0.0),
@@ -40,30 +40,30 @@ def test_inside_and_outside_of_the_span_by_hand() -> None:
         ([0.6, 0, 0.8, 0], 0.36 * 0.55 + 0.64 * 0.1, None, 0.64),
         ([0.8, 0, 0, 0.6], 0.64 * 0.55 + 0.36 * 0.1, 0, 0.36),
     ):
-        one = born_probability_of(found, served, vectors, np.array(text, dtype=float))
-        assert one.probability == pytest.approx(probability, abs=1e-12)
-        assert one.outside == pytest.approx(outside, abs=1e-12)
-        assert one.mode == mode
+        born = born_probability_of(spectrum_, served, vectors, np.array(text, dtype=float))
+        assert born.probability == pytest.approx(probability, abs=1e-12)
+        assert born.outside == pytest.approx(outside, abs=1e-12)
+        assert born.mode == mode
 
 
-def test_what_no_answer_said_has_no_probability_in_a_raw_spectrum() -> None:
+def test_unsupported_text_has_zero_probability_in_a_raw_spectrum() -> None:
     vectors = np.eye(3)[:2]
-    found = spectrum(vectors, [1, 1])
-    served = Identity().serve(found.eigenvalues, 3)
-    assert born_probability_of(found, served, vectors, [0.0, 0.0, 1.0]).probability == 0.0
+    spectrum_ = spectrum(vectors, [1, 1])
+    served = Identity().serve(spectrum_.eigenvalues, 3)
+    assert born_probability_of(spectrum_, served, vectors, [0.0, 0.0, 1.0]).probability == 0.0
 
 
 @settings(deadline=None)
 @given(seeds, maps)
-def test_it_is_the_quadratic_form_of_the_served_matrix(seed: int, map_: CalibrationMap) -> None:
+def test_probability_is_the_quadratic_form_of_the_served_matrix(seed: int, map_: CalibrationMap) -> None:
     rng = np.random.default_rng(seed)
     vectors = unit(rng, 5, 12)
-    found = spectrum(vectors, rng.integers(1, 5, 5))
-    served = map_.serve(found.eigenvalues, 12)
-    u = found.eigenvectors(vectors)
+    spectrum_ = spectrum(vectors, rng.integers(1, 5, 5))
+    served = map_.serve(spectrum_.eigenvalues, 12)
+    u = spectrum_.eigenvectors(vectors)
     matrix = u.T @ np.diag(served.eigenvalues) @ u + served.null_value * (np.eye(12) - u.T @ u)
     y = unit(rng, 1, 12)[0]
-    got = born_probability_of(found, served, vectors, y)
+    got = born_probability_of(spectrum_, served, vectors, y)
     assert got.probability == pytest.approx(y @ matrix @ y, abs=1e-10)
     assert 0 <= got.probability <= served.lambda_max
     assert got.inside.sum() + got.outside == pytest.approx(1.0, abs=1e-12)
@@ -71,79 +71,77 @@ def test_it_is_the_quadratic_form_of_the_served_matrix(seed: int, map_: Calibrat
 
 @settings(deadline=None)
 @given(seeds, maps)
-def test_over_an_orthonormal_basis_the_sum_is_one(seed: int, map_: CalibrationMap) -> None:
+def test_probabilities_sum_to_one_over_an_orthonormal_basis(seed: int, map_: CalibrationMap) -> None:
     rng = np.random.default_rng(seed)
     vectors = unit(rng, int(rng.integers(1, 6)), 12)
-    found = spectrum(vectors)
-    served = map_.serve(found.eigenvalues, 12)
+    spectrum_ = spectrum(vectors)
+    served = map_.serve(spectrum_.eigenvalues, 12)
     basis = np.linalg.qr(rng.standard_normal((12, 12)))[0]
-    total = sum(born_probability_of(found, served, vectors, y).probability for y in basis)
+    total = sum(born_probability_of(spectrum_, served, vectors, y).probability for y in basis)
     assert total == pytest.approx(1.0, abs=1e-9)
 
 
 @settings(deadline=None)
 @given(seeds, maps)
-def test_an_eigenvector_has_its_eigenvalue_and_nothing_more_than_the_largest(
-    seed: int, map_: CalibrationMap
-) -> None:
+def test_eigenvector_has_its_eigenvalue_and_none_exceeds_the_largest(seed: int, map_: CalibrationMap) -> None:
     rng = np.random.default_rng(seed)
     vectors = unit(rng, 4, 12)
-    found = spectrum(vectors, [4, 3, 2, 1])
-    served = map_.serve(found.eigenvalues, 12)
-    for i, u in enumerate(found.eigenvectors(vectors)):
-        one = born_probability_of(found, served, vectors, u)
-        assert one.probability == pytest.approx(served.eigenvalues[i], abs=1e-9)
-        assert one.mode == i
+    spectrum_ = spectrum(vectors, [4, 3, 2, 1])
+    served = map_.serve(spectrum_.eigenvalues, 12)
+    for i, u in enumerate(spectrum_.eigenvectors(vectors)):
+        born = born_probability_of(spectrum_, served, vectors, u)
+        assert born.probability == pytest.approx(served.eigenvalues[i], abs=1e-9)
+        assert born.mode == i
     for y in [*vectors, *unit(rng, 20, 12)]:
-        assert 0 <= born_probability_of(found, served, vectors, y).probability <= served.lambda_max
+        assert 0 <= born_probability_of(spectrum_, served, vectors, y).probability <= served.lambda_max
 
 
 @settings(deadline=None)
 @given(seeds, maps)
-def test_many_prompts_at_once_are_each_as_alone(seed: int, map_: CalibrationMap) -> None:
+def test_batch_equals_single_prompts(seed: int, map_: CalibrationMap) -> None:
     rng = np.random.default_rng(seed)
     made = [answers(rng, 6) for _ in range(5)]
     whole = born_probabilities(map_, dev_set(made, 16))
-    for one, value in zip(made, whole, strict=True):
-        found = spectrum(one.vectors, np.bincount(one.index))
-        served = map_.serve(found.eigenvalues, 16)
-        alone = born_probability_of(found, served, one.vectors, one.references[0])
+    for answers_, value in zip(made, whole, strict=True):
+        spectrum_ = spectrum(answers_.vectors, np.bincount(answers_.index))
+        served = map_.serve(spectrum_.eigenvalues, 16)
+        alone = born_probability_of(spectrum_, served, answers_.vectors, answers_.references[0])
         assert value == pytest.approx(alone.probability, abs=1e-9)
-    mean = [Answers(one.vectors, one.index, np.stack([one.references[0], one.vectors[0]])) for one in made]
-    alone = [Answers(one.vectors, one.index, one.vectors[:1]) for one in made]
+    mean = [
+        Answers(item.vectors, item.index, np.stack([item.references[0], item.vectors[0]])) for item in made
+    ]
+    alone = [Answers(item.vectors, item.index, item.vectors[:1]) for item in made]
     expected = (whole + born_probabilities(map_, dev_set(alone, 16))) / 2
     assert born_probabilities(map_, dev_set(mean, 16)) == pytest.approx(expected, abs=1e-9)
 
 
-def test_rounding_never_lifts_it_above_lambda_max() -> None:
-    """Equal eigenvalues: every text in the span has just their value, give or take the last bit."""
+def test_probability_never_exceeds_lambda_max() -> None:
+    """Equal eigenvalues: each text in the span has exactly their value, up to rounding."""
     rng = np.random.default_rng(0)
     for size in (3, 5, 6, 7):
         vectors = np.eye(size)
-        found = spectrum(vectors)
-        served = Identity().serve(found.eigenvalues, size)
+        spectrum_ = spectrum(vectors)
+        served = Identity().serve(spectrum_.eigenvalues, size)
         for y in unit(rng, 50, size):
-            one = born_probability_of(found, served, vectors, y).probability
-            assert served.lambda_max - 1e-12 < one <= served.lambda_max
+            probability = born_probability_of(spectrum_, served, vectors, y).probability
+            assert served.lambda_max - 1e-12 < probability <= served.lambda_max
 
 
 def test_unusable_texts_are_refused() -> None:
     vectors = np.eye(3)[:2]
-    found = spectrum(vectors)
-    served = Identity().serve(found.eigenvalues, 3)
+    spectrum_ = spectrum(vectors)
+    served = Identity().serve(spectrum_.eigenvalues, 3)
     for cosines in ([0.5], [0.5, np.nan], [[0.5, 0.5]]):
         with pytest.raises(ValueError, match="cosine"):
-            born_probability(found, served, cosines)
+            born_probability(spectrum_, served, cosines)
     with pytest.raises(ValueError, match="zero row"):
-        born_probability_of(found, served, vectors, np.zeros(3))
+        born_probability_of(spectrum_, served, vectors, np.zeros(3))
 
 
 @settings(deadline=None)
 @given(st.lists(seeds, min_size=1, max_size=5), maps)
-def test_a_text_is_supported_in_a_stack_of_prompts_where_it_has_a_mode_alone(
-    of: list[int], map_: CalibrationMap
-) -> None:
-    """Texts between an answer and what no answer said, also half and half."""
+def test_support_in_a_batch_equals_single_prompts(of: list[int], map_: CalibrationMap) -> None:
+    """Texts between an answer and the orthogonal complement, also exactly half and half."""
     stack, alone = [], []
     for seed in of:
         rng = np.random.default_rng(seed)
@@ -153,17 +151,17 @@ def test_a_text_is_supported_in_a_stack_of_prompts_where_it_has_a_mode_alone(
         index = rng.integers(0, 4, 6)
         present, places = np.unique(index, return_inverse=True)
         stack.append(Answers(vectors[present], places, text[None]))
-        found = spectrum(vectors[present], np.bincount(places))
-        served = map_.serve(found.eigenvalues, 12)
-        alone.append(born_probability_of(found, served, vectors[present], text).mode is not None)
+        spectrum_ = spectrum(vectors[present], np.bincount(places))
+        served = map_.serve(spectrum_.eigenvalues, 12)
+        alone.append(born_probability_of(spectrum_, served, vectors[present], text).mode is not None)
     assert supported(dev_set(stack, 12)).tolist() == alone
 
 
-def test_half_inside_and_half_outside_is_supported() -> None:
-    """Both by hand and by another order of the answers: the last bits do not decide."""
+def test_text_half_inside_the_span_is_supported() -> None:
+    """By hand and with another order of the answers: rounding does not decide."""
     for vectors in (np.eye(4)[:2], np.eye(4)[:2][::-1]):
         half = Answers(vectors, np.array([0, 0, 1]), np.array([[1.0, 0.0, 1.0, 0.0]]))
         assert supported(dev_set([half], 4)).tolist() == [True]
-        found = spectrum(vectors, [2, 1])
-        served = Identity().serve(found.eigenvalues, 4)
-        assert born_probability_of(found, served, vectors, [1.0, 0.0, 1.0, 0.0]).mode is not None
+        spectrum_ = spectrum(vectors, [2, 1])
+        served = Identity().serve(spectrum_.eigenvalues, 4)
+        assert born_probability_of(spectrum_, served, vectors, [1.0, 0.0, 1.0, 0.0]).mode is not None

@@ -19,7 +19,7 @@ def log_of(matrix):
 
 
 def straight_error(vectors, references, spectra, served, members):
-    """tr[C log C] - tr[C log P] on d x d matrices."""
+    """Return tr[C log C] - tr[C log P] on d x d matrices."""
     targets, predicted = [], []
     for i in members:
         unit = references[i] / np.linalg.norm(references[i], axis=1, keepdims=True)
@@ -35,19 +35,19 @@ def straight_error(vectors, references, spectra, served, members):
 
 @pytest.mark.parametrize("dimension", [8, 60, 400])  # the span fills the space, or nearly, or by far not
 @pytest.mark.parametrize("map_", [DepolarizedMap(0.9, 0.5), TemperatureMap(2.0), Identity(1e-6)])
-def test_equals_the_definition_on_dense_matrices(map_, dimension):
+def test_result_equals_the_definition_on_dense_matrices(map_, dimension):
     vectors, references, spectra = problem(0, 40, dimension)
     served = [map_.fitted(s.eigenvalues, dimension) for s in spectra]
     labels = np.arange(40) % 3
     stack, targets = DensityStack.of(vectors), DensityStack.of(references)
-    found = calibration_error(labels, stack, spectra, served, targets)
+    error = calibration_error(labels, stack, spectra, served, targets)
     groups = [np.flatnonzero(labels == k) for k in range(3)]
     expected = np.mean([straight_error(vectors, references, spectra, served, g) for g in groups])
-    assert found == pytest.approx(expected, abs=1e-6)
-    assert found > 0
+    assert error == pytest.approx(expected, abs=1e-6)
+    assert error > 0
 
 
-def test_one_prompt_with_one_reference_pays_its_risk_less_what_mixing_saves():
+def test_error_of_one_prompt_is_its_risk_minus_the_gain_of_mixing():
     vectors, references, spectra = problem(1, 1, 30)
     served = [DepolarizedMap(1, 0.5).fitted(spectra[0].eigenvalues, 30)]
     c, outside = reference_alignment(spectra[0], vectors[0], references[0][:1])
@@ -65,19 +65,19 @@ def test_a_target_equal_to_the_prediction_has_no_error():
     assert calibration_error(np.ones(6, int), stack, spectra, served, stack) == pytest.approx(0, abs=1e-12)
 
 
-def test_a_calibrated_world_errs_less_than_a_miscalibrated_one():
+def test_calibrated_world_has_a_lower_error_than_a_miscalibrated_one():
     vectors, _, spectra = problem(2, 300, 20)
     stack = DensityStack.of(vectors)
     true = [DepolarizedMap(1, 0.5).fitted(s.eigenvalues, 20) for s in spectra]
     wrong = [DepolarizedMap(0.5, 0.05).fitted(s.eigenvalues, 20) for s in spectra]
     targets = draw_references(stack, spectra, true, np.random.default_rng(0))
-    # One prompt in many clusters: the mean over a cluster would wash miscalibration out.
+    # One prompt in many clusters: the mean over a cluster would hide miscalibration.
     labels = np.arange(300)
     own = calibration_error(labels, stack, spectra, true, targets)
     assert own < calibration_error(labels, stack, spectra, wrong, targets)
 
 
-def test_a_sample_spectrum_is_refused_and_so_are_unequal_sizes():
+def test_sample_spectrum_and_unequal_sizes_are_refused():
     vectors, references, spectra = problem(3, 5, 20)
     stack, targets = DensityStack.of(vectors), DensityStack.of(references)
     served = [Identity().serve(s.eigenvalues, 20) for s in spectra]

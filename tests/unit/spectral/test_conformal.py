@@ -1,4 +1,4 @@
-"""Conformal p-values of prompts: exact small cases, and no more false alarms than their level."""
+"""Conformal p-values of prompts: small exact cases, and the false alarm rate."""
 
 import numpy as np
 import pytest
@@ -12,62 +12,64 @@ def unit(rng: np.random.Generator, count: int, around: float = 0.0) -> np.ndarra
 
 
 def lengths(*means: int) -> np.ndarray:
-    return np.array([[one] * 3 for one in means], dtype=np.int32)
+    return np.array([[mean] * 3 for mean in means], dtype=np.int32)
 
 
-def test_the_length_counts_on_both_sides_and_alone_where_there_is_no_question() -> None:
+def test_length_is_two_sided_and_used_alone_without_a_question() -> None:
     none = np.empty((0, 24), dtype=np.float32)
-    found = ConformalReference(none, lengths(*range(1, 100)))
+    reference = ConformalReference(none, lengths(*range(1, 100)))
     for far in (0, 200):
-        assert found.p_value(None, np.array([far] * 3)) == pytest.approx(2 / 100)
-    assert found.p_value(None, np.array([50])) == 1.0
+        assert reference.p_value(None, np.array([far] * 3)) == pytest.approx(2 / 100)
+    assert reference.p_value(None, np.array([50])) == 1.0
 
 
-def test_the_floor_is_by_the_number_of_rows() -> None:
+def test_smallest_p_value_depends_on_the_number_of_rows() -> None:
     rng = np.random.default_rng(0)
     for count, least in ((99, 0.02), (100, 2 / 101)):
-        known = ConformalReference(unit(rng, count, 1.0), lengths(*[2] * count))
+        reference = ConformalReference(unit(rng, count, 1.0), lengths(*[2] * count))
         far = -unit(rng, 1, 1.0)[0]
-        assert known.p_value(far, np.array([2])) == pytest.approx(least)
+        assert reference.p_value(far, np.array([2])) == pytest.approx(least)
 
 
-def test_lengths_are_compared_with_those_of_as_many_answers() -> None:
+def test_lengths_are_compared_for_the_same_number_of_answers() -> None:
     rng = np.random.default_rng(0)
     rows = rng.geometric(0.2, (400, 20)).astype(np.int32)
-    known = ConformalReference(np.empty((0, 24), dtype=np.float32), rows)
-    single = [known.p_value(None, one[:1]) for one in rng.geometric(0.2, (2000, 20))]
+    reference = ConformalReference(np.empty((0, 24), dtype=np.float32), rows)
+    single = [reference.p_value(None, item[:1]) for item in rng.geometric(0.2, (2000, 20))]
     assert np.mean(np.array(single) < 0.1) < 0.12
 
 
-def test_false_alarms_are_at_most_the_level() -> None:
+def test_false_alarm_rate_is_at_most_the_level() -> None:
     rng = np.random.default_rng(1)
     alarms = []
     for _ in range(10):
-        known = ConformalReference(unit(rng, 300, 0.4), rng.poisson(5, (300, 4)).astype(np.int32))
+        reference = ConformalReference(unit(rng, 300, 0.4), rng.poisson(5, (300, 4)).astype(np.int32))
         fresh = zip(unit(rng, 100, 0.4), rng.poisson(5, (100, 4)), strict=True)
-        alarms += [known.p_value(question, words) < 0.1 for question, words in fresh]
+        alarms += [reference.p_value(question, words) < 0.1 for question, words in fresh]
     assert np.mean(alarms) < 0.1 + 3 * np.sqrt(0.09 / 1000)
-    assert known.p_value(unit(rng, 1, -0.4)[0], np.array([5] * 4)) < 0.02
+    assert reference.p_value(unit(rng, 1, -0.4)[0], np.array([5] * 4)) < 0.02
 
 
-def test_a_distance_is_to_the_five_nearest() -> None:
+def test_distance_is_to_the_five_nearest_rows() -> None:
     cosines = np.linspace(1.0, -1.0, 41, dtype=np.float32)[None]  # 1.0, 0.95, 0.9, ..
     assert distances(cosines) == pytest.approx([1 - 0.9])
     assert distances(cosines[:, ::-1]) == pytest.approx([1 - 0.9])
     assert distances(cosines[:, :3]) == pytest.approx([1 - 0.95])
 
 
-def test_questions_that_are_as_far_as_each_other_tie() -> None:
-    """Questions e1, e1, e2: each is scored among the others, so at 0.5, 0.5 and 1."""
+def test_equally_distant_questions_tie() -> None:
+    """Questions e1, e1, e2 are each scored among the others: 0.5, 0.5 and 1."""
     axes = np.eye(3, 24, dtype=np.float32)
-    known = ConformalReference(axes[[0, 0, 1]], lengths(2, 2, 2))
-    asked = np.array([2])
-    assert known.p_value(axes[0], asked) == 1.0  # at 1/3: all three are as far, or farther
-    assert known.p_value(axes[2], asked) == pytest.approx(2 * (1 + 1) / 4)  # at 1, as e2 is
-    assert known.p_value(-axes[1], asked) == pytest.approx(2 * 1 / 4)  # at 4/3: none is
+    reference = ConformalReference(axes[[0, 0, 1]], lengths(2, 2, 2))
+    values = np.array([2])
+    assert reference.p_value(axes[0], values) == 1.0  # at 1/3: all three are as far, or farther
+    assert reference.p_value(axes[2], values) == pytest.approx(2 * (1 + 1) / 4)  # at 1, as e2 is
+    assert reference.p_value(-axes[1], values) == pytest.approx(2 * 1 / 4)  # at 4/3: none is
 
 
-def test_one_question_alone_is_compared_with_nothing() -> None:
-    known = ConformalReference(np.eye(1, 24, dtype=np.float32), lengths(*range(1, 100)))
+def test_single_question_has_no_comparison() -> None:
+    reference = ConformalReference(np.eye(1, 24, dtype=np.float32), lengths(*range(1, 100)))
     far = np.array([200] * 3)
-    assert known.p_value(np.eye(1, 24, dtype=np.float32)[0], far) == known.p_value(None, far) == 2 / 100
+    assert (
+        reference.p_value(np.eye(1, 24, dtype=np.float32)[0], far) == reference.p_value(None, far) == 2 / 100
+    )

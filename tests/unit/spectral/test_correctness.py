@@ -16,26 +16,26 @@ rows = st.lists(
 
 
 @given(rows.filter(lambda rows: len({label for _, label in rows}) == 2))
-def test_auroc_is_that_of_scikit_learn(rows):
+def test_auroc_equals_scikit_learn(rows):
     scores, labels = np.round(np.array(rows).T, 10)
     assert auroc(scores, labels) == pytest.approx(roc_auc_score(labels, scores), abs=1e-12)
     assert auroc(-scores, labels) == pytest.approx(1 - auroc(scores, labels), abs=1e-12)
 
 
 @given(rows.filter(lambda rows: len(rows) % 2 == 0))
-def test_the_error_of_the_surer_half_is_that_of_the_curve_at_one_half(rows):
+def test_error_of_the_surer_half_is_on_the_curve(rows):
     scores, labels = np.round(np.array(rows).T, 10)
     curve = accuracy_rejection(scores, labels)
     assert curve.rejected[len(rows) // 2] == 0.5
     assert half_error(scores, labels) == pytest.approx(1 - curve.accuracy[len(rows) // 2])
 
 
-def test_of_an_odd_number_half_of_the_middle_one_counts():
+def test_middle_answer_of_an_odd_number_counts_half():
     assert half_error([0.9, 0.5, 0.1], [1, 0, 0]) == pytest.approx(0.5 / 1.5)
 
 
 @pytest.mark.parametrize("label", [0, 1])
-def test_one_class_has_no_auroc_and_says_so(label):
+def test_single_class_has_no_auroc(label):
     assert math.isnan(auroc([0.1, 0.2], [label] * 2))
     drawn = bootstrapped([0.1, 0.2], [label] * 2, np.random.default_rng(0))
     assert np.isnan(drawn).all()
@@ -70,14 +70,14 @@ def noisy(rng, size):
     return labels + rng.normal(0, 1.0, size), labels
 
 
-def test_the_interval_holds_the_truth_about_as_often_as_it_says():
+def test_interval_has_its_nominal_coverage():
     rng = np.random.default_rng(0)
     truth = 0.5 * (1 + math.erf(1 / 2))  # two normals of variance 1, one apart
     worlds = [noisy(rng, 200) for _ in range(100)]
-    found = [bootstrapped(*world, rng, 200) for world in worlds]
-    intervals = [percentile_interval(drawn) for drawn in found]
-    assert sum(one.low <= truth <= one.high for one in intervals) >= 86
-    assert np.mean([drawn.std(ddof=1) for drawn in found]) == pytest.approx(
+    results = [bootstrapped(*world, rng, 200) for world in worlds]
+    intervals = [percentile_interval(drawn) for drawn in results]
+    assert sum(interval.low <= truth <= interval.high for interval in intervals) >= 86
+    assert np.mean([drawn.std(ddof=1) for drawn in results]) == pytest.approx(
         np.std([auroc(*world) for world in worlds]), rel=0.25
     )
 
@@ -92,12 +92,12 @@ def test_a_seed_gives_the_same_interval_and_more_resamples_no_smaller_error():
     assert interval.low < auroc(scores, labels) < interval.high
 
 
-def test_two_resamples_are_the_fewest_that_have_a_spread():
+def test_at_least_two_resamples_are_needed():
     scores, labels = noisy(np.random.default_rng(0), 150)
-    one, two = (
+    interval, two = (
         percentile_interval(bootstrapped(scores, labels, np.random.default_rng(1), n)) for n in (1, 2)
     )
-    assert np.isnan(one.low)
+    assert np.isnan(interval.low)
     assert two.low < two.high
 
 
@@ -109,7 +109,7 @@ def test_resamples_of_one_class_are_left_out():
     assert percentile_interval(drawn).low == 1
 
 
-def test_a_curve_by_hand():
+def test_small_curve_by_hand():
     curve = accuracy_rejection([0.9, 0.5, 0.7, 0.1], [1, 0, 1, 0])
     assert curve.rejected.tolist() == [0, 0.25, 0.5, 0.75]
     assert curve.accuracy == pytest.approx([1 / 2, 2 / 3, 1, 1])
@@ -117,7 +117,7 @@ def test_a_curve_by_hand():
 
 
 @given(st.lists(st.integers(0, 1), min_size=1, max_size=30))
-def test_a_score_that_knows_nothing_gets_the_accuracy(labels):
+def test_uninformative_score_gets_the_accuracy(labels):
     curve = accuracy_rejection(np.full(len(labels), 0.4), labels)
     assert curve.accuracy == pytest.approx(np.mean(labels))
     assert curve.area == pytest.approx(np.mean(labels))

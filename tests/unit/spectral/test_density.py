@@ -14,7 +14,7 @@ def ragged(rng, sizes, dimension=12, dtype=np.float64):
 
 
 def dense(vectors, weights):
-    """The d x d matrices, straight from the definition."""
+    """Return the d x d matrices by the definition."""
     units = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in vectors]
     return np.stack([(u.T * (w / w.sum())) @ u for u, w in zip(units, weights, strict=True)])
 
@@ -26,7 +26,7 @@ def dense_cosines(matrices):
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(1, 20), st.integers(0, 2**32 - 1))
-def test_cosines_equal_those_of_flattened_matrices(sizes, block_rows, seed):
+def test_cosines_equal_flattened_matrices(sizes, block_rows, seed):
     vectors, weights = ragged(np.random.default_rng(seed), sizes)
     stack = DensityStack.of(vectors, weights)
     matrices = dense(vectors, weights)
@@ -43,7 +43,7 @@ def test_float32_stays_float32_and_is_close():
     assert frobenius_cosines(stack) == pytest.approx(exact, abs=1e-6)
 
 
-def test_some_prompts_only_in_the_order_asked_for():
+def test_selected_prompts_are_in_the_requested_order():
     vectors, weights = ragged(np.random.default_rng(0), [3, 1, 4, 2])
     stack = DensityStack.of(vectors, weights)
     picked = np.array([3, 0, 2])
@@ -55,9 +55,9 @@ def test_mean_spectrum_by_either_gram_matrix():
     stack = DensityStack.of(vectors, weights)
     for members in (np.array([1]), np.arange(5)):
         expected = np.linalg.eigvalsh(dense(vectors, weights)[members].mean(axis=0))
-        found = stack.mean_spectrum(members)
-        assert found == pytest.approx(expected[-found.size :], abs=1e-12)
-        assert found.sum() == pytest.approx(1)
+        mean_ = stack.mean_spectrum(members)
+        assert mean_ == pytest.approx(expected[-mean_.size :], abs=1e-12)
+        assert mean_.sum() == pytest.approx(1)
 
 
 def test_memory_does_not_grow_with_dense_matrices():
@@ -70,7 +70,7 @@ def test_memory_does_not_grow_with_dense_matrices():
     assert peak < 100 * 256 * 256 * 4 / 5
 
 
-def test_one_vector_is_a_matrix_of_rank_one_and_input_is_left_alone():
+def test_single_vector_has_rank_one_and_input_is_not_changed():
     given_rows = np.array([3.0, 4.0])
     stack = DensityStack.of([given_rows, np.array([[0.0, 2.0]])])
     assert len(stack) == 2

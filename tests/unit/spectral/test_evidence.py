@@ -27,14 +27,14 @@ def test_a_score_by_hand() -> None:
     assert half.depolarization == pytest.approx(0.5, abs=1e-12)
 
 
-@pytest.mark.parametrize(("intercept", "mass", "told"), [(12.0, 1.0, 1 - 1e-6), (-12.0, 0.0, 1e-6)])
-def test_g_is_clipped(intercept: float, mass: float, told: float) -> None:
-    assert EvidenceMap(1.0, intercept, 5.0).at(mass).depolarization == pytest.approx(told, rel=1e-9)
+@pytest.mark.parametrize(("intercept", "mass", "expected"), [(12.0, 1.0, 1 - 1e-6), (-12.0, 0.0, 1e-6)])
+def test_g_is_clipped(intercept: float, mass: float, expected: float) -> None:
+    assert EvidenceMap(1.0, intercept, 5.0).at(mass).depolarization == pytest.approx(expected, rel=1e-9)
 
 
 @settings(deadline=None)
 @given(maps, masses, masses, seeds)
-def test_more_missing_mass_never_means_more_confidence(
+def test_confidence_does_not_rise_with_missing_mass(
     map_: EvidenceMap, one: float, other: float, seed: int
 ) -> None:
     [values] = spectra(np.random.default_rng(seed), 1, 6)
@@ -44,9 +44,7 @@ def test_more_missing_mass_never_means_more_confidence(
 
 @settings(deadline=None)
 @given(maps, masses, seeds)
-def test_a_score_is_finite_and_a_spectrum_whatever_the_mass(
-    map_: EvidenceMap, mass: float, seed: int
-) -> None:
+def test_score_is_a_finite_spectrum_for_any_mass(map_: EvidenceMap, mass: float, seed: int) -> None:
     [values] = spectra(np.random.default_rng(seed), 1, 6)
     served = map_.at(mass).serve(values[values > 0], 40)
     assert served.total == pytest.approx(1.0, abs=1e-9)
@@ -57,25 +55,25 @@ def test_a_score_is_finite_and_a_spectrum_whatever_the_mass(
 
 @settings(deadline=None, max_examples=40)
 @given(maps, seeds)
-def test_many_prompts_at_once_are_each_served_as_alone(map_: EvidenceMap, seed: int) -> None:
+def test_batch_equals_single_prompts(map_: EvidenceMap, seed: int) -> None:
     dev = random_dev_set(seed)
     missing = np.random.default_rng(seed).random(len(dev))
     alone = [map_.at(u) for u in missing]
     each = [dev.take(np.array([i])) for i in range(len(dev))]
     for reads in (risks, served_lambda_max, mean_entropy):
-        found = [np.atleast_1d(reads(one, row))[0] for one, row in zip(alone, each, strict=True)]
+        results = [np.atleast_1d(reads(item, row))[0] for item, row in zip(alone, each, strict=True)]
         whole = reads(map_, replace(dev, missing_mass=missing))
-        assert whole == pytest.approx(np.mean(found) if reads is mean_entropy else found, rel=1e-9)
+        assert whole == pytest.approx(np.mean(results) if reads is mean_entropy else results, rel=1e-9)
 
 
 @settings(deadline=None)
 @given(temperatures, intercepts, masses)
 def test_slope_zero_is_the_depolarized_map(temperature: float, intercept: float, mass: float) -> None:
-    found = EvidenceMap(temperature, intercept, 0.0).at(mass)
-    assert found == DepolarizedMap(temperature, EvidenceMap(1.0, intercept, 0.0).at(0.5).depolarization)
+    result = EvidenceMap(temperature, intercept, 0.0).at(mass)
+    assert result == DepolarizedMap(temperature, EvidenceMap(1.0, intercept, 0.0).at(0.5).depolarization)
 
 
-def test_the_map_of_one_prompt_serves_it_and_that_of_several_does_not() -> None:
+def test_only_the_map_of_one_prompt_can_serve() -> None:
     map_ = EvidenceMap(0.8, -0.5, 0.4)
     served = map_.over([0.2]).serve([0.7, 0.3], 10)
     assert served.eigenvalues.tolist() == map_.at(0.2).serve([0.7, 0.3], 10).eigenvalues.tolist()
@@ -97,7 +95,7 @@ def test_parameters_out_of_their_bounds_are_refused(parameters: tuple[float, flo
         EvidenceMap(*parameters)
 
 
-def test_a_set_needs_a_mass_for_every_prompt() -> None:
+def test_dev_set_needs_a_mass_for_every_prompt() -> None:
     dev = random_dev_set(0)
     with pytest.raises(ValueError, match="missing mass"):
         replace(dev, missing_mass=np.zeros(3))

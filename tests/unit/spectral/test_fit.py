@@ -26,7 +26,7 @@ METHODS: list[Method] = ["temperature", "depolarized"]
 
 
 def differences(objective: TemperatureRisk | DepolarizedRisk, point: np.ndarray, part: int) -> np.ndarray:
-    """Central differences of part 0 (value) or 1 (gradient) of the objective."""
+    """Return central differences of part 0 (value) or 1 (gradient) of the objective."""
     step = 1e-5 * np.eye(point.size)
     return np.array([(objective(point + h)[part] - objective(point - h)[part]) / 2e-5 for h in step])
 
@@ -57,27 +57,27 @@ def test_objectives_are_the_mean_risk(seed: int, t: float, g: float) -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(seeds, st.floats(0.3, 10.0), st.floats(0.05, 0.9))
-def test_parameters_built_into_a_world_are_found(seed: int, t: float, g: float) -> None:
+def test_true_parameters_are_recovered(seed: int, t: float, g: float) -> None:
     values = spectra(np.random.default_rng(seed), 60, 6)
-    found = fit_temperature(calibrated_world(TemperatureMap(t), values, 40))
-    assert found.map.temperature == pytest.approx(t, rel=1e-5)
+    fit_ = fit_temperature(calibrated_world(TemperatureMap(t), values, 40))
+    assert fit_.map.temperature == pytest.approx(t, rel=1e-5)
     both = fit_depolarized(calibrated_world(DepolarizedMap(t, g), values, 40))
     assert both.map.temperature == pytest.approx(t, rel=1e-4)
     assert both.map.depolarization == pytest.approx(g, abs=1e-5)
-    assert found.at_bound == both.at_bound == ()
+    assert fit_.at_bound == both.at_bound == ()
 
 
 @settings(deadline=None, max_examples=40)
 @given(seeds)
 def test_a_fit_is_no_worse_than_the_identity_and_stationary(seed: int) -> None:
     dev = random_dev_set(seed)
-    found, both = fit_temperature(dev, eps=1e-6), fit_depolarized(dev)
-    assert found.risk <= risk(TemperatureMap(1.0, 1e-6), dev) + 1e-12
+    fit_, both = fit_temperature(dev, eps=1e-6), fit_depolarized(dev)
+    assert fit_.risk <= risk(TemperatureMap(1.0, 1e-6), dev) + 1e-12
     for g in (1e-6, 0.1, 0.5, 0.9):
         assert both.risk <= risk(DepolarizedMap(1.0, g), dev) + 1e-12
-    if not found.at_bound:
-        assert found.mean_entropy == pytest.approx(found.risk, abs=1e-6)
-        assert found.stationarity_gap < 1e-6
+    if not fit_.at_bound:
+        assert fit_.mean_entropy == pytest.approx(fit_.risk, abs=1e-6)
+        assert fit_.stationarity_gap < 1e-6
     assert both.stationarity_gap < 1e-6
 
 
@@ -104,13 +104,13 @@ def one_sided(c: list[float], outside: float, prompts: int = 40) -> DevSpectra:
     return DevSpectra(values, np.tile(c, (prompts, 1)), np.full(prompts, outside), np.full(prompts, 2), 10)
 
 
-def test_an_optimum_on_a_bound_is_said() -> None:
+def test_optimum_on_a_bound_is_reported() -> None:
     sharp = one_sided([1.0, 0.0], 0.0)
     assert fit_temperature(sharp).map.temperature == pytest.approx(0.05, rel=1e-9)
     assert fit_temperature(sharp).at_bound == ("temperature",)
-    found = fit_depolarized(sharp)
-    assert "depolarization" in found.at_bound
-    assert found.map.depolarization == pytest.approx(DEPOLARIZATION_BOUNDS[0], rel=1e-6)
+    fit_ = fit_depolarized(sharp)
+    assert "depolarization" in fit_.at_bound
+    assert fit_.map.depolarization == pytest.approx(DEPOLARIZATION_BOUNDS[0], rel=1e-6)
     flat = one_sided([0.1, 0.1], 0.8)
     assert fit_temperature(flat).at_bound == ("temperature",)
     assert fit_temperature(flat).map.temperature == pytest.approx(50.0, rel=1e-9)
@@ -122,7 +122,7 @@ def test_methods_are_checked() -> None:
 
 
 def sampled_world(t: float, prompts: int, seed: int) -> DevSpectra:
-    """One reference per prompt, drawn from the spectrum at temperature t: an eigenvector, or none of them."""
+    """Return one reference per prompt from the spectrum at temperature t: eigenvectors or null directions."""
     rng = np.random.default_rng(seed)
     world = calibrated_world(TemperatureMap(t, 1e-6), spectra(rng, prompts, 6), 40)
     chances = np.column_stack([world.alignment, world.outside])
@@ -132,8 +132,8 @@ def sampled_world(t: float, prompts: int, seed: int) -> DevSpectra:
 
 
 def test_temperature_two_is_inside_its_interval() -> None:
-    found = bootstrap(sampled_world(2.0, 300, 0), "temperature", rng=np.random.default_rng(0), eps=1e-6)
-    [(name, interval)] = found.intervals.items()
+    bootstrap_ = bootstrap(sampled_world(2.0, 300, 0), "temperature", rng=np.random.default_rng(0), eps=1e-6)
+    [(name, interval)] = bootstrap_.intervals.items()
     assert name == "temperature"
     assert interval.low < 2.0 < interval.high
     assert interval.high - interval.low < 0.6
@@ -142,18 +142,18 @@ def test_temperature_two_is_inside_its_interval() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_each_refit_is_the_fit_of_the_resampled_prompts(method: Method) -> None:
     dev = random_dev_set(5)
-    found = bootstrap(dev, method, rng=np.random.default_rng(7), resamples=4)
+    bootstrap_ = bootstrap(dev, method, rng=np.random.default_rng(7), resamples=4)
     counts = np.random.default_rng(7).multinomial(len(dev), np.full(len(dev), 1 / len(dev)), size=4)
-    for temperature, row in zip(found.parameters["temperature"], counts, strict=True):
+    for temperature, row in zip(bootstrap_.parameters["temperature"], counts, strict=True):
         again = fit(dev.take(np.repeat(np.arange(len(dev)), row)), method).map
         assert temperature == pytest.approx(again.temperature, rel=1e-5)
 
 
 def test_the_bootstrap_has_an_interval_for_each_parameter() -> None:
     dev = calibrated_world(DepolarizedMap(0.9, 0.2), spectra(np.random.default_rng(0), 80, 6), 40)
-    found = bootstrap(dev, "depolarized", rng=np.random.default_rng(0), resamples=50)
-    assert [values.shape for values in found.parameters.values()] == [(50,), (50,)]
-    interval = found.intervals["depolarization"]
+    bootstrap_ = bootstrap(dev, "depolarized", rng=np.random.default_rng(0), resamples=50)
+    assert [values.shape for values in bootstrap_.parameters.values()] == [(50,), (50,)]
+    interval = bootstrap_.intervals["depolarization"]
     assert 0.1 < interval.low <= 0.2 + 1e-4
     assert 0.3 > interval.high >= 0.2 - 1e-4
 
@@ -166,15 +166,15 @@ def test_folds_are_of_equal_size_and_cover_everything() -> None:
         assign_folds(1, 5, np.random.default_rng(0))
 
 
-def test_risks_out_of_fold_come_from_maps_fitted_without_the_fold() -> None:
+def test_out_of_fold_risks_use_maps_fitted_without_the_fold() -> None:
     dev, fixed = random_dev_set(3, prompts=25), DepolarizedMap(1.3, 0.2)
     candidates = {"t": "temperature", "d": "depolarized", "active": fixed, "raw": Identity()}
-    found = cross_validated_risks(dev, candidates, rng=np.random.default_rng(1))
+    risks_ = cross_validated_risks(dev, candidates, rng=np.random.default_rng(1))
     for number in range(5):
-        held = found.fold == number
+        held = risks_.fold == number
         again = fit(dev.take(~held), "depolarized").map
-        assert found.maps["d"][number] == again
-        assert found.risks["d"][held] == pytest.approx(risks(again, dev.take(held)))
-    assert found.risks["active"] == pytest.approx(risks(fixed, dev))
-    assert found.maps["active"] == (fixed,) * 5
-    assert found.risks["d"].mean() > fit(dev, "depolarized").risk
+        assert risks_.maps["d"][number] == again
+        assert risks_.risks["d"][held] == pytest.approx(risks(again, dev.take(held)))
+    assert risks_.risks["active"] == pytest.approx(risks(fixed, dev))
+    assert risks_.maps["active"] == (fixed,) * 5
+    assert risks_.risks["d"].mean() > fit(dev, "depolarized").risk

@@ -20,23 +20,23 @@ sizes = st.integers(1, 8)
 
 
 def dense(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Eigenvalues of the d x d density matrix itself, descending."""
+    """Return the eigenvalues of the d x d density matrix, descending."""
     return np.linalg.eigvalsh((vectors * weights[:, None]).T @ vectors)[::-1]
 
 
-def test_weights_become_shares() -> None:
+def test_weights_are_normalised() -> None:
     assert shares([1, 3], 2) == pytest.approx([0.25, 0.75])
 
 
 def test_four_equal_answers_are_certain() -> None:
-    found = spectrum(np.tile([0.6, 0.8, 0.0], (4, 1)))
-    served = Identity().serve(found.eigenvalues, found.dimension)
-    assert found.rank == 1
+    spectrum_ = spectrum(np.tile([0.6, 0.8, 0.0], (4, 1)))
+    served = Identity().serve(spectrum_.eigenvalues, spectrum_.dimension)
+    assert spectrum_.rank == 1
     assert served.lambda_max == pytest.approx(1.0, abs=1e-12)
     assert served.entropy == pytest.approx(0.0, abs=1e-12)
 
 
-def test_four_orthogonal_answers_are_as_uncertain_as_four_can_be() -> None:
+def test_four_orthogonal_answers_have_maximal_entropy() -> None:
     served = Identity().serve(spectrum(np.eye(4, 9)).eigenvalues, 9)
     assert served.lambda_max == pytest.approx(0.25, abs=1e-12)
     assert served.entropy == pytest.approx(np.log(4), abs=1e-12)
@@ -45,15 +45,15 @@ def test_four_orthogonal_answers_are_as_uncertain_as_four_can_be() -> None:
 
 @settings(deadline=None)
 @given(seeds, sizes)
-def test_the_gram_route_gives_the_eigenvalues_and_vectors_of_the_density_matrix(seed: int, k: int) -> None:
+def test_gram_route_equals_the_density_matrix(seed: int, k: int) -> None:
     rng = np.random.default_rng(seed)
     vectors, weights = unit(rng, k, 12), rng.dirichlet(np.ones(k))
-    found = spectrum(vectors, weights)
-    assert found.eigenvalues == pytest.approx(dense(vectors, weights)[: found.rank], abs=1e-9)
-    u = found.eigenvectors(vectors)
-    matrix = (u.T * found.eigenvalues) @ u
+    spectrum_ = spectrum(vectors, weights)
+    assert spectrum_.eigenvalues == pytest.approx(dense(vectors, weights)[: spectrum_.rank], abs=1e-9)
+    u = spectrum_.eigenvectors(vectors)
+    matrix = (u.T * spectrum_.eigenvalues) @ u
     assert np.abs(matrix - (vectors * weights[:, None]).T @ vectors).max() < 1e-8
-    assert found.projections == pytest.approx(vectors @ u.T, abs=1e-6)
+    assert spectrum_.projections == pytest.approx(vectors @ u.T, abs=1e-6)
 
 
 @settings(deadline=None)
@@ -72,7 +72,7 @@ def test_rotation_and_order_of_the_answers_change_nothing(seed: int, k: int) -> 
 
 @settings(deadline=None)
 @given(seeds, sizes)
-def test_repeated_rows_are_the_same_as_weights(seed: int, k: int) -> None:
+def test_repeated_rows_equal_weights(seed: int, k: int) -> None:
     rng = np.random.default_rng(seed)
     vectors, counts = unit(rng, k, 10), rng.integers(1, 5, k)
     repeated = spectrum(np.repeat(vectors, counts, axis=0))
@@ -85,10 +85,10 @@ def test_repeated_rows_are_the_same_as_weights(seed: int, k: int) -> None:
 @given(seeds, sizes)
 def test_bounds_of_the_scores(seed: int, k: int) -> None:
     rng = np.random.default_rng(seed)
-    found = spectrum(unit(rng, k, 10))
-    served = Identity().serve(found.eigenvalues, 10)
-    assert found.eigenvalues.sum() == pytest.approx(1.0, abs=1e-12)
-    assert (np.diff(found.eigenvalues) <= 0).all()
+    spectrum_ = spectrum(unit(rng, k, 10))
+    served = Identity().serve(spectrum_.eigenvalues, 10)
+    assert spectrum_.eigenvalues.sum() == pytest.approx(1.0, abs=1e-12)
+    assert (np.diff(spectrum_.eigenvalues) <= 0).all()
     assert 1 / k - 1e-12 <= served.lambda_max <= 1 + 1e-12
     assert -1e-12 <= served.entropy <= np.log(k) + 1e-12
 
@@ -98,12 +98,12 @@ def test_bounds_of_the_scores(seed: int, k: int) -> None:
 def test_alignment_splits_the_reference_into_span_and_rest(seed: int, k: int) -> None:
     rng = np.random.default_rng(seed)
     vectors, references = unit(rng, k, 12), unit(rng, 3, 12)
-    found = spectrum(vectors)
-    c, outside = reference_alignment(found, vectors, references)
-    u = found.eigenvectors(vectors)
+    spectrum_ = spectrum(vectors)
+    c, outside = reference_alignment(spectrum_, vectors, references)
+    u = spectrum_.eigenvectors(vectors)
     assert c == pytest.approx(np.square(references @ u.T).mean(axis=0), abs=1e-7)
     assert c.sum() + outside == pytest.approx(1.0, abs=1e-7)
-    assert alignment(found, references @ vectors.T)[0] == pytest.approx(c, abs=1e-12)
+    assert alignment(spectrum_, references @ vectors.T)[0] == pytest.approx(c, abs=1e-12)
 
 
 def test_a_reference_among_the_answers_lies_inside() -> None:
@@ -112,7 +112,7 @@ def test_a_reference_among_the_answers_lies_inside() -> None:
     assert outside == pytest.approx(0.0, abs=1e-12)
 
 
-def test_rounding_in_float32_makes_no_eigenvalue() -> None:
+def test_float32_rounding_adds_no_eigenvalue() -> None:
     rng = np.random.default_rng(1)
     row = unit(rng, 1, 768).astype(np.float32)
     noisy = np.repeat(row, 6, axis=0) + rng.uniform(-1, 1, (6, 768)).astype(np.float32) * np.float32(3e-8)
@@ -138,11 +138,11 @@ def test_the_dimension_is_never_below_the_rank() -> None:
     assert spectrum(np.eye(3, 5)).dimension == 5
 
 
-def test_an_answer_of_no_weight_does_not_count() -> None:
+def test_answer_with_zero_weight_does_not_count() -> None:
     vectors = unit(np.random.default_rng(4), 3, 9)
-    found = spectrum(vectors, [2, 1, 0])
-    assert found.eigenvalues == pytest.approx(spectrum(vectors[:2], [2, 1]).eigenvalues, abs=1e-12)
-    assert found.projections.shape == (3, 2)
+    spectrum_ = spectrum(vectors, [2, 1, 0])
+    assert spectrum_.eigenvalues == pytest.approx(spectrum(vectors[:2], [2, 1]).eigenvalues, abs=1e-12)
+    assert spectrum_.projections.shape == (3, 2)
 
 
 def test_the_tolerance_is_an_argument() -> None:
@@ -152,7 +152,7 @@ def test_the_tolerance_is_an_argument() -> None:
 
 
 @pytest.mark.parametrize(
-    ("vectors", "said"),
+    ("vectors", "message"),
     [
         ([1.0, 2.0], "matrix"),
         (np.empty((0, 3)), "matrix"),
@@ -161,8 +161,8 @@ def test_the_tolerance_is_an_argument() -> None:
         ([[np.inf, 0.0]], "not finite"),
     ],
 )
-def test_unusable_vectors_are_refused(vectors: object, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_unusable_vectors_are_refused(vectors: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         unit_rows(vectors)
 
 
@@ -173,13 +173,13 @@ def test_unusable_weights_are_refused(weights: list[float]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("matrix", "said"),
+    ("matrix", "message"),
     [
         (np.ones((2, 3)), "square"),
         (np.full((2, 2), np.nan), "not finite"),
         (np.zeros((2, 2)), "no eigenvalue"),
     ],
 )
-def test_unusable_gram_matrices_are_refused(matrix: np.ndarray, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_unusable_gram_matrices_are_refused(matrix: np.ndarray, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         spectrum_from_gram(matrix, None, 2)

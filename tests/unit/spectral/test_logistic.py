@@ -31,7 +31,7 @@ def made(seed: int, size: int = 60, width: int = 3) -> tuple[np.ndarray, np.ndar
 
 @settings(deadline=None, max_examples=40)
 @given(seeds, st.sampled_from([0.01, 1.0, 100.0]))
-def test_it_is_that_of_scikit_learn(seed: int, strength: float) -> None:
+def test_result_equals_scikit_learn(seed: int, strength: float) -> None:
     rows, right = made(seed)
     theirs = LogisticRegression(C=strength, tol=1e-10, max_iter=10_000).fit(rows, right)
     ours = fit_logistic(rows, right, prior=ridge(3, strength))
@@ -41,11 +41,11 @@ def test_it_is_that_of_scikit_learn(seed: int, strength: float) -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(seeds)
-def test_the_optimum_is_stationary_and_the_derivatives_are_those_of_the_risk(seed: int) -> None:
+def test_optimum_is_stationary_and_derivatives_are_correct(seed: int) -> None:
     rows, right = made(seed)
     objective = drawn_to(LogisticRisk(rows, right), ridge(3))
-    found = fit_logistic(rows, right)
-    point = np.append(found.weights, found.intercept)
+    fit = fit_logistic(rows, right)
+    point = np.append(fit.weights, fit.intercept)
     assert np.abs(objective(point)[1]).max() < 1e-8
     away, step = point + 0.3, 1e-5 * np.eye(4)
     for part in (0, 1):
@@ -55,40 +55,40 @@ def test_the_optimum_is_stationary_and_the_derivatives_are_those_of_the_risk(see
 
 @settings(deadline=None, max_examples=40)
 @given(seeds)
-def test_the_risk_is_the_log_loss_alone_and_the_ridge_is_its_penalty(seed: int) -> None:
+def test_risk_is_log_loss_plus_ridge_penalty(seed: int) -> None:
     rows, right = made(seed)
     point = np.random.default_rng(seed).standard_normal(4)
     value = LogisticRisk(rows, right)(point)[0]
     assert value == pytest.approx(right.size * log_loss(sigmoid(rows @ point[:3] + point[3]), right))
-    # ||w||^2 / (2 C), whatever the intercept is.
+    # ||w||^2 / (2 C), without the intercept.
     assert ridge(3, 0.5).penalty(point)[0] == pytest.approx(point[:3] @ point[:3])
     assert ridge(3).penalty(point)[0] == pytest.approx(point[:3] @ point[:3] / 2)
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_labels_of_one_kind_have_a_fit_where_the_prior_bounds_the_intercept(turned: bool) -> None:
+def test_labels_of_one_kind_can_be_fitted_with_a_prior_on_the_intercept(turned: bool) -> None:
     rows, _ = made(0)
     right = np.full(60, turned)
     prior = Prior(np.array([1.0, 0.0, 0.0, 0.5]), np.eye(4), 4.0)
-    found = fit_logistic(rows, right, prior=prior)
-    point = np.append(found.weights, found.intercept)
+    fit = fit_logistic(rows, right, prior=prior)
+    point = np.append(fit.weights, fit.intercept)
     assert np.abs(drawn_to(LogisticRisk(rows, right), prior)(point)[1]).max() < 1e-8
-    assert (found.intercept > 0.5) == turned
+    assert (fit.intercept > 0.5) == turned
     heavy = fit_logistic(rows, right, prior=Prior(prior.center, prior.hessian, 1e12))
     assert [*heavy.weights, heavy.intercept] == pytest.approx(prior.center, abs=1e-6)
 
 
-def test_an_optimum_by_hand() -> None:
+def test_small_optimum_by_hand() -> None:
     """x = +1 right, x = -1 wrong: by symmetry b = 0, and w = 2 C sigmoid(-w) of two rows."""
-    found = fit_logistic([[1.0], [-1.0]], [1, 0])
-    [w] = found.weights
+    fit = fit_logistic([[1.0], [-1.0]], [1, 0])
+    [w] = fit.weights
     assert w == pytest.approx(2 / (1 + math.exp(w)), abs=1e-9)
-    assert found.intercept == pytest.approx(0.0, abs=1e-9)
+    assert fit.intercept == pytest.approx(0.0, abs=1e-9)
 
 
-def test_rows_that_can_be_told_apart_have_finite_weights() -> None:
-    found = fit_logistic(np.arange(40.0)[:, None], np.arange(40) >= 20)
-    assert 0 < found.weights[0] < 10
+def test_separable_rows_have_finite_weights() -> None:
+    fit = fit_logistic(np.arange(40.0)[:, None], np.arange(40) >= 20)
+    assert 0 < fit.weights[0] < 10
     flat = fit_logistic(np.zeros((10, 1)), [1, 0, 0, 0, 0, 0, 0, 0, 0, 0])
     assert flat.weights.tolist() == [0.0]
     assert sigmoid(flat.intercept) == pytest.approx(0.1)
@@ -112,14 +112,14 @@ def test_unusable_rows_are_refused(features: list, labels: list, message: str) -
 
 @settings(deadline=None)
 @given(seeds)
-def test_proper_scores_are_those_of_scikit_learn(seed: int) -> None:
+def test_proper_scores_equal_scikit_learn(seed: int) -> None:
     _, right = made(seed)
     p = np.random.default_rng(seed).random(right.size)
     assert log_loss(p, right) == pytest.approx(log_loss_of_scikit_learn(right, p), abs=1e-12)
     assert brier(p, right) == pytest.approx(brier_score_loss(right, p), abs=1e-12)
 
 
-def test_certainty_that_fails_costs_much_but_not_infinitely() -> None:
+def test_wrong_certainty_has_a_large_finite_loss() -> None:
     assert log_losses([1.0, 0.0], [0, 1]) == pytest.approx([34.539, 34.539], abs=1e-3)
 
 
@@ -132,13 +132,13 @@ def test_the_sigmoid_does_not_overflow() -> None:
 def test_a_bounded_optimum_keeps_its_bounds_and_rises_only_beyond_them(seed: int) -> None:
     rows, right = made(seed)
     low, high = [0.0, -np.inf, -np.inf], [np.inf, 0.0, np.inf]
-    found = fit_logistic(rows, right, low=low, high=high)
-    gradient = drawn_to(LogisticRisk(rows, right), ridge(3))(np.append(found.weights, found.intercept))[1]
-    assert found.weights[0] >= 0 >= found.weights[1]
+    fit = fit_logistic(rows, right, low=low, high=high)
+    gradient = drawn_to(LogisticRisk(rows, right), ridge(3))(np.append(fit.weights, fit.intercept))[1]
+    assert fit.weights[0] >= 0 >= fit.weights[1]
     for at, outward in ((0, -1), (1, 1)):
-        # On its bound it may still fall outward; inside it is stationary.
-        assert abs(gradient[at]) < 1e-7 or (found.weights[at] == 0 and gradient[at] * outward < 0)
+        # At a bound the risk may still fall outward; inside it is stationary.
+        assert abs(gradient[at]) < 1e-7 or (fit.weights[at] == 0 and gradient[at] * outward < 0)
     assert np.abs(gradient[2:]).max() < 1e-7
     free = fit_logistic(rows, right)
     if free.weights[0] > 0 > free.weights[1]:
-        assert found.weights == pytest.approx(free.weights, abs=1e-8)
+        assert fit.weights == pytest.approx(free.weights, abs=1e-8)

@@ -25,7 +25,7 @@ def test_the_worked_example_at_temperature_two() -> None:
     assert (served.null_value, served.null_count) == (0.0, 766)
 
 
-def test_one_answer_half_depolarized() -> None:
+def test_single_answer_half_depolarized() -> None:
     served = DepolarizedMap(1.0, 0.5).serve([1.0], 768)
     assert served.lambda_max == pytest.approx(0.500651, abs=5e-7)
     assert served.total == pytest.approx(1.0, abs=1e-12)
@@ -67,7 +67,7 @@ def test_order_trace_and_ranges_are_kept(seed: int, t: float, g: float) -> None:
 
 @settings(deadline=None)
 @given(seeds)
-def test_a_higher_temperature_or_more_noise_is_less_certain(seed: int) -> None:
+def test_higher_temperature_or_noise_is_less_certain(seed: int) -> None:
     raw = eigenvalues(seed)
     cool, warm = TemperatureMap(0.7).serve(raw, D), TemperatureMap(1.9).serve(raw, D)
     assert warm.entropy >= cool.entropy - 1e-12
@@ -78,7 +78,7 @@ def test_a_higher_temperature_or_more_noise_is_less_certain(seed: int) -> None:
 
 
 @pytest.mark.parametrize("t", [1e-3, 0.05, 50.0, 1e6])
-def test_extreme_temperatures_and_eigenvalues_make_no_nan(t: float) -> None:
+def test_extreme_values_give_no_nan(t: float) -> None:
     raw = [1 - 2e-10, 1e-10, 1e-10]
     for map_ in every_map(t, 0.3):
         for out in (map_.serve(raw, D), map_.fitted(raw, D)):
@@ -98,7 +98,7 @@ def test_a_rank_above_the_dimension_keeps_the_trace() -> None:
         assert map_.fitted([0.5, 0.3, 0.2], 2).total == pytest.approx(1.0, abs=1e-12)
 
 
-def test_one_sample_leaves_no_uncertainty_to_normalise() -> None:
+def test_normalised_entropy_of_one_sample() -> None:
     assert Identity().serve([1.0], 768).entropy_normalized(1) == 0.0
 
 
@@ -139,7 +139,7 @@ def test_unusable_eigenvalues_are_refused(values: list[float]) -> None:
             map_.serve(values, D)
 
 
-def test_the_largest_entropy_is_1_whatever_the_rounding():
+def test_largest_normalised_entropy_is_exactly_one():
     for dimension in range(2, 300):
         full = DepolarizedMap(1.0, 0.5).serve(np.full(dimension - 1, 1 / (dimension - 1)), dimension)
         assert 0 < full.entropy_normalized(dimension) <= 1.0, dimension
@@ -148,7 +148,7 @@ def test_the_largest_entropy_is_1_whatever_the_rounding():
         assert even.entropy_normalized(dimension) <= 1.0, dimension
 
 
-def test_the_null_directions_are_those_that_the_answers_leave():
+def test_null_directions_are_orthogonal_to_the_answers():
     for map_ in every_map(1.0, 0.5):
         assert map_.serve([0.7, 0.3], 10).null_count == 8
         assert map_.serve([0.7, 0.3], 1).null_count == 0

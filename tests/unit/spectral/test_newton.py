@@ -14,21 +14,21 @@ def rosenbrock(point: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
 BOX = np.array([-5.0, -5.0]), np.array([5.0, 5.0])
 
 
-def test_a_curved_valley_is_followed_to_its_end() -> None:
-    found = minimize(rosenbrock, np.array([-1.2, 1.0]), *BOX)
-    assert found.point == pytest.approx([1.0, 1.0], abs=1e-8)
-    assert not found.bound.any()
+def test_curved_valley_is_minimised() -> None:
+    minimum = minimize(rosenbrock, np.array([-1.2, 1.0]), *BOX)
+    assert minimum.point == pytest.approx([1.0, 1.0], abs=1e-8)
+    assert not minimum.bound.any()
 
 
-def test_the_search_stays_in_the_box_and_says_which_side_it_met() -> None:
-    found = minimize(rosenbrock, np.array([-1.2, 1.0]), BOX[0], np.array([0.5, 5.0]))
-    assert found.point == pytest.approx([0.5, 0.25], abs=1e-8)
-    assert found.bound.tolist() == [True, False]
+def test_search_stays_in_the_box_and_reports_the_active_bound() -> None:
+    minimum = minimize(rosenbrock, np.array([-1.2, 1.0]), BOX[0], np.array([0.5, 5.0]))
+    assert minimum.point == pytest.approx([0.5, 0.25], abs=1e-8)
+    assert minimum.bound.tolist() == [True, False]
 
 
-def test_a_start_outside_the_box_is_moved_in() -> None:
-    found = minimize(rosenbrock, np.array([90.0, -90.0]), *BOX)
-    assert found.point == pytest.approx([1.0, 1.0], abs=1e-6)
+def test_start_outside_the_box_is_clipped() -> None:
+    minimum = minimize(rosenbrock, np.array([90.0, -90.0]), *BOX)
+    assert minimum.point == pytest.approx([1.0, 1.0], abs=1e-6)
 
 
 def test_negative_curvature_is_descended() -> None:
@@ -36,5 +36,5 @@ def test_negative_curvature_is_descended() -> None:
         x = point[0]
         return float(x**4 - x**2), np.array([4 * x**3 - 2 * x]), np.array([[12 * x**2 - 2]])
 
-    found = minimize(well, np.array([0.1]), np.array([-3.0]), np.array([3.0]))
-    assert found.point == pytest.approx([np.sqrt(0.5)], abs=1e-8)
+    minimum = minimize(well, np.array([0.1]), np.array([-3.0]), np.array([3.0]))
+    assert minimum.point == pytest.approx([np.sqrt(0.5)], abs=1e-8)

@@ -1,4 +1,4 @@
-"""Differences in pairs."""
+"""Paired differences."""
 
 import numpy as np
 import pytest
@@ -10,38 +10,38 @@ def rng():
     return np.random.default_rng(0)
 
 
-def test_a_constant_gap_is_certain():
-    found = mean_difference(np.arange(50) + 1.0, np.arange(50), rng())
-    assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)
-    assert found.real
+def test_constant_difference_is_certain():
+    difference = mean_difference(np.arange(50) + 1.0, np.arange(50), rng())
+    assert (difference.value, difference.low, difference.high) == (1.0, 1.0, 1.0)
+    assert difference.real
 
 
-def test_pairing_removes_what_both_share():
+def test_pairing_removes_shared_variance():
     shared = rng().normal(0, 100, 200)
     first = shared + rng().normal(0.5, 0.1, 200)
     assert mean_difference(first, shared, np.random.default_rng(1)).real
 
 
-def test_no_difference_is_not_real():
+def test_zero_difference_is_not_significant():
     noise = np.random.default_rng(3)
-    found = mean_difference(noise.normal(size=300), noise.normal(size=300), rng())
-    assert found.low < 0 < found.high
-    assert not found.real
+    difference = mean_difference(noise.normal(size=300), noise.normal(size=300), rng())
+    assert difference.low < 0 < difference.high
+    assert not difference.real
 
 
-def test_the_interval_is_that_of_the_mean():
+def test_interval_is_of_the_mean():
     gaps = rng().normal(0, 1, 400)
-    found = mean_difference(gaps, np.zeros(400), np.random.default_rng(1))
-    assert found.high - found.low == pytest.approx(2 * 1.96 * gaps.std() / 20, rel=0.1)
+    difference = mean_difference(gaps, np.zeros(400), np.random.default_rng(1))
+    assert difference.high - difference.low == pytest.approx(2 * 1.96 * gaps.std() / 20, rel=0.1)
 
 
-def test_figures_that_are_no_means():
+def test_figures_that_are_not_means():
     values = rng().normal(size=100)
-    found = figure_difference(
+    difference = figure_difference(
         lambda pick: (float(np.median(values[pick]) + 2), float(np.median(values[pick]))), 100, rng()
     )
-    assert found.value == pytest.approx(2.0)
-    assert found.real
+    assert difference.value == pytest.approx(2.0)
+    assert difference.real
     undefined = figure_difference(lambda _: (float("nan"), 0.0), 5, rng(), resamples=10)
     assert np.isnan(undefined.low)
     assert not undefined.real

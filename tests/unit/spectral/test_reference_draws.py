@@ -22,15 +22,15 @@ def answers():
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def test_eigenvectors_come_with_their_probabilities(answers):
+def test_eigenvectors_are_drawn_with_their_probabilities(answers):
     raw, rng = spectrum(answers, [5, 3, 2]), np.random.default_rng(0)
     served = DepolarizedMap(1.5, 0.4).serve(raw.eigenvalues, 10)
     drawn = draw_reference(answers, raw, served, rng, 4000)
     assert np.linalg.norm(drawn, axis=1) == pytest.approx(1)
-    found = np.square(drawn @ raw.eigenvectors(answers).T)
-    assert np.isclose(found, 0, atol=1e-9).sum() + np.isclose(found, 1, atol=1e-9).sum() == found.size
-    assert found.mean(axis=0) == pytest.approx(served.eigenvalues, abs=0.03)
-    assert 1 - found.sum(axis=1).mean() == pytest.approx(7 * served.null_value, abs=0.03)
+    squares = np.square(drawn @ raw.eigenvectors(answers).T)
+    assert np.isclose(squares, 0, atol=1e-9).sum() + np.isclose(squares, 1, atol=1e-9).sum() == squares.size
+    assert squares.mean(axis=0) == pytest.approx(served.eigenvalues, abs=0.03)
+    assert 1 - squares.sum(axis=1).mean() == pytest.approx(7 * served.null_value, abs=0.03)
 
 
 def test_a_sample_spectrum_never_draws_a_null_direction(answers):
@@ -58,7 +58,7 @@ def test_one_reference_for_each_prompt_and_the_seed_decides(answers):
 
 
 class Prompts:
-    """Prompts whose answers and references lie in a cone, two references to every other prompt."""
+    """Prompts with answers and references in a cone; every other prompt has two references."""
 
     def __init__(self, size, dimension=12, seed=0):
         rng = np.random.default_rng(seed)
@@ -80,7 +80,7 @@ def gathered(blocks):
     return np.concatenate([block.vectors for block in blocks])
 
 
-def test_blocks_hold_every_world_whatever_their_size(monkeypatch):
+def test_blocks_contain_all_worlds_for_any_block_size(monkeypatch):
     prompts = Prompts(5)
     served = prompts.served(DepolarizedMap(1, 0.4))
     monkeypatch.setattr(reference_draws, "BLOCK_ENTRIES", 5 * 12 * 7)
@@ -89,33 +89,33 @@ def test_blocks_hold_every_world_whatever_their_size(monkeypatch):
     assert drawn.shape == (20, 5, 12)
     rescaled = gathered(rescaled_blocks(prompts.stack, prompts.spectra, served, prompts.targets, rng, 20))
     assert rescaled.shape == (20, 7, 12)
-    for found in (drawn, rescaled):
-        assert np.linalg.norm(found, axis=2) == pytest.approx(1)
+    for result in (drawn, rescaled):
+        assert np.linalg.norm(result, axis=2) == pytest.approx(1)
 
 
 @given(st.integers(0, 10_000))
 def test_rescaled_shares_have_the_served_mean_and_sum_to_one(seed):
     rng = np.random.default_rng(seed)
     shares, expected = rng.dirichlet([2, 1, 3], (6, 20)), rng.dirichlet([2, 2, 2], 6)
-    found = rescaled_shares(shares, expected)
-    assert found.mean(axis=1) == pytest.approx(expected, abs=1e-4)
-    assert found.sum(axis=2) == pytest.approx(1)
-    odds, before = found[..., 0] / found[..., 2], shares[..., 0] / shares[..., 2]
+    shares_ = rescaled_shares(shares, expected)
+    assert shares_.mean(axis=1) == pytest.approx(expected, abs=1e-4)
+    assert shares_.sum(axis=2) == pytest.approx(1)
+    odds, before = shares_[..., 0] / shares_[..., 2], shares[..., 0] / shares[..., 2]
     assert odds / before == pytest.approx((odds / before)[:, :1].repeat(20, axis=1), rel=1e-3)
 
 
-def test_shares_that_are_calibrated_already_stay():
+def test_calibrated_shares_are_not_changed():
     shares = np.random.default_rng(0).dirichlet([1, 1, 1], (1, 30))
     assert rescaled_shares(shares, shares.mean(axis=1)) == pytest.approx(shares, abs=1e-6)
 
 
-def test_shares_that_are_all_alike_become_what_is_expected_and_what_is_never_served_is_nothing():
+def test_equal_shares_become_the_expectation_and_unserved_shares_zero():
     inside = np.tile([0.0, 1.0, 0.0], (1, 5, 1))
     assert rescaled_shares(inside, np.array([[0.3, 0.2, 0.5]]))[0, 0] == pytest.approx([0.3, 0.2, 0.5])
     drawn = np.random.default_rng(0).dirichlet([1, 1, 1], (1, 5))
-    found = rescaled_shares(drawn, np.array([[0.4, 0.6, 0.0]]))
-    assert found[..., 2].max() == 0
-    assert found.mean(axis=1)[0] == pytest.approx([0.4, 0.6, 0.0], abs=1e-5)
+    shares = rescaled_shares(drawn, np.array([[0.4, 0.6, 0.0]]))
+    assert shares[..., 2].max() == 0
+    assert shares.mean(axis=1)[0] == pytest.approx([0.4, 0.6, 0.0], abs=1e-5)
 
 
 @pytest.mark.parametrize("map_", [DepolarizedMap(1.2, 0.4), Identity()])
@@ -123,9 +123,9 @@ def test_rescaled_references_have_the_served_spectrum_as_their_expectation(map_)
     prompts = Prompts(40)
     served = prompts.served(map_)
     rng = np.random.default_rng(0)
-    found = gathered(rescaled_blocks(prompts.stack, prompts.spectra, served, prompts.targets, rng, 3000))
+    gathered_ = gathered(rescaled_blocks(prompts.stack, prompts.spectra, served, prompts.targets, rng, 3000))
     for row, i in enumerate(np.repeat(np.arange(40), np.diff(prompts.targets.bounds))):
-        squares = np.square(found[:, row] @ prompts.bases[i].T)
+        squares = np.square(gathered_[:, row] @ prompts.bases[i].T)
         assert squares.mean(axis=0) == pytest.approx(served[i].eigenvalues, abs=0.02)
         assert 1 - squares.sum(axis=1).mean() == pytest.approx(
             served[i].null_count * served[i].null_value, abs=0.02
@@ -133,7 +133,7 @@ def test_rescaled_references_have_the_served_spectrum_as_their_expectation(map_)
         assert squares[:, 0].std() > 0  # as real ones vary
 
 
-def test_rescaled_references_keep_their_signs_and_their_direction_outside():
+def test_rescaled_references_keep_signs_and_outside_direction():
     prompts = Prompts(40)
     served = prompts.served(DepolarizedMap(1.2, 0.4))
     rng = np.random.default_rng(0)
@@ -148,8 +148,8 @@ def test_rescaled_references_keep_their_signs_and_their_direction_outside():
         assert cosine == pytest.approx(1)
 
 
-def test_a_reference_within_the_span_borrows_a_real_direction_outside():
-    """Not a random one: outside the span real texts lie in a cone."""
+def test_reference_within_the_span_gets_a_real_outside_direction():
+    """Not a random one, because real texts lie in a cone outside the span."""
     prompts = Prompts(40, dimension=60)
     inside = [prompts.stack.vectors[prompts.stack.rows(0)][:1]]
     others = [prompts.targets.vectors[prompts.targets.rows(i)] for i in range(1, 40)]
@@ -163,7 +163,7 @@ def test_a_reference_within_the_span_borrows_a_real_direction_outside():
     assert cosines.max() == pytest.approx(1)
 
 
-def test_a_spectrum_that_fills_the_space_or_serves_one_direction_alone_is_no_trouble():
+def test_full_rank_and_rank_one_spectra_are_supported():
     prompts = Prompts(30, dimension=3)
     for map_ in (Identity(), DepolarizedMap(1, 0.5)):
         served = prompts.served(map_)
@@ -175,5 +175,5 @@ def test_a_spectrum_that_fills_the_space_or_serves_one_direction_alone_is_no_tro
     spectra = [spectrum(np.eye(4)[:1])] * 30
     served = [Identity().serve(s.eigenvalues, 4) for s in spectra]
     targets = DensityStack.of([np.ones(4)] * 30)
-    found = gathered(rescaled_blocks(sure, spectra, served, targets, np.random.default_rng(0), 20))
-    assert found[..., 0] == pytest.approx(1)
+    gathered_ = gathered(rescaled_blocks(sure, spectra, served, targets, np.random.default_rng(0), 20))
+    assert gathered_[..., 0] == pytest.approx(1)

@@ -41,7 +41,7 @@ def test_bins_are_closed_on_the_right():
     assert bin_index([0.0, 0.5, 0.5001, 1.0], np.array([0, 0.5, 1])).tolist() == [0, 0, 1, 1]
 
 
-def test_last_bits_of_equal_spectra_do_not_decide_on_bins():
+def test_rounding_of_equal_spectra_does_not_change_bins():
     noise = 1 + np.array([-4, -3, -2, -1, 0, 1, 2, 3]) * 1.1e-16
     values = np.concatenate([np.linspace(0.1, 0.8, 8), noise])
     bins = bin_index(values, equal_mass_bins(values, 8))
@@ -54,7 +54,7 @@ def test_ties_merge_bins():
 
 
 @pytest.mark.parametrize("values", [[], [0.1, np.nan], [-0.1], [1.1], [[0.1]]])
-def test_values_that_are_no_probabilities_are_refused(values):
+def test_values_outside_0_and_1_are_refused(values):
     with pytest.raises(ValueError, match="values must be"):
         equal_mass_bins(values, 8)
 
@@ -66,7 +66,7 @@ def test_no_bins_and_unequal_lengths_are_refused():
         reliability_diagram([0.1, 0.2], [0.1])
 
 
-def test_a_diagram_by_hand():
+def test_small_diagram_by_hand():
     diagram = reliability_diagram([0.2, 0.2, 0.8, 0.8], [0.0, 0.2, 0.5, 0.9], num_bins=2)
     assert diagram.mean_predicted == pytest.approx([0.2, 0.8])
     assert diagram.mean_target == pytest.approx([0.1, 0.7])
@@ -90,19 +90,19 @@ def test_the_order_of_prompts_does_not_matter(values, random):
     assert shuffled == pytest.approx(reliability_diagram(values, target).ece, abs=1e-12)
 
 
-def test_a_bin_without_target_is_left_out_and_the_rest_counts_fully():
+def test_bin_without_target_is_left_out_and_others_are_renormalised():
     predicted, mass = np.array([0.2, 0.9]), np.array([0.5, 0.5])
     assert expected_calibration_error(predicted, np.array([0.3, np.nan]), mass) == pytest.approx(0.1)
     assert np.isnan(expected_calibration_error(predicted, np.array([np.nan, np.nan]), mass))
 
 
 def world(rng, sharpness=1.0, size=300):
-    """Prompts whose reference is u_1 with probability p_1^sharpness."""
+    """Return prompts with reference u_1 with probability p_1^sharpness."""
     predicted = rng.uniform(0.1, 0.9, size)
     return predicted, (rng.random(size) < predicted**sharpness).astype(float)
 
 
-def test_a_calibrated_world_lies_in_its_band_at_least_90_times_of_100():
+def test_calibrated_world_is_in_its_band_at_least_90_percent_of_the_time():
     rng = np.random.default_rng(0)
     inside = 0
     for _ in range(100):
@@ -112,7 +112,7 @@ def test_a_calibrated_world_lies_in_its_band_at_least_90_times_of_100():
     assert inside >= 90
 
 
-def test_a_miscalibrated_world_lies_above_its_band():
+def test_miscalibrated_world_is_above_its_band():
     rng = np.random.default_rng(0)
     for _ in range(10):
         predicted, drawn = world(rng, sharpness=2.0)
@@ -130,7 +130,7 @@ def test_the_band_surrounds_the_diagonal():
     assert 0 < band.ece_low < band.ece_mean < band.ece_high
 
 
-def test_a_band_leaves_out_bins_without_target_and_wants_20_draws():
+def test_band_leaves_out_bins_without_target_and_needs_20_draws():
     targets = np.tile([0.5, np.nan], (20, 1))
     band = consistency_band(targets, np.zeros(20))
     assert band.mean[0] == 0.5

@@ -1,4 +1,4 @@
-"""The projection ECE of calibrated worlds lies in its residual null; the band of labels is twice too wide."""
+"""The projection ECE of calibrated worlds is in its residual null; the band from labels is twice too wide."""
 
 import numpy as np
 import pytest
@@ -15,11 +15,11 @@ from service.spectral.reliability import (
 )
 
 WORLDS, DRAWS = 100, 299
-SPREAD = 0.25  # share of the variance of labels; that of the recorded rows is 0.06 to 0.45
+SPREAD = 0.25  # share of the variance of labels; 0.06 to 0.45 in the recorded rows
 
 
 def world(rng, size=200, spread=SPREAD):
-    """Calibrated prompts: c_1 has mean lambda_max, and so much of the variance that a label would have."""
+    """Return calibrated prompts: c_1 has mean lambda_max, and the given share of a label's variance."""
     lambda_max = rng.uniform(0.1, 0.6, size)
     strength = 1 / spread - 1
     return lambda_max, rng.beta(lambda_max * strength, (1 - lambda_max) * strength)
@@ -42,7 +42,7 @@ def labels(lambda_max, _, rng):
 
 
 @pytest.mark.parametrize(("size", "spread"), [(30, 0.25), (200, 0.1), (200, 0.25), (200, 0.95)])
-def test_calibrated_worlds_lie_in_the_band_95_times_of_100(size, spread):
+def test_calibrated_worlds_are_in_the_band_95_percent_of_the_time(size, spread):
     """Within three standard errors of the Monte Carlo (0.022)."""
     assert coverage(residual, size=size, spread=spread) >= 0.885
 
@@ -56,27 +56,29 @@ def test_the_band_of_labels_misses_calibrated_worlds_and_is_twice_too_wide():
     assert ratio == pytest.approx(1 / np.sqrt(SPREAD), rel=0.2)
 
 
-def test_the_mean_of_the_null_is_what_calibrated_worlds_read():
+def test_mean_of_the_null_is_the_ece_of_calibrated_worlds():
     rng = np.random.default_rng(2)
     worlds = [world(rng) for _ in range(60)]
-    read = np.mean([reliability_diagram(*one).ece for one in worlds])
-    told = np.mean([residual(*one, rng).ece_mean for one in worlds])
-    assert told == pytest.approx(read, rel=0.1)
-    assert told > 0.02  # an ECE is not 0 under calibration
+    read = np.mean([reliability_diagram(*world_).ece for world_ in worlds])
+    means = np.mean([residual(*world_, rng).ece_mean for world_ in worlds])
+    assert means == pytest.approx(read, rel=0.1)
+    assert means > 0.02  # an ECE is not 0 under calibration
 
 
 def test_p_values_of_calibrated_worlds_are_uniform_and_of_others_small():
     rng = np.random.default_rng(3)
     worlds = [world(rng) for _ in range(WORLDS)]
-    values = np.array([projection_null(*one, rng, num_draws=DRAWS).p_value for one in worlds])
+    values = np.array([projection_null(*world_, rng, num_draws=DRAWS).p_value for world_ in worlds])
     assert np.mean(values <= 0.05) <= 0.12
     assert np.mean(values) == pytest.approx(0.5, abs=0.1)
-    off = [projection_null(one[0] ** 0.6, one[1], rng, num_draws=DRAWS).p_value for one in worlds[:10]]
+    off = [
+        projection_null(world_[0] ** 0.6, world_[1], rng, num_draws=DRAWS).p_value for world_ in worlds[:10]
+    ]
     assert max(off) == 1 / (DRAWS + 1)
 
 
-def test_a_gap_of_this_size_lies_in_the_band_of_labels_and_above_its_own():
-    """What the band of labels calls perfect."""
+def test_miscalibration_is_in_the_band_of_labels_but_above_the_residual_band():
+    """The band of labels does not detect it."""
     rng = np.random.default_rng(4)
     lambda_max, c1 = world(rng, size=150)
     served = lambda_max - 0.07
@@ -104,7 +106,7 @@ def test_a_miscalibrated_map_does_not_widen_its_own_null():
 
 
 @given(st.integers(1, 90), st.integers(0, 1000))
-def test_neighbours_are_the_nearest_and_hold_the_prompt_itself(size, seed):
+def test_neighbours_are_the_nearest_and_include_the_prompt(size, seed):
     rng = np.random.default_rng(seed)
     lambda_max = np.round(rng.random(size), 1)  # with ties
     near = neighbourhoods(lambda_max, rng, 40)
@@ -120,13 +122,13 @@ def test_neighbours_are_the_nearest_and_hold_the_prompt_itself(size, seed):
 def test_residuals_have_mean_zero_and_keep_the_variance():
     rng = np.random.default_rng(7)
     gaps = rng.standard_normal(4000)
-    found = centred_residuals(gaps, neighbourhoods(np.linspace(0, 1, 4000), rng, 5))
-    assert found.mean(axis=1) == pytest.approx(0.0, abs=1e-12)
-    assert found.var() == pytest.approx(1.0, rel=0.06)
+    residuals = centred_residuals(gaps, neighbourhoods(np.linspace(0, 1, 4000), rng, 5))
+    assert residuals.mean(axis=1) == pytest.approx(0.0, abs=1e-12)
+    assert residuals.var() == pytest.approx(1.0, rel=0.06)
 
 
-def test_ties_do_not_follow_the_order_of_the_file():
-    """Rows sorted by c_1 within a tie: neighbours of a row must not be alike in c_1."""
+def test_ties_do_not_depend_on_the_order_of_the_file():
+    """Rows are sorted by c_1 within ties: neighbours of a row must not be similar in c_1."""
     c1 = np.repeat([0.0, 1.0], 100)
     null = projection_null(np.full(200, 0.5), c1, np.random.default_rng(0))
     assert null.band.ece_mean == pytest.approx(0.5 * np.sqrt(2 / np.pi / 200), rel=0.15)
@@ -148,13 +150,13 @@ def test_blocks_of_draws_do_not_change_the_band(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("lambda_max", "c1", "told"),
+    ("lambda_max", "c1", "message"),
     [
         ([0.5], [0.5, 0.5], "differ in shape"),
         ([0.5], [np.nan], "c1 must be finite"),
         ([1.5], [0.5], "values must"),
     ],
 )
-def test_unusable_values_are_refused(lambda_max, c1, told):
-    with pytest.raises(ValueError, match=told):
+def test_unusable_values_are_refused(lambda_max, c1, message):
+    with pytest.raises(ValueError, match=message):
         projection_null(lambda_max, c1, np.random.default_rng(0))

@@ -44,7 +44,7 @@ def test_the_bound_is_exact(answered: int, wrong: int, confidence: float) -> Non
         assert binom.cdf(wrong, answered, bound) == pytest.approx(1 - confidence, rel=1e-6)
 
 
-def test_the_numbers_of_answered_rows_are_even_by_ratio_and_few() -> None:
+def test_numbers_of_answered_rows_are_geometric_and_few() -> None:
     """1.5 log2(n / 20) + 1 of them."""
     assert numbers_answered(40).tolist() == [20, 40]
     assert numbers_answered(80).tolist() == [20, 32, 50, 80]
@@ -55,8 +55,8 @@ def test_the_numbers_of_answered_rows_are_even_by_ratio_and_few() -> None:
     assert numbers_answered(10_000).size == 14
 
 
-def test_a_shared_score_answers_all_that_share_it() -> None:
-    """80 rows: the ranks 20, 32, 50 and 80 fall on scores that 30, 20 and 30 of the rows have."""
+def test_equal_scores_are_answered_together() -> None:
+    """80 rows: the ranks 20, 32, 50 and 80 fall on scores shared by 30, 20 and 30 rows."""
     scores = [0.9] * 30 + [0.5] * 10 + [0.5 + 1e-14] * 10 + [0.2] * 30
     counts = selective_counts(scores, [1] * 30 + [0] * 20 + [1] * 30)
     assert counts == SelectiveCounts((0.9, 0.5, 0.2), (30, 50, 80), (0, 20, 20))
@@ -64,7 +64,7 @@ def test_a_shared_score_answers_all_that_share_it() -> None:
 
 @settings(deadline=None)
 @given(scored, st.randoms(use_true_random=False))
-def test_a_threshold_answers_what_it_counts_in_any_order(rows: list, random) -> None:
+def test_threshold_counts_do_not_depend_on_the_order(rows: list, random) -> None:
     counts = counted(rows)
     for threshold, answered, wrong in zip(counts.thresholds, counts.answered, counts.wrong, strict=True):
         kept = [right for score, right in rows if score >= threshold]
@@ -74,16 +74,16 @@ def test_a_threshold_answers_what_it_counts_in_any_order(rows: list, random) -> 
     assert counted(rows) == counts
 
 
-def test_the_thresholds_do_not_hang_on_who_is_right() -> None:
+def test_thresholds_do_not_depend_on_the_verdicts() -> None:
     rng = np.random.default_rng(0)
     scores, right = rng.random(500).round(2), rng.random(500) < 0.5
-    one, other = selective_counts(scores, right), selective_counts(scores, ~right)
-    assert (one.thresholds, one.answered) == (other.thresholds, other.answered)
-    assert one.wrong != other.wrong
+    counts, other = selective_counts(scores, right), selective_counts(scores, ~right)
+    assert (counts.thresholds, counts.answered) == (other.thresholds, other.answered)
+    assert counts.wrong != other.wrong
 
 
-def test_promises_by_hand() -> None:
-    """Of 40 rows bounds on 20 and on all, each at half of 10 %: 1 - 0.05^(1/20) = 0.139 for 20 right ones."""
+def test_small_promises_by_hand() -> None:
+    """40 rows: bounds on 20 and on all, each at half of 10 %: 1 - 0.05^(1/20) = 0.139 for 20 right ones."""
     counts = selective_counts(np.arange(40, 0, -1.0), [1] * 30 + [0] * 10)
     assert counts == SelectiveCounts((21.0, 1.0), (20, 40), (0, 10))
     first, last = simultaneous_bounds(counts)
@@ -98,14 +98,14 @@ def test_promises_by_hand() -> None:
     assert none.lowest_error == lowest_error(counts) == 0.14
 
 
-def test_too_few_rows_and_rows_all_wrong_promise_nothing() -> None:
+def test_no_promise_with_too_few_or_only_wrong_rows() -> None:
     assert MIN_ANSWERED == 20
-    for size, found in ((20, 0.109), (19, None)):
-        assert lowest_error(selective_counts(np.arange(float(size)), np.ones(size))) == found
+    for size, result in ((20, 0.109), (19, None)):
+        assert lowest_error(selective_counts(np.arange(float(size)), np.ones(size))) == result
     for counts in (
         selective_counts(np.arange(19.0), np.ones(19)),
         selective_counts(np.arange(50.0), np.zeros(50)),
-        # One right at the end of 600: the bound, above 0.9995, would be named as 1, which is no target.
+        # One right at the end of 600: the bound, above 0.9995, would be rounded to 1, which is not a target.
         selective_counts(np.arange(600, 0, -1.0), [0] * 599 + [1]),
     ):
         made = promise(counts, 0.9)
@@ -114,7 +114,7 @@ def test_too_few_rows_and_rows_all_wrong_promise_nothing() -> None:
 
 @settings(deadline=None)
 @given(scored, confidences, st.floats(0.01, 0.99))
-def test_bounds_share_the_error_probability_and_a_promise_answers_most_within_one(
+def test_bounds_share_the_error_probability_and_promises_maximise_coverage(
     rows: list, confidence: float, target: float
 ) -> None:
     counts = counted(rows)
@@ -134,7 +134,7 @@ def test_bounds_share_the_error_probability_and_a_promise_answers_most_within_on
 
 @settings(deadline=None)
 @given(scored, confidences, st.floats(0.01, 0.98), st.floats(0.0, 0.9), st.floats(0.0, 0.9))
-def test_a_laxer_target_and_a_lower_confidence_answer_no_less(
+def test_laxer_target_or_confidence_answers_at_least_as_much(
     rows: list, confidence: float, target: float, more: float, less: float
 ) -> None:
     counts = counted(rows)
@@ -145,9 +145,7 @@ def test_a_laxer_target_and_a_lower_confidence_answer_no_less(
 
 @settings(deadline=None)
 @given(scored, confidences)
-def test_the_lowest_error_named_is_kept_when_asked_for_and_none_a_tenth_of_a_percent_below(
-    rows: list, confidence: float
-) -> None:
+def test_lowest_error_is_reachable_and_nothing_lower_is(rows: list, confidence: float) -> None:
     counts = counted(rows)
     lowest = lowest_error(counts, confidence)
     if lowest is None:
@@ -157,7 +155,7 @@ def test_the_lowest_error_named_is_kept_when_asked_for_and_none_a_tenth_of_a_per
         assert lowest <= 0.001 or promise(counts, lowest - 0.001, confidence).lowest_error == lowest
 
 
-def test_rows_that_are_never_answered_count_as_rows_and_under_no_threshold() -> None:
+def test_never_answered_rows_count_only_in_the_total() -> None:
     counts = selective_counts([0.9, 1.0, 0.2], [1, 0, 1], np.array([True, False, True]))
     assert counts == SelectiveCounts((0.2,), (2,), (0,), 1)
     assert counts.num_rows == 3
@@ -173,13 +171,13 @@ def test_rows_that_are_never_answered_count_as_rows_and_under_no_threshold() -> 
             selective_counts([0.9, 0.2], [1, 0], wrong)
 
 
-def test_what_is_as_good_as_certain_promises_nothing() -> None:
-    """Divided among the bounds, what is left to certainty is below the last digit."""
+def test_extreme_confidence_promises_nothing() -> None:
+    """Divided among the bounds, the remaining error probability is below machine precision."""
     counts = selective_counts(np.arange(40, 0, -1.0), np.ones(40))
     assert promise(counts, 0.999, np.nextafter(1.0, 0.0)).threshold is None
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     counts = selective_counts([0.5], [1])
     for target in (0.0, 1.0):
         with pytest.raises(ValueError, match="target"):
@@ -201,12 +199,12 @@ ALLOWED = 0.1 + 3 * np.sqrt(0.1 * 0.9 / WORLDS)
 @pytest.mark.parametrize("steps", [4000, 10])
 @pytest.mark.parametrize("size", [40, 300])
 def test_all_promises_are_kept_at_once_in_simulated_worlds(kind: str, steps: int, size: int) -> None:
-    """Of one score with and without ties; `steps` + 1 values."""
-    found = tally(World(KINDS[kind], steps), WORLDS, size)
-    assert found.broken / WORLDS <= ALLOWED
-    assert found.broken / max(found.shown, 1) <= ALLOWED
-    # They are no empty promises: bounds lie near the errors.
-    assert found.broken / WORLDS > 0.01
+    """For scores with and without ties, on `steps` + 1 values."""
+    tally_ = tally(World(KINDS[kind], steps), WORLDS, size)
+    assert tally_.broken / WORLDS <= ALLOWED
+    assert tally_.broken / max(tally_.shown, 1) <= ALLOWED
+    # The promises are not vacuous: bounds are near the errors.
+    assert tally_.broken / WORLDS > 0.01
 
 
 def test_a_naive_threshold_breaks_its_target() -> None:
@@ -215,17 +213,17 @@ def test_a_naive_threshold_breaks_its_target() -> None:
 
 @pytest.mark.parametrize("law", ["as the prior", "worthless"])
 def test_folds_keep_the_bounds_on_the_model_of_all_rows(law: str) -> None:
-    """All rows counted, each scored by the model of the other folds."""
+    """All rows are counted, each scored by the model of the other folds."""
     world, rng, worlds, broken = VerdictWorld(law, 0.3), np.random.default_rng(0), 150, 0
     for _ in range(worlds):
         counts, truth = world.rivals(rng, 300)["folds"]
-        errors = np.array([truth.error(one) for one in counts.thresholds])
+        errors = np.array([truth.error(threshold) for threshold in counts.thresholds])
         broken += bool((errors > simultaneous_bounds(counts)).any())
     assert broken / worlds <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / worlds)
 
 
 def test_rows_that_fitted_a_model_of_many_features_break_bounds_that_folds_keep() -> None:
-    """Claims that no feature tells apart, 70 % of them wrong whatever is let through."""
+    """Claims that no feature can rank, 70 % of them wrong."""
     names, worlds, broken = (*FEATURES_OF_CLAIMS, *FEATURES_OF_TOKENS), 200, {"folds": 0, "fitted": 0}
     for seed in range(worlds):
         rng = np.random.default_rng(seed)

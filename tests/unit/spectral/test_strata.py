@@ -10,15 +10,15 @@ labels = st.lists(st.integers(0, 1), min_size=1, max_size=80)
 
 @settings(deadline=None)
 @given(labels, st.integers(2, 7), st.integers(0, 99))
-def test_folds_hold_both_kinds_as_evenly_as_can_be(right: list[int], folds: int, seed: int) -> None:
+def test_folds_are_stratified(right: list[int], folds: int, seed: int) -> None:
     fold = stratified_folds(right, folds, np.random.default_rng(seed))
     sizes = [np.bincount(fold[np.array(right) == kind], minlength=folds) for kind in (0, 1)]
-    for one in [*sizes, sizes[0] + sizes[1]]:
-        assert one.max() - one.min() <= 1
+    for size in [*sizes, sizes[0] + sizes[1]]:
+        assert size.max() - size.min() <= 1
     assert fold.tolist() == stratified_folds(right, folds, np.random.default_rng(seed)).tolist()
 
 
-def test_the_seed_decides() -> None:
+def test_folds_depend_on_the_seed() -> None:
     right = [1, 0] * 20
     folds = {tuple(stratified_folds(right, 2, np.random.default_rng(seed)).tolist()) for seed in range(5)}
     assert len(folds) == 5

@@ -28,7 +28,7 @@ def test_every_number_of_answers_has_its_parameters_and_the_last_is_the_headline
     assert len({entry.temperature for entry in table.values()}) == 7
 
 
-def test_the_seed_decides_the_subsets() -> None:
+def test_subsets_depend_on_the_seed() -> None:
     made = prompts()
     first = fit_by_num_samples(made, "depolarized", dimension=16, seed=1)
     assert first == fit_by_num_samples(made, "depolarized", dimension=16, seed=1)
@@ -37,8 +37,8 @@ def test_the_seed_decides_the_subsets() -> None:
     assert first[8] == other[8]
 
 
-def test_subsets_are_without_repeats_and_short_prompts_drop_out() -> None:
-    made = [overlaps(one) for one in prompts(3)]
+def test_subsets_have_no_repeats_and_short_prompts_are_left_out() -> None:
+    made = [overlaps(prompt_) for prompt_ in prompts(3)]
     short = replace(made[0], index=made[0].index[:4])
     taken = draw_subsets([short, *made[1:]], 6, 0)
     assert len(taken) == 8
@@ -70,7 +70,9 @@ def test_large_numbers_are_fitted_on_a_grid_that_keeps_both_ends() -> None:
 
 
 @pytest.mark.parametrize("method", ["temperature", "depolarized"])
-def test_numbers_between_are_interpolated(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+def test_parameters_between_fitted_numbers_are_interpolated(
+    monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
     monkeypatch.setattr(subsets, "MAX_FITTED", 4)
     table = fit_by_num_samples(prompts(), method, dimension=16, eps=1e-6)
     assert list(table) == list(range(2, 9))
@@ -82,7 +84,7 @@ def test_numbers_between_are_interpolated(monkeypatch: pytest.MonkeyPatch, metho
     assert {type(entry) for entry in table.values()} == {kinds[method]}
 
 
-def test_progress_is_told() -> None:
+def test_progress_is_reported() -> None:
     seen: list[tuple[int, int]] = []
     fit_by_num_samples(prompts(5, 4), "temperature", dimension=16, progress=lambda *p: seen.append(p))
     assert seen == [(1, 3), (2, 3), (3, 3)]

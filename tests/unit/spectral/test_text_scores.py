@@ -6,7 +6,7 @@ from service.spectral.text_scores import correct_by_rouge_l, rouge_l, words
 
 
 def longest_common(a, b):
-    """The textbook recurrence."""
+    """Return the length of the longest common subsequence by the textbook recurrence."""
     row = [0] * (len(b) + 1)
     for x in a:
         previous = row[:]
@@ -19,25 +19,25 @@ sentences = st.lists(st.sampled_from(["the", "cat", "sat", "on", "a", "mat"]), m
 
 
 @given(sentences, sentences)
-def test_equals_the_definition(a, b):
+def test_rouge_l_equals_the_definition(a, b):
     common = longest_common(a, b)
     expected = 2 * common / (len(a) + len(b)) if common else 0.0
     assert rouge_l(" ".join(a), [" ".join(b)]) == pytest.approx(expected)
 
 
 @given(st.text(), st.text())
-def test_is_symmetric_within_bounds_and_one_for_itself(a, b):
+def test_rouge_l_is_symmetric_bounded_and_one_for_equal_texts(a, b):
     value = rouge_l(a, [b])
     assert 0 <= value <= 1
     assert value == rouge_l(b, [a])
     assert rouge_l(a, [a]) == (1.0 if words(a) else 0.0)
 
 
-def test_order_counts():
+def test_order_of_words_matters():
     assert rouge_l("a b c", ["c b a"]) == pytest.approx(1 / 3)
 
 
-def test_best_of_the_references():
+def test_best_reference_counts():
     assert rouge_l("Sir Winston Churchill", ["Attlee", "Winston Churchill"]) == pytest.approx(0.8)
     assert rouge_l("anything", []) == 0
 

@@ -1,4 +1,4 @@
-"""Small made-up worlds: answers as random vectors, and dev sets whose right parameters are known."""
+"""Small synthetic worlds: answers as random vectors, and dev sets with known parameters."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ depolarizations = st.floats(0.0, 0.999)
 
 
 def unit(rng: np.random.Generator, size: int, dimension: int) -> np.ndarray:
-    """Random unit rows with a common part, as answers to one prompt have."""
+    """Return random unit rows with a common part, like answers to one prompt."""
     rows = rng.standard_normal((size, dimension)) + 2 * rng.standard_normal(dimension)
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
@@ -31,7 +31,7 @@ def spectra(rng: np.random.Generator, prompts: int, width: int) -> np.ndarray:
 
 
 def calibrated_world(map_: CalibrationMap, eigenvalues: np.ndarray, dimension: int) -> DevSpectra:
-    """A dev set whose targets are what `map_` makes of the spectra: no other parameters have a lower risk."""
+    """Return a dev set with targets equal to `map_` of the spectra, which therefore has the lowest risk."""
     rank = np.count_nonzero(eigenvalues, axis=1)
     bare = DevSpectra(eigenvalues, np.zeros_like(eigenvalues), np.zeros(len(rank)), rank, dimension)
     log_p, log_q = map_.log_fitted(bare.log_eigenvalues, rank, dimension)
@@ -40,7 +40,7 @@ def calibrated_world(map_: CalibrationMap, eigenvalues: np.ndarray, dimension: i
 
 
 def random_dev_set(seed: int, prompts: int = 30, width: int = 6, dimension: int = 24) -> DevSpectra:
-    """Spectra with alignments of no particular sense."""
+    """Return spectra with random alignments."""
     rng = np.random.default_rng(seed)
     values = spectra(rng, prompts, width)
     inside = rng.gamma(0.7, size=values.shape) * (values > 0)
@@ -51,7 +51,7 @@ def random_dev_set(seed: int, prompts: int = 30, width: int = 6, dimension: int 
 
 
 def answers(rng: np.random.Generator, draws: int, dimension: int = 16, references: int = 1) -> Answers:
-    """Answers that repeat, and references near one of them."""
+    """Return repeated answers, and references near one of them."""
     distinct = int(rng.integers(1, draws + 1))
     index = np.append(np.arange(distinct), rng.integers(0, distinct, draws - distinct))
     vectors = unit(rng, distinct, dimension)
@@ -65,7 +65,7 @@ def draw_references(
     served: Sequence[ServedSpectrum],
     rng: np.random.Generator,
 ) -> DensityStack:
-    """One reference per prompt, drawn from what is served."""
+    """Return one reference per prompt, drawn from the served spectrum."""
     [block] = drawn_blocks(stack, spectra, served, rng, 1)
     return DensityStack.of(list(block.vectors[0]))
 
@@ -73,11 +73,11 @@ def draw_references(
 def pack(
     spectra: Sequence[Spectrum], alignments: Sequence[tuple[np.ndarray, float]], dimension: int
 ) -> DevSpectra:
-    """The dev set of spectra with the (c, outside) of each."""
-    rank = np.array([one.rank for one in spectra])
+    """Return the dev set of spectra with the (c, outside) of each."""
+    rank = np.array([item.rank for item in spectra])
     values, c = np.zeros((2, len(spectra), rank.max()))
-    for row, (one, (aligned, _)) in enumerate(zip(spectra, alignments, strict=True)):
-        values[row, : one.rank], c[row, : one.rank] = one.eigenvalues, aligned
+    for row, (spectrum_, (aligned, _)) in enumerate(zip(spectra, alignments, strict=True)):
+        values[row, : spectrum_.rank], c[row, : spectrum_.rank] = spectrum_.eigenvalues, aligned
     return DevSpectra(values, c, np.array([outside for _, outside in alignments]), rank, dimension)
 
 
@@ -88,7 +88,7 @@ def null_band(
     served: Sequence[ServedSpectrum],
     rng: np.random.Generator,
 ) -> ConsistencyBand:
-    """The null of Algorithm 1 with references drawn, alone."""
+    """Return only the null of Algorithm 1 with drawn references."""
     blocks = drawn_blocks(stack, spectra, served, rng, 100)
     targets = np.concatenate([block_targets(clustering, block) for block in blocks])
     return null_of(clustering, targets, float("nan")).band
