@@ -553,7 +553,7 @@ async def test_auto_is_none_if_recommended() -> None:
 
 
 async def test_auto_uses_the_number_of_a_named_inactive_calibration() -> None:
-    [stored] = active(recommended=4).found
+    [stored] = active(recommended=4).calibrations
     made = Active()
     made.get = AsyncMock(side_effect={stored.id: stored}.get)
     async with before(telling(), made, chat_effort="auto") as served:
