@@ -16,7 +16,7 @@ from service.claims.comparison import (
     Comparer,
     probability_of_yes,
 )
-from service.claims.kernel import realize, realize_first, with_comparison
+from service.claims.kernel import LLM_WEIGHT, realize, realize_first, with_comparison
 from service.errors import DeadlineExceeded, LLMBadResponse, LLMUnavailable
 from tests.support.comparing import ComparingLLM, Same
 from tests.support.fakes import last_user_text
@@ -85,7 +85,7 @@ def test_the_prompt_begins_with_the_rule_and_the_examples() -> None:
     assert [turn["content"] for turn in beginnings[0][1::2]] == [reply for *_, reply in EXAMPLES]
 
 
-def test_a_reply_that_is_neither_yes_nor_no_tells_nothing() -> None:
+def test_pair_without_yes_or_no_is_unknown() -> None:
     same, _ = compared(["a1", "b2", "c3"], lambda *pair: None if "b2" in pair else 0.0)
     assert np.isnan(same[0, 1])
     assert same[0, 2] < 1e-6
@@ -100,7 +100,7 @@ def test_an_llm_that_never_says_yes_or_no_is_silent() -> None:
     assert not silent(lambda *_: None, "a1")  # it was not asked
 
 
-def test_at_most_some_are_compared_in_the_order_given() -> None:
+def test_only_the_first_texts_of_the_order_are_compared() -> None:
     texts = [f"answer {i}" for i in range(MAX_COMPARED + 2)]
     same, _ = compared(texts, never, order=[9, *range(9)])
     unknown = np.isnan(same).all(axis=1, where=~np.eye(len(texts), dtype=bool))
@@ -114,7 +114,7 @@ def test_empty_and_long_texts_are_not_compared(text: str) -> None:
     assert all(text not in pair for pair in llm.compared)
 
 
-def test_what_is_known_of_a_pair_is_not_asked_again() -> None:
+def test_known_pairs_are_not_asked_again() -> None:
     llm = ComparingLLM(never)
     comparer = Comparer(llm)
 
@@ -128,7 +128,7 @@ def test_what_is_known_of_a_pair_is_not_asked_again() -> None:
     assert asyncio.run(scenario()) == [4, 4, 4 + 5]
 
 
-def test_the_tokens_of_the_calls_are_told() -> None:
+def test_usage_is_that_of_the_calls() -> None:
     found = asyncio.run(Comparer(ComparingLLM(never)).compare(QUESTION, ["a1", "b2"]))
     assert (found.usage.prompt_tokens, found.model) == (4 * 8, "fake-llm")
 
@@ -165,19 +165,19 @@ def test_the_probability_of_yes(tokens: dict[str, float], expected: float | None
     assert probability_of_yes(tokens) == pytest.approx(expected)
 
 
-def test_the_kernel_is_a_mean_and_stands_where_nothing_is_known() -> None:
+def test_kernel_is_a_weighted_mean_and_the_facts_replace_unknown_values() -> None:
     facts = np.array([[1.0, 0.6], [0.6, 1.0]])
     same = np.array([[1.0, 0.2], [0.2, 1.0]])
-    assert with_comparison(facts, same)[0, 1] == pytest.approx(0.4)
+    assert with_comparison(facts, same)[0, 1] == pytest.approx(LLM_WEIGHT * 0.2 + (1 - LLM_WEIGHT) * 0.6)
     assert with_comparison(facts, np.array([[1.0, np.nan], [np.nan, 1.0]])) == pytest.approx(facts)
 
 
-def test_an_answer_may_be_the_unrelated_text_itself() -> None:
+def test_the_unrelated_sentence_as_an_answer_is_not_compared() -> None:
     same, _ = compared([UNRELATED, "Jupiter"], lambda first, second: float(first == second))
     assert np.isnan(same[0, 1])
 
 
-def test_what_told_nothing_is_asked_again() -> None:
+def test_silent_pairs_are_asked_again() -> None:
     llm = ComparingLLM(lambda *_: None)
     comparer = Comparer(llm)
 
