@@ -6,7 +6,7 @@ URL: a running server of the comparing LLM (Qwen2.5-Coder-1.5B). The answers are
 answers to TriviaQA with verdicts by eye; `mixed`, the same answers in sentences of mixed wording;
 `sentences`, its recorded sentences (`benchmarks.record`) with verdicts by the rule. Each row's `answer` is
 judged by the first M of its `samples`. Raw lambda_max and p(y) are compared for five kernels: the cosine of
-whole texts (`paper`), `facts`, P(same) (`llm`), the mean of both (`both`, the kernel that is served), and
+whole texts (`paper`), `facts`, P(same) (`llm`), the weighted mean of both (`served`, as a score has it), and
 `facts` with all recorded samples. Scores of other authors get the same P(same) in place of an NLI model:
 semantic entropy, kernel language entropy, the mean P(same) of the answer with the samples (as UQLM's NLI
 scorers), and, with --rivals (needs `make .venv-rivals/.installed`), LM-Polygraph's own code. Intervals are
@@ -191,7 +191,7 @@ def main() -> None:
         "paper": paper,
         "facts": facts,
         "llm": [with_comparison(*pair, 1.0) for pair in zip(facts, same, strict=True)],
-        "both": [with_comparison(*pair) for pair in zip(facts, same, strict=True)],
+        "served": [with_comparison(*pair) for pair in zip(facts, same, strict=True)],
     }
     scores = dict[str, list[float]]()
     for name, matrices in (*kernels.items(), (f"facts, m = {most}", facts_of_all)):
@@ -212,9 +212,9 @@ def main() -> None:
         name: Figure(auroc(column, right), resampled_aurocs(resamples, column, right))
         for name, column in columns.items()
     }
-    print(head("score", "AUROC", "p(y) of `both` less it"))
+    print(head("score", "AUROC", "p(y) of `served` less it"))
     for name, figure in figures.items():
-        print(f"| {name} | {figure.told()} | {(figures['p(y), both'] - figure).told('+')} |")
+        print(f"| {name} | {figure.told()} | {(figures['p(y), served'] - figure).told('+')} |")
 
 
 if __name__ == "__main__":

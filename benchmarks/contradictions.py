@@ -5,8 +5,8 @@ the pairs with a larger raw p(y) for the right text than for the wrong one, by k
 kernel `facts` and with the cosine of whole texts (`paper`). FILE: pairs of the same form, `drawn` a list or a
 text; default: the 60 pairs next to this file. The factors of the kernel were chosen on other pairs, and its
 list of units was completed on these. URL: a running LLM server that also compares the texts: P(same) alone
-(`llm`), and the mean with `facts` (`both`, the kernel that is served). The prompt was chosen on other pairs.
-Needs the weights of all-MiniLM-L6-v2.
+(`llm`), and the weighted mean with `facts` (`served`, as a score has it). The prompt and the weight were
+chosen on other pairs. Needs the weights of all-MiniLM-L6-v2.
 """
 
 import argparse
@@ -20,7 +20,14 @@ from typing import Any
 import numpy as np
 
 from service.claims.comparison import Comparer
-from service.claims.kernel import compared_texts, kernel_matrix, read_texts, realize_first, with_comparison
+from service.claims.kernel import (
+    LLM_WEIGHT,
+    compared_texts,
+    kernel_matrix,
+    read_texts,
+    realize_first,
+    with_comparison,
+)
 from service.embedding.port import FACTS, PAPER, Kernel
 from service.llm.openai_server import HttpLanguageModel
 from service.spectral.spectrum import Identity, born_probability_of, spectrum
@@ -90,7 +97,7 @@ def main(path: Path, url: str) -> None:
         kernels[kernel] = [kernel_of(one, kernel, vectors) for one in pairs]
     if url:
         same = asyncio.run(compared_by_llm(pairs, url))
-        for name, weight in (("llm", 1.0), ("both", 0.5)):
+        for name, weight in (("llm", 1.0), ("served", LLM_WEIGHT)):
             kernels[name] = [with_comparison(*one, weight) for one in zip(kernels[FACTS], same, strict=True)]
     above = {
         name: [right > wrong for right, wrong in map(probabilities, of_pairs)]

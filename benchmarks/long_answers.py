@@ -38,7 +38,7 @@ from service.claims.segments import Segment, claims
 from service.llm.embedded import EmbeddedLanguageModel, converted_model
 from service.llm.port import Draw, GenerationRequest, Message, Sampling
 from service.report.report import served_figures
-from service.scoring.claims import outcomes_of, spoken_logprobs
+from service.scoring.claims import claim_logprobs, outcomes_of
 from service.spectral.reliability import auroc, resampled_aurocs
 from service.spectral.resampling import ResampleCounts, Resamples
 from service.spectral.spectrum import Identity, Spectrum, born_probability, spectrum
@@ -176,7 +176,7 @@ class World:
     def _score_tokens(
         self, answer: str, judged: list[Segment], tokens: Sequence[tuple[str, float]], question: str
     ) -> None:
-        spoken = spoken_logprobs(answer, judged, tokens, question)
+        spoken = claim_logprobs(answer, judged, tokens, question)
         self._add("log-probability of the facts", [logprobs.facts for logprobs in spoken if logprobs])
         self._add("least likely token of the facts", [logprobs.least for logprobs in spoken if logprobs])
         self._add("log-probability of all tokens", [logprobs.total for logprobs in spoken if logprobs])
@@ -206,7 +206,7 @@ def labelled(drawn: Sequence[Drawn], vectors: dict[str, Floats], m: int) -> DevS
         for i, answer in enumerate(answers_.answers):
             claims_ = claims(answer, question=answers_.question.text)
             tokens = answers_.tokens[i] if answers_.tokens else ()
-            spoken = spoken_logprobs(answer, claims_, tokens, answers_.question.text)
+            spoken = claim_logprobs(answer, claims_, tokens, answers_.question.text)
             of_answer = tuple(
                 ClaimIn(
                     text=claim.text,

@@ -582,7 +582,7 @@ def create_app(
         version=__version__,
         description=DESCRIPTION,
         lifespan=_lifespan([*senders, *parts], partial(about, settings, serving, llm, embedder)),
-        docs_url=None,  # FastAPI's pages fetch their scripts from other hosts; ours is in `health`
+        docs_url=None,  # FastAPI's pages fetch their scripts from other hosts; ours is in `admin.health`
         redoc_url=None,
     )
     app.body_models = BODIES

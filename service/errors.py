@@ -100,7 +100,7 @@ class NotFound(EigencalError):
 
 
 class ModelNotFound(EigencalError):
-    """The LLM server does not serve the model asked for."""
+    """The LLM server does not serve this model."""
 
     code = "model_not_found"
 

@@ -159,9 +159,9 @@ async def _state(name: str, check: Callable[[], Awaitable[None]]) -> str:
 async def metrics(app: ServicesDep) -> Response:
     """Return counts and timings in the Prometheus text format."""
     # The parts are checked as for /readyz, since a stored state could be stale.
-    states, jobs = await states_of(app), {}
+    states, jobs = await states_of(app), dict[str, int]()
     with suppress(StoreUnavailable):
-        jobs = dict(await app.jobs.store.by_state())
+        jobs = {str(state): count for state, count in (await app.jobs.store.by_state()).items()}
     text = app.metrics.text({part: state == "ok" for part, state in states.items()}, jobs)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 

@@ -113,7 +113,7 @@ class AtSize:
     beats it), then lambda_max of each map (only "evidence" for one answer). base: (n,) losses of the base
     rate of the verdicts fitted on. why_none: why there is no P(correct) at all, else "". tokens: completion
     tokens per question, None if a draw has no count. same_text: True if the other numbers of answers judge
-    the same text; losses on different texts cannot be compared. groups: as `Material.full_groups`.
+    the same text; losses on different texts cannot be compared. groups: as `DevSet.full_groups`.
     """
 
     num_samples: int
@@ -245,7 +245,7 @@ class EvaluationContext:
 
     @property
     def groups(self) -> Ints | None:
-        """The groups of the test prompts, as `Material.full_groups`."""
+        """The groups of the test prompts, as `DevSet.full_groups`."""
         return self.test.rows.groups
 
     @property

@@ -336,7 +336,7 @@ def claim_material(
     made = list[tuple[DevRow, Answers, Floats]]()
     groups = list[int]()
     for group, (row, of_row) in enumerate(zip(rows, sentences, strict=True)):
-        answers = _answers(row, of_row, vectors, num_samples)
+        answers = _answers(row, of_row, vectors)
         for claim, (matched, judged) in zip(row.claims, answers, strict=True):
             made.append((_row(row, claim), matched, judged))
             groups.append(group)
@@ -360,9 +360,7 @@ def _row(row: DevRow, claim: ClaimIn) -> DevRow:
     return replace(of_claim, draws=draws)
 
 
-def _answers(
-    row: DevRow, sentences: Sentences, vectors: Vectors, num_samples: int
-) -> list[tuple[Answers, Floats]]:
+def _answers(row: DevRow, sentences: Sentences, vectors: Vectors) -> list[tuple[Answers, Floats]]:
     """Return, for each claim, the matched answers with its reference, and the vector (k,) of the claim."""
     matched = match_claims(
         [claim.text for claim in row.claims],

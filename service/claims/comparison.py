@@ -35,7 +35,9 @@ from service.lru import LRU
 Floats = NDArray[np.float64]
 Reply = tuple[float | None, str]  # P(Yes), None for a reply other than Yes and No, and the replying model
 Compare = Literal["embeddings", "llm"]  # compare answers by embeddings only, or also by an LLM
-PROMPT_VERSION = "2"  # version of the prompt below, part of a calibration's fingerprint
+# Part of a calibration's fingerprint. Raise it with any change of the prompt below, of the way that both
+# orders are combined, and of `LLM_WEIGHT` in `claims.kernel`.
+PROMPT_VERSION = "3"
 RULE = (
     "You compare two answers to one question. Reply Yes if both give the same reply to the question, in "
     "whatever words, detail or language. Reply No if a number, unit, name or date differs, if one denies "
@@ -66,7 +68,7 @@ EXAMPLES = (
 UNRELATED = "The soup was cold, so the gardener took the tram home."
 MAX_UNRELATED = 0.5  # P(same as UNRELATED) of a text that is compared
 MAX_COMPARED = 8  # distinct texts per question: 28 pairs
-MAX_CHARS = 2000  # a longer question is cut, a longer answer is not compared
+MAX_CHARS = 1500  # a longer question is cut, a longer answer not compared; fits 2048 tokens
 AT_ONCE = 8  # concurrent calls of all comparisons
 NUM_ALTERNATIVES = 5  # tokens; the maximum of some servers
 LEAST_MASS = 0.2  # the least probability of Yes and No together that counts as a reply
@@ -175,9 +177,8 @@ class Comparer:
             raise DeadlineExceeded("The answers were not compared in time.") from None
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None
-        prompt, completion = (
-            sum(getattr(usage, name) for usage in usages) for name in ("prompt_tokens", "completion_tokens")
-        )
+        prompt = sum(usage.prompt_tokens for usage in usages)
+        completion = sum(usage.completion_tokens for usage in usages)
         return [call.result() for call in calls], Usage(prompt, completion)
 
 

@@ -41,7 +41,7 @@ COMMON = 0.3  # a coordinate that all texts share
 NAME = 1.0
 NUMBER, UNIT = 1.0, 3.0  # of a number, and of a number together with its unit
 NEGATION = 0.3
-LLM_WEIGHT = 0.8  # weight of P(same) in the kernel; the facts have the rest
+LLM_WEIGHT = 0.8  # of P(same) in the kernel; the facts have the rest. See `comparison.PROMPT_VERSION`
 LEAST_DIRECTION = 0.01  # of the largest singular value of the first texts: smaller ones are noise
 BRIEF = 3  # words: a text of no more, without a number, may be a name
 

@@ -201,7 +201,7 @@ async def post_guardrail(request: Request, app: ScoringDep, guardrail: Guardrail
     except EigencalError as error:
         reason = error.detail
     except Exception:  # a failed score must never fail the chat
-        log.exception("unforeseen error in a guardrail")
+        log.exception("unexpected error in a guardrail")
         reason = "Something went wrong in the service."
     blocked = None
     if reason and params.fail_closed:

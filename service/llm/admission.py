@@ -48,7 +48,8 @@ class AdmissionQueue:
         self._admitted = {priority: Places(slots + max_waiting) for priority in Priority}
         self._lines = {priority: FairQueue[Future[None]]() for priority in Priority}
         self._num_passed_on = 0
-        self.took_s: deque[float] = deque(maxlen=RECENT)  # of the latest successful calls, jobs excluded
+        # Of the latest successful draws, without jobs and comparisons.
+        self.took_s: deque[float] = deque(maxlen=RECENT)
 
     @property
     def num_running(self) -> int:

@@ -6,7 +6,6 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -181,7 +180,7 @@ class Metrics(Collector):
         """Count a chat that was answered before its score was ready; None: the score failed."""
         self._pending.labels(_calibration_of(score)).inc()
 
-    def text(self, parts: Mapping[str, bool], jobs: Mapping[Any, int]) -> bytes:
+    def text(self, parts: Mapping[str, bool], jobs: Mapping[str, int]) -> bytes:
         """Return all metrics in the Prometheus text format.
 
         `parts`: True for each part that works; `jobs`: numbers of jobs by state.

@@ -1,4 +1,7 @@
-"""One door to scores for all protocols: admission, disconnects, metrics and stored scores."""
+"""One door to scores for `/score`, `/verify` and the guardrail; batches use its counting.
+
+It admits a request, ends it if the caller disconnects, counts it, and stores its score.
+"""
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field

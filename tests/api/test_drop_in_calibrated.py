@@ -151,7 +151,7 @@ async def test_larger_token_limit_is_another_setup_only_with_longer_samples(
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    ("body", "own_counts"),
+    ("body", "counts_caller_answer"),
     [
         (LIKE_OURS, True),
         (LIKE_OURS | {"n": 1, "presence_penalty": 0.0, "stop": []}, True),
@@ -160,11 +160,11 @@ async def test_larger_token_limit_is_another_setup_only_with_longer_samples(
     ],
 )
 async def test_answer_sampled_like_ours_counts_as_a_sample(
-    body: dict[str, Any], own_counts: bool, stream: bool
+    body: dict[str, Any], counts_caller_answer: bool, stream: bool
 ) -> None:
     async with before(telling(), plain()) as made:
         response = await made.ask(stream=stream, **body)
-        assert drawn(made) == [4 if own_counts else 5]
+        assert drawn(made) == [4 if counts_caller_answer else 5]
     body_ = events_of(response.content)[-1] if stream else response.json()
     assert body_["uncertainty"]["num_samples"] == 5
     assert body_["uncertainty"]["calibrated"]

@@ -131,7 +131,7 @@ class TestKeptDocuments:
             assert await result.get("a", "me") == {"n": "last"}
 
 
-class TestSqlKept:
+class TestScoreStore:
     async def test_replicas_together_stay_within_the_limit(self, url: str) -> None:
         async with sql(url) as (first, database), sql(url) as (second, _):
 

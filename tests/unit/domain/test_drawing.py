@@ -351,7 +351,7 @@ def busy() -> LiveLoad:
     return load
 
 
-class TestLiveFirst:
+class TestLivePriority:
     async def test_sampling_waits_for_idle_time_or_a_pause(self, monkeypatch: pytest.MonkeyPatch) -> None:
         load = busy()
         gate = LivePriority(load)
