@@ -42,7 +42,7 @@ class Rounds:
 
 
 async def alternate(calls: Mapping[str, Call], *, callers: int, seconds: float) -> Rounds:
-    """Make rounds with rotating order until the time is over: at least two, after one that is not counted.
+    """Run a warm-up round, then at least two rounds in rotating order until the time is over.
 
     Each call gets a number to choose its question; it is the same for all calls of a round.
     """

@@ -88,7 +88,7 @@ async def detection(name: str) -> None:
                 order = rng.permutation(len(pool))
                 chosen, rest = order[:rows], order[rows:]
                 reference = ConformalReference(pool[chosen], lengths[chosen])
-                # Without recorded answers, lengths are those of the rows, so that they carry no information.
+                # Without recorded answers, use the rows' own lengths, which carry no information.
                 usual = lengths[rng.choice(rest, 300), :m]
                 shares_.append([
                     alarms(reference, pool[rest], lengths[rest, :m]),

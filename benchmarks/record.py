@@ -30,7 +30,7 @@ EXAMPLES = (
     ("What is the chemical symbol of gold?", "Au"),
 )
 SHORT = {"triviaqa": "triviaqa_dev", "nq": "nq_dev"}
-SENTENCES = slice(240, 400)  # rows of the test file whose short answers are in no other recording
+SENTENCES = slice(240, 400)  # rows of the test file without recorded short answers
 ONE_SENTENCE = "{question}\nAnswer in one short full sentence."
 ASK = "Answer the customer from this text, in one full sentence.\n\n{passage}\nQuestion: {question}"
 AT_ONCE = 10

@@ -86,7 +86,7 @@ def scores(judged: Judged, m: int, kernel: Kernel, vectors: dict[str, Floats], n
 
 
 def after_few(agreement: Floats, right: Floats, group: Floats) -> tuple[float, float]:
-    """Return ECE and log loss of P(correct) on all questions but the `FEW` whose verdicts fit it."""
+    """Fit P(correct) on the verdicts of `FEW` questions, and return its ECE and log loss on the others."""
     rng, figures = np.random.default_rng(0), list[tuple[float, float]]()
     for _ in range(SPLITS):
         chosen = np.isin(group, rng.permutation(np.unique(group))[:FEW])

@@ -84,7 +84,7 @@ class _Answer(Result):
 
 
 class ChatCompletion(_Answer):
-    """An answer to a chat. Extra fields are those of the LLM server."""
+    """A chat completion. The LLM server may add further fields."""
 
     choices: tuple[Choice, ...] = ()
     """The answers; the first one is scored."""
@@ -107,7 +107,7 @@ class ChunkChoice(Result):
 
 
 class ChatChunk(_Answer):
-    """A chunk of a streamed answer. Extra fields are those of the LLM server."""
+    """A chunk of a streamed chat completion. The LLM server may add further fields."""
 
     choices: tuple[ChunkChoice, ...] = ()
     """The new part of each answer."""
@@ -119,7 +119,7 @@ class ChatChunk(_Answer):
 
 
 class Model(Result):
-    """A model of the LLM server. Extra fields are those of the server."""
+    """A model of the LLM server, which may add further fields."""
 
     id: str
     """Name of the model, as in the field `model` of a request."""
