@@ -148,7 +148,8 @@ class World:
         """Return the judged rows. groups: the answer of each claim; None: the rows are whole answers."""
         dimension = next(iter(self._table.vectors.values())).size
         made = [solve([weighted(one) for one in each], dimension) for each in (rows, texts)]
-        return Judged(made[0], made[1], self.right, np.zeros(len(self.right), dtype=np.bool_), groups)
+        size, none = len(self.right), np.zeros(len(self.right), dtype=np.bool_)
+        return Judged(made[0], made[1], self.right, none, "given", np.arange(size), groups)
 
     def matched(self) -> Judged:
         def against(match: MatchedClaim, target: Floats) -> Overlaps:

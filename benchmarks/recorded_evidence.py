@@ -142,11 +142,9 @@ class Recorded:
         rows = self._stored
         if any(row.answer_logprob is None for row in rows):
             rows = [replace(row, answer=None) for row in rows]
-        alone = self._assembled(rows).alone()
-        assert alone is not None
-        assert isinstance(alone.texts, Judged)
-        assert alone.known.all()
-        return Material(alone.texts)
+        labelled = self._assembled(rows)
+        assert labelled.own_logprob_share == 1
+        return Material(labelled.at(0))
 
 
 def recorded_vectors(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from service.calibration import fitting
 from service.calibration.calibration import Calibration
 from service.calibration.fitting import METHODS, Fitted, FittedMaps, Stream, fit_maps
-from service.calibration.labels import Judged, JudgedClaims, LabelledRows
+from service.calibration.labels import Judged, LabelledRows
 from service.spectral.algorithm1 import Clustering, Nulls, cluster_prompts, nulls
 from service.spectral.correctness_model import (
     Columns,
@@ -318,7 +318,10 @@ class EvaluationContext:
         return ResampleCounts.picked(len(self.test), self.rng(Stream.AUROC), number, self.groups)
 
     def first_answers(self, num_samples: int) -> AtSize:
-        """Return the test prompts judged by the first answers of each prompt."""
+        """Return the test prompts judged by the first answers of each prompt.
+
+        With 0, by the log-probability of the judged text, which every prompt must have.
+        """
         if num_samples not in self._first_answers:
             judged = self.test.rows.at(num_samples, one_text=True)
             dev = judged if self.fold is not None else self.dev.rows.at(num_samples, one_text=True)
@@ -328,11 +331,8 @@ class EvaluationContext:
     @cached_property
     def by_num_samples(self) -> Sequence[AtSize]:
         """The test prompts judged by each number of answers in `sizes`, and without answers if possible."""
-        alone = self.no_answers()
-        return [
-            *([] if alone is None else [alone]),
-            *(self.first_answers(m) for m in sizes(self.test.material.num_samples)),
-        ]
+        without = [0] if self.dev.rows.own_logprob_share == self.test.rows.own_logprob_share == 1 else []
+        return [self.first_answers(m) for m in (*without, *sizes(self.test.material.num_samples))]
 
     @cached_property
     def recommendation(self) -> tuple[str, Candidate | None]:
@@ -344,8 +344,8 @@ class EvaluationContext:
         fold, fitted_on = self.fold, None
         if fold is None:
             maps, held = self._fit(dev, num_samples), [np.arange(len(judged))]
-            if judged.rows.missing_mass is None:
-                maps.pop("evidence", None)
+            if judged.rows.missing_mass is None and not judged.by_tokens:
+                maps = {name: map_ for name, map_ in maps.items() if name != "evidence"}
             fitted_on = {n: dev.columns(maps[n]) for n in CORRECT_BY if n in maps}, dev.right
             parts = [(maps, judged)]
         else:
@@ -370,27 +370,13 @@ class EvaluationContext:
                 for key in features[0]
             }
         tokens = self.test.mean_tokens(num_samples)
-        return self._by_p_correct(judged, num_samples, columns, fitted_on, scored, tokens)
+        at_size = self._by_p_correct(judged, num_samples, columns, fitted_on, scored, tokens)
+        return at_size if num_samples else replace(at_size, same_text=judged.source == "given")
 
-    def no_answers(self) -> AtSize | None:
-        """Return the test prompts judged by the log-probability of the judged text, without answers.
-
-        None unless every judged text has a log-probability.
-        """
-        alone = self.test.rows.alone()
-        dev = alone if self.fold is not None else self.dev.rows.alone()
-        if alone is None or dev is None or not (dev.known.all() and alone.known.all()):
-            return None
-        rows, others = alone.texts, dev.texts
-        if isinstance(rows, JudgedClaims) or isinstance(others, JudgedClaims):
-            fitted_on = ({"evidence": others.tokens}, others.right) if self.fold is None else None
-            at_zero = self._by_p_correct(rows, 0, {"evidence": rows.tokens}, fitted_on, [], 0.0)
-        else:
-            at_zero = self._judge(rows, others, 0)
-        return replace(at_zero, same_text=alone.judged == "given")
-
-    def _fit(self, rows: Judged, num_samples: int) -> dict[str, AnyMap]:
+    def _fit(self, rows: Judged, num_samples: int) -> Mapping[str, AnyMap | None]:
         """Return every map fitted on the rows. With fewer than two answers, only "evidence" can be fitted."""
+        if rows.by_tokens:
+            return {"evidence": None}
         maps: dict[str, AnyMap] = {}
         if num_samples > 1:
             maps["raw"] = Identity()
@@ -403,7 +389,7 @@ class EvaluationContext:
 
     def _by_p_correct(
         self,
-        rows: Judged | JudgedClaims,
+        rows: Judged,
         num_samples: int,
         columns: Mapping[str, Columns],
         fitted_on: tuple[Mapping[str, Columns], Bools] | None,
@@ -491,8 +477,9 @@ class CrossValidated(EvaluationContext):
         return selector.model.predict(rows.columns(selector.map))
 
 
-def _lambda_max(map_: AnyMap, rows: Judged) -> tuple[Floats, Floats, Floats]:
+def _lambda_max(map_: AnyMap | None, rows: Judged) -> tuple[Floats, Floats, Floats]:
     """Return (risks in nats, squared gaps to u_1^T Y u_1, lambda_max) of the prompts, (n,) each."""
+    assert map_ is not None
     largest = served_lambda_max(map_, rows.rows)
     gaps = largest - np.clip(rows.rows.alignment[:, 0], 0.0, 1.0)
     return risks(map_, rows.rows), np.square(gaps), largest

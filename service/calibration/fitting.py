@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import Calibration, JudgedTexts, Method, Selector, answer_columns
-from service.calibration.labels import Judged, JudgedClaims, LabelledRows
+from service.calibration.calibration import Calibration, Method, Selector, answer_columns
+from service.calibration.labels import Judged, LabelledRows
 from service.calibration.material import DevSet
 from service.calibration.rows import MIN_USABLE_ROWS
 from service.embedding.port import log_probabilities
@@ -290,65 +290,45 @@ def fit_selectors(
     fold = stratified_folds(full.right, FOLDS, rng, full.groups)
     one_per_group = None if full.groups is None else one_of_each(full.groups, rng)
     sizes = [*([1] if method == "evidence" else []), *fitted_sizes(num_samples)]
-    alone, decided = rows.alone(), dict[int, OperatingPoint]()
-    tokens = None
-    if alone is not None and isinstance(alone.texts, JudgedClaims) and alone.known.all():
-        tokens = alone.texts.tokens
+    own, decided = rows.at(0) if rows.serves_none else None, dict[int, OperatingPoint]()
+    tokens = own.tokens if own is not None and len(own) == len(rows) else {}
     for done, size in enumerate(sizes, start=1):
         judged = full if size == num_samples else rows.at(size)
         fit_map = partial(fit, method=kind, prior=priors(kind, size))
-        fitted = _decided(judged, fold, rows.judged, fit_map, one_per_group)
-        if tokens is not None:
-            with_tokens = _decided(replace(judged, tokens=tokens), fold, rows.judged, fit_map, one_per_group)
+        fitted = _decided(judged, fold, fit_map, one_per_group)
+        if tokens:
+            with_tokens = _decided(replace(judged, tokens=tokens), fold, fit_map, one_per_group)
             fitted = _with_tokens(fitted, with_tokens)
         decided[size] = fitted
         if progress is not None:
             progress(done, len(sizes))
-    if alone is not None:
-        texts, own_fold = alone.texts, fold[alone.known]
-        own_one_per_group = None if texts.groups is None else one_of_each(texts.groups, rng)
-        if isinstance(texts, JudgedClaims):
-            model = fit_correctness(texts.tokens, texts.right, own_fold, groups=texts.groups)
-            without_answers = _decided_by(texts, model, None, alone.judged, own_fold, own_one_per_group)
-        else:
-            fit_map = partial(fit, method="evidence", prior=priors("evidence", 1))
-            without_answers = _decided(texts, own_fold, alone.judged, fit_map, own_one_per_group)
-        decided = {0: without_answers, **decided}
+    if own is not None:
+        fit_map = partial(fit, method="evidence", prior=priors("evidence", 1))
+        one_per_group = None if own.groups is None else one_of_each(own.groups, rng)
+        decided = {0: _decided(own, fold[own.places], fit_map, one_per_group), **decided}
     return decided
 
 
 def _decided(
     rows: Judged,
     fold: NDArray[np.int_],
-    judged: JudgedTexts,
     fit_map: Callable[[DevSpectra], AnyFit],
     counted: NDArray[np.int_] | None,
 ) -> OperatingPoint:
     """Fit P(correct) and the selector. counted: one row of each group, for the bounds; None: all rows."""
-    map_ = fit_map(rows.rows).map
-    columns = rows.columns(map_)
-    # Neither the map nor the model that predicts a row has seen it. The promise depends on that.
-    by_fold = [rows.columns(fit_map(rows.rows.take(fold != k)).map) for k in range(FOLDS)]
+    map_ = None if rows.by_tokens else fit_map(rows.rows).map
+    columns, by_fold = rows.columns(map_), None
+    if map_ is not None:
+        # Neither the map nor the model that predicts a row has seen it. The promise depends on that.
+        by_fold = [rows.columns(fit_map(rows.rows.take(fold != k)).map) for k in range(FOLDS)]
     fit = fit_correctness(columns, rows.right, fold, by_fold=by_fold, groups=rows.groups)
-    return _decided_by(rows, fit, map_, judged, fold, counted)
-
-
-def _decided_by(
-    rows: Judged | JudgedClaims,
-    fit: CorrectnessFit,
-    map_: FittedMap | None,
-    judged: JudgedTexts,
-    fold: NDArray[np.int_],
-    counted: NDArray[np.int_] | None,
-) -> OperatingPoint:
-    """Return a fit of P(correct) with its selector. map_: None for claims without drawn answers."""
     selector = None
     if fit.model is not None and fit.held_out is not None:
         counted = np.arange(len(rows)) if counted is None else counted
         # Texts that a score never lets through must not count here, or the promise is about other texts.
         counts = selective_counts(fit.held_out[counted], rows.right[counted], rows.supported[counted])
         whole = None if rows.groups is None else _all_correct(fit.held_out, rows.right, fold, rows.groups)
-        selector = Selector(map_, fit.model, counts, judged, whole)
+        selector = Selector(map_, fit.model, counts, rows.source, whole)
     return OperatingPoint(fit, rows.right, selector, rows.groups)
 
 

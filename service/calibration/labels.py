@@ -51,30 +51,36 @@ class Judged:
     """n prompts with some of their answers, and one judged text for each prompt.
 
     rows: their spectra, with the references as targets; texts: the same with the judged text as target.
-    right: (n,) verdicts. refused: (n,) True if the judged text, or most answers, refuse to answer. groups:
-    (n,), as `DevSet.full_groups`. tokens: further features (n,) of the judged texts, from their own
-    log-probabilities.
+    Without drawn answers, the judged text takes the place of the only answer. right: (n,) verdicts. refused:
+    (n,) True if the judged text, or most answers, refuse to answer. source: where the judged texts come from.
+    groups: (n,), as `DevSet.full_groups`. tokens: further features (n,) of the judged texts, from their own
+    log-probabilities. by_tokens: the tokens are the only features. places: (n,) positions in `LabelledRows`.
     """
 
     rows: DevSpectra
     texts: DevSpectra
     right: NDArray[np.bool_]
     refused: NDArray[np.bool_]
+    source: JudgedTexts
+    places: NDArray[np.int_]
     groups: NDArray[np.int_] | None = None
     tokens: Mapping[str, Floats] = field(default_factory=dict)
+    by_tokens: bool = False
 
     def __len__(self) -> int:
         return self.right.size
 
     def take(self, rows: Mask) -> "Judged":
         """Return the prompts selected by an index or mask."""
-        return Judged(
-            self.rows.take(rows),
-            self.texts.take(rows),
-            self.right[rows],
-            self.refused[rows],
-            None if self.groups is None else self.groups[rows],
-            {name: column[rows] for name, column in self.tokens.items()},
+        return replace(
+            self,
+            rows=self.rows.take(rows),
+            texts=self.texts.take(rows),
+            right=self.right[rows],
+            refused=self.refused[rows],
+            places=self.places[rows],
+            groups=None if self.groups is None else self.groups[rows],
+            tokens={name: column[rows] for name, column in self.tokens.items()},
         )
 
     @property
@@ -86,48 +92,17 @@ class Judged:
         is_supported = supported(self.texts) if self.groups is None else self.texts.outside < 1 - NO_OVERLAP
         return is_supported & ~self.refused
 
-    def columns(self, map_: AnyMap) -> dict[str, ArrayLike]:
+    def columns(self, map_: AnyMap | None) -> Mapping[str, ArrayLike]:
         """Return the features (n,) of the judged texts under a map, as in a score.
 
-        Raises ValueError if the map needs missing masses and the rows have none.
+        map_: None if `by_tokens`. Raises ValueError if the map needs missing masses and the rows have none.
         """
+        if map_ is None:
+            return self.tokens
         p = born_probabilities(map_, self.texts)
         if self.groups is None:
             return {**answer_features(served_lambda_max(map_, self.rows), p), **self.tokens}
         return {**claim_features(p, served_entropies(map_, self.rows)), **self.tokens}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class JudgedClaims:
-    """n claims with the log-probabilities of their tokens, without drawn answers.
-
-    tokens: features (n,); right: (n,) verdicts; groups: (n,), as `DevSet.full_groups`.
-    """
-
-    tokens: Mapping[str, Floats]
-    right: NDArray[np.bool_]
-    groups: NDArray[np.int_]
-
-    def __len__(self) -> int:
-        return self.right.size
-
-    @property
-    def supported(self) -> NDArray[np.bool_]:
-        """Whether a score may let the claim through, (n,): True for all claims."""
-        return np.ones(self.right.size, dtype=np.bool_)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class JudgedAlone:
-    """The rows with log-probabilities of the judged text, for P(correct) without drawn answers.
-
-    known: (N,), True for these rows among the full rows. texts: answers, each treated as the only drawn
-    answer, or claims; judged: their source.
-    """
-
-    known: NDArray[np.bool_]
-    texts: Judged | JudgedClaims
-    judged: JudgedTexts
 
 
 class LabelledRows:
@@ -194,17 +169,29 @@ class LabelledRows:
         )
 
     @property
-    def judged(self) -> JudgedTexts:
-        """Return the source of the judged texts."""
-        return _source_of([cosines is not None for cosines in self._own], "dominant")
+    def own_logprob_share(self) -> float:
+        """The share of the rows in which the text judged without samples has a log-probability, 0..1."""
+        return float(np.isfinite(self._own_logprobs).mean())
+
+    @property
+    def serves_none(self) -> bool:
+        """Whether P(correct) can be fitted without drawn answers.
+
+        90 % of the judged texts must have a log-probability: an `answer` that occurs among the draws has one,
+        and such answers are right more often than the others.
+        """
+        return self.own_logprob_share >= FULL_SHARE
 
     def at(self, num_samples: int, *, one_text: bool = False) -> Judged:
         """Return the rows with the first `num_samples` answers of each.
 
         one_text: for rows without an own `answer`, True judges the dominant answer of all answers, False the
         dominant answer of the first ones. Losses of different texts are not comparable: the loss also falls
-        if fewer texts are right.
+        if fewer texts are right. With 0, the rows are those in which the judged text has a log-probability:
+        the row's `answer`, or else the first drawn answer, since a caller's own answer is also a draw.
         """
+        if num_samples == 0:
+            return self._without_samples()
         problems = [weighted(row, np.arange(num_samples)) for row in self._overlaps]
         answers = self._of_all if one_text else self._dominant(problems)
         texts = [
@@ -217,76 +204,77 @@ class LabelledRows:
             self._solved(texts, mass),
             np.array([self._right(row, answer) for row, answer in enumerate(answers)]),
             np.array([self._refused(row, answer, num_samples) for row, answer in enumerate(answers)]),
+            _source_of([cosines is not None for cosines in self._own], "dominant"),
+            np.arange(len(self)),
             self.groups,
         )
 
-    def alone(self) -> JudgedAlone | None:
-        """Return the judged texts with their own log-probabilities, without drawn answers.
-
-        The judged text of a row is its `answer`, or else the first drawn answer, since a caller's own answer
-        is also a draw. None if fewer than 90 % of the texts have a log-probability: an `answer` that occurs
-        among the draws has one, and such answers are right more often than the others.
-        """
+    def _without_samples(self) -> Judged:
+        places = np.flatnonzero(np.isfinite(self._own_logprobs))
         if self.groups is not None:
-            return self._claims_alone(self.groups)
-        texts = [self._alone(row) for row in range(len(self._rows))]
-        has_total = np.array([total is not None for _, total, _ in texts])
-        if has_total.mean() < FULL_SHARE:
-            return None
-        rows = np.flatnonzero(has_total)
-        totals = [total for _, total, _ in texts if total is not None]
-        return JudgedAlone(
-            has_total,
-            self._as_drawn(rows, [texts[row][0] for row in rows], totals, [texts[row][2] for row in rows]),
-            _source_of([self._own[row] is not None for row in rows], "first"),
-        )
-
-    def _as_drawn(
-        self, rows: Ints, texts: Sequence[str], totals: Sequence[float], right: Sequence[bool]
-    ) -> Judged:
-        """Return rows with one text each as the only drawn answer; totals: its log-probability in nats."""
+            return self._claims_without_samples(places, self.groups[places])
         problems, judged = list[Weighted](), list[Weighted]()
-        for row in rows.tolist():
-            position = int(self.material.full[row])
+        for place in places.tolist():
+            position = int(self.material.full[place])
             answers, vector = self.material.answers[position], self.material.judged[position]
-            if vector is None:
+            if vector is None:  # the first drawn answer
                 vector = answers.vectors[answers.index[0]]
             only = overlaps(Answers(vector[None], np.zeros(1, dtype=np.intp), answers.references))
             problems.append(weighted(only))
             judged.append(weighted(replace(only, targets=only.cosines)))
-        masses = np.array([missing_mass([total], [0]) for total in totals])
-        dev, own = self._solved(problems, masses), self._solved(judged, masses)
-        questions = [self._rows[row].question for row in rows]
-        refused = [is_refusal(*pair) for pair in zip(texts, questions, strict=True)]
-        return Judged(dev, own, np.array(right), np.array(refused))
-
-    def _claims_alone(self, groups: NDArray[np.int_]) -> JudgedAlone | None:
-        claims = [row.claims[0] for row in self._rows]
-        logprobs = [(claim.fact_logprob, claim.least_logprob, claim.logprob) for claim in claims]
-        complete = np.array([None not in of_claim for of_claim in logprobs])
-        if complete.mean() < FULL_SHARE:
-            return None
-        columns = np.array([of_claim for of_claim in logprobs if None not in of_claim], dtype=np.float64)
-        right = np.array([claim.correct for claim in claims])
-        return JudgedAlone(
-            complete,
-            JudgedClaims(token_features(*columns.T), right[complete], groups[complete]),
-            "given",
+        masses = np.array([missing_mass([logprob], [0]) for logprob in self._own_logprobs[places]])
+        right, refused = list[bool](), list[bool]()
+        for place in places.tolist():
+            text, index = self._own_text(place)
+            right.append(self._right(place, index))
+            refused.append(is_refusal(text, self._rows[place].question))
+        return Judged(
+            self._solved(problems, masses),
+            self._solved(judged, masses),
+            np.array(right),
+            np.array(refused),
+            _source_of([self._own[place] is not None for place in places], "first"),
+            places,
         )
 
-    def _alone(self, i: int) -> tuple[str, float | None, bool]:
-        """Return the judged text of a row, its log-probability (None if unknown), and its verdict."""
+    def _claims_without_samples(self, places: Ints, groups: NDArray[np.int_]) -> Judged:
+        claims = [self._rows[place].claims[0] for place in places.tolist()]
+        logprobs = [(claim.fact_logprob, claim.least_logprob, claim.logprob) for claim in claims]
+        tokens = token_features(*np.array(logprobs, dtype=np.float64).reshape(-1, 3).T)
+        right, size = np.array([claim.correct for claim in claims]), len(claims)
+        ones, zeros = np.ones((size, 1)), np.zeros(size)
+        only = DevSpectra(ones, ones, zeros, np.ones(size, dtype=np.int_), self.material.dimension)
+        refused = np.zeros(size, dtype=np.bool_)
+        return Judged(only, only, right, refused, "given", places, groups, tokens, by_tokens=True)
+
+    def _own_text(self, i: int) -> tuple[str, int]:
+        """Return the text of a row that is judged without samples, and its index among the distinct answers.
+
+        -1 for the row's `answer`.
+        """
         row = self._rows[i]
-        draws = row.draws
-        if row.answer is None:
-            text, totals, index = draws[0].text, [draws[0].total_logprob], int(self._overlaps[i].index[0])
-        else:
-            text, totals, index = row.answer.strip(), [row.answer_logprob], -1
-            if row.answer_logprob is None:
-                totals = [draw.total_logprob for draw in draws if draw.text == text]
+        if row.answer is not None:
+            return row.answer.strip(), -1
+        return row.draws[0].text, int(self._overlaps[i].index[0])
+
+    @cached_property
+    def _own_logprobs(self) -> Floats:
+        """The log-probability (n,), in nats, of each text that is judged without samples; NaN if unknown."""
+        return np.array([self._own_logprob(i) for i in range(len(self))])
+
+    def _own_logprob(self, i: int) -> float:
+        row = self._rows[i]
+        totals = [row.draws[0].total_logprob] if row.answer is None else [row.answer_logprob]
+        if self.groups is not None:
+            [claim] = row.claims
+            complete = None not in (claim.fact_logprob, claim.least_logprob, claim.logprob)
+            totals = [claim.logprob if complete else None]
+        elif row.answer is not None and row.answer_logprob is None:
+            text = row.answer.strip()
+            totals = [draw.total_logprob for draw in row.draws if draw.text == text]
         # NaN counts as unknown.
-        usable_totals = [total for total in totals if total is not None and total <= POSITIVE_ROUNDING]
-        return text, max(usable_totals, default=None), self._right(i, index)
+        usable = [total for total in totals if total is not None and total <= POSITIVE_ROUNDING]
+        return max(usable, default=np.nan)
 
     def _solved(self, problems: Sequence[Weighted], mass: Floats | None) -> DevSpectra:
         return replace(solve(problems, self.material.dimension), missing_mass=mass)

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from service.calibration.calibration import (
     Selector,
@@ -220,7 +220,7 @@ class ClaimScorer:
         *,
         out_of_distribution: bool,
     ) -> ClaimScores:
-        """Return the claims of the judged text, scored by the m samples.
+        """Return the claims of the judged text, scored by the m samples, or without any by log-probabilities.
 
         judged: the candidate or a sample. vectors: (d,) of each sentence. out_of_distribution: let no claim
         through, because the question is too unlike those of the calibration.
@@ -228,48 +228,14 @@ class ClaimScorer:
         all_claims = answer_claims.by_text[judged]
         kept = all_claims[: min(MAX_CLAIMS, MAX_COMPARED // max(len(drawn), 1))]
         answers = [answer_claims.by_text[text] for text in drawn]
-        outcomes = outcomes_of(kept, answers, vectors, dimension, question=command.question or "")
-        computed = await self._threads.collect(outcomes)
+        computed: Sequence[Outcomes | None] = [None] * len(kept)
+        if drawn:
+            outcomes = outcomes_of(kept, answers, vectors, dimension, question=command.question or "")
+            computed = await self._threads.collect(outcomes)
         work = partial(
             _scores_of_outcomes, command, answer_claims, judged, kept, computed, len(drawn), applied
         )
         return await self._threads.run(work, out_of_distribution=out_of_distribution)
-
-    def scores_without_samples(
-        self,
-        command: ScoreCommand,
-        answer_claims: AnswerClaims,
-        judged: str,
-        applied: ServedCalibration | None,
-        *,
-        out_of_distribution: bool,
-    ) -> ClaimScores:
-        """Return the claims of the candidate, scored by its own log-probabilities."""
-        all_claims = answer_claims.by_text[judged]
-        kept = all_claims[:MAX_CLAIMS]
-        logprobs = claim_logprobs(judged, kept, command.candidate_tokens, answer_claims.question)
-        by_index = {i: values for i, values in enumerate(logprobs) if values is not None}
-        columns = token_columns(logprobs)
-        selector = None if applied is None else applied.calibration.selectors.get(0)
-        verdicts = _Verdicts([None] * len(by_index))
-        if selector is not None and by_index:
-            verdicts = _verdicts(
-                selector,
-                columns,
-                [True] * len(by_index),
-                command.target,
-                0,
-                out_of_distribution=out_of_distribution,
-            )
-        verdict_by_index = dict(zip(by_index, verdicts.claims, strict=True))
-        scored = list[Claim]()
-        for i, claim in enumerate(kept):
-            rank = math.exp(by_index[i].least) if i in by_index and applied is None else None
-            scored.append(_claim(claim, rank, verdict_by_index.get(i), logprobs[i]))
-        about = [*claims_left_out(answer_claims, len(all_claims), len(kept)), *verdicts.warnings]
-        all_correct = verdicts.all_correct if len(by_index) == len(all_claims) else None
-        used = None if selector is None or applied is None else applied.used
-        return ClaimScores(scored, share(judged, all_claims), used, all_correct, about)
 
     def _is_long(self, texts: Sequence[str]) -> bool:
         """Return True if at least half of the texts are long."""
@@ -281,39 +247,52 @@ def _scores_of_outcomes(
     answer_claims: AnswerClaims,
     judged: str,
     kept: Claims,
-    outcomes: Sequence[Outcomes],
+    outcomes: Sequence[Outcomes | None],
     num_drawn: int,
     applied: ServedCalibration | None,
     *,
     out_of_distribution: bool,
 ) -> ClaimScores:
-    """Return the scores of the kept claims, the first of the judged text. outcomes: one per claim."""
+    """Return the scores of the kept claims, the first of the judged text.
+
+    outcomes: one per claim; None without samples. Claims are then judged by their own log-probabilities, and
+    those without them get no verdict.
+    """
     all_claims = answer_claims.by_text[judged]
     logprobs = claim_logprobs(judged, kept, command.candidate_tokens, answer_claims.question)
     selector = None if applied is None else applied.calibration.selectors.get(num_drawn)
-    tokens = dict[str, NDArray[np.float64]]()
     if selector is not None and selector.with_tokens is not None and None not in logprobs:
-        selector, tokens = selector.with_tokens, token_columns(logprobs)
-    verdicts = _Verdicts([None] * len(kept))
-    if selector is not None and kept:
-        # The model was fitted with the selector's map. Claims have no map by evidence.
-        assert isinstance(selector.map, DepolarizedMap | TemperatureMap)
-        born = [outcome.born(selector.map) for outcome in outcomes]
-        columns = claim_features([p.probability for p, _ in born], [served.entropy for _, served in born])
-        spoken_of = [outcome.support.spoken_of for outcome in outcomes]
+        selector = selector.with_tokens
+    judgeable = [i for i, values in enumerate(logprobs) if num_drawn or values is not None]
+    verdicts = _Verdicts([None] * len(judgeable))
+    if selector is not None and judgeable:
+        columns, spoken_of = dict[str, ArrayLike](), [True] * len(judgeable)
+        if all(logprobs[i] is not None for i in judgeable):
+            columns |= token_columns(logprobs)
+        sampled = [outcome for outcome in outcomes if outcome is not None]
+        if sampled:
+            # The model was fitted with the selector's map. Claims have no map by evidence.
+            assert isinstance(selector.map, DepolarizedMap | TemperatureMap)
+            born = [outcome.born(selector.map) for outcome in sampled]
+            columns |= claim_features(
+                [p.probability for p, _ in born], [served.entropy for _, served in born]
+            )
+            spoken_of = [outcome.support.spoken_of for outcome in sampled]
         verdicts = _verdicts(
             selector,
-            columns | tokens,
+            columns,
             spoken_of,
             command.target,
             num_drawn,
             out_of_distribution=out_of_distribution,
         )
-    parts = zip(kept, outcomes, verdicts.claims, logprobs, strict=True)
-    scored = [_scored(claim, outcome, applied, verdict, values) for claim, outcome, verdict, values in parts]
+    verdict_of = dict(zip(judgeable, verdicts.claims, strict=True))
+    scored = [
+        _scored(claim, outcomes[i], applied, verdict_of.get(i), logprobs[i]) for i, claim in enumerate(kept)
+    ]
     about = [*claims_left_out(answer_claims, len(all_claims), len(kept)), *verdicts.warnings]
-    used = None if applied is None else applied.used
-    all_correct = verdicts.all_correct if len(kept) == len(all_claims) else None
+    used = None if applied is None or (selector is None and not num_drawn) else applied.used
+    all_correct = verdicts.all_correct if len(judgeable) == len(all_claims) else None
     return ClaimScores(scored, share(judged, all_claims), used, all_correct, about)
 
 
@@ -375,42 +354,39 @@ def _verdicts(
 
 def _scored(
     claim: Unit,
-    outcomes: Outcomes,
+    outcomes: Outcomes | None,
     applied: ServedCalibration | None,
     verdict: Verdict | None,
     logprobs: ClaimLogprobs | None,
 ) -> Claim:
-    born, served = outcomes.born((applied and applied.map) or Identity())
-    support = outcomes.support
-    rank = born.probability if applied is None and support.spoken_of else None
-    of_support = ClaimSupport.model_construct(**asdict(support), example=outcomes.example)
-    return _claim(claim, rank, verdict, logprobs).model_copy(
-        update={
+    """Return the score of a claim. outcomes: None without samples."""
+    correct, decision = verdict or (None, None)
+    rank, spectrum, support = None, dict[str, float](), None
+    if outcomes is not None:
+        born, served = outcomes.born((applied and applied.map) or Identity())
+        rank = born.probability if outcomes.support.spoken_of else None
+        spectrum = {
             "lambda_max": served.lambda_max,
             "entropy": served.entropy,
             "probability": born.probability,
-            "support": of_support,
         }
-    )
-
-
-def _claim(claim: Unit, rank: float | None, verdict: Verdict | None, logprobs: ClaimLogprobs | None) -> Claim:
-    """Return a claim without the values that need samples."""
-    correct, decision = verdict or (None, None)
+        support = ClaimSupport.model_construct(**asdict(outcomes.support), example=outcomes.example)
+    elif logprobs is not None:
+        rank = math.exp(logprobs.least)
     return Claim.model_construct(
         text=claim.text,
         start=claim.start,
         end=claim.end,
-        lambda_max=None,
-        entropy=None,
-        probability=None,
-        rank_score=rank,
+        lambda_max=spectrum.get("lambda_max"),
+        entropy=spectrum.get("entropy"),
+        probability=spectrum.get("probability"),
+        rank_score=rank if applied is None else None,
         probability_correct=correct,
         decision=decision,
         logprob=None if logprobs is None else logprobs.total,
         fact_logprob=None if logprobs is None else logprobs.facts,
         least_logprob=None if logprobs is None else logprobs.least,
-        support=None,
+        support=support,
     )
 
 

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import PROMISE_MEANING, Selector, answer_features
+from service.claims.kernel import Reading
 from service.claims.refusals import essence, is_refusal, is_unanswered
 from service.embedding.port import log_probabilities
 from service.llm.port import Draw, Generation
@@ -29,31 +30,60 @@ from service.spectral.correctness_model import NO_VERDICTS
 from service.spectral.evidence import mean_log_probability, missing_mass
 from service.spectral.reliability import rounded_ties
 from service.spectral.selective import Promise, SelectiveCounts, promise
-from service.spectral.spectrum import BornProbability, Identity, ServedSpectrum, Spectrum, born_probability_of
+from service.spectral.spectrum import (
+    BornProbability,
+    Identity,
+    ServedSpectrum,
+    Spectrum,
+    born_probability_of,
+    spectrum,
+)
 
 MAX_MODES = 5
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Observation:
     """The samples, an optional candidate, and the values computed from both.
 
-    `texts`: the distinct answers. `compared`: the text embedded for each and, last, for a candidate that is
-    not among them. `space`: their vectors, (n, d); inner products give the kernel. `spectrum`: of the
-    answers only; `raw` and `served` are its values before and after calibration.
+    `texts`: the distinct answers; `counts`: (k,), how often each was drawn. Without samples, the candidate
+    takes the place of the only answer, with its own log-probability. `compared`: the text embedded for each
+    and, last, for a candidate that is not among them. `space`: their vectors, (n, d); inner products give the
+    kernel. `spectrum`: of the answers only. `reading`: the facts of the answers; None without samples.
     """
 
     generation: Generation
     texts: Sequence[str]
+    counts: NDArray[np.int_]
     candidate: str | None
     compared: Sequence[str]
     space: NDArray[np.floating]
     spectrum: Spectrum
-    raw: ServedSpectrum
-    served: ServedSpectrum
     applied: ServedCalibration | None
     evidence: Evidence | None
-    modes: tuple[Mode, ...]
+    reading: Reading | None = None
+
+    @property
+    def num_samples(self) -> int:
+        """Return the number of samples, from 0."""
+        return len(self.generation.draws)
+
+    @cached_property
+    def raw(self) -> ServedSpectrum:
+        """The spectrum before calibration."""
+        return Identity().serve(self.spectrum.eigenvalues, self.spectrum.dimension)
+
+    @cached_property
+    def served(self) -> ServedSpectrum:
+        """The spectrum after calibration, if there is one."""
+        if self.applied is None or self.applied.map is None:
+            return self.raw
+        return self.applied.map.serve(self.spectrum.eigenvalues, self.spectrum.dimension)
+
+    @cached_property
+    def modes(self) -> tuple[Mode, ...]:
+        """The leading modes; see `find_modes`."""
+        return find_modes(self.spectrum, self.served, self.texts, self.counts)
 
     @property
     def answer(self) -> str:
@@ -70,24 +100,18 @@ class Observation:
         return born_probability_of(self.spectrum, served, self.space[: len(self.texts)], self.vector(text))
 
 
-def observation_of(
+def of_candidate(
     generation: Generation,
-    texts: Sequence[str],
-    candidate: str | None,
-    compared: Sequence[str],
-    space: NDArray[np.floating],
-    spectrum: Spectrum,
-    counts: NDArray[np.int_],
+    candidate: str,
+    log_probability: float,
+    dimension: int,
     applied: ServedCalibration | None,
-    evidence: Evidence | None,
 ) -> Observation:
-    """Return the observation of the score of these answers."""
-    raw = Identity().serve(spectrum.eigenvalues, spectrum.dimension)
-    served = applied.map.serve(spectrum.eigenvalues, spectrum.dimension) if applied and applied.map else raw
-    modes = find_modes(spectrum, served, texts, counts)
-    return Observation(
-        generation, texts, candidate, compared, space, spectrum, raw, served, applied, evidence, modes
-    )
+    """Return the observation without samples, by the candidate's own log-probability in nats."""
+    texts, counts, space = [candidate], np.ones(1, dtype=np.intp), np.ones((1, 1))
+    evidence = evidence_of([Draw(candidate, total_logprob=log_probability)], np.zeros(1, dtype=np.intp))
+    found = spectrum(space, dimension=dimension)
+    return Observation(generation, texts, counts, candidate, texts, space, found, applied, evidence)
 
 
 def evidence_of(draws: Sequence[Draw], index: NDArray[np.int_]) -> Evidence | None:
@@ -378,59 +402,29 @@ def judge(
     """Return the judgement of the candidate and of `observation.answer`, with warnings.
 
     out_of_distribution: abstain, because the prompt is too unlike the calibration's rows. If P(correct) is
-    unknown, a warning gives the reason only if a decision was requested. Without a calibration of this set-up
-    there is a decision only if the caller has set a target.
+    unknown, a warning gives the reason only if a decision was requested, or without samples, since such a
+    score has no other value. Without a calibration of this set-up there is a decision only if the caller has
+    set a target.
     """
-    num_samples = len(observation.generation.draws)
+    num_samples = observation.num_samples
     selector = _selector(observation.applied, num_samples, observation.evidence)
     correct = None if isinstance(selector, str) else _of_answers(selector, observation)
     of_answer = None if correct is None else correct(observation.answer)
     candidate, share = _candidate(observation, correct)
     decisive = of_answer if candidate is None else candidate.probability_correct
     unavailable_reason, warnings = _unavailable_reason(selector), _indistinct_candidate(observation)
-    if target is None or (target.by_default and unavailable_reason):
-        return Judgement(candidate, share, of_answer, None, unavailable_reason, out_of_distribution), warnings
-    decision, about_decision = _decided(
-        selector, decisive, target, num_samples, out_of_distribution=out_of_distribution
-    )
-    if not isinstance(selector, str):
-        warnings += _unsupported(candidate) + _label_mismatch(
-            selector, observation.answer, observation.candidate
-        )
-    return Judgement(candidate, share, of_answer, decision, unavailable_reason, out_of_distribution), [
-        *warnings,
-        *about_decision,
-    ]
-
-
-def judge_without_samples(
-    applied: ServedCalibration | None,
-    log_probability: float,
-    dimension: int,
-    target: Target | None,
-    *,
-    out_of_distribution: bool = False,
-) -> tuple[Judgement, list[ScoreWarning]]:
-    """Return the judgement of a candidate by its own log-probability, in nats, without samples.
-
-    The candidate is judged as if it were the only sample. out_of_distribution: see `judge`. If a calibration
-    other than the default has no P(correct), a warning says so even without a decision, since such a score
-    has no other value.
-    """
-    selector = _selector(applied, 0, None)
-    correct: float | None = None
-    if not isinstance(selector, str):
-        map_ = selector.map_for(missing_mass([log_probability], [0]))
-        assert map_ is not None
-        agreed = map_.serve(np.ones(1), dimension).lambda_max
-        correct = float(selector.model.predict(answer_features([agreed], [agreed])).item())
-    candidate = Candidate.model_construct(probability=None, mode=None, probability_correct=correct)
-    unavailable_reason, decision, warnings = _unavailable_reason(selector), None, list[ScoreWarning]()
+    decision = None
     if target is not None and not (target.by_default and unavailable_reason):
-        decision, warnings = _decided(selector, correct, target, 0, out_of_distribution=out_of_distribution)
-    elif isinstance(selector, str) and applied is not None:
-        warnings = [_no_model(selector)]
-    return Judgement(candidate, 0.0, correct, decision, unavailable_reason, out_of_distribution), warnings
+        if not isinstance(selector, str):
+            warnings += _unsupported(observation, candidate)
+            warnings += _label_mismatch(selector, observation.answer, observation.candidate)
+        decision, about_decision = _decided(
+            selector, decisive, target, num_samples, out_of_distribution=out_of_distribution
+        )
+        warnings += about_decision
+    elif isinstance(selector, str) and observation.applied is not None and not num_samples:
+        warnings.append(_no_model(selector))
+    return Judgement(candidate, share, of_answer, decision, unavailable_reason, out_of_distribution), warnings
 
 
 def _selector(applied: ServedCalibration | None, count: int, evidence: Evidence | None) -> Selector | str:
@@ -445,7 +439,7 @@ def _selector(applied: ServedCalibration | None, count: int, evidence: Evidence 
     if selector is None:
         why = f"its report, /calibrations/{id_}/report, says why"
         return f"calibration {id_} has no correctness model for {count} answers; {why}"
-    if count and selector.map_for(evidence.missing_mass if evidence else None) is None:
+    if selector.map_for(evidence.missing_mass if evidence else None) is None:
         return f"the model of calibration {id_} needs log-probabilities, which these answers lack"
     return selector
 
@@ -508,6 +502,9 @@ def _candidate(
     """Return the candidate with its probabilities, and the share of the samples on its mode."""
     if observation.candidate is None:
         return None, 0.0
+    if not observation.num_samples:
+        correct = None if correct_of is None else correct_of(observation.candidate)
+        return Candidate.model_construct(probability=None, mode=None, probability_correct=correct), 0.0
     born = observation.born(observation.candidate, observation.served)
     # Unsupported texts among the rows were written by the LLM, and are right as often as its other answers to
     # the prompt. They say nothing about nonsense, which has the same features.
@@ -537,9 +534,9 @@ def _indistinct_candidate(observation: Observation) -> list[ScoreWarning]:
     return [warning("indistinct_answers", message)]
 
 
-def _unsupported(candidate: Candidate | None) -> list[ScoreWarning]:
-    """Return a warning if no answer supports the candidate, which is then not let through."""
-    if candidate is None or candidate.mode is not None:
+def _unsupported(observation: Observation, candidate: Candidate | None) -> list[ScoreWarning]:
+    """Return a warning if no sample supports the candidate, which is then not let through."""
+    if candidate is None or candidate.mode is not None or not observation.num_samples:
         return []
     message = (
         "None of the answers agrees with the candidate (its `mode` is null): it is not let through, and its "

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -59,9 +58,8 @@ from service.scoring.judging import (
     find_refusals,
     indistinct_warning,
     judge,
-    judge_without_samples,
     num_indistinct,
-    observation_of,
+    of_candidate,
     other_text_warning,
     partial_warning,
     truncated_warning,
@@ -376,39 +374,33 @@ class Scorer:
         )
         # The first decision imports scipy, which takes half a second.
         slow = command.target is not None and applied is not None and bool(applied.calibration.selectors)
-        observation = None
-        if command.draws_none:
-            assert candidate is not None and command.candidate_logprob is not None
-            logprob = command.candidate_logprob
-            judging = partial(judge_without_samples, applied, logprob, made_by.dimension, command.target)
-        else:
-            space, reading = await self._maybe_in_thread(
-                sum(map(len, texts)) > INLINE_FACTS or _is_expensive(texts),
-                self._space,
-                read,
-            )
-            observation, about = await self._observation(read, space, applied, evidence)
-            judging = partial(judge, observation, command.target)
-            slow, warnings = slow or _is_expensive([candidate or ""]), [*about, *warnings]
+        observation, about = await self._observation(read, applied, evidence)
+        warnings = [*about, *warnings]
         abstains = bool(distance_warnings) and self._ood_abstain
-        judgement, about = await self._maybe_in_thread(slow, judging, out_of_distribution=abstains)
+        judgement, about = await self._maybe_in_thread(
+            slow or _is_expensive([candidate or ""]),
+            judge,
+            observation,
+            command.target,
+            out_of_distribution=abstains,
+        )
         refusals = await self._maybe_in_thread(
             _is_expensive(texts), find_refusals, texts, index, candidate, command.question
         )
-        answer = candidate or "" if observation is None else observation.answer
+        answer = observation.answer
         judgement, refused = without_refusals(judgement, answer, candidate, refusals, command.target)
         if judgement.is_unverified:
             warnings.append(DEFAULT_PROBABILITY)
         warnings += [*distance_warnings, *about, *refused]
         judged = answer if candidate is None else candidate
         claims, disagreements = None, None
-        if read.answer_claims is None and command.quotes and observation is not None:
+        if read.answer_claims is None and command.quotes and observation.reading is not None:
             contents = [
                 0 if text in refusals.texts or is_blank(text) else n
                 for text, n in zip(texts, np.bincount(index).tolist(), strict=True)
             ]
             disagreements = await self._maybe_in_thread(
-                _is_expensive(texts), _disagreements, reading, contents
+                _is_expensive(texts), _disagreements, observation.reading, contents
             )
         if read.answer_claims is not None:
             claims = await self._claim_scores(read, read.answer_claims, judged)
@@ -473,18 +465,21 @@ class Scorer:
         return None, [warning("comparison_missing", message)]
 
     async def _observation(
-        self,
-        read: _Read,
-        space: NDArray[np.floating],
-        applied: ServedCalibration | None,
-        evidence: Evidence | None,
+        self, read: _Read, applied: ServedCalibration | None, evidence: Evidence | None
     ) -> tuple[Observation, list[ScoreWarning]]:
-        """Return the observation of the score, and warnings about the samples. space: see `_space`."""
+        """Return the observation of the score, and warnings about the samples."""
         texts, index, generation = read.texts, read.index, read.drawn.generation
+        logprob = read.drawn.command.candidate_logprob
+        if read.drawn.command.draws_none:
+            assert read.candidate is not None and logprob is not None
+            return of_candidate(generation, read.candidate, logprob, read.made_by.dimension, applied), []
         request, compared = read.drawn.command.generation, read.compared
         if applied is None and len(index) < MIN_SAMPLES:
             # An unexpected model answered, or the answer has no log-probability.
             raise too_few(generation, request)
+        space, reading = await self._maybe_in_thread(
+            sum(map(len, texts)) > INLINE_FACTS or _is_expensive(texts), self._space, read
+        )
         dimension = read.made_by.dimension
         own = space[: len(texts)]  # a candidate that is not among the answers is not part of the spectrum
         counts = np.bincount(index, minlength=len(texts))
@@ -492,8 +487,8 @@ class Scorer:
             many = len(texts) > INLINE_DISTINCT
             found = await self._maybe_in_thread(many, spectrum, own, counts, dimension=dimension)
         alike = await self._maybe_in_thread(_is_expensive(texts), num_indistinct, compared[: len(texts)], own)
-        observation = observation_of(
-            generation, texts, read.candidate, compared, space, found, counts, applied, evidence
+        observation = Observation(
+            generation, texts, counts, read.candidate, compared, space, found, applied, evidence, reading
         )
         about = [*partial_warning(generation), *truncated_warning(generation, read.drawn.command)]
         return observation, [*about, *other_text_warning(generation), *indistinct_warning(alike, len(texts))]
@@ -515,22 +510,16 @@ class Scorer:
             warnings = [mismatch(calibration, ["num_samples"])]
         _, distance_warnings = ood_p_value(applied, read.question, read.vectors, generation.draws, judged)
         abstains = bool(distance_warnings) and self._ood_abstain
-        if command.draws_none:
-            without_samples = self._claims.scores_without_samples
-            scores = await self._threads.run(
-                without_samples, command, answer_claims, judged, applied, out_of_distribution=abstains
-            )
-        else:
-            scores = await self._claims.scores(
-                command,
-                answer_claims,
-                judged,
-                texts,
-                read.vectors,
-                read.embedder.dimension,
-                applied,
-                out_of_distribution=abstains,
-            )
+        scores = await self._claims.scores(
+            command,
+            answer_claims,
+            judged,
+            texts,
+            read.vectors,
+            read.embedder.dimension,
+            applied,
+            out_of_distribution=abstains,
+        )
         return replace(scores, warnings=[*scores.warnings, *distance_warnings, *warnings])
 
     async def _maybe_in_thread(
@@ -609,7 +598,7 @@ def _is_expensive(texts: Sequence[str]) -> bool:
 
 def compose(
     drawn: Samples,
-    observation: Observation | None,
+    observation: Observation,
     applied: ServedCalibration | None,
     judgement: Judgement,
     warnings: list[ScoreWarning],
@@ -618,7 +607,7 @@ def compose(
     claims: ClaimScores | None,
     disagreements: list[Disagreement] | None,
 ) -> Score:
-    """Return the score. observation: None if no samples were drawn."""
+    """Return the score."""
     generation, total = drawn.generation, sum(drawn.seconds.values())
     laps = {stage: round(1000 * took, 3) for stage, took in drawn.seconds.items()}
     if drawn.command.generation is None:
@@ -632,13 +621,13 @@ def compose(
             "probability_all_correct": claims.all_correct,
             "claims_calibration": claims.calibration,
         }
-    if observation is None:
-        answer, calibrated = (drawn.command.candidate or "").strip(), judgement.unavailable_reason is None
+    if observation.num_samples:
+        calibrated = applied is not None and applied.default is None
     else:
-        answer, calibrated = observation.answer, applied is not None and applied.default is None
+        calibrated = judgement.unavailable_reason is None
     score = Score.model_construct(
         id=new_id("scr"),
-        answer=answer,
+        answer=observation.answer,
         probability_correct=judgement.probability_correct,
         candidate=judgement.candidate,
         rank_score=judgement.decisive if applied is not None and applied.default is not None else None,
@@ -680,9 +669,9 @@ def _disagreements(reading: Reading, counts: Sequence[int]) -> list[Disagreement
     ]
 
 
-def _values(observation: Observation | None) -> dict[str, Any]:
+def _values(observation: Observation) -> dict[str, Any]:
     """Return the fields of a score that describe the samples and their spectrum."""
-    if observation is None:
+    if not observation.num_samples:
         of_spectrum = ("lambda_max", "entropy", "entropy_normalized", "uncalibrated", "spectrum")
         return dict.fromkeys((*of_spectrum, "evidence", "usage")) | {"num_distinct": 0, "modes": []}
     generation, served, raw = observation.generation, observation.served, observation.raw

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from service.calibration.default import packaged
-from service.calibration.labels import Judged
 from service.embedding.port import FACTS, EmbedderIdentity
 from service.spectral.correctness_model import (
     AGREEMENT,
@@ -125,10 +124,9 @@ def test_few_verdicts_with_three_answers_beat_the_base_rate(name: str, losses: d
 )
 def test_total_logprob_is_informative_without_samples(name: str, order: float, loss: float) -> None:
     """SmolLM2's answers have no recorded logprob, so the first sample is judged, with the packaged map."""
-    alone = rows(name, judged=name not in OTHER).rows.alone()
-    assert alone is not None
-    texts = alone.texts
-    assert isinstance(texts, Judged)
+    labelled = rows(name, judged=name not in OTHER).rows
+    assert labelled.serves_none
+    texts = labelled.at(0)
     features, right = texts.columns(default(1)), texts.right
     p = NO_VERDICTS.predict(features)
     assert auroc(p, right) == pytest.approx(order, abs=5e-3)

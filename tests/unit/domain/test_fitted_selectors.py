@@ -70,7 +70,7 @@ def test_refusals_never_count_as_let_through() -> None:
     for m, at in fit_.decided.items():
         assert at.selector is not None
         hidden = at.selector.counts.never_answered
-        seen = fit_.rows.at(m).refused if m else ~fit_.rows.alone().texts.supported  # type: ignore[union-attr]
+        seen = fit_.rows.at(m).refused if m else ~fit_.rows.at(m).supported
         assert np.flatnonzero(seen).tolist() == ([*range(6)] if m else [5])
         assert hidden >= seen.sum() and at.selector.counts.num_rows == 160
 
@@ -200,8 +200,8 @@ def test_first_sample_is_judged_by_references_or_a_verdict() -> None:
     first = replace(row, draws=draws, complete=True)
     dominant = replace(first, draws=draws[1:] + draws[:1])  # `correct` is about "Nice"
     none = replace(first, correct=None)
-    material = LabelledRows(judged_material([first, dominant, none])).alone()
-    assert material.texts.right.tolist() == [True, False, True]
+    judged = LabelledRows(judged_material([first, dominant, none])).at(0)
+    assert judged.right.tolist() == [True, False, True]
 
 
 def test_sampled_answers_replace_missing_ones_only_if_few_are_missing() -> None:
@@ -211,9 +211,9 @@ def test_sampled_answers_replace_missing_ones_only_if_few_are_missing() -> None:
             replace(row, answer=f"{i} undrawn", answer_logprob=None) if i < lacking else row
             for i, row in enumerate(rows)
         ]
-        result = LabelledRows(judged_material(rows_)).alone()
-        assert (result is not None) == is_replaced
-        assert result is None or result.known.sum() == 90
+        labelled = LabelledRows(judged_material(rows_))
+        assert labelled.serves_none == is_replaced
+        assert len(labelled.at(0)) == 100 - lacking
 
 
 def test_report_has_a_row_per_number_and_details_for_the_full_number() -> None:

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from service.calibration.calibration import answer_features
-from service.calibration.labels import Judged, LabelledRows
+from service.calibration.labels import LabelledRows
 from service.calibration.material import DevSet, all_texts, assemble
 from service.calibration.rows import DevRow
 from service.embedding.port import distinct, outcome_vectors
-from service.llm.port import Draw
+from service.llm.port import Draw, Generation
 from service.scoring.choice import ServedCalibration
-from service.scoring.judging import evidence_of, find_modes, judge_without_samples
+from service.scoring.judging import evidence_of, find_modes, judge, of_candidate
 from service.spectral.correctness_model import AGREEMENT, sigmoid
 from service.spectral.evidence import EvidenceMap
 from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, born_probability_of, spectrum
@@ -101,34 +101,31 @@ def test_text_judged_by_itself_has_the_features_of_a_score(
     """The map depends on the log-probability of the text, not on the samples."""
     made = material(with_own_logprobs())
     full = LabelledRows(made)
-    alone = full.alone()
-    assert alone is not None
-    assert (alone.judged, alone.known.all()) == ("mixed", True)
-    texts = alone.texts
-    assert isinstance(texts, Judged)
+    texts = full.at(0)
+    assert full.serves_none
+    assert (texts.source, len(texts)) == ("mixed", len(full))
     columns = texts.columns(map_)
     assert set(columns) == {AGREEMENT}
     for i, position in enumerate(made.full):
         row = made.rows[position]
         total = row.draws[0].total_logprob if row.answer is None else row.answer_logprob
         applied = ServedCalibration(replace(calibration(), selectors={0: selector(map_)}), None)
-        judgement, _ = judge_without_samples(applied, total, D, None)
+        observation = of_candidate(Generation((), 0, ""), row.answer or "", total, D, applied)
+        judgement, _ = judge(observation, None)
         expected = float(sigmoid(np.asarray(columns[AGREEMENT])[i]))
         assert judgement.probability_correct == pytest.approx(expected, rel=1e-12)
 
 
 def test_text_judged_by_itself_has_its_own_verdict_and_support() -> None:
-    texts = ("Paris", "Metz", "I don't know.", " Paris ")
+    answers = ("Paris", "Metz", "I don't know.", " Paris ")
     stored = [
         replace(row, answer=text, answer_logprob=-1.0, correct=correct)
-        for row, text, correct in zip(rows(4), texts, (None, None, None, False), strict=True)
+        for row, text, correct in zip(rows(4), answers, (None, None, None, False), strict=True)
     ]
-    alone = LabelledRows(material([replace(item, draws=rows(1)[0].draws) for item in stored])).alone()
-    assert alone is not None
-    assert isinstance(alone.texts, Judged)
-    assert alone.texts.right.tolist() == [True, False, False, False]
-    assert alone.texts.supported.tolist() == [True, True, False, True]
-    assert alone.texts.rows.missing_mass == pytest.approx(np.full(4, 1 - np.exp(-1.0)))
+    texts = LabelledRows(material([replace(item, draws=rows(1)[0].draws) for item in stored])).at(0)
+    assert texts.right.tolist() == [True, False, False, False]
+    assert texts.supported.tolist() == [True, True, False, True]
+    assert texts.rows.missing_mass == pytest.approx(np.full(4, 1 - np.exp(-1.0)))
 
 
 def test_first_answers_equal_a_material_with_fewer_samples() -> None:

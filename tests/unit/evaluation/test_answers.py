@@ -120,7 +120,7 @@ def fitted_on(columns, right):
 def test_text_judged_by_itself_is_compared_with_samples(bench, results_):
     """As if it were the only sample, under the map of the dev file's texts."""
     own_row = row(results_, 0, "probability_correct", "evidence")
-    dev, test = (part.rows.alone().texts for part in (bench.dev, bench.test))
+    dev, test = (part.rows.at(0) for part in (bench.dev, bench.test))
     map_ = fit_evidence(dev.rows).map
     model = fitted_on(dev.columns(map_), dev.right).model
     p = np.full(len(test), base_rate(dev.right)) if model is None else model.predict(test.columns(map_))
@@ -134,19 +134,19 @@ def test_no_samples_are_recommended_only_if_all_judge_one_text(has_answers):
     whole = Split(LabelledRows(judged_material(judged_rows(160) if has_answers else by_first_answers(160))))
     study = CrossValidated(fit_all(whole.material, "evidence", resamples=FEW), resamples=FEW)
     own_row = row(answers(study), 0, "probability_correct", "evidence")
-    alone = whole.rows.alone()
-    texts, columns = alone.texts, defaultdict(lambda: np.empty(160))
+    texts, columns = whole.rows.at(0), defaultdict(lambda: np.empty(160))
     for k in range(5):
         held = study.fold == k
         map_ = fit_evidence(texts.take(~held).rows).map
         for name, values in texts.take(held).columns(map_).items():
             columns[name][held] = values
     held_out = fitted_on(columns, texts.right).held_out
-    assert alone.judged == ("given" if has_answers else "first")
+    assert texts.source == ("given" if has_answers else "first")
     assert own_row["loss"]["value"] == pytest.approx(log_loss(texts.right, held_out), abs=1e-9)
     assert own_row["auroc"]["value"] == pytest.approx(roc_auc_score(texts.right, held_out))
     assert (own_row["loss_gap"] is not None) is has_answers
-    named = {score.num_samples for score in [study.no_answers(), study.first_answers(2)] if score.same_text}
+    by_size = (study.first_answers(m) for m in (0, 2))
+    named = {at_size.num_samples for at_size in by_size if at_size.same_text}
     assert named == ({0, 2} if has_answers else {2})
 
 
