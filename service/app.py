@@ -14,13 +14,12 @@ from pydantic import BaseModel
 
 from service import __version__
 from service.admin import calibrations, evaluations, health, jobs, keys
-from service.admin.keys import KeyRequest
 from service.admin.services import Services
 from service.api.admission import Admission
 from service.api.auth import Keys
 from service.api.errors import install
 from service.api.middleware import AnswerLimit, BodyLimit, RequestContext, StartupErrors
-from service.api.openapi import OpenApiApp, Problem
+from service.api.openapi import OpenApiApp, Problem, body_models
 from service.calibration.calibration import (
     CALLER,
     Calibration,
@@ -35,13 +34,11 @@ from service.claims.comparison import Compare, Comparer, compared_by
 from service.embedding.port import Embedder
 from service.errors import EigencalError, EmbedderUnavailable
 from service.gateways import guardrail, verify
-from service.gateways.guardrail import Guardrail, GuardrailCall
-from service.gateways.verify import VerifyRequest
+from service.gateways.guardrail import Guardrail
 from service.jobs.calibrator import Calibrator, Comparing, Drawer, Embedding, LivePriority, RetryPolicy
 from service.jobs.model import (
     CalibrateForm,
     CalibrateRequest,
-    CorrectionsRequest,
     EvaluateForm,
     EvaluateRequest,
     Setup,
@@ -59,7 +56,6 @@ from service.report.pages import render
 from service.scoring import routes as score
 from service.scoring.claims import ClaimScorer
 from service.scoring.metrics import Metrics
-from service.scoring.routes import BatchRequest, ScoreRequest
 from service.scoring.score import Serving
 from service.scoring.score_cache import MAX_SCORES, ScoreCache, ScoreStore
 from service.scoring.scorer import LiveLoad, Scorer
@@ -448,20 +444,8 @@ KINDS: Mapping[str, str] = {
     guardrail.PATH: "gateway",
 }
 
-# Bodies that routes read themselves, and the body of errors. FastAPI does not find them by itself.
-BODIES: list[type[BaseModel]] = [
-    ScoreRequest,
-    BatchRequest,
-    CalibrateRequest,
-    CalibrateForm,
-    EvaluateRequest,
-    EvaluateForm,
-    VerifyRequest,
-    GuardrailCall,
-    KeyRequest,
-    CorrectionsRequest,
-    Problem,
-]
+# Uploads, which have two forms each, and the body of errors. FastAPI does not find them in the routes.
+MORE_MODELS: list[type[BaseModel]] = [CalibrateRequest, CalibrateForm, EvaluateRequest, EvaluateForm, Problem]
 
 DESCRIPTION = """\
 Scores how uncertain an LLM is about a prompt: draws answers, embeds them, and returns the calibrated largest
@@ -561,12 +545,12 @@ def create_app(
         spans=spans or NO_SPANS,
     )
     rail = Guardrail(scorer)
+    service = ScoringService(scorer, serving, kept, admission, metrics)
     chat = Chat(
         upstream=build_upstream(settings, llm, serving),
-        scorer=ChatScorer(scorer, prompt_shape(settings), reporter(metrics, kept.save)),
-        serving=serving,
+        service=service,
+        scorer=ChatScorer(scorer, prompt_shape(settings), reporter(service)),
         spans=spans or NO_SPANS,
-        admission=admission,
         one_call=partial(queue.one_call, settings.llm_timeout_s),
         mode=settings.chat_mode,
         deadline_s=settings.chat_deadline_s,
@@ -585,8 +569,7 @@ def create_app(
         docs_url=None,  # FastAPI's pages fetch their scripts from other hosts; ours is in `admin.health`
         redoc_url=None,
     )
-    app.body_models = BODIES
-    app.state.scoring = ScoringService(scorer, serving, kept, admission, metrics)
+    app.state.scoring = service
     app.state.admin = Services(
         serving=serving,
         jobs=store.jobs,
@@ -601,8 +584,10 @@ def create_app(
     )
     app.state.guardrail, app.state.chat = rail, chat
     app.state.keys = api_keys
+    app.more_models = [*MORE_MODELS]
     for routes in (score, openai, verify, guardrail, jobs, calibrations, evaluations, keys, health):
         app.include_router(routes.router)
+        app.more_models += body_models(routes.router)
     install(app)
     # The middleware added last sees a request first, so refusals of BodyLimit have ids from RequestContext.
     app.add_middleware(BodyLimit)

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
@@ -13,8 +13,8 @@ from starlette.responses import JSONResponse, Response
 from service.admin.jobs import CODES, EXAMPLES, JOB, accepted, example, queued
 from service.admin.services import VARY, CalibrationId, Services, ServicesDep, no_calibration, prefers_html
 from service.api.auth import BEARER, admin_scope
-from service.api.bodies import BAD_BODY, read_json
-from service.api.openapi import json_body, json_or_page, responses
+from service.api.bodies import BAD_BODY, JsonBody, JsonRoute
+from service.api.openapi import json_or_page, responses
 from service.calibration.calibration import (
     Activation,
     Calibration,
@@ -28,7 +28,12 @@ from service.report.pages import calibrations
 from service.scoring.score import Serving
 from service.spectral.selective import CONFIDENCE, lowest_error, promise
 
-router = APIRouter(prefix="/calibrations", tags=["calibrations"], dependencies=[Depends(admin_scope)])
+router = APIRouter(
+    prefix="/calibrations",
+    tags=["calibrations"],
+    dependencies=[Depends(admin_scope)],
+    route_class=JsonRoute,
+)
 
 NDJSON = "application/x-ndjson"
 MAX_VERDICTS = 1000  # of a report; the export has all
@@ -204,16 +209,19 @@ async def post_activate(request: Request, app: ServicesDep, calibration_id: Cali
     status_code=202,
     response_model=Job,
     responses=queued({**JOB, "state": "queued"}, *BAD_BODY, "not_found", "conflict"),
-    openapi_extra={**json_body("CorrectionsRequest", CORRECTIONS), **BEARER},
+    openapi_extra=BEARER,
 )
-async def patch_rows(request: Request, app: ServicesDep, calibration_id: CalibrationId) -> Response:
+async def patch_rows(
+    app: ServicesDep,
+    calibration_id: CalibrationId,
+    body: Annotated[CorrectionsRequest, Depends(JsonBody(CorrectionsRequest, CORRECTIONS))],
+) -> Response:
     """Start a job that fits another calibration on the same rows and answers, with corrected verdicts.
 
     Nothing is drawn, and this calibration stays as it is. A verdict on a row without `answer` is about its
     dominant answer, which the report and the export name. A row that is not there is a 422; rows that were
     forgotten are a conflict.
     """
-    body = await read_json(request, CorrectionsRequest)
     record = await _record(app, calibration_id)
     if record.job_id is None or not record.data_kept:
         raise Conflict("The rows of this calibration are not kept: post them again to /calibrate.")

@@ -5,13 +5,13 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import APIRouter, Depends, Path
 from pydantic import AwareDatetime, BaseModel, Field, field_validator
 from starlette.responses import Response
 
 from service.api.auth import BEARER, KEY_CODES, Keys, admin_scope, keys_of
-from service.api.bodies import BAD_BODY, RequestModel, read_json
-from service.api.openapi import json_body, responses
+from service.api.bodies import BAD_BODY, JsonBody, JsonRoute, RequestModel
+from service.api.openapi import responses
 from service.errors import InvalidRequest, NotFound
 from service.store.keys import Key, Scope, State
 
@@ -91,7 +91,7 @@ def key_view(key: Key, now: datetime) -> dict[str, Any]:
 # GET|POST /keys, DELETE /keys/{id}.
 
 log = logging.getLogger(__name__)
-router = APIRouter(prefix="/keys", tags=["keys"], dependencies=[Depends(admin_scope)])
+router = APIRouter(prefix="/keys", tags=["keys"], dependencies=[Depends(admin_scope)], route_class=JsonRoute)
 
 CODES = (*KEY_CODES, "internal")
 CLOSED = {
@@ -126,15 +126,18 @@ async def get_keys(keys: KeysDep) -> list[KeyOut]:
         201: {"content": {"application/json": {"example": _MADE}}, "headers": _LOCATION},
         **responses(*CODES, *BAD_BODY, "conflict"),
     },
-    openapi_extra={**json_body("KeyRequest", {"for a year": _REQUEST}), **BEARER},
+    openapi_extra=BEARER,
 )
-async def post_key(request: Request, response: Response, keys: KeysDep) -> MadeKey:
+async def post_key(
+    response: Response,
+    keys: KeysDep,
+    body: Annotated[KeyRequest, Depends(JsonBody(KeyRequest, {"for a year": _REQUEST}))],
+) -> MadeKey:
     """Make a key that works at once on every replica, and show it this once.
 
     The first key of a scope closes its routes to callers without one, also when it is revoked later. An admin
     key opens scoring, but does not close it.
     """
-    body = await read_json(request, KeyRequest)
     if body.expires_at is not None and body.expires_at <= keys.now():
         msg = "must be in the future"
         raise InvalidRequest(f"expires_at: {msg}", [{"loc": ["body", "expires_at"], "msg": msg}])

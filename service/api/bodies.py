@@ -1,11 +1,12 @@
 """JSON bodies parsed directly into models, and work and streams that end when their caller disconnects."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from fastapi import Request
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, field_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
@@ -20,6 +21,7 @@ from service.heavy_json import MAX_FAULTS, MAX_VALUES, is_heavy
 Body = TypeVar("Body", bound=BaseModel)
 T = TypeVar("T")
 CLIENT_CLOSED_REQUEST = 499
+REF = "#/components/schemas/{model}"
 
 
 class RequestModel(BaseModel):
@@ -55,10 +57,46 @@ class RequestModel(BaseModel):
 BAD_BODY = ("invalid_request", "body_too_large", "unsupported_media_type")
 
 
-async def read_json(request: Request, model: type[Body], max_values: int = MAX_VALUES) -> Body:
-    """Parse the body as a model. Raises UnsupportedMediaType, InvalidRequest, BodyTooLarge."""
-    require_json(request)
-    return parse(await request.body(), model, max_values)
+class JsonBody(Generic[Body]):
+    """A dependency that parses the JSON body as a model.
+
+    Raises UnsupportedMediaType, InvalidRequest and BodyTooLarge. FastAPI would read the body before it checks
+    the key, and its errors would repeat the input. `JsonRoute` puts the model into the OpenAPI document.
+    examples: requests by name, for that document.
+    """
+
+    def __init__(
+        self,
+        model: type[Body],
+        examples: Mapping[str, Any] | None = None,
+        *,
+        max_values: int = MAX_VALUES,
+    ) -> None:
+        self.model, self.max_values = model, max_values
+        self._examples = {name: {"value": value} for name, value in (examples or {}).items()}
+
+    async def __call__(self, request: Request) -> Body:
+        """Return the parsed body."""
+        require_json(request)
+        return parse(await request.body(), self.model, self.max_values)
+
+    def described(self) -> dict[str, Any]:
+        """Return the OpenAPI entry of the body."""
+        content: dict[str, Any] = {"schema": {"$ref": REF.format(model=self.model.__name__)}}
+        if self._examples:
+            content["examples"] = self._examples
+        return {"required": True, "content": {"application/json": content}}
+
+
+class JsonRoute(APIRoute):
+    """A route that documents its `JsonBody`, if it has one."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        bodies = [part.call for part in self.dependant.dependencies if isinstance(part.call, JsonBody)]
+        self.json_body: JsonBody[Any] | None = bodies[0] if bodies else None
+        if self.json_body is not None:
+            self.openapi_extra = {**(self.openapi_extra or {}), "requestBody": self.json_body.described()}
 
 
 def require_json(request: Request) -> None:

@@ -6,15 +6,14 @@ from http import HTTPStatus
 from importlib.resources import files
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from service.api.auth import SECURITY_SCHEMES
+from service.api.bodies import REF, JsonRoute
 from service.api.errors import MEDIA_TYPE, STATUS, problem_body
-
-REF = "#/components/schemas/{model}"
 
 
 class ProblemItem(BaseModel):
@@ -59,23 +58,24 @@ def json_or_page(model: dict[str, Any], description: str) -> dict[str, Any]:
     return {**model, "description": description, "content": content}
 
 
-def json_body(model: str, examples: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the OpenAPI entry of a JSON body that the route reads by `read_json`."""
-    content: dict[str, Any] = {"schema": {"$ref": REF.format(model=model)}}
-    if examples:
-        content["examples"] = {name: {"value": value} for name, value in examples.items()}
-    return {"requestBody": {"required": True, "content": {"application/json": content}}}
+def body_models(router: APIRouter) -> list[type[BaseModel]]:
+    """Return the models of the JSON bodies of a router's routes."""
+    routes = [route for route in router.routes if isinstance(route, JsonRoute)]
+    return [route.json_body.model for route in routes if route.json_body is not None]
 
 
 class OpenApiApp(FastAPI):
-    """An application with `body_models` in its document: the bodies that routes read by `read_json`."""
+    """An application with `more_models` in its document: those that FastAPI does not find in the routes.
 
-    body_models: Sequence[type[BaseModel]] = ()
+    Set them before the document is made.
+    """
+
+    more_models: list[type[BaseModel]]
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document. It is made once."""
         if self.openapi_schema is None:
-            self.openapi_schema = document(self, self.body_models)
+            self.openapi_schema = document(self, self.more_models)
         return self.openapi_schema
 
 

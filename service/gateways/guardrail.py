@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
 from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
-from service.api.bodies import CLIENT_CLOSED_REQUEST, read_json
+from service.api.bodies import CLIENT_CLOSED_REQUEST, JsonBody, JsonRoute
 from service.api.errors import request_id_of
-from service.api.openapi import json_body, responses
+from service.api.openapi import responses
 from service.errors import EigencalError, Unscorable
 from service.gateways.shared import GatewayModel, conversation, save, why_no_probability
 from service.llm.port import GenerationRequest
@@ -26,7 +26,7 @@ from service.scoring.score import EFFORTS, DrawnEffort, Score, ScoreCommand, Ser
 from service.scoring.scorer import Samples, Scorer
 from service.scoring.service import ScoringDep
 
-router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)])
+router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)], route_class=JsonRoute)
 log = logging.getLogger(__name__)
 PATH = "/beta/litellm_basic_guardrail_api"
 MAX_REASON_CHARS = 500  # in a header
@@ -169,16 +169,20 @@ class GuardrailVerdict(BaseModel):
         200: {"headers": HEADERS},
         **responses("invalid_request", "body_too_large", "unsupported_media_type", *KEY_CODES, "internal"),
     },
-    openapi_extra={**json_body("GuardrailCall"), **BEARER},
+    openapi_extra=BEARER,
 )
-async def post_guardrail(request: Request, app: ScoringDep, guardrail: GuardrailDep) -> Response:
+async def post_guardrail(
+    request: Request,
+    app: ScoringDep,
+    guardrail: GuardrailDep,
+    call: Annotated[GuardrailCall, Depends(JsonBody(GuardrailCall))],
+) -> Response:
     """At `request`, begin to draw answers to the chat, which goes on at once; at `response`, judge.
 
     BLOCKED when the decision at the target error (of the settings, or of
     `additional_provider_specific_params`) is to abstain. NONE when it is to answer, when no target is set,
     and when no score is possible, unless `fail_closed` is true: `X-Eigencal-Reason` and the log say why.
     """
-    call = await read_json(request, GuardrailCall)
     key = (call.litellm_call_id or "", owner_of(request))
     params, fault = _params(call)
     # If an answer includes its messages, samples are drawn now in case its request call did not come here.

@@ -6,6 +6,7 @@ from typing import Any, get_args
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict
 
+from service.api.auth import owner_of
 from service.errors import Unscorable
 from service.llm.port import Message
 from service.scoring.score import Score
@@ -22,7 +23,7 @@ class GatewayModel(BaseModel):
 
 def save(app: ScoringService, request: Request, score: Score) -> dict[str, str]:
     """Store a score for `GET /scores/{id}`, and return its headers, including the id."""
-    app.save(request, score, ["modes"])
+    app.save(score, owner_of(request), ["modes"])
     return {**score.headers(), "X-Score-ID": score.id}
 
 

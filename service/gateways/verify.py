@@ -9,17 +9,18 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from service.api.auth import BEARER, KEY_CODES, score_scope
-from service.api.bodies import CLIENT_CLOSED_REQUEST
-from service.api.openapi import json_body, responses
+from service.api.bodies import CLIENT_CLOSED_REQUEST, JsonRoute
+from service.api.openapi import responses
 from service.embedding.port import FAILED
 from service.errors import NoProbability
 from service.gateways.shared import GatewayModel, save, why_no_probability
 from service.llm.port import Message, is_blank
-from service.scoring.routes import BODY_CODES, LLM_CODES, PART_CODES, Answer, PromptText
+from service.scoring.request import Answer, PromptText
+from service.scoring.routes import BODY_CODES, LLM_CODES, PART_CODES
 from service.scoring.score import Claim, Score, ScoreCommand
-from service.scoring.service import ScoringDep, ScoringService
+from service.scoring.service import ScoringBody, ScoringDep, ScoringService
 
-router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)])
+router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)], route_class=JsonRoute)
 DEADLINE_S = 50.0  # the router's default timeout is 60 s; a score of fewer answers is better than none
 EXAMPLE = {"question": "What is the capital of France?", "answer": "Paris", "threshold": 0.7}
 
@@ -66,15 +67,20 @@ class Verified(BaseModel):
     summary="Is this answer right? As vLLM's semantic router asks it",
     response_model=Verified,
     responses=responses(*BODY_CODES, *KEY_CODES, *LLM_CODES, *PART_CODES, "no_probability"),
-    openapi_extra={**json_body("VerifyRequest", {"question": EXAMPLE}), **BEARER},
+    openapi_extra=BEARER,
 )
-async def post_verify(request: Request, app: ScoringDep) -> Response:
+async def post_verify(
+    request: Request,
+    app: ScoringDep,
+    body: Annotated[
+        VerifyRequest, Depends(ScoringBody(VerifyRequest, {"question": EXAMPLE}, kind="gateway"))
+    ],
+) -> Response:
     """Draw answers to the question and judge the given one by them.
 
     `confidence` is P(correct) by the calibration in force. Where none tells it, 503 `no_probability` says
     why: raw values are no probabilities, and are not passed off as such.
     """
-    body = await app.read(request, "gateway", VerifyRequest)
     # A blank answer is right with probability 0, unless empty answers have a meaning.
     is_failed = is_blank(body.answer) and app.scorer.empty_answers == FAILED
     confidence = 0.0

@@ -11,7 +11,6 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import Field, ValidationError, model_validator
 from starlette.responses import Response
 
-from service.api.admission import Admission
 from service.api.auth import BEARER, owner_of, score_scope
 from service.api.bodies import (
     CLIENT_CLOSED_REQUEST,
@@ -53,8 +52,8 @@ from service.proxy.stream import (
     without_logprobs,
 )
 from service.proxy.upstream import Call, Reply, Upstream, read_ahead
-from service.scoring.metrics import Metrics
-from service.scoring.score import EFFORTS, Effort, ScoreCommand, Serving, Target
+from service.scoring.score import EFFORTS, Effort, ScoreCommand, Target
+from service.scoring.service import ScoringService
 from service.tracing import NO_SPANS, Spans
 
 Mode = Literal["off", "async", "on"]
@@ -168,17 +167,17 @@ def is_sendable(payload: object) -> bool:
 class Chat:
     """The drop-in: the LLM server, the scorer of its answers, and their settings.
 
-    `one_call`: context manager that waits for the permit of one LLM call and releases it. Raises Overloaded.
-    `deadline_s`: how long an answer waits for its score, in seconds. `effort`: None for the default number of
-    samples. `abstain`: withhold every answer whose decision is to abstain, regardless of the caller's
-    options, and send `abstain_text` instead; streams are held until then. `abstain_fail_open`: send answers
-    that cannot be judged.
+    `service`: admits calls, counts scores and stores them, as for the other routes. `one_call`: context
+    manager that waits for the permit of one LLM call and releases it. Raises Overloaded. `deadline_s`: how
+    long an answer waits for its score, in seconds. `effort`: None for the default number of samples.
+    `abstain`: withhold every answer whose decision is to abstain, regardless of the caller's options, and
+    send `abstain_text` instead; streams are held until then. `abstain_fail_open`: send answers that cannot be
+    judged.
     """
 
     upstream: Upstream
+    service: ScoringService
     scorer: ChatScorer
-    serving: Serving
-    admission: Admission
     one_call: Callable[[], AbstractAsyncContextManager[Permit]]
     spans: Spans = NO_SPANS
     mode: Mode = "on"
@@ -232,14 +231,14 @@ class Chat:
         chosen = None
         if as_recommended:
             with suppress(EigencalError):  # the score will report it
-                chosen = await self.scorer.scorer.choice.named(options.calibration)
+                chosen = await self.service.scorer.choice.named(options.calibration)
         if number is None:
-            number = self.serving.num_samples if effort is None else EFFORTS[effort]
+            number = self.service.serving.num_samples if effort is None else EFFORTS[effort]
         try:
             return plan_for(
                 call.payload,
                 api,
-                self.serving,
+                self.service.serving,
                 ScoreCommand(
                     calibration=options.calibration,
                     as_recommended=as_recommended,
@@ -259,19 +258,19 @@ class Chat:
     def _allowed(self, options: ScoreOptions) -> tuple[ScoreOptions, Target]:
         """Return the caller's options that are allowed, and the target of the decision."""
         if self.abstain:  # callers can only make the target stricter
-            target = self.serving.target()
+            target = self.service.serving.target()
             error, confidence = options.target_error or target.error, options.confidence or target.confidence
             # Claims quote the answer and the samples, which may be withheld.
             return ScoreOptions(claims=False), Target(
                 min(error, target.error), max(confidence, target.confidence)
             )
-        target = self.serving.target(options.target_error, options.confidence)
+        target = self.service.serving.target(options.target_error, options.confidence)
         # Asking to abstain needs a decision even if no calibration can make one.
         return options, replace(target, by_default=target.by_default and not options.abstain)
 
     def _recommended(self, command: ScoreCommand, chosen: Calibration | None) -> int | None:
         try:
-            return self.scorer.scorer.choice.recommended(command, chosen)
+            return self.service.scorer.choice.recommended(command, chosen)
         except EmbedderUnavailable:  # the score will report it
             return None
 
@@ -285,9 +284,9 @@ async def chat_of(request: Request) -> Chat:
 ChatDep = Annotated[Chat, Depends(chat_of)]
 
 
-def reporter(metrics: Metrics, keep: Callable[[str, str, str], None]) -> Callable[[Uncertainty], None]:
+def reporter(service: ScoringService) -> Callable[[Uncertainty], None]:
     """Return a function that counts, logs and stores each score of an answer."""
-    pending: set[str] = set()
+    metrics, pending = service.metrics, set[str]()
 
     def report(uncertainty: Uncertainty) -> None:
         if uncertainty.status == "pending":
@@ -306,7 +305,7 @@ def reporter(metrics: Metrics, keep: Callable[[str, str, str], None]) -> Callabl
                 log_problem(error_body(failure, None), where)
             else:
                 log_problem(internal_body(None), where, failure)
-        keep(uncertainty.id, uncertainty.owner, json.dumps(uncertainty.document()))
+        service.kept.save(uncertainty.id, uncertainty.owner, json.dumps(uncertainty.document()))
 
     return report
 
@@ -359,7 +358,7 @@ async def models(request: Request, chat: ChatDep) -> Response:
 
 
 async def _complete(request: Request, chat: Chat, api: Api) -> Response:
-    chat.admission.refuse_if_full("chat")
+    chat.service.admission.refuse_if_full("chat")
     call = await read_call(request, chat.mode, abstains=chat.abstain)
     query = f"?{request.url.query}" if request.url.query else ""  # some servers take their version there
     sent = Call(PATHS[api] + query, call.body, _headers(request))
@@ -385,7 +384,7 @@ async def _forward(chat: Chat, sent: Call) -> Response:
     """Return the server's answer unchanged."""
     async with AsyncExitStack() as ending:
         if sent.body is not None:
-            ending.enter_context(chat.admission.one("chat"))
+            ending.enter_context(chat.service.admission.one("chat"))
             await ending.enter_async_context(chat.one_call())
         reply = await chat.open(sent)
         ending.push_async_callback(reply.close)
@@ -402,7 +401,7 @@ async def _forward(chat: Chat, sent: Call) -> Response:
 async def _score(chat: Chat, sent: Call, api: Api, call: ChatCall, running: RunningScore) -> Response:
     """Return the server's answer with its score."""
     async with AsyncExitStack() as ending:
-        ending.enter_context(chat.admission.one("chat"))
+        ending.enter_context(chat.service.admission.one("chat"))
         permit = await ending.enter_async_context(chat.one_call())
         ending.push_async_callback(running.discard)
         if not call.streams:

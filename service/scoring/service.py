@@ -1,18 +1,20 @@
-"""One door to scores for `/score`, `/verify` and the guardrail; batches use its counting.
+"""One door to scores for `/score`, batches, `/verify`, the guardrail and the drop-in.
 
 It admits a request, ends it if the caller disconnects, counts it, and stores its score.
 """
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 from pydantic import BaseModel
+from starlette.responses import Response
 
 from service.api.admission import Admission, Kind
 from service.api.auth import owner_of
-from service.api.bodies import read_json, while_connected
+from service.api.bodies import CLIENT_CLOSED_REQUEST, JsonBody, while_connected
+from service.heavy_json import MAX_VALUES
 from service.scoring.metrics import Metrics
 from service.scoring.score import Score, ScorePart, Serving
 from service.scoring.score_cache import ScoreCache
@@ -31,11 +33,6 @@ class ScoringService:
     admission: Admission
     metrics: Metrics = field(default_factory=Metrics)
 
-    async def read(self, request: Request, kind: Kind, model: type[Body]) -> Body:
-        """Return the body of a request. Raises Overloaded, before the body is read, if there is no room."""
-        self.admission.refuse_if_full(kind)
-        return await read_json(request, model)
-
     async def counted(self, work: Callable[[], Awaitable[Score]]) -> Score:
         """Return the score from `work`, counted in the metrics, as is its error."""
         with self.metrics.under_way():
@@ -48,10 +45,17 @@ class ScoringService:
         with self.admission.one(kind):
             return await while_connected(request, self.counted(work))
 
-    def save(self, request: Request, score: Score, parts: Collection[ScorePart]) -> str:
+    def respond(self, request: Request, score: Score | None, parts: Collection[ScorePart]) -> Response:
+        """Store a score and return its response; for None, that of a caller who has disconnected."""
+        if score is None:
+            return Response(status_code=CLIENT_CLOSED_REQUEST)
+        content = self.save(score, owner_of(request), parts)
+        return Response(content, headers=score.headers(), media_type="application/json")
+
+    def save(self, score: Score, owner: str, parts: Collection[ScorePart]) -> str:
         """Store a score with optional parts for `GET /scores/{id}`, and return it as JSON."""
         content = score.json_text(parts)
-        self.kept.save(score.id, owner_of(request), content)
+        self.kept.save(score.id, owner, content)
         return content
 
 
@@ -62,3 +66,26 @@ async def service(request: Request) -> ScoringService:
 
 
 ScoringDep = Annotated[ScoringService, Depends(service)]
+
+
+class ScoringBody(JsonBody[Body]):
+    """A JSON body that is refused, before it is read, if there is no room for its request.
+
+    kind: of the request. Raises Overloaded.
+    """
+
+    def __init__(
+        self,
+        model: type[Body],
+        examples: Mapping[str, Any] | None = None,
+        *,
+        kind: Kind,
+        max_values: int = MAX_VALUES,
+    ) -> None:
+        super().__init__(model, examples, max_values=max_values)
+        self.kind = kind
+
+    async def __call__(self, request: Request) -> Body:
+        """Return the parsed body."""
+        (await service(request)).admission.refuse_if_full(self.kind)
+        return await super().__call__(request)

@@ -20,7 +20,7 @@ from service.app import create_app
 from service.calibration.calibration import Calibration, caller_fingerprint, service_fingerprint
 from service.errors import InvalidRequest
 from service.llm.port import Sampling
-from service.scoring.routes import ScoreRequest, to_command
+from service.scoring.request import ScoreRequest, to_command
 from service.scoring.score import Serving, Target
 from service.settings import Settings
 from service.spectral.evidence import EvidenceMap

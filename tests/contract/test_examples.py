@@ -6,7 +6,7 @@ import pytest
 
 from service.api.errors import STATUS
 from service.api.openapi import EXAMPLES, recorded
-from service.scoring.routes import ScoreRequest
+from service.scoring.request import ScoreRequest
 from service.scoring.score import Score
 
 RECORDED = recorded("examples.json")

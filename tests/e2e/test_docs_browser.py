@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from service.scoring.routes import ScoreRequest
+from service.scoring.request import ScoreRequest
 from tests.support.browser import Page, browser_page
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.in_thread import serving_app
