@@ -3,13 +3,16 @@
 Alternating calls in one run: the request to the server without and with log-probabilities, and /score with
 the same prompt, settings and server, which requests log-probabilities. Ratios of median latencies with 1 and
 8 callers. `--samples`: number of samples instead of 20. `--beside EIGENCAL_KERNEL=paper`: also /score of a
-second service with this setting.
+second service with this setting, such as `EIGENCAL_COMPARE=llm`. `--url`: a running LLM server. Tokens are
+means per score, as the server counts them.
 """
 
 import argparse
 import asyncio
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx2 as httpx
 
@@ -25,6 +28,7 @@ BARE, LOGPROBS, SCORE = "the bare call", "the bare call with log-probabilities",
 
 
 async def compare(llm: str, ours: dict[str, str], samples: int, callers: int, seconds: float) -> None:
+    tokens: dict[str, list[tuple[int, int]]] = {name: [] for name in ours}
     async with httpx.AsyncClient(timeout=600) as http:
 
         async def direct(number: int, extra: dict[str, int]) -> None:
@@ -32,20 +36,24 @@ async def compare(llm: str, ours: dict[str, str], samples: int, callers: int, se
             body = {"model": "m", "prompt": prompt, "n": samples, **SAMPLING, **extra}
             (await http.post(f"{llm}/v1/completions", json=body)).raise_for_status()
 
-        async def scored(url: str, number: int) -> None:
+        async def scored(name: str, url: str, number: int) -> None:
             question = QUESTIONS[number % len(QUESTIONS)]
             body = {"prompt": question, "num_samples": samples, "sampling": SAMPLING}
-            answer = await http.post(f"{url}/score", json=body)
-            if answer.raise_for_status().json()["evidence"] is None:
-                raise RuntimeError("the server told no log-probabilities")
+            score = (await http.post(f"{url}/score", json=body)).raise_for_status().json()
+            if score["evidence"] is None:
+                raise RuntimeError("the server returned no log-probabilities")
+            tokens[name].append((score["usage"]["prompt_tokens"], score["usage"]["completion_tokens"]))
 
         calls = {BARE: lambda i: direct(i, {}), LOGPROBS: lambda i: direct(i, WITH_LOGPROBS)}
-        calls |= {name: partial(scored, url) for name, url in ours.items()}
+        calls |= {name: partial(scored, name, url) for name, url in ours.items()}
         rounds = await alternate(calls, callers=callers, seconds=seconds)
     print(f"{describe(rounds)}; {BARE} {rounds.p50(BARE):.0f} ms")
     others = [(SCORE, name) for name in ours if name != SCORE]
     for name, base in ((LOGPROBS, BARE), (SCORE, LOGPROBS), (SCORE, BARE), *others):
         print(f"  {name} over {base}: {rounds.ratio(name, base)}", flush=True)
+    for name, counts in tokens.items():
+        prompt, completion = (sum(column) / len(counts) for column in zip(*counts, strict=True))
+        print(f"  {name}: {prompt:.0f} prompt tokens, {completion:.1f} completion tokens", flush=True)
 
 
 def main() -> None:
@@ -54,10 +62,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=70, help="with 1 caller; twice as long with 8")
     parser.add_argument("--samples", type=int, default=20, help="answers drawn")
     parser.add_argument("--beside", help="NAME=VALUE, a setting of a second service")
+    parser.add_argument("--url", help="of a running LLM server, instead of SmolLM2 on vLLM")
     options = parser.parse_args()
     settings = {"EIGENCAL_LLM_API": "completions", "EIGENCAL_FEW_SHOT": FEW_SHOT}
     # The questions repeat, so vectors must not be cached.
-    with servers(options.embedder, UNCACHED, **settings) as (llm, ours, folder), ExitStack() as stack:
+    with ExitStack() as stack:
+        if options.url:
+            llm, folder = options.url, Path(stack.enter_context(TemporaryDirectory()))
+            before = service_before(llm, options.embedder, folder, UNCACHED, **settings)
+            ours = stack.enter_context(before)
+        else:
+            ready = servers(options.embedder, UNCACHED, **settings)
+            llm, ours, folder = stack.enter_context(ready)
         services = {SCORE: ours}
         if options.beside:
             name, _, value = options.beside.partition("=")
