@@ -106,8 +106,8 @@ EMBEDDER_PARTS = frozenset(
 )
 # Smaller than the slots: callers that wait as long as an answer takes often disconnect before theirs.
 MIN_LLM_QUEUE = 16
-COMPARERS_SHARE = 8  # one in so many of the slots is for the comparisons of live scores
-JOBS_SHARE = 8  # calibrations get 1/8 of the slots, on all replicas together
+COMPARERS_SHARE = 1 / 8  # of the LLM's slots, for the comparisons of live scores
+JOBS_SHARE = 1 / 8  # of the LLM's slots, for calibrations, on all replicas together
 OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 OTEL_TRACES_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
@@ -286,10 +286,10 @@ def own_keys(
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """How often a replica looks at the store, in seconds.
+    """Polling intervals of a replica, in seconds.
 
-    active_poll_s: for calibrations that peers activated. beat_s: for open jobs. lease_s: silence after which
-    peers take over the jobs of a replica. watch_s: for the progress of jobs that callers watch.
+    active_poll_s: for calibrations that peers activated. beat_s: for open jobs. lease_s: peers take over the
+    jobs of a replica that has been silent this long. watch_s: for the progress of jobs that callers watch.
     """
 
     active_poll_s: float = 1.0
@@ -486,7 +486,7 @@ def create_app(
             embedder=embedder,
             serving=serving,
             setup=job_setup(settings, llm, serving),
-            slots=max(1, llm_slots(settings) // JOBS_SHARE),
+            slots=max(1, int(llm_slots(settings) * JOBS_SHARE)),
             live=live,
             own_keys=partial(own_keys, serving, llm, embedder, settings.compare),
             compare=settings.compare,
@@ -538,7 +538,7 @@ def create_app(
         live=live,
         ood_abstain=settings.ood_abstain,
         compare=settings.compare,
-        comparer=Comparer(llm, max(1, llm_slots(settings) // COMPARERS_SHARE)),
+        comparer=Comparer(llm, max(1, int(llm_slots(settings) * COMPARERS_SHARE))),
         default=packaged(embedder.kernel) if settings.default_calibration else None,
         claims=ClaimScorer(settings.claims_from_characters, threads=threads),
         threads=threads,

@@ -30,9 +30,9 @@ _NO_CREDIT = re.compile(
     r"|exceeded_current_quota|account is (?:not active|suspended)|欠费|余额不足",
     re.IGNORECASE,
 )
-MAX_RETRY_AFTER_S = 60.0  # a server may ask for more, but may have recovered long before
+MAX_RETRY_AFTER_S = 60.0  # the most that is reported to callers: the server may recover long before its own
 BACKOFF_S = 0.2  # before the second attempt; doubled before each further attempt
-MAX_WAIT_S = 5.0
+MAX_WAIT_S = 5.0  # a server that asks for a longer wait is not tried again
 CHECK_KEPT_S = 1.0
 
 

@@ -80,8 +80,8 @@ class Settings(BaseSettings):
         64,
         ge=1,
         description="Most concurrent requests to the LLM server, chats and draws together. Calibrations use "
-        "at most an eighth (of all replicas together). A quarter of the number (at least 16) may wait; "
-        "further requests are refused.",
+        "at most an eighth (of all replicas together), and one row at a time while scores run. A quarter of "
+        "the number (at least 16) may wait; further requests are refused.",
     )
     llm_priority: bool = Field(
         False,

@@ -47,14 +47,14 @@ class Improvement:
     informative: bool = True
 
     def better(self) -> list[str]:
-        """Return the figures that are better beyond chance: risk, log loss or both.
+        """Return the figures with a 95 % interval below 0: risk, log loss or both.
 
         The Brier score follows the risk and does not count.
         """
         return [name for name, gap in ((RISK, self.risk), (LOSS, self.loss)) if gap.high < 0]
 
     def shortcomings(self) -> list[str]:
-        """Return the figures' reasons against activation, as clauses; empty if there are none.
+        """Return the reasons not to activate the calibration, as clauses; empty if there are none.
 
         Against an active calibration: worse beyond chance in any figure, or better beyond chance in neither
         risk nor loss. Against raw scores: projection Brier or risk not lower. The Brier counts because the

@@ -1,5 +1,6 @@
-"""The words of a sentence that its question lacks, and its facts: numbers and names.
+"""The words of a sentence that its question lacks, and the numbers and names of claims.
 
+The kernel has rules of its own for numbers with units and for names: `kernel.py`.
 The language is not known, so some facts are not recognised.
 """
 

@@ -15,7 +15,7 @@ from service.errors import DeadlineExceeded, Overloaded
 from service.llm.port import Priority
 from service.sharing import FairQueue, Places
 
-JOBS_EVERY = 8
+JOBS_EVERY = 8  # under load, every eighth permit goes to a job
 RECENT = 64
 NO_ANSWER_IN_TIME = "No answer came in time: too many requests wait for the LLM."
 NO_ROOM_BESIDE = "Other answers wait for the LLM, so none are drawn to score this one."

@@ -411,8 +411,8 @@ def judged_choice(payload: Mapping[str, Any]) -> Choice | None:
         return None
 
 
-def refuse_textless(choice: Choice | None) -> Choice:
-    """Return the choice if it has a text to judge, which may be empty. Raises Unscorable."""
+def require_text(choice: Choice | None) -> Choice:
+    """Return the choice. Raises Unscorable if it has no text (an empty one will do) or was aborted."""
     if choice is None:
         raise Unscorable("no_answer", "The answer has no choice.")
     if choice.other_fields & {"tool_calls", "function_call"}:
@@ -569,7 +569,7 @@ class RunningScore:
         if isinstance(plan, Unscorable):
             raise Unscorable(plan.code, plan.message)
         assert self._draws is not None
-        choice = refuse_textless(answer)
+        choice = require_text(answer)
         [draw] = await self._scorer.shape.read_off_loop([choice.draw()])
         if is_blank(draw.text) and self._scorer.scorer.empty_answers == FAILED:
             raise Unscorable(*NO_TEXT)

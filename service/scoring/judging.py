@@ -174,7 +174,7 @@ def partial_warning(generation: Generation) -> list[ScoreWarning]:
 
 
 def truncated_warning(generation: Generation, command: ScoreCommand) -> list[ScoreWarning]:
-    """Return a warning if at least half of the answers were cut: the part that matters may be missing."""
+    """Return a warning if the share of answers cut by max_tokens is at least `TRUNCATED_SHARE`."""
     cut, number = sum(draw.truncated for draw in generation.draws), len(generation.draws)
     if command.generation is None or cut < TRUNCATED_SHARE * number:
         return []
