@@ -4,7 +4,7 @@ Alternating calls in one run: the request to the server without and with log-pro
 the same prompt, settings and server, which requests log-probabilities. Ratios of median latencies with 1 and
 8 callers. `--samples`: number of samples instead of 20. `--beside EIGENCAL_KERNEL=paper`: also /score of a
 second service with this setting, such as `EIGENCAL_COMPARE=llm`. `--url`: a running LLM server. Tokens are
-means per score, as the server counts them.
+means per score, as the server counts them. `--chats`: scored chats in place of /score.
 """
 
 import argparse
@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import httpx2 as httpx
 
@@ -27,7 +28,9 @@ WITH_LOGPROBS = {"logprobs": 0}
 BARE, LOGPROBS, SCORE = "the bare call", "the bare call with log-probabilities", "/score"
 
 
-async def compare(llm: str, ours: dict[str, str], samples: int, callers: int, seconds: float) -> None:
+async def compare(
+    llm: str, ours: dict[str, str], samples: int, callers: int, seconds: float, *, chats: bool
+) -> None:
     tokens: dict[str, list[tuple[int, int]]] = {name: [] for name in ours}
     async with httpx.AsyncClient(timeout=600) as http:
 
@@ -37,9 +40,18 @@ async def compare(llm: str, ours: dict[str, str], samples: int, callers: int, se
             (await http.post(f"{llm}/v1/completions", json=body)).raise_for_status()
 
         async def scored(name: str, url: str, number: int) -> None:
-            question = QUESTIONS[number % len(QUESTIONS)]
-            body = {"prompt": question, "num_samples": samples, "sampling": SAMPLING}
-            score = (await http.post(f"{url}/score", json=body)).raise_for_status().json()
+            question, path = QUESTIONS[number % len(QUESTIONS)], "/score"
+            body: dict[str, Any] = {"prompt": question, "num_samples": samples, "sampling": SAMPLING}
+            if chats:
+                turns, path = [{"role": "user", "content": question}], "/v1/chat/completions"
+                body = {
+                    "model": "m",
+                    "messages": turns,
+                    "eigencal": {"num_samples": samples},
+                    "max_tokens": 32,
+                }
+            answer = (await http.post(f"{url}{path}", json=body)).raise_for_status().json()
+            score = answer["uncertainty"] if chats else answer
             if score["evidence"] is None:
                 raise RuntimeError("the server returned no log-probabilities")
             tokens[name].append((score["usage"]["prompt_tokens"], score["usage"]["completion_tokens"]))
@@ -62,6 +74,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=70, help="with 1 caller; twice as long with 8")
     parser.add_argument("--samples", type=int, default=20, help="answers drawn")
     parser.add_argument("--beside", help="NAME=VALUE, a setting of a second service")
+    parser.add_argument("--chats", action="store_true", help="scored chats in place of /score")
     parser.add_argument("--url", help="of a running LLM server, instead of SmolLM2 on vLLM")
     options = parser.parse_args()
     settings = {"EIGENCAL_LLM_API": "completions", "EIGENCAL_FEW_SHOT": FEW_SHOT}
@@ -80,7 +93,7 @@ def main() -> None:
             other = service_before(llm, options.embedder, folder, UNCACHED, **settings | {name: value})
             services[f"/score with {options.beside}"] = stack.enter_context(other)
         for callers, seconds in ((1, options.seconds), (8, 2 * options.seconds)):
-            asyncio.run(compare(llm, services, options.samples, callers, seconds))
+            asyncio.run(compare(llm, services, options.samples, callers, seconds, chats=options.chats))
 
 
 if __name__ == "__main__":

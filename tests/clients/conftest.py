@@ -59,7 +59,7 @@ def behind(name: str, base: str, key: str, model: str = MODEL) -> dict[str, Any]
 
 
 def unanswered(fallback: str) -> dict[str, Any]:
-    """Return LiteLLM's entry of a guardrail whose service is dead; a call names the one that it wants."""
+    """Return LiteLLM's entry of a guardrail with a dead service; a call names its guardrail."""
     asked = {
         "guardrail": "generic_guardrail_api",
         "mode": ["pre_call", "post_call"],
@@ -92,7 +92,7 @@ def proxy(
 def told(
     server: OpenAIServer, ours: str, request: pytest.FixtureRequest
 ) -> Callable[[str], tuple[Told, Told]]:
-    """Return what a client tells of the server itself, and of our service in front of it."""
+    """Return a client's output with the server itself, and with our service in front of it."""
     kept: dict[str, tuple[Told, Told]] = {}
 
     def both(client: str) -> tuple[Told, Told]:
@@ -121,7 +121,7 @@ def half_known(body: dict[str, Any]) -> list[str | None]:
 
 
 def labelled() -> list[dict[str, Any]]:
-    """Questions with their references: what the model says of the odd ones is wrong."""
+    """Questions with their references: the model answers the odd ones wrong."""
     known = {i: CITIES[i // 2 % len(CITIES)] for i in range(0, NUM_QUESTIONS, 2)}
     asked = ([{"role": "user", "content": f"question {i}"}] for i in range(NUM_QUESTIONS))
     return [{"messages": turns, "reference": known.get(i, "Rome")} for i, turns in enumerate(asked)]

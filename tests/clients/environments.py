@@ -29,13 +29,13 @@ SCRIPTS = {
 }
 # LiteLLM fetches a table of prices at its start, and tells its makers that it did.
 LITELLM = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False"}
-# The key of our callers, that of the LLM server, which must not be the callers', and LiteLLM's own.
+# The keys of our callers, of the LLM server (another one), and of LiteLLM.
 SCORE_KEY, LLM_KEY, LITELLM_KEY = (f"sk-{secrets.token_hex(16)}" for _ in range(3))
 FROM_HERE = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
 
 
 def command_for(script: Path) -> list[str]:
-    """Return what runs a script, by its suffix."""
+    """Return the command that runs a script, by its suffix."""
     folder = LLAMA_INDEX_BIN if script.stem.startswith("llama_index") else BIN
     python = script.suffix == ".py"
     if not (folder if python else NODE_PACKAGES).exists():
@@ -46,7 +46,7 @@ def command_for(script: Path) -> list[str]:
 def outcome(
     script: Path, *arguments: str, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a client's script to its end; of this process's environment it has what programs need to run."""
+    """Run a client's script. It inherits only the variables that programs need to run."""
     kept = {name: os.environ[name] for name in FROM_HERE if name in os.environ}
     return subprocess.run(
         [*command_for(script), *arguments],

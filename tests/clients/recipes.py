@@ -28,7 +28,7 @@ def filled_in(code: str, service: str, model: str = MODEL) -> str:
 
 
 def script(page: str, name: str, service: str, folder: Path) -> Path:
-    """Write a block where its client can be run. Node looks for packages beside a script, and above it."""
+    """Write a block where its client can run. Node looks for packages in the script's folder and above."""
     path = folder / name
     path.write_text(filled_in(blocks(page)[name], service), encoding="utf-8")
     if path.suffix == ".mjs" and not (packages := folder / "node_modules").exists():

@@ -1,4 +1,4 @@
-"""LiteLLM's own proxy with our guardrail, and what vLLM's semantic router asks, on a calibrated service."""
+"""LiteLLM's proxy with our guardrail, and the calls of vLLM's semantic router, on a calibrated service."""
 
 import json
 import math
@@ -141,7 +141,7 @@ def test_the_router_keeps_what_is_sure_and_escalates_what_is_not(router: Router)
 
 
 def test_without_a_calibration_the_router_gets_a_failure(ours: str) -> None:
-    """Raw values are no probabilities: it then does what its configuration says of a dead verifier."""
+    """Raw values are not probabilities: the router then follows its configuration for a dead verifier."""
     body = {"question": KNOWN, "answer": "Paris", "threshold": 0.5}
     headers = {"Authorization": f"Bearer {SCORE_KEY}"}
     refused = httpx.post(f"{ours}/verify", json=body, headers=headers, timeout=60)

@@ -16,7 +16,7 @@ from tests.support.openai_server import OpenAIServer
 
 pytestmark = pytest.mark.clients
 Both = Callable[[str], tuple[dict[str, Any], dict[str, Any]]]
-# Of each row of the table: the scripts that show it, what they call it, and the packages that were tried.
+# For each row of the table: its scripts, their name for it, and the packages that were tried.
 PYTHON, NODE = "OpenAI, Python (sync and async)", "OpenAI, Node"
 PROXY = "OpenAI, Python, through LiteLLM's proxy"
 AI = ("npm:ai", "npm:@ai-sdk/openai-compatible")
@@ -48,7 +48,7 @@ ORDER = ("answer", "last chunk", "delta", "message", "metadata", "headers", "id"
 
 
 def bare(told: dict[str, Any]) -> dict[str, Any]:
-    """Return what a client tells, without the uncertainty."""
+    """Return a client's output, without the uncertainty."""
     return {case: {name: one[name] for name in one if name != "ways"} for case, one in told.items()}
 
 
@@ -62,7 +62,7 @@ def scores(told: dict[str, Any]) -> list[dict[str, Any]]:
 def test_behind_us_a_client_gets_the_same(client: str, told: Both) -> None:
     direct, behind = told(client)
     if client == "litellm_proxy":
-        # Both are names of one proxy, so that what it lists and refuses is its own affair.
+        # Both are names of one proxy, which decides about its lists and refusals.
         assert direct.pop("listed") == behind.pop("listed")
     assert bare(behind) == bare(direct)
     said = {case: direct[case]["text"] for case in direct if case.endswith(("-text", "-json"))}
@@ -80,7 +80,7 @@ def test_behind_us_a_client_gets_the_same(client: str, told: Both) -> None:
 
 @pytest.mark.parametrize("client", SCRIPTS)
 def test_the_server_itself_tells_no_uncertainty(client: str, told: Both) -> None:
-    """Else what the next tests read would not be ours."""
+    """Otherwise the next tests would not test our service."""
     ways = [way for case in told(client)[0].values() for way in case.get("ways", {}).values()]
     assert ways and not any(ways)
 

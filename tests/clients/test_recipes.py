@@ -1,4 +1,4 @@
-"""Each recipe of docs/recipes does what its page says: the code that runs here is the page's own."""
+"""The code of each page of docs/recipes runs as the page says."""
 
 import base64
 import copy
@@ -26,7 +26,7 @@ from tests.support.openai_server import MODEL, OpenAIServer, serving_in_thread, 
 from tests.support.services import service
 
 pytestmark = pytest.mark.clients
-# What each script prints beside the answer; those that are not here have a test of their own below.
+# The output of each script in addition to the answer. The other scripts have tests of their own below.
 PRINTS = {
     ("openai-python.md", "ask.py"): ["this answer {'probability': 0.", "calibrated False"],
     ("openai-python.md", "stream.py"): ["this answer {'probability': 0."],
@@ -124,7 +124,7 @@ def test_the_event_of_a_score_is_below_the_callers_span(
             url = str(made.http.base_url).rstrip("/")
             done = outcome(script("opentelemetry.md", "ask.py", url, tmp_path))
             assert done.stdout == f"{DRAWN[0]}\n", done.stderr
-        # What was not yet sent is sent when the service stops.
+        # The service sends the rest when it stops.
     exported = [ExportLogsServiceRequest.FromString(body) for path, body in bodies if path == "/v1/logs"]
     records = [
         record
@@ -145,7 +145,7 @@ def test_the_event_of_a_score_is_below_the_callers_span(
 
 @contextmanager
 def collector(bodies: list[tuple[str, bytes]]) -> Iterator[str]:
-    """An OTLP collector by HTTP that keeps what it gets, by path."""
+    """An OTLP collector by HTTP that keeps all bodies, by path."""
 
     class Keep(BaseHTTPRequestHandler):
         def do_POST(self) -> None:  # the name that the library calls
@@ -168,7 +168,7 @@ def collector(bodies: list[tuple[str, bytes]]) -> Iterator[str]:
 
 
 class OpenWebUI:
-    """Calls a filter function as Open WebUI does: what the handler's signature names, it is given."""
+    """Calls a filter function as Open WebUI does: with the arguments that its signature names."""
 
     def __init__(self, path: Path, **valves: Any) -> None:
         spec = importlib.util.spec_from_file_location("filter_function", path)
@@ -199,7 +199,7 @@ async def test_open_webui_shows_the_confidence_once(
     ours: str, tmp_path: Path, unsure_below: float, sign: str
 ) -> None:
     source = blocks("open-webui.md")["filter.py"]
-    assert source.startswith('"""\ntitle: ')  # where Open WebUI looks for what it shows of a function
+    assert source.startswith('"""\ntitle: ')  # where Open WebUI looks for the description of a function
     path = tmp_path / "filter.py"
     path.write_text(source)
     ui = OpenWebUI(path, unsure_below=unsure_below)

@@ -18,7 +18,7 @@ from tests.support.browser import browser_page
 pytestmark = pytest.mark.clients
 TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 PAGE = '<!doctype html><link rel="icon" href="data:,"><script type="module" src="/{script}"></script>'
-# What the README says of a page elsewhere, a batch as its lines come, and a stream.
+# The README's examples: a page on another origin, a batch line by line, and a stream.
 MORE = """
 import * as eigencal from "/eigencal.js/index.js";
 const client = new eigencal.Eigencal({ baseUrl: "/eigencal" });
@@ -92,7 +92,7 @@ class Proxy(BaseHTTPRequestHandler):
 
 @contextmanager
 def behind_one_origin(service: str, scripts: dict[str, str]) -> Iterator[str]:
-    """Serve each script with a page of its name, and the service beside them; yield the origin."""
+    """Serve the service, and each script with a page of its name; yield the origin."""
     pages = {f"/{name}": code.encode() for name, code in scripts.items()}
     pages |= {f"/{Path(name).stem}.html": PAGE.format(script=name).encode() for name in scripts}
     handler = type("Handler", (Proxy,), {"service": httpx.URL(service), "pages": pages})

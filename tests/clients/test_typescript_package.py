@@ -1,4 +1,4 @@
-"""The npm package: what is in it, and that it works where nothing else is, by the examples of its README."""
+"""The npm package: its files, and the examples of its README in an empty project."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from tests.clients.typescript import DIST, FOLDER, PACKAGES, ROOT, TSC, installe
 from tests.support.services import Service
 
 pytestmark = pytest.mark.clients
-# What each example prints, in order. `page.js` runs in a browser: test_typescript_browser.py.
+# The output of each example, in order. `page.js` runs in a browser: test_typescript_browser.py.
 PRINTS = {
     "score.ts": ["Berlin 0."],
     "batch.ts": ["0 0.", "1 0."],
@@ -33,7 +33,7 @@ def tarball(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def elsewhere(tarball: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the package, the README's examples, and what these make of TypeScript."""
+    """A folder with the package, the README's examples, and their compiled TypeScript."""
     folder = installed(tarball, tmp_path_factory.mktemp("elsewhere") / "app")
     for name, code in readme_blocks().items():
         (folder / name).write_text(code, encoding="utf-8")

@@ -24,7 +24,7 @@ OFFLINE = ("--offline", "--no-audit", "--no-fund", "--no-update-notifier")
 
 
 def run(*command: object, cwd: Path, env: Mapping[str, str] | None = None) -> str:
-    """Return what a command prints; it fails the test where the command fails."""
+    """Return the output of a command. A failure fails the test."""
     with started(*command, cwd=cwd, env=env) as process:
         told, complaints = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, told + complaints
@@ -35,7 +35,7 @@ def run(*command: object, cwd: Path, env: Mapping[str, str] | None = None) -> st
 def started(
     *command: object, cwd: Path, env: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    """Run a command until the block ends; of this process's environment it has what programs need."""
+    """Run a command until the block ends. It inherits only the variables that programs need."""
     if not (PACKAGES.exists() and DIST.exists()):
         pytest.fail("the TypeScript client is not built: make test-clients")
     kept = {name: os.environ[name] for name in FROM_HERE if name in os.environ}
@@ -60,7 +60,7 @@ def readme_blocks() -> dict[str, str]:
 
 
 def packed(folder: Path) -> Path:
-    """Pack the client as for a release, in a copy of what that needs; return the tarball."""
+    """Pack the client as for a release, in a copy of its files; return the tarball."""
     copy = folder / "clients" / "typescript"
     shutil.copytree(FOLDER, copy, ignore=shutil.ignore_patterns("node_modules", "dist", "*.tgz", "LICENSE"))
     (copy / "node_modules").symlink_to(PACKAGES)

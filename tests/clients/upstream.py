@@ -1,7 +1,7 @@
 """An LLM server that answers as real ones do: text, tool calls, JSON, streams, usage, log-probabilities.
 
-What it says depends on the request alone: `temperature` 0 gives the one answer that a greedy server gives,
-anything else answers that cycle. It embeds, too, so that one server is all that a service of ours needs.
+The answers depend on the request alone: `temperature` 0 gives the answer of a greedy server, other values
+give answers in turn. The server also embeds, so that a service needs no other server.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer
 from tests.support.services import vector
 
-# Characters of several bytes, quotes, a line end and an escape: what a broken pass-through mangles first.
+# Characters of several bytes, quotes, a line end and an escape: a broken pass-through mangles these first.
 GREEDY = 'Straße 北京: "naïve"\\n is no line end,\nthis is one 🦉.'
 DRAWN = ("Berlin", "Bonn", "Berlin", "Potsdam")
 ARGUMENTS = json.dumps({"city": "Zürich", "days": 3}, ensure_ascii=False)
@@ -26,7 +26,7 @@ Says = Callable[[dict[str, Any]], list[str | None]]  # a request's choices; None
 
 
 def texts(body: dict[str, Any]) -> list[str | None]:
-    """Return what the choices say, by the request alone."""
+    """Return the texts of the choices, by the request alone."""
     count, greedy = int(body.get("n") or 1), body.get("temperature") == 0
     if body.get("tools"):
         return [None] * count

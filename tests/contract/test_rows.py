@@ -1,4 +1,4 @@
-"""What the contract says of a row of dev data is what the reader does, row by row."""
+"""The reader of dev data follows the contract, row by row."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ TURN = {"role": "user", "content": "Q?"}
 def fits_contract(row: object) -> bool:
     try:
         json.dumps(row, ensure_ascii=False).encode()
-    except UnicodeEncodeError:  # half a surrogate pair: no text, and so no JSON, whatever a schema says
+    except UnicodeEncodeError:  # half a surrogate pair: not text, and so not JSON
         return False
     return bool(contract.is_valid(row))
 
@@ -182,7 +182,7 @@ def test_they_agree_about_any_row(row: dict[str, Any], from_good: bool) -> None:
     row = GOOD | row if from_good else row
     samples, logprobs = row.get("samples"), row.get("logprobs") or row.get("logprob")
     if isinstance(samples, list) and isinstance(logprobs, list):
-        assume(len(samples) == len(logprobs))  # beyond what a schema can say
+        assume(len(samples) == len(logprobs))  # a schema cannot express this
     assert fits_contract(row) == fits_reader(row)
 
 

@@ -19,9 +19,9 @@ from tests.support.sqlite_store import SqliteStore
 KEY = "of-the-test"
 # Data that break the schema by their size are refused as too large: a refusal like the others.
 REFUSALS = ["400", "401", "403", "404", "405", "409", "413", "415", "422"]
-# What a file holds is nothing that a schema can say: a well-formed upload may still have no usable row.
+# A schema cannot describe the content of a file: a well-formed upload may still have no usable row.
 UPLOAD_ANSWERS = ["2xx", "401", "403", "404", "409", "413", "422"]
-# What a call of the drop-in holds is the LLM server's to judge: the contract leaves it open.
+# The LLM server checks the content of a call of the drop-in: the contract leaves it open.
 # The embedded LLM refuses with 400.
 OPEN_ANSWERS = ["2xx", "400", "401", "403", "404", "413", "422"]
 # A time that a key may end at is one to come, which no schema can say; and 500 keys of a scope are enough.
@@ -55,11 +55,13 @@ config = schemathesis.Config.from_dict(
 
 @pytest.fixture
 def contract(request: pytest.FixtureRequest) -> BaseSchema:
-    """The contract of an application whose calibrations tell P(correct): without, /verify answers 503.
+    """The contract of an application with P(correct). Without a model of it, /verify answers 503.
 
-    A fixture, for its cases take seconds to make: not in every process that collects the tests.
+    A fixture, because its cases take seconds to make: only the process that runs them makes them.
     """
-    request.node._nodeid = request.node.nodeid  # schemathesis 4.32 sets what pytest 9.2 no longer has
+    request.node._nodeid = (
+        request.node.nodeid
+    )  # schemathesis 4.32 sets an attribute that pytest 9.2 no longer has
     asked = Settings(admin_key=KEY, num_samples=5)
     llm, embedder, store = FakeLLM(), FakeEmbedder(16), SqliteStore()
 
@@ -94,10 +96,10 @@ def unpaired(body: object) -> bool:
 
 
 def blank(body: object) -> bool:
-    """Tell whether a body holds texts without text.
+    """Return True if a body has texts of white space only.
 
-    Only the settings make answers of them; as questions they are refused, and what is white space differs
-    between the languages that read the contract's patterns.
+    As answers, the settings decide about them; as questions, they are refused. The languages that read the
+    contract's patterns disagree on white space.
     """
     if not isinstance(body, dict):
         return False

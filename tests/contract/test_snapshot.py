@@ -1,4 +1,4 @@
-"""The committed contract is the one that is served, and it never changes under an old version."""
+"""The committed contract is served, and it never changes without a new version."""
 
 import json
 import re

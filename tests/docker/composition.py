@@ -33,7 +33,7 @@ services:
 
 
 def run(*command: str, folder: Path = ROOT, **options: Any) -> str:
-    """Run a command to its end and return what it prints; raise with what it says where it fails."""
+    """Run a command and return its output. A failure raises with its output."""
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, check=False, timeout=1800, **options
     )
@@ -101,7 +101,7 @@ class Composition:
         return run("bash", "-euo", "pipefail", "-c", commands, folder=self.folder, env=environment)
 
     def up(self) -> None:
-        """Start what .env says, and wait until the service is ready."""
+        """Start the services of .env, and wait until the service is ready."""
         self.shell("docker compose up -d")
         self.ready()
 
@@ -123,12 +123,12 @@ class Composition:
         return self.shell("docker compose ps --all --quiet eigencal").split()
 
     def inspect(self, container: str) -> dict[str, Any]:
-        """Return what the engine knows of a container."""
+        """Return the engine's description of a container."""
         found: dict[str, Any] = json.loads(run("docker", "inspect", container))[0]
         return found
 
     def get(self, path: str) -> Any:
-        """Return what a path answers to the admin."""
+        """Return the response of a path to the admin."""
         return self.http.get(path).raise_for_status().json()
 
     def score(self, **body: Any) -> dict[str, Any]:

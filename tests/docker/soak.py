@@ -132,7 +132,7 @@ class Llm:
 
 @dataclass
 class Tally:
-    """What the callers saw."""
+    """The observations of the callers."""
 
     seen: collections.Counter[str] = field(default_factory=collections.Counter)
     wrong: list[str] = field(default_factory=list)
@@ -141,7 +141,7 @@ class Tally:
     jobs: dict[str, str] = field(default_factory=dict)  # state by id, "" while it goes on
 
     def error(self, kind: str, reply: httpx.Response) -> str:
-        """Return an error's code; note one that should not be, and one of a replica that died."""
+        """Return an error's code. Record unexpected errors and errors of a replica that died."""
         try:
             told = reply.json()
             code = str(told["code"] if "code" in told else told["error"]["code"])
@@ -169,7 +169,7 @@ class Judge:
         self.waiting = asyncio.Queue[dict[str, Any]]()
 
     async def work(self) -> None:
-        """Judge what comes, one after the other."""
+        """Judge the answers, one after the other."""
         while True:
             score = await self.waiting.get()
             used = score["calibration"]
@@ -177,7 +177,7 @@ class Judge:
                 self.calibrations[used["id"]] = await self.known(used["id"])
             try:
                 fault = await asyncio.to_thread(self.fault, score)
-            except Exception as error:  # what is judged may be anything
+            except Exception as error:  # the judged text may be anything
                 fault = f"not to be judged ({error!r})"
             if fault:
                 self.tally.wrong.append(f"{fault}: {json.dumps(score)[:1500]}")
@@ -197,7 +197,7 @@ class Judge:
             await asyncio.sleep(1)
 
     def fault(self, score: dict[str, Any]) -> str:
-        """Return what is wrong with a score, "" for nothing."""
+        """Return the fault of a score, "" for none."""
         used, samples = score["calibration"], score["samples"]
         if used is None:
             return "no calibration"
@@ -238,7 +238,7 @@ class Judge:
 
 
 class Callers:
-    """Everyone who calls, until told to stop."""
+    """All callers, until they are stopped."""
 
     def __init__(self, url: str, llm: Llm) -> None:
         self.tally, self.over = Tally(), asyncio.Event()
@@ -271,7 +271,7 @@ class Callers:
             await asyncio.sleep(random.uniform(0, 2 * pause_s))
 
     def body(self, **more: Any) -> dict[str, Any]:
-        """Return what to score: mostly of the model that is calibrated."""
+        """Return a request, mostly for the calibrated model."""
         model = OWN if random.random() < 0.8 else OTHER
         asked = {"prompt": question(random.randrange(PROMPTS)), "model": model, "return": ["samples"]}
         return {**asked, "num_samples": random.randint(2, SAMPLES), **more}
@@ -287,7 +287,7 @@ class Callers:
         return self.scored(reply.json()) if reply.status_code == 200 else self.tally.error("score", reply)
 
     async def score_by_deadline(self) -> str:
-        """Score with what has come after a while."""
+        """Score the answers that came before a short deadline."""
         return await self.score(deadline_ms=1500)
 
     async def score_and_go(self) -> str:
@@ -322,7 +322,7 @@ class Callers:
         return "whole"
 
     async def chat(self, stream: bool = False) -> str:
-        """Chat through the drop-in, with a score beside the answer."""
+        """Chat through the drop-in, with a score in the answer."""
         prompt = random.randrange(PROMPTS)
         messages = [{"role": "user", "content": question(prompt)}]
         body = {"model": OWN, "messages": messages, "stream": stream}
@@ -568,7 +568,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
 
 
 def measured(made: Composition, replica: str) -> dict[str, float]:
-    """Return what the service's process in a container holds, and what the store has grown to."""
+    """Return the memory of the service's process in a container, and the size of the store."""
     told = run(
         *("docker", "exec", replica, "sh", "-c"),
         "read pid </proc/1/task/1/children; grep VmRSS /proc/$pid/status; ls /proc/$pid/fd | wc -l;"
@@ -631,7 +631,7 @@ async def soak(made: Composition, llm: Llm, minutes: float, disk: Path) -> int:
     figures = []
     for third in range(3):
         await asyncio.sleep(20 * minutes)
-        befalling.cancel()  # in the middle of what it does: the rest of it follows
+        befalling.cancel()  # in the middle of its work: the rest follows
         await asyncio.gather(befalling, return_exceptions=True)
         await mended(made, llm, disk)
         figures.append(await asyncio.to_thread(measured, made, faults.lives))

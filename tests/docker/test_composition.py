@@ -104,7 +104,7 @@ def load(operated: Composition) -> Iterator[list[tuple[float, int]]]:
 
 
 def known(operated: Composition) -> list[Any]:
-    """What the store holds that an operator would miss."""
+    """The content of the store that an operator would miss."""
     paths = ("/calibrations", "/jobs", "/keys")
     return [operated.get(path) for path in paths]
 

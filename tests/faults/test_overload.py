@@ -78,7 +78,7 @@ async def crowd(callers: int, once: Callable[[], Awaitable[None]]) -> None:
 
 
 async def as_good_as_new(llm: HttpLanguageModel, server: OpenAIServer, moody: Moody) -> None:
-    """Check that as many calls as slots can run at once, and that no extra connection is left."""
+    """Check that one call per slot can run at the same time, and that no extra connection is left."""
     while server.active:  # abandoned calls, with closing connections
         await asyncio.sleep(0.01)
     server.most_active, as_before = 0, moody.then

@@ -22,7 +22,7 @@ def service_alone(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 def served(service_alone: Installed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the service, which its own command has started."""
     folder = tmp_path_factory.mktemp("served")
-    # The demonstration starts another one, whose database is the one in the data folder.
+    # The demonstration starts another service with the database in the data folder.
     settings = {
         "EIGENCAL_PORT": "0",
         "EIGENCAL_LLM_BACKEND": "embedded",

@@ -1,4 +1,4 @@
-"""What was built, and environments that hold one wheel of it and nothing of this checkout."""
+"""The built files, and environments with one wheel and nothing of this checkout."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from benchmarks.processes import ROOT
 
 DIST = ROOT / "dist"
 PATIENCE_S = 600  # nothing but a guard: gigabytes are unpacked, and a machine may be busy
-# What a process may know of this one: nothing that leads to this checkout or to settings of a developer.
+# The variables that a process may inherit. None leads to this checkout or to settings of a developer.
 FROM_HERE = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "TMPDIR")
 FOR_PIP = ("PIP_", "SSL_", "REQUESTS_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 
@@ -74,7 +74,7 @@ class Installed:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What its processes are told: the settings, and of this process's own what finds programs."""
+        """The environment of its processes: the settings, and this process's variables that find programs."""
         kept = {name: os.environ[name] for name in FROM_HERE if name in os.environ}
         pip = {name: value for name, value in os.environ.items() if name.upper().startswith(FOR_PIP)}
         return kept | pip | self.settings | {"TOKENIZERS_PARALLELISM": "false", "COLUMNS": "80"}
@@ -95,7 +95,7 @@ class Installed:
 
 
 def installed(wheel: Path, factory: pytest.TempPathFactory, *, extra: str = "", **settings: str) -> Installed:
-    """Install one wheel, in the pinned versions of what it needs, into an environment that is empty."""
+    """Install one wheel and the pinned versions of its requirements into an empty environment."""
     folder = factory.mktemp("installed")
     assert not folder.is_relative_to(ROOT)
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True, timeout=PATIENCE_S)

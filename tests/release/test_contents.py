@@ -1,4 +1,4 @@
-"""What is in the files of a release: all of a project's sources, and nothing of the machine that built it."""
+"""The files of a release contain all sources of the project, and nothing of the build machine."""
 
 import email.message
 import email.parser

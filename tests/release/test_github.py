@@ -1,6 +1,6 @@
-"""What GitHub reads: valid by the schemas that check-jsonschema brings, and true of this repository.
+"""The files for GitHub are valid by the schemas of check-jsonschema, and true of this repository.
 
-None of it ran there.
+They have not run on GitHub.
 """
 
 import re
@@ -42,7 +42,7 @@ def targets() -> set[str]:
 
 
 def run_by_default() -> list[str]:
-    """What `.ci/run` runs where no target is named, but for the environments, which each target installs."""
+    """The targets that `.ci/run` runs by default, except the environments, which each target installs."""
     told = re.findall(r"^(?:beside|in_turn) ([\w -]+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
     return [name for names in told for name in names.split() if name != "environments"]
 

@@ -1,4 +1,4 @@
-"""The bill of materials: what the image installs of Python, as pinned, and nothing else."""
+"""The bill of materials: the pinned Python packages of the image, and nothing else."""
 
 import json
 import re
@@ -33,7 +33,7 @@ def test_it_is_of_this_release(document: dict[str, Any]) -> None:
 
 
 def test_it_lists_what_the_service_needs_as_pinned(document: dict[str, Any]) -> None:
-    # Without what a build says of itself: torch 2.13.0+cpu is 2.13.0.
+    # Without the build tag: torch 2.13.0+cpu is 2.13.0.
     listed = {canonical(one["name"]): one["version"].split("+")[0] for one in document["components"]}
     pinned = {canonical(name): version for name, version in PINNED.items()}
     asked = SERVICE.described["dependencies"]

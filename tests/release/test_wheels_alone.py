@@ -17,7 +17,7 @@ ENOUGH = 40  # rows in each file of an evaluation, which takes 30 at least
 HTML = {"Accept": "text/html"}
 BLOCK = re.compile(r"^```python\n(.+?)^```$", re.MULTILINE | re.DOTALL)
 README_SAYS = "http://127.0.0.1:8000"
-# The service's, or what the service is made of: a client brings none of it.
+# Packages of the service: a client installs none of them.
 HEAVY = {"service", "fastapi", "numpy", "torch", "uvicorn"}
 
 
@@ -48,7 +48,7 @@ def test_it_serves(served: str) -> None:
 
 @pytest.fixture
 def demonstrated(service_alone: Installed) -> Iterator[str]:
-    """What the demonstration prints; the service that it leaves is stopped by its own command."""
+    """The output of the demonstration. Its own command stops the service that it leaves running."""
     try:
         yield service_alone.run("eigencal-service", "demo").stdout
     finally:

@@ -1,4 +1,4 @@
-"""The reference has every operation, field, error and example of the contract, whatever is added to it."""
+"""The reference has every operation, field, error and example of the contract."""
 
 import json
 from html import unescape
@@ -88,5 +88,5 @@ def test_examples_are_shown_whole(pages: dict[str, str]) -> None:
 
 
 def section(page: str, heading: str) -> str:
-    """Return what stands below a heading of the second level."""
+    """Return the text below a heading of the second level."""
     return page.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]

@@ -13,7 +13,7 @@ PAGE = "clients/reference.html"
 
 
 def public_names() -> list[str]:
-    """Return what the package exports, but for its version."""
+    """Return the names that the package exports, except its version."""
     tree = ast.parse((PACKAGE / "__init__.py").read_text("utf-8"))
     (listed,) = [
         node.value

@@ -1,4 +1,4 @@
-"""The figures are drawn from the numbers beside them, and the pages tell these numbers."""
+"""The figures are drawn from the numbers in the same folder, and the pages state these numbers."""
 
 import json
 from typing import Any
@@ -40,7 +40,7 @@ def served(name: str) -> dict[str, Any]:
 
 
 def told() -> list[tuple[str, str]]:
-    """Return what pages say of the numbers, made from the numbers."""
+    """Return the statements of the pages about the numbers, made from the numbers."""
     raw, ours = served("raw"), served(FOUND["method"])
     null, decided = ours["projection_null"], FOUND["correctness"]
     g = FOUND["fits"]["depolarized"]["depolarization"]

@@ -69,7 +69,7 @@ def test_links_hold_on_github(path: Path) -> None:
         assert not anchor or anchor in slugs(target), address
 
 
-# What both readers of Markdown must see alike: a list that is no list on the site is read as one paragraph.
+# Both readers of Markdown must agree: the site shows a malformed list as one paragraph.
 COUNTED = {
     "bullet_list_open": "ul",
     "ordered_list_open": "ol",

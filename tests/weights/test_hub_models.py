@@ -1,4 +1,4 @@
-"""Names on the model hub, with the real client and a hub on this machine: what is fetched, kept, and told."""
+"""Names on the model hub: files fetched and kept, and messages, with the real client and a local hub."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""openai-python: `create` in one piece and streamed, `stream()`, and what is around them."""
+"""openai-python: `create` in one piece and streamed, `stream()`, and lists and errors."""
 
 from typing import Any
 

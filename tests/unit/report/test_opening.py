@@ -1,4 +1,4 @@
-"""The three lines that a report opens with: what an operator reads before anything else."""
+"""The three opening lines of a report."""
 
 from service.report.words import opening
 from tests.support.reports import TARGET, deciding_report, small_report
