@@ -59,9 +59,8 @@ def contract(request: pytest.FixtureRequest) -> BaseSchema:
 
     A fixture, because its cases take seconds to make: only the process that runs them makes them.
     """
-    request.node._nodeid = (
-        request.node.nodeid
-    )  # schemathesis 4.32 sets an attribute that pytest 9.2 no longer has
+    # schemathesis 4.32 sets an attribute that pytest 9.2 no longer has.
+    request.node._nodeid = request.node.nodeid
     asked = Settings(admin_key=KEY, num_samples=5)
     llm, embedder, store = FakeLLM(), FakeEmbedder(16), SqliteStore()
 
