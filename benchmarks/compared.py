@@ -207,6 +207,19 @@ def by_same(row: Row, num_samples: int, same: Floats) -> dict[str, float]:
     }
 
 
+def verdicts_compared(rows: Sequence[Row], num_samples: int, same: Sequence[Floats]) -> str:
+    """Return in how many rows two other verdicts agree with the row's own: the LLM's and the rule's."""
+    agreed = {"the LLM": 0, "the rule": 0}
+    for row, matrix in zip(rows, same, strict=True):
+        texts = row.texts(num_samples)
+        references = [texts.index(text) for text in row.references]
+        by_llm = bool((matrix[texts.index(row.answer), references] > SAME).any())
+        agreed["the LLM"] += by_llm == row.right
+        agreed["the rule"] += correct(row.answer, row.references) == row.right
+    counts = ", ".join(f"{name} {count}" for name, count in agreed.items())
+    return f"Verdicts that agree with the row's, of {len(rows)}: {counts}"
+
+
 def by_polygraph(rows: Sequence[Row], num_samples: int, same: Sequence[Floats]) -> dict[str, list[float]]:
     """Return the scores of LM-Polygraph's estimators that take an NLI matrix."""
     matrices = []
@@ -271,6 +284,7 @@ def main() -> None:
     right = np.array([row.right for row in rows])
     resamples = ResampleCounts.of(right.size, np.random.default_rng(0), RESAMPLES)
     print(f"{options.set}: {right.size} questions, {right.mean():.1%} right, m = {m}, MiniLM")
+    print(verdicts_compared(rows, m, known))
     figures = {
         name: Figure(auroc(column, right), resampled_aurocs(resamples, column, right))
         for name, column in scores.items()
