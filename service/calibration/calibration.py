@@ -289,11 +289,11 @@ class Activation(BaseModel):
     """An activation of a calibration."""
 
     calibration_id: str = Field(description="Id of the calibration.")
-    activated_at: datetime = Field(description="When it came into force.")
+    activated_at: datetime = Field(description="Time of the activation.")
     by: str = Field(
-        description="Who activated it: the job's id; `key_…` and its name; `settings key`; `no key` where "
-        "none was needed; empty for those of before 0.3.0."
+        description="Author of the activation: the job's id; `key_…` and its name; `settings key`; `no key` "
+        "if none was needed. Empty for activations before 0.3.0."
     )
-    reason: str = Field(description="Why; empty for those of before 0.3.0.")
-    replaced: str | None = Field(description="The calibration that was in force until then.")
-    fingerprint_key: str = Field(description="The set-up: one calibration is in force for each.")
+    reason: str = Field(description="Reason of the activation. Empty for activations before 0.3.0.")
+    replaced: str | None = Field(description="Id of the calibration that was active until then.")
+    fingerprint_key: str = Field(description="Key of the set-up. One calibration is active for each key.")
