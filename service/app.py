@@ -448,9 +448,10 @@ KINDS: Mapping[str, str] = {
 MORE_MODELS: list[type[BaseModel]] = [CalibrateRequest, CalibrateForm, EvaluateRequest, EvaluateForm, Problem]
 
 DESCRIPTION = """\
-Scores how uncertain an LLM is about a prompt: draws answers, embeds them, and returns the calibrated largest
-eigenvalue (`lambda_max`, confidence) and von Neumann entropy (uncertainty) of their density matrix. The
-confidence is how much of their meaning the answers share, not the probability that the answer is right.
+Scores how uncertain an LLM is about a prompt. The service draws answers, embeds them, and returns the
+calibrated largest eigenvalue (`lambda_max`, confidence) and von Neumann entropy (uncertainty) of their
+density matrix. The confidence measures the share of meaning on which the answers agree, not the probability
+that the answer is right.
 """
 
 

@@ -17,12 +17,12 @@ from service.api.errors import MEDIA_TYPE, STATUS, problem_body
 
 
 class ProblemItem(BaseModel):
-    """One thing that is wrong with the request."""
+    """One fault of the request."""
 
     model_config = ConfigDict(extra="allow")
 
-    loc: list[str | int] = Field(description="Where: body, query or path, then the field.")
-    msg: str = Field(description="What is wrong there.")
+    loc: list[str | int] = Field(description="Place of the fault: body, query or path, then the field.")
+    msg: str = Field(description="Description of the fault.")
 
 
 class Problem(BaseModel):
@@ -30,14 +30,14 @@ class Problem(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    type: str = Field(description="Names the kind of error; the same for every error of one code.")
-    title: str = Field(description="The HTTP status in words.")
+    type: str = Field(description="Kind of the error. All errors with the same code have the same type.")
+    title: str = Field(description="Name of the HTTP status.")
     status: int = Field(description="The HTTP status.")
-    detail: str = Field(description="What went wrong, for a person.")
-    code: str = Field(description="What went wrong, for a program: stable.")
+    detail: str = Field(description="Explanation in plain English.")
+    code: str = Field(description="Stable code of the error, for programs.")
     retryable: bool = Field(description="Whether the same request may succeed later.")
-    request_id: str | None = Field(None, description="The request's id, also in X-Request-ID.")
-    errors: list[ProblemItem] | None = Field(None, description="For invalid requests: each thing wrong.")
+    request_id: str | None = Field(None, description="Id of the request, also in the header `X-Request-ID`.")
+    errors: list[ProblemItem] | None = Field(None, description="For invalid requests: the list of faults.")
 
 
 def recorded(file: str) -> dict[str, dict[str, Any]]:
