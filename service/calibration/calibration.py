@@ -132,9 +132,10 @@ def caller_fingerprint(source_label: str, embedder: EmbedderIdentity) -> Fingerp
 JudgedTexts = Literal["given", "dominant", "first", "mixed"]
 # The meaning of a promise (method, section 11). It is shown with every promise.
 PROMISE_MEANING = (
-    "Of calibrations made like this one, at least the share named as confidence keeps at once all errors "
-    "that it promises with one number of answers, on questions like those of its rows. So a target may be "
-    "chosen after looking at what is reachable; where the number of answers is, too, fewer keep them."
+    "The promise is about calibrations made like this one: at least the share given as confidence keeps all "
+    "its promised errors at once, for one number of answers, on questions like its rows. A target may "
+    "therefore be chosen after looking at the errors that can be promised. If the number of answers is "
+    "chosen in the same way, fewer calibrations keep them."
 )
 
 

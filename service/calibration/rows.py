@@ -317,12 +317,12 @@ class ExampleIn(_Strict):
             raise _misfit("logprob", "is another name of logprobs; give one of the two")
         name, numbers = ("logprobs", self.logprobs) if self.logprob is None else ("logprob", self.logprob)
         if numbers is not None and self.samples is None:
-            raise _misfit(name, "goes with samples, which the row lacks")
+            raise _misfit(name, "needs samples, but the row has none")
         if numbers is not None and self.samples is not None and len(numbers) != len(self.samples):
             need = f"must hold one number for each of the {len(self.samples)} samples, not {len(numbers)}"
             raise _misfit(name, need)
         if self.answer_logprob is not None and self.answer is None:
-            raise _misfit("answer_logprob", "goes with answer, which the row lacks")
+            raise _misfit("answer_logprob", "needs answer, but the row has none")
         return self
 
 

@@ -40,9 +40,9 @@ HEADERS: dict[str, Any] = {
 
 WAIT_S = 30.0  # longest wait of a verdict for samples that are still being drawn
 MAX_KNOWN = 1024  # calls with samples in memory, about 20 short texts each
-_TWO_CHATS = "Two chats have this litellm_call_id, so it is unknown which of them the answer belongs to."
+_TWO_CHATS = "Two chats have this litellm_call_id, so it is unknown to which chat the answer belongs."
 _UNKNOWN = (
-    "No request call came here with this litellm_call_id, so nothing was drawn: the guardrail needs both "
+    "No request call came here with this litellm_call_id, so no answers were drawn. The guardrail needs both "
     "`pre_call` and `post_call`, and both calls of a chat must go to the same replica."
 )
 # The gateway's id of a call, and a hash of the gateway's API key.

@@ -33,7 +33,7 @@ def why_no_probability(score: Score) -> str:
     about = [
         w.message for w in score.warnings if w.code.startswith(("calibration_", "default_", "evidence_"))
     ]
-    return " ".join([f"Nothing tells how likely an answer is right: {why}.", *about])
+    return " ".join([f"The probability that an answer is right is unknown: {why}.", *about])
 
 
 ROLES: tuple[str, ...] = get_args(Message.__annotations__["role"])

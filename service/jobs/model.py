@@ -76,14 +76,14 @@ class CalibrateOptions(EvaluateOptions):
     def label_is_the_callers(self) -> Self:
         """Refuse a source label for the service's own answers."""
         if self.source_label and self.drawn_by == "service":
-            raise ValueError("`source_label` goes with `drawn_by` = `caller`")
+            raise ValueError("`source_label` needs `drawn_by` = `caller`")
         return self
 
     @model_validator(mode="after")
     def claims_have_no_evidence(self) -> Self:
         """Refuse the evidence map for claims: it needs log-probabilities of whole answers."""
         if self.unit == "claim" and self.method == "evidence":
-            raise ValueError("`method` = `evidence` is of whole answers; of claims use `auto`")
+            raise ValueError("`method` = `evidence` applies to whole answers only; use `auto` for claims")
         return self
 
 

@@ -216,13 +216,13 @@ class ScoreRequest(RequestModel):
             raise ValueError("send `prompt`, `messages` or `samples`")
         for name in ("candidate_logprob", "candidate_tokens"):
             if getattr(self, name) is not None and self.candidate is None:
-                raise ValueError(f"`{name}` goes with `candidate`")
+                raise ValueError(f"`{name}` needs `candidate`")
         if self.effort == "none":
             self._refuse_unjudged()
         if self.samples is not None:
             self._refuse_drawing()
         elif self.source_label is not None:
-            raise ValueError("`source_label` goes with `samples`")
+            raise ValueError("`source_label` needs `samples`")
         return self
 
     @model_validator(mode="after")
@@ -231,7 +231,7 @@ class ScoreRequest(RequestModel):
         if self.logprobs is None:
             return self
         if self.samples is None:
-            raise ValueError("`logprobs` goes with `samples`: answers drawn by the service have their own")
+            raise ValueError("`logprobs` needs `samples`: answers drawn by the service have their own")
         if len(self.logprobs) != len(self.samples):
             raise ValueError(
                 f"`logprobs` must hold one number for each of the {len(self.samples)} samples, "
@@ -267,7 +267,7 @@ class ScoreRequest(RequestModel):
     def _refuse_drawing(self) -> None:
         for name in _DRAWING:
             if getattr(self, name) is not None:
-                raise ValueError(f"`{name}` is about drawing answers; it does not go with `samples`")
+                raise ValueError(f"`{name}` applies to drawing answers; leave it out with `samples`")
 
 
 class BatchRequest(RequestModel):

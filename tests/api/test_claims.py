@@ -204,4 +204,4 @@ async def test_fewer_claims_are_scored_with_many_answers() -> None:
     score = await scored(body)
     [warning] = [item for item in score["warnings"] if item["code"] == "claims_left_out"]
     assert len(score["claims"]) == 16 and score["probability_all_correct"] is None
-    assert warning["message"].startswith("The text makes 20 claims: the first 16 are scored, the other 4")
+    assert warning["message"].startswith("The text has 20 claims. The first 16 are scored, the other 4")
