@@ -81,10 +81,14 @@ class ClaimIn(_Strict):
     text: FilledText = Field(description="Text of the claim.")
     correct: bool = Field(description="Whether the claim is right.")
     logprob: TokenLogProbability | None = Field(
-        None, description="`logprob` of the claim in a score, for P(correct) without samples."
+        None, description="The value of the same name in a score's `claims`, for P(correct) without samples."
     )
-    fact_logprob: TokenLogProbability | None = Field(None, description="As a score's `claims` have it.")
-    least_logprob: TokenLogProbability | None = Field(None, description="As a score's `claims` have it.")
+    fact_logprob: TokenLogProbability | None = Field(
+        None, description="The value of the same name in a score's `claims`."
+    )
+    least_logprob: TokenLogProbability | None = Field(
+        None, description="The value of the same name in a score's `claims`."
+    )
 
     @model_validator(mode="before")
     @classmethod

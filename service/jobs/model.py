@@ -35,8 +35,8 @@ class CalibrateOptions(EvaluateOptions):
 
     method: MethodOption = Field(
         "auto",
-        description="Map to serve. `auto`: the map with the lowest cross-validated risk. It includes "
-        "`evidence` if every answer has a log-probability. `both`: the better of the other two.",
+        description="Map to serve. `auto`: the map with the lowest cross-validated risk, including "
+        "`evidence` if every answer has a log-probability. `both`: the better of the two other maps.",
     )
     activate: ActivateOption = Field(
         "if_better",
@@ -64,12 +64,12 @@ class CalibrateOptions(EvaluateOptions):
     )
     drawn_by: Literal["caller", "service"] = Field(
         "caller",
-        description="Source of the rows' `samples`. `service`: you assure that this LLM set-up drew them.",
+        description="Source of the rows' `samples`. `service`: you confirm that this LLM set-up drew them.",
     )
     source_label: str = Field(
         "",
         max_length=200,
-        description="Name of the caller's own set-up. The calibration fits scores with the same label.",
+        description="Name of the caller's own set-up. The calibration applies to scores with the same label.",
     )
 
     @model_validator(mode="after")

@@ -645,7 +645,7 @@ HEADERS: dict[str, Any] = {
         "schema": {"type": "string"},
     },
     "X-Candidate-Probability": {
-        "description": "`candidate.probability`. Absent without a candidate and without samples.",
+        "description": "`candidate.probability`. Absent without a candidate or without samples.",
         "schema": {"type": "number"},
     },
     "X-Probability-Correct": {
