@@ -448,9 +448,10 @@ KINDS: Mapping[str, str] = {
 MORE_MODELS: list[type[BaseModel]] = [CalibrateRequest, CalibrateForm, EvaluateRequest, EvaluateForm, Problem]
 
 DESCRIPTION = """\
-Scores how uncertain an LLM is about a prompt: draws answers, embeds them, and returns the calibrated largest
-eigenvalue (`lambda_max`, confidence) and von Neumann entropy (uncertainty) of their density matrix. The
-confidence is how much of their meaning the answers share, not the probability that the answer is right.
+Scores how uncertain an LLM is about a prompt. The service draws answers, embeds them, and returns the
+calibrated largest eigenvalue (`lambda_max`, confidence) and von Neumann entropy (uncertainty) of their
+density matrix. The confidence measures the share of meaning on which the answers agree, not the probability
+that the answer is right.
 """
 
 
@@ -519,11 +520,11 @@ def create_app(
         in_force=in_force,
         activations=store.calibrations.num_activations,
         gauges={
-            ("eigencal_llm_calls_in_flight", "Calls of chats, scores and jobs to the LLM."): (
+            ("eigencal_llm_calls_in_flight", "LLM calls in flight for chats, scores and jobs."): (
                 lambda: queue.num_running
             ),
-            ("eigencal_llm_calls_waiting", "Calls that wait for the LLM."): lambda: queue.num_waiting,
-            ("eigencal_embedder_queued", "Batches of texts that are embedded, or wait for that."): (
+            ("eigencal_llm_calls_waiting", "LLM calls that wait for a slot."): lambda: queue.num_waiting,
+            ("eigencal_embedder_queued", "Batches of texts that are being embedded or wait for it."): (
                 lambda: getattr(embedder, "num_queued", 0)
             ),
         },

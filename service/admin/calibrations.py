@@ -43,80 +43,89 @@ CORRECTIONS = {"two rows": {"rows": [{"line": 12, "correct": False}, {"id": "q31
 
 
 class ParametersOut(BaseModel):
-    """The parameters served with this number of answers."""
+    """Parameters applied to this number of answers."""
 
     num_samples: int = Field(description="Number of answers.")
     temperature: float = Field(description="Matrix temperature T.")
-    depolarization: float = Field(description="Depolarization g, 0 for `temperature`.")
+    depolarization: float = Field(description="Depolarization g. 0 for `temperature`.")
 
 
 class EvidenceParametersOut(BaseModel):
-    """The evidence map served with this number of answers: g = sigmoid(a + b logit u), u the missing mass."""
+    """Evidence map for this number of answers: g = sigmoid(a + b logit u). u is the missing mass."""
 
     num_samples: int = Field(description="Number of answers.")
     temperature: float = Field(description="Matrix temperature T.")
     evidence_intercept: float = Field(description="Intercept a.")
-    evidence_slope: float = Field(description="Slope b, 0 or more; 0: the evidence says nothing.")
+    evidence_slope: float = Field(description="Slope b, 0 or more. 0: the evidence has no effect.")
 
 
 class PromiseOut(BaseModel):
-    """An error among the answers let through that is kept with this confidence."""
+    """An error rate that is promised for the answers let through."""
 
     model_config = ConfigDict(from_attributes=True)
 
-    num_samples: int = Field(description="Number of answers per prompt that it is made for.")
-    target_error: float = Field(description="Share of wrong ones among the answers let through, at most.")
-    confidence: float = Field(description="Confidence with which it is kept.")
-    threshold: float = Field(description="The least P(correct) that is let through.")
-    coverage: float = Field(description="Share of the questions that it lets through.")
+    num_samples: int = Field(description="Number of answers per prompt for which the promise holds.")
+    target_error: float = Field(description="Largest share of wrong answers among those let through, 0..1.")
+    confidence: float = Field(description="Confidence level of the promise, 0..1.")
+    threshold: float = Field(description="Smallest P(correct) that is let through.")
+    coverage: float = Field(description="Share of the questions that are let through, 0..1.")
 
 
 class CalibrationOut(BaseModel):
-    """A calibration: immutable but for `active`, `activated_at` and `data_kept`."""
+    """A calibration. Only `active`, `activated_at` and `data_kept` can change."""
 
     id: str = Field(description="Id of the calibration.")
-    name: str = Field(description="The name given to it.")
-    method: Method = Field(description="Its map.")
+    name: str = Field(description="Name of the calibration.")
+    method: Method = Field(description="Map that the calibration applies.")
     temperature: float = Field(
-        description="Matrix temperature T at the full number of answers; for `evidence`, without "
-        "log-probabilities."
+        description="Matrix temperature T at the full number of answers. For `evidence`: T for answers "
+        "without log-probabilities."
     )
-    depolarization: float = Field(description="Depolarization g there, 0 for `temperature`.")
-    num_samples: int = Field(description="The full number of answers: those drawn per prompt.")
+    depolarization: float = Field(
+        description="Depolarization g at the full number of answers. 0 for `temperature`."
+    )
+    num_samples: int = Field(
+        description="The full number of answers: the number drawn per prompt for the fit."
+    )
     parameters: list[ParametersOut] = Field(
-        description="For every number of answers from 2 on; for `evidence`, those of answers without "
-        "log-probabilities."
+        description="Parameters for every number of answers from 2. For `evidence`: the parameters for "
+        "answers without log-probabilities."
     )
     evidence: list[EvidenceParametersOut] | None = Field(
-        description="For `evidence`, of every number of answers from 1 on; null for the others."
+        description="For `evidence`: parameters for every number of answers from 1. Null for other methods."
     )
     correctness_sample_counts: list[int] = Field(
-        description="Numbers of answers for which it has P(correct) and thresholds; empty where the verdicts "
-        "on its rows allow none. Its report says why."
+        description="Numbers of answers for which the calibration has P(correct) and thresholds. Empty if "
+        "the verdicts on its rows are not sufficient. The report gives the reason."
     )
-    eps: float = Field(description="Null eigenvalue with which `temperature` was fitted.")
-    fingerprint: dict[str, Any] = Field(description="What it is bound to, part by part.")
-    fingerprint_key: str = Field(description="Short hash of the fingerprint; one is active per key.")
-    created_at: datetime = Field(description="When it was fitted.")
-    active: bool = Field(description="Whether requests of its fingerprint are served with it.")
-    activated_at: datetime | None = Field(description="Since when.")
-    job_id: str | None = Field(description="The job that made it.")
-    rows: int = Field(description="Rows it was fitted on.")
+    eps: float = Field(description="Null eigenvalue used to fit `temperature`.")
+    fingerprint: dict[str, Any] = Field(
+        description="The set-up that the calibration is bound to, part by part."
+    )
+    fingerprint_key: str = Field(
+        description="Short hash of the fingerprint. One calibration is active per key."
+    )
+    created_at: datetime = Field(description="Time of the fit.")
+    active: bool = Field(description="Whether the calibration is applied to requests with its fingerprint.")
+    activated_at: datetime | None = Field(description="Time of the activation. Null if it is not active.")
+    job_id: str | None = Field(description="Id of the job that made the calibration.")
+    rows: int = Field(description="Number of rows used in the fit.")
     projection_ece: float | None = Field(
-        description="Gap between lambda_max and what is found, on held-out rows; null where it was fitted by "
-        "an earlier release."
+        description="Projection ECE on held-out rows, 0..1: the gap between `lambda_max` and the observed "
+        "projection. Null for calibrations of earlier releases."
     )
     promise: PromiseOut | None = Field(
-        description="What a decision with all its answers promises: at the configured target error, or where "
-        "that cannot be promised or none is set, at the lowest that can be; null where none can."
+        description="The promise of a decision with the full number of answers. It is made for the "
+        "configured target error. If that error cannot be promised or is not set, it is made for the lowest "
+        "error that can be promised. Null if no error can be promised."
     )
     applies_now: bool = Field(
-        description="Whether it fits the set-up as it is now: the LLM, its sampling and the embedder; of a "
-        "caller's own answers, the embedder."
+        description="Whether the calibration fits the current set-up: the LLM, its sampling and the "
+        "embedder. For a caller's own answers: the embedder."
     )
-    data_kept: bool = Field(description="Whether those rows are still there.")
+    data_kept: bool = Field(description="Whether the rows are still stored.")
     links: dict[str, str] = Field(
-        description="Paths: `self`, `report`, `activate`; `data` while its rows are kept."
+        description="Paths: `self`, `report` and `activate`. Also `data` if the rows are stored."
     )
 
 
@@ -136,10 +145,10 @@ async def report_response(request: Request, app: Services, report: Mapping[str, 
 
 @router.get(
     "",
-    summary="All calibrations",
+    summary="List all calibrations",
     response_model=list[CalibrationOut],
     responses={
-        200: json_or_page(example([CALIBRATION]), "Latest first: JSON, or a page for people."),
+        200: json_or_page(example([CALIBRATION]), "Calibrations, latest first, as JSON or as a page."),
         **responses(*CODES),
     },
     openapi_extra=BEARER,
@@ -147,7 +156,7 @@ async def report_response(request: Request, app: Services, report: Mapping[str, 
 async def get_calibrations(
     request: Request, response: Response, app: ServicesDep
 ) -> list[CalibrationOut] | Response:
-    """Return calibrations, latest first: JSON unless HTML is preferred."""
+    """Return all calibrations, latest first, as JSON, or as HTML if the request prefers it."""
     views = [_view(app, record) for record in await app.calibrations.list_all()]
     if prefers_html(request.headers.get("accept", "*/*")):
         page = await app.computing.run(calibrations, [view.model_dump(mode="json") for view in views])
@@ -158,29 +167,29 @@ async def get_calibrations(
 
 @router.get(
     "/active",
-    summary="The calibrations in force",
+    summary="List the active calibrations",
     responses={200: example([CALIBRATION]), **responses(*CODES)},
     openapi_extra=BEARER,
 )
 async def get_active(app: ServicesDep) -> list[CalibrationOut]:
-    """Return one calibration per fingerprint, the service's own set-up first."""
+    """Return the active calibration of each fingerprint, the service's own set-up first."""
     return [_view(app, record) for record in await app.calibrations.list_active()]
 
 
 @router.get(
     "/activations",
-    summary="What was in force when",
+    summary="List all activations",
     responses={200: example([ACTIVATION]), **responses(*CODES)},
     openapi_extra=BEARER,
 )
 async def get_activations(app: ServicesDep) -> list[Activation]:
-    """Return every activation, newest first: each was in force until the next of its `fingerprint_key`."""
+    """Return all activations, newest first. Each was active until the next one with its `fingerprint_key`."""
     return await app.calibrations.history()
 
 
 @router.get(
     "/{calibration_id}",
-    summary="A calibration",
+    summary="Get a calibration",
     responses={200: example(CALIBRATION), **responses(*CODES, "not_found")},
     openapi_extra=BEARER,
 )
@@ -191,12 +200,15 @@ async def get_calibration(app: ServicesDep, calibration_id: CalibrationId) -> Ca
 
 @router.post(
     "/{calibration_id}/activate",
-    summary="Serve with this calibration",
+    summary="Activate a calibration",
     responses={200: example(CALIBRATION), **responses(*CODES, "not_found")},
     openapi_extra=BEARER,
 )
 async def post_activate(request: Request, app: ServicesDep, calibration_id: CalibrationId) -> CalibrationOut:
-    """Serve requests of its fingerprint with this calibration, on every replica; also the way back."""
+    """Apply this calibration to requests with its fingerprint, on every replica.
+
+    To go back, activate the previous calibration.
+    """
     record = await app.calibrations.activate(calibration_id, by=request.state.by)
     if record is None:
         raise no_calibration()
@@ -205,7 +217,7 @@ async def post_activate(request: Request, app: ServicesDep, calibration_id: Cali
 
 @router.patch(
     "/{calibration_id}/rows",
-    summary="Correct verdicts on its rows",
+    summary="Correct verdicts on the rows, and fit again",
     status_code=202,
     response_model=Job,
     responses=queued({**JOB, "state": "queued"}, *BAD_BODY, "not_found", "conflict"),
@@ -218,15 +230,18 @@ async def patch_rows(
 ) -> Response:
     """Start a job that fits another calibration on the same rows and answers, with corrected verdicts.
 
-    Nothing is drawn, and this calibration stays as it is. A verdict on a row without `answer` is about its
-    dominant answer, which the report and the export name. A row that is not there is a 422; rows that were
-    forgotten are a conflict.
+    No answers are drawn, and this calibration does not change. A verdict on a row without `answer` is about
+    its dominant answer, which the report and the export show. An unknown row is refused with 422. Deleted
+    rows are a conflict.
     """
     record = await _record(app, calibration_id)
     if record.job_id is None or not record.data_kept:
-        raise Conflict("The rows of this calibration are not kept: post them again to /calibrate.")
+        raise Conflict("The rows of this calibration are not stored. Post them to /calibrate again.")
     if record.calibration.fingerprint.unit == "claim":
-        raise Conflict("Its verdicts are on claims: correct them in the rows, and post these to /calibrate.")
+        raise Conflict(
+            "The verdicts of this calibration are on claims. Correct them in the rows, and post the rows to "
+            "/calibrate."
+        )
     # The corrected calibration was fitted on these rows: held out, they cannot compare another with it.
     by_default = {"activate": "always" if record.active else "never"}
     sent = body.model_dump(exclude={"rows"}, exclude_none=True)
@@ -239,11 +254,11 @@ async def patch_rows(
 
 @router.get(
     "/{calibration_id}/data",
-    summary="Its rows with the answers drawn",
+    summary="Export the rows with the drawn answers",
     response_class=StreamingResponse,
     responses={
         200: {
-            "description": "JSONL that may be posted to /calibrate again.",
+            "description": "JSONL that can be posted to /calibrate again.",
             "content": {NDJSON: {"schema": {"type": "string"}, "example": ROW}},
         },
         **responses(*CODES, "not_found"),
@@ -251,10 +266,10 @@ async def patch_rows(
     openapi_extra=BEARER,
 )
 async def get_data(app: ServicesDep, calibration_id: CalibrationId) -> StreamingResponse:
-    """Export the rows that the calibration was fitted on."""
+    """Export the rows that were used in the fit."""
     record = await _record(app, calibration_id)
     if not record.data_kept:
-        raise NotFound("The data of this calibration are not kept.")
+        raise NotFound("The rows of this calibration are not stored.")
     attachment = f'attachment; filename="{calibration_id}.jsonl"'
     lines = _lines(app, record)
     return StreamingResponse(lines, media_type=NDJSON, headers={"Content-Disposition": attachment})
@@ -262,34 +277,35 @@ async def get_data(app: ServicesDep, calibration_id: CalibrationId) -> Streaming
 
 @router.delete(
     "/{calibration_id}/data",
-    summary="Forget its rows",
+    summary="Delete the rows",
     status_code=204,
     responses=responses(*CODES, "not_found"),
     openapi_extra=BEARER,
 )
 async def delete_data(app: ServicesDep, calibration_id: CalibrationId) -> None:
-    """Delete the prompts, references and answers for good. The calibration and its report stay."""
+    """Delete the prompts, references and answers permanently. The calibration and its report stay."""
     if not await app.calibrations.forget_data(calibration_id):
         raise no_calibration()
 
 
 @router.get(
     "/{calibration_id}/report",
-    summary="Its report: JSON, or a page with the plots",
+    summary="Get the report as JSON or as a page with plots",
     response_class=Response,
     responses={
         200: report_entry(
-            "What was fitted on what, before and after on held-out folds, the curves, the warnings."
+            "The fit and its data, the results before and after calibration on held-out folds, the curves "
+            "and the warnings."
         ),
         **responses(*CODES, "not_found"),
     },
     openapi_extra=BEARER,
 )
 async def get_report(request: Request, app: ServicesDep, calibration_id: CalibrationId) -> Response:
-    """Return the report in the form that is accepted: JSON unless HTML is preferred.
+    """Return the report as JSON, or as HTML if the request prefers it.
 
-    The report is from the fit, except `now` (whether the calibration is active) and `verdicts` (its rows with
-    the judged answers; null once the rows are deleted).
+    The report is from the time of the fit. Only `now` (whether the calibration is active) and `verdicts` (its
+    rows with the judged answers; null once the rows are deleted) are current.
     """
     report = await app.calibrations.report(calibration_id)
     if report is None:

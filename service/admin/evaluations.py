@@ -26,25 +26,26 @@ router = APIRouter(tags=["evaluations"], dependencies=[Depends(admin_scope)])
 async def post_evaluate(
     request: Request, app: ServicesDep, idempotency_key: IdempotencyKey = None
 ) -> Job | Response:
-    """Check every row of both files, store them, and start a job: fit on dev, test on test.
+    """Check every row of both files, store them, and start a job that fits on dev and tests on test.
 
-    A bad row in either file refuses both files, and nothing is stored. Nothing is calibrated or activated.
+    One bad row in either file refuses both files, and nothing is stored. The job makes and activates no
+    calibration.
     """
     return await submitted(request, app, EVALUATE, idempotency_key)
 
 
 @router.get(
     "/evaluations/{job_id}/report",
-    summary="The report of an evaluation: JSON, or a page with the figures",
+    summary="Get the report of an evaluation as JSON or as a page with figures",
     response_class=Response,
     responses={
-        200: report_entry("Every experiment with its figures, and what could not be run."),
+        200: report_entry("All experiments with their figures, and the experiments that could not be run."),
         **responses(*CODES, "not_found"),
     },
     openapi_extra=BEARER,
 )
 async def get_evaluation(request: Request, app: ServicesDep, job_id: JobId) -> Response:
-    """Return the report in the form that is accepted: JSON unless HTML is preferred."""
+    """Return the report as JSON, or as HTML if the request prefers it."""
     results = await app.jobs.store.evaluation(job_id)
     if results is None:
         raise NotFound("No finished evaluation has this id.")

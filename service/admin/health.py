@@ -52,39 +52,39 @@ PATHS = {
 
 
 class Health(BaseModel):
-    """The process is up."""
+    """The process is running."""
 
-    status: Literal["ok"] = Field(description="ok: the process answers.")
+    status: Literal["ok"] = Field(description="ok: the process responds.")
     version: str = Field(description="Version of the service.")
 
 
 class Ready(BaseModel):
-    """Every part works."""
+    """All parts work."""
 
     status: Literal["ready"] = Field(description="ready: prompts can be scored.")
-    parts: dict[str, Literal["ok"]] = Field(description="By part: store, embedder, llm.")
+    parts: dict[str, Literal["ok"]] = Field(description="State by part: store, embedder and llm.")
     unreadable: list[str] = Field(
-        [], description="Stored rows that cannot be read and are skipped: table and id."
+        [], description="Stored rows that cannot be read, by table and id. They are skipped."
     )
 
 
 class Root(BaseModel):
-    """Where everything is."""
+    """The paths of the service."""
 
-    name: str = Field(description="What this is.")
+    name: str = Field(description="Name of the service.")
     version: str = Field(description="Version of the service.")
-    links: dict[str, str] = Field(description="Paths by what is there.")
+    links: dict[str, str] = Field(description="Paths by name.")
 
 
 @router.head("/", include_in_schema=False, response_model=None)
 @router.get(
     "/",
-    summary="Where everything is",
+    summary="List the paths of the service",
     response_model=Root,
-    responses={200: json_or_page({}, "Paths by what is there: JSON, or a page for people.")},
+    responses={200: json_or_page({}, "Paths by name, as JSON or as a page.")},
 )
 async def root(request: Request, response: Response, app: ServicesDep) -> Root | Response:
-    """Return the paths of the service: JSON unless HTML is preferred."""
+    """Return the paths of the service as JSON, or as HTML if the request prefers it."""
     links = Root(name="Eigencal", version=__version__, links=PATHS)
     if prefers_html(request.headers.get("accept", "*/*")):
         page = await app.computing.run(home, links.model_dump())
@@ -95,10 +95,10 @@ async def root(request: Request, response: Response, app: ServicesDep) -> Root |
 
 # Some load balancers send HEAD; the server omits the body.
 @router.head("/healthz", include_in_schema=False)
-@router.get("/health", summary="The same as /healthz, where a router looks for it")
-@router.get("/healthz", summary="Is the process up?")
+@router.get("/health", summary="Same as /healthz, for routers that expect this path")
+@router.get("/healthz", summary="Is the process running?")
 async def healthz() -> Health:
-    """Return ok, whatever the state of the LLM and the store."""
+    """Return ok, regardless of the state of the LLM and the store."""
     return Health(status="ok", version=__version__)
 
 
@@ -113,7 +113,7 @@ async def healthz() -> Health:
     },
 )
 async def readyz(request: Request, app: ServicesDep) -> Ready | Response:
-    """Check store, embedder and LLM; 503 names the part that does not work."""
+    """Check the store, the embedder and the LLM. The error 503 names the part that does not work."""
     states = await states_of(app)
     broken = [name for name in ORDER if states.get(name, "ok") != "ok"]
     if not broken:
@@ -157,7 +157,7 @@ async def _state(name: str, check: Callable[[], Awaitable[None]]) -> str:
     openapi_extra=BEARER,
 )
 async def metrics(app: ServicesDep) -> Response:
-    """Return counts and timings in the Prometheus text format."""
+    """Return all metrics in the Prometheus text format."""
     # The parts are checked as for /readyz, since a stored state could be stale.
     states, jobs = await states_of(app), dict[str, int]()
     with suppress(StoreUnavailable):

@@ -33,7 +33,7 @@ IdempotencyKey = Annotated[
     str | None,
     Header(
         pattern=r"^[\x21-\x7e]{1,200}$",
-        description="The same file and options under the same key give the same job.",
+        description="Key of the request. Requests with the same key, file and options get the same job.",
     ),
 ]
 
@@ -96,21 +96,24 @@ async def post_calibrate(
 ) -> Job | Response:
     """Check every row of the dev data, store them, and start a job that draws, fits and reports.
 
-    A bad row refuses the whole file: the first 20 are listed by line, field and reason; nothing is stored.
+    One bad row refuses the whole file, and nothing is stored. The error lists the first 20 bad rows by line,
+    field and reason.
     """
     return await submitted(request, app, CALIBRATE, idempotency_key)
 
 
 @router.get(
     "/jobs",
-    summary="The latest jobs",
+    summary="List the latest jobs",
     responses={200: example([JOB]), **responses(*CODES, "invalid_request")},
     openapi_extra=BEARER,
 )
 async def get_jobs(
     app: ServicesDep,
     limit: Annotated[
-        int, Query(ge=1, le=1000, description="How many at most."), BeforeValidator(_whole_number)
+        int,
+        Query(ge=1, le=1000, description="Largest number of jobs to return."),
+        BeforeValidator(_whole_number),
     ] = 100,
 ) -> list[Job]:
     """Return jobs, latest first."""
@@ -119,7 +122,7 @@ async def get_jobs(
 
 @router.get(
     "/jobs/{job_id}",
-    summary="A job",
+    summary="Get a job",
     responses={200: example(JOB), **responses(*CODES, "not_found")},
     openapi_extra=BEARER,
 )
@@ -141,29 +144,30 @@ async def delete_job(app: ServicesDep, job_id: JobId) -> Job:
 
 @router.post(
     "/jobs/{job_id}/retry",
-    summary="Ask again for what a job lacks",
+    summary="Retry a job",
     status_code=202,
     response_model=Job,
     responses=queued(JOB, "not_found", "conflict"),
     openapi_extra=BEARER,
 )
 async def post_retry(app: ServicesDep, job_id: JobId) -> Response:
-    """Queue a failed job again. It continues with the answers that it has and draws none of them twice.
+    """Queue a failed job again. It keeps the answers it has and draws only the missing ones.
 
-    For a job that has succeeded without rows that the LLM server refused, a new job asks for these rows and
-    makes its own calibration. It is a conflict if nothing is missing, or if the answers were drawn under
-    other settings.
+    If a job has succeeded without the rows that the LLM server refused, a new job asks for these rows and
+    makes its own calibration. It is a conflict if nothing is missing, or if the answers were drawn with other
+    settings.
     """
     return accepted(_existing(await app.jobs.queued(await app.jobs.store.retry(job_id))))
 
 
 @router.get(
     "/jobs/{job_id}/events",
-    summary="A job as it goes on",
+    summary="Follow a job",
     response_class=EventSourceResponse,
     responses={
         200: {
-            "description": "Events named `job`, each with the whole job; the last has its final state.",
+            "description": "Events named `job`. Each contains the whole job; the last one has the final "
+            "state.",
             "content": {"text/event-stream": {"schema": {"type": "string"}}},
         },
         **responses(*CODES, "not_found"),
@@ -171,7 +175,7 @@ async def post_retry(app: ServicesDep, job_id: JobId) -> Response:
     openapi_extra=BEARER,
 )
 async def get_events(app: ServicesDep, job_id: JobId) -> EventSourceResponse:
-    """Send the job now and whenever it changes, as server-sent events, until it ends."""
+    """Send the job now and after each change, as server-sent events, until it ends."""
     _existing(await app.jobs.store.get(job_id))
     return EventSourceResponse(_events(app, job_id), ping=PING_S)
 

@@ -30,14 +30,18 @@ SECRET = "eigencal_UIrBIy7Ax9c5tAVwfIcNWyLHqPSlFxseKSJU4EIELjU"  # noqa: S105  o
 
 
 class KeyRequest(RequestModel):
-    """A key to be made."""
+    """A key to create."""
 
     name: str = Field(
-        min_length=1, max_length=200, description="Who uses it, for people; need not be unique."
+        min_length=1,
+        max_length=200,
+        description="Name of the key's user, for display. It need not be unique.",
     )
-    scope: Scope = Field(description="score: the scoring routes. admin: these and all others.")
+    scope: Scope = Field(description="score: the scoring routes. admin: all routes.")
     expires_at: AwareDatetime | None = Field(
-        None, description="When it ends: a time to come, with its zone. Without, when it is revoked."
+        None,
+        description="Expiry time, in the future and with a time zone. Left out: the key is valid until "
+        "it is revoked.",
     )
 
     @field_validator("expires_at", mode="before")
@@ -54,32 +58,32 @@ class KeyRequest(RequestModel):
 
 
 class KeyOut(BaseModel):
-    """A key, but for the key itself."""
+    """A key without its secret."""
 
     id: str = Field(description="Id of the key.")
-    name: str = Field(description="The name given to it.")
-    scope: Scope = Field(description="What it opens.")
-    prefix: str = Field(description="Its first characters, by which to know it.")
-    created_at: datetime = Field(description="When it was made.")
-    expires_at: datetime | None = Field(description="When it ends; null: when it is revoked.")
-    revoked_at: datetime | None = Field(description="When it was revoked.")
-    state: State = Field(description="Whether it opens anything: only a valid one does.")
+    name: str = Field(description="Name of the key.")
+    scope: Scope = Field(description="Routes that the key opens: `score` or `admin`.")
+    prefix: str = Field(description="First characters of the key, to recognise it.")
+    created_at: datetime = Field(description="Time of creation.")
+    expires_at: datetime | None = Field(description="Expiry time. Null: valid until it is revoked.")
+    revoked_at: datetime | None = Field(description="Time of revocation. Null if it is not revoked.")
+    state: State = Field(description="State of the key. Only a valid key opens routes.")
 
 
 class KeyWarning(BaseModel):
-    """What to know about having made a key."""
+    """A warning about a created key."""
 
     code: str = Field(
-        description="scope_closed: it is the first key, and callers without one are now refused."
+        description="scope_closed: this is the first key of its scope. Callers without a key are now refused."
     )
-    message: str = Field(description="The same in words.")
+    message: str = Field(description="Explanation in plain English.")
 
 
 class MadeKey(KeyOut):
-    """A key that was made now: the only answer that holds the key itself."""
+    """A new key. Only this response contains the key itself."""
 
-    key: str = Field(description="The key. It is shown this once and stored nowhere.")
-    warnings: list[KeyWarning] = Field(description="What to know about having made it.")
+    key: str = Field(description="The key. It is shown only once and not stored.")
+    warnings: list[KeyWarning] = Field(description="Warnings about the created key.")
 
 
 def key_view(key: Key, now: datetime) -> dict[str, Any]:
@@ -95,8 +99,9 @@ router = APIRouter(prefix="/keys", tags=["keys"], dependencies=[Depends(admin_sc
 
 CODES = (*KEY_CODES, "internal")
 CLOSED = {
-    "score": "Scoring, the drop-in and /metrics need a key from now on, for good: without one it is 401.",
-    "admin": "The admin routes need an admin key from now on, for good, on this machine, too.",
+    "score": "Scoring, the drop-in and /metrics need a key from now on, permanently. Requests without a key "
+    "get 401.",
+    "admin": "The admin routes need an admin key from now on, permanently, also on this machine.",
 }
 _ID = re.compile(r"key_[0-9A-Z]{26}\Z")
 _LOCATION = {"Location": {"description": "Path of the key.", "schema": {"type": "string"}}}
@@ -109,18 +114,18 @@ KeysDep = Annotated[Keys, Depends(keys_of)]
 
 @router.get(
     "",
-    summary="All keys that were made",
+    summary="List all keys",
     responses={200: {"content": {"application/json": {"example": [KEY]}}}, **responses(*CODES)},
     openapi_extra=BEARER,
 )
 async def get_keys(keys: KeysDep) -> list[KeyOut]:
-    """Return keys, latest first, revoked and expired ones, too; never a key itself."""
+    """Return all keys without their secrets, latest first, including revoked and expired ones."""
     return [KeyOut(**key_view(key, keys.now())) for key in await keys.store.list_all()]
 
 
 @router.post(
     "",
-    summary="Make a key",
+    summary="Create a key",
     status_code=201,
     responses={
         201: {"content": {"application/json": {"example": _MADE}}, "headers": _LOCATION},
@@ -133,10 +138,10 @@ async def post_key(
     keys: KeysDep,
     body: Annotated[KeyRequest, Depends(JsonBody(KeyRequest, {"for a year": _REQUEST}))],
 ) -> MadeKey:
-    """Make a key that works at once on every replica, and show it this once.
+    """Create a key that works immediately on every replica. The key is shown only in this response.
 
-    The first key of a scope closes its routes to callers without one, also when it is revoked later. An admin
-    key opens scoring, but does not close it.
+    The first key of a scope closes the scope's routes to callers without a key, permanently: also if the key
+    is revoked later. An admin key also opens scoring, but does not close it.
     """
     if body.expires_at is not None and body.expires_at <= keys.now():
         msg = "must be in the future"
@@ -157,9 +162,9 @@ async def post_key(
     openapi_extra=BEARER,
 )
 async def delete_key(keys: KeysDep, key_id: Annotated[str, Path(description="Id of a key.")]) -> None:
-    """Revoke a key for good: here at once, on other replicas within seconds. Requests under way go on.
+    """Revoke a key permanently: on this replica at once, on other replicas within seconds.
 
-    One that was revoked before is 204, too.
+    Requests in progress continue. Revoking a revoked key also returns 204.
     """
     # Refused by its form: a database may fail on characters that no id has.
     revoked = await keys.revoke(key_id) if _ID.match(key_id) else None

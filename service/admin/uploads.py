@@ -82,7 +82,7 @@ def from_form(form: FormData, shape: Shape) -> Upload:
     for name in shape.files:
         file = sent.pop(name, None)
         if not isinstance(file, UploadFile):
-            raise _invalid(name, f"is missing: send the data as {named}, a part with a filename each")
+            raise _invalid(name, f"is missing: send the data as {named}, each as a part with a filename")
         files.append(file.file)
     for name, value in sent.items():
         if not isinstance(value, str):

@@ -31,7 +31,10 @@ class Admission:
         for kind in get_args(Kind):
             in_flight.labels(kind).set_function(partial(self._numbers.__getitem__, kind))
         self._refused = Counter(
-            "eigencal_requests_refused", "Requests refused for want of room.", ["kind"], registry=to
+            "eigencal_requests_refused",
+            "Requests refused because too many were in flight.",
+            ["kind"],
+            registry=to,
         )
 
     def refuse_if_full(self, kind: Kind) -> None:

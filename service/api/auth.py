@@ -153,7 +153,7 @@ class Keys:
                     await self._take()
         if self._is_failing:  # the poll notices when the store is back: no query for every wrong key
             raise StoreUnavailable(
-                "This key is not known here, and the store cannot be asked for it.", retry_after_s=POLL_S
+                "This replica does not know the key, and the store cannot be reached.", retry_after_s=POLL_S
             )
 
     async def _read(self) -> None:
@@ -255,8 +255,8 @@ async def score_scope(request: Request) -> None:
         request.state.owner = digest_of(sent)[:16]
     elif from_a_page(request):
         raise ScopeRequired(
-            "With no score key set, the service answers on loopback to its loopback names alone "
-            "(Host and Origin). Behind a proxy that forwards another name, set a score key."
+            "Without a score key, the service accepts only requests on loopback under loopback names "
+            "(headers Host and Origin). Behind a proxy that forwards another name, set a score key."
         )
     OWNER.set(request.state.owner)
 
@@ -270,13 +270,13 @@ async def admin_scope(request: Request) -> None:
     request.state.by = "no key"
     if not keys.closed("admin"):
         if not on_loopback(request):
-            raise ScopeRequired("With no admin key set, this route answers on loopback only.")
+            raise ScopeRequired("Without an admin key, this route accepts only requests on loopback.")
         return
     opened = await keys.scope_of(_bearer(request))
     if opened is None:
         raise BadKey("The bearer key is not valid.")
     if opened != "admin":
-        raise ScopeRequired("A score key does not open this route; it needs an admin key.")
+        raise ScopeRequired("This route needs an admin key, not a score key.")
     request.state.by = keys.name_of(_bearer(request))
 
 

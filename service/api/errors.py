@@ -164,7 +164,7 @@ def _message(error: Mapping[str, Any]) -> str:
     if error["type"] == "json_invalid" and fault:
         return f"The body is not valid JSON: {str(fault)[:200]}"
     if error["type"] == "string_pattern_mismatch" and context.get("pattern") == NOT_EMPTY:
-        return "It is empty, or white space alone"
+        return "It is empty or only white space"
     return str(error["msg"]).removeprefix("Value error, ")
 
 

@@ -209,7 +209,7 @@ class AnswerLimit:
                 num_bytes = int(dict(message.get("headers", ())).get(b"content-length", 0))
                 is_refused = num_bytes > PIECE_BYTES and not self._bytes.has_room()
                 if is_refused:
-                    error = Overloaded("Too many large answers wait for their callers to read them.")
+                    error = Overloaded("Too many large responses wait for their callers to read them.")
                     await error_response(error, scope.get("eigencal.request_id"))(scope, receive, send)
                 elif num_bytes > PIECE_BYTES:
                     unsent.enter_context(self._bytes.held(num_bytes))

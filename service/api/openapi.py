@@ -17,12 +17,12 @@ from service.api.errors import MEDIA_TYPE, STATUS, problem_body
 
 
 class ProblemItem(BaseModel):
-    """One thing that is wrong with the request."""
+    """One fault of the request."""
 
     model_config = ConfigDict(extra="allow")
 
-    loc: list[str | int] = Field(description="Where: body, query or path, then the field.")
-    msg: str = Field(description="What is wrong there.")
+    loc: list[str | int] = Field(description="Place of the fault: body, query or path, then the field.")
+    msg: str = Field(description="Description of the fault.")
 
 
 class Problem(BaseModel):
@@ -30,14 +30,14 @@ class Problem(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    type: str = Field(description="Names the kind of error; the same for every error of one code.")
-    title: str = Field(description="The HTTP status in words.")
+    type: str = Field(description="Kind of the error. All errors with the same code have the same type.")
+    title: str = Field(description="Name of the HTTP status.")
     status: int = Field(description="The HTTP status.")
-    detail: str = Field(description="What went wrong, for a person.")
-    code: str = Field(description="What went wrong, for a program: stable.")
+    detail: str = Field(description="Explanation in plain English.")
+    code: str = Field(description="Stable code of the error, for programs.")
     retryable: bool = Field(description="Whether the same request may succeed later.")
-    request_id: str | None = Field(None, description="The request's id, also in X-Request-ID.")
-    errors: list[ProblemItem] | None = Field(None, description="For invalid requests: each thing wrong.")
+    request_id: str | None = Field(None, description="Id of the request, also in the header `X-Request-ID`.")
+    errors: list[ProblemItem] | None = Field(None, description="For invalid requests: the list of faults.")
 
 
 def recorded(file: str) -> dict[str, dict[str, Any]]:
@@ -150,7 +150,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         ),
         _example("missing_key", "This route needs a bearer key."),
         _example("bad_key", "The bearer key is not valid."),
-        _example("scope_required", "With no admin key set, this route answers on loopback only."),
+        _example("scope_required", "Without an admin key, this route accepts only requests on loopback."),
         _example("not_found", "No calibration has the id given in `calibration`."),
         _example("model_not_found", "The LLM server does not serve this model."),
         _example("method_not_allowed", "Method Not Allowed"),
@@ -171,9 +171,10 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         _example("llm_bad_response", "The LLM server's answer is not a completion.", retryable=True),
         _example(
             "no_usable_answers",
-            "20 of 20 answers drawn have no text (only reasoning, a tool call, or nothing); a score needs "
-            "two. The limit is 256 tokens an answer: raise it for a model that reasons (EIGENCAL_MAX_TOKENS, "
-            "or `sampling.max_tokens`). If an empty answer means something, set EIGENCAL_EMPTY_ANSWERS.",
+            "20 of 20 drawn answers have no text (only reasoning, a tool call, or nothing). A score needs "
+            "two answers. The limit is 256 tokens per answer. Raise it for reasoning models "
+            "(EIGENCAL_MAX_TOKENS or `sampling.max_tokens`). If empty answers have a "
+            "meaning, set EIGENCAL_EMPTY_ANSWERS.",
         ),
         _example("overloaded", "Too many requests are waiting.", retryable=True),
         _example("llm_unavailable", "The LLM server cannot be reached.", retryable=True),
@@ -181,8 +182,12 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         _example("store_unavailable", "The store cannot be reached.", retryable=True),
         _example(
             "no_probability",
-            "Nothing tells how likely an answer is right: no calibration is applied.",
+            "The probability that an answer is right is unknown: no calibration is applied.",
         ),
-        _example("deadline_exceeded", "Only 1 of 20 answers came before the deadline.", retryable=True),
+        _example(
+            "deadline_exceeded",
+            "Only 1 of 20 answers came before the deadline. A score needs two.",
+            retryable=True,
+        ),
     )
 }

@@ -132,9 +132,10 @@ def caller_fingerprint(source_label: str, embedder: EmbedderIdentity) -> Fingerp
 JudgedTexts = Literal["given", "dominant", "first", "mixed"]
 # The meaning of a promise (method, section 11). It is shown with every promise.
 PROMISE_MEANING = (
-    "Of calibrations made like this one, at least the share named as confidence keeps at once all errors "
-    "that it promises with one number of answers, on questions like those of its rows. So a target may be "
-    "chosen after looking at what is reachable; where the number of answers is, too, fewer keep them."
+    "The promise is about calibrations made like this one: at least the share given as confidence keeps all "
+    "its promised errors at once, for one number of answers, on questions like its rows. A target may "
+    "therefore be chosen after looking at the errors that can be promised. If the number of answers is "
+    "chosen in the same way, fewer calibrations keep them."
 )
 
 
@@ -289,11 +290,11 @@ class Activation(BaseModel):
     """An activation of a calibration."""
 
     calibration_id: str = Field(description="Id of the calibration.")
-    activated_at: datetime = Field(description="When it came into force.")
+    activated_at: datetime = Field(description="Time of the activation.")
     by: str = Field(
-        description="Who activated it: the job's id; `key_…` and its name; `settings key`; `no key` where "
-        "none was needed; empty for those of before 0.3.0."
+        description="Author of the activation: the job's id; `key_…` and its name; `settings key`; `no key` "
+        "if none was needed. Empty for activations before 0.3.0."
     )
-    reason: str = Field(description="Why; empty for those of before 0.3.0.")
-    replaced: str | None = Field(description="The calibration that was in force until then.")
-    fingerprint_key: str = Field(description="The set-up: one calibration is in force for each.")
+    reason: str = Field(description="Reason of the activation. Empty for activations before 0.3.0.")
+    replaced: str | None = Field(description="Id of the calibration that was active until then.")
+    fingerprint_key: str = Field(description="Key of the set-up. One calibration is active for each key.")

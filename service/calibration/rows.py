@@ -71,20 +71,24 @@ class _Strict(BaseModel):
 class ExampleMessage(_Strict):
     """One turn of a row's conversation."""
 
-    role: Literal["system", "user", "assistant"] = Field(description="Who speaks.")
-    content: Text = Field(description="What is said.")
+    role: Literal["system", "user", "assistant"] = Field(description="Speaker of the turn.")
+    content: Text = Field(description="Text of the turn.")
 
 
 class ClaimIn(_Strict):
-    """A claim of a row's answer: its `text` as a score's `claims` have it, and a verdict."""
+    """A claim of a row's answer: its `text` as in a score's `claims`, and a verdict."""
 
-    text: FilledText = Field(description="What it says.")
-    correct: bool = Field(description="Whether it is right.")
+    text: FilledText = Field(description="Text of the claim.")
+    correct: bool = Field(description="Whether the claim is right.")
     logprob: TokenLogProbability | None = Field(
-        None, description="As a score's `claims` have it: for P(correct) without any answer drawn."
+        None, description="The value of the same name in a score's `claims`, for P(correct) without samples."
     )
-    fact_logprob: TokenLogProbability | None = Field(None, description="As a score's `claims` have it.")
-    least_logprob: TokenLogProbability | None = Field(None, description="As a score's `claims` have it.")
+    fact_logprob: TokenLogProbability | None = Field(
+        None, description="The value of the same name in a score's `claims`."
+    )
+    least_logprob: TokenLogProbability | None = Field(
+        None, description="The value of the same name in a score's `claims`."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -238,7 +242,7 @@ def _row_schema(schema: dict[str, Any]) -> None:
 
 
 class ExampleIn(_Strict):
-    """A labelled row: `prompt` or `messages`, and what a right answer is. A null counts as left out."""
+    """A labelled row: `prompt` or `messages`, with the right answer. A null counts as left out."""
 
     model_config = ConfigDict(json_schema_extra=_row_schema)
 
@@ -247,36 +251,40 @@ class ExampleIn(_Strict):
         None, description="A conversation, as for POST /score."
     )
     claims: Annotated[list[ClaimIn], Field(min_length=1, max_length=MAX_CLAIMS)] | None = Field(
-        None, description="Claims of a long answer to the prompt, with verdicts: for `unit` = `claim`."
+        None, description="Claims of a long answer to the prompt, with verdicts, for `unit` = `claim`."
     )
     reference: (
         FilledText | Annotated[list[FilledText], Field(min_length=1, max_length=MAX_REFERENCES)] | None
     ) = Field(
         None,
         validate_default=True,
-        description="The right answer, or several that are. Rows with `claims` do without. A text that is a "
-        "list of texts, as JSON, Python or numpy print it, counts as that list.",
+        description="The right answer, or a list of right answers. Optional for rows with `claims`. A text "
+        "that is a list of texts, as printed by JSON, Python or numpy, counts as that list.",
     )
-    id: Name | WholeNumber | None = Field(None, description="Your name for the row, unique in the file.")
+    id: Name | WholeNumber | None = Field(None, description="Your name for the row. Unique in the file.")
     samples: Annotated[list[Text], Field(min_length=MIN_SAMPLES, max_length=MAX_SAMPLES)] | None = Field(
         None, description="Answers already drawn."
     )
     logprobs: LogProbabilities | None = Field(
-        None, description="The natural-log probability of each whole sample, its last token included."
+        None, description="Natural-log probability of each whole sample, including its last token."
     )
-    answer: Text | None = Field(None, description="The one answer that `correct` is about.")
+    answer: Text | None = Field(None, description="The answer that `correct` is about.")
     answer_logprob: LogProbability | None = Field(
         None,
-        description="The natural-log probability of the whole `answer`, its last token included: for "
-        "P(correct) without any answer drawn.",
+        description="Natural-log probability of the whole `answer`, including its last token, for "
+        "P(correct) without samples.",
     )
     correct: bool | None = Field(
-        None, description="Whether `answer`, or else the dominant answer, is right; left out: by its words."
+        None,
+        description="Whether `answer` or, without one, the dominant answer is right. Left out: the "
+        "words of the answer are compared with `reference`.",
     )
     logprob: LogProbabilities | None = Field(None, description="Another name of `logprobs`.")
-    tokens: Any = Field(None, description="Recorded token counts; only the command `evaluate` reads them.")
+    tokens: Any = Field(None, description="Recorded token counts. Only the command `evaluate` reads them.")
     verdict: Any = Field(
-        None, description="Of an export: what was judged, and why; not read. To correct it, add `correct`."
+        None,
+        description="For exports: the judged answer, and the reason of the verdict. Not read. To "
+        "correct a verdict, add `correct`.",
     )
 
     @field_validator("reference", mode="before")
@@ -313,12 +321,12 @@ class ExampleIn(_Strict):
             raise _misfit("logprob", "is another name of logprobs; give one of the two")
         name, numbers = ("logprobs", self.logprobs) if self.logprob is None else ("logprob", self.logprob)
         if numbers is not None and self.samples is None:
-            raise _misfit(name, "goes with samples, which the row lacks")
+            raise _misfit(name, "needs samples, but the row has none")
         if numbers is not None and self.samples is not None and len(numbers) != len(self.samples):
             need = f"must hold one number for each of the {len(self.samples)} samples, not {len(numbers)}"
             raise _misfit(name, need)
         if self.answer_logprob is not None and self.answer is None:
-            raise _misfit("answer_logprob", "goes with answer, which the row lacks")
+            raise _misfit("answer_logprob", "needs answer, but the row has none")
         return self
 
 

@@ -32,7 +32,7 @@ PATH = "/beta/litellm_basic_guardrail_api"
 MAX_REASON_CHARS = 500  # in a header
 HEADERS: dict[str, Any] = {
     "X-Eigencal-Reason": {
-        "description": "Why there is no score to decide by; absent where there is one.",
+        "description": "Reason why no score can decide. Absent if there is a score.",
         "schema": {"type": "string"},
     }
 }
@@ -40,9 +40,9 @@ HEADERS: dict[str, Any] = {
 
 WAIT_S = 30.0  # longest wait of a verdict for samples that are still being drawn
 MAX_KNOWN = 1024  # calls with samples in memory, about 20 short texts each
-_TWO_CHATS = "Two chats have this litellm_call_id, so it is unknown which of them the answer belongs to."
+_TWO_CHATS = "Two chats have this litellm_call_id, so it is unknown to which chat the answer belongs."
 _UNKNOWN = (
-    "No request call came here with this litellm_call_id, so nothing was drawn: the guardrail needs both "
+    "No request call came here with this litellm_call_id, so no answers were drawn. The guardrail needs both "
     "`pre_call` and `post_call`, and both calls of a chat must go to the same replica."
 )
 # The gateway's id of a call, and a hash of the gateway's API key.
@@ -140,30 +140,35 @@ class GuardrailParams(GatewayModel):
 
 
 class GuardrailCall(GatewayModel):
-    """A chat before it goes to the LLM (`request`), or its answer, as far as it has come (`response`)."""
+    """A chat before it goes to the LLM (`request`), or its answer received so far (`response`)."""
 
-    input_type: Literal["request", "response"] = Field(description="Which of the two calls it is.")
-    litellm_call_id: str | None = Field(None, description="The same in both calls of one chat.")
+    input_type: Literal["request", "response"] = Field(
+        description="Kind of the call: before the LLM (`request`) or after it (`response`)."
+    )
+    litellm_call_id: str | None = Field(
+        None, description="Id of the chat. Both calls of a chat have the same id."
+    )
     structured_messages: list[Any] | None = Field(None, description="The chat's messages (`request`).")
-    texts: list[Any] | None = Field(None, description="The texts; of an answer, the first is judged.")
+    texts: list[Any] | None = Field(None, description="The texts. For an answer, the first text is judged.")
     images: list[Any] | None = Field(None, description="A chat with images is not scored.")
     tools: list[Any] | None = Field(None, description="A chat with tools is not scored.")
     tool_calls: list[Any] | None = Field(None, description="An answer that calls tools is not scored.")
     additional_provider_specific_params: dict[str, Any] | None = Field(
-        None, description="`target_error`, `confidence`, `effort`, `fail_closed`; others are passed over."
+        None,
+        description="Options `target_error`, `confidence`, `effort` and `fail_closed`. Others are ignored.",
     )
 
 
 class GuardrailVerdict(BaseModel):
-    """What the gateway is to do."""
+    """The verdict for the gateway."""
 
-    action: Literal["NONE", "BLOCKED"] = Field(description="Go on, or do not.")
-    blocked_reason: str | None = Field(None, description="Of BLOCKED: why, for a person.")
+    action: Literal["NONE", "BLOCKED"] = Field(description="`NONE`: continue. `BLOCKED`: hold the text back.")
+    blocked_reason: str | None = Field(None, description="For `BLOCKED`: the reason in plain English.")
 
 
 @router.post(
     PATH,
-    summary="LiteLLM's guardrail: hold answers back that are not sure enough",
+    summary="LiteLLM's guardrail: hold uncertain answers back",
     response_model=GuardrailVerdict,
     responses={
         200: {"headers": HEADERS},
@@ -177,11 +182,12 @@ async def post_guardrail(
     guardrail: GuardrailDep,
     call: Annotated[GuardrailCall, Depends(JsonBody(GuardrailCall))],
 ) -> Response:
-    """At `request`, begin to draw answers to the chat, which goes on at once; at `response`, judge.
+    """At `request`, start to draw answers; the chat continues at once. At `response`, judge the answer.
 
-    BLOCKED when the decision at the target error (of the settings, or of
-    `additional_provider_specific_params`) is to abstain. NONE when it is to answer, when no target is set,
-    and when no score is possible, unless `fail_closed` is true: `X-Eigencal-Reason` and the log say why.
+    The action is BLOCKED if the decision at the target error (from the settings or
+    `additional_provider_specific_params`) is to abstain. It is NONE if the decision is to answer, if no
+    target is set, and if no score is possible, unless `fail_closed` is true. `X-Eigencal-Reason` and the log
+    then give the reason.
     """
     key = (call.litellm_call_id or "", owner_of(request))
     params, fault = _params(call)

@@ -29,11 +29,11 @@ def save(app: ScoringService, request: Request, score: Score) -> dict[str, str]:
 
 def why_no_probability(score: Score) -> str:
     """Return why a score has no P(correct), followed by its warnings about the calibration."""
-    why = score.unavailable_reason or "its model gives no finite number"
+    why = score.unavailable_reason or "the correctness model gives no finite number"
     about = [
         w.message for w in score.warnings if w.code.startswith(("calibration_", "default_", "evidence_"))
     ]
-    return " ".join([f"Nothing tells how likely an answer is right: {why}.", *about])
+    return " ".join([f"The probability that an answer is right is unknown: {why}.", *about])
 
 
 ROLES: tuple[str, ...] = get_args(Message.__annotations__["role"])

@@ -26,20 +26,20 @@ EXAMPLE = {"question": "What is the capital of France?", "answer": "Paris", "thr
 
 
 class VerifyRequest(GatewayModel):
-    """An answer that somebody has, and the question that it answers. Further fields are passed over."""
+    """An answer to judge, and its question. Further fields are ignored."""
 
     question: Annotated[PromptText, Field(pattern=r"\S", description="The question.")]
     answer: Answer = Field(description="The answer to judge.")
     threshold: float = Field(
-        ge=0, le=1, allow_inf_nan=False, description="Least confidence that is not to be escalated."
+        ge=0, le=1, allow_inf_nan=False, description="Lowest confidence that is not escalated, 0..1."
     )
     context: PromptText | None = Field(
-        None, description="What the question is asked about: a system message before it."
+        None, description="Context of the question, sent as a system message before it."
     )
 
 
 class Verified(BaseModel):
-    """Whether the answer will do."""
+    """The verdict on the answer."""
 
     confidence: float = Field(
         description="Calibrated probability that the answer is right, 0..1. It is 0 for a refusal, and for "
@@ -50,21 +50,21 @@ class Verified(BaseModel):
         "if the question is out of distribution (unless `EIGENCAL_OOD_ABSTAIN` is off)."
     )
     verified_count: int = Field(
-        description="How many of the answers drawn lie on the mode of the answer: closest to the eigenvector "
-        "of their density matrix that the answer belongs to, so that they mean the same. 0 where it belongs "
-        "to none."
+        description="Number of drawn answers on the mode of the judged answer: they are closest to the same "
+        "eigenvector of the density matrix, so they have the same meaning. 0 if the answer belongs to no "
+        "mode."
     )
-    total_samples: int = Field(description="How many answers were drawn.")
-    samples: list[str] = Field(description="The answers, in the order drawn.")
-    threshold: float = Field(description="The threshold that was sent.")
+    total_samples: int = Field(description="Number of answers drawn.")
+    samples: list[str] = Field(description="The answers in the order drawn.")
+    threshold: float = Field(description="Threshold of the request.")
     claims: list[Claim] | None = Field(
-        None, description="The claims of a long answer, as POST /score has them; null of a short one."
+        None, description="Claims of a long answer, as in POST /score. Null for a short answer."
     )
 
 
 @router.post(
     "/verify",
-    summary="Is this answer right? As vLLM's semantic router asks it",
+    summary="Is this answer right? In the format of vLLM's semantic router",
     response_model=Verified,
     responses=responses(*BODY_CODES, *KEY_CODES, *LLM_CODES, *PART_CODES, "no_probability"),
     openapi_extra=BEARER,
@@ -76,10 +76,10 @@ async def post_verify(
         VerifyRequest, Depends(ScoringBody(VerifyRequest, {"question": EXAMPLE}, kind="gateway"))
     ],
 ) -> Response:
-    """Draw answers to the question and judge the given one by them.
+    """Draw answers to the question and judge the given answer by them.
 
-    `confidence` is P(correct) by the calibration in force. Where none tells it, 503 `no_probability` says
-    why: raw values are no probabilities, and are not passed off as such.
+    `confidence` is P(correct) of the active calibration. If no calibration provides it, the error 503
+    `no_probability` gives the reason. Raw values are not probabilities and are not returned as `confidence`.
     """
     # A blank answer is right with probability 0, unless empty answers have a meaning.
     is_failed = is_blank(body.answer) and app.scorer.empty_answers == FAILED

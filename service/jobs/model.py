@@ -21,25 +21,27 @@ MAX_CORRECTIONS = 10_000
 
 
 class EvaluateOptions(RequestModel):
-    """How to evaluate. All are optional."""
+    """Options of an evaluation. All are optional."""
 
     num_samples: int | None = Field(
-        None, ge=2, le=MAX_ITEMS, description="Answers per prompt; left out: as many as a score draws."
+        None, ge=2, le=MAX_ITEMS, description="Answers per prompt. Left out: the number that a score draws."
     )
-    name: str = Field("", max_length=200, description="A name for people.")
+    name: str = Field("", max_length=200, description="Name for display.")
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of folds, draws and bootstrap.")
 
 
 class CalibrateOptions(EvaluateOptions):
-    """How to calibrate. All are optional."""
+    """Options of a calibration. All are optional."""
 
     method: MethodOption = Field(
         "auto",
-        description="Map to serve. `auto`: the one of lowest cross-validated risk, `evidence` among them "
-        "where every answer has a log-probability; `both`: the better of the other two.",
+        description="Map to serve. `auto`: the map with the lowest cross-validated risk, including "
+        "`evidence` if every answer has a log-probability. `both`: the better of the two other maps.",
     )
     activate: ActivateOption = Field(
-        "if_better", description="When to serve it: `if_better` than the active one on the same rows."
+        "if_better",
+        description="When to activate the calibration. `if_better`: if it is better than the active one "
+        "on the same rows.",
     )
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of folds, subsets and bootstrap.")
     prior_weight: float | None = Field(
@@ -47,39 +49,41 @@ class CalibrateOptions(EvaluateOptions):
         ge=0,
         le=1e6,
         allow_inf_nan=False,
-        description="Labelled rows that the default calibration counts for, to which fits are drawn; left "
-        "out: 30; 0: the rows alone, as for claims.",
+        description="Weight of the default calibration as a number of labelled rows. It pulls the fit "
+        "towards the default calibration. Left out: 30. 0: only the rows count, as for claims.",
     )
     unit: Unit = Field(
         "answer",
-        description="What scores are calibrated: of whole answers, or of single claims of long ones, by the "
-        "`claims` of the rows.",
+        description="Unit of the calibrated scores: `answer` for whole answers, `claim` for single claims "
+        "of long answers, by the `claims` of the rows.",
     )
     compare: Compare | None = Field(
         None,
-        description="How answers are compared, as of `POST /score`: a calibration holds for one way. Left "
-        "out: as the service is set up. Claims are compared by `embeddings`.",
+        description="How answers are compared, as in `POST /score`. A calibration applies to one way only. "
+        "Left out: the service's setting. Claims are compared by `embeddings`.",
     )
     drawn_by: Literal["caller", "service"] = Field(
         "caller",
-        description="Who drew the `samples` of the rows; `service`: you vouch that this LLM set-up did.",
+        description="Source of the rows' `samples`. `service`: you confirm that this LLM set-up drew them.",
     )
     source_label: str = Field(
-        "", max_length=200, description="Names the caller's own set-up; scores of that label fit."
+        "",
+        max_length=200,
+        description="Name of the caller's own set-up. The calibration applies to scores with the same label.",
     )
 
     @model_validator(mode="after")
     def label_is_the_callers(self) -> Self:
         """Refuse a source label for the service's own answers."""
         if self.source_label and self.drawn_by == "service":
-            raise ValueError("`source_label` goes with `drawn_by` = `caller`")
+            raise ValueError("`source_label` needs `drawn_by` = `caller`")
         return self
 
     @model_validator(mode="after")
     def claims_have_no_evidence(self) -> Self:
         """Refuse the evidence map for claims: it needs log-probabilities of whole answers."""
         if self.unit == "claim" and self.method == "evidence":
-            raise ValueError("`method` = `evidence` is of whole answers; of claims use `auto`")
+            raise ValueError("`method` = `evidence` applies to whole answers only; use `auto` for claims")
         return self
 
 
@@ -109,7 +113,7 @@ class CalibrateForm(CalibrateOptions):
     """Dev data as a file, options as form fields."""
 
     file: bytes = Field(
-        description="JSONL, JSONL.gz or CSV in UTF-8, rows as `examples` of the JSON form.",
+        description="JSONL, JSONL.gz or CSV in UTF-8. Rows have the same fields as `examples` in JSON.",
         json_schema_extra={"format": "binary"},
     )
 
@@ -132,15 +136,15 @@ class EvaluateForm(EvaluateOptions):
 
 
 class Correction(RequestModel):
-    """A row by its `line` or its `id`, and whether the answer that was judged is right."""
+    """A row by its `line` or its `id`, and the verdict on its judged answer."""
 
     model_config = ConfigDict(
         json_schema_extra={"oneOf": [{"type": "object", "required": [name]} for name in ("line", "id")]}
     )
 
     line: int | None = Field(None, ge=1, description="Line of the row in the file.")
-    id: str | None = Field(None, max_length=MAX_ID_CHARS, description="Or its id.")
-    correct: bool = Field(description="Whether the answer that was judged is right.")
+    id: str | None = Field(None, max_length=MAX_ID_CHARS, description="Id of the row, instead of `line`.")
+    correct: bool = Field(description="Whether the judged answer is right.")
 
     @model_validator(mode="after")
     def named_one_way(self) -> Self:
@@ -153,25 +157,27 @@ class Correction(RequestModel):
 class CorrectionsRequest(RequestModel):
     """Corrected verdicts, and options of the calibration that is fitted with them."""
 
-    rows: list[Correction] = Field(min_length=1, max_length=MAX_CORRECTIONS, description="What is corrected.")
+    rows: list[Correction] = Field(
+        min_length=1, max_length=MAX_CORRECTIONS, description="Corrected verdicts by row."
+    )
     activate: ActivateOption | None = Field(
         None,
-        description="When to serve it. Left out: at once where the calibration corrected is the active one, "
-        "else never.",
+        description="When to activate the new calibration. Left out: at once if the corrected calibration "
+        "is active, otherwise never.",
     )
     method: MethodOption | None = Field(
-        None, description="Map to serve; left out: as for the calibration corrected."
+        None, description="Map to serve. Left out: the map of the corrected calibration."
     )
-    name: str | None = Field(None, max_length=200, description="A name for people; left out: the same.")
+    name: str | None = Field(None, max_length=200, description="Name for display. Left out: the same name.")
 
 
 class JobError(BaseModel):
-    """Why a job failed."""
+    """The reason for a job's failure."""
 
     model_config = ConfigDict(frozen=True)
 
-    code: str = Field(description="A code of the error table.")
-    detail: str = Field(description="The same for a person.")
+    code: str = Field(description="Code from the error table.")
+    detail: str = Field(description="Explanation in plain English.")
 
 
 class Job(BaseModel):
@@ -180,34 +186,36 @@ class Job(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     id: str = Field(description="Id of the job.")
-    kind: JobKind = Field(description="What it does.")
+    kind: JobKind = Field(description="Kind of the job.")
     state: JobState = Field(
-        description="Where it stands; the last three are final, but that a failed job can be retried."
+        description="State of the job. The last three are final, except that a failed job can be retried."
     )
-    name: str = Field(description="The name given to it.")
-    stage: JobStage | None = Field(description="What a running job is at.")
-    done: int = Field(description="Units of the stage that are done.")
-    total: int = Field(description="Units of the stage in all.")
-    eta_s: float | None = Field(description="Seconds that the stage will still take; null: not known.")
-    note: str = Field(description="What an open job waits for, if it does.")
-    error: JobError | None = Field(description="Why it failed.")
-    calibration_id: str | None = Field(description="The calibration that it made.")
+    name: str = Field(description="Name of the job.")
+    stage: JobStage | None = Field(description="Current stage of a running job.")
+    done: int = Field(description="Number of completed units of the stage.")
+    total: int = Field(description="Total number of units of the stage.")
+    eta_s: float | None = Field(description="Estimated remaining seconds of the stage. Null: unknown.")
+    note: str = Field(description="Reason why an open job waits. Empty if it does not.")
+    error: JobError | None = Field(description="Reason for the failure. Null without a failure.")
+    calibration_id: str | None = Field(description="Id of the calibration that the job made.")
     activated: bool | None = Field(
-        description="Whether that one became the active one of its set-up; null before, and of an evaluation."
+        description="Whether the calibration became the active one of its set-up. Null before that is "
+        "decided, and for evaluations."
     )
     decision: str | None = Field(
-        description="Whether the calibration may be used, in a word or two as its report begins, and why it "
-        "was activated or not."
+        description="Verdict on the use of the calibration (the first words of its report), and the reason "
+        "why it was activated or not."
     )
     refused_rows: int = Field(
-        description="Rows that the LLM server refused while it answered others, once the job has ended; "
-        "retry it to ask for them again."
+        description="Number of rows that the LLM server refused while it answered others. Known once the "
+        "job has ended. Retry the job to ask for them again."
     )
-    created_at: datetime = Field(description="When it was posted.")
-    started_at: datetime | None = Field(description="When it first ran.")
-    finished_at: datetime | None = Field(description="When it ended.")
+    created_at: datetime = Field(description="Time of the request.")
+    started_at: datetime | None = Field(description="Time of the first run.")
+    finished_at: datetime | None = Field(description="Time of the end.")
     links: dict[str, str] = Field(
-        description="Paths: `self`, `events`; once it has succeeded `report` and, if any, `calibration`."
+        description="Paths: `self` and `events`. After success also `report` and, if there is one, "
+        "`calibration`."
     )
 
     @property

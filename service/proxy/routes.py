@@ -59,8 +59,10 @@ from service.tracing import NO_SPANS, Spans
 Mode = Literal["off", "async", "on"]
 HEADER = "X-Eigencal"
 FIELD = "eigencal"
-UNREADABLE = Unscorable("unreadable_request", "The call is not a JSON object that could be sent again.")
-MANY_CHOICES = Unscorable("many_choices", "Only the first of several choices is judged: none is let through.")
+UNREADABLE = Unscorable("unreadable_request", "The call is not a JSON object that can be sent again.")
+MANY_CHOICES = Unscorable(
+    "many_choices", "Only the first of several choices is judged, so none is let through."
+)
 # Headers of the caller that the server gets: for reading the body and for traces. The key is the service's.
 REQUEST_HEADERS_PASSED = ("traceparent", "tracestate", "accept", "content-encoding")
 # Proxies may answer 203 or 206 with a complete body. 204 and 205 have no body.
@@ -70,7 +72,7 @@ REFUSING = frozenset({400, 403, 422, 500, 501})
 
 
 class ScoreOptions(RequestModel):
-    """How to score the answer: the field `eigencal` of a call, documented in docs/drop-in.md."""
+    """Options for the score of the answer: the field `eigencal` of a call. See docs/drop-in.md."""
 
     effort: Effort | None = None
     num_samples: int | None = Field(None, ge=2, le=256)
@@ -312,13 +314,14 @@ def reporter(service: ScoringService) -> Callable[[Uncertainty], None]:
 
 LOOSE: dict[str, Any] = {"type": "object", "additionalProperties": True}
 ANSWER = (
-    "As the LLM server answers, with `uncertainty` beside it: `{id, status}`, and the fields of a score, or "
-    "a `warning` {code, message} that says why there is none. Streamed, it is on the chunk that finishes the "
-    "answer, at the top and in `delta`. `X-Score-ID` names the score for GET /scores/{id}."
+    "The LLM server's response, with the field `uncertainty`: `{id, status}` and the fields of a score, or "
+    "a `warning` {code, message} that gives the reason for a missing score. In streams, the field is in the "
+    "chunk that finishes the answer, at the top level and in `delta`. The header `X-Score-ID` is the "
+    "score's id for GET /scores/{id}."
 )
 ASKED = (
-    "As for the LLM server, and beside it `eigencal`: {effort | num_samples, target_error, confidence, "
-    "calibration, claims, mark, abstain}. Header `X-Eigencal`: `off`, `async` or `on`."
+    "The LLM server's request, with the optional field `eigencal`: {effort | num_samples, target_error, "
+    "confidence, calibration, claims, mark, abstain}. Header `X-Eigencal`: `off`, `async` or `on`."
 )
 BODY = {
     "requestBody": {
@@ -331,7 +334,7 @@ BODY = {
 
 def _described(note: str) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI responses of a route that answers in the LLM server's format."""
-    error = "What the LLM server, or the service, says went wrong: `{error: {message, type, param, code}}`."
+    error = "Error of the LLM server or of the service: `{error: {message, type, param, code}}`."
     json_ = {"application/json": {"schema": LOOSE}}
     return {200: {"description": note, "content": json_}, "default": {"description": error, "content": json_}}
 
@@ -341,17 +344,17 @@ router = APIRouter(prefix="/v1", tags=["drop-in"], dependencies=[Depends(score_s
 
 @router.post("/chat/completions", responses=_described(ANSWER), openapi_extra=BODY)
 async def chat_completions(request: Request, chat: ChatDep) -> Response:
-    """Answer as the LLM server does, and say how uncertain the answer is."""
+    """Return the LLM server's answer to a chat, with its uncertainty."""
     return await _complete(request, chat, "chat")
 
 
 @router.post("/completions", responses=_described(ANSWER), openapi_extra=BODY)
 async def completions(request: Request, chat: ChatDep) -> Response:
-    """Complete a text as the LLM server does, and say how uncertain the answer is."""
+    """Return the LLM server's completion of a text, with its uncertainty."""
     return await _complete(request, chat, "completions")
 
 
-@router.get("/models", responses=_described("As the LLM server lists its models."), openapi_extra=BEARER)
+@router.get("/models", responses=_described("The LLM server's list of models."), openapi_extra=BEARER)
 async def models(request: Request, chat: ChatDep) -> Response:
     """List the models of the LLM server."""
     return await _answer(request, _forward(chat, Call("/models", None, _headers(request))))

@@ -28,22 +28,23 @@ from service.spectral.text_scores import words
 
 NO_CALIBRATION = warning(
     "calibration_missing",
-    "No calibration is active: values are raw, and nothing tells how likely an answer is right.",
+    "No calibration is active: values are raw, and the probability that an answer is right is unknown.",
 )
 NO_EVIDENCE = warning(
     "evidence_missing",
-    "The calibration uses log-probabilities, which these answers lack: its plain parameters are applied.",
+    "The calibration uses log-probabilities, but these answers have none. Its parameters without "
+    "log-probabilities are applied.",
 )
 BY_DEFAULT = warning(
     "default_calibration",
-    "The default calibration is used: it was fitted on short answers of a small LLM to trivia questions, and "
-    "is too careful on easy questions. Label 100 questions of your own, and POST /calibrate makes a "
-    "calibration from them.",
+    "The default calibration is used. It was fitted on short answers of a small LLM to trivia questions, and "
+    "it is too cautious on easy questions. For your own calibration, label 100 of your questions and send "
+    "them to POST /calibrate.",
 )
 RANKED_BY_DEFAULT = warning(
     "default_calibration",
-    "The default calibration is used: it was fitted on short answers of a small LLM to trivia questions. "
-    "Label 100 questions of your own, and POST /calibrate makes a calibration from them.",
+    "The default calibration is used. It was fitted on short answers of a small LLM to trivia questions. "
+    "For your own calibration, label 100 of your questions and send them to POST /calibrate.",
 )
 # Below this p-value a prompt counts as unlike the rows; so does at most this share of prompts like the rows.
 MAX_OOD_P_VALUE = 0.02
@@ -117,7 +118,9 @@ def applied_to(
 
 def mismatch(calibration: Calibration, differs: list[str]) -> ScoreWarning:
     """Return the warning that a calibration does not fit."""
-    message = f"Calibration {calibration.id} was fitted with another {', '.join(differs)}: it is not used."
+    message = (
+        f"Calibration {calibration.id} is not used. It was fitted with a different {', '.join(differs)}."
+    )
     return warning("calibration_mismatch", message, tuple(differs))
 
 
@@ -333,8 +336,8 @@ def ood_p_value(
     warnings = _out_of_range(length, reference)
     if p_value is not None and p_value < MAX_OOD_P_VALUE:
         message = (
-            "The question, or the length of its answers, is unlike the calibration's rows "
-            f"(p = {p_value:.2g}). The calibration is valid for questions like its rows."
+            "The question or the length of its answers is unlike the calibration's rows "
+            f"(p = {p_value:.2g}). The calibration is valid only for questions like its rows."
         )
         warnings.insert(0, warning("out_of_distribution", message))
     return p_value, warnings
@@ -349,7 +352,7 @@ def _out_of_range(length: float | None, reference: ConformalReference) -> list[S
     if length is None or least <= length <= most:
         return []
     message = (
-        f"The calibration's rows have answers of {least} to {most} words, and this one has {length:.3g}: "
-        "the calibration is valid for answers like its rows'."
+        f"The answer has {length:.3g} words. The calibration's rows have answers of {least} to {most} words, "
+        "and the calibration is valid only for similar answers."
     )
     return [warning("length_out_of_range", message)]

@@ -446,14 +446,14 @@ def claims_left_out(answer_claims: AnswerClaims, num_claims: int, num_scored: in
     """Return a warning if a text makes more claims than are scored."""
     if answer_claims.is_too_long:
         message = (
-            f"The answers have more than {MAX_CHARACTERS} characters or {MAX_SENTENCES} sentences in all: no "
-            "claims are scored."
+            f"No claims are scored, because the answers have more than {MAX_CHARACTERS} characters or "
+            f"{MAX_SENTENCES} sentences in total."
         )
         return [warning("claims_left_out", message)]
     if num_claims <= num_scored:
         return []
     message = (
-        f"The text makes {num_claims} claims: the first {num_scored} are scored, the other "
+        f"The text has {num_claims} claims. The first {num_scored} are scored, the other "
         f"{num_claims - num_scored} are left out."
     )
     if num_scored < MAX_CLAIMS:

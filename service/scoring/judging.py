@@ -181,7 +181,7 @@ def truncated_warning(generation: Generation, command: ScoreCommand) -> list[Sco
     limit = command.generation.sampling.max_tokens
     message = (
         f"{cut} of {number} answers were cut by max_tokens ({limit}); the score is based on their "
-        "beginnings. Allow more tokens, or have the model answer more briefly."
+        "beginnings. Allow more tokens, or ask the model for shorter answers."
     )
     return [warning("truncated_samples", message)]
 
@@ -204,7 +204,7 @@ def indistinct_warning(alike: int, distinct_: int) -> list[ScoreWarning]:
         return []
     message = (
         f"The embedder cannot distinguish {alike} of the {distinct_} distinct answers from answers that say "
-        "something else (unknown characters, or texts equal up to its input limit): they count as agreement."
+        "something else (unknown characters, or texts equal up to its input limit). They count as agreement."
     )
     return [warning("indistinct_answers", message)]
 
@@ -224,22 +224,23 @@ def num_indistinct(texts: Sequence[str], vectors: NDArray[np.floating]) -> int:
 
 
 HELD_BACK = "Hold it back. "
-NAME_A_TARGET = "Calibrate, or name a `target_error` in the request to decide by it without a promise."
+NAME_A_TARGET = "Calibrate, or set `target_error` in the request for a decision without a promise."
 NO_COUNTS = SelectiveCounts((), (), ())
-UNVERIFIED = "the default calibration, which serves here, uses no labels of yours"
+UNVERIFIED = "the default calibration is applied, and it uses no labels of yours"
 DEFAULT_PROBABILITY = warning(
     "default_probability",
-    "`probability_correct` is how far the answers agree, and uses no labels of yours. It was within 0.13 of "
-    "the share of right answers to trivia questions by two small LLMs (kernel `facts`), and 0.4 too low on "
-    "easy questions. A calibration on labelled questions of yours corrects that: POST /calibrate.",
+    "`probability_correct` measures how far the answers agree, and uses no labels of yours. For two small "
+    "LLMs and trivia questions (kernel `facts`), it was within 0.13 of the share of right answers. On easy "
+    "questions it was 0.4 too low. A calibration on your own labelled questions corrects this. "
+    "See POST /calibrate.",
 )
 UNSUPPORTED = (
     "None of the answers drawn agrees with it, so its probability of being right is unknown. More answers "
     "may help."
 )
 UNLIKE = (
-    f"{HELD_BACK}The question, or the length of its answers, is unlike the calibration's rows, so the "
-    "calibration's promise need not hold here."
+    f"{HELD_BACK}The question or the length of its answers is unlike the calibration's rows, so the "
+    "calibration's promise may not hold here."
 )
 
 
@@ -264,10 +265,10 @@ def decide(
     # Rounded like the counts: scores that differ only in their last bits are equal.
     passes = rounded_ties(correct) >= rounded_ties(kept.threshold)
     promised = f"at most {percent(target.error)} of the answers let through are wrong ({sure})"
-    likely, needed = f"Right with a probability of {correct:.3f}", f"{kept.threshold:.3f}"
+    likely, needed = f"It is right with a probability of {correct:.3f}.", f"{kept.threshold:.3f}"
     if not passes:
-        return held_back(target, f"{likely}, and {needed} is needed so that {promised}.", kept), []
-    reason = f"Let it through. {likely}; from {needed} on, {promised}."
+        return held_back(target, f"{likely} At least {needed} is needed so that {promised}.", kept), []
+    reason = f"Let it through. {likely} From {needed} on, {promised}."
     return _decision("answer", target, reason, kept), []
 
 
@@ -276,9 +277,9 @@ def _decide_unverified(correct: float, target: Target) -> Decision:
     needed = 1 - target.error
     passes = rounded_ties(correct) >= rounded_ties(needed)
     reason = (
-        f"{'Let it through. ' if passes else HELD_BACK}Right with a probability of {correct:.3f} by the "
-        f"default calibration, and {needed:.3f} is required. This is not a promise: the default calibration "
-        "uses no labels of yours."
+        f"{'Let it through. ' if passes else HELD_BACK}It is right with a probability of {correct:.3f} by "
+        f"the default calibration. At least {needed:.3f} is required. This is not a promise: the default "
+        "calibration uses no labels of yours."
     )
     return Decision.model_construct(
         action="answer" if passes else "abstain",
@@ -313,10 +314,10 @@ def _unreachable(missed: Promise, target: Target, sure: str) -> str:
     if lowest is None:
         advice = "no error can be promised. Calibrate on more rows."
     else:
-        advice = f"the lowest possible is {percent(lowest)}. Use that, or calibrate on more rows."
+        advice = f"the lowest possible is {percent(lowest)}. Use this target, or calibrate on more rows."
     return (
-        f"It cannot be promised that at most {percent(target.error)} of the answers let through are wrong "
-        f"({sure}): {advice}"
+        f"The service cannot promise that at most {percent(target.error)} of the answers let through are "
+        f"wrong ({sure}): {advice}"
     )
 
 
@@ -352,7 +353,8 @@ class Refusals:
             return None
         if judged in self.texts:
             return (
-                "It does not answer the question: it is a refusal, a placeholder, an error or the question."
+                "It does not answer the question: it is a refusal, a placeholder, an error or the question "
+                "itself."
             )
         return f"{self.drawn.sum()} of {self.drawn.size} answers drawn do not answer the question."
 
@@ -437,10 +439,10 @@ def _selector(applied: ServedCalibration | None, count: int, evidence: Evidence 
     id_ = applied.calibration.id
     selector = applied.calibration.selectors.get(count)
     if selector is None:
-        why = f"its report, /calibrations/{id_}/report, says why"
+        why = f"its report, /calibrations/{id_}/report, gives the reason"
         return f"calibration {id_} has no correctness model for {count} answers; {why}"
     if selector.map_for(evidence.missing_mass if evidence else None) is None:
-        return f"the model of calibration {id_} needs log-probabilities, which these answers lack"
+        return f"the model of calibration {id_} needs log-probabilities, but these answers have none"
     return selector
 
 
@@ -483,7 +485,9 @@ def _decided(
     elif unavailable_reason and target.by_caller and correct is not None:
         decision, warnings = _decide_unverified(correct, target), []
     elif unavailable_reason:
-        about = warning("no_correctness_model", f"Nothing is decided: {unavailable_reason}. {NAME_A_TARGET}")
+        about = warning(
+            "no_correctness_model", f"There is no promise to decide by: {unavailable_reason}. {NAME_A_TARGET}"
+        )
         decision, warnings = held_back(target, about.message), [about]
     else:
         decision, warnings = decide(model.counts, correct, target, num_samples)
@@ -493,7 +497,7 @@ def _decided(
 
 
 def _no_model(why: str) -> ScoreWarning:
-    return warning("no_correctness_model", f"Nothing tells how likely an answer is right: {why}.")
+    return warning("no_correctness_model", f"The probability that an answer is right is unknown: {why}.")
 
 
 def _candidate(
@@ -529,7 +533,7 @@ def _indistinct_candidate(observation: Observation) -> list[ScoreWarning]:
         return []
     message = (
         "The embedder cannot distinguish the candidate from an answer that says something else (unknown "
-        "characters, or texts equal up to its input limit): it is judged as if it were that answer."
+        "characters, or texts equal up to its input limit). The candidate is judged like that answer."
     )
     return [warning("indistinct_answers", message)]
 
@@ -539,8 +543,8 @@ def _unsupported(observation: Observation, candidate: Candidate | None) -> list[
     if candidate is None or candidate.mode is not None or not observation.num_samples:
         return []
     message = (
-        "None of the answers agrees with the candidate (its `mode` is null): it is not let through, and its "
-        "probability of being right is unknown. More answers may agree."
+        "None of the answers agrees with the candidate (its `mode` is null), so it is not let through and "
+        "its probability of being right is unknown. More answers may agree."
     )
     return [warning("unsupported_candidate", message)]
 
@@ -549,13 +553,13 @@ def _label_mismatch(selector: Selector, answer: str, candidate: str | None) -> l
     """Return a warning if the calibration's verdicts are on another kind of text than the decision."""
     if selector.judged == "given" and candidate is None:
         message = (
-            "The calibration's verdicts are on given answers, but this decision is on a sample: its promise "
-            "may not hold. Send the text that you are about to use as `candidate`."
+            "The calibration's verdicts are on given answers, but this decision is on a sample, so the "
+            "promise may not hold. Send the text that you will use as `candidate`."
         )
     elif selector.judged == "dominant" and candidate not in (None, answer):
         message = (
-            "The calibration's verdicts are on answers drawn, but this decision is on a candidate: its "
-            "promise may not hold. Calibrate on rows with such texts as `answer`."
+            "The calibration's verdicts are on drawn answers, but this decision is on a candidate, so the "
+            "promise may not hold. Calibrate on rows that have such texts in `answer`."
         )
     else:
         return []

@@ -62,30 +62,35 @@ class Metrics(Collector):
         # `calibration`: its id; empty for scores without a calibration.
         self._scores = counter("eigencal_scores", "Scores served.", ["calibrated"])
         self._warnings = counter("eigencal_score_warnings", "Warnings on scores.", ["code", "calibration"])
-        self._decisions = counter("eigencal_decisions", "Decisions.", ["action", "calibration"])
-        late = "Chats answered before their score was there, counted once it is."
+        self._decisions = counter("eigencal_decisions", "Decisions by action.", ["action", "calibration"])
+        late = "Chats answered before their score was ready. Counted when the score is ready."
         self._pending = counter("eigencal_chat_scores_pending", late, ["calibration"])
         self._errors = counter("eigencal_score_errors", "Scores refused or failed.", ["code"])
-        self._shed = counter("eigencal_chat_scores_shed", "Chats answered without a score for want of room.")
+        self._shed = counter(
+            "eigencal_chat_scores_shed",
+            "Chats answered without a score because other calls waited for the LLM.",
+        )
         stages = "eigencal_score_stage_seconds"
-        self._stages = histogram(stages, "Time by stage.", ["stage"], buckets=_SECONDS)
+        self._stages = histogram(stages, "Time of scores by stage, in seconds.", ["stage"], buckets=_SECONDS)
         self._lambda = histogram("eigencal_lambda_max", "Largest eigenvalue served.", buckets=_UNIT)
-        self.in_flight = gauge("eigencal_scores_in_flight", "Scores under way.")
+        self.in_flight = gauge("eigencal_scores_in_flight", "Scores in progress.")
         self._tokens = counter(
-            "eigencal_score_tokens", "Tokens of scores, as the LLM counts them.", ["direction"]
+            "eigencal_score_tokens", "Tokens of scores, counted by the LLM.", ["direction"]
         )
         self._responses = counter(
-            "eigencal_responses", "Answers begun, by kind and HTTP status.", ["kind", "status"]
+            "eigencal_responses", "Responses started, by kind and HTTP status.", ["kind", "status"]
         )
-        first = "Time from a request to the head of its answer; of a stream, to its begin."
+        first = "Time from the request to the response's headers. For streams: to the start of the stream."
         self._first_byte = histogram("eigencal_first_byte_seconds", first, ["kind"], buckets=_SECONDS)
         self._lag = histogram(
             "eigencal_event_loop_lag_seconds",
-            "How much later than asked the event loop woke up.",
+            "Delay of the event loop: how much later than scheduled it woke up.",
             buckets=(0.001, 0.0025, *_SECONDS[:-3]),
         )
-        self._part_up = gauge("eigencal_part_up", "1 where store, embedder or LLM works, else 0.", ["part"])
-        by_state = "Jobs by state, of all replicas; absent with the store."
+        self._part_up = gauge(
+            "eigencal_part_up", "1 if the part (store, embedder or LLM) works, else 0.", ["part"]
+        )
+        by_state = "Jobs by state, on all replicas. Absent if the store is unavailable."
         self._jobs = gauge("eigencal_jobs", by_state, ["state"])
 
     async def start(self) -> None:
@@ -110,10 +115,12 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics that are computed on request."""
         active = GaugeMetricFamily(
-            "eigencal_active_calibration", "1 for a calibration in force.", labels=["calibration", "name"]
+            "eigencal_active_calibration", "1 for an active calibration.", labels=["calibration", "name"]
         )
         age = GaugeMetricFamily(
-            "eigencal_active_calibration_age_seconds", "Time since it was fitted.", labels=["calibration"]
+            "eigencal_active_calibration_age_seconds",
+            "Time since the fit of the calibration.",
+            labels=["calibration"],
         )
         for calibration in self._in_force():
             active.add_metric([calibration.id, calibration.name], 1)
@@ -125,7 +132,7 @@ class Metrics(Collector):
         )
         failures = CounterMetricFamily(
             "eigencal_llm_failures",
-            "Draws of scores and jobs by the LLM that failed or were cut, by code.",
+            "LLM draws of scores and jobs that failed or were cut, by error code.",
             labels=["code"],
         )
         for code, count in self._llm_failures.items():

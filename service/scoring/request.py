@@ -24,19 +24,23 @@ Answer = Annotated[str, Field(max_length=200_000)]
 class MessageIn(RequestModel):
     """One turn of a conversation."""
 
-    role: Literal["system", "user", "assistant"] = Field(description="Who speaks.")
-    content: PromptText = Field(min_length=1, description="What is said.")
+    role: Literal["system", "user", "assistant"] = Field(description="Speaker of the turn.")
+    content: PromptText = Field(min_length=1, description="Text of the turn.")
 
 
 class SamplingIn(RequestModel):
-    """How the LLM draws answers; what is left out comes from the settings."""
+    """Sampling parameters of the LLM. Parameters that are left out come from the settings."""
 
     temperature: float | None = Field(
-        None, ge=0, le=2, description="Sampling temperature; 0 makes all answers equal."
+        None, ge=0, le=2, description="Sampling temperature. With 0, all answers are equal."
     )
     top_p: float | None = Field(None, gt=0, le=1, description="Nucleus sampling: probability mass kept.")
-    top_k: int | None = Field(None, ge=0, le=1_000_000, description="Most likely tokens kept; 0: all.")
-    max_tokens: int | None = Field(None, ge=1, le=MAX_TOKENS, description="Most tokens of an answer.")
+    top_k: int | None = Field(
+        None, ge=0, le=1_000_000, description="Number of most likely tokens kept. 0: all."
+    )
+    max_tokens: int | None = Field(
+        None, ge=1, le=MAX_TOKENS, description="Largest number of tokens in an answer."
+    )
     stop: list[Annotated[str, Field(min_length=1, max_length=256)]] | None = Field(
         None, max_length=16, description="Strings that end an answer."
     )
@@ -44,17 +48,17 @@ class SamplingIn(RequestModel):
         None,
         ge=0,
         lt=2**63,
-        description="Seed passed to the LLM; left out: none. Some servers cannot take one.",
+        description="Seed passed to the LLM. Left out: none. Some servers do not accept a seed.",
     )
 
 
 class TokenIn(RequestModel):
-    """A token of the candidate, as chats tell it (`choices[0].logprobs.content`); more of it is ignored."""
+    """A token of the candidate, as in chats (`choices[0].logprobs.content`). Other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
-    token: str = Field(max_length=1000, description="Its text.")
-    logprob: TokenLogProbability = Field(description="Its natural-log probability.")
+    token: str = Field(max_length=1000, description="Text of the token.")
+    logprob: TokenLogProbability = Field(description="Natural-log probability of the token.")
 
 
 # The rules of the validator below in JSON Schema. Every part has a type: Swagger UI reads a `not` without a
@@ -83,109 +87,114 @@ _EITHER: dict[str, Any] = {
 
 
 class ScoreRequest(RequestModel):
-    """What to score: `prompt` or `messages`, or `samples` already drawn (then `prompt` is optional)."""
+    """A request for a score: `prompt` or `messages`, or drawn `samples` (`prompt` is then optional)."""
 
     model_config = ConfigDict(json_schema_extra=_EITHER)
 
     prompt: PromptText | None = Field(
-        None, pattern=r"\S", description="A question; the service puts its prompt format around it."
+        None, pattern=r"\S", description="A question. The service wraps it in its prompt format."
     )
     messages: list[MessageIn] | None = Field(
         None,
         min_length=1,
         max_length=1024,
-        description="A conversation, sent to the LLM as it is. The last turn is not the assistant's.",
+        description="A conversation, sent to the LLM unchanged. The last turn must not be the assistant's.",
     )
     samples: list[Answer] | None = Field(
         None,
         min_length=1,
         max_length=MAX_ITEMS,
-        description="Answers already drawn; the LLM is not called. Empty ones are left out, unless the "
-        "settings say what they mean. One is enough with its log-probability where a calibration by evidence "
-        "fits, else two.",
+        description="Answers already drawn. The LLM is not called. Empty answers are left out, unless "
+        "EIGENCAL_EMPTY_ANSWERS gives them a meaning. At least two are needed. One is enough if it has a "
+        "log-probability and a calibration by evidence fits.",
     )
     logprobs: list[LogProbability] | None = Field(
         None,
         min_length=1,
         max_length=MAX_ITEMS,
-        description="The natural-log probability of each whole sample, the token that ended it included: as "
-        "many as `samples`. Where a sample is only a part of what was drawn, leave this out. (Rows of "
-        "`POST /calibrate` may call it `logprob`, too; here it has this one name.)",
+        description="Natural-log probability of each whole sample, including the token that ended it. One "
+        "number for each sample. Leave this out if a sample is only a part of the drawn text. (Rows of "
+        "`POST /calibrate` may also call it `logprob`. Here only this name is accepted.)",
     )
     source_label: str | None = Field(
-        None, max_length=200, description="Who drew `samples`: a calibration fits only its own label."
+        None,
+        max_length=200,
+        description="Name of the model or system that drew `samples`. A calibration fits only its own label.",
     )
     num_samples: int | None = Field(
         None,
         ge=1,
         le=MAX_ITEMS,
-        description="Answers to draw. One is enough where a calibration by evidence fits, else two.",
+        description="Number of answers to draw. At least two are needed. One is enough if a calibration by "
+        "evidence fits.",
     )
     effort: Effort | None = Field(
         None,
-        description="How many answers to draw, in place of `num_samples`: `low`, `medium` and `high` stand "
-        "for 3, 8 and 20 of them. More cost more tokens. `none` draws none and costs no token: the "
-        "`candidate` is judged by its `candidate_logprob`, and there is no spectrum. `auto`: as many as the "
-        "calibration's report recommends (none only with a `candidate_logprob`), else as `low`.",
+        description="Number of answers to draw, in place of `num_samples`: `low` draws 3, `medium` 8 and "
+        "`high` 20. More answers cost more tokens. `none` draws no answers and costs no tokens: the "
+        "`candidate` is judged by its `candidate_logprob`, and there is no spectrum. `auto` draws the "
+        "number that the calibration's report recommends (none only with a `candidate_logprob`). Without a "
+        "recommendation, `auto` draws the same number as `low`.",
     )
     candidate: Answer | None = Field(
         None,
-        description="A text to judge by the answers, such as the one about to be sent. It never counts as "
-        "one of them. A blank one is refused, unless the settings say what empty answers mean.",
+        description="A text to judge by the answers, for example the text about to be sent. It does not "
+        "count as an answer. A blank candidate is refused, unless EIGENCAL_EMPTY_ANSWERS gives empty "
+        "answers a meaning.",
     )
     candidate_logprob: LogProbability | None = Field(
         None,
-        description="The natural-log probability of the whole `candidate`, the token that ended it included, "
-        "by the LLM that wrote it. It counts where no answer is drawn.",
+        description="Natural-log probability of the whole `candidate`, including the token that ended it, "
+        "under the LLM that wrote it. It is used if no answers are drawn.",
     )
     candidate_tokens: list[TokenIn] | None = Field(
         None,
         max_length=MAX_TOKENS,
-        description="The tokens of the `candidate`, in order: what they tell of each of its claims, without "
-        "any answer drawn. Tokens of another text are not used. Refused if their sum contradicts "
-        "`candidate_logprob`.",
+        description="Tokens of the `candidate` in order. They give the log-probabilities of its claims, "
+        "even without samples. Tokens of another text are ignored. They are refused if their sum "
+        "contradicts `candidate_logprob`.",
     )
     target_error: float | None = Field(
         None,
         gt=0,
         lt=1,
-        description="Share of wrong ones allowed among the answers let through, for `decision`. Left out: "
-        "that of the settings, else 0.2 where a calibration can decide.",
+        description="Largest share of wrong answers among those let through, for `decision`. Left out: the "
+        "target of the settings, otherwise 0.2 if a calibration can decide.",
     )
     confidence: float | None = Field(
         None,
         gt=0,
         lt=1,
-        description="Confidence with which the target is kept; left out: 0.9.",
+        description="Confidence level with which the target is kept. Left out: 0.9.",
     )
     claims: bool | None = Field(
         None,
-        description="Whether to score the `candidate` or, without one, `answer` claim by claim, too. Left "
-        "out: where it has as many characters as the settings say (400).",
+        description="Whether to also score the `candidate` or, without one, `answer` claim by claim. Left "
+        "out: the text is scored claim by claim if it reaches the length in the settings (400 characters).",
     )
     compare: Compare | None = Field(
         None,
-        description="How distinct answers are compared: by their `embeddings`, or `llm`: the LLM is also "
-        "asked of each pair whether both say the same. Left out: as the service is set up.",
+        description="How distinct answers are compared. `embeddings`: by their embeddings. `llm`: the LLM "
+        "is also asked whether both answers of a pair say the same. Left out: the service's setting.",
     )
-    sampling: SamplingIn | None = Field(None, description="How to draw them.")
+    sampling: SamplingIn | None = Field(None, description="Sampling parameters of the answers.")
     model: str | None = Field(
-        None, min_length=1, max_length=256, description="Model to ask the LLM server for."
+        None, min_length=1, max_length=256, description="Model requested from the LLM server."
     )
     calibration: str = Field(
         "active",
         pattern=r"^(active|none|cal_[0-9A-Z]{26})$",
-        description="`active`, `none` (raw values), or the id of a calibration.",
+        description="`active`, `none` (raw values) or the id of a calibration.",
     )
     return_: list[ScorePart] = Field(
-        ["modes"], alias="return", max_length=16, description="Further parts of the answer: what to return."
+        ["modes"], alias="return", max_length=16, description="Further parts of the score to return."
     )
     deadline_ms: int | None = Field(
         None,
         ge=1,
         le=3_600_000,
-        description="Time for the answers to come; what has come by then is scored (two at least, one by "
-        "evidence).",
+        description="Time limit for drawing the answers, in milliseconds. The answers that arrive in time "
+        "are scored (at least two, or one by evidence).",
     )
 
     @field_validator("messages")
@@ -207,13 +216,13 @@ class ScoreRequest(RequestModel):
             raise ValueError("send `prompt`, `messages` or `samples`")
         for name in ("candidate_logprob", "candidate_tokens"):
             if getattr(self, name) is not None and self.candidate is None:
-                raise ValueError(f"`{name}` goes with `candidate`")
+                raise ValueError(f"`{name}` needs `candidate`")
         if self.effort == "none":
             self._refuse_unjudged()
         if self.samples is not None:
             self._refuse_drawing()
         elif self.source_label is not None:
-            raise ValueError("`source_label` goes with `samples`")
+            raise ValueError("`source_label` needs `samples`")
         return self
 
     @model_validator(mode="after")
@@ -222,7 +231,7 @@ class ScoreRequest(RequestModel):
         if self.logprobs is None:
             return self
         if self.samples is None:
-            raise ValueError("`logprobs` goes with `samples`: answers drawn by the service have their own")
+            raise ValueError("`logprobs` needs `samples`: answers drawn by the service have their own")
         if len(self.logprobs) != len(self.samples):
             raise ValueError(
                 f"`logprobs` must hold one number for each of the {len(self.samples)} samples, "
@@ -258,14 +267,14 @@ class ScoreRequest(RequestModel):
     def _refuse_drawing(self) -> None:
         for name in _DRAWING:
             if getattr(self, name) is not None:
-                raise ValueError(f"`{name}` is about drawing answers; it does not go with `samples`")
+                raise ValueError(f"`{name}` applies to drawing answers; leave it out with `samples`")
 
 
 class BatchRequest(RequestModel):
-    """Up to 256 score requests. A bad item gets an error line of its own and fails no other."""
+    """Up to 256 score requests. A bad item gets its own error line and does not affect the others."""
 
     items: list[Any] = Field(
-        min_length=1, max_length=MAX_ITEMS, description="Score requests, each as for POST /score."
+        min_length=1, max_length=MAX_ITEMS, description="Score requests in the format of POST /score."
     )
 
 

@@ -77,12 +77,13 @@ async def post_score(
     app: ScoringDep,
     body: Annotated[ScoreRequest, Depends(ScoringBody(ScoreRequest, REQUESTS, kind="score"))],
 ) -> Response:
-    """Draw answers (or take yours), embed them, and return the spectrum's largest eigenvalue and entropy.
+    """Draw answers (or use yours), embed them, and return the spectrum's largest eigenvalue and entropy.
 
-    The values are calibrated when a calibration fits this very set-up; otherwise the default calibration
-    serves them, `calibrated` is false and a warning says why. A `candidate` is judged by the answers; a
-    `target_error` asks whether to let it, or without one the `answer`, through. With `effort` `none` nothing
-    is drawn: the `candidate` is judged by its log-probability alone, and there is no spectrum.
+    The values are calibrated if a calibration fits this set-up. Otherwise the default calibration applies,
+    `calibrated` is false and a warning gives the reason. A `candidate` is judged by the answers. With a
+    `target_error`, the response has a decision: let the `candidate` or, without one, the `answer` through, or
+    hold it back. With `effort` `none`, no answers are drawn: the `candidate` is judged by its log-probability
+    alone, and there is no spectrum.
     """
     command = to_command(body, app.serving, request.scope.get("eigencal.arrived"))
     score = await app.serve(request, "score", lambda: app.scorer.score(command))
@@ -95,7 +96,7 @@ async def post_score(
     response_class=Response,
     responses={
         200: {
-            "description": "A line for each item as it is done: `{index, result}` or `{index, error}`.",
+            "description": "One line per item when it is done: `{index, result}` or `{index, error}`.",
             "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
         },
         **responses(*BODY_CODES, *KEY_CODES, "overloaded", "internal"),
@@ -105,7 +106,10 @@ async def post_score(
 async def post_batch(
     request: Request, app: ScoringDep, body: Annotated[BatchRequest, Depends(BATCH_BODY)]
 ) -> Response:
-    """Score many prompts; lines come in the order in which they are done, and a bad item fails no other."""
+    """Score up to 256 prompts. Lines arrive in the order of completion.
+
+    A bad item gets an error line and does not affect the others.
+    """
     lines = batch_lines(app, body.items, request_id_of(request), owner_of(request))
     async with AsyncExitStack() as ending:
         ending.enter_context(app.admission.one("batch"))
@@ -193,23 +197,25 @@ async def batch_line(
 
 
 class KeptScore(BaseModel):
-    """A score as it was answered, and how far it is; further fields as of POST /score or of the answer."""
+    """A stored score and its state. Further fields are those of POST /score or of the chat's score."""
 
     model_config = ConfigDict(extra="allow")
 
-    id: str = Field(description="Id of this score.")
+    id: str = Field(description="Id of the score.")
     status: Literal["pending", "scored", "not_scored", "failed"] = Field(
-        description="pending: ask again. scored: with everything that POST /score returned. not_scored, "
-        "failed: `warning` says why."
+        description="pending: ask again later. scored: all fields that POST /score returned are present. "
+        "not_scored, failed: `warning` gives the reason."
     )
     marks: list[Mark] | None = Field(
-        None, description="Of a chat that asked for them: its `claims`, for the reader. Absent elsewhere."
+        None,
+        description="The claims of a chat's answer, for display to the reader. Present if the chat "
+        "asked for marks.",
     )
 
 
 @router.get(
     "/scores/{score_id}",
-    summary="A score by its id",
+    summary="Get a score by its id",
     responses={
         200: ok(
             KeptScore, {"pending": {"id": "scr_01K9ZD3QW40000000000000000", "status": "pending"}} | SCORED
@@ -222,12 +228,13 @@ class KeptScore(BaseModel):
 async def get_score(
     request: Request, app: ScoringDep, score_id: Annotated[str, Path(description="Id of a score.")]
 ) -> dict[str, Any]:
-    """Return what was answered under this id, from any replica, for as long as the settings keep it.
+    """Return a stored score. Every replica can return it until the retention period of the settings ends.
 
-    An hour unless set otherwise, and the latest 10,000. Made under another key, it is not found.
+    By default, scores are kept for one hour, up to the latest 10,000. Only the key that created a score can
+    read it.
     """
     # Ids of another form are refused here: some databases fail on characters that no id has.
     document = await app.kept.find(score_id, owner_of(request)) if _ID.match(score_id) else None
     if document is None:
-        raise NotFound("No score has this id, it is no longer kept, or it was made under another key.")
+        raise NotFound("No score has this id, the score is no longer stored, or another key created it.")
     return {"status": "scored"} | document

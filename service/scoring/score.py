@@ -141,7 +141,7 @@ class Part(BaseModel):
 
 
 class SpectrumValues(Part):
-    """The two numbers of a spectrum."""
+    """Largest eigenvalue and entropy of a spectrum."""
 
     lambda_max: float = Field(description="Largest eigenvalue, 0..1. Higher = more certain.")
     entropy: float = Field(description="Von Neumann entropy in nats. Higher = less certain.")
@@ -152,88 +152,94 @@ class CalibrationUsed(Part):
 
     id: str = Field(description="Id of the calibration.")
     method: Literal["depolarized", "temperature", "evidence"] = Field(description="The map applied.")
-    temperature: float | None = Field(
-        description="Matrix temperature T applied; null where no answer was drawn."
-    )
+    temperature: float | None = Field(description="Matrix temperature T applied. Null without samples.")
     depolarization: float | None = Field(
-        description="Depolarization g applied, 0 for `temperature`; with `evidence`, that of this very "
-        "score. Null where no answer was drawn."
+        description="Depolarization g applied. 0 for `temperature`. For `evidence`: the g of this score. "
+        "Null without samples."
     )
     evidence_intercept: float | None = Field(
-        None, description="With `evidence`: a of g = sigmoid(a + b logit u), u the missing mass."
+        None, description="For `evidence`: a of g = sigmoid(a + b logit u). u is the missing mass."
     )
-    evidence_slope: float | None = Field(None, description="With `evidence`: b.")
-    created_at: datetime = Field(description="When it was fitted.")
+    evidence_slope: float | None = Field(None, description="For `evidence`: b of the same formula.")
+    created_at: datetime = Field(description="Time of the fit.")
     kernel: Kernel = Field(
-        description="What it compares answers by: `facts`, what they say; `llm`, that and what the LLM says "
-        "of each two; `paper`, the cosine of their embeddings."
+        description="Kernel that compares the answers: `facts` (numbers, names, negation, wording), `llm` "
+        "(facts and the LLM's judgement of each pair) or `paper` (cosine of the embeddings)."
     )
     origin: Literal["own", "default"] = Field(
-        description="`own`: fitted for this very set-up. `default`: packaged, for want of such a one."
+        description="`own`: fitted for this set-up. `default`: the packaged calibration. It applies if none "
+        "was fitted for this set-up."
     )
 
 
 class Evidence(Part):
-    """What the log-probabilities of the answers say."""
+    """Evidence from the log-probabilities of the answers."""
 
     missing_mass: float = Field(
-        description="Mass that the LLM gives to none of the answers, 0..1. Higher = less certain."
+        description="Probability that the LLM assigns to answers other than the samples, 0..1. Higher = "
+        "less certain."
     )
     mean_logprob: float = Field(
-        description="Mean log-probability of the whole answers, nats. Higher = more certain."
+        description="Mean log-probability of a whole answer in nats. Higher = more certain."
     )
 
 
 class ScoreWarning(Part):
-    """Something the caller should know."""
+    """A warning about the score."""
 
     code: str = Field(
-        description="calibration_missing, calibration_mismatch, default_calibration, default_probability, "
-        "evidence_missing, comparison_missing, partial_samples, truncated_samples, indistinct_answers, "
-        "no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch, "
-        "out_of_distribution, length_out_of_range, refusals, logprobs_of_other_text or claims_left_out."
+        description="Code of the warning: calibration_missing, calibration_mismatch, default_calibration, "
+        "default_probability, evidence_missing, comparison_missing, partial_samples, truncated_samples, "
+        "indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, "
+        "correctness_label_mismatch, out_of_distribution, length_out_of_range, refusals, "
+        "logprobs_of_other_text or claims_left_out."
     )
-    message: str = Field(description="The same for a person.")
-    differs: list[str] | None = Field(None, description="For a mismatch: the parts that differ.")
+    message: str = Field(description="Explanation in plain English.")
+    differs: list[str] | None = Field(
+        None, description="For `calibration_mismatch`: the parts of the set-up that differ."
+    )
 
 
 class Candidate(Part):
-    """What the answers say of the text given as `candidate`."""
+    """The judgement of the text sent as `candidate`."""
 
     probability: float | None = Field(
-        description="Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer "
-        "to what the LLM means. Raw where `calibration` is null; null where no answer was drawn."
+        description="Probability of the candidate by Born's rule under the served matrix, 0..lambda_max. "
+        "Higher = closer to the LLM's meaning. Raw if `calibration` is null. Null without samples."
     )
     mode: int | None = Field(
-        description="The meaning that it belongs to: which eigenvalue, from 0, the largest; an index into "
-        "`modes` as far as those go. Null where more of it lies outside of all answers than on any meaning: "
-        "it says what none of them said; and where no answer was drawn."
+        description="Index of the candidate's meaning. 0 is the largest eigenvalue. The index also applies "
+        "to `modes` if `modes` is long enough. Null if a larger part of the candidate lies outside all "
+        "answers than on any meaning: no answer supports it. Null without samples."
     )
     probability_correct: float | None = Field(
-        description="Probability, 0..1, that the candidate is right. Null in the cases in which the "
-        "`probability_correct` of the response is null, where `mode` is null, and for a refusal. Unlike "
-        "`probability`, it rests on verdicts, if there are any: on whether answers to the calibration's "
-        "questions were right."
+        description="Probability that the candidate is right, 0..1. Null for a refusal, if `mode` is null "
+        "although there are samples, and in the cases listed for `probability_correct` of the response. "
+        "Unlike `probability`, it is estimated from verdicts on answers to the calibration's questions, if "
+        "there are any."
     )
 
 
 class Decision(Part):
-    """Whether to let a text through, so that few of those let through are wrong."""
+    """The decision to let a text through or hold it back. It limits the share of wrong texts let through."""
 
-    action: Literal["answer", "abstain"] = Field(description="Let it through, or do not.")
-    reason: str = Field(description="Why, and what to do with the text, for a person.")
-    target_error: float = Field(description="Share of wrong ones allowed among those let through.")
+    action: Literal["answer", "abstain"] = Field(
+        description="`answer`: let the text through. `abstain`: hold it back."
+    )
+    reason: str = Field(description="Reason and advice in plain English.")
+    target_error: float = Field(description="Largest share of wrong texts among those let through, 0..1.")
     confidence: float = Field(
-        description="How sure the promise is, 0..1: of calibrations on other questions drawn likewise, at "
-        "least this share keep every error that they promise for this number of answers, all at once. So "
-        "`target_error` may be chosen after looking at what is reachable. It says nothing of this one text."
+        description="Confidence level of the promise, 0..1. At least this share of calibrations, on other "
+        "questions drawn in the same way, keeps every error that it promises for this number of answers, "
+        "all at once. `target_error` may therefore be chosen after looking at the errors that can be "
+        "promised. The level does not describe this single text."
     )
     threshold: float | None = Field(
-        description="The least P(correct) that is let through; null where the target cannot be promised."
+        description="Smallest P(correct) that is let through. Null if the target cannot be promised."
     )
     coverage: float | None = Field(
-        description="Share of the calibration's questions that is let through, 0..1; 0 where none is. Null "
-        "where the default calibration decides, which promises nothing."
+        description="Share of the calibration's questions that are let through, 0..1. 0 if none is let "
+        "through. Null if the default calibration decides: it promises nothing."
     )
 
 
@@ -273,39 +279,42 @@ class Judgement:
 class Mode(Part):
     """One latent meaning among the answers: an eigenvector of the density matrix."""
 
-    probability: float = Field(description="Its served eigenvalue, 0..1.")
-    share: float = Field(description="Share of the samples that lie closest to it, 0..1.")
-    answer: str = Field(description="The sample most aligned with it.")
+    probability: float = Field(description="Served eigenvalue, 0..1.")
+    share: float = Field(description="Share of the samples that lie closest to this meaning, 0..1.")
+    answer: str = Field(description="The sample most aligned with this meaning.")
 
 
 class DisagreementValue(Part):
-    """What some of the answers say."""
+    """A value that some of the answers state."""
 
-    value: str = Field(description="As one of the answers writes it; `negated` or `not negated`.")
-    share: float = Field(description="Share of the answers with content that say it, 0..1.")
+    value: str = Field(
+        description="The value as one of the answers writes it. For `negation`: `negated` or `not negated`."
+    )
+    share: float = Field(description="Share of the answers with content that state this value, 0..1.")
 
 
 class Disagreement(Part):
-    """What answers say instead of one another."""
+    """A point on which the answers disagree."""
 
     kind: Literal["number", "name", "negation"] = Field(
-        description="Numbers are compared with those of the same unit, names only between answers that have "
-        "none in common."
+        description="Numbers are compared only with numbers of the same unit. Names are compared only "
+        "between answers that have no name in common."
     )
     values: list[DisagreementValue] = Field(
-        description="The values by share, largest first, at most ten. The shares need not add up to 1: an "
-        "answer may say nothing of it."
+        description="The values by share, largest first, at most ten. The shares need not add up to 1: some "
+        "answers may state none of the values."
     )
 
 
 class ClaimSupport(Part):
-    """How many of the answers drawn say what a claim says."""
+    """Number of samples that support a claim, differ from it or do not mention it."""
 
-    agree: int = Field(description="Answers that mean the same.")
-    differ: int = Field(description="Answers that speak of it and mean something else.")
-    silent: int = Field(description="Answers that do not speak of it.")
+    agree: int = Field(description="Number of answers with the same meaning.")
+    differ: int = Field(description="Number of answers that mention the subject but mean something else.")
+    silent: int = Field(description="Number of answers that do not mention the subject.")
     example: str | None = Field(
-        description="What is said instead by an answer that differs, the least like it; null for none."
+        description="Sentence of an answer that differs: the one least similar to the claim. Null if no "
+        "answer differs."
     )
 
     @property
@@ -315,51 +324,57 @@ class ClaimSupport(Part):
 
 
 class Claim(Part):
-    """One claim of a long answer: a sentence, a list item, a row of a table, or a field of JSON."""
+    """One claim of a long answer: a sentence, a list item, a table row or a field of JSON."""
 
-    text: str = Field(description="What it says, without Markdown's marks; of JSON `path: value`.")
+    text: str = Field(description="Text of the claim without Markdown markup. For JSON: `path: value`.")
     start: int = Field(
-        description="Where it begins in the judged text (of a chat: in that of its choice), in characters "
-        "(code points)."
+        description="Start of the claim in the judged text (for chats: in the text of the choice), in "
+        "characters (code points)."
     )
-    end: int = Field(description="Where it ends.")
+    end: int = Field(description="End of the claim in the same text, exclusive.")
     lambda_max: float | None = Field(
-        description="Largest eigenvalue served of what the answers say of it, 0..1. Higher = they agree "
-        "more. Null where no answer was drawn, as are the next two and `support`."
+        description="Largest served eigenvalue of the answers' statements on the claim, 0..1. Higher = more "
+        "agreement. Null without samples, like `entropy`, `probability` and `support`."
     )
-    entropy: float | None = Field(description="Von Neumann entropy served, nats. Higher = less certain.")
+    entropy: float | None = Field(description="Served von Neumann entropy in nats. Higher = less certain.")
     probability: float | None = Field(
-        description="Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer "
-        "to what the answers mean."
+        description="Probability of the claim by Born's rule under the served matrix, 0..lambda_max. Higher "
+        "= closer to the meaning of the answers."
     )
     rank_score: float | None = Field(
-        description="A number to sort claims by, 0..1, where no calibration of claims serves: `probability` "
-        "or, where no answer was drawn, the probability of its least likely token. Higher = more likely "
-        "right, but no probability of that. Null elsewhere, and where no answer speaks of the claim."
+        description="Number to sort claims by, 0..1, if no calibration of claims applies: `probability` or, "
+        "without samples, the probability of the claim's least likely token. Higher = more likely right. It "
+        "is not the probability that the claim is right. Null if a calibration of claims applies, and if no "
+        "answer mentions the claim."
     )
     probability_correct: float | None = Field(
-        description="Probability that the claim is right, 0..1, by the verdicts on claims of the "
-        "calibration's rows. Null without such a calibration, and where no answer speaks of the claim."
+        description="Probability that the claim is right, 0..1, estimated from the verdicts on claims in "
+        "the calibration's rows. Null without such a calibration, and if no answer mentions the claim."
     )
     decision: Literal["answer", "abstain"] | None = Field(
-        description="Let the claim through, or do not, so that of one claim of each answer, taken at random, "
-        "few of those let through are wrong; null where no calibration of claims can decide."
+        description="`answer`: let the claim through. `abstain`: hold it back. The target error holds for "
+        "one random claim of each answer: few of those let through are wrong. Null if no calibration of "
+        "claims can decide."
     )
     logprob: float | None = Field(
-        description="Log-probability of all its tokens, nats. Higher = more certain. Null where they are not "
-        "known."
+        description="Log-probability of all tokens of the claim in nats. Higher = more certain. Null if it "
+        "is unknown."
     )
     fact_logprob: float | None = Field(
-        description="That of the tokens of its numbers and names alone, without those of the question; where "
-        "it has none, of its other words."
+        description="Log-probability of the claim's numbers and names in nats, without those of the "
+        "question. If it has none: of its other words."
     )
-    least_logprob: float | None = Field(description="That of the least likely of these tokens.")
-    support: ClaimSupport | None = Field(description="What the answers drawn say of it.")
+    least_logprob: float | None = Field(
+        description="Log-probability of the least likely token among those of `fact_logprob`, in nats."
+    )
+    support: ClaimSupport | None = Field(
+        description="Number of samples that agree, differ or are silent. Null without samples."
+    )
 
     @computed_field(  # type: ignore[prop-decorator]
-        description="Whether a reader should doubt it: where the `decision` is to abstain; without one, "
-        "where `probability_correct` is below 0.5; without that, too, where none of the answers drawn "
-        "agrees. Null where nothing tells."
+        description="Whether a reader should doubt the claim. True if `decision` is `abstain`; without a "
+        "decision, if `probability_correct` is below 0.5; without both, if no sample agrees. Null if none "
+        "of the three is known."
     )
     @property
     def doubtful(self) -> bool | None:
@@ -372,15 +387,17 @@ class Claim(Part):
 
 
 class Mark(Part):
-    """A claim in the text of a chat's answer, for the reader of the chat."""
+    """A claim in the text of a chat's answer, for display to the reader."""
 
-    text: str = Field(description="What it says, as of the claim.")
-    start: int = Field(description="Where it begins in the text of the choice, in characters (code points).")
-    end: int = Field(description="Where it ends.")
-    doubtful: bool | None = Field(description="Whether to show it as doubtful, as of the claim.")
-    why: str | None = Field(
-        description="What tells against it, in a reader's words; null where it is not doubtful."
+    text: str = Field(description="Text of the claim.")
+    start: int = Field(
+        description="Start of the claim in the text of the choice, in characters (code points)."
     )
+    end: int = Field(description="End of the claim in the same text, exclusive.")
+    doubtful: bool | None = Field(
+        description="Whether to display the claim as doubtful: `doubtful` of the claim."
+    )
+    why: str | None = Field(description="Reason in plain English. Null if the claim is not doubtful.")
 
 
 def mark(claim: Claim) -> Mark:
@@ -399,12 +416,12 @@ def _why(claim: Claim) -> str:
     if claim.probability_correct is not None:
         words.append(f"right with probability {claim.probability_correct:.0%}")
     if support is not None:
-        words.append(f"said in {support.agree} of {support.answers} answers")
+        words.append(f"stated in {support.agree} of {support.answers} answers")
         if support.differ:
             example = f", such as “{support.example}”" if support.example else ""
-            words.append(f"something else in {support.differ}{example}")
+            words.append(f"different in {support.differ}{example}")
         if support.silent:
-            words.append(f"nothing of it in {support.silent}")
+            words.append(f"not mentioned in {support.silent}")
     text = "; ".join(words) or "not sure enough"
     return f"{text[0].upper()}{text[1:]}"
 
@@ -415,96 +432,102 @@ class FullSpectrum(Part):
     eigenvalues: list[float] = Field(description="Served eigenvalues, descending.")
     null_value: float = Field(description="Served eigenvalue of each remaining direction.")
     null_count: int = Field(description="Number of remaining directions.")
-    uncalibrated: list[float] = Field(description="Eigenvalues as they came, descending, sum 1.")
+    uncalibrated: list[float] = Field(description="Raw eigenvalues, descending. Their sum is 1.")
 
 
 class TokenUsage(Part):
-    """Tokens, as the LLM server counts them."""
+    """Token counts of the LLM server."""
 
     prompt_tokens: int = Field(description="Tokens of the prompt.")
     completion_tokens: int = Field(description="Tokens of all answers.")
 
 
 class Timings(Part):
-    """Milliseconds by stage."""
+    """Duration of each stage in milliseconds."""
 
-    queue: float = Field(description="Waiting: for parsing and for a slot at the LLM.")
-    generate: float | None = Field(None, description="Drawing the answers; null where none was drawn.")
-    embed: float = Field(description="Embedding the distinct answers, and the question.")
+    queue: float = Field(description="Waiting for parsing and for a slot at the LLM.")
+    generate: float | None = Field(None, description="Drawing the answers. Null if the service drew none.")
+    embed: float = Field(description="Embedding the distinct answers and the question.")
     compare: float | None = Field(
-        None, description="Comparing the answers by the LLM, after `embed`; null where it was not asked."
+        None,
+        description="Comparison of the answers by the LLM, after `embed`. Null if the LLM was not asked.",
     )
     spectrum: float = Field(description="Spectrum, calibration and modes.")
-    total: float = Field(description="All of it.")
+    total: float = Field(description="Total time.")
 
 
 class Score(Part):
-    """A scored prompt."""
+    """The score of a prompt."""
 
-    id: str = Field(description="Id of this score.")
+    id: str = Field(description="Id of the score.")
     answer: str = Field(
-        description="The sample most aligned with the dominant eigenvector; the `candidate` where no answer "
-        "was drawn."
+        description="The sample most aligned with the dominant eigenvector. Without samples: the `candidate`."
     )
     probability_correct: float | None = Field(
         description="Probability that `answer` is right, 0..1, estimated from the verdicts on the "
-        "calibration's questions; by the default calibration from none (warning `default_probability`). Null "
-        "without a calibration, if the calibration has no correctness model for this number of answers, if "
-        "the model needs log-probabilities that are missing, and if `answer` is a refusal."
+        "calibration's questions. The default calibration uses no verdicts (warning `default_probability`). "
+        "Null without a calibration, if the calibration has no correctness model for this number of "
+        "answers, if the model needs log-probabilities that are missing, and if `answer` is a refusal."
     )
     rank_score: float | None = Field(
         None,
-        description="A number to sort texts by where the default calibration serves: `probability_correct` "
-        "of the `candidate` or, without one, of `answer`. Null elsewhere.",
+        description="Number to sort texts by if the default calibration applies: `probability_correct` of "
+        "the `candidate` or, without one, of `answer`. Null otherwise.",
     )
-    candidate: Candidate | None = Field(description="The `candidate` judged; null without one.")
+    candidate: Candidate | None = Field(
+        description="The judgement of the `candidate`. Null without a candidate."
+    )
     decision: Decision | None = Field(
-        description="Whether to let the `candidate` (without a candidate: `answer`) through, so that the "
-        "target error is kept. Null if no calibration can decide and the request has no `target_error`, "
-        "unless the answers are refusals. Without a `probability_correct` the decision is to abstain."
+        description="Decision on the `candidate` or, without one, on `answer`, for the target error. Null "
+        "if no calibration can decide and the request has no `target_error`, unless the answers are "
+        "refusals. Without a `probability_correct` the decision is to abstain."
     )
     lambda_max: float | None = Field(
-        description="Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much "
-        "of their meaning the answers share, not the probability that the answer is right. Null where no "
-        "answer was drawn (effort `none`), as are the other values of a spectrum."
+        description="Largest served eigenvalue, 0..1: the confidence. Higher = more certain. It measures "
+        "the share of meaning on which the answers agree, not the probability that the answer is right. "
+        "Null without samples (effort `none`), like the other values of the spectrum."
     )
-    entropy: float | None = Field(description="Von Neumann entropy served, nats. Higher = less certain.")
+    entropy: float | None = Field(description="Served von Neumann entropy in nats. Higher = less certain.")
     entropy_normalized: float | None = Field(
-        description="Entropy over the largest that the spectrum allows, 0..1."
+        description="`entropy` divided by the largest entropy that the spectrum allows, 0..1. Higher = less "
+        "certain."
     )
     calibrated: bool = Field(
-        description="Whether a calibration of this very set-up was applied. False where the default stood in "
-        "for one (`calibration.origin`), or nothing did."
+        description="Whether a calibration of this set-up was applied. False if the default calibration "
+        "(`calibration.origin`) or no calibration was applied."
     )
-    uncalibrated: SpectrumValues | None = Field(description="The same two numbers without calibration.")
+    uncalibrated: SpectrumValues | None = Field(
+        description="`lambda_max` and `entropy` without calibration. Null without samples."
+    )
     calibration: CalibrationUsed | None = Field(
-        description="The calibration used, be it the default; null: none, and the values are raw."
+        description="The calibration used. It may be the default. Null: the values are raw."
     )
     ood_p_value: float | None = Field(
         description="Conformal p-value, 0..1, of the hypothesis that the prompt is like the calibration's "
-        "rows. It compares the question and, if answers were drawn, their mean length. Lower = less alike. "
-        "Below 0.02 the score has a warning. The smallest possible value is 2 / (rows + 1) by the question "
-        "and 4 / (rows + 1) by the length, so with fewer than 200 rows the length alone cannot reach 0.02; "
+        "rows. It compares the question and, with samples, their mean length. Lower = less similar. Below "
+        "0.02 the score has a warning. The smallest possible value is 2 / (rows + 1) for the question and 4 "
+        "/ (rows + 1) for the length, so with fewer than 200 rows the length alone cannot reach 0.02. "
         "`length_out_of_range` then warns of lengths that no row has. Null without a calibration, and for "
         "calibrations that do not keep the prompts of their rows."
     )
     evidence: Evidence | None = Field(
-        description="What the log-probabilities say; null unless every answer has one."
+        description="Evidence from the log-probabilities. Null unless every answer has a log-probability."
     )
-    warnings: list[ScoreWarning] = Field(description="What to know about this score.")
+    warnings: list[ScoreWarning] = Field(description="Warnings about the score.")
     model: str | None = Field(
-        description="Model that answered; null for supplied samples, and for a supplied candidate where no "
-        "answer was drawn."
+        description="Model that answered. Null for supplied samples, and for a supplied candidate without "
+        "samples."
     )
     embedder: str = Field(description="Embedder of the answers.")
     kernel: Kernel | None = Field(
-        None, description="What the answers were compared by, as of `calibration.kernel`."
+        None, description="Kernel that compared the answers; see `calibration.kernel`."
     )
-    num_samples: int = Field(description="Answers scored.")
-    num_distinct: int = Field(description="Distinct ones among them.")
-    num_truncated: int = Field(description="Answers cut by max_tokens; they count.")
+    num_samples: int = Field(description="Number of answers scored.")
+    num_distinct: int = Field(description="Number of distinct answers.")
+    num_truncated: int = Field(description="Number of answers cut at `max_tokens`. They are scored.")
     num_empty: int = Field(
-        description="Answers without text: left out as failed, unless the settings say what they mean."
+        description="Number of answers without text. They are left out as failed, unless "
+        "EIGENCAL_EMPTY_ANSWERS gives them a meaning."
     )
     num_refusals: int = Field(
         description="Number of drawn answers without content: refusals, placeholders (null), errors, "
@@ -513,35 +536,35 @@ class Score(Part):
     )
     disagreements: list[Disagreement] | None = Field(
         None,
-        description="Where the drawn answers hold different numbers, names or negations. Empty: nowhere. "
-        "Null where fewer than two answers have content, where they are scored claim by claim, and in "
-        "chats under EIGENCAL_ABSTAIN.",
+        description="Numbers, names and negations that differ between the drawn answers. Empty: none "
+        "differ. Null if fewer than two answers have content, if the answers are scored claim by claim, and "
+        "in chats under EIGENCAL_ABSTAIN.",
     )
     modes: list[Mode] | None = Field(None, description="The leading meanings, at most five.")
-    samples: list[str] | None = Field(None, description="The answers, in the order drawn.")
+    samples: list[str] | None = Field(None, description="The answers in the order drawn.")
     spectrum: FullSpectrum | None = Field(None, description="The whole spectrum.")
     claims: list[Claim] | None = Field(
         None,
-        description="The claims of the `candidate` or, without one, of `answer`, in their order, where it is "
-        "long or they were asked for: what it says, sentence by sentence. Absent elsewhere.",
+        description="Claims of the `candidate` or, without one, of `answer`, in the order of the text. "
+        "Present if the text is long or the request asks for claims.",
     )
     claims_share: float | None = Field(
         None,
-        description="How much of that text is claims, 0..1. The rest is code, headings, questions, greetings "
-        "and what the user said. With `claims` alone.",
+        description="Share of that text that consists of claims, 0..1. The rest is code, headings, "
+        "questions, greetings and text of the user. Present with `claims`.",
     )
     probability_all_correct: float | None = Field(
         None,
-        description="Probability that every claim of that text is right, 0..1. Null without a calibration of "
-        "claims that tells. With `claims` alone.",
+        description="Probability that every claim of that text is right, 0..1. Null without a calibration "
+        "of claims that predicts it. Present with `claims`.",
     )
     claims_calibration: CalibrationUsed | None = Field(
-        None, description="The calibration that the claims are served by; null: none. With `claims` alone."
+        None, description="The calibration applied to the claims. Null: none. Present with `claims`."
     )
     usage: TokenUsage | None = Field(
-        description="Tokens used, comparisons included; null where the LLM was not called."
+        description="Tokens used, including comparisons. Null if the LLM was not called."
     )
-    timings_ms: Timings = Field(description="Where the time went.")
+    timings_ms: Timings = Field(description="Duration of each stage in milliseconds.")
 
     # For gateways, which report parts of it in their own formats.
     _judgement: Judgement = PrivateAttr(default_factory=Judgement)
@@ -610,29 +633,29 @@ def warning(code: str, message: str, differs: Collection[str] = ()) -> ScoreWarn
 
 HEADERS: dict[str, Any] = {
     "X-Lambda-Max": {
-        "description": "`lambda_max`; absent where no answer was drawn.",
+        "description": "`lambda_max`. Absent without samples.",
         "schema": {"type": "number"},
     },
     "X-Entropy": {
-        "description": "`entropy`; absent where no answer was drawn.",
+        "description": "`entropy`. Absent without samples.",
         "schema": {"type": "number"},
     },
     "X-Calibration-ID": {
-        "description": "Id of the calibration used; absent without one.",
+        "description": "Id of the calibration used. Absent without a calibration.",
         "schema": {"type": "string"},
     },
     "X-Candidate-Probability": {
-        "description": "`candidate.probability`; absent without a candidate, or where no answer was drawn.",
+        "description": "`candidate.probability`. Absent without a candidate or without samples.",
         "schema": {"type": "number"},
     },
     "X-Probability-Correct": {
-        "description": "`probability_correct` of the `candidate` or, without one, of `answer`; absent where "
-        "null.",
+        "description": "`probability_correct` of the `candidate` or, without one, of `answer`. Absent if it "
+        "is null.",
         "schema": {"type": "number"},
     },
     "X-Decision": {
-        "description": "`decision.action`: `answer`, let the text through, or `abstain`, hold it back. The "
-        "text is the `candidate` or, without one, `answer`. Absent where `decision` is null.",
+        "description": "`decision.action`: `answer` (let the text through) or `abstain` (hold it back). The "
+        "text is the `candidate` or, without one, `answer`. Absent if `decision` is null.",
         "schema": {"type": "string", "enum": ["answer", "abstain"]},
     },
 }

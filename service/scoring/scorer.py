@@ -116,18 +116,20 @@ def too_few(generation: Generation, request: GenerationRequest | None) -> Eigenc
         return TooFewSamples(f"{empty} of {requested} samples are empty and do not count. {TOO_FEW}")
     if request is not None and empty and usable_ + empty >= min(requested, MIN_SAMPLES):
         return NoUsableAnswers(
-            f"{empty} of {usable_ + empty} answers drawn have no text (only reasoning, a tool call, or "
-            f"nothing); a score needs two. The limit is {request.sampling.max_tokens} tokens an answer: "
-            "raise it for a model that reasons (EIGENCAL_MAX_TOKENS, or `sampling.max_tokens`). If an empty "
-            "answer means something, set EIGENCAL_EMPTY_ANSWERS."
+            f"{empty} of {usable_ + empty} drawn answers have no text (only reasoning, a tool call, or "
+            f"nothing). A score needs two answers. The limit is {request.sampling.max_tokens} tokens per "
+            "answer. Raise it for reasoning models (EIGENCAL_MAX_TOKENS or `sampling.max_tokens`). If empty "
+            "answers have a meaning, set EIGENCAL_EMPTY_ANSWERS."
         )
     if usable_ >= requested:
         return TooFewSamples(TOO_FEW)
     if generation.missing_reason == "deadline":
         return DeadlineExceeded(
-            f"Only {usable_} of {requested} answers came before the deadline; a score needs two."
+            f"Only {usable_} of {requested} answers came before the deadline. A score needs two."
         )
-    return LLMBadResponse(f"The LLM server gave only {usable_} of {requested} answers; a score needs two.")
+    return LLMBadResponse(
+        f"The LLM server returned only {usable_} of {requested} answers. A score needs two."
+    )
 
 
 P = ParamSpec("P")

@@ -35,8 +35,8 @@ BAD = {
         "messages.0.rol: is not a field; did you mean `role`?",
     ),
     "a field of the level below": ({"prompt": "a", "max_tokens": 5}, "did you mean `sampling.max_tokens`?"),
-    "drawing with samples": ({"samples": ["a", "b"], "num_samples": 2}, "`num_samples` is about drawing"),
-    "log-probabilities alone": ({"prompt": "a", "logprobs": [-1.0, -2.0]}, "`logprobs` goes with `samples`"),
+    "drawing with samples": ({"samples": ["a", "b"], "num_samples": 2}, "`num_samples` applies to drawing"),
+    "log-probabilities alone": ({"prompt": "a", "logprobs": [-1.0, -2.0]}, "`logprobs` needs `samples`"),
     "a log-probability too few": (
         {"samples": ["a", "b", "c"], "logprobs": [-1.0, -2.0]},
         "one number for each of the 3 samples, not 2",

@@ -137,8 +137,8 @@ def test_doubtful_claims_follow_decision_then_p_correct_then_agreement(
     assert (claim.doubtful, shown.doubtful) == (doubtful, doubtful)
     assert (shown.text, shown.start, shown.end) == (TOWER, 3, 9)
     probability = "" if correct is None else f"right with probability {correct:.0%}; "
-    other = f"; something else in {4 - agree}, such as “{OTHER}”" if agree < 4 else ""
-    why = f"{probability}said in {agree} of 5 answers{other}; nothing of it in 1"
+    other = f"; different in {4 - agree}, such as “{OTHER}”" if agree < 4 else ""
+    why = f"{probability}stated in {agree} of 5 answers{other}; not mentioned in 1"
     assert shown.why == (why[0].upper() + why[1:] if doubtful else None)
 
 
@@ -176,7 +176,7 @@ async def test_chat_marks_doubtful_spans_without_changing_the_text(stream: bool)
     assert content[second["start"] : second["end"]] == TOWER and second["start"] > len(THOUGHT)
     assert (first["doubtful"], first["why"]) == (False, None)
     assert second["doubtful"]
-    assert second["why"] == "Said in 0 of 3 answers; nothing of it in 3"
+    assert second["why"] == "Stated in 0 of 3 answers; not mentioned in 3"
     for claim, shown in zip(uncertainty["claims"], uncertainty["marks"], strict=True):
         assert {**claim, **shown} == {**claim, "why": shown["why"]}
     assert kept["marks"] == uncertainty["marks"]
@@ -204,4 +204,4 @@ async def test_fewer_claims_are_scored_with_many_answers() -> None:
     score = await scored(body)
     [warning] = [item for item in score["warnings"] if item["code"] == "claims_left_out"]
     assert len(score["claims"]) == 16 and score["probability_all_correct"] is None
-    assert warning["message"].startswith("The text makes 20 claims: the first 16 are scored, the other 4")
+    assert warning["message"].startswith("The text has 20 claims. The first 16 are scored, the other 4")

@@ -97,8 +97,8 @@ async def test_candidate_is_judged_and_gets_a_decision(started: Served) -> None:
     )
     decision = {"action": "answer", "target_error": 0.2, "confidence": 0.9, "threshold": 0.5, "coverage": 0.6}
     reason = (
-        "Let it through. Right with a probability of 0.781; from 0.500 on, at most 20 % of the answers let "
-        "through are wrong (with 3 answers, kept by 90 % of calibrations made like this one)."
+        "Let it through. It is right with a probability of 0.781. From 0.500 on, at most 20 % of the answers "
+        "let through are wrong (with 3 answers, kept by 90 % of calibrations made like this one)."
     )
     # The default target is 0.2.
     assert same["decision"] == none["decision"] == plain["decision"] == {**decision, "reason": reason}
@@ -165,9 +165,11 @@ async def test_unreachable_target_or_missing_model_abstains_with_a_warning(
         unasked = await answered(http, prompt="question 0", num_samples=2, candidate="x")
     assert [warning["code"] for warning in far["warnings"]] == ["target_unreachable"]
     assert "10.8 %" in far["warnings"][0]["message"]
-    assert far["decision"]["reason"].startswith("Hold it back. It cannot be promised that at most 1 % of")
+    assert far["decision"]["reason"].startswith(
+        "Hold it back. The service cannot promise that at most 1 % of"
+    )
     assert "with 3 answers" in far["decision"]["reason"]
-    assert far["decision"]["reason"].endswith("10.8 %. Use that, or calibrate on more rows.")
+    assert far["decision"]["reason"].endswith("10.8 %. Use this target, or calibrate on more rows.")
     assert far["probability_correct"] == pytest.approx(LIKELY)
     for body in (far, without, raw):
         decision = body["decision"]
@@ -178,7 +180,9 @@ async def test_unreachable_target_or_missing_model_abstains_with_a_warning(
         assert body["probability_correct"] is body["candidate"]["probability_correct"] is None
         assert "x-probability-correct" not in body["headers"]
     assert "for 2 answers" in without["warnings"][0]["message"]
-    assert re.search(r"its report, /calibrations/cal_\w+/report, says why", without["warnings"][0]["message"])
+    assert re.search(
+        r"its report, /calibrations/cal_\w+/report, gives the reason", without["warnings"][0]["message"]
+    )
     assert "no calibration" in raw["warnings"][0]["message"]
     assert (unasked["warnings"], unasked["decision"]) == ([], None)
 

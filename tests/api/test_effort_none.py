@@ -145,7 +145,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"candidate_logprob": 0.5}, "candidate_logprob"),
     ({"candidate_logprob": "-1"}, "candidate_logprob"),
     ({"num_samples": 3}, "not both"),
-    ({"samples": ["a", "b"]}, "`effort` is about drawing"),
+    ({"samples": ["a", "b"]}, "`effort` applies to drawing"),
     ({"candidate_tokens": tokens("two", -90.0, " words", -9.0)}, "sum to -99"),
     ({"candidate_tokens": tokens("So. ", -1.0, "two", -3.0, " words", -9.0)}, "sum to -12"),
     ({"candidate_tokens": tokens("two", -0.05, " words", -0.05), "candidate_logprob": -99.0}, "sum to -0.1"),
@@ -182,7 +182,7 @@ async def test_missing_field_is_named(started: Served) -> None:
             response = await http.post("/score", json=sent)
             assert response.status_code == 422 and f"`{missing}`" in response.text
         without = await http.post("/score", json={"prompt": "q", "candidate_logprob": -1.0})
-    assert without.status_code == 422 and "goes with `candidate`" in without.text
+    assert without.status_code == 422 and "needs `candidate`" in without.text
 
 
 async def test_score_without_a_model_explains_the_missing_p_correct(started: Served) -> None:

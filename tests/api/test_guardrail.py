@@ -185,7 +185,7 @@ async def test_the_gateway_may_set_target_and_effort(tmp_path: Path) -> None:
             await asked(http, **sent)
             judged_ = await judged(http, **sent)
             assert judged_.json()["action"] == action
-            promised = "cannot be promised" not in judged_.json().get("blocked_reason", "")
+            promised = "cannot promise" not in judged_.json().get("blocked_reason", "")
             assert promised == (target == 0.37)
     assert [request.num_samples for request in llm.requests] == [3, 3]
 
@@ -209,7 +209,7 @@ async def test_samples_without_text_do_not_let_an_answer_pass_as_sure(tmp_path: 
         await asked(http, **sent)
         judged_ = await judged(http, **sent)
     assert judged_.json()["action"] == ("BLOCKED" if closed else "NONE")
-    assert "5 of 5 answers drawn have no text" in judged_.headers[REASON]
+    assert "5 of 5 drawn answers have no text" in judged_.headers[REASON]
     assert "x-decision" not in judged_.headers
 
 

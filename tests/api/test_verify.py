@@ -102,7 +102,7 @@ async def test_default_calibration_gives_no_confidence(client: Client) -> None:
         metrics = (await http.get("/metrics")).text
     assert (refused.status_code, refused.json()["code"]) == (503, "no_probability")
     assert refused.headers["content-type"] == "application/problem+json"
-    assert "the default calibration, which serves here, uses no labels" in refused.json()["detail"]
+    assert "the default calibration is applied, and it uses no labels" in refused.json()["detail"]
     assert 'eigencal_score_errors_total{code="no_probability"} 1.0' in metrics
 
 

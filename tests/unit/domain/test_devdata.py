@@ -102,7 +102,7 @@ class TestRows:
             ({"samples": ["a", "b"], "logprobs": [-1.0] * 3}, "logprobs", "for each of the 2 samples, not 3"),
             ({"logprobs": [-1.0] * 2, "logprob": [-1.0] * 2}, "logprob", "another name of logprobs"),
             ({"samples": ["a", "b"], "logprob": [-1.0, 0.02]}, "logprob", "less than or equal to 0.01"),
-            ({"answer_logprob": -1.0}, "answer_logprob", "goes with answer"),
+            ({"answer_logprob": -1.0}, "answer_logprob", "needs answer"),
             ({"promt": "a"}, "promt", "(did you mean 'prompt'?); known are prompt, messages, claims"),
         ],
     )
