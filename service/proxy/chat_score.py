@@ -495,6 +495,7 @@ class RunningScore:
         self._plan = plan
         self.uncertainty = uncertainty  # as last reported
         self.judged_text: str | None = None
+        self.choice_text: str | None = None  # with its reasoning; claims have their places in it
         self._draws: asyncio.Task[Samples] | None = None
         self._judged: asyncio.Task[Uncertainty] | None = None
         self._is_detached = False
@@ -573,7 +574,7 @@ class RunningScore:
         [draw] = await self._scorer.shape.read_off_loop([choice.draw()])
         if is_blank(draw.text) and self._scorer.scorer.empty_answers == FAILED:
             raise Unscorable(*NO_TEXT)
-        self.judged_text = draw.text
+        self.judged_text, self.choice_text = draw.text, choice.text
         if plan.fallback is not None and (draw.total_logprob is None or draw.truncated):
             # This is known only once the answer is there, so these samples are drawn after it.
             plan = plan.fallback

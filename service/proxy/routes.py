@@ -298,10 +298,10 @@ def reporter(service: ScoringService) -> Callable[[Uncertainty], None]:
             metrics.was_pending(uncertainty.score)
         if uncertainty.score is not None:
             metrics.scored(uncertainty.score)
+        if uncertainty.warning is not None and uncertainty.warning.code == Overloaded.code:
+            metrics.was_shed()
         if (failure := uncertainty.failure) is not None:
             metrics.failed(uncertainty.warning.code if uncertainty.warning else "internal")
-            if isinstance(failure, Overloaded):
-                metrics.was_shed()
             where = f"the score {uncertainty.id} of an answer"
             if isinstance(failure, EigencalError):
                 log_problem(error_body(failure, None), where)
@@ -479,7 +479,7 @@ async def _judged_stream(
     uncertainty = await running.wait(chat.deadline_s) if is_judged_now else running.uncertainty
     if chat.withholds(call, uncertainty, several=held.has_others):
         if not chat.abstain:  # the caller asked to abstain, so it may see the text
-            uncertainty = replace(uncertainty, withheld=running.judged_text)
+            uncertainty = replace(uncertainty, withheld=running.choice_text)
         return held.replaced(uncertainty, chat.abstain_text, api)
     if chat.passes_only_judged and running.judged_text is not None:
         return held.replaced(uncertainty, running.judged_text, api, held.finish_reason)
@@ -506,7 +506,7 @@ async def _judged(
         payload = without_logprobs(payload)
     if chat.withholds(call, uncertainty, several=has_others(payload)):
         if not chat.abstain:  # the caller asked to abstain, so it may see the text
-            uncertainty = replace(uncertainty, withheld="" if choice is None else choice.text)
+            uncertainty = replace(uncertainty, withheld=running.choice_text)
         payload = abstaining(payload, chat.abstain_text, api)
         headers["content-type"] = "application/json"
         headers.pop("content-encoding", None)  # the new body is not compressed

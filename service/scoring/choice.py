@@ -159,7 +159,7 @@ class CalibrationChoice:
         return self._is_set_up_for_llm(command) and not command.draws_none
 
     def is_judged_alone(self, command: ScoreCommand) -> bool:
-        """Return True if a candidate without samples is judged by a calibration made with LLM comparisons."""
+        """Return True if the LLM would compare answers, but none is drawn."""
         return self._is_set_up_for_llm(command) and command.draws_none
 
     def _is_set_up_for_llm(self, command: ScoreCommand) -> bool:
@@ -293,13 +293,14 @@ class CalibrationChoice:
         return None if calibration is None else calibration.recommended
 
     def question(self, command: ScoreCommand, chosen: Calibration | None) -> str | None:
-        """Return the text of the question if an applicable calibration compares it with its rows' questions.
+        """Return the text of the question if a calibration may compare it with its rows' questions.
 
-        Which calibration is applied is known only after the answers.
+        It may be the named one, an active one (which claims use beside a named one of answers) or the
+        default. Which is applied is known only after the answers.
         """
         if command.calibration == "none":
             return None
-        candidates = [chosen] if chosen else self._calibrations.any_active()
+        candidates = [*([chosen] if chosen else []), *self._calibrations.any_active()]
         compared = any(
             calibration.reference is not None and len(calibration.reference.questions)
             for calibration in candidates

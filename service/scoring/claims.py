@@ -89,7 +89,7 @@ class Outcomes:
     """The outcomes of m samples for one claim.
 
     cosines: (k,) of the claim to the k outcomes in the spectrum. example: the text of the differing sample
-    that is least like the claim.
+    that is least like the claim; of a field, the most frequent other value.
     """
 
     spectrum: Spectrum
@@ -192,14 +192,14 @@ class ClaimScorer:
     ) -> AnswerClaims | None:
         """Return the claims of the distinct samples and the candidate; None if claims are not scored.
 
-        A single sample is not scored: it always agrees with itself. Without samples, claims are scored by
-        their log-probabilities.
+        With a single sample, claims are not scored: it agrees with itself, and with a candidate one sample
+        says too little. Without samples, claims are scored by their log-probabilities.
         """
         wanted = self._is_long(texts if candidate is None else [candidate])
         wanted = wanted if command.claims is None else command.claims
         if not wanted or num_samples == 1:
             return None
-        texts = texts if candidate is None else [*texts, candidate]
+        texts = [*texts] if candidate is None else [*texts, candidate]
         question = command.question or ""
         if sum(map(len, texts)) > MAX_CHARACTERS:
             return AnswerClaims(dict.fromkeys(texts, ()), question, is_too_long=True)

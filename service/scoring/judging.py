@@ -227,12 +227,19 @@ HELD_BACK = "Hold it back. "
 NAME_A_TARGET = "Calibrate, or set `target_error` in the request for a decision without a promise."
 NO_COUNTS = SelectiveCounts((), (), ())
 UNVERIFIED = "the default calibration is applied, and it uses no labels of yours"
+_ACCURACY = (
+    "For two small LLMs and trivia questions (kernel `facts`), it was within 0.13 of the share of right "
+    "answers. On easy questions it was 0.4 too low. A calibration on your own labelled questions corrects "
+    "this. See POST /calibrate."
+)
 DEFAULT_PROBABILITY = warning(
     "default_probability",
-    "`probability_correct` measures how far the answers agree, and uses no labels of yours. For two small "
-    "LLMs and trivia questions (kernel `facts`), it was within 0.13 of the share of right answers. On easy "
-    "questions it was 0.4 too low. A calibration on your own labelled questions corrects this. "
-    "See POST /calibrate.",
+    f"`probability_correct` measures how far the answers agree, and uses no labels of yours. {_ACCURACY}",
+)
+DEFAULT_WITHOUT_SAMPLES = warning(
+    "default_probability",
+    "`probability_correct` follows the log-probability of the text, and uses no labels of yours. "
+    f"{_ACCURACY}",
 )
 UNSUPPORTED = (
     "None of the answers drawn agrees with it, so its probability of being right is unknown. More answers "

@@ -180,7 +180,7 @@ class Metrics(Collector):
             self._events.failed(code)
 
     def was_shed(self) -> None:
-        """Count a chat that was answered without a score because other calls waited for the LLM."""
+        """Count a chat that was answered without a score because the service was overloaded."""
         self._shed.inc()
 
     def was_pending(self, score: Score | None) -> None:

@@ -270,10 +270,8 @@ class Judgement:
     @property
     def is_unverified(self) -> bool:
         """Whether there is a P(correct) that is not based on verdicts."""
-        return self.unavailable_reason is not None and (self.probability_correct, self.decisive) != (
-            None,
-            None,
-        )
+        has_probability = self.probability_correct is not None or self.decisive is not None
+        return self.unavailable_reason is not None and has_probability
 
 
 class Mode(Part):

@@ -53,6 +53,7 @@ from service.scoring.choice import CalibrationChoice, ServedCalibration, applied
 from service.scoring.claims import AnswerClaims, ClaimScorer, ClaimScores
 from service.scoring.judging import (
     DEFAULT_PROBABILITY,
+    DEFAULT_WITHOUT_SAMPLES,
     Observation,
     evidence_of,
     find_refusals,
@@ -99,7 +100,7 @@ MAX_COMPARE_S = 30.0  # without a deadline
 def in_time(request: GenerationRequest, arrived: float | None, *, by_llm: bool = False) -> GenerationRequest:
     """Return the request with an earlier deadline, which leaves time to embed the answers.
 
-    by_llm: the LLM is to compare it, too.
+    by_llm: also leave time for the LLM to compare the answers.
     """
     if request.deadline_s is None:
         return request
@@ -241,10 +242,10 @@ class Scorer:
         """Return the score of a prompt or of supplied samples.
 
         A score needs two answers, or one if a calibration by evidence fits: the spectrum of one answer is
-        always 1. Raises TooFewSamples if fewer are requested or supplied; DeadlineExceeded or LLMBadResponse
-        if fewer came; NoUsableAnswers if fewer had text; InvalidRequest for a blank candidate, unless empty
-        answers have a meaning; NotFound for an unknown calibration; and the errors of the LLM and the
-        embedder.
+        always 1. With effort none it needs none. Raises TooFewSamples if fewer are requested or supplied;
+        DeadlineExceeded or LLMBadResponse if fewer came; NoUsableAnswers if fewer had text; InvalidRequest
+        for a blank candidate, unless empty answers have a meaning; NotFound for an unknown calibration; and
+        the errors of the LLM and the embedder.
         """
         with self._live.one():
             return await self._judged(await self._drawn(command))
@@ -319,7 +320,13 @@ class Scorer:
         compared = list[str]()
         if not command.draws_none:
             kernel = FACTS if by_llm else self._embedder.kernel
-            compared = compared_texts(with_candidate(texts, candidate), command.question or "", kernel)
+            compared = await self._maybe_in_thread(
+                sum(map(len, texts)) > INLINE_FACTS or _is_expensive(texts),
+                compared_texts,
+                with_candidate(texts, candidate),
+                command.question or "",
+                kernel,
+            )
             answers = texts_to_embed(compared, self.empty_answers)
             to_embed = [*answers, *to_embed, *(answer_claims.to_embed() if answer_claims else [])]
         to_embed = list(dict.fromkeys(to_embed))
@@ -333,6 +340,7 @@ class Scorer:
                 comparison, warnings = await comparing
             finally:
                 comparing.cancel()
+                await asyncio.gather(comparing, return_exceptions=True)
             drawn = replace(drawn, generation=_with_usage(drawn.generation, comparison))
             seconds["compare"] = seconds.get("compare", 0.0) + time.perf_counter() - all_embedded
             made_by = replace(embedded.made_by, kernel=FACTS)
@@ -361,12 +369,8 @@ class Scorer:
 
     async def _judged(self, drawn: Samples) -> Score:
         read = await self._read(drawn)
-        begun, drawn, command, generation = (
-            time.perf_counter(),
-            read.drawn,
-            read.drawn.command,
-            read.drawn.generation,
-        )
+        begun, drawn = time.perf_counter(), read.drawn
+        command, generation = drawn.command, drawn.generation
         texts, index, candidate, made_by = read.texts, read.index, read.candidate, read.made_by
         evidence = evidence_of(generation.draws, index)
         applied, warnings = self.choice.serving(command, drawn.chosen, generation, made_by, evidence)
@@ -374,7 +378,7 @@ class Scorer:
         p_value, distance_warnings = ood_p_value(
             applied, read.question, read.vectors, generation.draws, candidate
         )
-        # The first decision imports scipy, which takes half a second.
+        # Decisions run in a thread: the first one imports scipy, which takes half a second.
         slow = command.target is not None and applied is not None and bool(applied.calibration.selectors)
         observation, about = await self._observation(read, applied, evidence)
         warnings = [*about, *warnings]
@@ -392,7 +396,7 @@ class Scorer:
         answer = observation.answer
         judgement, refused = without_refusals(judgement, answer, candidate, refusals, command.target)
         if judgement.is_unverified:
-            warnings.append(DEFAULT_PROBABILITY)
+            warnings.append(DEFAULT_PROBABILITY if observation.num_samples else DEFAULT_WITHOUT_SAMPLES)
         warnings += [*distance_warnings, *about, *refused]
         judged = answer if candidate is None else candidate
         claims, disagreements = None, None
@@ -424,8 +428,10 @@ class Scorer:
         embedded = np.array(rows, dtype=np.float32).reshape(-1, read.made_by.dimension)
         space = outcome_vectors(read.compared, embedded)
         known = with_candidate(read.texts, read.candidate)
-        reading = read_texts(known, compared_texts(known, question, FACTS), question, len(read.texts))
-        if read.made_by.kernel == PAPER:
+        is_whole = read.made_by.kernel == PAPER
+        shortened = compared_texts(known, question, FACTS) if is_whole else read.compared
+        reading = read_texts(known, shortened, question, len(read.texts))
+        if is_whole:
             return space, reading
         kernel = kernel_matrix(reading, space)
         if read.comparison is None:
@@ -438,7 +444,8 @@ class Scorer:
     ) -> tuple[Comparison | None, list[ScoreWarning]]:
         """Return what the LLM says of each two of the distinct answers and the candidate.
 
-        The candidate and the most frequent answers first. None, with a warning, where it does not in time.
+        The candidate and the most frequent answers are first. Return None and a warning if the comparison
+        fails or is late.
         """
         known, counts = with_candidate(texts, candidate), np.bincount(index, minlength=len(texts))
         order = np.argsort(-counts, kind="stable").tolist()

@@ -7,7 +7,8 @@ answer.
 import logging
 from typing import Any
 
-from service.scoring.score import Score
+from service.errors import SERVER_MESSAGE
+from service.scoring.score import Score, ScoreWarning
 from service.tracing import TRACEPARENT, Sender, resource
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,11 @@ class OtelEvents(Sender):
             log.exception("an OpenTelemetry event cannot be sent")
 
 
+def _without_text(warning: ScoreWarning) -> str:
+    """Return a warning's message without the words of the LLM server, which may repeat a prompt."""
+    return warning.message.partition(SERVER_MESSAGE)[0]
+
+
 def attributes_of(score: Score) -> dict[str, Any]:
     """Return the attributes of a score's event."""
     candidate, decision = score.candidate, score.decision
@@ -75,7 +81,7 @@ def attributes_of(score: Score) -> dict[str, Any]:
         "gen_ai.evaluation.score.value": value,
         "gen_ai.evaluation.score.label": None if decision is None else decision.action,
         "gen_ai.evaluation.explanation": " ".join(
-            [*([decision.reason] if decision else []), *(warning.message for warning in score.warnings)]
+            [*([decision.reason] if decision else []), *map(_without_text, score.warnings)]
         )
         or None,
         "gen_ai.request.model": score.model,
@@ -85,4 +91,4 @@ def attributes_of(score: Score) -> dict[str, Any]:
         "eigencal.num_samples": score.num_samples,
         "eigencal.calibration.id": score.calibration.id if score.calibration else None,
     }
-    return {name: value for name, value in attributes.items() if value is not None}
+    return {key: item for key, item in attributes.items() if item is not None}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from service.errors import Unscorable
 from service.llm.port import Sampling
 from service.llm.sse import parse_object
-from service.proxy.chat_score import drawn_alike, judged_choice, refuse_textless, wire_prompt
+from service.proxy.chat_score import drawn_alike, judged_choice, require_text, wire_prompt
 from service.proxy.routes import is_sendable
 from service.proxy.stream import StreamedAnswer
 
@@ -47,7 +47,7 @@ def test_any_answer_can_be_read(payload: dict[str, Any]) -> None:
     own.take(payload)
     for choice in (own.choice, judged_choice(payload)):
         try:
-            refuse_textless(choice)
+            require_text(choice)
         except Unscorable as reason:
             assert reason.code
 
