@@ -8,8 +8,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Where everything is
-         * @description Return the paths of the service: JSON unless HTML is preferred.
+         * List the paths of the service
+         * @description Return the paths of the service as JSON, or as HTML if the request prefers it.
          */
         get: operations["root__get"];
         put?: never;
@@ -30,12 +30,13 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * LiteLLM's guardrail: hold answers back that are not sure enough
-         * @description At `request`, begin to draw answers to the chat, which goes on at once; at `response`, judge.
+         * LiteLLM's guardrail: hold uncertain answers back
+         * @description At `request`, start to draw answers; the chat continues at once. At `response`, judge the answer.
          *
-         *     BLOCKED when the decision at the target error (of the settings, or of
-         *     `additional_provider_specific_params`) is to abstain. NONE when it is to answer, when no target is set,
-         *     and when no score is possible, unless `fail_closed` is true: `X-Eigencal-Reason` and the log say why.
+         *     The action is BLOCKED if the decision at the target error (from the settings or
+         *     `additional_provider_specific_params`) is to abstain. It is NONE if the decision is to answer, if no
+         *     target is set, and if no score is possible, unless `fail_closed` is true. `X-Eigencal-Reason` and the log
+         *     then give the reason.
          */
         post: operations["post_guardrail_beta_litellm_basic_guardrail_api_post"];
         delete?: never;
@@ -57,7 +58,8 @@ export interface paths {
          * Fit a calibration on labelled prompts
          * @description Check every row of the dev data, store them, and start a job that draws, fits and reports.
          *
-         *     A bad row refuses the whole file: the first 20 are listed by line, field and reason; nothing is stored.
+         *     One bad row refuses the whole file, and nothing is stored. The error lists the first 20 bad rows by line,
+         *     field and reason.
          */
         post: operations["post_calibrate_calibrate_post"];
         delete?: never;
@@ -74,8 +76,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * All calibrations
-         * @description Return calibrations, latest first: JSON unless HTML is preferred.
+         * List all calibrations
+         * @description Return all calibrations, latest first, as JSON, or as HTML if the request prefers it.
          */
         get: operations["get_calibrations_calibrations_get"];
         put?: never;
@@ -94,8 +96,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What was in force when
-         * @description Return every activation, newest first: each was in force until the next of its `fingerprint_key`.
+         * List all activations
+         * @description Return all activations, newest first. Each was active until the next one with its `fingerprint_key`.
          */
         get: operations["get_activations_calibrations_activations_get"];
         put?: never;
@@ -114,8 +116,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The calibrations in force
-         * @description Return one calibration per fingerprint, the service's own set-up first.
+         * List the active calibrations
+         * @description Return the active calibration of each fingerprint, the service's own set-up first.
          */
         get: operations["get_active_calibrations_active_get"];
         put?: never;
@@ -134,7 +136,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A calibration
+         * Get a calibration
          * @description Return a calibration with its parameters for every number of answers.
          */
         get: operations["get_calibration_calibrations__calibration_id__get"];
@@ -156,8 +158,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Serve with this calibration
-         * @description Serve requests of its fingerprint with this calibration, on every replica; also the way back.
+         * Activate a calibration
+         * @description Apply this calibration to requests with its fingerprint, on every replica.
+         *
+         *     To go back, activate the previous calibration.
          */
         post: operations["post_activate_calibrations__calibration_id__activate_post"];
         delete?: never;
@@ -174,15 +178,15 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Its rows with the answers drawn
-         * @description Export the rows that the calibration was fitted on.
+         * Export the rows with the drawn answers
+         * @description Export the rows that were used in the fit.
          */
         get: operations["get_data_calibrations__calibration_id__data_get"];
         put?: never;
         post?: never;
         /**
-         * Forget its rows
-         * @description Delete the prompts, references and answers for good. The calibration and its report stay.
+         * Delete the rows
+         * @description Delete the prompts, references and answers permanently. The calibration and its report stay.
          */
         delete: operations["delete_data_calibrations__calibration_id__data_delete"];
         options?: never;
@@ -198,11 +202,11 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Its report: JSON, or a page with the plots
-         * @description Return the report in the form that is accepted: JSON unless HTML is preferred.
+         * Get the report as JSON or as a page with plots
+         * @description Return the report as JSON, or as HTML if the request prefers it.
          *
-         *     The report is from the fit, except `now` (whether the calibration is active) and `verdicts` (its rows with
-         *     the judged answers; null once the rows are deleted).
+         *     The report is from the time of the fit. Only `now` (whether the calibration is active) and `verdicts` (its
+         *     rows with the judged answers; null once the rows are deleted) are current.
          */
         get: operations["get_report_calibrations__calibration_id__report_get"];
         put?: never;
@@ -227,12 +231,12 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Correct verdicts on its rows
+         * Correct verdicts on the rows, and fit again
          * @description Start a job that fits another calibration on the same rows and answers, with corrected verdicts.
          *
-         *     Nothing is drawn, and this calibration stays as it is. A verdict on a row without `answer` is about its
-         *     dominant answer, which the report and the export name. A row that is not there is a 422; rows that were
-         *     forgotten are a conflict.
+         *     No answers are drawn, and this calibration does not change. A verdict on a row without `answer` is about
+         *     its dominant answer, which the report and the export show. An unknown row is refused with 422. Deleted
+         *     rows are a conflict.
          */
         patch: operations["patch_rows_calibrations__calibration_id__rows_patch"];
         trace?: never;
@@ -248,9 +252,10 @@ export interface paths {
         put?: never;
         /**
          * Reproduce the experiments on labelled prompts
-         * @description Check every row of both files, store them, and start a job: fit on dev, test on test.
+         * @description Check every row of both files, store them, and start a job that fits on dev and tests on test.
          *
-         *     A bad row in either file refuses both files, and nothing is stored. Nothing is calibrated or activated.
+         *     One bad row in either file refuses both files, and nothing is stored. The job makes and activates no
+         *     calibration.
          */
         post: operations["post_evaluate_evaluate_post"];
         delete?: never;
@@ -267,8 +272,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The report of an evaluation: JSON, or a page with the figures
-         * @description Return the report in the form that is accepted: JSON unless HTML is preferred.
+         * Get the report of an evaluation as JSON or as a page with figures
+         * @description Return the report as JSON, or as HTML if the request prefers it.
          */
         get: operations["get_evaluation_evaluations__job_id__report_get"];
         put?: never;
@@ -287,8 +292,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The same as /healthz, where a router looks for it
-         * @description Return ok, whatever the state of the LLM and the store.
+         * Same as /healthz, for routers that expect this path
+         * @description Return ok, regardless of the state of the LLM and the store.
          */
         get: operations["healthz_health_get"];
         put?: never;
@@ -307,8 +312,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Is the process up?
-         * @description Return ok, whatever the state of the LLM and the store.
+         * Is the process running?
+         * @description Return ok, regardless of the state of the LLM and the store.
          */
         get: operations["healthz_healthz_get"];
         put?: never;
@@ -327,7 +332,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The latest jobs
+         * List the latest jobs
          * @description Return jobs, latest first.
          */
         get: operations["get_jobs_jobs_get"];
@@ -347,7 +352,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A job
+         * Get a job
          * @description Return the state of a job, its progress and its results.
          */
         get: operations["get_job_jobs__job_id__get"];
@@ -371,8 +376,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A job as it goes on
-         * @description Send the job now and whenever it changes, as server-sent events, until it ends.
+         * Follow a job
+         * @description Send the job now and after each change, as server-sent events, until it ends.
          */
         get: operations["get_events_jobs__job_id__events_get"];
         put?: never;
@@ -393,12 +398,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Ask again for what a job lacks
-         * @description Queue a failed job again. It continues with the answers that it has and draws none of them twice.
+         * Retry a job
+         * @description Queue a failed job again. It keeps the answers it has and draws only the missing ones.
          *
-         *     For a job that has succeeded without rows that the LLM server refused, a new job asks for these rows and
-         *     makes its own calibration. It is a conflict if nothing is missing, or if the answers were drawn under
-         *     other settings.
+         *     If a job has succeeded without the rows that the LLM server refused, a new job asks for these rows and
+         *     makes its own calibration. It is a conflict if nothing is missing, or if the answers were drawn with other
+         *     settings.
          */
         post: operations["post_retry_jobs__job_id__retry_post"];
         delete?: never;
@@ -415,17 +420,17 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * All keys that were made
-         * @description Return keys, latest first, revoked and expired ones, too; never a key itself.
+         * List all keys
+         * @description Return all keys without their secrets, latest first, including revoked and expired ones.
          */
         get: operations["get_keys_keys_get"];
         put?: never;
         /**
-         * Make a key
-         * @description Make a key that works at once on every replica, and show it this once.
+         * Create a key
+         * @description Create a key that works immediately on every replica. The key is shown only in this response.
          *
-         *     The first key of a scope closes its routes to callers without one, also when it is revoked later. An admin
-         *     key opens scoring, but does not close it.
+         *     The first key of a scope closes the scope's routes to callers without a key, permanently: also if the key
+         *     is revoked later. An admin key also opens scoring, but does not close it.
          */
         post: operations["post_key_keys_post"];
         delete?: never;
@@ -446,9 +451,9 @@ export interface paths {
         post?: never;
         /**
          * Revoke a key
-         * @description Revoke a key for good: here at once, on other replicas within seconds. Requests under way go on.
+         * @description Revoke a key permanently: on this replica at once, on other replicas within seconds.
          *
-         *     One that was revoked before is 204, too.
+         *     Requests in progress continue. Revoking a revoked key also returns 204.
          */
         delete: operations["delete_key_keys__key_id__delete"];
         options?: never;
@@ -465,7 +470,7 @@ export interface paths {
         };
         /**
          * Prometheus metrics
-         * @description Return counts and timings in the Prometheus text format.
+         * @description Return all metrics in the Prometheus text format.
          */
         get: operations["metrics_metrics_get"];
         put?: never;
@@ -485,7 +490,7 @@ export interface paths {
         };
         /**
          * Can prompts be scored?
-         * @description Check store, embedder and LLM; 503 names the part that does not work.
+         * @description Check the store, the embedder and the LLM. The error 503 names the part that does not work.
          */
         get: operations["readyz_readyz_get"];
         put?: never;
@@ -507,12 +512,13 @@ export interface paths {
         put?: never;
         /**
          * Score how uncertain the LLM is about a prompt
-         * @description Draw answers (or take yours), embed them, and return the spectrum's largest eigenvalue and entropy.
+         * @description Draw answers (or use yours), embed them, and return the spectrum's largest eigenvalue and entropy.
          *
-         *     The values are calibrated when a calibration fits this very set-up; otherwise the default calibration
-         *     serves them, `calibrated` is false and a warning says why. A `candidate` is judged by the answers; a
-         *     `target_error` asks whether to let it, or without one the `answer`, through. With `effort` `none` nothing
-         *     is drawn: the `candidate` is judged by its log-probability alone, and there is no spectrum.
+         *     The values are calibrated if a calibration fits this set-up. Otherwise the default calibration applies,
+         *     `calibrated` is false and a warning gives the reason. A `candidate` is judged by the answers. With a
+         *     `target_error`, the response has a decision: let the `candidate` or, without one, the `answer` through, or
+         *     hold it back. With `effort` `none`, no answers are drawn: the `candidate` is judged by its log-probability
+         *     alone, and there is no spectrum.
          */
         post: operations["post_score_score_post"];
         delete?: never;
@@ -532,7 +538,9 @@ export interface paths {
         put?: never;
         /**
          * Score up to 256 prompts
-         * @description Score many prompts; lines come in the order in which they are done, and a bad item fails no other.
+         * @description Score up to 256 prompts. Lines arrive in the order of completion.
+         *
+         *     A bad item gets an error line and does not affect the others.
          */
         post: operations["post_batch_score_batch_post"];
         delete?: never;
@@ -549,10 +557,11 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A score by its id
-         * @description Return what was answered under this id, from any replica, for as long as the settings keep it.
+         * Get a score by its id
+         * @description Return a stored score. Every replica can return it until the retention period of the settings ends.
          *
-         *     An hour unless set otherwise, and the latest 10,000. Made under another key, it is not found.
+         *     By default, scores are kept for one hour, up to the latest 10,000. Only the key that created a score can
+         *     read it.
          */
         get: operations["get_score_scores__score_id__get"];
         put?: never;
@@ -574,7 +583,7 @@ export interface paths {
         put?: never;
         /**
          * Chat Completions
-         * @description Answer as the LLM server does, and say how uncertain the answer is.
+         * @description Return the LLM server's answer to a chat, with its uncertainty.
          */
         post: operations["chat_completions_v1_chat_completions_post"];
         delete?: never;
@@ -594,7 +603,7 @@ export interface paths {
         put?: never;
         /**
          * Completions
-         * @description Complete a text as the LLM server does, and say how uncertain the answer is.
+         * @description Return the LLM server's completion of a text, with its uncertainty.
          */
         post: operations["completions_v1_completions_post"];
         delete?: never;
@@ -633,11 +642,11 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Is this answer right? As vLLM's semantic router asks it
-         * @description Draw answers to the question and judge the given one by them.
+         * Is this answer right? In the format of vLLM's semantic router
+         * @description Draw answers to the question and judge the given answer by them.
          *
-         *     `confidence` is P(correct) by the calibration in force. Where none tells it, 503 `no_probability` says
-         *     why: raw values are no probabilities, and are not passed off as such.
+         *     `confidence` is P(correct) of the active calibration. If no calibration provides it, the error 503
+         *     `no_probability` gives the reason. Raw values are not probabilities and are not returned as `confidence`.
          */
         post: operations["post_verify_verify_post"];
         delete?: never;
@@ -658,12 +667,12 @@ export interface components {
             /**
              * Activated At
              * Format: date-time
-             * @description When it came into force.
+             * @description Time of the activation.
              */
             activated_at: string;
             /**
              * By
-             * @description Who activated it: the job's id; `key_…` and its name; `settings key`; `no key` where none was needed; empty for those of before 0.3.0.
+             * @description Author of the activation: the job's id; `key_…` and its name; `settings key`; `no key` if none was needed. Empty for activations before 0.3.0.
              */
             by: string;
             /**
@@ -673,28 +682,28 @@ export interface components {
             calibration_id: string;
             /**
              * Fingerprint Key
-             * @description The set-up: one calibration is in force for each.
+             * @description Key of the set-up. One calibration is active for each key.
              */
             fingerprint_key: string;
             /**
              * Reason
-             * @description Why; empty for those of before 0.3.0.
+             * @description Reason of the activation. Empty for activations before 0.3.0.
              */
             reason: string;
             /**
              * Replaced
-             * @description The calibration that was in force until then.
+             * @description Id of the calibration that was active until then.
              */
             replaced: string | null;
         };
         /**
          * BatchRequest
-         * @description Up to 256 score requests. A bad item gets an error line of its own and fails no other.
+         * @description Up to 256 score requests. A bad item gets its own error line and does not affect the others.
          */
         BatchRequest: {
             /**
              * Items
-             * @description Score requests, each as for POST /score.
+             * @description Score requests in the format of POST /score.
              */
             items: unknown[];
         };
@@ -705,20 +714,20 @@ export interface components {
         CalibrateForm: {
             /**
              * Activate
-             * @description When to serve it: `if_better` than the active one on the same rows.
+             * @description When to activate the calibration. `if_better`: if it is better than the active one on the same rows.
              * @default if_better
              * @enum {string}
              */
             activate?: "if_better" | "always" | "never";
             /**
              * Compare
-             * @description How answers are compared, as of `POST /score`: a calibration holds for one way. Left out: as the service is set up. Claims are compared by `embeddings`.
+             * @description How answers are compared, as in `POST /score`. A calibration applies to one way only. Left out: the service's setting. Claims are compared by `embeddings`.
              * @enum {string}
              */
             compare?: "embeddings" | "llm";
             /**
              * Drawn By
-             * @description Who drew the `samples` of the rows; `service`: you vouch that this LLM set-up did.
+             * @description Source of the rows' `samples`. `service`: you confirm that this LLM set-up drew them.
              * @default caller
              * @enum {string}
              */
@@ -726,30 +735,30 @@ export interface components {
             /**
              * File
              * Format: binary
-             * @description JSONL, JSONL.gz or CSV in UTF-8, rows as `examples` of the JSON form.
+             * @description JSONL, JSONL.gz or CSV in UTF-8. Rows have the same fields as `examples` in JSON.
              */
             file: string;
             /**
              * Method
-             * @description Map to serve. `auto`: the one of lowest cross-validated risk, `evidence` among them where every answer has a log-probability; `both`: the better of the other two.
+             * @description Map to serve. `auto`: the map with the lowest cross-validated risk, including `evidence` if every answer has a log-probability. `both`: the better of the two other maps.
              * @default auto
              * @enum {string}
              */
             method?: "depolarized" | "temperature" | "evidence" | "both" | "auto";
             /**
              * Name
-             * @description A name for people.
+             * @description Name for display.
              * @default
              */
             name?: string;
             /**
              * Num Samples
-             * @description Answers per prompt; left out: as many as a score draws.
+             * @description Answers per prompt. Left out: the number that a score draws.
              */
             num_samples?: number;
             /**
              * Prior Weight
-             * @description Labelled rows that the default calibration counts for, to which fits are drawn; left out: 30; 0: the rows alone, as for claims.
+             * @description Weight of the default calibration as a number of labelled rows. It pulls the fit towards the default calibration. Left out: 30. 0: only the rows count, as for claims.
              */
             prior_weight?: number;
             /**
@@ -760,13 +769,13 @@ export interface components {
             seed?: number;
             /**
              * Source Label
-             * @description Names the caller's own set-up; scores of that label fit.
+             * @description Name of the caller's own set-up. The calibration applies to scores with the same label.
              * @default
              */
             source_label?: string;
             /**
              * Unit
-             * @description What scores are calibrated: of whole answers, or of single claims of long ones, by the `claims` of the rows.
+             * @description Unit of the calibrated scores: `answer` for whole answers, `claim` for single claims of long answers, by the `claims` of the rows.
              * @default answer
              * @enum {string}
              */
@@ -779,20 +788,20 @@ export interface components {
         CalibrateRequest: {
             /**
              * Activate
-             * @description When to serve it: `if_better` than the active one on the same rows.
+             * @description When to activate the calibration. `if_better`: if it is better than the active one on the same rows.
              * @default if_better
              * @enum {string}
              */
             activate?: "if_better" | "always" | "never";
             /**
              * Compare
-             * @description How answers are compared, as of `POST /score`: a calibration holds for one way. Left out: as the service is set up. Claims are compared by `embeddings`.
+             * @description How answers are compared, as in `POST /score`. A calibration applies to one way only. Left out: the service's setting. Claims are compared by `embeddings`.
              * @enum {string}
              */
             compare?: "embeddings" | "llm";
             /**
              * Drawn By
-             * @description Who drew the `samples` of the rows; `service`: you vouch that this LLM set-up did.
+             * @description Source of the rows' `samples`. `service`: you confirm that this LLM set-up drew them.
              * @default caller
              * @enum {string}
              */
@@ -804,25 +813,25 @@ export interface components {
             examples: components["schemas"]["ExampleIn"][];
             /**
              * Method
-             * @description Map to serve. `auto`: the one of lowest cross-validated risk, `evidence` among them where every answer has a log-probability; `both`: the better of the other two.
+             * @description Map to serve. `auto`: the map with the lowest cross-validated risk, including `evidence` if every answer has a log-probability. `both`: the better of the two other maps.
              * @default auto
              * @enum {string}
              */
             method?: "depolarized" | "temperature" | "evidence" | "both" | "auto";
             /**
              * Name
-             * @description A name for people.
+             * @description Name for display.
              * @default
              */
             name?: string;
             /**
              * Num Samples
-             * @description Answers per prompt; left out: as many as a score draws.
+             * @description Answers per prompt. Left out: the number that a score draws.
              */
             num_samples?: number;
             /**
              * Prior Weight
-             * @description Labelled rows that the default calibration counts for, to which fits are drawn; left out: 30; 0: the rows alone, as for claims.
+             * @description Weight of the default calibration as a number of labelled rows. It pulls the fit towards the default calibration. Left out: 30. 0: only the rows count, as for claims.
              */
             prior_weight?: number;
             /**
@@ -833,13 +842,13 @@ export interface components {
             seed?: number;
             /**
              * Source Label
-             * @description Names the caller's own set-up; scores of that label fit.
+             * @description Name of the caller's own set-up. The calibration applies to scores with the same label.
              * @default
              */
             source_label?: string;
             /**
              * Unit
-             * @description What scores are calibrated: of whole answers, or of single claims of long ones, by the `claims` of the rows.
+             * @description Unit of the calibrated scores: `answer` for whole answers, `claim` for single claims of long answers, by the `claims` of the rows.
              * @default answer
              * @enum {string}
              */
@@ -847,65 +856,65 @@ export interface components {
         };
         /**
          * CalibrationOut
-         * @description A calibration: immutable but for `active`, `activated_at` and `data_kept`.
+         * @description A calibration. Only `active`, `activated_at` and `data_kept` can change.
          */
         CalibrationOut: {
             /**
              * Activated At
-             * @description Since when.
+             * @description Time of the activation. Null if it is not active.
              */
             activated_at: string | null;
             /**
              * Active
-             * @description Whether requests of its fingerprint are served with it.
+             * @description Whether the calibration is applied to requests with its fingerprint.
              */
             active: boolean;
             /**
              * Applies Now
-             * @description Whether it fits the set-up as it is now: the LLM, its sampling and the embedder; of a caller's own answers, the embedder.
+             * @description Whether the calibration fits the current set-up: the LLM, its sampling and the embedder. For a caller's own answers: the embedder.
              */
             applies_now: boolean;
             /**
              * Correctness Sample Counts
-             * @description Numbers of answers for which it has P(correct) and thresholds; empty where the verdicts on its rows allow none. Its report says why.
+             * @description Numbers of answers for which the calibration has P(correct) and thresholds. Empty if the verdicts on its rows are not sufficient. The report gives the reason.
              */
             correctness_sample_counts: number[];
             /**
              * Created At
              * Format: date-time
-             * @description When it was fitted.
+             * @description Time of the fit.
              */
             created_at: string;
             /**
              * Data Kept
-             * @description Whether those rows are still there.
+             * @description Whether the rows are still stored.
              */
             data_kept: boolean;
             /**
              * Depolarization
-             * @description Depolarization g there, 0 for `temperature`.
+             * @description Depolarization g at the full number of answers. 0 for `temperature`.
              */
             depolarization: number;
             /**
              * Eps
-             * @description Null eigenvalue with which `temperature` was fitted.
+             * @description Null eigenvalue used to fit `temperature`.
              */
             eps: number;
             /**
              * Evidence
-             * @description For `evidence`, of every number of answers from 1 on; null for the others.
+             * @description For `evidence`: parameters for every number of answers from 1. Null for other methods.
              */
             evidence: components["schemas"]["EvidenceParametersOut"][] | null;
             /**
              * Fingerprint
-             * @description What it is bound to, part by part.
+             * @description The set-up that the calibration is bound to, part by part.
              */
             fingerprint: {
                 [key: string]: unknown;
             };
             /**
              * Fingerprint Key
-             * @description Short hash of the fingerprint; one is active per key.
+             * @description Short hash of the fingerprint. One calibration is active per key.
              */
             fingerprint_key: string;
             /**
@@ -915,52 +924,52 @@ export interface components {
             id: string;
             /**
              * Job Id
-             * @description The job that made it.
+             * @description Id of the job that made the calibration.
              */
             job_id: string | null;
             /**
              * Links
-             * @description Paths: `self`, `report`, `activate`; `data` while its rows are kept.
+             * @description Paths: `self`, `report` and `activate`. Also `data` if the rows are stored.
              */
             links: {
                 [key: string]: string;
             };
             /**
              * Method
-             * @description Its map.
+             * @description Map that the calibration applies.
              * @enum {string}
              */
             method: "depolarized" | "temperature" | "evidence";
             /**
              * Name
-             * @description The name given to it.
+             * @description Name of the calibration.
              */
             name: string;
             /**
              * Num Samples
-             * @description The full number of answers: those drawn per prompt.
+             * @description The full number of answers: the number drawn per prompt for the fit.
              */
             num_samples: number;
             /**
              * Parameters
-             * @description For every number of answers from 2 on; for `evidence`, those of answers without log-probabilities.
+             * @description Parameters for every number of answers from 2. For `evidence`: the parameters for answers without log-probabilities.
              */
             parameters: components["schemas"]["ParametersOut"][];
             /**
              * Projection Ece
-             * @description Gap between lambda_max and what is found, on held-out rows; null where it was fitted by an earlier release.
+             * @description Projection ECE on held-out rows, 0..1: the gap between `lambda_max` and the observed projection. Null for calibrations of earlier releases.
              */
             projection_ece: number | null;
-            /** @description What a decision with all its answers promises: at the configured target error, or where that cannot be promised or none is set, at the lowest that can be; null where none can. */
+            /** @description The promise of a decision with the full number of answers. It is made for the configured target error. If that error cannot be promised or is not set, it is made for the lowest error that can be promised. Null if no error can be promised. */
             promise: components["schemas"]["PromiseOut"] | null;
             /**
              * Rows
-             * @description Rows it was fitted on.
+             * @description Number of rows used in the fit.
              */
             rows: number;
             /**
              * Temperature
-             * @description Matrix temperature T at the full number of answers; for `evidence`, without log-probabilities.
+             * @description Matrix temperature T at the full number of answers. For `evidence`: T for answers without log-probabilities.
              */
             temperature: number;
         };
@@ -972,22 +981,22 @@ export interface components {
             /**
              * Created At
              * Format: date-time
-             * @description When it was fitted.
+             * @description Time of the fit.
              */
             created_at: string;
             /**
              * Depolarization
-             * @description Depolarization g applied, 0 for `temperature`; with `evidence`, that of this very score. Null where no answer was drawn.
+             * @description Depolarization g applied. 0 for `temperature`. For `evidence`: the g of this score. Null without samples.
              */
             depolarization: number | null;
             /**
              * Evidence Intercept
-             * @description With `evidence`: a of g = sigmoid(a + b logit u), u the missing mass.
+             * @description For `evidence`: a of g = sigmoid(a + b logit u). u is the missing mass.
              */
             evidence_intercept?: number | null;
             /**
              * Evidence Slope
-             * @description With `evidence`: b.
+             * @description For `evidence`: b of the same formula.
              */
             evidence_slope?: number | null;
             /**
@@ -997,7 +1006,7 @@ export interface components {
             id: string;
             /**
              * Kernel
-             * @description What it compares answers by: `facts`, what they say; `llm`, that and what the LLM says of each two; `paper`, the cosine of their embeddings.
+             * @description Kernel that compares the answers: `facts` (numbers, names, negation, wording), `llm` (facts and the LLM's judgement of each pair) or `paper` (cosine of the embeddings).
              * @enum {string}
              */
             kernel: "facts" | "llm" | "paper";
@@ -1009,183 +1018,183 @@ export interface components {
             method: "depolarized" | "temperature" | "evidence";
             /**
              * Origin
-             * @description `own`: fitted for this very set-up. `default`: packaged, for want of such a one.
+             * @description `own`: fitted for this set-up. `default`: the packaged calibration. It applies if none was fitted for this set-up.
              * @enum {string}
              */
             origin: "own" | "default";
             /**
              * Temperature
-             * @description Matrix temperature T applied; null where no answer was drawn.
+             * @description Matrix temperature T applied. Null without samples.
              */
             temperature: number | null;
         };
         /**
          * Candidate
-         * @description What the answers say of the text given as `candidate`.
+         * @description The judgement of the text sent as `candidate`.
          */
         Candidate: {
             /**
              * Mode
-             * @description The meaning that it belongs to: which eigenvalue, from 0, the largest; an index into `modes` as far as those go. Null where more of it lies outside of all answers than on any meaning: it says what none of them said; and where no answer was drawn.
+             * @description Index of the candidate's meaning. 0 is the largest eigenvalue. The index also applies to `modes` if `modes` is long enough. Null if a larger part of the candidate lies outside all answers than on any meaning: no answer supports it. Null without samples.
              */
             mode: number | null;
             /**
              * Probability
-             * @description Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer to what the LLM means. Raw where `calibration` is null; null where no answer was drawn.
+             * @description Probability of the candidate by Born's rule under the served matrix, 0..lambda_max. Higher = closer to the LLM's meaning. Raw if `calibration` is null. Null without samples.
              */
             probability: number | null;
             /**
              * Probability Correct
-             * @description Probability, 0..1, that the candidate is right. Null in the cases in which the `probability_correct` of the response is null, where `mode` is null, and for a refusal. Unlike `probability`, it rests on verdicts, if there are any: on whether answers to the calibration's questions were right.
+             * @description Probability that the candidate is right, 0..1. Null for a refusal, if `mode` is null although there are samples, and in the cases listed for `probability_correct` of the response. Unlike `probability`, it is estimated from verdicts on answers to the calibration's questions, if there are any.
              */
             probability_correct: number | null;
         };
         /**
          * Claim
-         * @description One claim of a long answer: a sentence, a list item, a row of a table, or a field of JSON.
+         * @description One claim of a long answer: a sentence, a list item, a table row or a field of JSON.
          */
         Claim: {
             /**
              * Decision
-             * @description Let the claim through, or do not, so that of one claim of each answer, taken at random, few of those let through are wrong; null where no calibration of claims can decide.
+             * @description `answer`: let the claim through. `abstain`: hold it back. The target error holds for one random claim of each answer: few of those let through are wrong. Null if no calibration of claims can decide.
              */
             decision: ("answer" | "abstain") | null;
             /**
              * Doubtful
-             * @description Whether a reader should doubt it: where the `decision` is to abstain; without one, where `probability_correct` is below 0.5; without that, too, where none of the answers drawn agrees. Null where nothing tells.
+             * @description Whether a reader should doubt the claim. True if `decision` is `abstain`; without a decision, if `probability_correct` is below 0.5; without both, if no sample agrees. Null if none of the three is known.
              */
             readonly doubtful: boolean | null;
             /**
              * End
-             * @description Where it ends.
+             * @description End of the claim in the same text, exclusive.
              */
             end: number;
             /**
              * Entropy
-             * @description Von Neumann entropy served, nats. Higher = less certain.
+             * @description Served von Neumann entropy in nats. Higher = less certain.
              */
             entropy: number | null;
             /**
              * Fact Logprob
-             * @description That of the tokens of its numbers and names alone, without those of the question; where it has none, of its other words.
+             * @description Log-probability of the claim's numbers and names in nats, without those of the question. If it has none: of its other words.
              */
             fact_logprob: number | null;
             /**
              * Lambda Max
-             * @description Largest eigenvalue served of what the answers say of it, 0..1. Higher = they agree more. Null where no answer was drawn, as are the next two and `support`.
+             * @description Largest served eigenvalue of the answers' statements on the claim, 0..1. Higher = more agreement. Null without samples, like `entropy`, `probability` and `support`.
              */
             lambda_max: number | null;
             /**
              * Least Logprob
-             * @description That of the least likely of these tokens.
+             * @description Log-probability of the least likely token among those of `fact_logprob`, in nats.
              */
             least_logprob: number | null;
             /**
              * Logprob
-             * @description Log-probability of all its tokens, nats. Higher = more certain. Null where they are not known.
+             * @description Log-probability of all tokens of the claim in nats. Higher = more certain. Null if it is unknown.
              */
             logprob: number | null;
             /**
              * Probability
-             * @description Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer to what the answers mean.
+             * @description Probability of the claim by Born's rule under the served matrix, 0..lambda_max. Higher = closer to the meaning of the answers.
              */
             probability: number | null;
             /**
              * Probability Correct
-             * @description Probability that the claim is right, 0..1, by the verdicts on claims of the calibration's rows. Null without such a calibration, and where no answer speaks of the claim.
+             * @description Probability that the claim is right, 0..1, estimated from the verdicts on claims in the calibration's rows. Null without such a calibration, and if no answer mentions the claim.
              */
             probability_correct: number | null;
             /**
              * Rank Score
-             * @description A number to sort claims by, 0..1, where no calibration of claims serves: `probability` or, where no answer was drawn, the probability of its least likely token. Higher = more likely right, but no probability of that. Null elsewhere, and where no answer speaks of the claim.
+             * @description Number to sort claims by, 0..1, if no calibration of claims applies: `probability` or, without samples, the probability of the claim's least likely token. Higher = more likely right. It is not the probability that the claim is right. Null if a calibration of claims applies, and if no answer mentions the claim.
              */
             rank_score: number | null;
             /**
              * Start
-             * @description Where it begins in the judged text (of a chat: in that of its choice), in characters (code points).
+             * @description Start of the claim in the judged text (for chats: in the text of the choice), in characters (code points).
              */
             start: number;
-            /** @description What the answers drawn say of it. */
+            /** @description Number of samples that agree, differ or are silent. Null without samples. */
             support: components["schemas"]["ClaimSupport"] | null;
             /**
              * Text
-             * @description What it says, without Markdown's marks; of JSON `path: value`.
+             * @description Text of the claim without Markdown markup. For JSON: `path: value`.
              */
             text: string;
         };
         /**
          * ClaimIn
-         * @description A claim of a row's answer: its `text` as a score's `claims` have it, and a verdict.
+         * @description A claim of a row's answer: its `text` as in a score's `claims`, and a verdict.
          */
         ClaimIn: {
             /**
              * Correct
-             * @description Whether it is right.
+             * @description Whether the claim is right.
              */
             correct: boolean;
             /**
              * Fact Logprob
-             * @description As a score's `claims` have it.
+             * @description The value of the same name in a score's `claims`.
              * @default null
              */
             fact_logprob?: number | null;
             /**
              * Least Logprob
-             * @description As a score's `claims` have it.
+             * @description The value of the same name in a score's `claims`.
              * @default null
              */
             least_logprob?: number | null;
             /**
              * Logprob
-             * @description As a score's `claims` have it: for P(correct) without any answer drawn.
+             * @description The value of the same name in a score's `claims`, for P(correct) without samples.
              * @default null
              */
             logprob?: number | null;
             /**
              * Text
-             * @description What it says.
+             * @description Text of the claim.
              */
             text: string;
         };
         /**
          * ClaimSupport
-         * @description How many of the answers drawn say what a claim says.
+         * @description Number of samples that support a claim, differ from it or do not mention it.
          */
         ClaimSupport: {
             /**
              * Agree
-             * @description Answers that mean the same.
+             * @description Number of answers with the same meaning.
              */
             agree: number;
             /**
              * Differ
-             * @description Answers that speak of it and mean something else.
+             * @description Number of answers that mention the subject but mean something else.
              */
             differ: number;
             /**
              * Example
-             * @description What is said instead by an answer that differs, the least like it; null for none.
+             * @description Sentence of an answer that differs: the one least similar to the claim. Null if no answer differs.
              */
             example: string | null;
             /**
              * Silent
-             * @description Answers that do not speak of it.
+             * @description Number of answers that do not mention the subject.
              */
             silent: number;
         };
         /**
          * Correction
-         * @description A row by its `line` or its `id`, and whether the answer that was judged is right.
+         * @description A row by its `line` or its `id`, and the verdict on its judged answer.
          */
         Correction: {
             /**
              * Correct
-             * @description Whether the answer that was judged is right.
+             * @description Whether the judged answer is right.
              */
             correct: boolean;
             /**
              * Id
-             * @description Or its id.
+             * @description Id of the row, instead of `line`.
              */
             id?: string;
             /**
@@ -1201,94 +1210,94 @@ export interface components {
         CorrectionsRequest: {
             /**
              * Activate
-             * @description When to serve it. Left out: at once where the calibration corrected is the active one, else never.
+             * @description When to activate the new calibration. Left out: at once if the corrected calibration is active, otherwise never.
              * @enum {string}
              */
             activate?: "if_better" | "always" | "never";
             /**
              * Method
-             * @description Map to serve; left out: as for the calibration corrected.
+             * @description Map to serve. Left out: the map of the corrected calibration.
              * @enum {string}
              */
             method?: "depolarized" | "temperature" | "evidence" | "both" | "auto";
             /**
              * Name
-             * @description A name for people; left out: the same.
+             * @description Name for display. Left out: the same name.
              */
             name?: string;
             /**
              * Rows
-             * @description What is corrected.
+             * @description Corrected verdicts by row.
              */
             rows: components["schemas"]["Correction"][];
         };
         /**
          * Decision
-         * @description Whether to let a text through, so that few of those let through are wrong.
+         * @description The decision to let a text through or hold it back. It limits the share of wrong texts let through.
          */
         Decision: {
             /**
              * Action
-             * @description Let it through, or do not.
+             * @description `answer`: let the text through. `abstain`: hold it back.
              * @enum {string}
              */
             action: "answer" | "abstain";
             /**
              * Confidence
-             * @description How sure the promise is, 0..1: of calibrations on other questions drawn likewise, at least this share keep every error that they promise for this number of answers, all at once. So `target_error` may be chosen after looking at what is reachable. It says nothing of this one text.
+             * @description Confidence level of the promise, 0..1. At least this share of calibrations, on other questions drawn in the same way, keeps every error that it promises for this number of answers, all at once. `target_error` may therefore be chosen after looking at the errors that can be promised. The level does not describe this single text.
              */
             confidence: number;
             /**
              * Coverage
-             * @description Share of the calibration's questions that is let through, 0..1; 0 where none is. Null where the default calibration decides, which promises nothing.
+             * @description Share of the calibration's questions that are let through, 0..1. 0 if none is let through. Null if the default calibration decides: it promises nothing.
              */
             coverage: number | null;
             /**
              * Reason
-             * @description Why, and what to do with the text, for a person.
+             * @description Reason and advice in plain English.
              */
             reason: string;
             /**
              * Target Error
-             * @description Share of wrong ones allowed among those let through.
+             * @description Largest share of wrong texts among those let through, 0..1.
              */
             target_error: number;
             /**
              * Threshold
-             * @description The least P(correct) that is let through; null where the target cannot be promised.
+             * @description Smallest P(correct) that is let through. Null if the target cannot be promised.
              */
             threshold: number | null;
         };
         /**
          * Disagreement
-         * @description What answers say instead of one another.
+         * @description A point on which the answers disagree.
          */
         Disagreement: {
             /**
              * Kind
-             * @description Numbers are compared with those of the same unit, names only between answers that have none in common.
+             * @description Numbers are compared only with numbers of the same unit. Names are compared only between answers that have no name in common.
              * @enum {string}
              */
             kind: "number" | "name" | "negation";
             /**
              * Values
-             * @description The values by share, largest first, at most ten. The shares need not add up to 1: an answer may say nothing of it.
+             * @description The values by share, largest first, at most ten. The shares need not add up to 1: some answers may state none of the values.
              */
             values: components["schemas"]["DisagreementValue"][];
         };
         /**
          * DisagreementValue
-         * @description What some of the answers say.
+         * @description A value that some of the answers state.
          */
         DisagreementValue: {
             /**
              * Share
-             * @description Share of the answers with content that say it, 0..1.
+             * @description Share of the answers with content that state this value, 0..1.
              */
             share: number;
             /**
              * Value
-             * @description As one of the answers writes it; `negated` or `not negated`.
+             * @description The value as one of the answers writes it. For `negation`: `negated` or `not negated`.
              */
             value: string;
         };
@@ -1305,13 +1314,13 @@ export interface components {
             dev: string;
             /**
              * Name
-             * @description A name for people.
+             * @description Name for display.
              * @default
              */
             name?: string;
             /**
              * Num Samples
-             * @description Answers per prompt; left out: as many as a score draws.
+             * @description Answers per prompt. Left out: the number that a score draws.
              */
             num_samples?: number;
             /**
@@ -1339,13 +1348,13 @@ export interface components {
             dev: components["schemas"]["ExampleIn"][];
             /**
              * Name
-             * @description A name for people.
+             * @description Name for display.
              * @default
              */
             name?: string;
             /**
              * Num Samples
-             * @description Answers per prompt; left out: as many as a score draws.
+             * @description Answers per prompt. Left out: the number that a score draws.
              */
             num_samples?: number;
             /**
@@ -1362,23 +1371,23 @@ export interface components {
         };
         /**
          * Evidence
-         * @description What the log-probabilities of the answers say.
+         * @description Evidence from the log-probabilities of the answers.
          */
         Evidence: {
             /**
              * Mean Logprob
-             * @description Mean log-probability of the whole answers, nats. Higher = more certain.
+             * @description Mean log-probability of a whole answer in nats. Higher = more certain.
              */
             mean_logprob: number;
             /**
              * Missing Mass
-             * @description Mass that the LLM gives to none of the answers, 0..1. Higher = less certain.
+             * @description Probability that the LLM assigns to answers other than the samples, 0..1. Higher = less certain.
              */
             missing_mass: number;
         };
         /**
          * EvidenceParametersOut
-         * @description The evidence map served with this number of answers: g = sigmoid(a + b logit u), u the missing mass.
+         * @description Evidence map for this number of answers: g = sigmoid(a + b logit u). u is the missing mass.
          */
         EvidenceParametersOut: {
             /**
@@ -1388,7 +1397,7 @@ export interface components {
             evidence_intercept: number;
             /**
              * Evidence Slope
-             * @description Slope b, 0 or more; 0: the evidence says nothing.
+             * @description Slope b, 0 or more. 0: the evidence has no effect.
              */
             evidence_slope: number;
             /**
@@ -1404,32 +1413,32 @@ export interface components {
         };
         /**
          * ExampleIn
-         * @description A labelled row: `prompt` or `messages`, and what a right answer is. A null counts as left out.
+         * @description A labelled row: `prompt` or `messages`, with the right answer. A null counts as left out.
          */
         ExampleIn: {
             /**
              * Answer
-             * @description The one answer that `correct` is about.
+             * @description The answer that `correct` is about.
              */
             answer?: string | null;
             /**
              * Answer Logprob
-             * @description The natural-log probability of the whole `answer`, its last token included: for P(correct) without any answer drawn.
+             * @description Natural-log probability of the whole `answer`, including its last token, for P(correct) without samples.
              */
             answer_logprob?: number | null;
             /**
              * Claims
-             * @description Claims of a long answer to the prompt, with verdicts: for `unit` = `claim`.
+             * @description Claims of a long answer to the prompt, with verdicts, for `unit` = `claim`.
              */
             claims?: components["schemas"]["ClaimIn"][] | null;
             /**
              * Correct
-             * @description Whether `answer`, or else the dominant answer, is right; left out: by its words.
+             * @description Whether `answer` or, without one, the dominant answer is right. Left out: the words of the answer are compared with `reference`.
              */
             correct?: boolean | null;
             /**
              * Id
-             * @description Your name for the row, unique in the file.
+             * @description Your name for the row. Unique in the file.
              */
             id?: string | number | null;
             /**
@@ -1439,7 +1448,7 @@ export interface components {
             logprob?: number[] | null;
             /**
              * Logprobs
-             * @description The natural-log probability of each whole sample, its last token included.
+             * @description Natural-log probability of each whole sample, including its last token.
              */
             logprobs?: number[] | null;
             /**
@@ -1454,7 +1463,7 @@ export interface components {
             prompt?: string | null;
             /**
              * Reference
-             * @description The right answer, or several that are. Rows with `claims` do without. A text that is a list of texts, as JSON, Python or numpy print it, counts as that list.
+             * @description The right answer, or a list of right answers. Optional for rows with `claims`. A text that is a list of texts, as printed by JSON, Python or numpy, counts as that list.
              */
             reference?: string | string[] | null;
             /**
@@ -1464,12 +1473,12 @@ export interface components {
             samples?: string[] | null;
             /**
              * Tokens
-             * @description Recorded token counts; only the command `evaluate` reads them.
+             * @description Recorded token counts. Only the command `evaluate` reads them.
              */
             tokens?: unknown;
             /**
              * Verdict
-             * @description Of an export: what was judged, and why; not read. To correct it, add `correct`.
+             * @description For exports: the judged answer, and the reason of the verdict. Not read. To correct a verdict, add `correct`.
              */
             verdict?: unknown;
         };
@@ -1480,12 +1489,12 @@ export interface components {
         ExampleMessage: {
             /**
              * Content
-             * @description What is said.
+             * @description Text of the turn.
              */
             content: string;
             /**
              * Role
-             * @description Who speaks.
+             * @description Speaker of the turn.
              * @enum {string}
              */
             role: "system" | "user" | "assistant";
@@ -1512,18 +1521,18 @@ export interface components {
             null_value: number;
             /**
              * Uncalibrated
-             * @description Eigenvalues as they came, descending, sum 1.
+             * @description Raw eigenvalues, descending. Their sum is 1.
              */
             uncalibrated: number[];
         };
         /**
          * GuardrailCall
-         * @description A chat before it goes to the LLM (`request`), or its answer, as far as it has come (`response`).
+         * @description A chat before it goes to the LLM (`request`), or its answer received so far (`response`).
          */
         GuardrailCall: {
             /**
              * Additional Provider Specific Params
-             * @description `target_error`, `confidence`, `effort`, `fail_closed`; others are passed over.
+             * @description Options `target_error`, `confidence`, `effort` and `fail_closed`. Others are ignored.
              * @default null
              */
             additional_provider_specific_params?: {
@@ -1537,13 +1546,13 @@ export interface components {
             images?: unknown[] | null;
             /**
              * Input Type
-             * @description Which of the two calls it is.
+             * @description Kind of the call: before the LLM (`request`) or after it (`response`).
              * @enum {string}
              */
             input_type: "request" | "response";
             /**
              * Litellm Call Id
-             * @description The same in both calls of one chat.
+             * @description Id of the chat. Both calls of a chat have the same id.
              * @default null
              */
             litellm_call_id?: string | null;
@@ -1555,7 +1564,7 @@ export interface components {
             structured_messages?: unknown[] | null;
             /**
              * Texts
-             * @description The texts; of an answer, the first is judged.
+             * @description The texts. For an answer, the first text is judged.
              * @default null
              */
             texts?: unknown[] | null;
@@ -1574,29 +1583,29 @@ export interface components {
         };
         /**
          * GuardrailVerdict
-         * @description What the gateway is to do.
+         * @description The verdict for the gateway.
          */
         GuardrailVerdict: {
             /**
              * Action
-             * @description Go on, or do not.
+             * @description `NONE`: continue. `BLOCKED`: hold the text back.
              * @enum {string}
              */
             action: "NONE" | "BLOCKED";
             /**
              * Blocked Reason
-             * @description Of BLOCKED: why, for a person.
+             * @description For `BLOCKED`: the reason in plain English.
              */
             blocked_reason?: string | null;
         };
         /**
          * Health
-         * @description The process is up.
+         * @description The process is running.
          */
         Health: {
             /**
              * Status
-             * @description ok: the process answers.
+             * @description ok: the process responds.
              * @constant
              */
             status: "ok";
@@ -1613,40 +1622,40 @@ export interface components {
         Job: {
             /**
              * Activated
-             * @description Whether that one became the active one of its set-up; null before, and of an evaluation.
+             * @description Whether the calibration became the active one of its set-up. Null before that is decided, and for evaluations.
              */
             activated: boolean | null;
             /**
              * Calibration Id
-             * @description The calibration that it made.
+             * @description Id of the calibration that the job made.
              */
             calibration_id: string | null;
             /**
              * Created At
              * Format: date-time
-             * @description When it was posted.
+             * @description Time of the request.
              */
             created_at: string;
             /**
              * Decision
-             * @description Whether the calibration may be used, in a word or two as its report begins, and why it was activated or not.
+             * @description Verdict on the use of the calibration (the first words of its report), and the reason why it was activated or not.
              */
             decision: string | null;
             /**
              * Done
-             * @description Units of the stage that are done.
+             * @description Number of completed units of the stage.
              */
             done: number;
-            /** @description Why it failed. */
+            /** @description Reason for the failure. Null without a failure. */
             error: components["schemas"]["JobError"] | null;
             /**
              * Eta S
-             * @description Seconds that the stage will still take; null: not known.
+             * @description Estimated remaining seconds of the stage. Null: unknown.
              */
             eta_s: number | null;
             /**
              * Finished At
-             * @description When it ended.
+             * @description Time of the end.
              */
             finished_at: string | null;
             /**
@@ -1656,88 +1665,88 @@ export interface components {
             id: string;
             /**
              * Kind
-             * @description What it does.
+             * @description Kind of the job.
              * @enum {string}
              */
             kind: "calibrate" | "evaluate";
             /**
              * Links
-             * @description Paths: `self`, `events`; once it has succeeded `report` and, if any, `calibration`.
+             * @description Paths: `self` and `events`. After success also `report` and, if there is one, `calibration`.
              */
             links: {
                 [key: string]: string;
             };
             /**
              * Name
-             * @description The name given to it.
+             * @description Name of the job.
              */
             name: string;
             /**
              * Note
-             * @description What an open job waits for, if it does.
+             * @description Reason why an open job waits. Empty if it does not.
              */
             note: string;
             /**
              * Refused Rows
-             * @description Rows that the LLM server refused while it answered others, once the job has ended; retry it to ask for them again.
+             * @description Number of rows that the LLM server refused while it answered others. Known once the job has ended. Retry the job to ask for them again.
              */
             refused_rows: number;
             /**
              * Stage
-             * @description What a running job is at.
+             * @description Current stage of a running job.
              */
             stage: ("sampling" | "comparing" | "embedding" | "fitting" | "reporting") | null;
             /**
              * Started At
-             * @description When it first ran.
+             * @description Time of the first run.
              */
             started_at: string | null;
             /**
              * State
-             * @description Where it stands; the last three are final, but that a failed job can be retried.
+             * @description State of the job. The last three are final, except that a failed job can be retried.
              * @enum {string}
              */
             state: "queued" | "running" | "succeeded" | "failed" | "cancelled";
             /**
              * Total
-             * @description Units of the stage in all.
+             * @description Total number of units of the stage.
              */
             total: number;
         };
         /**
          * JobError
-         * @description Why a job failed.
+         * @description The reason for a job's failure.
          */
         JobError: {
             /**
              * Code
-             * @description A code of the error table.
+             * @description Code from the error table.
              */
             code: string;
             /**
              * Detail
-             * @description The same for a person.
+             * @description Explanation in plain English.
              */
             detail: string;
         };
         /**
          * KeptScore
-         * @description A score as it was answered, and how far it is; further fields as of POST /score or of the answer.
+         * @description A stored score and its state. Further fields are those of POST /score or of the chat's score.
          */
         KeptScore: {
             /**
              * Id
-             * @description Id of this score.
+             * @description Id of the score.
              */
             id: string;
             /**
              * Marks
-             * @description Of a chat that asked for them: its `claims`, for the reader. Absent elsewhere.
+             * @description The claims of a chat's answer, for display to the reader. Present if the chat asked for marks.
              */
             marks?: components["schemas"]["Mark"][] | null;
             /**
              * Status
-             * @description pending: ask again. scored: with everything that POST /score returned. not_scored, failed: `warning` says why.
+             * @description pending: ask again later. scored: all fields that POST /score returned are present. not_scored, failed: `warning` gives the reason.
              * @enum {string}
              */
             status: "pending" | "scored" | "not_scored" | "failed";
@@ -1746,18 +1755,18 @@ export interface components {
         };
         /**
          * KeyOut
-         * @description A key, but for the key itself.
+         * @description A key without its secret.
          */
         KeyOut: {
             /**
              * Created At
              * Format: date-time
-             * @description When it was made.
+             * @description Time of creation.
              */
             created_at: string;
             /**
              * Expires At
-             * @description When it ends; null: when it is revoked.
+             * @description Expiry time. Null: valid until it is revoked.
              */
             expires_at: string | null;
             /**
@@ -1767,85 +1776,85 @@ export interface components {
             id: string;
             /**
              * Name
-             * @description The name given to it.
+             * @description Name of the key.
              */
             name: string;
             /**
              * Prefix
-             * @description Its first characters, by which to know it.
+             * @description First characters of the key, to recognise it.
              */
             prefix: string;
             /**
              * Revoked At
-             * @description When it was revoked.
+             * @description Time of revocation. Null if it is not revoked.
              */
             revoked_at: string | null;
             /**
              * Scope
-             * @description What it opens.
+             * @description Routes that the key opens: `score` or `admin`.
              * @enum {string}
              */
             scope: "score" | "admin";
             /**
              * State
-             * @description Whether it opens anything: only a valid one does.
+             * @description State of the key. Only a valid key opens routes.
              * @enum {string}
              */
             state: "valid" | "expired" | "revoked";
         };
         /**
          * KeyRequest
-         * @description A key to be made.
+         * @description A key to create.
          */
         KeyRequest: {
             /**
              * Expires At
              * Format: date-time
-             * @description When it ends: a time to come, with its zone. Without, when it is revoked.
+             * @description Expiry time, in the future and with a time zone. Left out: the key is valid until it is revoked.
              */
             expires_at?: string;
             /**
              * Name
-             * @description Who uses it, for people; need not be unique.
+             * @description Name of the key's user, for display. It need not be unique.
              */
             name: string;
             /**
              * Scope
-             * @description score: the scoring routes. admin: these and all others.
+             * @description score: the scoring routes. admin: all routes.
              * @enum {string}
              */
             scope: "score" | "admin";
         };
         /**
          * KeyWarning
-         * @description What to know about having made a key.
+         * @description A warning about a created key.
          */
         KeyWarning: {
             /**
              * Code
-             * @description scope_closed: it is the first key, and callers without one are now refused.
+             * @description scope_closed: this is the first key of its scope. Callers without a key are now refused.
              */
             code: string;
             /**
              * Message
-             * @description The same in words.
+             * @description Explanation in plain English.
              */
             message: string;
         };
         /**
          * MadeKey
-         * @description A key that was made now: the only answer that holds the key itself.
+         * @description A new key. Only this response contains the key itself.
          */
         MadeKey: {
             /**
              * Created At
              * Format: date-time
-             * @description When it was made.
+             * @description Time of creation.
              */
             created_at: string;
             /**
              * Expires At
-             * @description When it ends; null: when it is revoked.
+             * @description Expiry time. Null: valid until it is revoked.
              */
             expires_at: string | null;
             /**
@@ -1855,70 +1864,70 @@ export interface components {
             id: string;
             /**
              * Key
-             * @description The key. It is shown this once and stored nowhere.
+             * @description The key. It is shown only once and not stored.
              */
             key: string;
             /**
              * Name
-             * @description The name given to it.
+             * @description Name of the key.
              */
             name: string;
             /**
              * Prefix
-             * @description Its first characters, by which to know it.
+             * @description First characters of the key, to recognise it.
              */
             prefix: string;
             /**
              * Revoked At
-             * @description When it was revoked.
+             * @description Time of revocation. Null if it is not revoked.
              */
             revoked_at: string | null;
             /**
              * Scope
-             * @description What it opens.
+             * @description Routes that the key opens: `score` or `admin`.
              * @enum {string}
              */
             scope: "score" | "admin";
             /**
              * State
-             * @description Whether it opens anything: only a valid one does.
+             * @description State of the key. Only a valid key opens routes.
              * @enum {string}
              */
             state: "valid" | "expired" | "revoked";
             /**
              * Warnings
-             * @description What to know about having made it.
+             * @description Warnings about the created key.
              */
             warnings: components["schemas"]["KeyWarning"][];
         };
         /**
          * Mark
-         * @description A claim in the text of a chat's answer, for the reader of the chat.
+         * @description A claim in the text of a chat's answer, for display to the reader.
          */
         Mark: {
             /**
              * Doubtful
-             * @description Whether to show it as doubtful, as of the claim.
+             * @description Whether to display the claim as doubtful: `doubtful` of the claim.
              */
             doubtful: boolean | null;
             /**
              * End
-             * @description Where it ends.
+             * @description End of the claim in the same text, exclusive.
              */
             end: number;
             /**
              * Start
-             * @description Where it begins in the text of the choice, in characters (code points).
+             * @description Start of the claim in the text of the choice, in characters (code points).
              */
             start: number;
             /**
              * Text
-             * @description What it says, as of the claim.
+             * @description Text of the claim.
              */
             text: string;
             /**
              * Why
-             * @description What tells against it, in a reader's words; null where it is not doubtful.
+             * @description Reason in plain English. Null if the claim is not doubtful.
              */
             why: string | null;
         };
@@ -1929,12 +1938,12 @@ export interface components {
         MessageIn: {
             /**
              * Content
-             * @description What is said.
+             * @description Text of the turn.
              */
             content: string;
             /**
              * Role
-             * @description Who speaks.
+             * @description Speaker of the turn.
              * @enum {string}
              */
             role: "system" | "user" | "assistant";
@@ -1946,28 +1955,28 @@ export interface components {
         Mode: {
             /**
              * Answer
-             * @description The sample most aligned with it.
+             * @description The sample most aligned with this meaning.
              */
             answer: string;
             /**
              * Probability
-             * @description Its served eigenvalue, 0..1.
+             * @description Served eigenvalue, 0..1.
              */
             probability: number;
             /**
              * Share
-             * @description Share of the samples that lie closest to it, 0..1.
+             * @description Share of the samples that lie closest to this meaning, 0..1.
              */
             share: number;
         };
         /**
          * ParametersOut
-         * @description The parameters served with this number of answers.
+         * @description Parameters applied to this number of answers.
          */
         ParametersOut: {
             /**
              * Depolarization
-             * @description Depolarization g, 0 for `temperature`.
+             * @description Depolarization g. 0 for `temperature`.
              */
             depolarization: number;
             /**
@@ -1988,23 +1997,23 @@ export interface components {
         Problem: {
             /**
              * Code
-             * @description What went wrong, for a program: stable.
+             * @description Stable code of the error, for programs.
              */
             code: string;
             /**
              * Detail
-             * @description What went wrong, for a person.
+             * @description Explanation in plain English.
              */
             detail: string;
             /**
              * Errors
-             * @description For invalid requests: each thing wrong.
+             * @description For invalid requests: the list of faults.
              * @default null
              */
             errors?: components["schemas"]["ProblemItem"][] | null;
             /**
              * Request Id
-             * @description The request's id, also in X-Request-ID.
+             * @description Id of the request, also in the header `X-Request-ID`.
              * @default null
              */
             request_id?: string | null;
@@ -2020,12 +2029,12 @@ export interface components {
             status: number;
             /**
              * Title
-             * @description The HTTP status in words.
+             * @description Name of the HTTP status.
              */
             title: string;
             /**
              * Type
-             * @description Names the kind of error; the same for every error of one code.
+             * @description Kind of the error. All errors with the same code have the same type.
              */
             type: string;
         } & {
@@ -2033,17 +2042,17 @@ export interface components {
         };
         /**
          * ProblemItem
-         * @description One thing that is wrong with the request.
+         * @description One fault of the request.
          */
         ProblemItem: {
             /**
              * Loc
-             * @description Where: body, query or path, then the field.
+             * @description Place of the fault: body, query or path, then the field.
              */
             loc: (string | number)[];
             /**
              * Msg
-             * @description What is wrong there.
+             * @description Description of the fault.
              */
             msg: string;
         } & {
@@ -2051,43 +2060,43 @@ export interface components {
         };
         /**
          * PromiseOut
-         * @description An error among the answers let through that is kept with this confidence.
+         * @description An error rate that is promised for the answers let through.
          */
         PromiseOut: {
             /**
              * Confidence
-             * @description Confidence with which it is kept.
+             * @description Confidence level of the promise, 0..1.
              */
             confidence: number;
             /**
              * Coverage
-             * @description Share of the questions that it lets through.
+             * @description Share of the questions that are let through, 0..1.
              */
             coverage: number;
             /**
              * Num Samples
-             * @description Number of answers per prompt that it is made for.
+             * @description Number of answers per prompt for which the promise holds.
              */
             num_samples: number;
             /**
              * Target Error
-             * @description Share of wrong ones among the answers let through, at most.
+             * @description Largest share of wrong answers among those let through, 0..1.
              */
             target_error: number;
             /**
              * Threshold
-             * @description The least P(correct) that is let through.
+             * @description Smallest P(correct) that is let through.
              */
             threshold: number;
         };
         /**
          * Ready
-         * @description Every part works.
+         * @description All parts work.
          */
         Ready: {
             /**
              * Parts
-             * @description By part: store, embedder, llm.
+             * @description State by part: store, embedder and llm.
              */
             parts: {
                 [key: string]: "ok";
@@ -2100,26 +2109,26 @@ export interface components {
             status: "ready";
             /**
              * Unreadable
-             * @description Stored rows that cannot be read and are skipped: table and id.
+             * @description Stored rows that cannot be read, by table and id. They are skipped.
              * @default []
              */
             unreadable?: string[];
         };
         /**
          * Root
-         * @description Where everything is.
+         * @description The paths of the service.
          */
         Root: {
             /**
              * Links
-             * @description Paths by what is there.
+             * @description Paths by name.
              */
             links: {
                 [key: string]: string;
             };
             /**
              * Name
-             * @description What this is.
+             * @description Name of the service.
              */
             name: string;
             /**
@@ -2130,17 +2139,17 @@ export interface components {
         };
         /**
          * SamplingIn
-         * @description How the LLM draws answers; what is left out comes from the settings.
+         * @description Sampling parameters of the LLM. Parameters that are left out come from the settings.
          */
         SamplingIn: {
             /**
              * Max Tokens
-             * @description Most tokens of an answer.
+             * @description Largest number of tokens in an answer.
              */
             max_tokens?: number;
             /**
              * Seed
-             * @description Seed passed to the LLM; left out: none. Some servers cannot take one.
+             * @description Seed passed to the LLM. Left out: none. Some servers do not accept a seed.
              */
             seed?: number;
             /**
@@ -2150,12 +2159,12 @@ export interface components {
             stop?: string[];
             /**
              * Temperature
-             * @description Sampling temperature; 0 makes all answers equal.
+             * @description Sampling temperature. With 0, all answers are equal.
              */
             temperature?: number;
             /**
              * Top K
-             * @description Most likely tokens kept; 0: all.
+             * @description Number of most likely tokens kept. 0: all.
              */
             top_k?: number;
             /**
@@ -2166,40 +2175,40 @@ export interface components {
         };
         /**
          * Score
-         * @description A scored prompt.
+         * @description The score of a prompt.
          */
         Score: {
             /**
              * Answer
-             * @description The sample most aligned with the dominant eigenvector; the `candidate` where no answer was drawn.
+             * @description The sample most aligned with the dominant eigenvector. Without samples: the `candidate`.
              */
             answer: string;
             /**
              * Calibrated
-             * @description Whether a calibration of this very set-up was applied. False where the default stood in for one (`calibration.origin`), or nothing did.
+             * @description Whether a calibration of this set-up was applied. False if the default calibration (`calibration.origin`) or no calibration was applied.
              */
             calibrated: boolean;
-            /** @description The calibration used, be it the default; null: none, and the values are raw. */
+            /** @description The calibration used. It may be the default. Null: the values are raw. */
             calibration: components["schemas"]["CalibrationUsed"] | null;
-            /** @description The `candidate` judged; null without one. */
+            /** @description The judgement of the `candidate`. Null without a candidate. */
             candidate: components["schemas"]["Candidate"] | null;
             /**
              * Claims
-             * @description The claims of the `candidate` or, without one, of `answer`, in their order, where it is long or they were asked for: what it says, sentence by sentence. Absent elsewhere.
+             * @description Claims of the `candidate` or, without one, of `answer`, in the order of the text. Present if the text is long or the request asks for claims.
              */
             claims?: components["schemas"]["Claim"][] | null;
-            /** @description The calibration that the claims are served by; null: none. With `claims` alone. */
+            /** @description The calibration applied to the claims. Null: none. Present with `claims`. */
             claims_calibration?: components["schemas"]["CalibrationUsed"] | null;
             /**
              * Claims Share
-             * @description How much of that text is claims, 0..1. The rest is code, headings, questions, greetings and what the user said. With `claims` alone.
+             * @description Share of that text that consists of claims, 0..1. The rest is code, headings, questions, greetings and text of the user. Present with `claims`.
              */
             claims_share?: number | null;
-            /** @description Whether to let the `candidate` (without a candidate: `answer`) through, so that the target error is kept. Null if no calibration can decide and the request has no `target_error`, unless the answers are refusals. Without a `probability_correct` the decision is to abstain. */
+            /** @description Decision on the `candidate` or, without one, on `answer`, for the target error. Null if no calibration can decide and the request has no `target_error`, unless the answers are refusals. Without a `probability_correct` the decision is to abstain. */
             decision: components["schemas"]["Decision"] | null;
             /**
              * Disagreements
-             * @description Where the drawn answers hold different numbers, names or negations. Empty: nowhere. Null where fewer than two answers have content, where they are scored claim by claim, and in chats under EIGENCAL_ABSTAIN.
+             * @description Numbers, names and negations that differ between the drawn answers. Empty: none differ. Null if fewer than two answers have content, if the answers are scored claim by claim, and in chats under EIGENCAL_ABSTAIN.
              */
             disagreements?: components["schemas"]["Disagreement"][] | null;
             /**
@@ -2209,34 +2218,34 @@ export interface components {
             embedder: string;
             /**
              * Entropy
-             * @description Von Neumann entropy served, nats. Higher = less certain.
+             * @description Served von Neumann entropy in nats. Higher = less certain.
              */
             entropy: number | null;
             /**
              * Entropy Normalized
-             * @description Entropy over the largest that the spectrum allows, 0..1.
+             * @description `entropy` divided by the largest entropy that the spectrum allows, 0..1. Higher = less certain.
              */
             entropy_normalized: number | null;
-            /** @description What the log-probabilities say; null unless every answer has one. */
+            /** @description Evidence from the log-probabilities. Null unless every answer has a log-probability. */
             evidence: components["schemas"]["Evidence"] | null;
             /**
              * Id
-             * @description Id of this score.
+             * @description Id of the score.
              */
             id: string;
             /**
              * Kernel
-             * @description What the answers were compared by, as of `calibration.kernel`.
+             * @description Kernel that compared the answers; see `calibration.kernel`.
              */
             kernel?: ("facts" | "llm" | "paper") | null;
             /**
              * Lambda Max
-             * @description Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much of their meaning the answers share, not the probability that the answer is right. Null where no answer was drawn (effort `none`), as are the other values of a spectrum.
+             * @description Largest served eigenvalue, 0..1: the confidence. Higher = more certain. It measures the share of meaning on which the answers agree, not the probability that the answer is right. Null without samples (effort `none`), like the other values of the spectrum.
              */
             lambda_max: number | null;
             /**
              * Model
-             * @description Model that answered; null for supplied samples, and for a supplied candidate where no answer was drawn.
+             * @description Model that answered. Null for supplied samples, and for a supplied candidate without samples.
              */
             model: string | null;
             /**
@@ -2246,12 +2255,12 @@ export interface components {
             modes?: components["schemas"]["Mode"][] | null;
             /**
              * Num Distinct
-             * @description Distinct ones among them.
+             * @description Number of distinct answers.
              */
             num_distinct: number;
             /**
              * Num Empty
-             * @description Answers without text: left out as failed, unless the settings say what they mean.
+             * @description Number of answers without text. They are left out as failed, unless EIGENCAL_EMPTY_ANSWERS gives them a meaning.
              */
             num_empty: number;
             /**
@@ -2261,134 +2270,133 @@ export interface components {
             num_refusals: number;
             /**
              * Num Samples
-             * @description Answers scored.
+             * @description Number of answers scored.
              */
             num_samples: number;
             /**
              * Num Truncated
-             * @description Answers cut by max_tokens; they count.
+             * @description Number of answers cut at `max_tokens`. They are scored.
              */
             num_truncated: number;
             /**
              * Ood P Value
-             * @description Conformal p-value, 0..1, of the hypothesis that the prompt is like the calibration's rows. It compares the question and, if answers were drawn, their mean length. Lower = less alike. Below 0.02 the score has a warning. The smallest possible value is 2 / (rows + 1) by the question and 4 / (rows + 1) by the length, so with fewer than 200 rows the length alone cannot reach 0.02; `length_out_of_range` then warns of lengths that no row has. Null without a calibration, and for calibrations that do not keep the prompts of their rows.
+             * @description Conformal p-value, 0..1, of the hypothesis that the prompt is like the calibration's rows. It compares the question and, with samples, their mean length. Lower = less similar. Below 0.02 the score has a warning. The smallest possible value is 2 / (rows + 1) for the question and 4 / (rows + 1) for the length, so with fewer than 200 rows the length alone cannot reach 0.02. `length_out_of_range` then warns of lengths that no row has. Null without a calibration, and for calibrations that do not keep the prompts of their rows.
              */
             ood_p_value: number | null;
             /**
              * Probability All Correct
-             * @description Probability that every claim of that text is right, 0..1. Null without a calibration of claims that tells. With `claims` alone.
+             * @description Probability that every claim of that text is right, 0..1. Null without a calibration of claims that predicts it. Present with `claims`.
              */
             probability_all_correct?: number | null;
             /**
              * Probability Correct
-             * @description Probability that `answer` is right, 0..1, estimated from the verdicts on the calibration's questions; by the default calibration from none (warning `default_probability`). Null without a calibration, if the calibration has no correctness model for this number of answers, if the model needs log-probabilities that are missing, and if `answer` is a refusal.
+             * @description Probability that `answer` is right, 0..1, estimated from the verdicts on the calibration's questions. The default calibration uses no verdicts (warning `default_probability`). Null without a calibration, if the calibration has no correctness model for this number of answers, if the model needs log-probabilities that are missing, and if `answer` is a refusal.
              */
             probability_correct: number | null;
             /**
              * Rank Score
-             * @description A number to sort texts by where the default calibration serves: `probability_correct` of the `candidate` or, without one, of `answer`. Null elsewhere.
+             * @description Number to sort texts by if the default calibration applies: `probability_correct` of the `candidate` or, without one, of `answer`. Null otherwise.
              */
             rank_score?: number | null;
             /**
              * Samples
-             * @description The answers, in the order drawn.
+             * @description The answers in the order drawn.
              */
             samples?: string[] | null;
             /** @description The whole spectrum. */
             spectrum?: components["schemas"]["FullSpectrum"] | null;
-            /** @description Where the time went. */
             timings_ms: components["schemas"]["Timings"];
-            /** @description The same two numbers without calibration. */
+            /** @description `lambda_max` and `entropy` without calibration. Null without samples. */
             uncalibrated: components["schemas"]["SpectrumValues"] | null;
-            /** @description Tokens used, comparisons included; null where the LLM was not called. */
+            /** @description Tokens used, including comparisons. Null if the LLM was not called. */
             usage: components["schemas"]["TokenUsage"] | null;
             /**
              * Warnings
-             * @description What to know about this score.
+             * @description Warnings about the score.
              */
             warnings: components["schemas"]["ScoreWarning"][];
         };
         /**
          * ScoreRequest
-         * @description What to score: `prompt` or `messages`, or `samples` already drawn (then `prompt` is optional).
+         * @description A request for a score: `prompt` or `messages`, or drawn `samples` (`prompt` is then optional).
          */
         ScoreRequest: {
             /**
              * Calibration
-             * @description `active`, `none` (raw values), or the id of a calibration.
+             * @description `active`, `none` (raw values) or the id of a calibration.
              * @default active
              */
             calibration?: string;
             /**
              * Candidate
-             * @description A text to judge by the answers, such as the one about to be sent. It never counts as one of them. A blank one is refused, unless the settings say what empty answers mean.
+             * @description A text to judge by the answers, for example the text about to be sent. It does not count as an answer. A blank candidate is refused, unless EIGENCAL_EMPTY_ANSWERS gives empty answers a meaning.
              */
             candidate?: string;
             /**
              * Candidate Logprob
-             * @description The natural-log probability of the whole `candidate`, the token that ended it included, by the LLM that wrote it. It counts where no answer is drawn.
+             * @description Natural-log probability of the whole `candidate`, including the token that ended it, under the LLM that wrote it. It is used if no answers are drawn.
              */
             candidate_logprob?: number;
             /**
              * Candidate Tokens
-             * @description The tokens of the `candidate`, in order: what they tell of each of its claims, without any answer drawn. Tokens of another text are not used. Refused if their sum contradicts `candidate_logprob`.
+             * @description Tokens of the `candidate` in order. They give the log-probabilities of its claims, even without samples. Tokens of another text are ignored. They are refused if their sum contradicts `candidate_logprob`.
              */
             candidate_tokens?: components["schemas"]["TokenIn"][];
             /**
              * Claims
-             * @description Whether to score the `candidate` or, without one, `answer` claim by claim, too. Left out: where it has as many characters as the settings say (400).
+             * @description Whether to also score the `candidate` or, without one, `answer` claim by claim. Left out: the text is scored claim by claim if it reaches the length in the settings (400 characters).
              */
             claims?: boolean;
             /**
              * Compare
-             * @description How distinct answers are compared: by their `embeddings`, or `llm`: the LLM is also asked of each pair whether both say the same. Left out: as the service is set up.
+             * @description How distinct answers are compared. `embeddings`: by their embeddings. `llm`: the LLM is also asked whether both answers of a pair say the same. Left out: the service's setting.
              * @enum {string}
              */
             compare?: "embeddings" | "llm";
             /**
              * Confidence
-             * @description Confidence with which the target is kept; left out: 0.9.
+             * @description Confidence level with which the target is kept. Left out: 0.9.
              */
             confidence?: number;
             /**
              * Deadline Ms
-             * @description Time for the answers to come; what has come by then is scored (two at least, one by evidence).
+             * @description Time limit for drawing the answers, in milliseconds. The answers that arrive in time are scored (at least two, or one by evidence).
              */
             deadline_ms?: number;
             /**
              * Effort
-             * @description How many answers to draw, in place of `num_samples`: `low`, `medium` and `high` stand for 3, 8 and 20 of them. More cost more tokens. `none` draws none and costs no token: the `candidate` is judged by its `candidate_logprob`, and there is no spectrum. `auto`: as many as the calibration's report recommends (none only with a `candidate_logprob`), else as `low`.
+             * @description Number of answers to draw, in place of `num_samples`: `low` draws 3, `medium` 8 and `high` 20. More answers cost more tokens. `none` draws no answers and costs no tokens: the `candidate` is judged by its `candidate_logprob`, and there is no spectrum. `auto` draws the number that the calibration's report recommends (none only with a `candidate_logprob`). Without a recommendation, `auto` draws the same number as `low`.
              * @enum {string}
              */
             effort?: "none" | "low" | "medium" | "high" | "auto";
             /**
              * Logprobs
-             * @description The natural-log probability of each whole sample, the token that ended it included: as many as `samples`. Where a sample is only a part of what was drawn, leave this out. (Rows of `POST /calibrate` may call it `logprob`, too; here it has this one name.)
+             * @description Natural-log probability of each whole sample, including the token that ended it. One number for each sample. Leave this out if a sample is only a part of the drawn text. (Rows of `POST /calibrate` may also call it `logprob`. Here only this name is accepted.)
              */
             logprobs?: number[];
             /**
              * Messages
-             * @description A conversation, sent to the LLM as it is. The last turn is not the assistant's.
+             * @description A conversation, sent to the LLM unchanged. The last turn must not be the assistant's.
              */
             messages?: components["schemas"]["MessageIn"][];
             /**
              * Model
-             * @description Model to ask the LLM server for.
+             * @description Model requested from the LLM server.
              */
             model?: string;
             /**
              * Num Samples
-             * @description Answers to draw. One is enough where a calibration by evidence fits, else two.
+             * @description Number of answers to draw. At least two are needed. One is enough if a calibration by evidence fits.
              */
             num_samples?: number;
             /**
              * Prompt
-             * @description A question; the service puts its prompt format around it.
+             * @description A question. The service wraps it in its prompt format.
              */
             prompt?: string;
             /**
              * Return
-             * @description Further parts of the answer: what to return.
+             * @description Further parts of the score to return.
              * @default [
              *       "modes"
              *     ]
@@ -2396,46 +2404,46 @@ export interface components {
             return?: ("samples" | "modes" | "spectrum")[];
             /**
              * Samples
-             * @description Answers already drawn; the LLM is not called. Empty ones are left out, unless the settings say what they mean. One is enough with its log-probability where a calibration by evidence fits, else two.
+             * @description Answers already drawn. The LLM is not called. Empty answers are left out, unless EIGENCAL_EMPTY_ANSWERS gives them a meaning. At least two are needed. One is enough if it has a log-probability and a calibration by evidence fits.
              */
             samples?: string[];
-            /** @description How to draw them. */
+            /** @description Sampling parameters of the answers. */
             sampling?: components["schemas"]["SamplingIn"];
             /**
              * Source Label
-             * @description Who drew `samples`: a calibration fits only its own label.
+             * @description Name of the model or system that drew `samples`. A calibration fits only its own label.
              */
             source_label?: string;
             /**
              * Target Error
-             * @description Share of wrong ones allowed among the answers let through, for `decision`. Left out: that of the settings, else 0.2 where a calibration can decide.
+             * @description Largest share of wrong answers among those let through, for `decision`. Left out: the target of the settings, otherwise 0.2 if a calibration can decide.
              */
             target_error?: number;
         };
         /**
          * ScoreWarning
-         * @description Something the caller should know.
+         * @description A warning about the score.
          */
         ScoreWarning: {
             /**
              * Code
-             * @description calibration_missing, calibration_mismatch, default_calibration, default_probability, evidence_missing, comparison_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch, out_of_distribution, length_out_of_range, refusals, logprobs_of_other_text or claims_left_out.
+             * @description Code of the warning: calibration_missing, calibration_mismatch, default_calibration, default_probability, evidence_missing, comparison_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch, out_of_distribution, length_out_of_range, refusals, logprobs_of_other_text or claims_left_out.
              */
             code: string;
             /**
              * Differs
-             * @description For a mismatch: the parts that differ.
+             * @description For `calibration_mismatch`: the parts of the set-up that differ.
              */
             differs?: string[] | null;
             /**
              * Message
-             * @description The same for a person.
+             * @description Explanation in plain English.
              */
             message: string;
         };
         /**
          * SpectrumValues
-         * @description The two numbers of a spectrum.
+         * @description Largest eigenvalue and entropy of a spectrum.
          */
         SpectrumValues: {
             /**
@@ -2451,27 +2459,27 @@ export interface components {
         };
         /**
          * Timings
-         * @description Milliseconds by stage.
+         * @description Duration of each stage in milliseconds.
          */
         Timings: {
             /**
              * Compare
-             * @description Comparing the answers by the LLM, after `embed`; null where it was not asked.
+             * @description Comparison of the answers by the LLM, after `embed`. Null if the LLM was not asked.
              */
             compare?: number | null;
             /**
              * Embed
-             * @description Embedding the distinct answers, and the question.
+             * @description Embedding the distinct answers and the question.
              */
             embed: number;
             /**
              * Generate
-             * @description Drawing the answers; null where none was drawn.
+             * @description Drawing the answers. Null if the service drew none.
              */
             generate?: number | null;
             /**
              * Queue
-             * @description Waiting: for parsing and for a slot at the LLM.
+             * @description Waiting for parsing and for a slot at the LLM.
              */
             queue: number;
             /**
@@ -2481,29 +2489,29 @@ export interface components {
             spectrum: number;
             /**
              * Total
-             * @description All of it.
+             * @description Total time.
              */
             total: number;
         };
         /**
          * TokenIn
-         * @description A token of the candidate, as chats tell it (`choices[0].logprobs.content`); more of it is ignored.
+         * @description A token of the candidate, as in chats (`choices[0].logprobs.content`). Other fields are ignored.
          */
         TokenIn: {
             /**
              * Logprob
-             * @description Its natural-log probability.
+             * @description Natural-log probability of the token.
              */
             logprob: number;
             /**
              * Token
-             * @description Its text.
+             * @description Text of the token.
              */
             token: string;
         };
         /**
          * TokenUsage
-         * @description Tokens, as the LLM server counts them.
+         * @description Token counts of the LLM server.
          */
         TokenUsage: {
             /**
@@ -2519,12 +2527,12 @@ export interface components {
         };
         /**
          * Verified
-         * @description Whether the answer will do.
+         * @description The verdict on the answer.
          */
         Verified: {
             /**
              * Claims
-             * @description The claims of a long answer, as POST /score has them; null of a short one.
+             * @description Claims of a long answer, as in POST /score. Null for a short answer.
              */
             claims?: components["schemas"]["Claim"][] | null;
             /**
@@ -2534,7 +2542,7 @@ export interface components {
             confidence: number;
             /**
              * Samples
-             * @description The answers, in the order drawn.
+             * @description The answers in the order drawn.
              */
             samples: string[];
             /**
@@ -2544,23 +2552,23 @@ export interface components {
             should_escalate: boolean;
             /**
              * Threshold
-             * @description The threshold that was sent.
+             * @description Threshold of the request.
              */
             threshold: number;
             /**
              * Total Samples
-             * @description How many answers were drawn.
+             * @description Number of answers drawn.
              */
             total_samples: number;
             /**
              * Verified Count
-             * @description How many of the answers drawn lie on the mode of the answer: closest to the eigenvector of their density matrix that the answer belongs to, so that they mean the same. 0 where it belongs to none.
+             * @description Number of drawn answers on the mode of the judged answer: they are closest to the same eigenvector of the density matrix, so they have the same meaning. 0 if the answer belongs to no mode.
              */
             verified_count: number;
         };
         /**
          * VerifyRequest
-         * @description An answer that somebody has, and the question that it answers. Further fields are passed over.
+         * @description An answer to judge, and its question. Further fields are ignored.
          */
         VerifyRequest: {
             /**
@@ -2570,7 +2578,7 @@ export interface components {
             answer: string;
             /**
              * Context
-             * @description What the question is asked about: a system message before it.
+             * @description Context of the question, sent as a system message before it.
              * @default null
              */
             context?: string | null;
@@ -2581,7 +2589,7 @@ export interface components {
             question: string;
             /**
              * Threshold
-             * @description Least confidence that is not to be escalated.
+             * @description Lowest confidence that is not escalated, 0..1.
              */
             threshold: number;
         };
@@ -2603,7 +2611,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Paths by what is there: JSON, or a page for people. */
+            /** @description Paths by name, as JSON or as a page. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2631,7 +2639,7 @@ export interface operations {
             /** @description Successful Response */
             200: {
                 headers: {
-                    /** @description Why there is no score to decide by; absent where there is one. */
+                    /** @description Reason why no score can decide. Absent if there is a score. */
                     "X-Eigencal-Reason"?: string;
                     [name: string]: unknown;
                 };
@@ -2708,7 +2716,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The same file and options under the same key give the same job. */
+                /** @description Key of the request. Requests with the same key, file and options get the same job. */
                 "idempotency-key"?: string | null;
             };
             path?: never;
@@ -2835,7 +2843,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Latest first: JSON, or a page for people. */
+            /** @description Calibrations, latest first, as JSON or as a page. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3494,7 +3502,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description JSONL that may be posted to /calibrate again. */
+            /** @description JSONL that can be posted to /calibrate again. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3629,7 +3637,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was fitted on what, before and after on held-out folds, the curves, the warnings. */
+            /** @description The fit and its data, the results before and after calibration on held-out folds, the curves and the warnings. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3820,7 +3828,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The same file and options under the same key give the same job. */
+                /** @description Key of the request. Requests with the same key, file and options get the same job. */
                 "idempotency-key"?: string | null;
             };
             path?: never;
@@ -3950,7 +3958,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Every experiment with its figures, and what could not be run. */
+            /** @description All experiments with their figures, and the experiments that could not be run. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4050,7 +4058,7 @@ export interface operations {
     get_jobs_jobs_get: {
         parameters: {
             query?: {
-                /** @description How many at most. */
+                /** @description Largest number of jobs to return. */
                 limit?: number;
             };
             header?: never;
@@ -4334,7 +4342,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Events named `job`, each with the whole job; the last has its final state. */
+            /** @description Events named `job`. Each contains the whole job; the last one has the final state. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4592,7 +4600,7 @@ export interface operations {
                      *       "warnings": [
                      *         {
                      *           "code": "scope_closed",
-                     *           "message": "Scoring, the drop-in and /metrics need a key from now on, for good: without one it is 401."
+                     *           "message": "Scoring, the drop-in and /metrics need a key from now on, permanently. Requests without a key get 401."
                      *         }
                      *       ]
                      *     }
@@ -4832,17 +4840,17 @@ export interface operations {
             /** @description Successful Response */
             200: {
                 headers: {
-                    /** @description Id of the calibration used; absent without one. */
+                    /** @description Id of the calibration used. Absent without a calibration. */
                     "X-Calibration-ID"?: string;
-                    /** @description `candidate.probability`; absent without a candidate, or where no answer was drawn. */
+                    /** @description `candidate.probability`. Absent without a candidate or without samples. */
                     "X-Candidate-Probability"?: number;
-                    /** @description `decision.action`: `answer`, let the text through, or `abstain`, hold it back. The text is the `candidate` or, without one, `answer`. Absent where `decision` is null. */
+                    /** @description `decision.action`: `answer` (let the text through) or `abstain` (hold it back). The text is the `candidate` or, without one, `answer`. Absent if `decision` is null. */
                     "X-Decision"?: "answer" | "abstain";
-                    /** @description `entropy`; absent where no answer was drawn. */
+                    /** @description `entropy`. Absent without samples. */
                     "X-Entropy"?: number;
-                    /** @description `lambda_max`; absent where no answer was drawn. */
+                    /** @description `lambda_max`. Absent without samples. */
                     "X-Lambda-Max"?: number;
-                    /** @description `probability_correct` of the `candidate` or, without one, of `answer`; absent where null. */
+                    /** @description `probability_correct` of the `candidate` or, without one, of `answer`. Absent if it is null. */
                     "X-Probability-Correct"?: number;
                     [name: string]: unknown;
                 };
@@ -4955,7 +4963,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A line for each item as it is done: `{index, result}` or `{index, error}`. */
+            /** @description One line per item when it is done: `{index, result}` or `{index, error}`. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5112,7 +5120,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description As the LLM server answers, with `uncertainty` beside it: `{id, status}`, and the fields of a score, or a `warning` {code, message} that says why there is none. Streamed, it is on the chunk that finishes the answer, at the top and in `delta`. `X-Score-ID` names the score for GET /scores/{id}. */
+            /** @description The LLM server's response, with the field `uncertainty`: `{id, status}` and the fields of a score, or a `warning` {code, message} that gives the reason for a missing score. In streams, the field is in the chunk that finishes the answer, at the top level and in `delta`. The header `X-Score-ID` is the score's id for GET /scores/{id}. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5123,7 +5131,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description What the LLM server, or the service, says went wrong: `{error: {message, type, param, code}}`. */
+            /** @description Error of the LLM server or of the service: `{error: {message, type, param, code}}`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5151,7 +5159,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description As the LLM server answers, with `uncertainty` beside it: `{id, status}`, and the fields of a score, or a `warning` {code, message} that says why there is none. Streamed, it is on the chunk that finishes the answer, at the top and in `delta`. `X-Score-ID` names the score for GET /scores/{id}. */
+            /** @description The LLM server's response, with the field `uncertainty`: `{id, status}` and the fields of a score, or a `warning` {code, message} that gives the reason for a missing score. In streams, the field is in the chunk that finishes the answer, at the top level and in `delta`. The header `X-Score-ID` is the score's id for GET /scores/{id}. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5162,7 +5170,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description What the LLM server, or the service, says went wrong: `{error: {message, type, param, code}}`. */
+            /** @description Error of the LLM server or of the service: `{error: {message, type, param, code}}`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5184,7 +5192,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description As the LLM server lists its models. */
+            /** @description The LLM server's list of models. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5195,7 +5203,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description What the LLM server, or the service, says went wrong: `{error: {message, type, param, code}}`. */
+            /** @description Error of the LLM server or of the service: `{error: {message, type, param, code}}`. */
             default: {
                 headers: {
                     [name: string]: unknown;

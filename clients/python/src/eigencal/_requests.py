@@ -9,63 +9,63 @@ class CalibrateOptions(TypedDict):
     """Dev data as a file, options as form fields."""
 
     activate: NotRequired[Literal["if_better", "always", "never"] | None]
-    """When to serve it: `if_better` than the active one on the same rows."""
+    """When to activate the calibration. `if_better`: if it is better than the active one on the same rows."""
     compare: NotRequired[Literal["embeddings", "llm"] | None]
-    """How answers are compared, as of `POST /score`: a calibration holds for one way. Left out: as the service is set up. Claims are compared by `embeddings`."""
+    """How answers are compared, as in `POST /score`. A calibration applies to one way only. Left out: the service's setting. Claims are compared by `embeddings`."""
     drawn_by: NotRequired[Literal["caller", "service"] | None]
-    """Who drew the `samples` of the rows; `service`: you vouch that this LLM set-up did."""
+    """Source of the rows' `samples`. `service`: you confirm that this LLM set-up drew them."""
     method: NotRequired[Literal["depolarized", "temperature", "evidence", "both", "auto"] | None]
-    """Map to serve. `auto`: the one of lowest cross-validated risk, `evidence` among them where every answer has a log-probability; `both`: the better of the other two."""
+    """Map to serve. `auto`: the map with the lowest cross-validated risk, including `evidence` if every answer has a log-probability. `both`: the better of the two other maps."""
     name: NotRequired[str | None]
-    """A name for people."""
+    """Name for display."""
     num_samples: NotRequired[int | None]
-    """Answers per prompt; left out: as many as a score draws."""
+    """Answers per prompt. Left out: the number that a score draws."""
     prior_weight: NotRequired[float | None]
-    """Labelled rows that the default calibration counts for, to which fits are drawn; left out: 30; 0: the rows alone, as for claims."""
+    """Weight of the default calibration as a number of labelled rows. It pulls the fit towards the default calibration. Left out: 30. 0: only the rows count, as for claims."""
     seed: NotRequired[int | None]
     """Seed of folds, subsets and bootstrap."""
     source_label: NotRequired[str | None]
-    """Names the caller's own set-up; scores of that label fit."""
+    """Name of the caller's own set-up. The calibration applies to scores with the same label."""
     unit: NotRequired[Literal["answer", "claim"] | None]
-    """What scores are calibrated: of whole answers, or of single claims of long ones, by the `claims` of the rows."""
+    """Unit of the calibrated scores: `answer` for whole answers, `claim` for single claims of long answers, by the `claims` of the rows."""
 
 
 class CandidateToken(TypedDict):
-    """A token of the candidate, as chats tell it (`choices[0].logprobs.content`); more of it is ignored."""
+    """A token of the candidate, as in chats (`choices[0].logprobs.content`). Other fields are ignored."""
 
     logprob: float
-    """Its natural-log probability."""
+    """Natural-log probability of the token."""
     token: str
-    """Its text."""
+    """Text of the token."""
 
 
 class ChatMessage(TypedDict):
     """One turn of a conversation."""
 
     content: str
-    """What is said."""
+    """Text of the turn."""
     role: Literal["system", "user", "assistant"]
-    """Who speaks."""
+    """Speaker of the turn."""
 
 
 class CorrectOptions(TypedDict):
     """Corrected verdicts, and options of the calibration that is fitted with them."""
 
     activate: NotRequired[Literal["if_better", "always", "never"] | None]
-    """When to serve it. Left out: at once where the calibration corrected is the active one, else never."""
+    """When to activate the new calibration. Left out: at once if the corrected calibration is active, otherwise never."""
     method: NotRequired[Literal["depolarized", "temperature", "evidence", "both", "auto"] | None]
-    """Map to serve; left out: as for the calibration corrected."""
+    """Map to serve. Left out: the map of the corrected calibration."""
     name: NotRequired[str | None]
-    """A name for people; left out: the same."""
+    """Name for display. Left out: the same name."""
 
 
 class Correction(TypedDict):
-    """A row by its `line` or its `id`, and whether the answer that was judged is right."""
+    """A row by its `line` or its `id`, and the verdict on its judged answer."""
 
     correct: bool
-    """Whether the answer that was judged is right."""
+    """Whether the judged answer is right."""
     id: NotRequired[str]
-    """Or its id."""
+    """Id of the row, instead of `line`."""
     line: NotRequired[int]
     """Line of the row in the file."""
 
@@ -74,66 +74,66 @@ class EvaluateOptions(TypedDict):
     """Two sets of rows as files, options as form fields."""
 
     name: NotRequired[str | None]
-    """A name for people."""
+    """Name for display."""
     num_samples: NotRequired[int | None]
-    """Answers per prompt; left out: as many as a score draws."""
+    """Answers per prompt. Left out: the number that a score draws."""
     seed: NotRequired[int | None]
     """Seed of folds, draws and bootstrap."""
 
 
 class SamplingOptions(TypedDict):
-    """How the LLM draws answers; what is left out comes from the settings."""
+    """Sampling parameters of the LLM. Parameters that are left out come from the settings."""
 
     max_tokens: NotRequired[int | None]
-    """Most tokens of an answer."""
+    """Largest number of tokens in an answer."""
     seed: NotRequired[int | None]
-    """Seed passed to the LLM; left out: none. Some servers cannot take one."""
+    """Seed passed to the LLM. Left out: none. Some servers do not accept a seed."""
     stop: NotRequired[Sequence[str] | None]
     """Strings that end an answer."""
     temperature: NotRequired[float | None]
-    """Sampling temperature; 0 makes all answers equal."""
+    """Sampling temperature. With 0, all answers are equal."""
     top_k: NotRequired[int | None]
-    """Most likely tokens kept; 0: all."""
+    """Number of most likely tokens kept. 0: all."""
     top_p: NotRequired[float | None]
     """Nucleus sampling: probability mass kept."""
 
 
 class ScoreOptions(TypedDict):
-    """What to score: `prompt` or `messages`, or `samples` already drawn (then `prompt` is optional)."""
+    """A request for a score: `prompt` or `messages`, or drawn `samples` (`prompt` is then optional)."""
 
     calibration: NotRequired[str | None]
-    """`active`, `none` (raw values), or the id of a calibration."""
+    """`active`, `none` (raw values) or the id of a calibration."""
     candidate: NotRequired[str | None]
-    """A text to judge by the answers, such as the one about to be sent. It never counts as one of them. A blank one is refused, unless the settings say what empty answers mean."""
+    """A text to judge by the answers, for example the text about to be sent. It does not count as an answer. A blank candidate is refused, unless EIGENCAL_EMPTY_ANSWERS gives empty answers a meaning."""
     candidate_logprob: NotRequired[float | None]
-    """The natural-log probability of the whole `candidate`, the token that ended it included, by the LLM that wrote it. It counts where no answer is drawn."""
+    """Natural-log probability of the whole `candidate`, including the token that ended it, under the LLM that wrote it. It is used if no answers are drawn."""
     candidate_tokens: NotRequired[Sequence[CandidateToken] | None]
-    """The tokens of the `candidate`, in order: what they tell of each of its claims, without any answer drawn. Tokens of another text are not used. Refused if their sum contradicts `candidate_logprob`."""
+    """Tokens of the `candidate` in order. They give the log-probabilities of its claims, even without samples. Tokens of another text are ignored. They are refused if their sum contradicts `candidate_logprob`."""
     claims: NotRequired[bool | None]
-    """Whether to score the `candidate` or, without one, `answer` claim by claim, too. Left out: where it has as many characters as the settings say (400)."""
+    """Whether to also score the `candidate` or, without one, `answer` claim by claim. Left out: the text is scored claim by claim if it reaches the length in the settings (400 characters)."""
     compare: NotRequired[Literal["embeddings", "llm"] | None]
-    """How distinct answers are compared: by their `embeddings`, or `llm`: the LLM is also asked of each pair whether both say the same. Left out: as the service is set up."""
+    """How distinct answers are compared. `embeddings`: by their embeddings. `llm`: the LLM is also asked whether both answers of a pair say the same. Left out: the service's setting."""
     confidence: NotRequired[float | None]
-    """Confidence with which the target is kept; left out: 0.9."""
+    """Confidence level with which the target is kept. Left out: 0.9."""
     deadline_ms: NotRequired[int | None]
-    """Time for the answers to come; what has come by then is scored (two at least, one by evidence)."""
+    """Time limit for drawing the answers, in milliseconds. The answers that arrive in time are scored (at least two, or one by evidence)."""
     effort: NotRequired[Literal["none", "low", "medium", "high", "auto"] | None]
-    """How many answers to draw, in place of `num_samples`: `low`, `medium` and `high` stand for 3, 8 and 20 of them. More cost more tokens. `none` draws none and costs no token: the `candidate` is judged by its `candidate_logprob`, and there is no spectrum. `auto`: as many as the calibration's report recommends (none only with a `candidate_logprob`), else as `low`."""
+    """Number of answers to draw, in place of `num_samples`: `low` draws 3, `medium` 8 and `high` 20. More answers cost more tokens. `none` draws no answers and costs no tokens: the `candidate` is judged by its `candidate_logprob`, and there is no spectrum. `auto` draws the number that the calibration's report recommends (none only with a `candidate_logprob`). Without a recommendation, `auto` draws the same number as `low`."""
     logprobs: NotRequired[Sequence[float] | None]
-    """The natural-log probability of each whole sample, the token that ended it included: as many as `samples`. Where a sample is only a part of what was drawn, leave this out. (Rows of `POST /calibrate` may call it `logprob`, too; here it has this one name.)"""
+    """Natural-log probability of each whole sample, including the token that ended it. One number for each sample. Leave this out if a sample is only a part of the drawn text. (Rows of `POST /calibrate` may also call it `logprob`. Here only this name is accepted.)"""
     messages: NotRequired[Sequence[ChatMessage] | None]
-    """A conversation, sent to the LLM as it is. The last turn is not the assistant's."""
+    """A conversation, sent to the LLM unchanged. The last turn must not be the assistant's."""
     model: NotRequired[str | None]
-    """Model to ask the LLM server for."""
+    """Model requested from the LLM server."""
     num_samples: NotRequired[int | None]
-    """Answers to draw. One is enough where a calibration by evidence fits, else two."""
+    """Number of answers to draw. At least two are needed. One is enough if a calibration by evidence fits."""
     samples: NotRequired[Sequence[str] | None]
-    """Answers already drawn; the LLM is not called. Empty ones are left out, unless the settings say what they mean. One is enough with its log-probability where a calibration by evidence fits, else two."""
+    """Answers already drawn. The LLM is not called. Empty answers are left out, unless EIGENCAL_EMPTY_ANSWERS gives them a meaning. At least two are needed. One is enough if it has a log-probability and a calibration by evidence fits."""
     sampling: NotRequired[SamplingOptions | None]
-    """How to draw them."""
+    """Sampling parameters of the answers."""
     source_label: NotRequired[str | None]
-    """Who drew `samples`: a calibration fits only its own label."""
+    """Name of the model or system that drew `samples`. A calibration fits only its own label."""
     target_error: NotRequired[float | None]
-    """Share of wrong ones allowed among the answers let through, for `decision`. Left out: that of the settings, else 0.2 where a calibration can decide."""
+    """Largest share of wrong answers among those let through, for `decision`. Left out: the target of the settings, otherwise 0.2 if a calibration can decide."""
     return_: NotRequired[Sequence[Literal["samples", "modes", "spectrum"]] | None]
-    """Further parts of the answer: what to return."""
+    """Further parts of the score to return."""

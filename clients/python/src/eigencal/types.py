@@ -11,150 +11,150 @@ class Activation(Result):
     """An activation of a calibration."""
 
     activated_at: datetime
-    """When it came into force."""
+    """Time of the activation."""
     by: str
-    """Who activated it: the job's id; `key_…` and its name; `settings key`; `no key` where none was needed; empty for those of before 0.3.0."""
+    """Author of the activation: the job's id; `key_…` and its name; `settings key`; `no key` if none was needed. Empty for activations before 0.3.0."""
     calibration_id: str
     """Id of the calibration."""
     fingerprint_key: str
-    """The set-up: one calibration is in force for each."""
+    """Key of the set-up. One calibration is active for each key."""
     reason: str
-    """Why; empty for those of before 0.3.0."""
+    """Reason of the activation. Empty for activations before 0.3.0."""
     replaced: str | None
-    """The calibration that was in force until then."""
+    """Id of the calibration that was active until then."""
 
 
 class CalibrationUsed(Result):
     """The calibration that the score used, with the parameters for its number of answers."""
 
     created_at: datetime
-    """When it was fitted."""
+    """Time of the fit."""
     depolarization: float | None
-    """Depolarization g applied, 0 for `temperature`; with `evidence`, that of this very score. Null where no answer was drawn."""
+    """Depolarization g applied. 0 for `temperature`. For `evidence`: the g of this score. Null without samples."""
     evidence_intercept: float | None = None
-    """With `evidence`: a of g = sigmoid(a + b logit u), u the missing mass."""
+    """For `evidence`: a of g = sigmoid(a + b logit u). u is the missing mass."""
     evidence_slope: float | None = None
-    """With `evidence`: b."""
+    """For `evidence`: b of the same formula."""
     id: str
     """Id of the calibration."""
     kernel: Literal["facts", "llm", "paper"] | str
-    """What it compares answers by: `facts`, what they say; `llm`, that and what the LLM says of each two; `paper`, the cosine of their embeddings."""
+    """Kernel that compares the answers: `facts` (numbers, names, negation, wording), `llm` (facts and the LLM's judgement of each pair) or `paper` (cosine of the embeddings)."""
     method: Literal["depolarized", "temperature", "evidence"] | str
     """The map applied."""
     origin: Literal["own", "default"] | str
-    """`own`: fitted for this very set-up. `default`: packaged, for want of such a one."""
+    """`own`: fitted for this set-up. `default`: the packaged calibration. It applies if none was fitted for this set-up."""
     temperature: float | None
-    """Matrix temperature T applied; null where no answer was drawn."""
+    """Matrix temperature T applied. Null without samples."""
 
 
 class Candidate(Result):
-    """What the answers say of the text given as `candidate`."""
+    """The judgement of the text sent as `candidate`."""
 
     mode: int | None
-    """The meaning that it belongs to: which eigenvalue, from 0, the largest; an index into `modes` as far as those go. Null where more of it lies outside of all answers than on any meaning: it says what none of them said; and where no answer was drawn."""
+    """Index of the candidate's meaning. 0 is the largest eigenvalue. The index also applies to `modes` if `modes` is long enough. Null if a larger part of the candidate lies outside all answers than on any meaning: no answer supports it. Null without samples."""
     probability: float | None
-    """Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer to what the LLM means. Raw where `calibration` is null; null where no answer was drawn."""
+    """Probability of the candidate by Born's rule under the served matrix, 0..lambda_max. Higher = closer to the LLM's meaning. Raw if `calibration` is null. Null without samples."""
     probability_correct: float | None
-    """Probability, 0..1, that the candidate is right. Null in the cases in which the `probability_correct` of the response is null, where `mode` is null, and for a refusal. Unlike `probability`, it rests on verdicts, if there are any: on whether answers to the calibration's questions were right."""
+    """Probability that the candidate is right, 0..1. Null for a refusal, if `mode` is null although there are samples, and in the cases listed for `probability_correct` of the response. Unlike `probability`, it is estimated from verdicts on answers to the calibration's questions, if there are any."""
 
 
 class ClaimSupport(Result):
-    """How many of the answers drawn say what a claim says."""
+    """Number of samples that support a claim, differ from it or do not mention it."""
 
     agree: int
-    """Answers that mean the same."""
+    """Number of answers with the same meaning."""
     differ: int
-    """Answers that speak of it and mean something else."""
+    """Number of answers that mention the subject but mean something else."""
     example: str | None
-    """What is said instead by an answer that differs, the least like it; null for none."""
+    """Sentence of an answer that differs: the one least similar to the claim. Null if no answer differs."""
     silent: int
-    """Answers that do not speak of it."""
+    """Number of answers that do not mention the subject."""
 
 
 class Claim(Result):
-    """One claim of a long answer: a sentence, a list item, a row of a table, or a field of JSON."""
+    """One claim of a long answer: a sentence, a list item, a table row or a field of JSON."""
 
     decision: Literal["answer", "abstain"] | None
-    """Let the claim through, or do not, so that of one claim of each answer, taken at random, few of those let through are wrong; null where no calibration of claims can decide."""
+    """`answer`: let the claim through. `abstain`: hold it back. The target error holds for one random claim of each answer: few of those let through are wrong. Null if no calibration of claims can decide."""
     doubtful: bool | None
-    """Whether a reader should doubt it: where the `decision` is to abstain; without one, where `probability_correct` is below 0.5; without that, too, where none of the answers drawn agrees. Null where nothing tells."""
+    """Whether a reader should doubt the claim. True if `decision` is `abstain`; without a decision, if `probability_correct` is below 0.5; without both, if no sample agrees. Null if none of the three is known."""
     end: int
-    """Where it ends."""
+    """End of the claim in the same text, exclusive."""
     entropy: float | None
-    """Von Neumann entropy served, nats. Higher = less certain."""
+    """Served von Neumann entropy in nats. Higher = less certain."""
     fact_logprob: float | None
-    """That of the tokens of its numbers and names alone, without those of the question; where it has none, of its other words."""
+    """Log-probability of the claim's numbers and names in nats, without those of the question. If it has none: of its other words."""
     lambda_max: float | None
-    """Largest eigenvalue served of what the answers say of it, 0..1. Higher = they agree more. Null where no answer was drawn, as are the next two and `support`."""
+    """Largest served eigenvalue of the answers' statements on the claim, 0..1. Higher = more agreement. Null without samples, like `entropy`, `probability` and `support`."""
     least_logprob: float | None
-    """That of the least likely of these tokens."""
+    """Log-probability of the least likely token among those of `fact_logprob`, in nats."""
     logprob: float | None
-    """Log-probability of all its tokens, nats. Higher = more certain. Null where they are not known."""
+    """Log-probability of all tokens of the claim in nats. Higher = more certain. Null if it is unknown."""
     probability: float | None
-    """Its probability by Born's rule under the matrix served, 0..lambda_max. Higher = nearer to what the answers mean."""
+    """Probability of the claim by Born's rule under the served matrix, 0..lambda_max. Higher = closer to the meaning of the answers."""
     probability_correct: float | None
-    """Probability that the claim is right, 0..1, by the verdicts on claims of the calibration's rows. Null without such a calibration, and where no answer speaks of the claim."""
+    """Probability that the claim is right, 0..1, estimated from the verdicts on claims in the calibration's rows. Null without such a calibration, and if no answer mentions the claim."""
     rank_score: float | None
-    """A number to sort claims by, 0..1, where no calibration of claims serves: `probability` or, where no answer was drawn, the probability of its least likely token. Higher = more likely right, but no probability of that. Null elsewhere, and where no answer speaks of the claim."""
+    """Number to sort claims by, 0..1, if no calibration of claims applies: `probability` or, without samples, the probability of the claim's least likely token. Higher = more likely right. It is not the probability that the claim is right. Null if a calibration of claims applies, and if no answer mentions the claim."""
     start: int
-    """Where it begins in the judged text (of a chat: in that of its choice), in characters (code points)."""
+    """Start of the claim in the judged text (for chats: in the text of the choice), in characters (code points)."""
     support: ClaimSupport | None
-    """What the answers drawn say of it."""
+    """Number of samples that agree, differ or are silent. Null without samples."""
     text: str
-    """What it says, without Markdown's marks; of JSON `path: value`."""
+    """Text of the claim without Markdown markup. For JSON: `path: value`."""
 
 
 class Decision(Result):
-    """Whether to let a text through, so that few of those let through are wrong."""
+    """The decision to let a text through or hold it back. It limits the share of wrong texts let through."""
 
     action: Literal["answer", "abstain"] | str
-    """Let it through, or do not."""
+    """`answer`: let the text through. `abstain`: hold it back."""
     confidence: float
-    """How sure the promise is, 0..1: of calibrations on other questions drawn likewise, at least this share keep every error that they promise for this number of answers, all at once. So `target_error` may be chosen after looking at what is reachable. It says nothing of this one text."""
+    """Confidence level of the promise, 0..1. At least this share of calibrations, on other questions drawn in the same way, keeps every error that it promises for this number of answers, all at once. `target_error` may therefore be chosen after looking at the errors that can be promised. The level does not describe this single text."""
     coverage: float | None
-    """Share of the calibration's questions that is let through, 0..1; 0 where none is. Null where the default calibration decides, which promises nothing."""
+    """Share of the calibration's questions that are let through, 0..1. 0 if none is let through. Null if the default calibration decides: it promises nothing."""
     reason: str
-    """Why, and what to do with the text, for a person."""
+    """Reason and advice in plain English."""
     target_error: float
-    """Share of wrong ones allowed among those let through."""
+    """Largest share of wrong texts among those let through, 0..1."""
     threshold: float | None
-    """The least P(correct) that is let through; null where the target cannot be promised."""
+    """Smallest P(correct) that is let through. Null if the target cannot be promised."""
 
 
 class DisagreementValue(Result):
-    """What some of the answers say."""
+    """A value that some of the answers state."""
 
     share: float
-    """Share of the answers with content that say it, 0..1."""
+    """Share of the answers with content that state this value, 0..1."""
     value: str
-    """As one of the answers writes it; `negated` or `not negated`."""
+    """The value as one of the answers writes it. For `negation`: `negated` or `not negated`."""
 
 
 class Disagreement(Result):
-    """What answers say instead of one another."""
+    """A point on which the answers disagree."""
 
     kind: Literal["number", "name", "negation"] | str
-    """Numbers are compared with those of the same unit, names only between answers that have none in common."""
+    """Numbers are compared only with numbers of the same unit. Names are compared only between answers that have no name in common."""
     values: tuple[DisagreementValue, ...]
-    """The values by share, largest first, at most ten. The shares need not add up to 1: an answer may say nothing of it."""
+    """The values by share, largest first, at most ten. The shares need not add up to 1: some answers may state none of the values."""
 
 
 class Evidence(Result):
-    """What the log-probabilities of the answers say."""
+    """Evidence from the log-probabilities of the answers."""
 
     mean_logprob: float
-    """Mean log-probability of the whole answers, nats. Higher = more certain."""
+    """Mean log-probability of a whole answer in nats. Higher = more certain."""
     missing_mass: float
-    """Mass that the LLM gives to none of the answers, 0..1. Higher = less certain."""
+    """Probability that the LLM assigns to answers other than the samples, 0..1. Higher = less certain."""
 
 
 class EvidenceParameters(Result):
-    """The evidence map served with this number of answers: g = sigmoid(a + b logit u), u the missing mass."""
+    """Evidence map for this number of answers: g = sigmoid(a + b logit u). u is the missing mass."""
 
     evidence_intercept: float
     """Intercept a."""
     evidence_slope: float
-    """Slope b, 0 or more; 0: the evidence says nothing."""
+    """Slope b, 0 or more. 0: the evidence has no effect."""
     num_samples: int
     """Number of answers."""
     temperature: float
@@ -162,150 +162,150 @@ class EvidenceParameters(Result):
 
 
 class Health(Result):
-    """The process is up."""
+    """The process is running."""
 
     status: str
-    """ok: the process answers."""
+    """ok: the process responds."""
     version: str
     """Version of the service."""
 
 
 class JobError(Result):
-    """Why a job failed."""
+    """The reason for a job's failure."""
 
     code: str
-    """A code of the error table."""
+    """Code from the error table."""
     detail: str
-    """The same for a person."""
+    """Explanation in plain English."""
 
 
 class Job(Result):
     """A job."""
 
     activated: bool | None
-    """Whether that one became the active one of its set-up; null before, and of an evaluation."""
+    """Whether the calibration became the active one of its set-up. Null before that is decided, and for evaluations."""
     calibration_id: str | None
-    """The calibration that it made."""
+    """Id of the calibration that the job made."""
     created_at: datetime
-    """When it was posted."""
+    """Time of the request."""
     decision: str | None
-    """Whether the calibration may be used, in a word or two as its report begins, and why it was activated or not."""
+    """Verdict on the use of the calibration (the first words of its report), and the reason why it was activated or not."""
     done: int
-    """Units of the stage that are done."""
+    """Number of completed units of the stage."""
     error: JobError | None
-    """Why it failed."""
+    """Reason for the failure. Null without a failure."""
     eta_s: float | None
-    """Seconds that the stage will still take; null: not known."""
+    """Estimated remaining seconds of the stage. Null: unknown."""
     finished_at: datetime | None
-    """When it ended."""
+    """Time of the end."""
     id: str
     """Id of the job."""
     kind: Literal["calibrate", "evaluate"] | str
-    """What it does."""
+    """Kind of the job."""
     links: dict[str, str]
-    """Paths: `self`, `events`; once it has succeeded `report` and, if any, `calibration`."""
+    """Paths: `self` and `events`. After success also `report` and, if there is one, `calibration`."""
     name: str
-    """The name given to it."""
+    """Name of the job."""
     note: str
-    """What an open job waits for, if it does."""
+    """Reason why an open job waits. Empty if it does not."""
     refused_rows: int
-    """Rows that the LLM server refused while it answered others, once the job has ended; retry it to ask for them again."""
+    """Number of rows that the LLM server refused while it answered others. Known once the job has ended. Retry the job to ask for them again."""
     stage: Literal["sampling", "comparing", "embedding", "fitting", "reporting"] | None
-    """What a running job is at."""
+    """Current stage of a running job."""
     started_at: datetime | None
-    """When it first ran."""
+    """Time of the first run."""
     state: Literal["queued", "running", "succeeded", "failed", "cancelled"] | str
-    """Where it stands; the last three are final, but that a failed job can be retried."""
+    """State of the job. The last three are final, except that a failed job can be retried."""
     total: int
-    """Units of the stage in all."""
+    """Total number of units of the stage."""
 
 
 class Key(Result):
-    """A key, but for the key itself."""
+    """A key without its secret."""
 
     created_at: datetime
-    """When it was made."""
+    """Time of creation."""
     expires_at: datetime | None
-    """When it ends; null: when it is revoked."""
+    """Expiry time. Null: valid until it is revoked."""
     id: str
     """Id of the key."""
     name: str
-    """The name given to it."""
+    """Name of the key."""
     prefix: str
-    """Its first characters, by which to know it."""
+    """First characters of the key, to recognise it."""
     revoked_at: datetime | None
-    """When it was revoked."""
+    """Time of revocation. Null if it is not revoked."""
     scope: Literal["score", "admin"] | str
-    """What it opens."""
+    """Routes that the key opens: `score` or `admin`."""
     state: Literal["valid", "expired", "revoked"] | str
-    """Whether it opens anything: only a valid one does."""
+    """State of the key. Only a valid key opens routes."""
 
 
 class KeyWarning(Result):
-    """What to know about having made a key."""
+    """A warning about a created key."""
 
     code: str
-    """scope_closed: it is the first key, and callers without one are now refused."""
+    """scope_closed: this is the first key of its scope. Callers without a key are now refused."""
     message: str
-    """The same in words."""
+    """Explanation in plain English."""
 
 
 class Mark(Result):
-    """A claim in the text of a chat's answer, for the reader of the chat."""
+    """A claim in the text of a chat's answer, for display to the reader."""
 
     doubtful: bool | None
-    """Whether to show it as doubtful, as of the claim."""
+    """Whether to display the claim as doubtful: `doubtful` of the claim."""
     end: int
-    """Where it ends."""
+    """End of the claim in the same text, exclusive."""
     start: int
-    """Where it begins in the text of the choice, in characters (code points)."""
+    """Start of the claim in the text of the choice, in characters (code points)."""
     text: str
-    """What it says, as of the claim."""
+    """Text of the claim."""
     why: str | None
-    """What tells against it, in a reader's words; null where it is not doubtful."""
+    """Reason in plain English. Null if the claim is not doubtful."""
 
 
 class Mode(Result):
     """One latent meaning among the answers: an eigenvector of the density matrix."""
 
     answer: str
-    """The sample most aligned with it."""
+    """The sample most aligned with this meaning."""
     probability: float
-    """Its served eigenvalue, 0..1."""
+    """Served eigenvalue, 0..1."""
     share: float
-    """Share of the samples that lie closest to it, 0..1."""
+    """Share of the samples that lie closest to this meaning, 0..1."""
 
 
 class NewKey(Result):
-    """A key that was made now: the only answer that holds the key itself."""
+    """A new key. Only this response contains the key itself."""
 
     created_at: datetime
-    """When it was made."""
+    """Time of creation."""
     expires_at: datetime | None
-    """When it ends; null: when it is revoked."""
+    """Expiry time. Null: valid until it is revoked."""
     id: str
     """Id of the key."""
     key: str
-    """The key. It is shown this once and stored nowhere."""
+    """The key. It is shown only once and not stored."""
     name: str
-    """The name given to it."""
+    """Name of the key."""
     prefix: str
-    """Its first characters, by which to know it."""
+    """First characters of the key, to recognise it."""
     revoked_at: datetime | None
-    """When it was revoked."""
+    """Time of revocation. Null if it is not revoked."""
     scope: Literal["score", "admin"] | str
-    """What it opens."""
+    """Routes that the key opens: `score` or `admin`."""
     state: Literal["valid", "expired", "revoked"] | str
-    """Whether it opens anything: only a valid one does."""
+    """State of the key. Only a valid key opens routes."""
     warnings: tuple[KeyWarning, ...]
-    """What to know about having made it."""
+    """Warnings about the created key."""
 
 
 class Parameters(Result):
-    """The parameters served with this number of answers."""
+    """Parameters applied to this number of answers."""
 
     depolarization: float
-    """Depolarization g, 0 for `temperature`."""
+    """Depolarization g. 0 for `temperature`."""
     num_samples: int
     """Number of answers."""
     temperature: float
@@ -313,119 +313,119 @@ class Parameters(Result):
 
 
 class ProblemItem(Result):
-    """One thing that is wrong with the request."""
+    """One fault of the request."""
 
     loc: tuple[str | int, ...]
-    """Where: body, query or path, then the field."""
+    """Place of the fault: body, query or path, then the field."""
     msg: str
-    """What is wrong there."""
+    """Description of the fault."""
 
 
 class Problem(Result):
     """An error (RFC 9457)."""
 
     code: str
-    """What went wrong, for a program: stable."""
+    """Stable code of the error, for programs."""
     detail: str
-    """What went wrong, for a person."""
+    """Explanation in plain English."""
     errors: tuple[ProblemItem, ...] | None = None
-    """For invalid requests: each thing wrong."""
+    """For invalid requests: the list of faults."""
     request_id: str | None = None
-    """The request's id, also in X-Request-ID."""
+    """Id of the request, also in the header `X-Request-ID`."""
     retryable: bool
     """Whether the same request may succeed later."""
     status: int
     """The HTTP status."""
     title: str
-    """The HTTP status in words."""
+    """Name of the HTTP status."""
     type: str
-    """Names the kind of error; the same for every error of one code."""
+    """Kind of the error. All errors with the same code have the same type."""
 
 
 class Promise(Result):
-    """An error among the answers let through that is kept with this confidence."""
+    """An error rate that is promised for the answers let through."""
 
     confidence: float
-    """Confidence with which it is kept."""
+    """Confidence level of the promise, 0..1."""
     coverage: float
-    """Share of the questions that it lets through."""
+    """Share of the questions that are let through, 0..1."""
     num_samples: int
-    """Number of answers per prompt that it is made for."""
+    """Number of answers per prompt for which the promise holds."""
     target_error: float
-    """Share of wrong ones among the answers let through, at most."""
+    """Largest share of wrong answers among those let through, 0..1."""
     threshold: float
-    """The least P(correct) that is let through."""
+    """Smallest P(correct) that is let through."""
 
 
 class Calibration(Result):
-    """A calibration: immutable but for `active`, `activated_at` and `data_kept`."""
+    """A calibration. Only `active`, `activated_at` and `data_kept` can change."""
 
     activated_at: datetime | None
-    """Since when."""
+    """Time of the activation. Null if it is not active."""
     active: bool
-    """Whether requests of its fingerprint are served with it."""
+    """Whether the calibration is applied to requests with its fingerprint."""
     applies_now: bool
-    """Whether it fits the set-up as it is now: the LLM, its sampling and the embedder; of a caller's own answers, the embedder."""
+    """Whether the calibration fits the current set-up: the LLM, its sampling and the embedder. For a caller's own answers: the embedder."""
     correctness_sample_counts: tuple[int, ...]
-    """Numbers of answers for which it has P(correct) and thresholds; empty where the verdicts on its rows allow none. Its report says why."""
+    """Numbers of answers for which the calibration has P(correct) and thresholds. Empty if the verdicts on its rows are not sufficient. The report gives the reason."""
     created_at: datetime
-    """When it was fitted."""
+    """Time of the fit."""
     data_kept: bool
-    """Whether those rows are still there."""
+    """Whether the rows are still stored."""
     depolarization: float
-    """Depolarization g there, 0 for `temperature`."""
+    """Depolarization g at the full number of answers. 0 for `temperature`."""
     eps: float
-    """Null eigenvalue with which `temperature` was fitted."""
+    """Null eigenvalue used to fit `temperature`."""
     evidence: tuple[EvidenceParameters, ...] | None
-    """For `evidence`, of every number of answers from 1 on; null for the others."""
+    """For `evidence`: parameters for every number of answers from 1. Null for other methods."""
     fingerprint: dict[str, Any]
-    """What it is bound to, part by part."""
+    """The set-up that the calibration is bound to, part by part."""
     fingerprint_key: str
-    """Short hash of the fingerprint; one is active per key."""
+    """Short hash of the fingerprint. One calibration is active per key."""
     id: str
     """Id of the calibration."""
     job_id: str | None
-    """The job that made it."""
+    """Id of the job that made the calibration."""
     links: dict[str, str]
-    """Paths: `self`, `report`, `activate`; `data` while its rows are kept."""
+    """Paths: `self`, `report` and `activate`. Also `data` if the rows are stored."""
     method: Literal["depolarized", "temperature", "evidence"] | str
-    """Its map."""
+    """Map that the calibration applies."""
     name: str
-    """The name given to it."""
+    """Name of the calibration."""
     num_samples: int
-    """The full number of answers: those drawn per prompt."""
+    """The full number of answers: the number drawn per prompt for the fit."""
     parameters: tuple[Parameters, ...]
-    """For every number of answers from 2 on; for `evidence`, those of answers without log-probabilities."""
+    """Parameters for every number of answers from 2. For `evidence`: the parameters for answers without log-probabilities."""
     projection_ece: float | None
-    """Gap between lambda_max and what is found, on held-out rows; null where it was fitted by an earlier release."""
+    """Projection ECE on held-out rows, 0..1: the gap between `lambda_max` and the observed projection. Null for calibrations of earlier releases."""
     promise: Promise | None
-    """What a decision with all its answers promises: at the configured target error, or where that cannot be promised or none is set, at the lowest that can be; null where none can."""
+    """The promise of a decision with the full number of answers. It is made for the configured target error. If that error cannot be promised or is not set, it is made for the lowest error that can be promised. Null if no error can be promised."""
     rows: int
-    """Rows it was fitted on."""
+    """Number of rows used in the fit."""
     temperature: float
-    """Matrix temperature T at the full number of answers; for `evidence`, without log-probabilities."""
+    """Matrix temperature T at the full number of answers. For `evidence`: T for answers without log-probabilities."""
 
 
 class Ready(Result):
-    """Every part works."""
+    """All parts work."""
 
     parts: dict[str, str]
-    """By part: store, embedder, llm."""
+    """State by part: store, embedder and llm."""
     status: str
     """ready: prompts can be scored."""
     unreadable: tuple[str, ...] | None = None
-    """Stored rows that cannot be read and are skipped: table and id."""
+    """Stored rows that cannot be read, by table and id. They are skipped."""
 
 
 class ScoreWarning(Result):
-    """Something the caller should know."""
+    """A warning about the score."""
 
     code: str
-    """calibration_missing, calibration_mismatch, default_calibration, default_probability, evidence_missing, comparison_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch, out_of_distribution, length_out_of_range, refusals, logprobs_of_other_text or claims_left_out."""
+    """Code of the warning: calibration_missing, calibration_mismatch, default_calibration, default_probability, evidence_missing, comparison_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch, out_of_distribution, length_out_of_range, refusals, logprobs_of_other_text or claims_left_out."""
     differs: tuple[str, ...] | None = None
-    """For a mismatch: the parts that differ."""
+    """For `calibration_mismatch`: the parts of the set-up that differ."""
     message: str
-    """The same for a person."""
+    """Explanation in plain English."""
 
 
 class Spectrum(Result):
@@ -438,11 +438,11 @@ class Spectrum(Result):
     null_value: float
     """Served eigenvalue of each remaining direction."""
     uncalibrated: tuple[float, ...]
-    """Eigenvalues as they came, descending, sum 1."""
+    """Raw eigenvalues, descending. Their sum is 1."""
 
 
 class SpectrumValues(Result):
-    """The two numbers of a spectrum."""
+    """Largest eigenvalue and entropy of a spectrum."""
 
     entropy: float
     """Von Neumann entropy in nats. Higher = less certain."""
@@ -451,24 +451,24 @@ class SpectrumValues(Result):
 
 
 class Timings(Result):
-    """Milliseconds by stage."""
+    """Duration of each stage in milliseconds."""
 
     compare: float | None = None
-    """Comparing the answers by the LLM, after `embed`; null where it was not asked."""
+    """Comparison of the answers by the LLM, after `embed`. Null if the LLM was not asked."""
     embed: float
-    """Embedding the distinct answers, and the question."""
+    """Embedding the distinct answers and the question."""
     generate: float | None = None
-    """Drawing the answers; null where none was drawn."""
+    """Drawing the answers. Null if the service drew none."""
     queue: float
-    """Waiting: for parsing and for a slot at the LLM."""
+    """Waiting for parsing and for a slot at the LLM."""
     spectrum: float
     """Spectrum, calibration and modes."""
     total: float
-    """All of it."""
+    """Total time."""
 
 
 class Usage(Result):
-    """Tokens, as the LLM server counts them."""
+    """Token counts of the LLM server."""
 
     completion_tokens: int
     """Tokens of all answers."""
@@ -477,14 +477,14 @@ class Usage(Result):
 
 
 class KeptScore(Result):
-    """A score as it was answered, and how far it is; further fields as of POST /score or of the answer."""
+    """A stored score and its state. Further fields are those of POST /score or of the chat's score."""
 
     id: str
-    """Id of this score."""
+    """Id of the score."""
     marks: tuple[Mark, ...] | None = None
-    """Of a chat that asked for them: its `claims`, for the reader. Absent elsewhere."""
+    """The claims of a chat's answer, for display to the reader. Present if the chat asked for marks."""
     status: Literal["pending", "scored", "not_scored", "failed"] | str
-    """pending: ask again. scored: with everything that POST /score returned. not_scored, failed: `warning` says why."""
+    """pending: ask again later. scored: all fields that POST /score returned are present. not_scored, failed: `warning` gives the reason."""
     answer: str | None = None
     calibrated: bool | None = None
     calibration: CalibrationUsed | None = None
@@ -524,90 +524,89 @@ class KeptScore(Result):
 
 
 class Score(Result):
-    """A scored prompt."""
+    """The score of a prompt."""
 
     answer: str
-    """The sample most aligned with the dominant eigenvector; the `candidate` where no answer was drawn."""
+    """The sample most aligned with the dominant eigenvector. Without samples: the `candidate`."""
     calibrated: bool
-    """Whether a calibration of this very set-up was applied. False where the default stood in for one (`calibration.origin`), or nothing did."""
+    """Whether a calibration of this set-up was applied. False if the default calibration (`calibration.origin`) or no calibration was applied."""
     calibration: CalibrationUsed | None
-    """The calibration used, be it the default; null: none, and the values are raw."""
+    """The calibration used. It may be the default. Null: the values are raw."""
     candidate: Candidate | None
-    """The `candidate` judged; null without one."""
+    """The judgement of the `candidate`. Null without a candidate."""
     claims: tuple[Claim, ...] | None = None
-    """The claims of the `candidate` or, without one, of `answer`, in their order, where it is long or they were asked for: what it says, sentence by sentence. Absent elsewhere."""
+    """Claims of the `candidate` or, without one, of `answer`, in the order of the text. Present if the text is long or the request asks for claims."""
     claims_calibration: CalibrationUsed | None = None
-    """The calibration that the claims are served by; null: none. With `claims` alone."""
+    """The calibration applied to the claims. Null: none. Present with `claims`."""
     claims_share: float | None = None
-    """How much of that text is claims, 0..1. The rest is code, headings, questions, greetings and what the user said. With `claims` alone."""
+    """Share of that text that consists of claims, 0..1. The rest is code, headings, questions, greetings and text of the user. Present with `claims`."""
     decision: Decision | None
-    """Whether to let the `candidate` (without a candidate: `answer`) through, so that the target error is kept. Null if no calibration can decide and the request has no `target_error`, unless the answers are refusals. Without a `probability_correct` the decision is to abstain."""
+    """Decision on the `candidate` or, without one, on `answer`, for the target error. Null if no calibration can decide and the request has no `target_error`, unless the answers are refusals. Without a `probability_correct` the decision is to abstain."""
     disagreements: tuple[Disagreement, ...] | None = None
-    """Where the drawn answers hold different numbers, names or negations. Empty: nowhere. Null where fewer than two answers have content, where they are scored claim by claim, and in chats under EIGENCAL_ABSTAIN."""
+    """Numbers, names and negations that differ between the drawn answers. Empty: none differ. Null if fewer than two answers have content, if the answers are scored claim by claim, and in chats under EIGENCAL_ABSTAIN."""
     embedder: str
     """Embedder of the answers."""
     entropy: float | None
-    """Von Neumann entropy served, nats. Higher = less certain."""
+    """Served von Neumann entropy in nats. Higher = less certain."""
     entropy_normalized: float | None
-    """Entropy over the largest that the spectrum allows, 0..1."""
+    """`entropy` divided by the largest entropy that the spectrum allows, 0..1. Higher = less certain."""
     evidence: Evidence | None
-    """What the log-probabilities say; null unless every answer has one."""
+    """Evidence from the log-probabilities. Null unless every answer has a log-probability."""
     id: str
-    """Id of this score."""
+    """Id of the score."""
     kernel: Literal["facts", "llm", "paper"] | None = None
-    """What the answers were compared by, as of `calibration.kernel`."""
+    """Kernel that compared the answers; see `calibration.kernel`."""
     lambda_max: float | None
-    """Largest eigenvalue served, 0..1: the confidence. Higher = more certain. It is how much of their meaning the answers share, not the probability that the answer is right. Null where no answer was drawn (effort `none`), as are the other values of a spectrum."""
+    """Largest served eigenvalue, 0..1: the confidence. Higher = more certain. It measures the share of meaning on which the answers agree, not the probability that the answer is right. Null without samples (effort `none`), like the other values of the spectrum."""
     model: str | None
-    """Model that answered; null for supplied samples, and for a supplied candidate where no answer was drawn."""
+    """Model that answered. Null for supplied samples, and for a supplied candidate without samples."""
     modes: tuple[Mode, ...] | None = None
     """The leading meanings, at most five."""
     num_distinct: int
-    """Distinct ones among them."""
+    """Number of distinct answers."""
     num_empty: int
-    """Answers without text: left out as failed, unless the settings say what they mean."""
+    """Number of answers without text. They are left out as failed, unless EIGENCAL_EMPTY_ANSWERS gives them a meaning."""
     num_refusals: int
     """Number of drawn answers without content: refusals, placeholders (null), errors, punctuation, or the question itself. They count in the spectrum. If the judged text is a refusal, or more than half of the answers are, the decision is to abstain, with the warning `refusals`."""
     num_samples: int
-    """Answers scored."""
+    """Number of answers scored."""
     num_truncated: int
-    """Answers cut by max_tokens; they count."""
+    """Number of answers cut at `max_tokens`. They are scored."""
     ood_p_value: float | None
-    """Conformal p-value, 0..1, of the hypothesis that the prompt is like the calibration's rows. It compares the question and, if answers were drawn, their mean length. Lower = less alike. Below 0.02 the score has a warning. The smallest possible value is 2 / (rows + 1) by the question and 4 / (rows + 1) by the length, so with fewer than 200 rows the length alone cannot reach 0.02; `length_out_of_range` then warns of lengths that no row has. Null without a calibration, and for calibrations that do not keep the prompts of their rows."""
+    """Conformal p-value, 0..1, of the hypothesis that the prompt is like the calibration's rows. It compares the question and, with samples, their mean length. Lower = less similar. Below 0.02 the score has a warning. The smallest possible value is 2 / (rows + 1) for the question and 4 / (rows + 1) for the length, so with fewer than 200 rows the length alone cannot reach 0.02. `length_out_of_range` then warns of lengths that no row has. Null without a calibration, and for calibrations that do not keep the prompts of their rows."""
     probability_all_correct: float | None = None
-    """Probability that every claim of that text is right, 0..1. Null without a calibration of claims that tells. With `claims` alone."""
+    """Probability that every claim of that text is right, 0..1. Null without a calibration of claims that predicts it. Present with `claims`."""
     probability_correct: float | None
-    """Probability that `answer` is right, 0..1, estimated from the verdicts on the calibration's questions; by the default calibration from none (warning `default_probability`). Null without a calibration, if the calibration has no correctness model for this number of answers, if the model needs log-probabilities that are missing, and if `answer` is a refusal."""
+    """Probability that `answer` is right, 0..1, estimated from the verdicts on the calibration's questions. The default calibration uses no verdicts (warning `default_probability`). Null without a calibration, if the calibration has no correctness model for this number of answers, if the model needs log-probabilities that are missing, and if `answer` is a refusal."""
     rank_score: float | None = None
-    """A number to sort texts by where the default calibration serves: `probability_correct` of the `candidate` or, without one, of `answer`. Null elsewhere."""
+    """Number to sort texts by if the default calibration applies: `probability_correct` of the `candidate` or, without one, of `answer`. Null otherwise."""
     samples: tuple[str, ...] | None = None
-    """The answers, in the order drawn."""
+    """The answers in the order drawn."""
     spectrum: Spectrum | None = None
     """The whole spectrum."""
     timings_ms: Timings
-    """Where the time went."""
     uncalibrated: SpectrumValues | None
-    """The same two numbers without calibration."""
+    """`lambda_max` and `entropy` without calibration. Null without samples."""
     usage: Usage | None
-    """Tokens used, comparisons included; null where the LLM was not called."""
+    """Tokens used, including comparisons. Null if the LLM was not called."""
     warnings: tuple[ScoreWarning, ...]
-    """What to know about this score."""
+    """Warnings about the score."""
 
 
 class Verified(Result):
-    """Whether the answer will do."""
+    """The verdict on the answer."""
 
     claims: tuple[Claim, ...] | None = None
-    """The claims of a long answer, as POST /score has them; null of a short one."""
+    """Claims of a long answer, as in POST /score. Null for a short answer."""
     confidence: float
     """Calibrated probability that the answer is right, 0..1. It is 0 for a refusal, and for an answer that no drawn answer supports."""
     samples: tuple[str, ...]
-    """The answers, in the order drawn."""
+    """The answers in the order drawn."""
     should_escalate: bool
     """True if the confidence is below the threshold, if most drawn answers are refusals, or if the question is out of distribution (unless `EIGENCAL_OOD_ABSTAIN` is off)."""
     threshold: float
-    """The threshold that was sent."""
+    """Threshold of the request."""
     total_samples: int
-    """How many answers were drawn."""
+    """Number of answers drawn."""
     verified_count: int
-    """How many of the answers drawn lie on the mode of the answer: closest to the eigenvector of their density matrix that the answer belongs to, so that they mean the same. 0 where it belongs to none."""
+    """Number of drawn answers on the mode of the judged answer: they are closest to the same eigenvector of the density matrix, so they have the same meaning. 0 if the answer belongs to no mode."""
