@@ -96,9 +96,9 @@ class HeldStream:
         """
         num_bytes, is_over = 0, False
         try:
-            async for event in events(reply.pieces(), upstream.MAX_ANSWER_BYTES):
+            async for event in events(reply.pieces(), upstream.MAX_WHOLE_BYTES):
                 num_bytes += len(event.raw)
-                if num_bytes > upstream.MAX_ANSWER_BYTES:
+                if num_bytes > upstream.MAX_WHOLE_BYTES:
                     raise too_long()
                 if not event.data:
                     continue  # a comment: a heartbeat, which a held stream does not forward

@@ -16,9 +16,9 @@ from service.proxy.upstream import Call
 APIS = {path: api for api, path in PATHS.items()}
 EVENTS = "text/event-stream"
 MAX_CHOICES, MAX_TOKENS = 32, 1024
-# Marks of a prompt that `_request` checks itself, and other parameters that the embedded LLM does not have.
+# Marks that the embedded LLM accepts (`_request` checks the first two), and parameters that it lacks.
 READ_MARKS = frozenset({"turns", "prompt", "last_turn"})
-IGNORED = NEUTRAL.keys() - {"n", "seed"} | {"echo", "top_logprobs", "prompt_logprobs"}
+UNSUPPORTED = NEUTRAL.keys() - {"n", "seed"} | {"echo", "top_logprobs", "prompt_logprobs"}
 
 
 class Refusal(Exception):
@@ -94,7 +94,7 @@ def _object(content: bytes) -> dict[str, Any]:
 
 
 def _request(body: Mapping[str, Any], api: Api, default: Sampling) -> GenerationRequest:
-    _refuse(name for name in IGNORED if body.get(name) not in (None, False, NEUTRAL.get(name, 0)))
+    _refuse(name for name in UNSUPPORTED if body.get(name) not in (None, False, NEUTRAL.get(name, 0)))
     try:
         wire = wire_prompt(body, api)
     except Unscorable as reason:
@@ -128,7 +128,7 @@ def _refuse(names: Iterable[str]) -> None:
 
 
 def _max_tokens(body: Mapping[str, Any], default: Sampling) -> float:
-    return _number(body, "max_completion_tokens", default.max_tokens, 1, MAX_TOKENS)
+    return _number(body, "max_completion_tokens", min(default.max_tokens, MAX_TOKENS), 1, MAX_TOKENS)
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -195,7 +195,7 @@ async def _scored(
         if chunk is not None and not is_settled:
             is_finished = answer.take(chunk)
             num_bytes += len(event.raw)
-            if (error := error_in(chunk)) or num_bytes > upstream.MAX_ANSWER_BYTES:
+            if (error := error_in(chunk)) or num_bytes > upstream.MAX_WHOLE_BYTES:
                 is_settled = True
                 await running.discard(NO_END if error else TOO_LONG)
             elif is_finished:
@@ -216,7 +216,7 @@ async def _with_end(reply: Reply) -> AsyncGenerator[Event, None]:
     """Yield the events of a stream, then END. Raises the error that broke it off after END."""
     failure: EigencalError | None = None
     try:
-        async for event in events(reply.pieces(), upstream.MAX_ANSWER_BYTES):
+        async for event in events(reply.pieces(), upstream.MAX_WHOLE_BYTES):
             yield event
     except EigencalError as error:
         failure = error

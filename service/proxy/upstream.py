@@ -35,7 +35,7 @@ MAX_STATUS = 599
 # The default timeout of OpenAI's clients. Without a limit a hung call would keep its permit for ever.
 SILENCE_S = 600.0
 MAX_LAST_BYTES = 4096  # the end of a stream, with its last events
-MAX_ANSWER_BYTES = 8 << 20  # of an answer that is read whole
+MAX_WHOLE_BYTES = 8 << 20  # of an answer that is read whole
 _ENDED = re.compile(rb'\[DONE\]|"finish_reason"\s*:\s*"(?!"|null")')
 _ASKS_FOR_STREAM = re.compile(rb'"stream"\s*:\s*true')
 BROKEN_OFF = "The LLM server broke off its answer."
@@ -196,10 +196,10 @@ async def without(secret: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[
 
 
 async def read_ahead(pieces: AsyncIterator[bytes]) -> tuple[bytes, bool]:
-    """Return the body and True, or its beginning and False if it is longer than `MAX_ANSWER_BYTES`."""
+    """Return the body and True, or its beginning and False if it is longer than `MAX_WHOLE_BYTES`."""
     body = bytearray()
     async for piece in pieces:
         body += piece
-        if len(body) > MAX_ANSWER_BYTES:
+        if len(body) > MAX_WHOLE_BYTES:
             return bytes(body), False
     return bytes(body), True

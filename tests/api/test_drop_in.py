@@ -82,7 +82,7 @@ async def test_too_large_answer_is_forwarded_as_it_arrives(
     mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with before(raw(OWN)) as made:
-        monkeypatch.setattr(upstream, "MAX_ANSWER_BYTES", 100)
+        monkeypatch.setattr(upstream, "MAX_WHOLE_BYTES", 100)
         response = await made.ask(mode)
         assert response.content == OWN
         if mode == "on":

@@ -474,7 +474,7 @@ async def test_nothing_of_a_stream_goes_out_before_its_decision(monkeypatch: pyt
 
 async def test_stream_over_the_buffer_limit_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     async with before(telling(), plain(), **POLICY) as made:
-        monkeypatch.setattr(upstream, "MAX_ANSWER_BYTES", 10)
+        monkeypatch.setattr(upstream, "MAX_WHOLE_BYTES", 10)
         response = await made.ask(stream=True)
         await made.at_rest()
     assert "longer than" in response.text and "Paris" not in response.text

@@ -212,7 +212,7 @@ async def test_abstaining_is_refused_for_streams() -> None:
 async def test_an_event_without_end_breaks_the_stream_off_in_words(
     begin: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upstream, "MAX_ANSWER_BYTES", 2000)
+    monkeypatch.setattr(upstream, "MAX_WHOLE_BYTES", 2000)
     async with before(pieces(begin + b"x" * 3000, then=hang)) as made:
         response = await made.ask(stream=True)
         await made.at_rest()
@@ -222,7 +222,7 @@ async def test_an_event_without_end_breaks_the_stream_off_in_words(
 async def test_stream_with_too_much_text_continues_without_a_score(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(upstream, "MAX_ANSWER_BYTES", 1000)
+    monkeypatch.setattr(upstream, "MAX_WHOLE_BYTES", 1000)
     sent = BEGIN + TEXT * 30 + FINISH + DONE
     async with before(pieces(sent)) as made:
         response = await stream(made)
