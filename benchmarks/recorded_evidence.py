@@ -281,7 +281,8 @@ def default_for(name: str, m: int, kernel: Kernel = FACTS) -> tuple[EvidenceMap,
     """Return an evidence map fitted without this file, and the prior made from it.
 
     For SmolLM2's files it is the map fitted on the other file, because the packaged default was fitted on
-    both; for other files it is the packaged default. m = 0: the map for one answer.
+    both; for other files it is the packaged default. Qwen's TriviaQA files have the questions and references
+    of SmolLM2's. m = 0: the map for one answer.
     """
     if name not in OTHER:
         default = packaged(kernel)
