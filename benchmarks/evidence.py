@@ -2,7 +2,8 @@
 
     python -m benchmarks.evidence
 
-Needs ../shared/data and all-mpnet-base-v2 in data/weights. The first tables have the maps by number of
+Needs ../shared/data, all-mpnet-base-v2 in data/weights and, to count tokens, the tokenizers of SmolLM2 and,
+for the sets of `benchmarks.record`, of Qwen2.5 there. The first tables have the maps by number of
 answers, fitted on rows 0-149 and tested on rows 150-399 of the TriviaQA test file of SmolLM2 (method,
 section 6). The next compare P(correct) of each row's `answer` with the raw lambda_max of all its answers, on
 each set; maps and models are cross-validated, and intervals are paired bootstraps over questions. The kernel
@@ -17,7 +18,16 @@ from collections.abc import Sequence
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.recorded_evidence import DATA, DEV, EVERYDAY, NAMES, QWEN, TEST, WEIGHTS, Recorded, recorded
+from benchmarks.recorded_evidence import (
+    DATA,
+    DEV,
+    OTHER,
+    TEST,
+    Recorded,
+    recorded,
+    titles,
+    tokenizer_of,
+)
 from service.embedding.port import FACTS, PAPER
 from service.spectral.correctness_model import (
     brier,
@@ -78,12 +88,9 @@ def tokens(sets: Sequence[Recorded], m: int) -> str:
     rows = [row for recorded_ in sets for row in recorded_.rows]
     if all("ntok" in row for row in rows):
         return f"{np.mean([sum(row['ntok'][1 : m + 1]) for row in rows]):.1f}"
-    path = next(WEIGHTS.glob("SmolLM2*/tokenizer.json"), None)
-    if path is None:
+    count = tokenizer_of(sets[0].names[0])
+    if count is None:
         return "?"
-    from tokenizers import Tokenizer
-
-    count = Tokenizer.from_file(str(path))
     texts = [f" {text}" for row in rows for text in row["samples"][:m]]
     return f"{sum(len(encoding.ids) + 1 for encoding in count.encode_batch(texts)) / len(rows):.1f}"
 
@@ -104,7 +111,7 @@ def loss_difference(ours: np.ndarray, others: np.ndarray, right: np.ndarray) -> 
     return interval(mean_difference(*gaps, np.random.default_rng(2)))
 
 
-def by_verdicts(name: str) -> None:
+def by_verdicts(name: str, title: str) -> None:
     """Print P(correct) by number of answers, and lambda_max of all answers with a regression on it."""
     data, cosine = recorded(name), recorded(name, PAPER)
     most, right = data.num_samples, data.right
@@ -114,7 +121,7 @@ def by_verdicts(name: str) -> None:
         {"logit_probability": logit_probability(many)}, right, ("logit_probability",), fold
     )
     base = held_out_predictions({}, right, (), fold)
-    print(f"\n{NAMES[name]}: {right.size} rows, {right.sum()} right. Base rate: {log_loss(base, right):.3f}")
+    print(f"\n{title}: {right.size} rows, {right.sum()} right. Base rate: {log_loss(base, right):.3f}")
     gap = f"over lambda_max of {most}"
     print(f"| answers | tokens | AUROC | {gap} | log loss | {gap} | Brier | AUROC by the cosine | log loss |")
     print("|---|---:|---:|---|---:|---|---:|---:|---:|")
@@ -141,7 +148,7 @@ def by_itself(name: str, sets: Sequence[Recorded]) -> None:
     """Print figures of P(correct) of an answer by its own log-probability, and by further answers."""
     most = min(recorded_.num_samples for recorded_ in sets)
     predictions: dict[int, np.ndarray] = {}
-    for m in (0, 1, 3, 5, most):
+    for m in sorted({0, 1, 3, 5, min(10, most), most}):
         predictions[m] = np.concatenate([recorded_.material(m).held_out()[0] for recorded_ in sets])
     right = np.concatenate([recorded_.right for recorded_ in sets])
     print(f"\n{name}: {right.size} rows, {right.sum()} right.")
@@ -160,10 +167,12 @@ def main() -> None:
     for kernel in (FACTS, PAPER):
         print(f"\nMaps, kernel {kernel}")
         by_answers(recorded(TEST, kernel))
-    for name in NAMES:
-        by_verdicts(name)
-    for name in (QWEN, EVERYDAY):
-        by_itself(NAMES[name], [recorded(name)])
+    sets = titles()
+    for name, title in sets.items():
+        by_verdicts(name, title)
+    for name, title in sets.items():
+        if name not in OTHER:
+            by_itself(title, [recorded(name)])
     first = [Recorded(name, embed=True, kernel=FACTS, of="first") for name in (DEV, TEST)]
     by_itself("SmolLM2-135M, the first answer drawn of TriviaQA dev and test", first)
 

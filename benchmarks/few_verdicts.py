@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.recorded_evidence import DATA, NAMES, default_for, recorded
+from benchmarks.recorded_evidence import DATA, default_for, recorded, titles
 from service.embedding.port import FACTS, PAPER, Kernel
 from service.spectral.correctness_model import AGREEMENT, NO_VERDICTS, Columns, base_rate, fit_model, log_loss
 from service.spectral.reliability import reliability_diagram
@@ -71,7 +71,7 @@ def main() -> None:
     numbers = [f"{n} verdicts" for n in VERDICTS]
     print(f"| set | right | kernel | m | {' | '.join(numbers)} |")
     print("|---|---:|---|---:|" + "---:|" * len(numbers))
-    for name, title in NAMES.items():
+    for name, title in titles().items():
         for kernel in (FACTS, PAPER):
             for m in SIZES:
                 columns, right = columns_of(name, m, kernel)

@@ -1,4 +1,8 @@
-"""The recorded answers as rows of a calibration: spectra, features and verdicts."""
+"""The recorded answers as rows of a calibration: spectra, features and verdicts.
+
+Most sets are in ../shared/data. `benchmarks.record` leaves the sets of `LOCAL` in .cache/recorded; scripts
+skip them where they are absent.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -35,10 +39,38 @@ NAMES = {
     TEST: "SmolLM2-135M, TriviaQA test",
     DEV: "SmolLM2-135M, TriviaQA dev",
 }
+QWEN_DEV, QWEN_NQ = "triviaqa_qwen1.5b_m20", "nq_qwen1.5b_m20"
+LOCAL = {
+    QWEN_DEV: "Qwen2.5-Coder-1.5B, TriviaQA dev",
+    QWEN_NQ: "Qwen2.5-Coder-1.5B, Natural Questions",
+}
 OTHER = {TEST: DEV, DEV: TEST}
 D = 768
 MPNET = EmbedderIdentity("all-mpnet-base-v2", "", D, "float32")
 FOLDS = 5
+
+
+def path_of(name: str) -> Path:
+    return (RECORDED if name in LOCAL else DATA) / f"{name}.jsonl"
+
+
+def titles() -> dict[str, str]:
+    """Return the titles of all sets by name, those of `LOCAL` first; print which of these are absent."""
+    for name in LOCAL:
+        if not path_of(name).exists():
+            print(f"Skipped, because `benchmarks.record` has left no such file: {name}.jsonl")
+    return {name: title for name, title in LOCAL.items() if path_of(name).exists()} | NAMES
+
+
+def tokenizer_of(name: str) -> Any | None:
+    """Return the tokenizer of the LLM of a set; None if it is not in data/weights."""
+    llm = "SmolLM2" if name in OTHER else "Qwen2.5"
+    path = next(WEIGHTS.glob(f"{llm}*/tokenizer.json"), None)
+    if path is None:
+        return None
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_file(str(path))
 
 
 def embedded(texts: Sequence[str], name: str = MPNET.name) -> dict[str, np.ndarray]:
@@ -84,11 +116,12 @@ class Recorded:
         kernel: Kernel = PAPER,
         of: Literal["answer", "spoken", "first"] = "answer",
     ) -> None:
+        self.names = names
         self._recorded: dict[str, np.ndarray] = {}
         self._embed, self._kernel = embed, kernel
         all_rows = list[dict[str, Any]]()
         for name in names:
-            lines = (DATA / f"{name}.jsonl").read_text("utf-8").splitlines()
+            lines = path_of(name).read_text("utf-8").splitlines()
             rows = [json.loads(line) for line in lines]
             self._recorded |= recorded_vectors(name, rows)
             all_rows += rows
@@ -248,7 +281,8 @@ def default_for(name: str, m: int, kernel: Kernel = FACTS) -> tuple[EvidenceMap,
     """Return an evidence map fitted without this file, and the prior made from it.
 
     For SmolLM2's files it is the map fitted on the other file, because the packaged default was fitted on
-    both; for other files it is the packaged default. m = 0: the map for one answer.
+    both; for other files it is the packaged default. Qwen's TriviaQA files have the questions and references
+    of SmolLM2's. m = 0: the map for one answer.
     """
     if name not in OTHER:
         default = packaged(kernel)

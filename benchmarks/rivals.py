@@ -8,7 +8,8 @@ recorded ones if a set has them, else by words. "Without a verdict" uses the evi
 with "own labels" map and model are cross-validated and the map is shrunk to that one (means over `SEEDS`
 divisions). The kernel is `facts` or, if noted, the cosine. The log-probability of an answer is recorded, or
 taken from a sample with the same text; rows without one are left out. Intervals are bootstraps over rows;
-differences are paired. Needs ../shared/data and the weights; takes about ten minutes.
+differences are paired. Needs ../shared/data and, in data/weights, the embedders and, for sets without numbers
+of tokens, the tokenizer of the LLM; takes about ten minutes.
 """
 
 import json
@@ -26,14 +27,14 @@ from threadpoolctl import threadpool_limits
 from benchmarks.recorded_evidence import (
     DATA,
     DEV,
-    EVERYDAY,
-    NAMES,
-    QWEN,
+    OTHER,
     ROOT,
     TEST,
     WEIGHTS,
     Recorded,
     default_for,
+    titles,
+    tokenizer_of,
 )
 from service.embedding.port import FACTS, PAPER, Kernel
 from service.spectral.correctness_model import NO_VERDICTS, stratified_folds
@@ -43,7 +44,6 @@ from service.spectral.resampling import ResampleCounts, percentile_interval
 from service.spectral.text_scores import num_words
 
 SIZES = (0, 3, 10, 20)
-SETS = {NAMES[QWEN]: (QWEN,), NAMES[EVERYDAY]: (EVERYDAY,), "SmolLM2-135M, both TriviaQA files": (TEST, DEV)}
 SEEDS = 10
 RESAMPLES = 2000
 VENV = ROOT / ".venv-rivals" / "bin" / "python"
@@ -101,19 +101,11 @@ def num_tokens(row: Mapping[str, Any], count: Any) -> list[int]:
     return [len(encoding.ids) + 1 for encoding in count.encode_batch(texts)]
 
 
-def tokenizer() -> Any:
-    """Return SmolLM2's tokenizer."""
-    from tokenizers import Tokenizer
-
-    path = next(WEIGHTS.glob("SmolLM2*/tokenizer.json"), None)
-    if path is None:
-        sys.exit("The tokenizer of SmolLM2 is not in data/weights: `make run` once leaves it there")
-    return Tokenizer.from_file(str(path))
-
-
 def theirs(files: Sequence[Recorded], sizes: Sequence[int]) -> dict[int, dict[str, Scores]]:
     """Return the scores of other packages by number of answers and package."""
-    rows, count = [], tokenizer()
+    rows, count = [], tokenizer_of(files[0].names[0])
+    if count is None and any("ntok" not in row for file in files for row in file.rows):
+        sys.exit(f"The tokenizer of the LLM of {files[0].names[0]} is not in data/weights")
     for row in (row for file in files for row in file.rows):
         tokens, *sample_tokens = num_tokens(row, count)
         rows.append(
@@ -199,7 +191,8 @@ def tables(name: str, scores: dict[int, dict[str, Scores]], right: np.ndarray) -
 def main() -> None:
     if not DATA.is_dir():
         sys.exit("The recorded answers are not beside this checkout: ../shared/data")
-    for name, names in SETS.items():
+    sets = {title: (name,) for name, title in titles().items() if name not in OTHER}
+    for name, names in {**sets, "SmolLM2-135M, both TriviaQA files": (TEST, DEV)}.items():
         files = [Recorded(file, embed=False, of="spoken") for file in names]
         sizes = [m for m in SIZES if m <= min(file.num_samples for file in files)]
         scores = theirs(files, sizes)
