@@ -171,7 +171,7 @@ class LabelledRows:
     @property
     def own_logprob_share(self) -> float:
         """The share of the rows in which the text judged without samples has a log-probability, 0..1."""
-        return float(np.isfinite(self._own_logprobs).mean())
+        return 1.0 - float(np.isnan(self._own_logprobs).mean())
 
     @property
     def serves_none(self) -> bool:
@@ -210,7 +210,7 @@ class LabelledRows:
         )
 
     def _without_samples(self) -> Judged:
-        places = np.flatnonzero(np.isfinite(self._own_logprobs))
+        places = np.flatnonzero(~np.isnan(self._own_logprobs))
         if self.groups is not None:
             return self._claims_without_samples(places, self.groups[places])
         problems, judged = list[Weighted](), list[Weighted]()
