@@ -375,8 +375,14 @@ class Scorer:
         evidence = evidence_of(generation.draws, index)
         applied, warnings = self.choice.serving(command, drawn.chosen, generation, made_by, evidence)
         warnings = [*read.warnings, *warnings]
-        p_value, distance_warnings = ood_p_value(
-            applied, read.question, read.vectors, generation.draws, candidate
+        p_value, distance_warnings = await self._maybe_in_thread(
+            _is_expensive(texts),
+            ood_p_value,
+            applied,
+            read.question,
+            read.vectors,
+            generation.draws,
+            candidate,
         )
         # Decisions run in a thread: the first one imports scipy, which takes half a second.
         slow = command.target is not None and applied is not None and bool(applied.calibration.selectors)
