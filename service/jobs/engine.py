@@ -37,6 +37,7 @@ WORKFLOW_VERSION = "6"
 SCHEMA = "eigencal_jobs"
 POLL_S = 0.5  # interval at which DBOS looks at its queues
 STOP_AFTER_S = 30.0  # DBOS stops after this time without an open job
+STRAY_S = 1.0  # a pending workflow that has had no task for this long is resumed
 OWNED = "The SQLite file is another process's: several replicas need PostgreSQL (EIGENCAL_DATABASE_URL)."
 _ENQUEUED, _PENDING = "ENQUEUED", "PENDING"
 # The engine of this process. DBOS is a singleton, and its workflows are plain functions without a `self`.
@@ -96,7 +97,7 @@ class DbosEngine:
         self._is_launched = False
         self._last_open = 0.0  # when a job was last open, by time.monotonic()
         self.running: set[str] = set()  # ids of workflows with a task in this process
-        self._stray: set[str] = set()  # workflows that lacked a task at the last check
+        self._stray: dict[str, float] = {}  # since when a workflow lacks a task, in monotonic time
 
     async def start(self, steps: JobSteps) -> None:
         """Launch DBOS, which resumes the workflows of this executor.
@@ -230,8 +231,10 @@ class DbosEngine:
                 await self._shut_down()
             raise
         own = {workflow.workflow_id for workflow in pending if workflow.executor_id == self.executor_id}
-        # Twice in a row: DBOS marks a workflow as pending shortly before its task begins.
-        stray, self._stray = (own - self.running) & self._stray, own - self.running
+        # DBOS marks a workflow as pending shortly before its task begins.
+        now = time.monotonic()
+        self._stray = {id_: self._stray.get(id_, now) for id_ in own - self.running}
+        stray = {id_ for id_, since in self._stray.items() if now - since >= STRAY_S}
         lost = [
             workflow
             for workflow in pending

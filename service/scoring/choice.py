@@ -334,7 +334,9 @@ def ood_p_value(
     num_words = np.array([len(words(draw.text)) for draw in draws], dtype=np.int_)
     p_value = reference.p_value(None if question is None else vectors[question], num_words)
     length = num_words.mean() if draws else None if candidate is None else len(words(candidate))
-    warnings = _out_of_range(length, reference)
+    warnings = _out_of_range(
+        length, reference, "The drawn answers have on average" if draws else "The text has"
+    )
     if p_value is not None and p_value < MAX_OOD_P_VALUE:
         message = (
             "The question or the length of its answers is unlike the calibration's rows "
@@ -344,16 +346,16 @@ def ood_p_value(
     return p_value, warnings
 
 
-def _out_of_range(length: float | None, reference: ConformalReference) -> list[ScoreWarning]:
+def _out_of_range(length: float | None, reference: ConformalReference, has: str) -> list[ScoreWarning]:
     """Return a warning if the length in words is outside the range of the calibration's rows.
 
-    length: None if unknown.
+    length: None if unknown. has: the beginning of the sentence that names the length.
     """
     least, most = reference.length_range
     if length is None or least <= length <= most:
         return []
     message = (
-        f"The answer has {length:.3g} words. The calibration's rows have answers of {least} to {most} words, "
+        f"{has} {length:.3g} words. The calibration's rows have answers of {least} to {most} words, "
         "and the calibration is valid only for similar answers."
     )
     return [warning("length_out_of_range", message)]

@@ -66,10 +66,8 @@ class Metrics(Collector):
         late = "Chats answered before their score was ready. Counted when the score is ready."
         self._pending = counter("eigencal_chat_scores_pending", late, ["calibration"])
         self._errors = counter("eigencal_score_errors", "Scores refused or failed.", ["code"])
-        self._shed = counter(
-            "eigencal_chat_scores_shed",
-            "Chats answered without a score because other calls waited for the LLM.",
-        )
+        shed = "Chats answered without a score because the service was overloaded."
+        self._shed = counter("eigencal_chat_scores_shed", shed)
         stages = "eigencal_score_stage_seconds"
         self._stages = histogram(stages, "Time of scores by stage, in seconds.", ["stage"], buckets=_SECONDS)
         self._lambda = histogram("eigencal_lambda_max", "Largest eigenvalue served.", buckets=_UNIT)

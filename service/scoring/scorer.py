@@ -320,12 +320,9 @@ class Scorer:
         compared = list[str]()
         if not command.draws_none:
             kernel = FACTS if by_llm else self._embedder.kernel
+            known = with_candidate(texts, candidate)
             compared = await self._maybe_in_thread(
-                sum(map(len, texts)) > INLINE_FACTS or _is_expensive(texts),
-                compared_texts,
-                with_candidate(texts, candidate),
-                command.question or "",
-                kernel,
+                _has_many_facts(known), compared_texts, known, command.question or "", kernel
             )
             answers = texts_to_embed(compared, self.empty_answers)
             to_embed = [*answers, *to_embed, *(answer_claims.to_embed() if answer_claims else [])]
@@ -376,7 +373,7 @@ class Scorer:
         applied, warnings = self.choice.serving(command, drawn.chosen, generation, made_by, evidence)
         warnings = [*read.warnings, *warnings]
         p_value, distance_warnings = await self._maybe_in_thread(
-            _is_expensive(texts),
+            _is_expensive(with_candidate(texts, candidate)),
             ood_p_value,
             applied,
             read.question,
@@ -492,9 +489,8 @@ class Scorer:
         if applied is None and len(index) < MIN_SAMPLES:
             # An unexpected model answered, or the answer has no log-probability.
             raise too_few(generation, request)
-        space, reading = await self._maybe_in_thread(
-            sum(map(len, texts)) > INLINE_FACTS or _is_expensive(texts), self._space, read
-        )
+        known = with_candidate(texts, read.candidate)
+        space, reading = await self._maybe_in_thread(_has_many_facts(known), self._space, read)
         dimension = read.made_by.dimension
         own = space[: len(texts)]  # a candidate that is not among the answers is not part of the spectrum
         counts = np.bincount(index, minlength=len(texts))
@@ -523,7 +519,15 @@ class Scorer:
         applied = None if calibration is None else applied_to(calibration, len(texts))
         if calibration is not None and applied is None:
             warnings = [mismatch(calibration, ["num_samples"])]
-        _, distance_warnings = ood_p_value(applied, read.question, read.vectors, generation.draws, judged)
+        _, distance_warnings = await self._maybe_in_thread(
+            _is_expensive([*read.texts, judged]),
+            ood_p_value,
+            applied,
+            read.question,
+            read.vectors,
+            generation.draws,
+            judged,
+        )
         abstains = bool(distance_warnings) and self._ood_abstain
         scores = await self._claims.scores(
             command,
@@ -604,6 +608,11 @@ def _left_s(command: ScoreCommand, elapsed_s: float) -> float | None:
     """Return the time left for the embedder, in seconds; None: no limit."""
     deadline_s = command.generation.deadline_s if command.generation else None
     return None if deadline_s is None else max(deadline_s + LATE_S - elapsed_s, 0.0)
+
+
+def _has_many_facts(texts: Sequence[str]) -> bool:
+    """Return True if extracting the facts of the texts would block the event loop."""
+    return sum(map(len, texts)) > INLINE_FACTS or _is_expensive(texts)
 
 
 def _is_expensive(texts: Sequence[str]) -> bool:
