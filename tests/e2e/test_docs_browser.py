@@ -59,7 +59,7 @@ def test_fields_of_a_score_request_are_described(page: Page) -> None:
     page.evaluate(f"document.querySelector('{SCORE} .opblock-summary-control').click()")
     click(page, "Schema")
     click(page, "Expand all")
-    shown(page, f"document.querySelector('{BODY}').innerText.includes('A question;')")
+    shown(page, f"document.querySelector('{BODY}').innerText.includes('A question. The service')")
     text = page.evaluate(f"document.querySelector('{BODY}').innerText")
     assert "never" not in text
     for name in ScoreRequest.model_json_schema(by_alias=True)["properties"]:
