@@ -55,7 +55,7 @@ def path_of(name: str) -> Path:
 
 
 def titles() -> dict[str, str]:
-    """Return the titles of all sets by name, those of `LOCAL` first; print which of these are absent."""
+    """Return the titles of all sets by name, `LOCAL` first. Print the names of sets without a file."""
     for name in LOCAL:
         if not path_of(name).exists():
             print(f"Skipped, because `benchmarks.record` has left no such file: {name}.jsonl")

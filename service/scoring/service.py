@@ -46,7 +46,7 @@ class ScoringService:
             return await while_connected(request, self.counted(work))
 
     def respond(self, request: Request, score: Score | None, parts: Collection[ScorePart]) -> Response:
-        """Store a score and return its response; for None, that of a caller who has disconnected."""
+        """Store a score and return the response. A score of None means that the caller disconnected."""
         if score is None:
             return Response(status_code=CLIENT_CLOSED_REQUEST)
         content = self.save(score, owner_of(request), parts)
