@@ -214,6 +214,7 @@ async def test_default_ranks_texts_without_a_matching_calibration(started: Serve
         assert ranks == sorted(ranks, reverse=True) and 0 < ranks[-1] < ranks[0] < 1
         first, codes = bodies[0], [*mismatch, "default_calibration", "default_probability"]
         assert [warning["code"] for warning in first["warnings"]] == codes
+        assert "follows the log-probability" in first["warnings"][-1]["message"]
         assert (first["calibration"]["id"], first["calibration"]["origin"]) == (DEFAULT_IDS[PAPER], "default")
         assert first["probability_correct"] == first["rank_score"] and not first["calibrated"]
         assert (body["decision"]["action"], raw["rank_score"]) == ("abstain", None)

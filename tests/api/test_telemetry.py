@@ -13,7 +13,7 @@ import pytest
 
 from service import tracing
 from service.app import OTEL_VARIABLES, build_events
-from service.errors import LLMUnavailable
+from service.errors import LLMError, LLMUnavailable
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.replica_apps import replica_app
 
@@ -37,6 +37,11 @@ def service(folder: Path, exporter: Any, llm: FakeLLM | None = None, **settings:
 
 def log_records(exporter: Any) -> list[Any]:
     return [log.log_record for log in exporter.get_finished_logs()]
+
+
+def content_of(event: Any) -> str:
+    """Return the body and the attributes of an event as text."""
+    return f"{event.body} {dict(event.attributes)}"
 
 
 async def test_score_event_belongs_to_the_callers_span(tmp_path: Path, exporter: Any) -> None:
@@ -70,7 +75,19 @@ async def test_without_a_probability_it_tells_lambda_max(tmp_path: Path, exporte
     assert event.attributes["gen_ai.evaluation.name"] == "lambda_max"
     assert event.attributes["gen_ai.evaluation.score.value"] == score["lambda_max"]
     assert event.trace_id == 0
-    assert SECRET not in str(event) and "Paris" not in str(event)
+    assert SECRET not in content_of(event) and "Paris" not in content_of(event)
+
+
+async def test_event_lacks_the_words_of_the_llm_server(tmp_path: Path, exporter: Any) -> None:
+    """The LLM server's message may repeat the prompt. The score has it; the event does not."""
+    refusal = LLMError("The LLM server answered with status 400.", llm_status=400, llm_message=SECRET)
+    llm = FakeLLM(fail_with=[refusal] * 100)
+    body = {"samples": ["Paris", "Lyon", "Nice"], "prompt": "q", "compare": "llm", "calibration": "none"}
+    async with service(tmp_path, exporter, llm, decides=False) as http:
+        score = (await http.post("/score", json=body)).json()
+    [event] = log_records(exporter)
+    assert SECRET in str(score["warnings"])
+    assert "status 400" in content_of(event) and SECRET not in content_of(event)
 
 
 async def test_each_request_has_its_own_parent(tmp_path: Path, exporter: Any) -> None:
