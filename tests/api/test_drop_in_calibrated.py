@@ -237,19 +237,22 @@ async def test_unsure_answer_is_withheld_if_requested() -> None:
     assert response_.json()["uncertainty"]["decision"]["action"] == "abstain"
 
 
-async def test_unrequested_stream_is_withheld() -> None:
+@pytest.mark.parametrize("own", ["Nice", "\n\n Nice"])
+async def test_unrequested_stream_is_withheld(own: str) -> None:
     async def behave(exchange: Exchange) -> None:
         if exchange.body.get("n", 1) == 1:
             exchange.body["stream"] = True
-        await telling(own="Nice")(exchange)
+        await telling(own=own)(exchange)
 
     async with before(behave, plain()) as made:
-        response = await made.ask(eigencal={"target_error": 0.2, "abstain": True})
+        response = await made.ask(eigencal={"target_error": 0.2, "abstain": True, "claims": True})
     first, last, *usage = events_of(response.content)
     assert first["choices"][0]["delta"]["content"] == "I am not sure enough to answer this."
     assert [chunk["choices"] for chunk in usage] == [[]]
     uncertainty = last["uncertainty"]
-    assert (uncertainty["decision"]["action"], uncertainty["withheld"]) == ("abstain", "Nice")
+    assert (uncertainty["decision"]["action"], uncertainty["withheld"]) == ("abstain", own)
+    [claim] = uncertainty["claims"]
+    assert own[claim["start"] : claim["end"]] == claim["text"] == "Nice"
 
 
 async def test_the_settings_may_abstain_for_every_caller() -> None:
