@@ -412,7 +412,7 @@ def judged_choice(payload: Mapping[str, Any]) -> Choice | None:
 
 
 def require_text(choice: Choice | None) -> Choice:
-    """Return the choice. Raises Unscorable if it has no text (an empty one will do) or was aborted."""
+    """Return the choice. Raises Unscorable if it has no text or was aborted. Empty text is allowed."""
     if choice is None:
         raise Unscorable("no_answer", "The answer has no choice.")
     if choice.other_fields & {"tool_calls", "function_call"}:
