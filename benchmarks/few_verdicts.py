@@ -23,6 +23,7 @@ from service.spectral.reliability import reliability_diagram
 
 VERDICTS = (0, 10, 30, 100)
 SIZES = (0, 1, 3, 10)
+MOST = 20  # answers of the packaged maps
 DRAWS = 100
 
 
@@ -61,8 +62,8 @@ def _at(columns: Columns, rows: np.ndarray) -> Columns:
 
 def columns_of(name: str, m: int, kernel: Kernel = FACTS) -> tuple[Columns, np.ndarray]:
     """Return the features of P(correct) with m answers under the map of `default_for`, and the verdicts."""
-    rows = recorded(name, kernel).material(m)
-    return rows.judged.columns(default_for(name, m, kernel)[0]), rows.right
+    rows, number = recorded(name, kernel).served(m)
+    return rows.judged.columns(default_for(name, min(number, MOST), kernel)[0]), rows.right
 
 
 def main() -> None:

@@ -158,11 +158,11 @@ class Recorded:
         """The judged rows as rows of a calibration."""
         return self._assembled([row for row, judged in zip(self._stored, self.judged, strict=True) if judged])
 
-    def _assembled(self, rows: Sequence[DevRow]) -> LabelledRows:
+    def _assembled(self, rows: Sequence[DevRow], num_samples: int | None = None) -> LabelledRows:
         texts = all_texts(rows, self._kernel)
         place = {text: i for i, text in enumerate(texts)}
         vectors = np.stack([self.answer_vectors[text] for text in texts])
-        return LabelledRows(assemble(rows, self.num_samples, vectors, place, D, self._kernel))
+        return LabelledRows(assemble(rows, num_samples or self.num_samples, vectors, place, D, self._kernel))
 
     def material(self, m: int) -> "Material":
         """Return the judged rows with their first m answers.
@@ -178,6 +178,20 @@ class Recorded:
         labelled = self._assembled(rows)
         assert labelled.own_logprob_share == 1
         return Material(labelled.at(0))
+
+    def served(self, m: int) -> tuple["Material", int]:
+        """Return the rows as P(correct) of a score judges them, and the number of answers of its map.
+
+        If every answer has a log-probability, it counts as one more answer.
+        """
+        own = [own_logprob(row) for row in self.rows]
+        if None in own or m == 0:
+            return self.material(m), max(m, 1)
+        rows = [
+            replace(row, draws=(Draw((row.answer or "").strip(), total_logprob=total), *row.draws[:m]))
+            for row, total in zip(self._stored, own, strict=True)
+        ]
+        return Material(self._assembled(rows, m + 1).at(m + 1)), m + 1
 
 
 def recorded_vectors(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:

@@ -60,15 +60,16 @@ def of_answer(data: Recorded) -> Scores:
 
 def by_kernel(name: str, data: Recorded, m: int, kernel: Kernel) -> Scores:
     """Return our scores (n,) with m answers."""
-    material, (map_, prior) = data.material(m), default_for(name, m, kernel)
+    rows, (judged, number) = data.material(m).rows, data.served(m)
     lambda_max = {
-        "lambda_max, raw": material.rows.eigenvalues[:, 0],
-        "lambda_max, default": served_lambda_max(map_, material.rows),
+        "lambda_max, raw": rows.eigenvalues[:, 0],
+        "lambda_max, default": served_lambda_max(default_for(name, m, kernel)[0], rows),
     }
-    labelled = [material.held_out(seed, prior=prior)[0] for seed in range(SEEDS)]
+    map_, prior = default_for(name, min(number, SIZES[-1]), kernel)
+    labelled = [judged.held_out(seed, prior=prior)[0] for seed in range(SEEDS)]
     columns = {
         **(lambda_max if m else {}),
-        WITHOUT: NO_VERDICTS.predict(material.judged.columns(map_)),
+        WITHOUT: NO_VERDICTS.predict(judged.judged.columns(map_)),
         BEST: np.mean(labelled, axis=0),
     }
     return {f"{score}{'' if kernel == FACTS else ', cosine'}": column for score, column in columns.items()}

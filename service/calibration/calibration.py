@@ -150,8 +150,9 @@ class Selector:
 
     Without drawn answers, `map` is the map for one answer, and the judged text takes the place of that
     answer; None for claims, which are then judged by token log-probabilities. `all_correct`: for claims, the
-    model of the probability that all claims of an answer are right, from `answer_columns`. `with_tokens`:
-    for claims, a better selector that also needs the log-probabilities of their tokens.
+    model of the probability that all claims of an answer are right, from `answer_columns`. `with_logprobs`:
+    a better selector that also needs the log-probability of the judged text, which then counts as one more
+    answer; for claims, those of its tokens.
     """
 
     map: DepolarizedMap | TemperatureMap | EvidenceMap | None
@@ -159,7 +160,7 @@ class Selector:
     counts: SelectiveCounts
     judged: JudgedTexts
     all_correct: CorrectnessModel | None = None
-    with_tokens: "Selector | None" = None
+    with_logprobs: "Selector | None" = None
 
     def map_for(self, missing_mass: float | None) -> DepolarizedMap | TemperatureMap | None:
         """Return the map for the features of one prompt.

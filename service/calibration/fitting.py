@@ -292,13 +292,19 @@ def fit_selectors(
     sizes = [*([1] if method == "evidence" else []), *fitted_sizes(num_samples)]
     own, decided = rows.at(0) if rows.serves_none else None, dict[int, OperatingPoint]()
     tokens = own.tokens if own is not None and len(own) == len(rows) else {}
+    counting = rows.counting_answer()
     for done, size in enumerate(sizes, start=1):
         judged = full if size == num_samples else rows.at(size)
         fit_map = partial(fit, method=kind, prior=priors(kind, size))
         fitted = _decided(judged, fold, fit_map, one_per_group)
         if tokens:
-            with_tokens = _decided(replace(judged, tokens=tokens), fold, fit_map, one_per_group)
-            fitted = _with_tokens(fitted, with_tokens)
+            with_logprobs = _decided(replace(judged, tokens=tokens), fold, fit_map, one_per_group)
+            fitted = _with_logprobs(fitted, with_logprobs)
+        if counting is not None:
+            fit_map = partial(fit, method=kind, prior=priors(kind, size + 1))
+            # Refusals are counted among the drawn answers only, as in a score.
+            more = replace(counting.at(size + 1), refused=judged.refused)
+            fitted = _with_logprobs(fitted, _decided(more, fold, fit_map, None))
         decided[size] = fitted
         if progress is not None:
             progress(done, len(sizes))
@@ -332,18 +338,18 @@ def _decided(
     return OperatingPoint(fit, rows.right, selector, rows.groups)
 
 
-def _with_tokens(plain: OperatingPoint, by_tokens: OperatingPoint) -> OperatingPoint:
-    """Return the fit with the selector by tokens, if that has a lower log loss on held-out rows."""
+def _with_logprobs(plain: OperatingPoint, better: OperatingPoint) -> OperatingPoint:
+    """Return the fit with the selector by log-probabilities, if its log loss on held-out rows is lower."""
     if (
         plain.selector is None
-        or by_tokens.selector is None
+        or better.selector is None
         or plain.fit.scores is None
-        or by_tokens.fit.scores is None
+        or better.fit.scores is None
     ):
         return plain
-    if by_tokens.fit.scores.log_loss >= plain.fit.scores.log_loss:
+    if better.fit.scores.log_loss >= plain.fit.scores.log_loss:
         return plain
-    return replace(plain, selector=replace(plain.selector, with_tokens=by_tokens.selector))
+    return replace(plain, selector=replace(plain.selector, with_logprobs=better.selector))
 
 
 def _all_correct(

@@ -23,7 +23,8 @@ from service.calibration.material import FULL_SHARE, DevSet
 from service.calibration.rows import DevRow, Verdict
 from service.claims.refusals import is_refusal, is_unanswered
 from service.claims.verdicts import correct, verdict
-from service.embedding.port import log_probabilities
+from service.embedding.port import log_probabilities, with_candidate
+from service.llm.port import Draw
 from service.spectral.dev_set import (
     NO_OVERLAP,
     Answers,
@@ -181,6 +182,38 @@ class LabelledRows:
         and such answers are right more often than the others.
         """
         return self.own_logprob_share >= FULL_SHARE
+
+    def counting_answer(self) -> "LabelledRows | None":
+        """Return the rows with their own `answer` as one more answer, as a score may count a candidate.
+
+        None for claims, and unless each row has an `answer` with a log-probability.
+        """
+        unknown = [own is None for own in self._own] | np.isnan(self._own_logprobs)
+        if self.groups is not None or unknown.any():
+            return None
+        material, rows, texts, answers = self.material, list[DevRow](), list[list[str]](), list[Answers]()
+        for place, position in enumerate(material.full.tolist()):
+            row, drawn, own = self._rows[place], material.answers[position], material.judged[position]
+            assert row.answer is not None and own is not None
+            text, known = row.answer.strip(), list(self._texts[place])
+            vectors = drawn.vectors if text in known else np.vstack([drawn.vectors, own])
+            known = with_candidate(known, text)
+            draw = Draw(text, total_logprob=float(self._own_logprobs[place]))
+            rows.append(replace(row, draws=(draw, *row.draws)))
+            texts.append(known)
+            answers.append(Answers(vectors, np.array([known.index(text), *drawn.index]), drawn.references))
+        return LabelledRows(
+            replace(
+                material,
+                rows=rows,
+                answers=answers,
+                texts=texts,
+                full=np.arange(len(rows)),
+                num_samples=material.num_samples + 1,
+                judged=[material.judged[i] for i in material.full],
+                questions=(),
+            )
+        )
 
     def at(self, num_samples: int, *, one_text: bool = False) -> Judged:
         """Return the rows with the first `num_samples` answers of each.

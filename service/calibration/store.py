@@ -80,11 +80,11 @@ def _readable(selectors: Mapping[int, Selector], unit: Unit) -> dict[int, Select
     features = {AGREEMENT} if unit == "answer" else {*FEATURES_OF_CLAIMS, *FEATURES_OF_TOKENS}
     kept = dict[int, Selector]()
     for number, selector in selectors.items():
-        with_tokens = selector.with_tokens
-        if with_tokens is not None and not features.issuperset(with_tokens.model.features):
-            with_tokens = None
+        with_logprobs = selector.with_logprobs
+        if with_logprobs is not None and not features.issuperset(with_logprobs.model.features):
+            with_logprobs = None
         if features.issuperset(selector.model.features):
-            kept[number] = replace(selector, with_tokens=with_tokens)
+            kept[number] = replace(selector, with_logprobs=with_logprobs)
     return kept
 
 

@@ -102,6 +102,11 @@ def distinct(answers: Sequence[str]) -> tuple[list[str], NDArray[np.int_]]:
     return list(order), np.asarray(index, dtype=np.int_)
 
 
+def with_candidate(texts: Sequence[str], candidate: str | None) -> list[str]:
+    """Return the distinct answers and, last, the candidate unless it is one of them."""
+    return [*texts] if candidate is None or candidate in texts else [*texts, candidate]
+
+
 def supplied_draws(samples: Sequence[str], logprobs: Sequence[float] | None = None) -> tuple[Draw, ...]:
     """Return the caller's answers as draws, stripped like the service's own, so a blank answer is empty.
 

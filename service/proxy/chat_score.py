@@ -135,7 +135,8 @@ class Plan:
         # One answer without a log-probability would make those of the other samples useless.
         alike = answer.total_logprob is not None or any(draw.total_logprob is None for draw in others.draws)
         if not (self.counts_caller_answer and same_model and alike):
-            return drawn
+            logprob = answer.total_logprob if same_model and not answer.truncated else None
+            return replace(drawn, command=replace(drawn.command, candidate_logprob=logprob))
         generation = replace(others, draws=(answer, *others.draws), requested=others.requested + 1)
         command = replace(drawn.command, candidate_is_drawn=True)
         return replace(drawn, generation=generation, command=command)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from service.calibration.calibration import PROMISE_MEANING, Selector, answer_features
 from service.claims.kernel import Reading
 from service.claims.refusals import essence, is_refusal, is_unanswered
-from service.embedding.port import log_probabilities
+from service.embedding.port import log_probabilities, with_candidate
 from service.llm.port import Draw, Generation
 from service.scoring.choice import ServedCalibration
 from service.scoring.score import (
@@ -27,14 +27,16 @@ from service.scoring.score import (
     warning,
 )
 from service.spectral.correctness_model import NO_VERDICTS
-from service.spectral.evidence import mean_log_probability, missing_mass
+from service.spectral.evidence import EvidenceMap, mean_log_probability, missing_mass
 from service.spectral.reliability import rounded_ties
 from service.spectral.selective import Promise, SelectiveCounts, promise
 from service.spectral.spectrum import (
     BornProbability,
+    DepolarizedMap,
     Identity,
     ServedSpectrum,
     Spectrum,
+    TemperatureMap,
     born_probability_of,
     spectrum,
 )
@@ -47,9 +49,11 @@ class Observation:
     """The samples, an optional candidate, and the values computed from both.
 
     `texts`: the distinct answers; `counts`: (k,), how often each was drawn. Without samples, the candidate
-    takes the place of the only answer, with its own log-probability. `compared`: the text embedded for each
-    and, last, for a candidate that is not among them. `space`: their vectors, (n, d); inner products give the
-    kernel. `spectrum`: of the answers only. `reading`: the facts of the answers; None without samples.
+    takes the place of the only answer, with its own log-probability. `evidence`: of the answers, None if one
+    has no log-probability. `compared`: the text embedded for each and, last, for a candidate that is not
+    among them. `space`: their vectors, (n, d); inner products give the kernel. `spectrum`: of the answers
+    only. `reading`: the facts of the answers; None without samples. `candidate_logprob`: in nats; None if
+    unknown, or if the candidate counts as an answer.
     """
 
     generation: Generation
@@ -62,6 +66,7 @@ class Observation:
     applied: ServedCalibration | None
     evidence: Evidence | None
     reading: Reading | None = None
+    candidate_logprob: float | None = None
 
     @property
     def num_samples(self) -> int:
@@ -89,6 +94,30 @@ class Observation:
     def answer(self) -> str:
         """Return the answer most aligned with the dominant eigenvector."""
         return self.modes[0].answer
+
+    @cached_property
+    def counting_candidate(self) -> "Observation | None":
+        """The observation with the candidate as one more answer.
+
+        None unless the candidate and every answer have a log-probability.
+        """
+        if self.candidate is None or self.candidate_logprob is None or self.evidence is None:
+            return None
+        texts = with_candidate(self.texts, self.candidate)
+        draws = (*self.generation.draws, Draw(self.candidate, total_logprob=self.candidate_logprob))
+        index = np.array([texts.index(draw.text) for draw in draws])
+        evidence = evidence_of(draws, index)
+        if evidence is None:
+            return None
+        counts, vectors = np.bincount(index), self.space[: len(texts)]
+        return replace(
+            self,
+            texts=texts,
+            counts=counts,
+            spectrum=spectrum(vectors, counts, dimension=self.spectrum.dimension),
+            evidence=evidence,
+            candidate_logprob=None,
+        )
 
     def vector(self, text: str) -> NDArray[np.floating]:
         """Return the vector of an answer, or of the candidate (d,)."""
@@ -339,11 +368,6 @@ def percent(share: float) -> str:
     return f"{math.ceil(1000 * share - 1e-9) / 10:g} %"
 
 
-def with_candidate(texts: Sequence[str], candidate: str | None) -> list[str]:
-    """Return the distinct answers and, last, the candidate unless it is one of them."""
-    return [*texts] if candidate is None or candidate in texts else [*texts, candidate]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Refusals:
     """Refusals of one question: answers without content.
@@ -419,7 +443,10 @@ def judge(
     selector = _selector(observation.applied, num_samples, observation.evidence)
     correct = None if isinstance(selector, str) else _of_answers(selector, observation)
     of_answer = None if correct is None else correct(observation.answer)
-    candidate, share = _candidate(observation, correct)
+    better = _with_logprobs(selector, observation)
+    if better is not None and observation.counting_candidate is not None:
+        selector, correct = better, _of_answers(better, observation.counting_candidate)
+    candidate, share = _candidate(observation, correct, counts=better is not None)
     decisive = of_answer if candidate is None else candidate.probability_correct
     unavailable_reason, warnings = _unavailable_reason(selector), _indistinct_candidate(observation)
     decision = None
@@ -442,7 +469,7 @@ def _selector(applied: ServedCalibration | None, count: int, evidence: Evidence 
         return "no calibration is applied"
     if applied.default is not None:
         map_ = applied.map if count else applied.calibration.evidence[1]
-        return Selector(map_, NO_VERDICTS, NO_COUNTS, "mixed")
+        return _unverified(map_)
     id_ = applied.calibration.id
     selector = applied.calibration.selectors.get(count)
     if selector is None:
@@ -451,6 +478,24 @@ def _selector(applied: ServedCalibration | None, count: int, evidence: Evidence 
     if selector.map_for(evidence.missing_mass if evidence else None) is None:
         return f"the model of calibration {id_} needs log-probabilities, but these answers have none"
     return selector
+
+
+def _unverified(map_: DepolarizedMap | TemperatureMap | EvidenceMap | None) -> Selector:
+    """Return the model of P(correct) without verdicts, under a map of the default calibration."""
+    return Selector(map_, NO_VERDICTS, NO_COUNTS, "mixed")
+
+
+def _with_logprobs(selector: Selector | str, observation: Observation) -> Selector | None:
+    """Return the model for a candidate that counts as one more answer; None if it does not count."""
+    applied = observation.applied
+    if isinstance(selector, str) or applied is None:
+        return None
+    if applied.default is not None:
+        number = min(observation.num_samples + 1, applied.calibration.num_samples)
+        better: Selector | None = _unverified(applied.calibration.evidence[number])
+    else:
+        better = selector.with_logprobs
+    return None if better is None or observation.counting_candidate is None else better
 
 
 def _unavailable_reason(selector: Selector | str) -> str | None:
@@ -508,9 +553,12 @@ def _no_model(why: str) -> ScoreWarning:
 
 
 def _candidate(
-    observation: Observation, correct_of: Callable[[str], float] | None
+    observation: Observation, correct_of: Callable[[str], float] | None, *, counts: bool
 ) -> tuple[Candidate | None, float]:
-    """Return the candidate with its probabilities, and the share of the samples on its mode."""
+    """Return the candidate with its probabilities, and the share of the samples on its mode.
+
+    counts: the candidate counts as one more answer in `correct_of`, so it supports itself.
+    """
     if observation.candidate is None:
         return None, 0.0
     if not observation.num_samples:
@@ -520,7 +568,7 @@ def _candidate(
     # Unsupported texts among the rows were written by the LLM, and are right as often as its other answers to
     # the prompt. They say nothing about nonsense, which has the same features.
     correct = None
-    if correct_of is not None and born.mode is not None:
+    if correct_of is not None and (counts or born.mode is not None):
         correct = correct_of(observation.candidate)
     share = 0.0 if born.mode is None else float(shares_by_mode(observation.spectrum)[born.mode])
     candidate = Candidate.model_construct(
@@ -547,7 +595,9 @@ def _indistinct_candidate(observation: Observation) -> list[ScoreWarning]:
 
 def _unsupported(observation: Observation, candidate: Candidate | None) -> list[ScoreWarning]:
     """Return a warning if no sample supports the candidate, which is then not let through."""
-    if candidate is None or candidate.mode is not None or not observation.num_samples:
+    if candidate is None or candidate.mode is not None or candidate.probability_correct is not None:
+        return []
+    if not observation.num_samples:
         return []
     message = (
         "None of the answers agrees with the candidate (its `mode` is null), so it is not let through and "

@@ -145,7 +145,9 @@ class ScoreRequest(RequestModel):
     candidate_logprob: LogProbability | None = Field(
         None,
         description="Natural-log probability of the whole `candidate`, including the token that ended it, "
-        "under the LLM that wrote it. It is used if no answers are drawn.",
+        "under the LLM that wrote it. Without samples, the candidate is judged by it alone. With samples "
+        "that have log-probabilities, too, the candidate counts as one more answer in its "
+        "`probability_correct`, if the default calibration or one on rows with `answer_logprob` applies.",
     )
     candidate_tokens: list[TokenIn] | None = Field(
         None,

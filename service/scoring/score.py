@@ -46,8 +46,8 @@ class ScoreCommand:
     `logprobs`: log-probability of each whole sample, in nats; None: unknown.
     `calibration`: "active", "none", or the id of a stored calibration.
     `candidate`: a text to judge by the samples; `candidate_is_drawn`: it is one of them. `candidate_logprob`:
-    its log-probability in nats, by which it is judged without samples. `candidate_tokens`: its tokens with
-    their log-probabilities, if known. `target`: the target of the decision.
+    its log-probability in nats; without samples, it is judged by this alone. `candidate_tokens`: its tokens
+    with their log-probabilities, if known. `target`: the target of the decision.
     `as_recommended`: draw the number of samples that the calibration's report recommends, if any.
     `claims`: also score the answer claim by claim; None: if it is long. `quotes`: whether the score may list
     disagreements, which quote samples.
@@ -214,7 +214,8 @@ class Candidate(Part):
     )
     probability_correct: float | None = Field(
         description="Probability that the candidate is right, 0..1. Null for a refusal, if `mode` is null "
-        "although there are samples, and in the cases listed for `probability_correct` of the response. "
+        "although there are samples (unless the candidate counts as one more answer: see "
+        "`candidate_logprob`), and in the cases listed for `probability_correct` of the response. "
         "Unlike `probability`, it is estimated from verdicts on answers to the calibration's questions, if "
         "there are any."
     )

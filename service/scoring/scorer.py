@@ -37,6 +37,7 @@ from service.embedding.port import (
     supplied_draws,
     texts_to_embed,
     usable,
+    with_candidate,
 )
 from service.errors import (
     DeadlineExceeded,
@@ -64,7 +65,6 @@ from service.scoring.judging import (
     other_text_warning,
     partial_warning,
     truncated_warning,
-    with_candidate,
     without_refusals,
 )
 from service.scoring.score import (
@@ -387,7 +387,7 @@ class Scorer:
         warnings = [*about, *warnings]
         abstains = bool(distance_warnings) and self._ood_abstain
         judgement, about = await self._maybe_in_thread(
-            slow or _is_expensive([candidate or ""]),
+            slow or _is_expensive(with_candidate(texts, candidate)),
             judge,
             observation,
             command.target,
@@ -499,7 +499,17 @@ class Scorer:
             found = await self._maybe_in_thread(many, spectrum, own, counts, dimension=dimension)
         alike = await self._maybe_in_thread(_is_expensive(texts), num_indistinct, compared[: len(texts)], own)
         observation = Observation(
-            generation, texts, counts, read.candidate, compared, space, found, applied, evidence, reading
+            generation,
+            texts,
+            counts,
+            read.candidate,
+            compared,
+            space,
+            found,
+            applied,
+            evidence,
+            reading,
+            logprob,
         )
         about = [*partial_warning(generation), *truncated_warning(generation, read.drawn.command)]
         return observation, [*about, *other_text_warning(generation), *indistinct_warning(alike, len(texts))]

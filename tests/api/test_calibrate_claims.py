@@ -189,7 +189,7 @@ async def test_model_with_token_features_uses_its_own_map() -> None:
     numbers = (0.0,) * 4, (1.0,) * 4, (1.0, 0.0, 0.0, 0.0), 0.0, (-99.0,) * 4, (99.0,) * 4
     taking = CorrectnessModel(names, *numbers)
     selector_ = Selector(DepolarizedMap(0.5, 0.6), model, SelectiveCounts((), (), ()), "given")
-    made = replace(selector_, with_tokens=replace(selector_, model=taking))
+    made = replace(selector_, with_logprobs=replace(selector_, model=taking))
     own = replace(calibration(), num_samples=3, parameters={3: DepolarizedMap(0.5, 0.6)}, selectors={3: made})
     text = "It weighs 9 kilograms."
     answer_claims, applied = AnswerClaims({text: claims(text)}, ""), ServedCalibration(own, own.map_for(3))

@@ -192,6 +192,18 @@ async def test_evidence_uses_and_hides_the_answers_logprobs(stream: bool) -> Non
     assert body["uncertainty"]["evidence"]["mean_logprob"] == pytest.approx(-0.25)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_default_counts_an_answer_with_requested_logprobs(stream: bool) -> None:
+    p = []
+    async with before(telling("Lyon"), Active()) as made:
+        for asked in ({}, {"logprobs": True}):
+            response = await made.ask(stream=stream, temperature=0.6, **asked)
+            body = events_of(response.content)[-1] if stream else response.json()
+            assert body["uncertainty"]["num_samples"] == 5
+            p.append(body["uncertainty"]["probability_correct"])
+    assert p[0] is None and 0 < p[1] < 1
+
+
 @pytest.mark.parametrize(
     ("status", "next_calls"), [(400, 2), (500, 3)]
 )  # a 500 may be transient and is retried

@@ -230,6 +230,45 @@ async def test_default_p_correct_equals_that_of_one_sample_with_this_logprob(sta
     assert alone["probability_correct"] == pytest.approx(drawn["lambda_max"])
 
 
+async def test_default_counts_a_candidate_with_its_logprob_as_one_more_answer(started: Served) -> None:
+    drawn = {"samples": ["two words", "other words", "two words"], "logprobs": [-3.0, -2.0, -3.0]}
+    whole = {"samples": [*drawn["samples"], "no words"], "logprobs": [*drawn["logprobs"], -0.5]}
+    async with started(None) as http:
+        unknown, likely, unlikely = [
+            await answered(http, **drawn, candidate="no words", **own)
+            for own in ({}, {"candidate_logprob": -0.5}, {"candidate_logprob": -9.0})
+        ]
+        as_sample = await answered(http, **whole, candidate="no words")
+        decided = await answered(
+            http, **drawn, candidate="no words", candidate_logprob=-0.5, target_error=0.9
+        )
+    p = [body["candidate"]["probability_correct"] for body in (unknown, unlikely, likely)]
+    assert p[0] is None and 0 < p[1] < p[2]
+    assert p[2] == pytest.approx(as_sample["candidate"]["probability_correct"])
+    # The spectrum and the evidence are of the samples only.
+    for name in ("lambda_max", "evidence", "probability_correct", "answer", "num_samples"):
+        assert unknown[name] == likely[name] == unlikely[name]
+    assert likely["candidate"]["mode"] is None and likely["rank_score"] == p[2]
+    codes = [warning["code"] for warning in decided["warnings"]]
+    assert decided["decision"]["action"] == "answer" and "unsupported_candidate" not in codes
+
+
+async def test_calibration_counts_the_candidate_if_its_rows_had_log_probabilities(started: Served) -> None:
+    asked = {"prompt": "question 0", "num_samples": 3, "candidate": "no words"}
+    plain = selector()
+    counting = replace(plain, with_logprobs=of_log_probability(1.0))
+    p = []
+    for three in (plain, counting):
+        async with started(fitted(selectors={3: three})) as http:
+            bodies = [await answered(http, **asked, **own) for own in ({}, {"candidate_logprob": -0.5})]
+        p += [body["candidate"]["probability_correct"] for body in bodies]
+        codes = [[warning["code"] for warning in body["warnings"]] for body in bodies]
+        assert "unsupported_candidate" in codes[0]
+        assert ("unsupported_candidate" in codes[1]) == (three is plain)
+    assert p[:3] == [None] * 3 and p[3] is not None
+    assert bodies[0]["decision"]["action"] == "abstain" and bodies[1]["decision"]["action"] == "answer"
+
+
 async def test_claims_are_ranked_if_their_calibration_needs_samples(
     started: Served,
 ) -> None:

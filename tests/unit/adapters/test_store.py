@@ -218,7 +218,7 @@ class TestStore:
         selectors = {
             0: taking("answer_log_probability_per_word"),
             2: gone,
-            3: replace(selector_, with_tokens=taking("entropy", "answer_least_log_probability")),
+            3: replace(selector_, with_logprobs=taking("entropy", "answer_least_log_probability")),
         }
         made = by_evidence(fingerprint=replace(fingerprint(), unit=unit), selectors=selectors)
         async with opened(url) as store:
