@@ -545,7 +545,7 @@ class Score(Part):
     claims: list[Claim] | None = Field(
         None,
         description="Claims of the `candidate` or, without one, of `answer`, in the order of the text. "
-        "Present if the text is long or the request asks for claims.",
+        "Present if the text is long or the request asks for claims, except with a single answer.",
     )
     claims_share: float | None = Field(
         None,

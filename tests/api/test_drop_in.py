@@ -360,6 +360,7 @@ async def test_background_scores_are_limited(monkeypatch: pytest.MonkeyPatch) ->
             "not_scored",
         ]
         assert uncertainties[2]["warning"]["code"] == "overloaded"
+        assert "eigencal_chat_scores_shed_total 1.0" in (await made.http.get("/metrics")).text
         go.set()
         await made.scored(uncertainties[1]["id"])
         await made.at_rest()
