@@ -74,7 +74,7 @@ def test_nothing_of_ours_is_imported_from_outside_what_is_shipped() -> None:
 
 
 def test_serving_loads_an_evaluation_only_where_one_is_asked_for() -> None:
-    """Nothing imports the room at module level; inside functions the wiring and the command line do."""
+    """Nothing imports the room at module level; inside a function the command line does."""
     users = set()
     for path in SERVICE.rglob("*.py"):
         if "evaluation" not in path.relative_to(SERVICE).parts:
@@ -82,7 +82,7 @@ def test_serving_loads_an_evaluation_only_where_one_is_asked_for() -> None:
             assert not any(name.startswith("service.evaluation") for name in of_module), path
             if any(name.startswith("service.evaluation") for name in imported(path)):
                 users.add(path.name)
-    assert users == {"app.py", "cli.py"}
+    assert users == {"cli.py"}
 
 
 def _names(node: ast.stmt) -> list[str]:
