@@ -30,7 +30,6 @@ POST = {
     "score": "How uncertain is the LLM about a prompt?",
     "batch": "The same for many prompts",
     "calibrate": "Fit a calibration on labelled prompts",
-    "evaluate": "Reproduce the experiments on labelled prompts",
 }
 
 
@@ -50,17 +49,20 @@ def calibrations(views: Sequence[Mapping[str, Any]]) -> str:
     return page("calibrations.html", {"calibrations": views})
 
 
-def page(template: str, context: Mapping[str, Any]) -> str:
-    """Return the page of a template that extends `base.html`. All text of the context is escaped."""
-    return environment().get_template(template).render(context)
+def page(template: str, context: Mapping[str, Any], folder: Path = TEMPLATES) -> str:
+    """Return the page of a template that extends `base.html`. All text of the context is escaped.
+
+    folder: the folder of the template.
+    """
+    return environment(folder).get_template(template).render(context)
 
 
-def environment() -> "Environment":
+def environment(folder: Path = TEMPLATES) -> "Environment":
     """Return the template environment: it escapes text, rejects undefined names, shows control characters."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     templates = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader([folder, TEMPLATES]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

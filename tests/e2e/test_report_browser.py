@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from matplotlib.image import imread
 
+from lab.command import Components, Plan, evaluate
 from service.admin.calibrations import CALIBRATION
 from service.admin.health import PATHS
-from service.evaluation.command import Components, Plan, evaluate
 from service.llm.port import Sampling
 from service.report.pages import calibrations, home, render
 from service.scoring.score import Serving

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lab.baselines import likelihoods
+from lab.experiments import naive
 from service.calibration.diagnostics import EvaluationContext, Split
 from service.calibration.labels import LabelledRows
 from service.calibration.material import assemble
 from service.calibration.rows import DevRow
-from service.evaluation.baselines import likelihoods
-from service.evaluation.experiments import naive
 from service.llm.port import Draw
 from service.report.report import figures
 from service.spectral.text_scores import correct_by_rouge_l

@@ -5,16 +5,17 @@ import json
 import numpy as np
 import pytest
 
-from service.calibration.diagnostics import EvaluationContext
-from service.evaluation import experiments
-from service.evaluation.baselines import Likelihoods, baselines, by_embedding, by_entailment, likelihoods
-from service.evaluation.experiments import cal_s, claim, make_results
+from lab import experiments
+from lab.baselines import Likelihoods, baselines, by_embedding, by_entailment, likelihoods
+from lab.experiments import cal_s, claim, comparison, make_results
+from service.calibration.diagnostics import CrossValidated, EvaluationContext
+from service.calibration.fitting import fit_all
 from service.report.report import figures
 from service.spectral.algorithm1 import algorithm1, cluster_prompts
 from service.spectral.dev_set import risk
 from service.spectral.reliability import auroc
 from service.spectral.text_scores import lexical_similarity
-from tests.support.reports import FEW, origin
+from tests.support.reports import FEW, origin, small_material, small_report
 from tests.support.worlds import rows, split
 
 TEST_ROWS = rows(45, seed=2)
@@ -211,3 +212,14 @@ def test_entailment_model_is_used_in_both_directions_and_named(bench):
     assert (prompt.similarity == prompt.similarity.T).all()
     assert set(model.pairs) >= {(b, a) for a, b in model.pairs}
     assert all(a.startswith("q") for a, _ in model.pairs)  # answers follow their prompt
+
+
+def test_report_decides_by_the_rows_of_the_comparison():
+    fitted = fit_all(small_material(), "depolarized", resamples=FEW)
+    differences = comparison(CrossValidated(fitted, resamples=FEW))
+    rows_ = {(row["second"], row["first"], row["figure"]): row["difference"] for row in differences}
+    decision = small_report()["decision"]
+    assert decision["difference"] == pytest.approx(rows_["depolarized", "raw", "cv_risk"], rel=1e-5)
+    assert decision["brier_difference"] == pytest.approx(
+        rows_["depolarized", "raw", "projection_brier"], rel=1e-5
+    )

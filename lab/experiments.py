@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.baselines import Meanings, baselines, by_embedding
 from service.calibration.diagnostics import EvaluationContext, Split
 from service.calibration.fitting import Stream
 from service.calibration.rows import FEW_ROWS
 from service.embedding.port import Embedder
-from service.evaluation.baselines import Meanings, baselines, by_embedding
 from service.report.report import figures, null_part
 from service.report.words import Caution, about_fit, caution, estimate, few_of_a_kind, finite, in_short
 from service.spectral.algorithm1 import algorithm1, cluster_labels, cluster_prompts

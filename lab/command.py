@@ -15,6 +15,9 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from lab.baselines import TransformersEntailment, by_entailment
+from lab.experiments import make_results, provenance
+from lab.page import render_evaluation
 from service.calibration.diagnostics import EvaluationContext, Split
 from service.calibration.files import read_file
 from service.calibration.fitting import Stream, rng
@@ -31,9 +34,6 @@ from service.calibration.material import (
 from service.calibration.rows import DevRow, check_row, draws_from_json, draws_to_json
 from service.embedding.port import PAPER, Embedder, outcome_vectors, supplied_draws, texts_to_embed
 from service.errors import BodyTooLarge, EigencalError, InvalidDevData
-from service.evaluation.baselines import TransformersEntailment, by_entailment
-from service.evaluation.experiments import make_results, provenance
-from service.evaluation.page import render_evaluation
 from service.jobs.calibrator import RetryPolicy, row_request
 from service.llm.port import Draw, GenerationRequest, LanguageModel
 from service.llm.weights import sha256_of

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.evaluation.page import render_evaluation
+from lab.page import render_evaluation
 from tests.support.pages import check_ids, check_self_contained, section, svgs, words
 from tests.support.reports import evaluation_results
 

@@ -1,6 +1,7 @@
 """The page of an evaluation: the figures of a report on a test file, plus the experiments."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from service.report.pages import figures_context, page
@@ -23,7 +24,7 @@ def render_evaluation(results: Mapping[str, Any]) -> str:
         "origin": list(_origin(results["provenance"])),
         "labelled": LABELLED,
     }
-    return page("evaluation.html", context)
+    return page("evaluation.html", context, Path(__file__).parent)
 
 
 def _origin(provenance: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
