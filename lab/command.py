@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lab.baselines import TransformersEntailment, by_entailment
-from lab.experiments import make_results, provenance
+from lab.experiments import Evaluation, make_results, provenance
 from lab.page import render_evaluation
-from service.calibration.diagnostics import EvaluationContext, Split
+from service.calibration.diagnostics import Split
 from service.calibration.files import read_file
 from service.calibration.fitting import Stream, rng
 from service.calibration.labels import LabelledRows
@@ -262,7 +262,7 @@ class _Run:
         self, dev: DevSet, test: DevSet, origin: dict[str, Any], files: dict[str, EvaluationFile]
     ) -> dict[str, Any]:
         plan, split = self._plan, Split(LabelledRows(test))
-        context = EvaluationContext(Split(LabelledRows(dev)), split, seed=plan.seed, resamples=plan.resamples)
+        context = Evaluation(Split(LabelledRows(dev)), split, seed=plan.seed, resamples=plan.resamples)
         meanings = None
         if self._parts.entailment is not None:
             advance = self._stage("entailment", len(split))

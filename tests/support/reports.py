@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from lab.experiments import make_results
+from lab.experiments import Evaluation, make_results
 from service.calibration.calibration import Calibration, Fingerprint, service_fingerprint
-from service.calibration.diagnostics import CrossValidated, EvaluationContext
+from service.calibration.diagnostics import CrossValidated
 from service.calibration.fitting import Fitted, fit_all
 from service.calibration.material import DevSet
 from service.calibration.promotion import promote
@@ -113,7 +113,7 @@ def _small_report(with_active: bool) -> dict[str, Any]:
 
 def _evaluation() -> dict[str, Any]:
     dev, test = (worlds.split(worlds.rows(count, seed=seed)) for count, seed in ((40, 1), (45, 2)))
-    return make_results(EvaluationContext(dev, test, resamples=FEW), (40, 45), origin())
+    return make_results(Evaluation(dev, test, resamples=FEW), (40, 45), origin())
 
 
 def origin() -> dict[str, Any]:
