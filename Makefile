@@ -23,7 +23,7 @@ TYPESCRIPT := clients/typescript
 WEIGHTS := data/weights
 # What needs something installed besides; each has a target of its own.
 HEAVY := vllm or postgres or browser or caddy or prometheus or mpnet or clients or site or dist or docker
-QUICK := tests/unit tests/api tests/client tests/cli
+QUICK := tests/unit tests/lab tests/api tests/client tests/cli
 SLOW := tests/contract tests/docs tests/e2e tests/faults tests/golden tests/weights
 # Processes that run the tests; 0: one alone, auto: as many as cores and memory allow (tests/conftest.py).
 WORKERS ?= auto
@@ -50,7 +50,7 @@ $(VENV)/.installed: $(PY) pyproject.toml constraints.txt clients/python/pyprojec
 
 # All that any test needs: pytest reads every file of tests, whichever it then runs. What `make run` needs is among it.
 $(VENV)/.installed-dev: $(PY) pyproject.toml constraints.txt clients/python/pyproject.toml
-	$(PIP) install -c constraints.txt -e ".[embedded,dev,docs,release]" -e "clients/python[cli]"
+	$(PIP) install -c constraints.txt -e ".[embedded,lab,dev,docs,release]" -e "clients/python[cli]"
 	@touch $(VENV)/.installed $@
 
 $(WEIGHTS)/.small: $(VENV)/.installed

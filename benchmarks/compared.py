@@ -35,6 +35,7 @@ import numpy as np
 from benchmarks.claims import Figure, head
 from benchmarks.recorded_evidence import DATA, QWEN, RECORDED, ROOT, Material, embedded, references_of
 from benchmarks.rivals import VENV
+from lab.semantic_entropy import kernel_language_entropy, semantic_entropy
 from service.calibration.labels import Judged
 from service.claims.comparison import MAX_COMPARED, Comparer, Reply
 from service.claims.kernel import compared_texts, kernel_matrix, read_texts, realize_first, with_comparison
@@ -47,7 +48,6 @@ from service.spectral.evidence import missing_mass
 from service.spectral.fit import fit_evidence
 from service.spectral.reliability import auroc, reliability_diagram, resampled_aurocs
 from service.spectral.resampling import ResampleCounts
-from service.spectral.semantic_entropy import kernel_language_entropy, semantic_entropy
 from service.spectral.spectrum import Identity
 
 RESAMPLES, SAME = 1000, 0.5

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from service import __version__
-from service.admin import calibrations, evaluations, health, jobs, keys
+from service.admin import calibrations, health, jobs, keys
 from service.admin.services import Services
 from service.api.admission import Admission
 from service.api.auth import Keys
@@ -39,12 +39,10 @@ from service.jobs.calibrator import Calibrator, Comparing, Drawer, Embedding, Li
 from service.jobs.model import (
     CalibrateForm,
     CalibrateRequest,
-    EvaluateForm,
-    EvaluateRequest,
     Setup,
 )
 from service.jobs.runner import DurableJobs, JobSteps
-from service.jobs.store import RunningJob, SqlJobs
+from service.jobs.store import SqlJobs
 from service.llm.admission import AdmissionQueue
 from service.llm.port import FEW_SHOT, LanguageModel, Message, PromptShape, Sampling, shape_hash
 from service.llm.weights import WeightsError
@@ -374,16 +372,10 @@ def build_replica(
         store, calibrations, drawer, embedding, comparing, compare=compare, resamples=resamples
     )
 
-    async def evaluate(job: RunningJob) -> None:
-        from service.evaluation.evaluator import Evaluator  # serving never needs it
-
-        evaluator = Evaluator(store, embedder, embedding, version=__version__, resamples=resamples)
-        await evaluator.finish(job)
-
     steps = JobSteps(
         store,
         drawer,
-        {"calibrate": calibrator.finish, "evaluate": evaluate},
+        calibrator.finish,
         slots=slots,
         wait_s=intervals.beat_s,
     )
@@ -445,7 +437,7 @@ KINDS: Mapping[str, str] = {
 }
 
 # Uploads, which have two forms each, and the body of errors. FastAPI does not find them in the routes.
-MORE_MODELS: list[type[BaseModel]] = [CalibrateRequest, CalibrateForm, EvaluateRequest, EvaluateForm, Problem]
+MORE_MODELS: list[type[BaseModel]] = [CalibrateRequest, CalibrateForm, Problem]
 
 DESCRIPTION = """\
 Scores how uncertain an LLM is about a prompt. The service draws answers, embeds them, and returns the
@@ -579,14 +571,14 @@ def create_app(
         metrics=metrics,
         limits=UploadLimits(num_samples=settings.num_samples),
         computing=threads,
-        report_page=render_report,
+        report_page=render,
         applies_now=applies_now,
         unreadable=store.database.unreadable_rows,
     )
     app.state.guardrail, app.state.chat = rail, chat
     app.state.keys = api_keys
     app.more_models = [*MORE_MODELS]
-    for routes in (score, openai, verify, guardrail, jobs, calibrations, evaluations, keys, health):
+    for routes in (score, openai, verify, guardrail, jobs, calibrations, keys, health):
         app.include_router(routes.router)
         app.more_models += body_models(routes.router)
     install(app)
@@ -596,15 +588,6 @@ def create_app(
     app.add_middleware(RequestContext, kinds=KINDS, responded=metrics.responded, spans=spans or NO_SPANS)
     app.add_middleware(StartupErrors, errors=(EigencalError, WeightsError, OSError))
     return app
-
-
-def render_report(report: Mapping[str, Any]) -> str:
-    """Return the HTML page of a report, or of an evaluation. The first call loads the plotting library."""
-    if "comparison" in report:
-        from service.evaluation.page import render_evaluation
-
-        return render_evaluation(report)
-    return render(report)
 
 
 def _lifespan(components: Sequence[Any], about: Callable[[], Iterable[str]]) -> Callable[[FastAPI], Any]:

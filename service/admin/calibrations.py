@@ -1,6 +1,6 @@
 """The routes under /calibrations: lists, reports, rows, corrections, activation."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
@@ -127,20 +127,6 @@ class CalibrationOut(BaseModel):
     links: dict[str, str] = Field(
         description="Paths: `self`, `report` and `activate`. Also `data` if the rows are stored."
     )
-
-
-def report_entry(description: str) -> dict[str, Any]:
-    """Return the OpenAPI entry of a report, which is JSON or a page."""
-    model = {"content": {"application/json": {"schema": {"type": "object"}}}}
-    return json_or_page(model, description)
-
-
-async def report_response(request: Request, app: Services, report: Mapping[str, Any]) -> Response:
-    """Return a report in the form that is accepted: JSON unless HTML is preferred."""
-    if not prefers_html(request.headers.get("accept", "*/*")):
-        return JSONResponse(report, headers=VARY)
-    page = await app.computing.run(app.report_page, report)
-    return Response(page, headers=VARY, media_type="text/html")
 
 
 @router.get(
@@ -293,9 +279,10 @@ async def delete_data(app: ServicesDep, calibration_id: CalibrationId) -> None:
     summary="Get the report as JSON or as a page with plots",
     response_class=Response,
     responses={
-        200: report_entry(
+        200: json_or_page(
+            {"content": {"application/json": {"schema": {"type": "object"}}}},
             "The fit and its data, the results before and after calibration on held-out folds, the curves "
-            "and the warnings."
+            "and the warnings.",
         ),
         **responses(*CODES, "not_found"),
     },
@@ -314,7 +301,11 @@ async def get_report(request: Request, app: ServicesDep, calibration_id: Calibra
     verdicts = await _verdicts(app, calibration_id) if record.data_kept else None
     since = record.activated_at
     now = {"active": record.active, "activated_at": since.isoformat() if since else None}
-    return await report_response(request, app, {**report, "now": now, "verdicts": verdicts})
+    report |= {"now": now, "verdicts": verdicts}
+    if not prefers_html(request.headers.get("accept", "*/*")):
+        return JSONResponse(report, headers=VARY)
+    page = await app.computing.run(app.report_page, report)
+    return Response(page, headers=VARY, media_type="text/html")
 
 
 def _view(app: Services, record: CalibrationRecord) -> CalibrationOut:

@@ -46,7 +46,6 @@ PATHS = {
     "batch": "/score/batch",
     "calibrate": "/calibrate",
     "calibrations": "/calibrations",
-    "evaluate": "/evaluate",
     "jobs": "/jobs",
 }
 

@@ -1,9 +1,7 @@
-"""POST /calibrate and the routes of jobs, with the handling of uploads that POST /evaluate shares."""
+"""POST /calibrate and the routes of jobs."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from dataclasses import replace
-from itertools import chain
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request
@@ -13,7 +11,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
 from service.admin.services import JobId, Services, ServicesDep, no_job
-from service.admin.uploads import CALIBRATE, EVALUATE, Shape, received
+from service.admin.uploads import received
 from service.api.auth import BEARER, KEY_CODES, admin_scope
 from service.api.openapi import recorded, responses
 from service.jobs.model import Job
@@ -23,6 +21,16 @@ BAD_UPLOAD = ("invalid_request", "invalid_dev_data", "body_too_large", "unsuppor
 UPLOAD_CODES = (*BAD_UPLOAD, "conflict", "overloaded")
 LOCATION: dict[str, Any] = {
     "headers": {"Location": {"description": "Path of the job.", "schema": {"type": "string"}}}
+}
+# The route reads its body itself.
+UPLOAD = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {"schema": {"$ref": "#/components/schemas/CalibrateForm"}},
+            "application/json": {"schema": {"$ref": "#/components/schemas/CalibrateRequest"}},
+        },
+    }
 }
 PING_S = 15
 EXAMPLES = recorded("operator_examples.json")
@@ -55,29 +63,6 @@ def queued(job: dict[str, Any], *codes: str) -> dict[int | str, dict[str, Any]]:
     return {202: {**example(job), **LOCATION}, **responses(*CODES, *codes)}
 
 
-def upload_body(name: str) -> dict[str, Any]:
-    """Return the OpenAPI entry of a body, a form or JSON, that the route reads itself."""
-    forms = {"multipart/form-data": f"{name}Form", "application/json": f"{name}Request"}
-    content = {kind: {"schema": {"$ref": f"#/components/schemas/{form}"}} for kind, form in forms.items()}
-    return {"requestBody": {"required": True, "content": content}}
-
-
-async def submitted(request: Request, app: Services, shape: Shape, key: str | None) -> Response:
-    """Check all rows of an upload, store them with a job and return it. With a bad row, nothing is stored.
-
-    The rows of two files are numbered through, so that their lines differ.
-    """
-    async with received(request, app.limits, app.threads, shape) as upload:
-        parts = await app.threads.run(lambda: upload.check(app.limits))
-        rows, options = parts[0].rows(), upload.options
-        if shape is EVALUATE:
-            numbered = enumerate(chain.from_iterable(data.rows() for data in parts), start=1)
-            rows = (replace(row, line=number) for number, row in numbered)
-            options = options.model_copy(update={"dev_rows": parts[0].num_rows})
-        job, _ = await app.jobs.submit(rows, options, idempotency_key=key)
-    return accepted(job)
-
-
 def accepted(job: Job) -> Response:
     """Return a queued job as a response with its Location."""
     return Response(job.model_dump_json(), 202, {"Location": f"/jobs/{job.id}"}, "application/json")
@@ -89,7 +74,7 @@ def accepted(job: Job) -> Response:
     status_code=202,
     response_model=Job,
     responses=queued(JOB, *UPLOAD_CODES),
-    openapi_extra={**upload_body("Calibrate"), **BEARER},
+    openapi_extra={**UPLOAD, **BEARER},
 )
 async def post_calibrate(
     request: Request, app: ServicesDep, idempotency_key: IdempotencyKey = None
@@ -99,7 +84,10 @@ async def post_calibrate(
     One bad row refuses the whole file, and nothing is stored. The error lists the first 20 bad rows by line,
     field and reason.
     """
-    return await submitted(request, app, CALIBRATE, idempotency_key)
+    async with received(request, app.limits, app.threads) as upload:
+        data = await app.threads.run(lambda: upload.check(app.limits))
+        job, _ = await app.jobs.submit(data.rows(), upload.options, idempotency_key=idempotency_key)
+    return accepted(job)
 
 
 @router.get(

@@ -32,9 +32,9 @@ class Services:
 
     `serving`: the default way to draw answers. `checks`: by component ("llm", "embedder", "store"), a call
     that returns if the component works and raises if not. `limits`: of uploads. `computing`: threads that
-    compute scores and pages. `report_page`: renders a report, also of an evaluation, as HTML; may take
-    seconds. `applies_now`: returns True if a calibration with this fingerprint fits the present set-up.
-    `unreadable`: returns the stored rows that cannot be read.
+    compute scores and pages. `report_page`: renders a report as HTML; may take seconds. `applies_now`:
+    returns True if a calibration with this fingerprint fits the present set-up. `unreadable`: returns the
+    stored rows that cannot be read.
     """
 
     serving: Serving

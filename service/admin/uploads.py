@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import Request
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.types import Message
@@ -18,8 +18,8 @@ from starlette.types import Message
 from service.api.bodies import refusal
 from service.calibration.files import DevData, UploadLimits, check_size, read_examples, read_file
 from service.calibration.printed import parse_json
-from service.errors import BodyTooLarge, InvalidDevData, InvalidRequest, Overloaded, UnsupportedMediaType
-from service.jobs.model import CalibrateOptions, EvaluateOptions, JobOptions
+from service.errors import BodyTooLarge, InvalidRequest, Overloaded, UnsupportedMediaType
+from service.jobs.model import CalibrateOptions, JobOptions
 
 T = TypeVar("T")
 MAX_JSON_BYTES = 16 << 20  # parsed in memory, at several times its size
@@ -32,67 +32,40 @@ MAX_UPLOADS = 8  # being read and stored, or waiting
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """The input of a route: names of its file parts, names of the lists in the JSON form, and its options."""
-
-    files: tuple[str, ...]
-    lists: tuple[str, ...]
-    options: type[BaseModel]
-
-
-CALIBRATE = Shape(("file",), ("examples",), CalibrateOptions)
-EVALUATE = Shape(("dev", "test"), ("dev", "test"), EvaluateOptions)
-
-
-@dataclass(frozen=True, slots=True)
 class Upload:
-    """A posted upload: unchecked rows, with the names of their parts, and checked options."""
+    """A posted upload: unchecked rows, as a file or a list, and checked options."""
 
-    parts: tuple[BinaryIO | list[object], ...]
-    names: tuple[str, ...]
+    data: BinaryIO | list[object]
     options: JobOptions
 
-    def check(self, limits: UploadLimits) -> list[DevData]:
-        """Check all rows and return the parts. Blocks. Raises InvalidDevData, BodyTooLarge."""
-        checked = [self._check(part, name, limits) for part, name in zip(self.parts, self.names, strict=True)]
+    def check(self, limits: UploadLimits) -> DevData:
+        """Check all rows and return them. Blocks. Raises InvalidDevData, BodyTooLarge."""
+        num_samples = self.options.num_samples
+        if isinstance(self.data, list):
+            checked = read_examples(self.data, limits, num_samples=num_samples)
+        else:
+            checked = read_file(self.data, limits, num_samples=num_samples)
         check_size(checked, limits)
         return checked
 
-    def _check(self, part: BinaryIO | list[object], name: str, limits: UploadLimits) -> DevData:
-        try:
-            if isinstance(part, list):
-                return read_examples(part, limits, num_samples=self.options.num_samples)
-            return read_file(part, limits, num_samples=self.options.num_samples)
-        except (InvalidDevData, BodyTooLarge) as error:
-            if len(self.parts) > 1:  # name the part
-                error.detail = f"{name}: {error.detail}"
-                for fault in error.extra.get("errors", ()):
-                    # ["body", "examples", ...] or ["file", ...]
-                    place = 1 if fault["loc"][0] == "body" else 0
-                    fault["loc"][place] = name
-            raise
 
-
-def from_form(form: FormData, shape: Shape) -> Upload:
+def from_form(form: FormData) -> Upload:
     """Return the upload in a form. Raises InvalidRequest."""
     sent = dict(form)
     if len(sent) < len(form.multi_items()):
         raise InvalidRequest("A field of the form is given twice.")
-    files, named = list[BinaryIO](), " and ".join(f"`{name}`" for name in shape.files)
-    for name in shape.files:
-        file = sent.pop(name, None)
-        if not isinstance(file, UploadFile):
-            raise _invalid(name, f"is missing: send the data as {named}, each as a part with a filename")
-        files.append(file.file)
+    file = sent.pop("file", None)
+    if not isinstance(file, UploadFile):
+        raise _invalid("file", "is missing: send the data as `file`, a part with a filename")
     for name, value in sent.items():
         if not isinstance(value, str):
-            raise _invalid(name, f"must not be a file; send the data as {named}")
+            raise _invalid(name, "must not be a file; send the data as `file`")
     # Empty fields are left out, since browsers also send fields that nobody filled in.
     filled = {name: text for name, text in sent.items() if text}
-    return Upload(tuple(files), shape.files, _options(filled, shape, strings=True))
+    return Upload(file.file, _options(filled, strings=True))
 
 
-def from_json(body: bytes, shape: Shape) -> Upload:
+def from_json(body: bytes) -> Upload:
     """Return the upload in a JSON body. Raises InvalidRequest."""
     try:
         sent = parse_json(body)
@@ -100,21 +73,18 @@ def from_json(body: bytes, shape: Shape) -> Upload:
         raise InvalidRequest(f"The body {error}.", [{"loc": ["body"], "msg": str(error)}]) from None
     if not isinstance(sent, dict):
         raise InvalidRequest("The body must be an object.", [{"loc": ["body"], "msg": "must be an object"}])
-    parts = list[list[object]]()
-    for name in shape.lists:
-        rows = sent.pop(name, None)
-        if not isinstance(rows, list):
-            raise _invalid(name, "must be a list of rows")
-        parts.append(rows)
-    return Upload(tuple(parts), shape.lists, _options(sent, shape, strings=False))
+    rows = sent.pop("examples", None)
+    if not isinstance(rows, list):
+        raise _invalid("examples", "must be a list of rows")
+    return Upload(rows, _options(sent, strings=False))
 
 
-def _options(sent: dict[str, Any], shape: Shape, *, strings: bool) -> JobOptions:
+def _options(sent: dict[str, Any], *, strings: bool) -> JobOptions:
     try:
-        read = shape.options.model_validate_strings if strings else shape.options.model_validate
+        read = CalibrateOptions.model_validate_strings if strings else CalibrateOptions.model_validate
         options = read(sent, strict=not strings)  # a form has only strings, JSON has types
     except ValidationError as error:
-        raise refusal(error, shape.options) from None
+        raise refusal(error, CalibrateOptions) from None
     return JobOptions(**options.model_dump(exclude_none=True))
 
 
@@ -147,9 +117,7 @@ class UploadThreads:
 
 
 @asynccontextmanager
-async def received(
-    request: Request, limits: UploadLimits, threads: UploadThreads, shape: Shape = CALIBRATE
-) -> AsyncIterator[Upload]:
+async def received(request: Request, limits: UploadLimits, threads: UploadThreads) -> AsyncIterator[Upload]:
     """Receive a body. Its temporary files are deleted when the context ends.
 
     Raises UnsupportedMediaType, BodyTooLarge, InvalidRequest, Overloaded, and Starlette's ClientDisconnect.
@@ -162,15 +130,15 @@ async def received(
     if kind == "application/json":
         body = await _bounded(request, min(limits.max_bytes, MAX_JSON_BYTES)).body()
         with threads.place():
-            yield await threads.run(lambda: from_json(body, shape))
+            yield await threads.run(lambda: from_json(body))
         return
-    bounded = _bounded(request, len(shape.files) * limits.max_bytes + MULTIPART_OVERHEAD)
-    # More files than any route takes, so that the error names a superfluous file.
+    bounded = _bounded(request, limits.max_bytes + MULTIPART_OVERHEAD)
+    # More files than the route takes, so that the error names a superfluous file.
     reading = bounded.form(max_files=MAX_FIELDS, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
     try:
         async with reading as form:
             with threads.place():
-                yield from_form(form, shape)
+                yield from_form(form)
     except HTTPException as error:
         raise InvalidRequest(f"The multipart body cannot be read: {error.detail}") from None
 

@@ -28,7 +28,7 @@ MAX_UNSENT_BYTES = 128 << 20  # of all answers over PIECE_BYTES that callers hav
 MAX_RECEIVED_BYTES = 256 << 20  # of all request bodies over PIECE_BYTES
 PIECE_BYTES = 64 << 10
 TWO_LENGTHS = "A request may have Content-Length or, in HTTP/1.1, Transfer-Encoding, but not both."
-UPLOAD_PATHS = ("/calibrate", "/evaluate")  # these have larger limits, see `admin.uploads`
+UPLOAD_PATH = "/calibrate"  # it has larger limits, see `admin.uploads`
 Header = tuple[bytes, bytes]
 
 CLOSED = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -161,7 +161,7 @@ class BodyLimit:
             body = problem_body("bad_request", TWO_LENGTHS, retryable=False, request_id=request_id)
             await ProblemResponse(body, {"Connection": "close"})(scope, receive, send)
             return
-        if scope["path"] in UPLOAD_PATHS:
+        if scope["path"] == UPLOAD_PATH:
             await self._app(scope, receive, send)
             return
         # Longer numbers are not parsed: parsing takes time quadratic in their length.

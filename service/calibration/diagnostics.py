@@ -19,7 +19,6 @@ from service.calibration import fitting
 from service.calibration.calibration import Calibration
 from service.calibration.fitting import METHODS, Fitted, FittedMaps, Stream, fit_maps
 from service.calibration.labels import Judged, LabelledRows
-from service.spectral.algorithm1 import Clustering, Nulls, cluster_prompts, nulls
 from service.spectral.correctness_model import (
     Columns,
     base_rate,
@@ -28,7 +27,6 @@ from service.spectral.correctness_model import (
     log_losses,
     stratified_folds,
 )
-from service.spectral.density import DensityStack
 from service.spectral.dev_set import AnyMap, risks, served_lambda_max
 from service.spectral.evidence import EvidenceMap
 from service.spectral.fit import PriorSource, fit, no_prior
@@ -45,7 +43,6 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]
 Bools = NDArray[np.bool_]
 
-BINS, CLUSTERS = 8, 5  # of Algorithm 1, as the paper has them
 SIZES = (1, 2, 3, 5, 8, 10, 20, 40, 80, 160)
 # The map that supplies lambda_max and p(y) to P(correct): with log-probabilities, and without.
 CORRECT_BY = ("evidence", "depolarized")
@@ -54,8 +51,8 @@ CORRECT_BY = ("evidence", "depolarized")
 class Split:
     """n prompts that have all m answers.
 
-    answers, counts, texts, spectra: one per prompt. stack: density matrices of the answers. targets: density
-    matrices of the references. c1: (n,) u_1^T Y u_1. Blocks for seconds with thousands of prompts.
+    answers, counts, texts, spectra: one per prompt. c1: (n,) u_1^T Y u_1. Blocks for seconds with thousands
+    of prompts.
     """
 
     def __init__(self, rows: LabelledRows) -> None:
@@ -65,8 +62,6 @@ class Split:
         self.counts = [np.bincount(a.index, minlength=len(a.vectors)) for a in self.answers]
         pairs = zip(self.answers, self.counts, strict=True)
         self.spectra = [spectrum(a.vectors, c, dimension=self.material.dimension) for a, c in pairs]
-        self.stack = DensityStack.of([a.vectors for a in self.answers], self.counts)
-        self.targets = DensityStack.of([a.references for a in self.answers])
         # Only rounding puts values above 1, and diagrams reject those.
         self.c1: Floats = np.clip(rows.dev.alignment[:, 0], 0.0, 1.0)
 
@@ -291,16 +286,6 @@ class EvaluationContext:
         # Only rounding puts values above 1, and diagrams reject those.
         largest = np.clip([served.lambda_max for served in spectra], 0.0, 1.0)
         return Served(spectra, largest, np.array([served.entropy for served in spectra]), risks)
-
-    def algorithm1(self, served: Served, num_clusters: int = CLUSTERS) -> tuple[Clustering, Nulls]:
-        """Return the clusters of Algorithm 1, `num_clusters` per bin, and its two nulls."""
-        test = self.test
-        # If vectors of different prompts are not comparable, each prompt is its own cluster.
-        number = num_clusters if test.material.shares_space else len(test)
-        clusters = cluster_prompts(test.stack, served.lambda_max, num_bins=BINS, num_clusters=number)
-        random, again = self.rng(Stream.ALGORITHM1), self.resamples.nulls
-        worlds = test.stack, test.spectra, served.spectra, test.targets
-        return clusters, nulls(clusters, *worlds, random, num_draws=again)
 
     def difference(self, second: Floats, first: Floats) -> Difference:
         """Return the mean of second - first (n,), paired by prompt. All differences share their resamples."""

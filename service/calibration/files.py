@@ -99,14 +99,13 @@ def read_examples(
     return _checked(lambda: enumerate(examples, start=1), limits or UploadLimits(), loc, num_samples)
 
 
-def check_size(files: Sequence[DevData], limits: UploadLimits) -> None:
-    """Raise InvalidDevData if the files of a job together contain more texts than `limits` allows."""
-    texts, rows = sum(data.num_texts for data in files), sum(data.num_rows for data in files)
-    if texts > limits.max_texts:
+def check_size(data: DevData, limits: UploadLimits) -> None:
+    """Raise InvalidDevData if the rows contain more texts than `limits` allows."""
+    if data.num_texts > limits.max_texts:
         raise InvalidDevData(
-            f"{rows} rows make up to {texts} answers and references, more than the {limits.max_texts} "
-            "vectors that fit into memory; nothing was stored. Send fewer rows, or ask for fewer answers "
-            "with num_samples."
+            f"{data.num_rows} rows make up to {data.num_texts} answers and references, more than the "
+            f"{limits.max_texts} vectors that fit into memory; nothing was stored. Send fewer rows, or ask "
+            "for fewer answers with num_samples."
         )
 
 

@@ -64,11 +64,6 @@ class DevSet:
     groups: NDArray[np.int_] | None = None
 
     @property
-    def shares_space(self) -> bool:
-        """Return True if the vectors of two rows are comparable."""
-        return self.groups is None and (self.made_by is None or self.made_by.kernel == PAPER)
-
-    @property
     def full_groups(self) -> NDArray[np.int_] | None:
         """Return the groups of the full rows; None: each row by itself."""
         return None if self.groups is None else self.groups[self.full]
@@ -249,7 +244,7 @@ def assemble(
             question = row.question or ""
             compared = compared_texts(known, question, kernel)
             embeddings = _rows_at(vectors, [place[text] for text in compared])
-            # Vectors of different rows are not comparable. They have one dimension for Algorithm 1.
+            # Vectors of different rows are not comparable. Zeros pad them to one width.
             space = np.zeros((len(known), width), dtype=np.float32)
             of_row = kernel_matrix(read_texts(known, compared, question, count), embeddings)
             if same:

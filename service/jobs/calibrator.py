@@ -52,7 +52,6 @@ from service.embedding.port import (
     LLM,
     Embedder,
     EmbedderIdentity,
-    Kernel,
     distinct,
     outcome_vectors,
     texts_to_embed,
@@ -321,16 +320,15 @@ class Embedding:
         rows: Sequence[DevRow],
         num_samples: int,
         unit: Unit = "answer",
-        kernel: Kernel | None = None,
         compared: "Compared | None" = None,
     ) -> DevSet:
-        """Return the rows, or their claims, as vectors, all of one embedder. kernel: None for the embedder's.
+        """Return the rows, or their claims, as vectors, all of one embedder.
 
         compared: what an LLM says of the answers of each row, if it compares them. Raises EmbedderUnavailable
         once patience ends, Conflict if the embedder changes, JobEndedError, and InvalidDevData for more
         sentences than fit into memory.
         """
-        kernel = LLM if compared is not None else kernel or self.embedder.kernel
+        kernel = LLM if compared is not None else self.embedder.kernel
         prompts, sentences = [row.question for row in rows], list[Sentences]()
         if unit == "claim":
             sentences = await asyncio.to_thread(lambda: [sentences_of(row) for row in rows])

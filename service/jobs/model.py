@@ -14,25 +14,20 @@ from service.claims.comparison import Compare
 from service.llm.port import shape_hash
 from service.scoring.score import MAX_ITEMS
 
-JobKind = Literal["calibrate", "evaluate"]
+JobKind = Literal["calibrate"]
 JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 JobStage = Literal["sampling", "comparing", "embedding", "fitting", "reporting"]
 MAX_CORRECTIONS = 10_000
 
 
-class EvaluateOptions(RequestModel):
-    """Options of an evaluation. All are optional."""
+class CalibrateOptions(RequestModel):
+    """Options of a calibration. All are optional."""
 
     num_samples: int | None = Field(
         None, ge=2, le=MAX_ITEMS, description="Answers per prompt. Left out: the number that a score draws."
     )
     name: str = Field("", max_length=200, description="Name for display.")
-    seed: int = Field(0, ge=0, lt=2**63, description="Seed of folds, draws and bootstrap.")
-
-
-class CalibrateOptions(EvaluateOptions):
-    """Options of a calibration. All are optional."""
-
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of folds, subsets and bootstrap.")
     method: MethodOption = Field(
         "auto",
         description="Map to serve. `auto`: the map with the lowest cross-validated risk, including "
@@ -43,7 +38,6 @@ class CalibrateOptions(EvaluateOptions):
         description="When to activate the calibration. `if_better`: if it is better than the active one "
         "on the same rows.",
     )
-    seed: int = Field(0, ge=0, lt=2**63, description="Seed of folds, subsets and bootstrap.")
     prior_weight: float | None = Field(
         None,
         ge=0,
@@ -90,17 +84,11 @@ class CalibrateOptions(EvaluateOptions):
 class JobOptions(CalibrateOptions):
     """The options of a job.
 
-    dev_rows: for an evaluation, the number of rows to fit on; the rest are for testing. corrects: id of the
-    calibration with the same rows before their verdicts were corrected, "" for other jobs.
+    corrects: id of the calibration with the same rows before their verdicts were corrected, "" for other
+    jobs.
     """
 
-    dev_rows: int | None = None
     corrects: str = ""
-
-    @property
-    def kind(self) -> JobKind:
-        """The kind of the job."""
-        return "calibrate" if self.dev_rows is None else "evaluate"
 
 
 class CalibrateRequest(CalibrateOptions):
@@ -116,23 +104,6 @@ class CalibrateForm(CalibrateOptions):
         description="JSONL, JSONL.gz or CSV in UTF-8. Rows have the same fields as `examples` in JSON.",
         json_schema_extra={"format": "binary"},
     )
-
-
-class EvaluateRequest(EvaluateOptions):
-    """Two sets of rows and options as JSON."""
-
-    dev: list[ExampleIn] = Field(min_length=MIN_USABLE_ROWS, description="Labelled rows to fit on.")
-    test: list[ExampleIn] = Field(min_length=MIN_USABLE_ROWS, description="Labelled rows to test on.")
-
-
-class EvaluateForm(EvaluateOptions):
-    """Two sets of rows as files, options as form fields."""
-
-    dev: bytes = Field(
-        description="Rows to fit on: JSONL, JSONL.gz or CSV in UTF-8, as for /calibrate.",
-        json_schema_extra={"format": "binary"},
-    )
-    test: bytes = Field(description="Rows to test on.", json_schema_extra={"format": "binary"})
 
 
 class Correction(RequestModel):
@@ -200,7 +171,7 @@ class Job(BaseModel):
     calibration_id: str | None = Field(description="Id of the calibration that the job made.")
     activated: bool | None = Field(
         description="Whether the calibration became the active one of its set-up. Null before that is "
-        "decided, and for evaluations."
+        "decided."
     )
     decision: str | None = Field(
         description="Verdict on the use of the calibration (the first words of its report), and the reason "
@@ -214,8 +185,7 @@ class Job(BaseModel):
     started_at: datetime | None = Field(description="Time of the first run.")
     finished_at: datetime | None = Field(description="Time of the end.")
     links: dict[str, str] = Field(
-        description="Paths: `self` and `events`. After success also `report` and, if there is one, "
-        "`calibration`."
+        description="Paths: `self` and `events`. After success also `report` and `calibration`."
     )
 
     @property

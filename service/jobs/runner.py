@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from service.calibration.rows import DevRow
 from service.errors import SERVER_MESSAGE, EigencalError, StoreUnavailable
 from service.jobs.calibrator import Drawer
-from service.jobs.model import Job, JobError, JobKind, JobOptions
+from service.jobs.model import Job, JobError, JobOptions
 from service.jobs.store import JobEndedError, RunningJob, SqlJobs, once_stored
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ MAX_CHUNK = 32  # rows
 CANCEL_S = 5.0  # how long a caller who cancels waits for DBOS
 
 
-# Finishes a kind of job once its rows have answers. It may run again from its start after a crash.
+# Finishes a job once its rows have answers. It may run again from its start after a crash.
 Finish = Callable[[RunningJob], Awaitable[None]]
 
 
@@ -39,7 +39,7 @@ class JobSteps:
 
     jobs: SqlJobs
     drawer: Drawer
-    finishers: Mapping[JobKind, Finish]
+    finisher: Finish
     slots: int
     wait_s: float = 1.0
     # Only one job at a time has its vectors in memory.
@@ -90,8 +90,7 @@ class JobSteps:
     async def finish(self, job_id: str) -> None:
         """Embed, fit, report and end the job."""
         async with self._finishing:
-            job = await self.jobs.running(job_id)
-            await self.finishers[job.options.kind](job)
+            await self.finisher(await self.jobs.running(job_id))
 
 
 async def run_job(job_id: str, engine: "DbosEngine") -> None:
@@ -158,7 +157,7 @@ class DurableJobs:
             rows, options, idempotency_key, self._steps.drawer.generation_key
         )
         if created:
-            logger.info("job %s accepted: %s", job.id, job.kind)
+            logger.info("job %s accepted", job.id)
             self._has_new_job.set()
         return job, created
 

@@ -45,7 +45,7 @@ from service.jobs.model import (
     differing,
 )
 from service.llm.port import Draw, shape_hash
-from service.store.database import Database, dev_rows, evaluations, jobs
+from service.store.database import Database, dev_rows, jobs
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -76,29 +76,12 @@ class _Columns(BaseModel):
     refused_rows: int
 
 
-class _Results(BaseModel):
-    """The parts of the results that the page of an evaluation needs."""
-
-    version: int
-    method: str
-    dev: dict[str, Any]
-    test: dict[str, Any]
-    served: list[Any]
-    answers: dict[str, Any]
-    provenance: dict[str, Any]
-
-
 _FINGERPRINT = TypeAdapter[Fingerprint | None](Fingerprint | None)
 
 
 def _checked(stored: RowMapping) -> RowMapping:
     _Columns.model_validate(dict(stored))
     return stored
-
-
-def _results(stored: RowMapping) -> dict[str, Any]:
-    _Results.model_validate(stored["results"])
-    return dict(stored["results"])
 
 
 class JobEndedError(Exception):
@@ -169,7 +152,7 @@ class SqlJobs:
         job_id, intake, rest = new_id("job"), Intake(options, generation_key), iter(rows)
         values = {
             "id": job_id,
-            "kind": options.kind,
+            "kind": "calibrate",
             "options": options.model_dump(exclude_none=True),
             "idempotency_key": key,
         }
@@ -232,9 +215,7 @@ class SqlJobs:
             error = JobError(code=stored["error_code"], detail=stored["error_detail"])
         path, made = f"/jobs/{stored['id']}", f"/calibrations/{stored['calibration_id']}"
         links = {"self": path, "events": f"{path}/events"}
-        if stored["state"] == "succeeded" and stored["kind"] == "evaluate":
-            links["report"] = f"/evaluations/{stored['id']}/report"
-        elif stored["state"] == "succeeded":
+        if stored["state"] == "succeeded":
             links |= {"calibration": made, "report": f"{made}/report"}
         columns = {name: stored[name] for name in Job.model_fields if name in stored} | {"note": note}
         return Job(**columns, name=stored["options"]["name"], error=error, eta_s=_eta_s(stored), links=links)
@@ -359,11 +340,6 @@ class SqlJobs:
         query = sa.select(jobs.c.id, jobs.c.setup_key).where(OPEN, ours).order_by(jobs.c.id)
         async with self._database.read() as connection:
             return {row.id: row.setup_key for row in await connection.execute(query)}
-
-    async def evaluation(self, job_id: str) -> dict[str, Any] | None:
-        """Return the results of an evaluation."""
-        query = sa.select(evaluations).where(evaluations.c.job_id == job_id)
-        return await self._database.row(query, evaluations, _results)
 
     # Operations of the run of a job. Writes raise JobEndedError if the job is not running.
 
@@ -509,14 +485,6 @@ class SqlJobs:
             log_activation(calibration.id, job_id, reason)
             await self._calibrations.refresh()
 
-    async def keep_evaluation(self, job_id: str, results: dict[str, Any]) -> None:
-        """Store the results of an evaluation, delete its rows and end the job, in one transaction."""
-        async with self._database.write() as connection:
-            end = _ended("succeeded") | {"done": jobs.c.total, "refused_rows": _refused_rows(job_id)}
-            await _write(connection, job_id, **end)
-            await connection.execute(sa.insert(evaluations).values(job_id=job_id, results=results))
-            await connection.execute(sa.delete(dev_rows).where(dev_rows.c.job_id == job_id))
-
     async def fail(self, job_id: str, error: JobError) -> None:
         """End the job with an error. Its rows and answers are kept for a retry."""
         reason = {"error_code": error.code, "error_detail": error.detail}
@@ -637,9 +605,7 @@ class Intake:
                 f"needs at least {MIN_USABLE_ROWS}."
             )
         if len(self._sources) == 2 and options.drawn_by != "service":
-            # An evaluation has no `drawn_by`.
-            unless = "" if options.dev_rows is not None else ", unless `drawn_by` is `service`"
-            reason = f"all rows must carry samples or none{unless}"
+            reason = "all rows must carry samples or none, unless `drawn_by` is `service`"
             raise self._unlike(reason, self._sources.values())
         if options.method == "evidence" and self._without_logprobs:
             raise InvalidDevData(
@@ -651,17 +617,13 @@ class Intake:
             raise self._unlike(reason, self._drawn_alike.values())
 
     def _unlike(self, reason: str, rows: Iterable[DevRow]) -> InvalidDevData:
-        errors = [self._error(row, reason) for row in rows]
-        places = ", ".join(" ".join(map(str, error["loc"])) for error in errors)
+        errors = [
+            {"line": row.line, "field": None, "reason": reason, "loc": ["file", row.line], "msg": reason}
+            for row in rows
+        ]
+        places = ", ".join(f"file {row.line}" for row in rows)
         return InvalidDevData(
             f"Answers of one calibration must all be drawn alike, but {reason}: the first of each kind are "
             f"{places}. Post each kind by itself.",
             errors,
         )
-
-    def _error(self, row: DevRow, reason: str) -> dict[str, Any]:
-        """Return an error at a row. The rows of an evaluation are numbered through both of its files."""
-        part, line, dev_rows = "file", row.line, self._options.dev_rows
-        if dev_rows is not None:
-            part, line = ("dev", line) if line <= dev_rows else ("test", line - dev_rows)
-        return {"line": line, "field": None, "reason": reason, "loc": [part, line], "msg": reason}

@@ -30,7 +30,6 @@ POST = {
     "score": "How uncertain is the LLM about a prompt?",
     "batch": "The same for many prompts",
     "calibrate": "Fit a calibration on labelled prompts",
-    "evaluate": "Reproduce the experiments on labelled prompts",
 }
 
 
@@ -50,17 +49,20 @@ def calibrations(views: Sequence[Mapping[str, Any]]) -> str:
     return page("calibrations.html", {"calibrations": views})
 
 
-def page(template: str, context: Mapping[str, Any]) -> str:
-    """Return the page of a template that extends `base.html`. All text of the context is escaped."""
-    return environment().get_template(template).render(context)
+def page(template: str, context: Mapping[str, Any], folder: Path = TEMPLATES) -> str:
+    """Return the page of a template that extends `base.html`. All text of the context is escaped.
+
+    folder: the folder of the template.
+    """
+    return environment(folder).get_template(template).render(context)
 
 
-def environment() -> "Environment":
+def environment(folder: Path = TEMPLATES) -> "Environment":
     """Return the template environment: it escapes text, rejects undefined names, shows control characters."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     templates = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader([folder, TEMPLATES]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -126,11 +128,8 @@ def figures_context(figures: Part, method: str, recommended: int | None) -> dict
         "rejection": plots.rejection(curves["rejection"]),
         "temperature": plots.temperature(curves["temperature"]),
         "projection": panels("projection", "share of the reference", "projection ECE", "projection_ece"),
-        "algorithm1": [],
         "correctness": panels("correctness", "share of right answers", "AUROC", "auroc_lambda_max"),
     }
-    if any(curves["algorithm1"].values()):
-        drawn["algorithm1"] = panels("algorithm1", "target of the clusters", "ECE", "algorithm1_ece")
     return {
         "method": method,
         "origins": words.ORIGINS,
@@ -150,7 +149,6 @@ COMPARED = (
     ("Risk, in nats", "lower", "risk", ""),
     ("Projection ECE", "lower", "projection_ece", ""),
     ("Projection Brier", "lower", "projection_brier", ""),
-    ("Algorithm 1 ECE", "", "algorithm1_ece", "no two prompts compare"),
     ("AUROC of λmax", "higher", "auroc_lambda_max", NO_CLASSES),
     ("AUROC of −entropy", "higher", "auroc_entropy", NO_CLASSES),
     ("Accuracy-rejection area", "higher", "rejection_area", NO_CLASSES),
@@ -194,14 +192,13 @@ def _value(row: Part, field: str) -> float | None:
 
 def _small(row: Part, field: str) -> str:
     if field == "projection_ece":
-        return f"if calibrated: {_null(row['projection_null'])}"
-    if field == "algorithm1_ece":
-        return f"a: {_null(row['algorithm1_drawn'])}; b: {_null(row['algorithm1_rescaled'])}"
+        return f"if calibrated: {null_words(row['projection_null'])}"
     interval = between(row[field]) if isinstance(row[field], dict) else ""
     return interval and f"({interval})"
 
 
-def _null(null: Part) -> str:
+def null_words(null: Part) -> str:
+    """Return the band and the p-value of a null in words."""
     if null["mean"] is None:
         return "unknown"
     return f"{between(null) or 'unknown'}, {words.p_words(null['p_value'])}"

@@ -35,7 +35,6 @@ from service.report.words import (
 )
 from service.scoring.judging import answers_drawn, percent
 from service.scoring.score import Target
-from service.spectral.algorithm1 import algorithm1
 from service.spectral.dev_set import mean_entropy, risk
 from service.spectral.reliability import (
     ConsistencyBand,
@@ -224,7 +223,7 @@ def figures(context: EvaluationContext) -> Part:
     """
     why = context.dev.rows.why_no_evidence() or context.test.rows.why_no_evidence()
     rows = list[Part]()
-    curves: Part = {"projection": {}, "algorithm1": {}, "correctness": {}}
+    curves: Part = {"projection": {}, "correctness": {}}
     for name in context.served:
         row, diagrams = served_figures(context, name)
         rows.append(row)
@@ -245,22 +244,17 @@ def figures(context: EvaluationContext) -> Part:
 
 
 def served_figures(context: EvaluationContext, name: str) -> tuple[Part, dict[str, list[Part]]]:
-    """Return the figures of one map on prompts it was not fitted on, and its three reliability diagrams.
+    """Return the figures of one map on prompts it was not fitted on, and its two reliability diagrams.
 
     Lower = better, except for the AUROCs (right against wrong) and the area under the accuracy-rejection
     curve. risk: "raw" gives null eigenvalues 0, which would make its risk infinite; eps replaces them.
     An ECE is above 0 even under calibration: compare it with its null. projection_null: resamples residuals
-    of similar prompts. algorithm1_drawn: draws references from the served spectrum; a map of eigenvalues can
-    hardly reduce the distance from this null. algorithm1_rescaled: rescales the squared coordinates of real
-    references to the served spectrum; the distance from this null is due to the map. cluster_sizes: sizes of
-    the clusters that Algorithm 1 used. singletons: number of prompts that it ignored.
+    of similar prompts.
     """
     served, test, worlds = context.served[name], context.test, context.resamples.band
     scores, right = served.lambda_max, test.rows.right
     projection = reliability_diagram(scores, test.c1)
     null = projection_null(scores, test.c1, context.rng(Stream.PROJECTION), num_draws=worlds)
-    clusters, both_nulls = context.algorithm1(served)
-    paper = algorithm1(clusters, test.targets)
     correctness = reliability_diagram(scores, right)
     band = label_band(scores, context.rng(Stream.CORRECTNESS), num_draws=worlds)
     row = {
@@ -268,21 +262,15 @@ def served_figures(context: EvaluationContext, name: str) -> tuple[Part, dict[st
         "risk": float(served.risks.mean()),
         "projection_ece": projection.ece,
         "projection_brier": projection_brier(scores, test.c1),
-        "algorithm1_ece": finite(paper.ece),
         "auroc_lambda_max": ranking(context.picks, scores, context.test.rows.right),
         "auroc_entropy": ranking(context.picks, -served.entropy, context.test.rows.right),
         "rejection_area": finite(accuracy_rejection(scores, right).area),
         "mean_lambda_max": float(scores.mean()),
         "mean_entropy": float(served.entropy.mean()),
         "projection_null": null_part(null),
-        "algorithm1_drawn": null_part(both_nulls.drawn),
-        "algorithm1_rescaled": null_part(both_nulls.rescaled),
-        "cluster_sizes": clusters.cluster_sizes.tolist(),
-        "singletons": clusters.singletons,
     }
     return row, {
         "projection": bins(projection, len(test), null.band),
-        "algorithm1": bins(paper, len(test), both_nulls.drawn.band),
         "correctness": bins(correctness, len(test), band),
     }
 

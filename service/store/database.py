@@ -136,13 +136,6 @@ conformal_references = sa.Table(
     sa.Column("content", sa.LargeBinary, nullable=False),
 )
 
-evaluations = sa.Table(
-    "evaluations",
-    metadata,
-    sa.Column("job_id", sa.String(40), sa.ForeignKey("jobs.id"), primary_key=True),
-    sa.Column("results", sa.JSON, nullable=False),
-)
-
 # All activations are kept; replicas poll the largest id. Only the column `current` ever changes. `by` may
 # contain the name of a key, which people wrote. The partial unique index prevents a second current activation
 # of a fingerprint.

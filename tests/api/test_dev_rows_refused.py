@@ -119,17 +119,6 @@ async def test_job_fails_with_the_servers_message_if_all_rows_are_refused(world:
     assert SAID in job["error"]["detail"]
 
 
-async def test_evaluation_counts_refused_rows_and_cannot_be_retried(world: World) -> None:
-    world.refused = lambda _, prompt: prompt == "question 7"
-    examples_ = [{"prompt": f"question {i}", "reference": CITIES[i % 5]} for i in range(64)]
-    job = await world.ended(
-        await world.http.post("/evaluate", json={"dev": examples_[:32], "test": examples_[32:]})
-    )
-    assert (job["state"], job["refused_rows"]) == ("succeeded", 1)
-    again = await world.http.post(f"/jobs/{job['id']}/retry")
-    assert again.status_code == 409
-
-
 async def test_a_failed_job_quotes_the_refusal_of_the_embedding_server(
     tmp_path: Path,
 ) -> None:

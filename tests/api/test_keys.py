@@ -177,7 +177,7 @@ async def test_no_log_line_holds_a_key(client: Client, caplog: pytest.LogCapture
     assert made["key"][len(made["prefix"]) :] not in caplog.text
 
 
-ADMIN = ("/calibrate", "/calibrations", "/evaluate", "/evaluations", "/jobs", "/keys")
+ADMIN = ("/calibrate", "/calibrations", "/jobs", "/keys")
 
 
 def guarded() -> list[tuple[str, str]]:

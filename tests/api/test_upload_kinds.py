@@ -67,10 +67,3 @@ async def test_caller_samples_may_be_mixed(client: Client) -> None:
     async with client(few_shot="Q: a\nA: b\n") as http:
         assert (await post(http, rows)).status_code == 202
         assert (await post(http, rows, drawn_by="service")).status_code == 422
-
-
-async def test_both_files_of_an_evaluation_must_be_of_one_kind(client: Client) -> None:
-    async with client(few_shot="Q: a\nA: b\n") as http:
-        refused = await http.post("/evaluate", json={"dev": PROMPTS, "test": TALKS})
-        assert refused.status_code == 422
-        assert [error["loc"] for error in refused.json()["errors"]] == [["dev", 1], ["test", 1]]

@@ -1,4 +1,4 @@
-"""Calibrating and evaluating on the command line: jobs, calibrations and reports."""
+"""Calibrating on the command line: jobs, calibrations and reports."""
 
 import json
 from pathlib import Path
@@ -74,21 +74,6 @@ def test_calibrate_from_file_to_report(here: Here, dev: Path, tmp_path: Path, op
     assert (corrected.code, corrected.json["kind"]) == (0, "calibrate"), corrected.err
     corrections.write_text("7\n")
     assert here("calibrations", "correct", calibration, corrections).code == 2
-
-
-def test_evaluate(here: Here, dev: Path, tmp_path: Path) -> None:
-    test = tmp_path / "test.jsonl"
-    test.write_text("".join(json.dumps(row) + "\n" for row in questions(2 * ROWS)[ROWS:]))
-    done = here("evaluate", dev, test, "--watch", "--name", "ours")
-    assert done.code == 0, done.err
-    job = done.out.split()[0]
-    assert f"eigencal report {job} --open" in done.out
-    verdict = here("report", job, "--json").json["verdict"]
-    output = here("report", job).out
-    assert output.splitlines()[: len(verdict)] == verdict
-    page = tmp_path / "evaluation.html"
-    assert here("report", job, "--out", page).code == 0
-    assert page.read_text().startswith("<!doctype html>")
 
 
 def test_bad_rows_are_named(here: Here, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_retried_upload_is_complete_and_has_the_same_key(drive: Driver, dev: Any
     with drive("http://host", answer=script, **QUICK) as client:
         job = client.calibrate(dev, name="mine", seed=3, method=None)
         client.calibrate([ROW])
-        client.evaluate([ROW], [ROW], idempotency_key="mine")
+        client.calibrate([ROW], idempotency_key="mine")
     assert (job.id, job.state) == ("job_1", "queued")
     keys = [request.headers["idempotency-key"] for request in script.seen]
     assert len(set(keys[:3])) == 1 and keys[3] != keys[0] and keys[4] == "mine"

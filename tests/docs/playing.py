@@ -35,7 +35,7 @@ assert job["state"] == "succeeded", job
 print(job["calibration_id"] if kind == "calibration" else job["id"])
 """
 # Prerequisites of the pages: the tree's folders, and files of labelled questions.
-FROM_TREE = ("service", "clients", "docs", ".venv")
+FROM_TREE = ("service", "lab", "clients", "docs", ".venv")
 
 
 @dataclass(frozen=True)

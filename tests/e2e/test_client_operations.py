@@ -104,10 +104,6 @@ def jobs(client: Any) -> None:
         client.retry(job.id)
     with pytest.raises(eigencal.ConflictError):
         client.cancel(job.id)
-    study = client.evaluate(ROWS[:30], ROWS[30:], name="study")
-    assert study.kind == "evaluate" and client.wait(study.id).succeeded
-    assert client.report(study.id)
-    assert len(client.report_page(study.id)) > 1000
 
 
 def drop_in(client: Any) -> None:

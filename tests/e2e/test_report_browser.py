@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from matplotlib.image import imread
 
+from lab.command import Components, Plan, evaluate
 from service.admin.calibrations import CALIBRATION
 from service.admin.health import PATHS
-from service.evaluation.command import Components, Plan, evaluate
 from service.llm.port import Sampling
 from service.report.pages import calibrations, home, render
 from service.scoring.score import Serving
@@ -115,7 +115,7 @@ def test_every_plot_is_visible(tab: Page, saved: Path) -> None:
     decided = tab.evaluate("document.querySelectorAll('[aria-labelledby=is-it-right] svg').length")
     # For all answers; smaller numbers may have a model and promises even if all have none.
     assert decided == (2 if tab.evaluate("document.body.innerText.includes('Does P(correct) mean')") else 0)
-    assert len(sizes) == 3 * maps + 2 + decided
+    assert len(sizes) == 2 * maps + 2 + decided
     assert all(width > 150 and height > 150 and marks > 3 for width, height, marks in sizes)
 
 

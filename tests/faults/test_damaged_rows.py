@@ -132,7 +132,6 @@ READS = [
     ("calibrations", "created_at", ("yesterday",), (f"GET {CALIBRATION}",)),
     ("calibrations", "num_rows", ("many",), (f"GET {CALIBRATION}",)),
     ("reports", "report", NO_OBJECT, (f"GET {CALIBRATION}/report",)),
-    ("evaluations", "results", NO_OBJECT, ("GET /evaluations/{evaluation}/report",)),
     ("jobs", "options", NO_OBJECT, ("GET /jobs/{job}", "GET /jobs/{job}/events", "POST /jobs/{job}/retry")),
     ("jobs", "setup", NO_OBJECT, ("POST /jobs/{job}/retry", f"PATCH {CALIBRATION}/rows", "POST /calibrate")),
     ("jobs", "state", ("resting",), ("GET /jobs/{job}",)),
@@ -156,9 +155,7 @@ async def stored_world(folder: Path) -> AsyncIterator[World]:
         headers = {"Idempotency-Key": "one"}
         body = {"examples": ROWS, "activate": "never"}
         ids = {"job": (await http.post("/calibrate", json=body, headers=headers)).json()["id"]}
-        ids["evaluation"] = (await http.post("/evaluate", json={"dev": ROWS, "test": ROWS})).json()["id"]
-        for kind in ("job", "evaluation"):
-            await http.get(f"/jobs/{ids[kind]}/events")  # until it ends
+        await http.get(f"/jobs/{ids['job']}/events")  # until it ends
         ids["calibration"] = (await http.get(f"/jobs/{ids['job']}")).json()["calibration_id"]
         ids["key"] = (await http.post("/keys", json={"name": "x", "scope": "score"})).json()["id"]
         ids["score"] = (await http.post("/score", json=SCORE)).json()["id"]
@@ -179,7 +176,6 @@ async def test_a_request_for_a_damaged_row_says_which_row_is_damaged(tmp_path: P
         keys = {
             "jobs": ("id", "job"),
             "reports": ("calibration_id", "calibration"),
-            "evaluations": ("job_id", "evaluation"),
             "dev_rows": ("line = 3 AND job_id", "job"),
             "kept": ("id", "score"),
             "keys": ("id", "key"),

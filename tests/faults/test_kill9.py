@@ -3,34 +3,26 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from service.jobs.model import Job, JobOptions
-from tests.support.job_worker import NUM_SAMPLES, Replica, dev_rows, go_on, hold
+from service.calibration.calibration import Calibration
+from service.jobs.model import JobOptions
+from tests.support.job_worker import NUM_SAMPLES, dev_rows, go_on, hold
 from tests.support.processes import (
-    calm,
     final,
-    final_results,
     idle_replica,
     kept_prompts,
     kill,
     requests,
+    undisturbed,
     until_asked,
     until_kept,
     worker,
 )
 
 ROWS = 64
-CALIBRATE, EVALUATE = JobOptions(), JobOptions(dev_rows=32)
-both_kinds = pytest.mark.parametrize("options", [CALIBRATE, EVALUATE], ids=lambda result: result.kind)
 
 
-async def outcome(made: Replica, job: Job) -> dict[str, Any]:
-    """Return the result of a job without its id and time."""
-    if job.kind == "evaluate":
-        results = await final_results(made, job)
-        return {**results, "provenance": {**results["provenance"], "created_at": ""}}
-    calibration = await final(made, job)
+def outcome(calibration: Calibration) -> dict[str, Any]:
+    """Return the calibration without its id and time."""
     return {
         "parameters": calibration.parameters,
         "method": calibration.method,
@@ -38,11 +30,10 @@ async def outcome(made: Replica, job: Job) -> dict[str, Any]:
     }
 
 
-@both_kinds
-async def test_job_survives_three_kills(tmp_path: Path, options: JobOptions) -> None:
+async def test_job_survives_three_kills(tmp_path: Path) -> None:
     url, log = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log"
     async with idle_replica(url) as outside:
-        job, _ = await outside.jobs.submit(dev_rows(ROWS), options)
+        job, _ = await outside.jobs.submit(dev_rows(ROWS), JobOptions())
         for life in range(1, 4):
             missing = 14 * life - len(await kept_prompts(outside, job))
             hold(log, after=len(requests(log)) + missing + 4)  # it may go on a little, but not to the end
@@ -59,20 +50,19 @@ async def test_job_survives_three_kills(tmp_path: Path, options: JobOptions) -> 
             assert not {request.prompt for request in requests(log)[before:]} & kept
         go_on(log)
         async with worker(url, log):
-            outcome_ = await outcome(outside, job)
+            fitted = outcome(await final(outside, job))
     drawn = requests(log)
     assert {request_.prompt for request_ in drawn} == {f"question {i}" for i in range(ROWS)}
     assert {score.num_samples for score in drawn} == {NUM_SAMPLES}
     assert len(drawn) <= ROWS + 6 * 2  # six kills, two slots: only the requests in progress
-    assert outcome_ == await calm(tmp_path, ROWS, options, outcome)
+    assert fitted == outcome(await undisturbed(tmp_path, ROWS))
 
 
-@both_kinds
-async def test_job_survives_a_kill_after_sampling(tmp_path: Path, options: JobOptions) -> None:
+async def test_job_survives_a_kill_after_sampling(tmp_path: Path) -> None:
     """Nothing is sampled again with all answers stored, and there is one result."""
     url, log = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "log"
     async with idle_replica(url) as outside:
-        job, _ = await outside.jobs.submit(dev_rows(ROWS), options)
+        job, _ = await outside.jobs.submit(dev_rows(ROWS), JobOptions())
         hold(log, embedding=True)
         async with worker(url, log) as process:
             async for state in outside.jobs.events(job.id):
@@ -83,7 +73,7 @@ async def test_job_survives_a_kill_after_sampling(tmp_path: Path, options: JobOp
         go_on(log)
         before = requests(log)
         async with worker(url, log):
-            outcome_ = await outcome(outside, job)
+            fitted = outcome(await final(outside, job))
         assert requests(log) == before
-        assert len(await outside.calibrations.list_all()) == (1 if options is CALIBRATE else 0)
-    assert outcome_ == await calm(tmp_path, ROWS, options, outcome)
+        assert len(await outside.calibrations.list_all()) == 1
+    assert fitted == outcome(await undisturbed(tmp_path, ROWS))

@@ -6,8 +6,6 @@ from functools import cached_property
 import numpy as np
 import pytest
 
-from service.spectral.algorithm1 import algorithm1, cluster_labels, cluster_prompts, nulls
-from service.spectral.density import DensityStack, calibration_error, frobenius_cosines
 from service.spectral.reliability import (
     auroc,
     bin_index,
@@ -20,7 +18,6 @@ from service.spectral.reliability import (
 )
 from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, reference_alignment, spectrum
 from service.spectral.text_scores import correct_by_rouge_l
-from tests.unit.spectral.worlds import null_band
 
 NAME = "triviaqa_test_smollm2_m20"
 pytestmark = pytest.mark.shared
@@ -50,14 +47,6 @@ class Recorded:
     def c1(self):
         rows_ = zip(self.spectra, self.vectors, self.references, strict=True)
         return np.array([reference_alignment(s, v, y[None])[0][0] for s, v, y in rows_])
-
-    @cached_property
-    def stack(self):
-        return DensityStack.of(self.vectors, self.counts)
-
-    @cached_property
-    def targets(self):
-        return DensityStack.of(list(self.references.astype(np.float64)))
 
     def map_and_golden(self, name):
         golden = self.golden
@@ -102,15 +91,6 @@ def test_projection_figures(recorded, case):
     assert projection_brier(largest(served), recorded.c1) == pytest.approx(
         golden["projection_brier"], abs=1e-6
     )
-
-
-@pytest.mark.parametrize("precision", [np.float32, np.float64])
-@pytest.mark.parametrize(("clusters", "name"), [(5, "algorithm1_ece_B8_C5"), (1, "naive_ece_B8")])
-def test_algorithm1_figures(recorded, case, clusters, name, precision):
-    served, golden = case
-    stack = DensityStack.of([v.astype(precision) for v in recorded.vectors], recorded.counts)
-    clustering = cluster_prompts(stack, largest(served), num_clusters=clusters)
-    assert algorithm1(clustering, recorded.targets).ece == pytest.approx(golden[name], abs=1e-6)
 
 
 def test_auroc_figures(recorded, case):
@@ -166,36 +146,3 @@ def test_calibrated_worlds_are_in_the_band_95_percent_of_the_time(recorded, name
         inside_labels.append(label_band(served, rng, num_draws=299).holds(ece))
     assert np.mean(inside) >= 0.885
     assert np.mean(inside_labels) < 0.75
-
-
-@pytest.mark.parametrize(("name", "blamed"), [("raw", True), ("temperature", True), ("depolarized", False)])
-def test_both_nulls_of_algorithm1(recorded, name, blamed):
-    """All are outside the first null; our map is inside the null for maps of eigenvalues."""
-    map_, golden = recorded.map_and_golden(name)
-    served = [map_.serve(s.eigenvalues, 768) for s in recorded.spectra]
-    clustering = cluster_prompts(recorded.stack, largest(served))
-    both = nulls(
-        clustering, recorded.stack, recorded.spectra, served, recorded.targets, np.random.default_rng(0)
-    )
-    ece = golden["algorithm1_ece_B8_C5"]
-    assert ece > both.drawn.band.ece_high
-    assert (ece > both.rescaled.band.ece_high) is blamed
-
-
-def test_algorithm1_is_far_from_zero_in_a_calibrated_world(recorded):
-    """The method warns of 0.14 to 0.20 if the reference is one of the prompt's own samples."""
-    clustering = cluster_prompts(recorded.stack, [s.eigenvalues[0] for s in recorded.spectra])
-    served = [Identity().serve(s.eigenvalues, 768) for s in recorded.spectra]
-    rng = np.random.default_rng(0)
-    band = null_band(clustering, recorded.stack, recorded.spectra, served, rng)
-    assert 0.10 < band.ece_low < band.ece_mean < band.ece_high < 0.25
-
-
-def test_cal_s_falls_from_raw_to_the_paper_to_ours(recorded):
-    labels = cluster_labels(frobenius_cosines(recorded.stack), 30)
-    errors = []
-    for name in ("raw", "temperature", "depolarized"):
-        map_, _ = recorded.map_and_golden(name)
-        fitted = [map_.fitted(s.eigenvalues, 768) for s in recorded.spectra]
-        errors.append(calibration_error(labels, recorded.stack, recorded.spectra, fitted, recorded.targets))
-    assert errors[0] > errors[1] > errors[2] > 0

@@ -14,7 +14,7 @@ from benchmarks.processes import ROOT
 from tests.release.installed import DIST, PROJECTS, SERVICE, Project
 
 pytestmark = [pytest.mark.dist, pytest.mark.parametrize("project", PROJECTS, ids=str)]
-NOT_SHIPPED = {"tests", "tools", "benchmarks", "docs", "data", "docker", "clients"}
+NOT_SHIPPED = {"lab", "tests", "tools", "benchmarks", "docs", "data", "docker", "clients"}
 NO_SOURCES = re.compile(r"\.pyc$|(^|/)(__pycache__|\.env|node_modules)(/|$)|\.(db|log|safetensors)$")
 
 

@@ -12,8 +12,6 @@ from benchmarks.processes import ROOT
 from tests.release.installed import PROJECTS, SERVICE, Installed, Project, installed
 
 pytestmark = [pytest.mark.dist, pytest.mark.weights]
-RECORDED = ROOT / "service" / "demo" / "everyday_recorded.jsonl"
-ENOUGH = 40  # rows in each file of an evaluation, which takes 30 at least
 HTML = {"Accept": "text/html"}
 BLOCK = re.compile(r"^```python\n(.+?)^```$", re.MULTILINE | re.DOTALL)
 README_SAYS = "http://127.0.0.1:8000"
@@ -32,7 +30,7 @@ def test_it_is_the_wheel_that_runs_and_not_the_checkout(service_alone: Installed
 def test_what_it_needs_is_declared(service_alone: Installed) -> None:
     assert "No broken requirements" in service_alone.run("python", "-m", "pip", "check").stdout
     helped = service_alone.run("eigencal-service", "--help").stdout
-    assert {"serve", "weights", "demo", "evaluate"} <= set(re.findall(r"\w+", helped))
+    assert {"serve", "weights", "demo"} <= set(re.findall(r"\w+", helped))
 
 
 def test_it_serves(served: str) -> None:
@@ -68,20 +66,6 @@ def test_it_shows_itself_and_its_pages(service_alone: Installed, demonstrated: s
         report = http.get(found[2]).text
     assert report.count("<svg") >= 2, "the report has its diagrams"
     assert (service_alone.folder / "data" / "service.log").exists()
-
-
-def test_it_evaluates(service_alone: Installed) -> None:
-    rows = RECORDED.read_text().splitlines(keepends=True)
-    for name, part in (("dev", rows[:ENOUGH]), ("test", rows[ENOUGH : 2 * ENOUGH])):
-        (service_alone.folder / f"{name}.jsonl").write_text("".join(part))
-    said = service_alone.run(
-        "eigencal-service", "evaluate", "dev.jsonl", "test.jsonl", "--out", "found"
-    ).stdout
-    out = service_alone.folder / "found"
-    assert said.strip().endswith("report.html")
-    assert "</html>" in (out / "report.html").read_text()
-    results = json.loads((out / "results.json").read_text())
-    assert results["provenance"]["version"] == SERVICE.version
 
 
 @pytest.fixture(scope="module")

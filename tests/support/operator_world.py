@@ -8,7 +8,7 @@ from typing import Any
 import httpx2 as httpx
 from fastapi import FastAPI
 
-from service.admin import calibrations, evaluations, jobs
+from service.admin import calibrations, jobs
 from service.admin.services import Services
 from service.api.auth import Keys
 from service.api.errors import install
@@ -43,7 +43,6 @@ class World:
         )
         self.app.include_router(jobs.router)
         self.app.include_router(calibrations.router)
-        self.app.include_router(evaluations.router)
         install(self.app)
         self.app.add_middleware(RequestContext)
 

@@ -12,7 +12,6 @@ from service.claims.comparison import Comparer
 from service.embedding.port import Embedder
 from service.jobs.calibrator import Calibrator, Comparing, Drawer, Embedding, RetryPolicy
 from service.jobs.model import JobOptions
-from service.jobs.runner import Finish
 from service.jobs.store import SqlJobs
 from service.llm.port import LanguageModel, Sampling
 from service.scoring.score import Serving
@@ -48,9 +47,9 @@ class Pipeline:
         for line in await self.jobs.missing_lines(job_id):
             await self.drawer.draw(job_id, line)
 
-    async def finish(self, job_id: str, finish: Finish | None = None) -> None:
+    async def finish(self, job_id: str) -> None:
         """Run the finishing steps."""
-        await (finish or self.calibrator.finish)(await self.jobs.running(job_id))
+        await self.calibrator.finish(await self.jobs.running(job_id))
 
 
 @dataclass

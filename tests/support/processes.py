@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
 
 from service.calibration.calibration import Calibration
 from service.jobs.model import Job, JobOptions
@@ -17,8 +16,6 @@ from tests.support.job_worker import LoggingLLM, Replica, dev_rows, replica
 from tests.support.task_engine import TaskEngine
 
 ROOT = Path(__file__).parents[2]
-Found = TypeVar("Found")
-Finding: TypeAlias = Callable[[Replica, Job], Awaitable[Found]]
 
 
 @asynccontextmanager
@@ -119,22 +116,9 @@ async def final(made: Replica, job: Job) -> Calibration:
     return calibration
 
 
-async def final_results(made: Replica, job: Job) -> dict[str, Any]:
-    """Wait for an evaluation's job to succeed and return its results."""
-    assert (await ended(made, job)).calibration_id is None
-    results = await made.store.evaluation(job.id)
-    assert results is not None
-    return results
-
-
 async def undisturbed(folder: Path, rows: int) -> Calibration:
     """Return the calibration of the same rows without any fault."""
-    return await calm(folder, rows, JobOptions(), final)
-
-
-async def calm(folder: Path, rows: int, options: JobOptions, finding: Finding[Found]) -> Found:
-    """Return the result for the same rows without any fault."""
     url = f"sqlite:///{folder / 'calm.db'}"
     async with replica(url, LoggingLLM(), engine=TaskEngine()) as made:
-        job, _ = await made.jobs.submit(dev_rows(rows), options)
-        return await finding(made, job)
+        job, _ = await made.jobs.submit(dev_rows(rows), JobOptions())
+        return await final(made, job)

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from lab.experiments import Evaluation, make_results
 from service.calibration.calibration import Calibration, Fingerprint, service_fingerprint
-from service.calibration.diagnostics import CrossValidated, EvaluationContext
+from service.calibration.diagnostics import CrossValidated
 from service.calibration.fitting import Fitted, fit_all
 from service.calibration.material import DevSet
 from service.calibration.promotion import promote
 from service.calibration.rows import DevRow
 from service.embedding.port import EmbedderIdentity
-from service.evaluation.experiments import make_results
 from service.jobs.model import JobOptions
 from service.llm.port import Draw, LLMIdentity, Sampling
 from service.report.report import make_report
@@ -34,11 +34,6 @@ FOLDER = Path(__file__).parents[1] / "data"
 ROWS, SAMPLES, DIMENSION, MEANINGS = 120, 6, 16, 4
 FEW = Resamples(*[20] * 7)  # the minimum for a band
 MADE_AT = datetime(2026, 11, 1, 12, 30, tzinfo=UTC)
-
-
-def small_evaluation() -> dict[str, Any]:
-    """Return the results of an evaluation."""
-    return _stored("evaluation")
 
 
 def small_report(*, with_active: bool = False) -> dict[str, Any]:
@@ -118,7 +113,7 @@ def _small_report(with_active: bool) -> dict[str, Any]:
 
 def _evaluation() -> dict[str, Any]:
     dev, test = (worlds.split(worlds.rows(count, seed=seed)) for count, seed in ((40, 1), (45, 2)))
-    return make_results(EvaluationContext(dev, test, resamples=FEW), (40, 45), origin())
+    return make_results(Evaluation(dev, test, resamples=FEW), (40, 45), origin())
 
 
 def origin() -> dict[str, Any]:

@@ -14,7 +14,7 @@ CLIENT = ROOT / "clients" / "python" / "src" / "eigencal"
 ROOMS = (
     *("errors", "ids", "lru", "heavy_json", "field_names", "addresses", "spectral"),
     *("transport", "remote", "sharing", "store", "llm", "embedding", "claims", "tracing", "api"),
-    *("calibration", "scoring", "report", "jobs", "proxy", "gateways", "admin", "evaluation"),
+    *("calibration", "scoring", "report", "jobs", "proxy", "gateways", "admin"),
     *("settings", "demo", "server", "app", "cli", "__main__"),
 )
 WIRING = {"settings", "demo", "app", "cli"}  # no room imports these
@@ -56,39 +56,19 @@ def test_a_room_imports_only_rooms_below_it() -> None:
 
 
 def test_no_room_imports_the_wiring() -> None:
-    inner = {
-        room: names for room, names in rooms().items() if room not in WIRING | {"__main__", "evaluation"}
-    }
+    inner = {room: names for room, names in rooms().items() if room not in WIRING | {"__main__"}}
     assert {room: names & WIRING for room, names in inner.items() if names & WIRING} == {}
 
 
 def test_nothing_of_ours_is_imported_from_outside_what_is_shipped() -> None:
     for path in SERVICE.rglob("*.py"):
-        assert not {"eigencal", "tools", "tests", "benchmarks"} & {
+        assert not {"eigencal", "lab", "tools", "tests", "benchmarks"} & {
             name.split(".")[0] for name in imported(path)
         }
     for path in CLIENT.rglob("*.py"):
         assert not {"service", "tools", "tests", "benchmarks"} & {
             name.split(".")[0] for name in imported(path)
         }
-
-
-def test_serving_loads_an_evaluation_only_where_one_is_asked_for() -> None:
-    """Nothing imports the room at module level; inside functions the wiring and the command line do."""
-    users = set()
-    for path in SERVICE.rglob("*.py"):
-        if "evaluation" not in path.relative_to(SERVICE).parts:
-            of_module = {name for node in ast.parse(path.read_text()).body for name in _names(node)}
-            assert not any(name.startswith("service.evaluation") for name in of_module), path
-            if any(name.startswith("service.evaluation") for name in imported(path)):
-                users.add(path.name)
-    assert users == {"app.py", "cli.py"}
-
-
-def _names(node: ast.stmt) -> list[str]:
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    return [node.module or ""] if isinstance(node, ast.ImportFrom) else []
 
 
 def test_settings_are_read_in_one_place() -> None:

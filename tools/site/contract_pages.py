@@ -14,7 +14,6 @@ TITLES = {
     "score": "Scores",
     "jobs": "Calibrating, and jobs",
     "calibrations": "Calibrations",
-    "evaluations": "Evaluations",
     "drop-in": "The drop-in",
     "gateways": "Gateways",
     "keys": "Keys",

@@ -28,12 +28,11 @@ PREFIX = "#/components/schemas/"
 # What the client returns, and takes: these, and what they are made of.
 RESULTS = ["Activation", "CalibrationOut", "Health", "Job", "KeptScore", "KeyOut", "MadeKey", "Problem"]
 RESULTS += ["Ready", "Score", "Verified"]
-REQUESTS = ["CalibrateForm", "Correction", "CorrectionsRequest", "EvaluateForm", "ScoreRequest"]
+REQUESTS = ["CalibrateForm", "Correction", "CorrectionsRequest", "ScoreRequest"]
 # What names of the contract are in Python; `Out` at their end is left out.
 RENAMED = {
     "CalibrateForm": "CalibrateOptions",
     "CorrectionsRequest": "CorrectOptions",
-    "EvaluateForm": "EvaluateOptions",
     "FullSpectrum": "Spectrum",
     "MadeKey": "NewKey",
     "MessageIn": "ChatMessage",
@@ -43,7 +42,7 @@ RENAMED = {
     "TokenUsage": "Usage",
 }
 # Arguments of the call itself.
-ARGUMENTS = {"CalibrateForm": ["file"], "CorrectionsRequest": ["rows"], "EvaluateForm": ["dev", "test"]}
+ARGUMENTS = {"CalibrateForm": ["file"], "CorrectionsRequest": ["rows"]}
 ARGUMENTS["ScoreRequest"] = ["prompt"]
 # A TypedDict of these says which members each of them must have; the others are keyword arguments.
 MEMBERS = {"Correction", "MessageIn", "TokenIn"}

@@ -78,20 +78,6 @@ export class Eigencal {
     return jobFrom(this.#transport, await this.#transport.json("POST /calibrate", call));
   }
 
-  /** Reproduce the experiments: fit on the rows of `dev`, test on those of `test`; both rows, or both files. */
-  async evaluate(
-    dev: DevData,
-    test: DevData,
-    options: types.EvaluateOptions & SubmitOptions = {},
-  ): Promise<Job> {
-    if (dev instanceof Blob !== test instanceof Blob) throw new TypeError("dev and test must both be rows, or both files");
-    const call =
-      dev instanceof Blob && test instanceof Blob
-        ? upload({ dev, test }, {}, options)
-        : upload({}, { dev: dev as readonly types.Row[], test: test as readonly types.Row[] }, options);
-    return jobFrom(this.#transport, await this.#transport.json("POST /evaluate", call));
-  }
-
   /** Return the latest jobs, latest first: at most `limit`, 100 without it. */
   async jobs(options: CallOptions & { limit?: number | undefined } = {}): Promise<Job[]> {
     const { limit, ...call } = options;
@@ -174,16 +160,6 @@ export class Eigencal {
   /** Forget the rows of a calibration; the calibration itself stays. */
   async forgetRows(id: string, options: CallOptions = {}): Promise<void> {
     await this.#transport.text("DELETE /calibrations/{calibration_id}/data", { ...options, ids: [id] });
-  }
-
-  /** Return the report of an evaluation, by the id of its job. */
-  async evaluation(jobId: string, options: CallOptions = {}): Promise<Answer<"GET /evaluations/{job_id}/report">> {
-    return this.#transport.json("GET /evaluations/{job_id}/report", { ...options, ids: [jobId] });
-  }
-
-  /** Return the report of an evaluation as one self-contained HTML page. */
-  async evaluationPage(jobId: string, options: CallOptions = {}): Promise<string> {
-    return this.#transport.text("GET /evaluations/{job_id}/report", { ...options, ...PAGE, ids: [jobId] });
   }
 
   /** Return all keys, but for the keys themselves. */

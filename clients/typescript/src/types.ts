@@ -21,8 +21,6 @@ export type JobState = Schema<"Job">;
 export type Problem = Schema<"Problem">;
 /** What can be decided of a calibration beside its rows. */
 export type CalibrateOptions = Omit<Schema<"CalibrateRequest">, "examples">;
-/** What can be decided of an evaluation beside its rows. */
-export type EvaluateOptions = Omit<Schema<"EvaluateRequest">, "dev" | "test">;
 export type VerifyRequest = Schema<"VerifyRequest">;
 export type Verified = Schema<"Verified">;
 

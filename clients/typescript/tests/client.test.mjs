@@ -44,7 +44,6 @@ test("what cannot be sent is the caller's mistake, not a failed connection", asy
   const { client, requests } = await scripted(t, json({}));
   await assert.rejects(client.health({ headers: { "x y": "z" } }), TypeError);
   await assert.rejects(client.score({ prompt: 1n }), TypeError);
-  await assert.rejects(client.evaluate([], new Blob([])), TypeError);
   assert.equal(requests.length, 0);
 });
 
@@ -55,10 +54,10 @@ test("rows go as JSON, files as a form, options of the service with them and tho
   await client.calibrate(rows, { ...options, idempotencyKey: "mine" });
   assert.equal(requests[0].headers["idempotency-key"], "mine");
   assert.deepEqual(JSON.parse(requests[0].body), { examples: rows, name: "n", num_samples: 3 });
-  await client.evaluate(new File(["{}"], "dev.csv"), new Blob(["[]"]), options);
+  await client.calibrate(new File(["{}"], "dev.csv"), options);
   const form = await new Response(requests[1].body, { headers: requests[1].headers }).formData();
-  assert.deepEqual([...form.keys()].sort(), ["dev", "name", "num_samples", "test"]);
-  assert.deepEqual([form.get("dev").name, await form.get("test").text(), form.get("num_samples")], ["dev.csv", "[]", "3"]);
+  assert.deepEqual([...form.keys()].sort(), ["file", "name", "num_samples"]);
+  assert.deepEqual([form.get("file").name, await form.get("file").text(), form.get("num_samples")], ["dev.csv", "{}", "3"]);
 });
 
 test("rows of a calibration come one by one", async (t) => {

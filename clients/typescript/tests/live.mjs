@@ -115,13 +115,6 @@ test("a file of rows, cancelled", async () => {
   assert.ok(["cancelled", "conflict"].includes(state)); // it may have been quicker
 });
 
-test("an evaluation and its report", async () => {
-  const job = await admin.evaluate(rows.slice(0, 60), rows.slice(60), { name: "from node" });
-  assert.equal((await job.wait()).state, "succeeded");
-  assert.ok(Object.keys(await admin.evaluation(job.id)).length);
-  assert.match(await admin.evaluationPage(job.id), /^<!doctype html>/i);
-});
-
 test("health, readiness, metrics", async () => {
   assert.equal((await client.health()).status, "ok");
   assert.equal((await client.ready()).parts.llm, "ok");

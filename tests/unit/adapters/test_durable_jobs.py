@@ -69,8 +69,7 @@ class Queue:
         self.llm = FakeLLM()
         serving = Serving(2, Sampling(), Sampling())
         drawer = Drawer(self.llm, FakeEmbedder(), self.store, serving, patience=QUICK)
-        finishers = {"calibrate": self.finisher.finish}
-        steps = JobSteps(self.store, drawer, finishers, slots=2, wait_s=0.01)
+        steps = JobSteps(self.store, drawer, self.finisher.finish, slots=2, wait_s=0.01)
         self.jobs = DurableJobs(self.store, steps, engine, beat_s=beat_s, poll_s=0.01)
 
     async def submit(self) -> Job:

@@ -426,12 +426,11 @@ class TestSize:
         rows = [{"prompt": "Q?", "reference": "yes"} | row] * 3
         assert read_examples(rows, ONE, num_samples=num_samples).num_texts == 3 * texts
 
-    def test_the_files_of_one_job_count_together_and_the_limit_is_named(self):
+    def test_the_limit_of_texts_is_named(self):
         limits = UploadLimits(min_rows=1, max_texts=100, num_samples=9)
-        five, six = read_examples(good(5), limits), read_examples(good(6), limits)
-        check_size([five, five], limits)
+        check_size(read_examples(good(10), limits), limits)
         with pytest.raises(InvalidDevData, match="11 rows make up to 110 answers and references"):
-            check_size([five, six], limits)
+            check_size(read_examples(good(11), limits), limits)
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -112,8 +112,7 @@ def make(store: SqlJobs) -> Make:
         request = {} if num_samples is None else {"num_samples": num_samples}
         job, _ = await store.submit(rows or prompts(), JobOptions(**request))
         drawer = Drawer(llm, EMBEDDER, store, serving, patience=patience)
-        finishers: Any = {"calibrate": NoFinish().finish}
-        steps = JobSteps(store, drawer, finishers, slots=slots, wait_s=0.001)
+        steps = JobSteps(store, drawer, NoFinish().finish, slots=slots, wait_s=0.001)
         yield Case(store, llm, job.id, steps, drawer)
 
     return making

@@ -1,4 +1,4 @@
-"""A calibration's report and an evaluation are the same study, on folds or on another file."""
+"""A report judges each prompt by fits without it, and decides by paired differences."""
 
 from typing import Any
 
@@ -7,7 +7,6 @@ import pytest
 
 from service.calibration.diagnostics import CrossValidated
 from service.calibration.fitting import fit_all
-from service.evaluation.experiments import comparison
 from service.spectral.resampling import mean_difference
 from tests.support.reports import FEW, MADE, small_material
 
@@ -34,12 +33,6 @@ def test_deciding_interval_is_the_paired_bootstrap(bench: CrossValidated, report
         difference.low,
         difference.high,
     )
-
-
-def test_decision_uses_the_rows_of_the_comparison(bench: CrossValidated, report: dict[str, Any]) -> None:
-    rows = {(row["second"], row["first"], row["figure"]): row["difference"] for row in comparison(bench)}
-    assert report["decision"]["difference"] == rows["depolarized", "raw", "cv_risk"]
-    assert report["decision"]["brier_difference"] == rows["depolarized", "raw", "projection_brier"]
 
 
 def test_each_prompt_is_judged_out_of_fold(bench: CrossValidated) -> None:

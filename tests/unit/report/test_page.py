@@ -86,7 +86,7 @@ def test_every_plot_is_an_image_with_a_title_and_description(page: str) -> None:
     svgs_ = svgs(page)
     maps = ("raw", "temperature", "depolarized")
     assert set(svgs_) == {
-        *(f"{kind}-{name}" for kind in ("projection", "algorithm1", "correctness") for name in maps),
+        *(f"{kind}-{name}" for kind in ("projection", "correctness") for name in maps),
         *("rejection", "temperature"),
     }
     for name, svg in svgs_.items():
@@ -160,13 +160,15 @@ def test_labels_of_one_class(right: bool) -> None:
     assert "nan" not in text.lower().split()
 
 
-def test_missing_clusters_are_explained(report: dict[str, Any]) -> None:
-    for row in report["served"]:
-        row["algorithm1_ece"] = None
-        report["curves"]["algorithm1"][row["map"]] = []
+def test_report_of_an_older_version_opens(report: dict[str, Any]) -> None:
+    """It has the figures of Algorithm 1, too."""
     page = render(report)
-    assert "no cluster has two members" in page
-    assert not [name for name in svgs(page) if name.startswith("algorithm1")]
+    null: dict[str, Any] = {"mean": None, "low": None, "high": None, "p_value": None, "draws": 100}
+    for row in report["served"]:
+        row |= {"algorithm1_ece": 0.1, "algorithm1_drawn": null, "algorithm1_rescaled": null}
+        row |= {"cluster_sizes": [2, 3], "singletons": 1}
+    report["curves"]["algorithm1"] = {row["map"]: [] for row in report["served"]}
+    assert render(report) == page
 
 
 def test_missing_intervals_and_bounds_are_shown(report: dict[str, Any]) -> None:
@@ -183,7 +185,7 @@ def test_missing_intervals_and_bounds_are_shown(report: dict[str, Any]) -> None:
 def test_previous_calibration_has_its_own_column() -> None:
     report = small_report(with_active=True)
     page = render(report)
-    assert {"projection-active", "algorithm1-active", "correctness-active"} <= svgs(page).keys()
+    assert {"projection-active", "correctness-active"} <= svgs(page).keys()
     assert "Active before" in words(page)
     assert str(report["decision"]["against"]) in page
 
@@ -242,23 +244,19 @@ def test_other_texts() -> None:
     assert fingerprint_rows({"new": 3, "model": "m", "api": ""}) == [("new", "3"), ("model", "m")]
 
 
-def test_every_ece_has_its_nulls_and_algorithm_1_is_never_best(report: dict[str, Any]) -> None:
+def test_every_ece_has_its_null(report: dict[str, Any]) -> None:
     """In the table of maps; unknown nulls and p-values are shown as such."""
     null: dict[str, Any] = {"mean": 0.031, "low": 0.016, "high": 0.048, "p_value": 0.001, "draws": 1000}
     unknown: dict[str, Any] = {"mean": None, "low": None, "high": None, "p_value": None, "draws": 1000}
     rows = report["served"]
-    for row, ece in zip(rows, (0.1, 0.2, 0.3), strict=True):
+    for row in rows:
         row |= {"projection_ece": 0.311, "projection_null": null}
-        row |= {"algorithm1_ece": ece, "algorithm1_drawn": unknown, "algorithm1_rescaled": null}
     rows[2]["projection_null"] = unknown
     text = words(render(report))
     assert "0.311 if calibrated: 0.016 to 0.048, p = 0.001" in text
-    assert "0.100 a: unknown; b: 0.016 to 0.048, p = 0.001" in text
     assert (
         "Calibrated scores would read — on these prompts (p unknown): Depolarized cannot be judged." in text
     )
-    [line] = [line for line in compare(rows) if line["name"] == "Algorithm 1 ECE"]
-    assert not any(cell["best"] for cell in line["cells"])
 
 
 def test_a_calibration_with_a_gap_says_what_to_do(report: dict[str, Any]) -> None:
@@ -293,7 +291,7 @@ def test_evidence_map_is_shown_with_the_others() -> None:
             f"{letter} = {number(result['value'])} ({number(result['low'])} to {number(result['high'])})"
             in (words(page))
         )
-    assert {f"{kind}-evidence" for kind in ("projection", "algorithm1", "correctness")} <= svgs(page).keys()
+    assert {f"{kind}-evidence" for kind in ("projection", "correctness")} <= svgs(page).keys()
     assert "Answers T a b 1 1.000 " in section(page, "how-many")
     report["unfitted"] = {"evidence": "80 of 80 prompts lack one."}
     assert "Evidence was not fitted: 80 of 80 prompts lack one." in words(render(report))

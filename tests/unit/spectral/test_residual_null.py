@@ -145,7 +145,7 @@ def test_blocks_of_draws_do_not_change_the_band(monkeypatch):
     rng = np.random.default_rng(8)
     lambda_max, c1 = world(rng)
     whole = projection_null(lambda_max, c1, np.random.default_rng(0)).band
-    monkeypatch.setattr("service.spectral.algorithm1.BLOCK_ENTRIES", 3000)
+    monkeypatch.setattr("service.spectral.reliability.NULL_BLOCK_ENTRIES", 3000)
     assert projection_null(lambda_max, c1, np.random.default_rng(0)).band.ece_high == whole.ece_high
 
 

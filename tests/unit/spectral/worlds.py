@@ -5,11 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from service.spectral.algorithm1 import Clustering, block_targets, drawn_blocks, null_of
-from service.spectral.density import DensityStack
 from service.spectral.dev_set import Answers, DevSpectra
-from service.spectral.reliability import ConsistencyBand
-from service.spectral.spectrum import CalibrationMap, ServedSpectrum, Spectrum
+from service.spectral.spectrum import CalibrationMap, Spectrum
 
 seeds = st.integers(0, 2**32 - 1)
 temperatures = st.floats(0.05, 50.0)
@@ -59,17 +56,6 @@ def answers(rng: np.random.Generator, draws: int, dimension: int = 16, reference
     return Answers(vectors, rng.permutation(index), near)
 
 
-def draw_references(
-    stack: DensityStack,
-    spectra: Sequence[Spectrum],
-    served: Sequence[ServedSpectrum],
-    rng: np.random.Generator,
-) -> DensityStack:
-    """Return one reference per prompt, drawn from the served spectrum."""
-    [block] = drawn_blocks(stack, spectra, served, rng, 1)
-    return DensityStack.of(list(block.vectors[0]))
-
-
 def pack(
     spectra: Sequence[Spectrum], alignments: Sequence[tuple[np.ndarray, float]], dimension: int
 ) -> DevSpectra:
@@ -79,16 +65,3 @@ def pack(
     for row, (spectrum_, (aligned, _)) in enumerate(zip(spectra, alignments, strict=True)):
         values[row, : spectrum_.rank], c[row, : spectrum_.rank] = spectrum_.eigenvalues, aligned
     return DevSpectra(values, c, np.array([outside for _, outside in alignments]), rank, dimension)
-
-
-def null_band(
-    clustering: Clustering,
-    stack: DensityStack,
-    spectra: Sequence[Spectrum],
-    served: Sequence[ServedSpectrum],
-    rng: np.random.Generator,
-) -> ConsistencyBand:
-    """Return only the null of Algorithm 1 with drawn references."""
-    blocks = drawn_blocks(stack, spectra, served, rng, 100)
-    targets = np.concatenate([block_targets(clustering, block) for block in blocks])
-    return null_of(clustering, targets, float("nan")).band

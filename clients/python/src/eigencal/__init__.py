@@ -33,7 +33,6 @@ from eigencal._requests import (
     ChatMessage,
     Correction,
     CorrectOptions,
-    EvaluateOptions,
     SamplingOptions,
     ScoreOptions,
 )
@@ -75,7 +74,6 @@ __all__ = [
     "CorrectOptions",
     "Correction",
     "EigencalError",
-    "EvaluateOptions",
     "InvalidSetupError",
     "Job",
     "JobEndedError",

@@ -34,7 +34,7 @@ class BatchItem(Result):
 
 
 class Job(types.Job):
-    """A calibration or evaluation job."""
+    """A calibration job."""
 
     @property
     def finished(self) -> bool:

@@ -121,20 +121,18 @@ def activate(
 
 def report(
     invocation: Invocation,
-    report_id: Annotated[
-        str, typer.Argument(metavar="ID", help="Id of a calibration, or of the job of an evaluation.")
-    ],
+    calibration_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the calibration.")],
     *,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the page (HTML) here.")] = None,
     open_: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
 ) -> None:
-    """Show the report of a calibration or an evaluation, as a page or in numbers."""
+    """Show the report of a calibration, as a page or in numbers."""
     with invocation.client() as client:
         if out is None and not open_:
-            report = client.report(report_id)
+            report = client.report(calibration_id)
             invocation.out.show(report, _summary(client, report))
             return
-        page = client.report_page(report_id)
+        page = client.report_page(calibration_id)
     if out is None:  # the browser may read the page after the command has ended
         out = Path(tempfile.mkdtemp(prefix="eigencal-")) / "report.html"
     out = out.resolve()

@@ -1,7 +1,6 @@
-"""The commands `eigencal jobs` and `eigencal evaluate`, and following a job."""
+"""The command `eigencal jobs`, and following a job."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -40,25 +39,6 @@ def jobs(
         show_job(invocation, client, ask(job_id), watch=watch)
 
 
-def evaluate(
-    invocation: Invocation,
-    dev: Annotated[Path, typer.Argument(help="Labelled questions to fit on.")],
-    test: Annotated[Path, typer.Argument(help="Labelled questions to evaluate on.")],
-    *,
-    watch: Watch = False,
-    name: Name = None,
-    num_samples: NumSamples = None,
-    seed: Seed = None,
-) -> None:
-    """Evaluate whether calibration helps: fit on one file, evaluate on the other.
-
-    `eigencal report ID`, with the id of the job, shows the results.
-    """
-    with invocation.client() as client:
-        job = client.evaluate(dev, test, name=name, num_samples=num_samples, seed=seed)
-        show_job(invocation, client, job, watch=watch)
-
-
 def show_job(invocation: Invocation, client: Client, job: Job, *, watch: bool) -> None:
     """Show a job; with `watch`, after it succeeded. Raises JobEndedError if it failed."""
     if watch:
@@ -84,7 +64,5 @@ def _lines(job: Job) -> Iterator[str]:
         yield f"calibration {job.calibration_id}: eigencal report {job.calibration_id} --open"
         if job.decision:
             yield job.decision
-    elif job.succeeded:
-        yield f"eigencal report {job.id} --open"
     elif not job.finished:
         yield f"eigencal jobs {job.id} --watch follows it"

@@ -7,11 +7,6 @@ from eigencal._base_client import AsyncAPIClient, Call, SyncAPIClient, awaited, 
 from eigencal.types import Activation, Calibration
 
 
-def _report_path(report_id: str) -> str:
-    of = "evaluations" if str(report_id).startswith("job_") else "calibrations"
-    return format_path(f"/{of}/{{}}/report", report_id)
-
-
 class Calibrations(SyncAPIClient):
     """Calls about calibrations and reports. They need the admin key, if one is set."""
 
@@ -38,15 +33,15 @@ class Calibrations(SyncAPIClient):
         path = format_path("/calibrations/{}/activate", calibration_id)
         return self._send(Call("POST", path, Calibration), timeout_s)
 
-    def report(self, report_id: str, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """Return the report of a calibration, or of an evaluation by its job's id. Raises NotFoundError."""
-        return self._send(Call("GET", _report_path(report_id), dict[str, Any]), timeout_s)
+    def report(self, calibration_id: str, *, timeout_s: float | None = None) -> dict[str, Any]:
+        """Return the report of a calibration. Raises NotFoundError."""
+        path = format_path("/calibrations/{}/report", calibration_id)
+        return self._send(Call("GET", path, dict[str, Any]), timeout_s)
 
-    def report_page(self, report_id: str, *, timeout_s: float | None = None) -> str:
+    def report_page(self, calibration_id: str, *, timeout_s: float | None = None) -> str:
         """Return the report as an HTML page with plots. Raises NotFoundError."""
-        return self._send(
-            Call("GET", _report_path(report_id), str, headers={"Accept": "text/html"}), timeout_s
-        )
+        path = format_path("/calibrations/{}/report", calibration_id)
+        return self._send(Call("GET", path, str, headers={"Accept": "text/html"}), timeout_s)
 
     def data(self, calibration_id: str, *, timeout_s: float | None = None) -> tuple[dict[str, Any], ...]:
         """Return the rows of a calibration with their sampled answers, in the format of `calibrate`.

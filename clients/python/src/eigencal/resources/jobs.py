@@ -1,4 +1,4 @@
-"""Calibration and evaluation jobs."""
+"""Calibration jobs."""
 
 import asyncio
 import math
@@ -28,7 +28,7 @@ from eigencal._exceptions import (
     RateLimitError,
 )
 from eigencal._progress import Progress, as_callback
-from eigencal._requests import CalibrateOptions, Correction, CorrectOptions, EvaluateOptions
+from eigencal._requests import CalibrateOptions, Correction, CorrectOptions
 from eigencal._results import Job
 
 PATIENCE_S = 300.0
@@ -151,22 +151,6 @@ class Jobs(SyncAPIClient):
         body = {"rows": list(rows), **without_none(options)}
         return self._send(Call("PATCH", path, Job, body, is_idempotent=False), timeout_s)  # not idempotent
 
-    def evaluate(
-        self,
-        dev: Rows,
-        test: Rows,
-        *,
-        idempotency_key: str | None = None,
-        timeout_s: float | None = None,
-        **options: Unpack[EvaluateOptions],
-    ) -> Job:
-        """Upload two sets of labelled prompts and start a job that fits on `dev` and evaluates on `test`.
-
-        Otherwise as `calibrate`. The results are in the `report` of the job.
-        """
-        call = _upload_call("/evaluate", {"dev": dev, "test": test}, options, idempotency_key)
-        return self._send(call, timeout_s)
-
     def wait(self, job_id: str, *, progress: Progress = False, timeout_s: float | None = None) -> Job:
         """Wait until a job succeeds, and return it.
 
@@ -215,7 +199,6 @@ class AsyncJobs(AsyncAPIClient):
 
     calibrate = awaited(Jobs.calibrate)
     correct_rows = awaited(Jobs.correct_rows)
-    evaluate = awaited(Jobs.evaluate)
     jobs = awaited(Jobs.jobs)
     job = awaited(Jobs.job)
     cancel = awaited(Jobs.cancel)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.cluster.hierarchy import fcluster, linkage
 
-from service.spectral.algorithm1 import (
+from lab.algorithm1 import (
     Clustering,
     ReferenceBlock,
     algorithm1,
@@ -15,9 +15,9 @@ from service.spectral.algorithm1 import (
     null_of,
     nulls,
 )
-from service.spectral.density import DensityStack, frobenius_cosines
+from lab.density import DensityStack, frobenius_cosines
 from service.spectral.spectrum import DepolarizedMap, Identity, spectrum
-from tests.unit.spectral.worlds import null_band
+from tests.lab.worlds import null_band
 
 D = 24
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from service.spectral.density import DensityStack
+from lab.density import DensityStack
 from service.spectral.dev_set import Answers, dev_set
 from service.spectral.fit import bootstrap, fit_temperature
 from service.spectral.reliability import label_band, reliability_diagram
 from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, spectrum
-from tests.unit.spectral.worlds import draw_references
+from tests.lab.worlds import draw_references
 
 DIMENSION, SAMPLES = 16, 6
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.evaluation.page import render_evaluation
+from lab.page import render_evaluation
 from tests.support.pages import check_ids, check_self_contained, section, svgs, words
 from tests.support.reports import evaluation_results
 
@@ -40,6 +40,13 @@ def test_page_has_the_parts_that_reports_lack(results: dict[str, Any], page: str
     section_ = section(page, "baselines")
     assert all(row["score"] in section_ for row in results["baselines"]["rows"])
     assert section(page, "comparison").count("−") >= len(results["comparison"])
+
+
+def test_algorithm_1_has_its_nulls(results: dict[str, Any]) -> None:
+    unknown: dict[str, Any] = {"mean": None, "low": None, "high": None, "p_value": None, "draws": 100}
+    null: dict[str, Any] = {"mean": 0.031, "low": 0.016, "high": 0.048, "p_value": 0.001, "draws": 100}
+    results["algorithm1"][0] |= {"ece": 0.1, "drawn": unknown, "rescaled": null}
+    assert "0.100 a: unknown b: 0.016 to 0.048, p = 0.001" in words(render_evaluation(results))
 
 
 def test_origin_is_shown(page: str) -> None:

@@ -15,7 +15,10 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from service.calibration.diagnostics import EvaluationContext, Split
+from lab.baselines import TransformersEntailment, by_entailment
+from lab.experiments import Evaluation, make_results, provenance
+from lab.page import render_evaluation
+from service.calibration.diagnostics import Split
 from service.calibration.files import read_file
 from service.calibration.fitting import Stream, rng
 from service.calibration.labels import LabelledRows
@@ -31,9 +34,6 @@ from service.calibration.material import (
 from service.calibration.rows import DevRow, check_row, draws_from_json, draws_to_json
 from service.embedding.port import PAPER, Embedder, outcome_vectors, supplied_draws, texts_to_embed
 from service.errors import BodyTooLarge, EigencalError, InvalidDevData
-from service.evaluation.baselines import TransformersEntailment, by_entailment
-from service.evaluation.experiments import make_results, provenance
-from service.evaluation.page import render_evaluation
 from service.jobs.calibrator import RetryPolicy, row_request
 from service.llm.port import Draw, GenerationRequest, LanguageModel
 from service.llm.weights import sha256_of
@@ -262,7 +262,7 @@ class _Run:
         self, dev: DevSet, test: DevSet, origin: dict[str, Any], files: dict[str, EvaluationFile]
     ) -> dict[str, Any]:
         plan, split = self._plan, Split(LabelledRows(test))
-        context = EvaluationContext(Split(LabelledRows(dev)), split, seed=plan.seed, resamples=plan.resamples)
+        context = Evaluation(Split(LabelledRows(dev)), split, seed=plan.seed, resamples=plan.resamples)
         meanings = None
         if self._parts.entailment is not None:
             advance = self._stage("entailment", len(split))

@@ -1,4 +1,4 @@
-"""`python -m service evaluate` end to end, with a scripted server for answers and embeddings."""
+"""`python -m lab evaluate` end to end, with a scripted server for answers and embeddings."""
 
 import hashlib
 import json
@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 from typer.testing import CliRunner
 
-from service.cli import cli
-from service.evaluation import command
+import lab.__main__ as command
+from lab.__main__ import cli
 from tests.support.openai_server import OpenAIServer, answers, serving_in_thread
 from tests.support.reports import FEW
 from tests.support.worlds import rows, write

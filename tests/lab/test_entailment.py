@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from service.evaluation.baselines import TransformersEntailment, class_order
+from lab.baselines import TransformersEntailment, class_order
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "paris", "lyon", "the", "city", "of"]
 LABELS = {0: "contradiction", 1: "entailment", 2: "neutral"}

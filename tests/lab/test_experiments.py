@@ -5,16 +5,19 @@ import json
 import numpy as np
 import pytest
 
-from service.calibration.diagnostics import EvaluationContext
-from service.evaluation import experiments
-from service.evaluation.baselines import Likelihoods, baselines, by_embedding, by_entailment, likelihoods
-from service.evaluation.experiments import cal_s, claim, make_results
+from lab import experiments
+from lab.algorithm1 import algorithm1, cluster_prompts
+from lab.baselines import Likelihoods, baselines, by_embedding, by_entailment, likelihoods
+from lab.experiments import Evaluation, cal_s, claim, comparison, make_results
+from lab.page import render_evaluation
+from service.calibration.diagnostics import CrossValidated
+from service.calibration.fitting import fit_all
 from service.report.report import figures
-from service.spectral.algorithm1 import algorithm1, cluster_prompts
 from service.spectral.dev_set import risk
 from service.spectral.reliability import auroc
 from service.spectral.text_scores import lexical_similarity
-from tests.support.reports import FEW, origin
+from tests.support.pages import svgs
+from tests.support.reports import FEW, origin, small_material, small_report
 from tests.support.worlds import rows, split
 
 TEST_ROWS = rows(45, seed=2)
@@ -22,7 +25,7 @@ MAPS = ("raw", "temperature", "depolarized", "evidence")
 
 
 def context(dev, test):
-    return EvaluationContext(dev, test, resamples=FEW)
+    return Evaluation(dev, test, resamples=FEW)
 
 
 def evaluated(dataset):
@@ -56,22 +59,20 @@ def test_papers_fit_is_the_minimum_of_its_curve(results):
     assert min(curve["risk"]) >= fit["risk"] - 1e-9
 
 
-def test_diagrams_are_those_of_the_algorithm(bench, results, served):
-    naive = {row["map"]: row for row in results["naive"]}
-    for name, served_ in bench.served.items():
-        for clusters, result in ((1, naive[name]["ece"]), (5, served[name]["algorithm1_ece"])):
-            clustered = cluster_prompts(
-                bench.test.stack, served_.lambda_max, num_bins=8, num_clusters=clusters
-            )
-            assert result == pytest.approx(algorithm1(clustered, bench.test.targets).ece, abs=1e-6)
-        row = served[name]
+def test_diagrams_are_those_of_the_algorithm(bench, results):
+    assert [row["map"] for row in results["algorithm1"]] == [row["map"] for row in results["served"]]
+    for row, naive in zip(results["algorithm1"], results["naive"], strict=True):
+        served = bench.served[row["map"]].lambda_max
+        for clusters, result in ((1, naive["ece"]), (5, row["ece"])):
+            clustered = cluster_prompts(bench.stack, served, num_bins=8, num_clusters=clusters)
+            assert result == pytest.approx(algorithm1(clustered, bench.targets).ece, abs=1e-6)
         assert sum(row["cluster_sizes"]) + row["singletons"] == len(bench.test)
         assert min(row["cluster_sizes"]) >= 2
 
 
 def test_every_ece_has_its_null(results, served):
-    nulls = [row[null] for row in served.values() for null in ("algorithm1_drawn", "algorithm1_rescaled")]
-    nulls += [row[null] for row in results["naive"] for null in ("drawn", "rescaled")]
+    rows_ = [*results["algorithm1"], *results["naive"]]
+    nulls = [row[null] for row in rows_ for null in ("drawn", "rescaled")]
     for draws, result in ((FEW.nulls, nulls), (FEW.band, [r["projection_null"] for r in served.values()])):
         for null in result:
             assert null["draws"] == draws
@@ -86,8 +87,11 @@ def test_figures_without_clusters_are_null(bench):
         for i, row in enumerate(TEST_ROWS[:12])
     ]
     results_ = evaluated(context(bench.dev, split(alone)))
-    assert {row["algorithm1_ece"] for row in results_["served"]} == {None}
-    assert not any(results_["curves"]["algorithm1"].values())
+    assert {row["ece"] for row in results_["algorithm1"]} == {None}
+    assert not any(row["bins"] for row in results_["algorithm1"])
+    page = render_evaluation(results_)
+    assert "no cluster has two members" in page
+    assert not [name for name in svgs(page) if name.startswith("algorithm1")]
     assert "cannot be tested here" in results_["calibration_error"]["claim"]
 
 
@@ -211,3 +215,14 @@ def test_entailment_model_is_used_in_both_directions_and_named(bench):
     assert (prompt.similarity == prompt.similarity.T).all()
     assert set(model.pairs) >= {(b, a) for a, b in model.pairs}
     assert all(a.startswith("q") for a, _ in model.pairs)  # answers follow their prompt
+
+
+def test_report_decides_by_the_rows_of_the_comparison():
+    fitted = fit_all(small_material(), "depolarized", resamples=FEW)
+    differences = comparison(CrossValidated(fitted, resamples=FEW))
+    rows_ = {(row["second"], row["first"], row["figure"]): row["difference"] for row in differences}
+    decision = small_report()["decision"]
+    assert decision["difference"] == pytest.approx(rows_["depolarized", "raw", "cv_risk"], rel=1e-5)
+    assert decision["brier_difference"] == pytest.approx(
+        rows_["depolarized", "raw", "projection_brier"], rel=1e-5
+    )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.spectral.density import DensityStack, frobenius_cosines
+from lab.density import DensityStack, frobenius_cosines
 from service.spectral.reliability import (
     NUM_BINS,
     ROUNDING,

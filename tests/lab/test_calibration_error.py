@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from service.spectral.density import DensityStack, calibration_error, cluster_error
+from lab.density import DensityStack, calibration_error, cluster_error
 from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, reference_alignment, spectrum
-from tests.unit.spectral.worlds import draw_references
+from tests.lab.worlds import draw_references
 
 
 def problem(seed, size, dimension):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.spectral.density import DensityStack, frobenius_cosines, frobenius_inner
+from lab.density import DensityStack, frobenius_cosines, frobenius_inner
 
 
 def ragged(rng, sizes, dimension=12, dtype=np.float64):

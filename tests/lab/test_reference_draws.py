@@ -3,17 +3,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.spectral import algorithm1 as reference_draws
-from service.spectral.algorithm1 import (
+from lab import algorithm1 as reference_draws
+from lab.algorithm1 import (
     draw_reference,
     drawn_blocks,
     null_directions,
     rescaled_blocks,
     rescaled_shares,
 )
-from service.spectral.density import DensityStack
+from lab.density import DensityStack
 from service.spectral.spectrum import DepolarizedMap, Identity, spectrum
-from tests.unit.spectral.worlds import draw_references
+from tests.lab.worlds import draw_references
 
 
 @pytest.fixture

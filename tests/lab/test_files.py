@@ -1,7 +1,7 @@
 import pytest
 
+from lab.command import read_evaluation_file
 from service.errors import InvalidDevData
-from service.evaluation.command import read_evaluation_file
 from tests.support.devdata import good, jsonl
 
 NONE = [None, None]

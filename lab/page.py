@@ -1,10 +1,12 @@
 """The page of an evaluation: the figures of a report on a test file, plus the experiments."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from service.report.pages import figures_context, page
-from service.report.words import LABELLED, count, fingerprint_rows, when
+from service.report.pages import figures_context, null_words, page
+from service.report.plots import reliability
+from service.report.words import LABELLED, count, fingerprint_rows, number, when
 
 ANSWERS = {"file": "answers from the file", "model": "answers drawn by the model below"}
 KINDS = {"prompt": "prompts", "messages": "conversations"}
@@ -21,9 +23,32 @@ def render_evaluation(results: Mapping[str, Any]) -> str:
         "accuracy": test["accuracy"],
         "eps": results["provenance"]["eps"],
         "origin": list(_origin(results["provenance"])),
+        "diagrams": list(_diagrams(results)),
+        "paper": list(_paper(results)),
         "labelled": LABELLED,
     }
-    return page("evaluation.html", context)
+    return page("evaluation.html", context, Path(__file__).parent)
+
+
+def _diagrams(results: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the diagram of Algorithm 1 of each map as SVG; nothing if no cluster has two members."""
+    rows = results["algorithm1"]
+    if any(row["bins"] for row in rows):
+        for row in rows:
+            note = f"ECE {number(row['ece'])}"
+            ylabel = "target of the clusters"
+            yield reliability("algorithm1", row["map"], row["bins"], ylabel, note, to_diagonal=False)
+
+
+def _paper(results: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the line of each map in the table of Algorithm 1, the naive diagram and Cal_S."""
+    errors = (results["calibration_error"] or {"by_map": {}})["by_map"]
+    for rows in zip(results["algorithm1"], results["naive"], strict=True):
+        cells = [
+            {"ece": row["ece"], "drawn": null_words(row["drawn"]), "rescaled": null_words(row["rescaled"])}
+            for row in rows
+        ]
+        yield {"map": rows[0]["map"], "cells": cells, "cal_s": errors.get(rows[0]["map"])}
 
 
 def _origin(provenance: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

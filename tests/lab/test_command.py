@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.command import Components, evaluate
+from lab.command import Plan as FullPlan
 from service.errors import LLMError
-from service.evaluation.command import Components, evaluate
-from service.evaluation.command import Plan as FullPlan
 from service.llm.port import Draw, Sampling
 from service.scoring.score import Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM

@@ -6,21 +6,22 @@ Maps are fitted on dev and judged on test. Figures that a calibration's report h
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.algorithm1 import algorithm1, cluster_labels, cluster_prompts, nulls
+from lab.baselines import Meanings, baselines, by_embedding
+from lab.density import DensityStack, calibration_error, frobenius_cosines
 from service.calibration.diagnostics import EvaluationContext, Split
 from service.calibration.fitting import Stream
 from service.calibration.rows import FEW_ROWS
 from service.embedding.port import Embedder
-from service.evaluation.baselines import Meanings, baselines, by_embedding
-from service.report.report import figures, null_part
+from service.report.report import bins, figures, null_part
 from service.report.words import Caution, about_fit, caution, estimate, few_of_a_kind, finite, in_short
-from service.spectral.algorithm1 import algorithm1, cluster_labels, cluster_prompts
-from service.spectral.density import calibration_error, frobenius_cosines
 from service.spectral.dev_set import risk
 from service.spectral.reliability import auroc, reliability_diagram
 from service.spectral.resampling import Difference, figure_difference
@@ -30,13 +31,52 @@ Ints = NDArray[np.intp]
 
 # Few, because each needs its own clusters, and Cal_S over all prompts.
 TEMPERATURES = np.geomspace(0.25, 32.0, 15)
+NUM_BINS, CLUSTERS = 8, 5  # of Algorithm 1, as the paper has them
 NUM_CLUSTERS = 30  # of all prompts, for Cal_S (method, section 4)
 MAX_COSINES = 4000  # with more prompts, the table of all cosines (8 bytes per pair) is too large
 FITTED_ON_DEV = "the model of P(correct), if there is one, rests"
 
 
+class Evaluation(EvaluationContext):
+    """Maps fitted on `dev` and judged on `test`, also by Algorithm 1."""
+
+    @cached_property
+    def stack(self) -> DensityStack:
+        """The density matrices of the answers to the test prompts."""
+        return DensityStack.of([a.vectors for a in self.test.answers], self.test.counts)
+
+    @cached_property
+    def targets(self) -> DensityStack:
+        """The density matrices of the references of the test prompts."""
+        return DensityStack.of([a.references for a in self.test.answers])
+
+    def algorithm1(self, name: str, num_clusters: int = CLUSTERS) -> dict[str, Any]:
+        """Return Algorithm 1 of a map, with `num_clusters` clusters per bin.
+
+        drawn, rescaled: its nulls, see `Nulls`. cluster_sizes: of the clusters used. singletons: number of
+        prompts that it ignores. bins: the diagram, with the band of the null with drawn references.
+        """
+        served, size = self.served[name], len(self.test)
+        clusters = cluster_prompts(
+            self.stack, served.lambda_max, num_bins=NUM_BINS, num_clusters=num_clusters
+        )
+        diagram = algorithm1(clusters, self.targets)
+        worlds = self.stack, self.test.spectra, served.spectra, self.targets
+        random, again = self.rng(Stream.ALGORITHM1), self.resamples.nulls
+        both = nulls(clusters, *worlds, random, num_draws=again)
+        return {
+            "map": name,
+            "ece": finite(diagram.ece),
+            "drawn": null_part(both.drawn),
+            "rescaled": null_part(both.rescaled),
+            "cluster_sizes": clusters.cluster_sizes.tolist(),
+            "singletons": clusters.singletons,
+            "bins": bins(diagram, size, both.drawn.band),
+        }
+
+
 def make_results(
-    context: EvaluationContext,
+    context: Evaluation,
     rows: tuple[int, int],
     provenance: dict[str, Any],
     meanings: Meanings | None = None,
@@ -65,7 +105,9 @@ def make_results(
         "test": _describe(context.test, rows[1]),
         **shared,
         "comparison": list(comparison(context)),
-        "naive": [naive(context, name) for name in context.served],
+        "algorithm1": [context.algorithm1(name) for name in context.served],
+        # Its target is small for any calibration.
+        "naive": [context.algorithm1(name, num_clusters=1) for name in context.served],
         "calibration_error": error,
         "baselines": baselines(context, meanings or by_embedding(context.test)),
         "warnings": list(warnings(context)),
@@ -104,18 +146,7 @@ def _describe(split: Split, rows: int) -> dict[str, Any]:
     }
 
 
-def naive(context: EvaluationContext, name: str) -> dict[str, Any]:
-    """Return Algorithm 1 of a map with one cluster per bin. Its target is small for any calibration."""
-    clusters, both_nulls = context.algorithm1(context.served[name], num_clusters=1)
-    return {
-        "map": name,
-        "ece": finite(algorithm1(clusters, context.test.targets).ece),
-        "drawn": null_part(both_nulls.drawn),
-        "rescaled": null_part(both_nulls.rescaled),
-    }
-
-
-def cal_s(context: EvaluationContext) -> dict[str, Any] | None:
+def cal_s(context: Evaluation) -> dict[str, Any] | None:
     """Return Cal_S in nats of each map, and Cal_S, risk and eigenvalue ECE of the paper's map over T.
 
     claim: whether all three are lowest at the same T, as the paper claims. None for more than `MAX_COSINES`
@@ -124,27 +155,28 @@ def cal_s(context: EvaluationContext) -> dict[str, Any] | None:
     test = context.test
     if len(test) > MAX_COSINES:
         return None
-    cosines = frobenius_cosines(test.stack)
+    stack, targets = context.stack, context.targets
+    cosines = frobenius_cosines(stack)
     # Clusters of the unscaled matrices, so they are the same at every temperature.
     labels = cluster_labels(cosines, NUM_CLUSTERS)
 
     def error(maps: Sequence[CalibrationMap]) -> float:
         pairs = zip(maps, test.spectra, strict=True)
         fitted = [map_.fitted(raw.eigenvalues, raw.dimension) for map_, raw in pairs]
-        return calibration_error(labels, test.stack, test.spectra, fitted, test.targets)
+        return calibration_error(labels, stack, test.spectra, fitted, targets)
 
     points = list[dict[str, float | None]]()
     for temperature in TEMPERATURES.tolist():
         map_ = TemperatureMap(temperature)
         same = [map_] * len(test)
         largest = context.serve(same, np.empty(0)).lambda_max
-        clusters = cluster_prompts(test.stack, largest, cosines=cosines)
+        clusters = cluster_prompts(stack, largest, cosines=cosines)
         points.append(
             {
                 "temperature": temperature,
                 "cal_s": finite(error(same)),
                 "risk": finite(risk(map_, test.rows.dev)),
-                "eigenvalue_ece": finite(algorithm1(clusters, test.targets).ece),
+                "eigenvalue_ece": finite(algorithm1(clusters, targets).ece),
             }
         )
     lowest = {name: _lowest_at(points, name) for name in ("cal_s", "risk", "eigenvalue_ece")}
