@@ -33,8 +33,7 @@ from service.calibration.store import SqlCalibrations
 from service.claims.comparison import Compare, Comparer, compared_by
 from service.embedding.port import Embedder
 from service.errors import EigencalError, EmbedderUnavailable
-from service.gateways import guardrail, verify
-from service.gateways.guardrail import Guardrail
+from service.gateways import verify
 from service.jobs.calibrator import Calibrator, Comparing, Drawer, Embedding, LivePriority, RetryPolicy
 from service.jobs.model import (
     CalibrateForm,
@@ -433,7 +432,6 @@ KINDS: Mapping[str, str] = {
     "/v1/chat/completions": "chat",
     "/v1/completions": "chat",
     "/verify": "gateway",
-    guardrail.PATH: "gateway",
 }
 
 # Uploads, which have two forms each, and the body of errors. FastAPI does not find them in the routes.
@@ -537,7 +535,6 @@ def create_app(
         threads=threads,
         spans=spans or NO_SPANS,
     )
-    rail = Guardrail(scorer)
     service = ScoringService(scorer, serving, kept, admission, metrics)
     chat = Chat(
         upstream=build_upstream(settings, llm, serving),
@@ -553,7 +550,7 @@ def create_app(
         abstain_fail_open=settings.abstain_fail_open,
     )
     senders = [sender for sender in (events, spans) if sender is not None]
-    parts = [metrics, threads, embedder, llm, chat.upstream, store, api_keys, kept, rail, chat.scorer]
+    parts = [metrics, threads, embedder, llm, chat.upstream, store, api_keys, kept, chat.scorer]
     app = OpenApiApp(
         title="Eigencal",
         version=__version__,
@@ -575,10 +572,10 @@ def create_app(
         applies_now=applies_now,
         unreadable=store.database.unreadable_rows,
     )
-    app.state.guardrail, app.state.chat = rail, chat
+    app.state.chat = chat
     app.state.keys = api_keys
     app.more_models = [*MORE_MODELS]
-    for routes in (score, openai, verify, guardrail, jobs, calibrations, keys, health):
+    for routes in (score, openai, verify, jobs, calibrations, keys, health):
         app.include_router(routes.router)
         app.more_models += body_models(routes.router)
     install(app)

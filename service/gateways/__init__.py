@@ -1,1 +1,1 @@
-"""Routes for gateways and routers: verdicts on a text, and guardrails."""
+"""The route for vLLM's semantic router: a verdict on an answer."""

@@ -5,15 +5,14 @@ from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from service.api.auth import BEARER, KEY_CODES, score_scope
+from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
 from service.api.bodies import CLIENT_CLOSED_REQUEST, JsonRoute
 from service.api.openapi import responses
 from service.embedding.port import FAILED
 from service.errors import NoProbability
-from service.gateways.shared import GatewayModel, save, why_no_probability
 from service.llm.port import Message, is_blank
 from service.scoring.request import Answer, PromptText
 from service.scoring.routes import BODY_CODES, LLM_CODES, PART_CODES
@@ -25,8 +24,12 @@ DEADLINE_S = 50.0  # the router's default timeout is 60 s; a score of fewer answ
 EXAMPLE = {"question": "What is the capital of France?", "answer": "Paris", "threshold": 0.7}
 
 
-class VerifyRequest(GatewayModel):
+class VerifyRequest(BaseModel):
     """An answer to judge, and its question. Further fields are ignored."""
+
+    model_config = ConfigDict(
+        extra="ignore", strict=True, allow_inf_nan=False, frozen=True, hide_input_in_errors=True
+    )
 
     question: Annotated[PromptText, Field(pattern=r"\S", description="The question.")]
     answer: Answer = Field(description="The answer to judge.")
@@ -103,7 +106,8 @@ async def post_verify(
         threshold=body.threshold,
         claims=score.claims,
     )
-    headers = save(app, request, score)
+    app.save(score, owner_of(request), ["modes"])
+    headers = {**score.headers(), "X-Score-ID": score.id}
     return Response(content.model_dump_json(), headers=headers, media_type="application/json")
 
 
@@ -127,5 +131,9 @@ def probability_correct(score: Score) -> float:
         # Decisions never let such a text through. After an error, a router that fails open would forward it.
         correct = 0.0
     if score.unavailable_reason is not None or correct is None or not math.isfinite(correct):
-        raise NoProbability(why_no_probability(score))
+        why = score.unavailable_reason or "the correctness model gives no finite number"
+        about = [
+            w.message for w in score.warnings if w.code.startswith(("calibration_", "default_", "evidence_"))
+        ]
+        raise NoProbability(" ".join([f"The probability that an answer is right is unknown: {why}.", *about]))
     return min(max(correct, 0.0), 1.0)

@@ -14,8 +14,7 @@ from service.spectral.selective import CONFIDENCE
 
 DEFAULT_TARGET_ERROR = 0.2
 MAX_ITEMS = 256  # items of a batch, and answers to a prompt
-DrawnEffort = Literal["low", "medium", "high"]
-Effort = Literal["none", DrawnEffort, "auto"]
+Effort = Literal["none", "low", "medium", "high", "auto"]
 # Number of samples. "auto" uses this number if the calibration's report recommends none.
 EFFORTS: dict[Effort, int] = {"none": 0, "low": 3, "medium": 8, "high": 20, "auto": 3}
 

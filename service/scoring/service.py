@@ -1,4 +1,4 @@
-"""One door to scores for `/score`, batches, `/verify`, the guardrail and the drop-in.
+"""One door to scores for `/score`, batches, `/verify` and the drop-in.
 
 It admits a request, ends it if the caller disconnects, counts it, and stores its score.
 """

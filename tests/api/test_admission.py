@@ -44,9 +44,6 @@ async def test_request_over_the_limit_is_refused_before_its_body_is_read() -> No
         assert await gauge(made, "eigencal_requests_refused_total", "chat") == 2
         assert await gauge(made, "eigencal_requests_refused_total", "score") == 1
         assert (await made.http.get("/healthz")).status_code == 200
-        guarded = {"input_type": "response", "texts": ["Paris"], "litellm_call_id": "1"}
-        verdict = await made.http.post("/beta/litellm_basic_guardrail_api", json=guarded)
-        assert verdict.json() == {"action": "NONE"}  # no chat fails for lack of slots to judge it
         for task in held:
             task.cancel()
         await asyncio.gather(*held, return_exceptions=True)

@@ -35,12 +35,12 @@ def ours(server: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @contextmanager
-def litellm_proxy(folder: Path, config: Mapping[str, Any] | str) -> Iterator[str]:
+def litellm_proxy(folder: Path, config: Mapping[str, Any]) -> Iterator[str]:
     """Run LiteLLM's own proxy with this configuration; yield its address."""
     if not BIN.exists():
         pytest.fail("the clients' environment is missing: make test-clients")
     path = folder / "litellm.yaml"
-    path.write_text(config if isinstance(config, str) else json.dumps(config))  # JSON is YAML
+    path.write_text(json.dumps(config))  # JSON is YAML
     port = free_port()  # it does not tell which one it took
     command = [str(BIN / "litellm"), "--config", str(path), "--host", "127.0.0.1", "--port", str(port)]
     env = {**LITELLM, "LITELLM_MASTER_KEY": LITELLM_KEY}
@@ -58,21 +58,8 @@ def behind(name: str, base: str, key: str, model: str = MODEL) -> dict[str, Any]
     }
 
 
-def unanswered(fallback: str) -> dict[str, Any]:
-    """Return LiteLLM's entry of a guardrail with a dead service; a call names its guardrail."""
-    asked = {
-        "guardrail": "generic_guardrail_api",
-        "mode": ["pre_call", "post_call"],
-        "api_base": "http://127.0.0.1:9",  # nobody listens on the discard port
-        "unreachable_fallback": fallback,
-    }
-    return {"guardrail_name": fallback, "litellm_params": asked}
-
-
 @pytest.fixture(scope="session")
-def proxy(
-    server: OpenAIServer, half_knowing: OpenAIServer, ours: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
+def proxy(server: OpenAIServer, ours: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """LiteLLM's proxy as the page configures it, and more models: one, for it takes long to start.
 
     `direct` is the server's model, `ours` the same through our service.
@@ -81,9 +68,7 @@ def proxy(
     config["model_list"] += [
         behind("direct", server.url, LLM_KEY),
         behind("ours", f"{ours}/v1", SCORE_KEY),
-        behind("my-model", half_knowing.url, LLM_KEY),
     ]
-    config["guardrails"] = [unanswered("fail_open"), unanswered("fail_closed")]
     with litellm_proxy(tmp_path_factory.mktemp("litellm"), config) as url:
         yield url
 

@@ -1,4 +1,4 @@
-"""LiteLLM's proxy with our guardrail, and the calls of vLLM's semantic router, on a calibrated service."""
+"""The calls of vLLM's semantic router, on a calibrated service."""
 
 import json
 import math
@@ -9,94 +9,12 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from tests.clients.conftest import litellm_proxy
-from tests.clients.environments import LITELLM_KEY, LLM_KEY, SCORE_KEY, outcome
+from tests.clients.environments import SCORE_KEY, outcome
 from tests.clients.recipes import blocks, script
-from tests.support.openai_server import MODEL, OpenAIServer
 from tests.support.services import Service
 
 pytestmark = pytest.mark.clients
 KNOWN, UNKNOWN = "question 1000", "question 1001"
-
-
-def chat(proxy: str, prompt: str, **more: Any) -> httpx.Response:
-    body = {"model": "my-model", "messages": [{"role": "user", "content": prompt}], **more}
-    headers = {"Authorization": f"Bearer {LITELLM_KEY}"}
-    return httpx.post(f"{proxy}/v1/chat/completions", json=body, headers=headers, timeout=120)
-
-
-def streamed_text(response: httpx.Response) -> str:
-    """Return the text of a stream's chunks."""
-    lines = [line.removeprefix("data: ") for line in response.text.splitlines() if line.startswith("data: {")]
-    choices = [choice for line in lines for choice in json.loads(line).get("choices", [])]
-    return "".join(choice["delta"].get("content") or "" for choice in choices)
-
-
-@pytest.fixture(scope="module")
-def guarded(
-    deciding: Service, half_knowing: OpenAIServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """LiteLLM's proxy as the page configures it."""
-    config = blocks("litellm.md")["guardrail.yaml"]
-    told = {
-        "http://127.0.0.1:8000": str(deciding.http.base_url).rstrip("/"),
-        "http://127.0.0.1:8001/v1": half_knowing.url,
-        "the-key-of-that-server": LLM_KEY,
-        "the-model": MODEL,
-    }
-    for said, meant in told.items():
-        config = config.replace(said, meant)
-    with litellm_proxy(tmp_path_factory.mktemp("guarded"), config) as url:
-        yield url
-
-
-def test_a_sure_answer_passes(guarded: str) -> None:
-    answer = chat(guarded, KNOWN)
-    assert answer.status_code == 200, answer.text
-    assert answer.json()["choices"][0]["message"]["content"] == "Paris"
-
-
-def test_an_unsure_answer_is_blocked(guarded: str) -> None:
-    answer = chat(guarded, UNKNOWN)
-    assert answer.status_code == 400, answer.text
-    assert "This answer is held back. " in answer.json()["error"]["message"]
-    assert "Paris" not in answer.text
-
-
-def test_a_sure_stream_passes(guarded: str) -> None:
-    answer = chat(guarded, KNOWN, stream=True)
-    assert answer.status_code == 200
-    assert streamed_text(answer) == "Paris"
-    assert "error" not in answer.text and answer.text.rstrip().endswith("data: [DONE]")
-
-
-def test_of_an_unsure_stream_nothing_goes_out_but_the_reason(guarded: str) -> None:
-    answer = chat(guarded, UNKNOWN, stream=True)
-    assert streamed_text(answer) == ""
-    *_, last = [line for line in answer.text.splitlines() if line]
-    assert "This answer is held back. " in json.loads(last.removeprefix("data: "))["error"]["message"]
-
-
-def test_a_call_draws_once_for_both_of_the_guardrails_calls(guarded: str, half_knowing: OpenAIServer) -> None:
-    before = len(half_knowing.requests)
-    assert chat(guarded, "question 1002").status_code == 200
-    chats = [one.body.get("n", 1) for one in half_knowing.requests[before:] if "chat" in one.path]
-    assert sorted(chats) == [1, 5]  # the proxy's own, and ours
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_with_our_service_dead_fail_open_lets_pass(proxy: str, stream: bool) -> None:
-    answer = chat(proxy, KNOWN, guardrails=["fail_open"], stream=stream)
-    assert answer.status_code == 200, answer.text
-    text = streamed_text(answer) if stream else answer.json()["choices"][0]["message"]["content"]
-    assert text == "Paris"
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_with_our_service_dead_fail_closed_refuses(proxy: str, stream: bool) -> None:
-    answer = chat(proxy, KNOWN, guardrails=["fail_closed"], stream=stream)
-    assert answer.status_code == 500, answer.text
-    assert "Paris" not in answer.text
 
 
 ROUTERS_FIELDS = {"confidence", "should_escalate", "verified_count", "total_samples", "samples", "threshold"}

@@ -75,6 +75,18 @@ def test_litellms_proxy_before_us_passes_the_uncertainty_on(proxy: str) -> None:
     assert answer["uncertainty"]["status"] == "scored"
 
 
+def test_litellms_proxy_before_us_abstains(proxy: str) -> None:
+    answer = httpx.post(
+        f"{proxy}/v1/chat/completions",
+        json={"model": "sure-or-silent", **QUESTION},
+        headers={"Authorization": f"Bearer {LITELLM_KEY}"},
+        timeout=60,
+    ).json()
+    assert answer["choices"][0]["message"]["content"] == "I am not sure enough to answer this."
+    assert answer["uncertainty"]["withheld"] == DRAWN[0]
+    assert answer["uncertainty"]["decision"]["target_error"] == 0.1
+
+
 LANGFUSE_FIELDS = {"id", "traceId", "observationId", "sessionId", "name", "value", "dataType", "comment"}
 LANGFUSE_FIELDS |= {"metadata", "environment"}
 
@@ -259,7 +271,6 @@ def test_every_block_has_a_test() -> None:
     with_own_tests = {
         ("openai-python.md", "decide.py"),
         ("litellm.md", "gateway.yaml"),
-        ("litellm.md", "guardrail.yaml"),
         ("opentelemetry.md", "ask.py"),
         ("semantic-router.md", "confidence.yaml"),
         ("semantic-router.md", "verify.py"),

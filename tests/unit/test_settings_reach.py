@@ -21,7 +21,6 @@ from service.calibration.files import UploadLimits
 from service.cli import cli
 from service.embedding import http as http_embedder
 from service.embedding import local
-from service.gateways.guardrail import Guardrail
 from service.jobs.calibrator import Calibrator, Drawer
 from service.jobs.engine import DbosEngine
 from service.jobs.runner import DurableJobs, JobSteps
@@ -121,7 +120,6 @@ BUILT = [
     ScoreCache,
     Scorer,
     ClaimScorer,
-    Guardrail,
     Drawer,
     DurableJobs,
     DbosEngine,

@@ -8,7 +8,6 @@ const contract = JSON.parse(await readFile(new URL("../../openapi.json", import.
 const NO_METHOD = {
   "GET /": "a list of links for people; the client knows the routes",
   "GET /health": "GET /healthz under the name that gateways look for",
-  "POST /beta/litellm_basic_guardrail_api": "LiteLLM's proxy calls it",
 };
 const CALLS = {
   score: ["a prompt"],
