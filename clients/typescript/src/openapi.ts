@@ -20,31 +20,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/beta/litellm_basic_guardrail_api": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * LiteLLM's guardrail: hold uncertain answers back
-         * @description At `request`, start to draw answers; the chat continues at once. At `response`, judge the answer.
-         *
-         *     The action is BLOCKED if the decision at the target error (from the settings or
-         *     `additional_provider_specific_params`) is to abstain. It is NONE if the decision is to answer, if no
-         *     target is set, and if no score is possible, unless `fail_closed` is true. `X-Eigencal-Reason` and the log
-         *     then give the reason.
-         */
-        post: operations["post_guardrail_beta_litellm_basic_guardrail_api_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/calibrate": {
         parameters: {
             query?: never;
@@ -239,49 +214,6 @@ export interface paths {
          *     rows are a conflict.
          */
         patch: operations["patch_rows_calibrations__calibration_id__rows_patch"];
-        trace?: never;
-    };
-    "/evaluate": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Reproduce the experiments on labelled prompts
-         * @description Check every row of both files, store them, and start a job that fits on dev and tests on test.
-         *
-         *     One bad row in either file refuses both files, and nothing is stored. The job makes and activates no
-         *     calibration.
-         */
-        post: operations["post_evaluate_evaluate_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/evaluations/{job_id}/report": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get the report of an evaluation as JSON or as a page with figures
-         * @description Return the report as JSON, or as HTML if the request prefers it.
-         */
-        get: operations["get_evaluation_evaluations__job_id__report_get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
         trace?: never;
     };
     "/health": {
@@ -1045,7 +977,7 @@ export interface components {
             probability: number | null;
             /**
              * Probability Correct
-             * @description Probability that the candidate is right, 0..1. Null for a refusal, if `mode` is null although there are samples, and in the cases listed for `probability_correct` of the response. Unlike `probability`, it is estimated from verdicts on answers to the calibration's questions, if there are any.
+             * @description Probability that the candidate is right, 0..1. Null for a refusal, if `mode` is null although there are samples (unless the candidate counts as one more answer: see `candidate_logprob`), and in the cases listed for `probability_correct` of the response. Unlike `probability`, it is estimated from verdicts on answers to the calibration's questions, if there are any.
              */
             probability_correct: number | null;
         };
@@ -1302,74 +1234,6 @@ export interface components {
             value: string;
         };
         /**
-         * EvaluateForm
-         * @description Two sets of rows as files, options as form fields.
-         */
-        EvaluateForm: {
-            /**
-             * Dev
-             * Format: binary
-             * @description Rows to fit on: JSONL, JSONL.gz or CSV in UTF-8, as for /calibrate.
-             */
-            dev: string;
-            /**
-             * Name
-             * @description Name for display.
-             * @default
-             */
-            name?: string;
-            /**
-             * Num Samples
-             * @description Answers per prompt. Left out: the number that a score draws.
-             */
-            num_samples?: number;
-            /**
-             * Seed
-             * @description Seed of folds, draws and bootstrap.
-             * @default 0
-             */
-            seed?: number;
-            /**
-             * Test
-             * Format: binary
-             * @description Rows to test on.
-             */
-            test: string;
-        };
-        /**
-         * EvaluateRequest
-         * @description Two sets of rows and options as JSON.
-         */
-        EvaluateRequest: {
-            /**
-             * Dev
-             * @description Labelled rows to fit on.
-             */
-            dev: components["schemas"]["ExampleIn"][];
-            /**
-             * Name
-             * @description Name for display.
-             * @default
-             */
-            name?: string;
-            /**
-             * Num Samples
-             * @description Answers per prompt. Left out: the number that a score draws.
-             */
-            num_samples?: number;
-            /**
-             * Seed
-             * @description Seed of folds, draws and bootstrap.
-             * @default 0
-             */
-            seed?: number;
-            /**
-             * Test
-             * @description Labelled rows to test on.
-             */
-            test: components["schemas"]["ExampleIn"][];
-        };
-        /**
          * Evidence
          * @description Evidence from the log-probabilities of the answers.
          */
@@ -1526,79 +1390,6 @@ export interface components {
             uncalibrated: number[];
         };
         /**
-         * GuardrailCall
-         * @description A chat before it goes to the LLM (`request`), or its answer received so far (`response`).
-         */
-        GuardrailCall: {
-            /**
-             * Additional Provider Specific Params
-             * @description Options `target_error`, `confidence`, `effort` and `fail_closed`. Others are ignored.
-             * @default null
-             */
-            additional_provider_specific_params?: {
-                [key: string]: unknown;
-            } | null;
-            /**
-             * Images
-             * @description A chat with images is not scored.
-             * @default null
-             */
-            images?: unknown[] | null;
-            /**
-             * Input Type
-             * @description Kind of the call: before the LLM (`request`) or after it (`response`).
-             * @enum {string}
-             */
-            input_type: "request" | "response";
-            /**
-             * Litellm Call Id
-             * @description Id of the chat. Both calls of a chat have the same id.
-             * @default null
-             */
-            litellm_call_id?: string | null;
-            /**
-             * Structured Messages
-             * @description The chat's messages (`request`).
-             * @default null
-             */
-            structured_messages?: unknown[] | null;
-            /**
-             * Texts
-             * @description The texts. For an answer, the first text is judged.
-             * @default null
-             */
-            texts?: unknown[] | null;
-            /**
-             * Tool Calls
-             * @description An answer that calls tools is not scored.
-             * @default null
-             */
-            tool_calls?: unknown[] | null;
-            /**
-             * Tools
-             * @description A chat with tools is not scored.
-             * @default null
-             */
-            tools?: unknown[] | null;
-        };
-        /**
-         * GuardrailVerdict
-         * @description The verdict for the gateway.
-         */
-        GuardrailVerdict: {
-            /**
-             * Action
-             * @description `NONE`: continue. `BLOCKED`: hold the text back.
-             * @enum {string}
-             */
-            action: "NONE" | "BLOCKED";
-            /**
-             * Blocked Reason
-             * @description For `BLOCKED`: the reason in plain English.
-             */
-            blocked_reason?: string | null;
-        };
-        /**
          * Health
          * @description The process is running.
          */
@@ -1622,7 +1413,7 @@ export interface components {
         Job: {
             /**
              * Activated
-             * @description Whether the calibration became the active one of its set-up. Null before that is decided, and for evaluations.
+             * @description Whether the calibration became the active one of its set-up. Null before that is decided.
              */
             activated: boolean | null;
             /**
@@ -1666,12 +1457,12 @@ export interface components {
             /**
              * Kind
              * @description Kind of the job.
-             * @enum {string}
+             * @constant
              */
-            kind: "calibrate" | "evaluate";
+            kind: "calibrate";
             /**
              * Links
-             * @description Paths: `self` and `events`. After success also `report` and, if there is one, `calibration`.
+             * @description Paths: `self` and `events`. After success also `report` and `calibration`.
              */
             links: {
                 [key: string]: string;
@@ -2194,7 +1985,7 @@ export interface components {
             candidate: components["schemas"]["Candidate"] | null;
             /**
              * Claims
-             * @description Claims of the `candidate` or, without one, of `answer`, in the order of the text. Present if the text is long or the request asks for claims.
+             * @description Claims of the `candidate` or, without one, of `answer`, in the order of the text. Present if the text is long or the request asks for claims, except with a single answer.
              */
             claims?: components["schemas"]["Claim"][] | null;
             /** @description The calibration applied to the claims. Null: none. Present with `claims`. */
@@ -2334,7 +2125,7 @@ export interface components {
             candidate?: string;
             /**
              * Candidate Logprob
-             * @description Natural-log probability of the whole `candidate`, including the token that ended it, under the LLM that wrote it. It is used if no answers are drawn.
+             * @description Natural-log probability of the whole `candidate`, including the token that ended it, under the LLM that wrote it. Without samples, the candidate is judged by it alone. With samples that have log-probabilities, too, the candidate counts as one more answer in its `probability_correct`, if the default calibration or one on rows with `answer_logprob` applies.
              */
             candidate_logprob?: number;
             /**
@@ -2619,95 +2410,6 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Root"];
                     "text/html": string;
-                };
-            };
-        };
-    };
-    post_guardrail_beta_litellm_basic_guardrail_api_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["GuardrailCall"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    /** @description Reason why no score can decide. Absent if there is a score. */
-                    "X-Eigencal-Reason"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["GuardrailVerdict"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Request Entity Too Large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unsupported Media Type */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unprocessable Entity */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Internal Server Error */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3797,197 +3499,6 @@ export interface operations {
             };
             /** @description Unprocessable Entity */
             422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Internal Server Error */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    post_evaluate_evaluate_post: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Key of the request. Requests with the same key, file and options get the same job. */
-                "idempotency-key"?: string | null;
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["EvaluateRequest"];
-                "multipart/form-data": components["schemas"]["EvaluateForm"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            202: {
-                headers: {
-                    /** @description Path of the job. */
-                    Location?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "created_at": "2026-11-21T07:00:00Z",
-                     *       "done": 120,
-                     *       "eta_s": 412,
-                     *       "id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
-                     *       "kind": "evaluate",
-                     *       "links": {
-                     *         "events": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE/events",
-                     *         "self": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE"
-                     *       },
-                     *       "name": "TriviaQA, November",
-                     *       "note": "",
-                     *       "refused_rows": 0,
-                     *       "stage": "sampling",
-                     *       "started_at": "2026-11-21T07:00:01Z",
-                     *       "state": "running",
-                     *       "total": 300
-                     *     }
-                     */
-                    "application/json": components["schemas"]["Job"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Conflict */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Request Entity Too Large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unsupported Media Type */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unprocessable Entity */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Internal Server Error */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    get_evaluation_evaluations__job_id__report_get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Id of a job. */
-                job_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description All experiments with their figures, and the experiments that could not be run. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": Record<string, never>;
-                    "text/html": string;
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not Found */
-            404: {
                 headers: {
                     [name: string]: unknown;
                 };

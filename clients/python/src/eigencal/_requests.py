@@ -70,17 +70,6 @@ class Correction(TypedDict):
     """Line of the row in the file."""
 
 
-class EvaluateOptions(TypedDict):
-    """Two sets of rows as files, options as form fields."""
-
-    name: NotRequired[str | None]
-    """Name for display."""
-    num_samples: NotRequired[int | None]
-    """Answers per prompt. Left out: the number that a score draws."""
-    seed: NotRequired[int | None]
-    """Seed of folds, draws and bootstrap."""
-
-
 class SamplingOptions(TypedDict):
     """Sampling parameters of the LLM. Parameters that are left out come from the settings."""
 
@@ -106,7 +95,7 @@ class ScoreOptions(TypedDict):
     candidate: NotRequired[str | None]
     """A text to judge by the answers, for example the text about to be sent. It does not count as an answer. A blank candidate is refused, unless EIGENCAL_EMPTY_ANSWERS gives empty answers a meaning."""
     candidate_logprob: NotRequired[float | None]
-    """Natural-log probability of the whole `candidate`, including the token that ended it, under the LLM that wrote it. It is used if no answers are drawn."""
+    """Natural-log probability of the whole `candidate`, including the token that ended it, under the LLM that wrote it. Without samples, the candidate is judged by it alone. With samples that have log-probabilities, too, the candidate counts as one more answer in its `probability_correct`, if the default calibration or one on rows with `answer_logprob` applies."""
     candidate_tokens: NotRequired[Sequence[CandidateToken] | None]
     """Tokens of the `candidate` in order. They give the log-probabilities of its claims, even without samples. Tokens of another text are ignored. They are refused if their sum contradicts `candidate_logprob`."""
     claims: NotRequired[bool | None]

@@ -55,7 +55,7 @@ class Candidate(Result):
     probability: float | None
     """Probability of the candidate by Born's rule under the served matrix, 0..lambda_max. Higher = closer to the LLM's meaning. Raw if `calibration` is null. Null without samples."""
     probability_correct: float | None
-    """Probability that the candidate is right, 0..1. Null for a refusal, if `mode` is null although there are samples, and in the cases listed for `probability_correct` of the response. Unlike `probability`, it is estimated from verdicts on answers to the calibration's questions, if there are any."""
+    """Probability that the candidate is right, 0..1. Null for a refusal, if `mode` is null although there are samples (unless the candidate counts as one more answer: see `candidate_logprob`), and in the cases listed for `probability_correct` of the response. Unlike `probability`, it is estimated from verdicts on answers to the calibration's questions, if there are any."""
 
 
 class ClaimSupport(Result):
@@ -183,7 +183,7 @@ class Job(Result):
     """A job."""
 
     activated: bool | None
-    """Whether the calibration became the active one of its set-up. Null before that is decided, and for evaluations."""
+    """Whether the calibration became the active one of its set-up. Null before that is decided."""
     calibration_id: str | None
     """Id of the calibration that the job made."""
     created_at: datetime
@@ -200,10 +200,10 @@ class Job(Result):
     """Time of the end."""
     id: str
     """Id of the job."""
-    kind: Literal["calibrate", "evaluate"] | str
+    kind: str
     """Kind of the job."""
     links: dict[str, str]
-    """Paths: `self` and `events`. After success also `report` and, if there is one, `calibration`."""
+    """Paths: `self` and `events`. After success also `report` and `calibration`."""
     name: str
     """Name of the job."""
     note: str
@@ -535,7 +535,7 @@ class Score(Result):
     candidate: Candidate | None
     """The judgement of the `candidate`. Null without a candidate."""
     claims: tuple[Claim, ...] | None = None
-    """Claims of the `candidate` or, without one, of `answer`, in the order of the text. Present if the text is long or the request asks for claims."""
+    """Claims of the `candidate` or, without one, of `answer`, in the order of the text. Present if the text is long or the request asks for claims, except with a single answer."""
     claims_calibration: CalibrationUsed | None = None
     """The calibration applied to the claims. Null: none. Present with `claims`."""
     claims_share: float | None = None
