@@ -14,7 +14,6 @@ from service.claims.comparison import Compare
 from service.llm.port import shape_hash
 from service.scoring.score import MAX_ITEMS
 
-JobKind = Literal["calibrate"]
 JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 JobStage = Literal["sampling", "comparing", "embedding", "fitting", "reporting"]
 MAX_CORRECTIONS = 10_000
@@ -157,7 +156,7 @@ class Job(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     id: str = Field(description="Id of the job.")
-    kind: JobKind = Field(description="Kind of the job.")
+    kind: Literal["calibrate"] = Field(description="Kind of the job.")
     state: JobState = Field(
         description="State of the job. The last three are final, except that a failed job can be retried."
     )
