@@ -23,7 +23,7 @@ from service.spectral.reliability import reliability_diagram
 
 VERDICTS = (0, 10, 30, 100)
 SIZES = (0, 1, 3, 10)
-MOST = 20  # answers of the packaged maps
+MOST = 20  # the map for more answers hardly differs
 DRAWS = 100
 
 

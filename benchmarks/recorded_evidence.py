@@ -182,10 +182,10 @@ class Recorded:
     def served(self, m: int) -> tuple["Material", int]:
         """Return the rows as P(correct) of a score judges them, and the number of answers of its map.
 
-        If every answer has a log-probability, it counts as one more answer.
+        If every answer has a log-probability, by `facts` it counts as one more answer.
         """
         own = [own_logprob(row) for row in self.rows]
-        if None in own or m == 0:
+        if None in own or m == 0 or self._kernel == PAPER:
             return self.material(m), max(m, 1)
         rows = [
             replace(row, draws=(Draw((row.answer or "").strip(), total_logprob=total), *row.draws[:m]))

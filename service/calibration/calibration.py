@@ -145,14 +145,14 @@ class Selector:
 
     `map`: fitted on all rows; `model`: fitted on the features under that map. `counts`: of all rows, each
     predicted by a map and a model fitted without its fold, so their promises hold for new questions like the
-    rows' and for texts like the judged ones. Judged texts that no drawn answer supports
-    (`dev_set.supported`) are never let through, as in a score.
+    rows' and for texts like the judged ones. Judged texts that no answer supports (`dev_set.supported`) are
+    never let through, as in a score.
 
     Without drawn answers, `map` is the map for one answer, and the judged text takes the place of that
     answer; None for claims, which are then judged by token log-probabilities. `all_correct`: for claims, the
     model of the probability that all claims of an answer are right, from `answer_columns`. `with_logprobs`:
     a better selector that also needs the log-probability of the judged text, which then counts as one more
-    answer; for claims, those of its tokens.
+    answer and supports itself; for claims, those of its tokens.
     """
 
     map: DepolarizedMap | TemperatureMap | EvidenceMap | None

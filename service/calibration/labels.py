@@ -23,7 +23,7 @@ from service.calibration.material import FULL_SHARE, DevSet
 from service.calibration.rows import DevRow, Verdict
 from service.claims.refusals import is_refusal, is_unanswered
 from service.claims.verdicts import correct, verdict
-from service.embedding.port import log_probabilities, with_candidate
+from service.embedding.port import LLM, log_probabilities, with_candidate
 from service.llm.port import Draw
 from service.spectral.dev_set import (
     NO_OVERLAP,
@@ -88,7 +88,7 @@ class Judged:
     def supported(self) -> NDArray[np.bool_]:
         """Whether a score may let the judged text through, (n,).
 
-        A drawn answer must support the text or claim, and neither may be a refusal.
+        An answer must support the text or claim, and neither may be a refusal.
         """
         is_supported = supported(self.texts) if self.groups is None else self.texts.outside < 1 - NO_OVERLAP
         return is_supported & ~self.refused
@@ -186,10 +186,12 @@ class LabelledRows:
     def counting_answer(self) -> "LabelledRows | None":
         """Return the rows with their own `answer` as one more answer, as a score may count a candidate.
 
-        None for claims, and unless each row has an `answer` with a log-probability.
+        None for claims, unless each row has an `answer_logprob`, and if an LLM compares the answers: the
+        references then have no place in a space that includes the `answer`.
         """
-        unknown = [own is None for own in self._own] | np.isnan(self._own_logprobs)
-        if self.groups is not None or unknown.any():
+        made_by = self.material.made_by
+        unknown = any(row.answer_logprob is None for row in self._rows) or np.isnan(self._own_logprobs).any()
+        if unknown or self.groups is not None or (made_by is not None and made_by.kernel == LLM):
             return None
         material, rows, texts, answers = self.material, list[DevRow](), list[list[str]](), list[Answers]()
         for place, position in enumerate(material.full.tolist()):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from service.calibration.calibration import PROMISE_MEANING, Selector, answer_features
 from service.claims.kernel import Reading
 from service.claims.refusals import essence, is_refusal, is_unanswered
-from service.embedding.port import log_probabilities, with_candidate
+from service.embedding.port import FACTS, log_probabilities, with_candidate
 from service.llm.port import Draw, Generation
 from service.scoring.choice import ServedCalibration
 from service.scoring.score import (
@@ -490,11 +490,10 @@ def _with_logprobs(selector: Selector | str, observation: Observation) -> Select
     applied = observation.applied
     if isinstance(selector, str) or applied is None:
         return None
-    if applied.default is not None:
+    better = selector.with_logprobs
+    if applied.default is not None and applied.default.kernel == FACTS:
         number = min(observation.num_samples + 1, applied.calibration.num_samples)
-        better: Selector | None = _unverified(applied.calibration.evidence[number])
-    else:
-        better = selector.with_logprobs
+        better = _unverified(applied.calibration.evidence[number])
     return None if better is None or observation.counting_candidate is None else better
 
 

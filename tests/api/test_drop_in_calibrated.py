@@ -11,6 +11,7 @@ import pytest
 
 from service.app import serving_of
 from service.calibration.calibration import Calibration, service_fingerprint
+from service.embedding.port import FACTS
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Message
 from service.proxy import stream as scored_stream
@@ -195,13 +196,33 @@ async def test_evidence_uses_and_hides_the_answers_logprobs(stream: bool) -> Non
 @pytest.mark.parametrize("stream", [False, True])
 async def test_default_counts_an_answer_with_requested_logprobs(stream: bool) -> None:
     p = []
-    async with before(telling("Lyon"), Active()) as made:
-        for asked in ({}, {"logprobs": True}):
+    embedder = FakeEmbedder(16, kernel=FACTS)
+    for asked in ({}, {"logprobs": True}):
+        async with before(telling("Lyon"), Active(), embedder=embedder) as made:
             response = await made.ask(stream=stream, temperature=0.6, **asked)
-            body = events_of(response.content)[-1] if stream else response.json()
-            assert body["uncertainty"]["num_samples"] == 5
-            p.append(body["uncertainty"]["probability_correct"])
+        body = events_of(response.content)[-1] if stream else response.json()
+        assert body["uncertainty"]["num_samples"] == 5
+        p.append(body["uncertainty"]["probability_correct"])
     assert p[0] is None and 0 < p[1] < 1
+
+
+@pytest.mark.parametrize("unlike", [{"model": "another"}, {"finish_reason": "length"}], ids=str)
+async def test_log_probability_of_another_model_or_a_cut_answer_does_not_count(
+    unlike: dict[str, str],
+) -> None:
+    async def behave(exchange: Exchange) -> None:
+        number = exchange.body.get("n", 1)
+        choices = [choice_of(exchange, "Paris" if number > 1 else "Lyon", i) for i in range(number)]
+        payload = {"model": MODEL, "choices": choices, "usage": {"prompt_tokens": 3}}
+        if number == 1 and "model" in unlike:
+            payload |= unlike
+        if number == 1 and "finish_reason" in unlike:
+            choices[0] |= unlike
+        await exchange.send(200, payload)
+
+    async with before(behave, Active(), embedder=FakeEmbedder(16, kernel=FACTS)) as made:
+        uncertainty = (await made.ask(temperature=0.6, logprobs=True)).json()["uncertainty"]
+    assert (uncertainty["num_samples"], uncertainty["probability_correct"]) == (5, None)
 
 
 @pytest.mark.parametrize(

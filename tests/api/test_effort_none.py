@@ -17,7 +17,7 @@ import pytest
 from service.app import create_app, serving_of
 from service.calibration.calibration import Calibration, Selector, service_fingerprint
 from service.calibration.default import DEFAULT_IDS
-from service.embedding.port import PAPER
+from service.embedding.port import FACTS, PAPER
 from service.errors import EmbedderUnavailable
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import LLMIdentity, Message, Sampling
@@ -232,16 +232,20 @@ async def test_default_p_correct_equals_that_of_one_sample_with_this_logprob(sta
 
 async def test_default_counts_a_candidate_with_its_logprob_as_one_more_answer(started: Served) -> None:
     drawn = {"samples": ["two words", "other words", "two words"], "logprobs": [-3.0, -2.0, -3.0]}
+    own = {"candidate": "no words", "candidate_logprob": -0.5}
     whole = {"samples": [*drawn["samples"], "no words"], "logprobs": [*drawn["logprobs"], -0.5]}
-    async with started(None) as http:
+    async with started(None, embedder=FakeEmbedder(DIMENSION, kernel=FACTS)) as http:
         unknown, likely, unlikely = [
-            await answered(http, **drawn, candidate="no words", **own)
-            for own in ({}, {"candidate_logprob": -0.5}, {"candidate_logprob": -9.0})
+            await answered(http, **drawn, **sent)
+            for sent in ({"candidate": "no words"}, own, own | {"candidate_logprob": -9.0})
         ]
         as_sample = await answered(http, **whole, candidate="no words")
+        many = {"samples": drawn["samples"] * 20, "logprobs": drawn["logprobs"] * 20}
+        at_most = await answered(http, samples=many["samples"][:40], logprobs=many["logprobs"][:40], **own)
         decided = await answered(
             http, **drawn, candidate="no words", candidate_logprob=-0.5, target_error=0.9
         )
+    assert at_most["calibration"] is not None and at_most["candidate"]["probability_correct"] is not None
     p = [body["candidate"]["probability_correct"] for body in (unknown, unlikely, likely)]
     assert p[0] is None and 0 < p[1] < p[2]
     assert p[2] == pytest.approx(as_sample["candidate"]["probability_correct"])

@@ -10,7 +10,7 @@ from service.calibration.calibration import answer_features
 from service.calibration.labels import LabelledRows
 from service.calibration.material import DevSet, all_texts, assemble
 from service.calibration.rows import DevRow
-from service.embedding.port import distinct, outcome_vectors, with_candidate
+from service.embedding.port import LLM, distinct, outcome_vectors, with_candidate
 from service.llm.port import Draw, Generation
 from service.scoring.choice import ServedCalibration
 from service.scoring.judging import Observation, evidence_of, find_modes, judge, of_candidate
@@ -19,6 +19,7 @@ from service.spectral.evidence import EvidenceMap
 from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, born_probability_of, spectrum
 from tests.support.calibrations import calibration
 from tests.support.decisions import selector
+from tests.support.fakes import FakeEmbedder
 from tests.support.first_answers import first_answers
 
 D, M = 12, 6
@@ -164,9 +165,11 @@ def test_answer_that_counts_has_the_same_features_in_training_and_in_a_score(m: 
 def test_answers_count_only_if_each_has_a_log_probability() -> None:
     stored = [row for row in with_own_logprobs() if row.answer is not None]
     assert LabelledRows(material(stored)).counting_answer() is not None
-    for lacking in ({"answer": None, "answer_logprob": None}, {"answer": "else", "answer_logprob": None}):
-        changed = [replace(stored[0], **lacking), *stored[1:]]  # type: ignore[arg-type]
+    for lacking in (None, "else", stored[0].draws[0].text):
+        changed = [replace(stored[0], answer=lacking, answer_logprob=None), *stored[1:]]
         assert LabelledRows(material(changed)).counting_answer() is None
+    by_llm = replace(FakeEmbedder(D).identity, kernel=LLM)
+    assert LabelledRows(replace(material(stored), made_by=by_llm)).counting_answer() is None
 
 
 def test_text_judged_by_itself_has_its_own_verdict_and_support() -> None:
