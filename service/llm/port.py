@@ -8,7 +8,6 @@ import hashlib
 import json
 import re
 import time
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import IntEnum
@@ -22,14 +21,13 @@ Api = Literal["chat", "completions"]  # of OpenAI
 # Questions are cut to this length for embedding: more than most embedders read, less than servers refuse.
 MAX_QUESTION_CHARS = 2000
 
-# Invisible characters, and the replacement character, that Unicode counts as letters or signs.
-_UNSEEN = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp", "Mn", "Mc", "Me"})
-_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0\ufffd")
+# The code points at the end are invisible, or the replacement character, but count as letters or signs.
+_VISIBLE = regex.compile(r"[^\p{Cc}\p{Cf}\p{Z}\p{M}\u115f\u1160\u2800\u3164\uffa0\ufffd]")
 
 
 def is_blank(text: str) -> bool:
     """Return True if all characters are invisible: white space, zero-width and control characters, marks."""
-    return all(char in _BLANK or unicodedata.category(char) in _UNSEEN for char in text)
+    return _VISIBLE.search(text) is None
 
 
 @dataclass(frozen=True, slots=True)

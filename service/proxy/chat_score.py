@@ -67,10 +67,6 @@ class Uncertainty:
     marks: bool = False
     failure: Exception | None = None
 
-    def scored(self, score: Score) -> "Uncertainty":
-        """Return a copy with the score, under the id that the caller already has."""
-        return replace(self, status="scored", score=score.model_copy(update={"id": self.id}))
-
     def failed(self, error: Exception) -> "Uncertainty":
         """Return a copy with status "not_scored" or "failed" and a warning that gives the reason."""
         if isinstance(error, Unscorable):
@@ -97,10 +93,6 @@ class Uncertainty:
         if self.withheld is not None:
             document["withheld"] = self.withheld
         return document
-
-    def headers(self) -> dict[str, str]:
-        """Return the response headers: the id of the score and, if it is there, its values."""
-        return {ID_HEADER: self.id} | ({} if self.score is None else self.score.headers())
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,18 +182,21 @@ def plan_for(
     samples that the calibration recommends, or None.
     """
     sampling = serving.messages_sampling if api == "chat" else serving.sampling
-    model = body.get("model")
+    model, limit = body.get("model"), _call_limit(body)
+    if type(limit) is not int:
+        limit = sampling.max_tokens
     request = GenerationRequest(
         num_samples=num_samples,
         sampling=sampling,
         wire=wire_prompt(body, api),
         model=model if isinstance(model, str) and model else None,
         priority=priority,
-        fallback_max_tokens=smaller_limit(body, sampling),
+        # The context may have no room for more than the call's limit.
+        fallback_max_tokens=limit if 0 < limit < sampling.max_tokens else None,
     )
     command = replace(options, generation=request, as_recommended=False)
     number = recommended(command) if options.as_recommended else None
-    limited = replace(sampling, max_tokens=token_limit(body, sampling))
+    limited = replace(sampling, max_tokens=max(limit, sampling.max_tokens))
     unasked = body.get("logprobs") is None or body["logprobs"] is False
 
     def drawing(number: int) -> Plan:
@@ -318,18 +313,6 @@ def drawn_alike(body: Mapping[str, Any], sampling: Sampling) -> bool:
     )
     neutral = all(body.get(name) in (None, value) for name, value in NEUTRAL.items())
     return asked == wanted and neutral and sampling.seed is None
-
-
-def token_limit(body: Mapping[str, Any], sampling: Sampling) -> int:
-    """Return the token limit of samples: the larger of the call's limit and the settings' limit."""
-    limit = _call_limit(body)
-    return max(limit, sampling.max_tokens) if type(limit) is int else sampling.max_tokens
-
-
-def smaller_limit(body: Mapping[str, Any], sampling: Sampling) -> int | None:
-    """Return the call's limit if it is below the settings' limit: the context may have no room for more."""
-    limit = _call_limit(body)
-    return limit if type(limit) is int and 0 < limit < sampling.max_tokens else None
 
 
 def _call_limit(body: Mapping[str, Any]) -> Any:
@@ -555,7 +538,9 @@ class RunningScore:
 
     async def _finish(self, choice: Choice | None, model: str) -> Uncertainty:
         try:
-            return self._report(self.uncertainty.scored(await self._score(choice, model)))
+            score = await self._score(choice, model)
+            score = score.model_copy(update={"id": self.uncertainty.id})  # which the caller already has
+            return self._report(replace(self.uncertainty, status="scored", score=score))
         except asyncio.CancelledError:
             if self._is_detached:  # the service stops; else the score would stay pending for ever
                 self._report(self.uncertainty.failed(STOPPED))

@@ -372,10 +372,13 @@ async def _complete(request: Request, chat: Chat, api: Api) -> Response:
 
 
 def _headers(request: Request) -> dict[str, str]:
-    sent = {name: request.headers.get(name, "") for name in REQUEST_HEADERS_PASSED}
-    # The standards of these headers allow only printable ASCII.
-    passed = {k: v for k, v in sent.items() if v and v.isascii() and v.replace("\t", " ").isprintable()}
-    return {**passed, "X-Request-ID": request_id_of(request) or ""}
+    passed = {"X-Request-ID": request_id_of(request) or ""}
+    for name in REQUEST_HEADERS_PASSED:
+        value = request.headers.get(name, "")
+        # The standards of these headers allow only printable ASCII.
+        if value and value.isascii() and value.replace("\t", " ").isprintable():
+            passed[name] = value
+    return passed
 
 
 async def _answer(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
@@ -501,7 +504,9 @@ async def _judged(
     choice = judged_choice(payload)
     running.judge(choice, str(payload.get("model") or ""))
     uncertainty = await running.wait(chat.deadline_s if call.mode == "on" else None)
-    headers = {**reply.headers, **uncertainty.headers()}
+    headers = {**reply.headers, ID_HEADER: uncertainty.id}
+    if uncertainty.score is not None:
+        headers |= uncertainty.score.headers()
     if hides_logprobs and payload:
         payload = without_logprobs(payload)
     if chat.withholds(call, uncertainty, several=has_others(payload)):
