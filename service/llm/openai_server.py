@@ -18,7 +18,6 @@ from service.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMU
 from service.llm.admission import AdmissionQueue
 from service.llm.port import (
     Api,
-    Draw,
     Generation,
     GenerationRequest,
     LLMIdentity,
@@ -303,7 +302,10 @@ class HttpLanguageModel:
             # return them only with alternatives. Replies without text do not count, because some servers
             # omit the end token.
             expects_logprobs = "logprobs" in body and not request.num_alternatives
-            if expects_logprobs and not any(has_logprobs(draw) or not draw.text for draw in reply.draws):
+            if expects_logprobs and not any(
+                draw.logprob is not None or draw.logprobs_of_other_text or not draw.text
+                for draw in reply.draws
+            ):
                 is_last_try = "top_logprobs" in body or path != PATHS["chat"]
                 quirks.record(on_api, "logprobs" if is_last_try else "top_logprobs", 1)
         left_out = tuple(name for name in WITHOUT_EFFECT if name not in body)
@@ -389,11 +391,6 @@ def listed_models(listed: Any) -> list[dict[str, Any]]:
     models = listed if isinstance(listed, list) else []
     named = ({"id": model} if isinstance(model, str) else model for model in models)
     return [model for model in named if isinstance(model, dict)]
-
-
-def has_logprobs(draw: Draw) -> bool:
-    """Return True if the server sent log-probabilities, even of another text."""
-    return draw.logprob is not None or draw.logprobs_of_other_text
 
 
 def _request_key(model: str, request: GenerationRequest) -> tuple[str, bool, bool]:

@@ -104,11 +104,12 @@ class GenerationRequest:
         if self.wire is None:
             return question_text(self.prompt, self.messages)
         prompt = self.wire.parts.get("prompt")
-        turns = [turn for turn in self.wire.parts.get("messages") or () if isinstance(turn, Mapping)]
-        user_turns = [
-            Message("user", content_text(turn.get("content"))) for turn in turns if turn.get("role") == "user"
-        ]
-        return question_text(prompt if isinstance(prompt, str) else None, user_turns)
+        if isinstance(prompt, str):
+            return question_text(prompt, None)
+        for turn in reversed(self.wire.parts.get("messages") or ()):
+            if isinstance(turn, Mapping) and turn.get("role") == "user":
+                return question_text(content_text(turn.get("content")), None)
+        return None
 
     def api(self, default: Api) -> Api:
         """Return the API for the request: chat for conversations, `default` for prompts."""
@@ -119,9 +120,9 @@ class GenerationRequest:
 
 def question_text(prompt: str | None, messages: Sequence[Message] | None) -> str | None:
     """Return the beginning of the prompt, or of the user's last turn; None without text."""
-    user_turns = [turn.content for turn in messages or () if turn.role == "user"]
-    text = (user_turns[-1] if user_turns else "") if prompt is None else prompt
-    return text.strip()[:MAX_QUESTION_CHARS] or None
+    if prompt is None:
+        prompt = next((turn.content for turn in reversed(messages or ()) if turn.role == "user"), "")
+    return prompt.strip()[:MAX_QUESTION_CHARS] or None
 
 
 def content_text(content: object) -> str:

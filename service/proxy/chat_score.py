@@ -376,7 +376,7 @@ def choices_of(payload: Mapping[str, Any]) -> list[Any]:
 
 def first_choice(payload: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the choice that is judged, or None."""
-    return next((choice for choice in choices_of(payload) if is_first(choice)), None)
+    return next(filter(is_first, choices_of(payload)), None)
 
 
 def has_others(payload: Mapping[str, Any]) -> bool:
@@ -448,11 +448,6 @@ class ChatScorer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def begin(self, plan: Plan | Unscorable, owner: str) -> "RunningScore":
-        """Return the score of an answer that is not there yet. An Unscorable plan becomes its warning."""
-        marks = isinstance(plan, Plan) and plan.marks
-        return RunningScore(self, plan, Uncertainty(new_id("scr"), owner, marks=marks))
-
     def run(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Run a coroutine in a task that `stop` ends."""
         task = asyncio.ensure_future(work)
@@ -470,13 +465,15 @@ class ChatScorer:
 class RunningScore:
     """One score: `start` draws the samples, `judge` takes the answer, `wait` returns the outcome.
 
+    An Unscorable plan becomes the warning. `owner`: see `Uncertainty`.
     The creator must call `discard` at the end. It does nothing to a score that continues in the background.
     """
 
-    def __init__(self, scorer: ChatScorer, plan: Plan | Unscorable, uncertainty: Uncertainty) -> None:
+    def __init__(self, scorer: ChatScorer, plan: Plan | Unscorable, owner: str) -> None:
         self._scorer = scorer
         self._plan = plan
-        self.uncertainty = uncertainty  # as last reported
+        marks = isinstance(plan, Plan) and plan.marks
+        self.uncertainty = Uncertainty(new_id("scr"), owner, marks=marks)  # as last reported
         self.judged_text: str | None = None
         self.choice_text: str | None = None  # with its reasoning; claims have their places in it
         self._draws: asyncio.Task[Samples] | None = None

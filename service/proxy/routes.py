@@ -205,9 +205,9 @@ class Chat:
             # An error, because callers that ask for it rely on it.
             msg = "needs an answer that waits for its score: `X-Eigencal: on`, and no stream"
             raise InvalidRequest(f"{FIELD}.abstain: {msg}", [{"loc": ["body", FIELD, "abstain"], "msg": msg}])
-        if call.mode == "async" and not self.scorer.has_room:
-            return self.scorer.begin(BUSY, owner)
-        return self.scorer.begin(await self._plan(call, api), owner)
+        is_full = call.mode == "async" and not self.scorer.has_room
+        plan = BUSY if is_full else await self._plan(call, api)
+        return RunningScore(self.scorer, plan, owner)
 
     def withholds(self, call: ChatCall, uncertainty: Uncertainty, *, several: bool) -> bool:
         """Return True if the answer is withheld: by its decision, or because it was not judged."""

@@ -73,14 +73,15 @@ class StreamedAnswer:
         self.is_broken = not is_chunk(chunk)
         if isinstance(chunk.get("model"), str):
             self.model = self.model or chunk["model"][:MAX_MODEL_NAME_CHARS]
-        first = [choice for choice in choices_of(chunk) if is_first(choice)]
-        for choice in first:
+        is_finished = False
+        for choice in filter(is_first, choices_of(chunk)):
             self.choice = self.choice or Choice()
             try:
                 self.choice.take(choice)
             except NONSENSE:
                 self.choice.is_partial = True
-        return any(isinstance(finish_of(choice), str) for choice in first)
+            is_finished = is_finished or finish_of(choice) is not None
+        return is_finished
 
     @property
     def has_text(self) -> bool:
