@@ -17,6 +17,7 @@ from service.addresses import api_base, endpoint
 from service.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable, ModelNotFound
 from service.llm.admission import AdmissionQueue
 from service.llm.port import (
+    GREEDY_BELOW,
     Api,
     Generation,
     GenerationRequest,
@@ -52,7 +53,6 @@ from service.remote import (
     with_retries,
 )
 
-GREEDY_BELOW = 1e-5  # below this temperature vLLM draws greedily and refuses n > 1
 CHECK_TIMEOUT_S = 5.0
 MAX_RETRIES = 3
 QUIRK_KEPT_S = 600.0  # then the full call is tried again: servers are updated, and errors pass

@@ -20,6 +20,7 @@ from service.errors import LLMBadResponse
 Api = Literal["chat", "completions"]  # of OpenAI
 # Questions are cut to this length for embedding: more than most embedders read, less than servers refuse.
 MAX_QUESTION_CHARS = 2000
+GREEDY_BELOW = 1e-5  # below this temperature vLLM draws greedily and refuses n > 1
 
 # The code points at the end are invisible, or the replacement character, but count as letters or signs.
 _VISIBLE = regex.compile(r"[^\p{Cc}\p{Cf}\p{Z}\p{M}\u115f\u1160\u2800\u3164\uffa0\ufffd]")

@@ -6,11 +6,12 @@ A failed score never fails the answer: errors become a status and a warning of t
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 from service.embedding.port import FAILED
-from service.errors import EigencalError, NoUsableAnswers, Unscorable
+from service.errors import EigencalError, EmbedderUnavailable, NoUsableAnswers, Unscorable
 from service.ids import new_id
 from service.llm.port import (
     Api,
@@ -179,7 +180,7 @@ def plan_for(
     """Return the plan for scoring the answer to a call with this body. Raises Unscorable.
 
     `options`: a command with the caller's options, without a request. `recommended`: returns the number of
-    samples that the calibration recommends, or None.
+    samples that the calibration recommends, or None; may raise EmbedderUnavailable.
     """
     sampling = serving.messages_sampling if api == "chat" else serving.sampling
     model, limit = body.get("model"), _call_limit(body)
@@ -195,7 +196,10 @@ def plan_for(
         fallback_max_tokens=limit if 0 < limit < sampling.max_tokens else None,
     )
     command = replace(options, generation=request, as_recommended=False)
-    number = recommended(command) if options.as_recommended else None
+    number = None
+    if options.as_recommended:
+        with suppress(EmbedderUnavailable):  # the score will report it
+            number = recommended(command)
     limited = replace(sampling, max_tokens=max(limit, sampling.max_tokens))
     unasked = body.get("logprobs") is None or body["logprobs"] is False
 

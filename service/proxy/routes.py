@@ -22,8 +22,7 @@ from service.api.bodies import (
     while_connected,
 )
 from service.api.errors import error_body, internal_body, log_problem, request_id_of
-from service.calibration.calibration import Calibration
-from service.errors import EigencalError, EmbedderUnavailable, InvalidRequest, Overloaded, Unscorable
+from service.errors import EigencalError, InvalidRequest, Overloaded, Unscorable
 from service.heavy_json import MAX_VALUES
 from service.llm.admission import Permit
 from service.llm.openai_server import ServerQuirks
@@ -249,7 +248,7 @@ class Chat:
                     quotes=not self.abstain,
                 ),
                 number,
-                partial(self._recommended, chosen=chosen),
+                partial(self.service.scorer.choice.recommended, chosen=chosen),
                 # If no answer is sent without its score, both are equally urgent.
                 Priority.LIVE if self.passes_only_judged else Priority.BESIDE,
                 marks=options.mark,
@@ -269,12 +268,6 @@ class Chat:
         target = self.service.serving.target(options.target_error, options.confidence)
         # Asking to abstain needs a decision even if no calibration can make one.
         return options, replace(target, by_default=target.by_default and not options.abstain)
-
-    def _recommended(self, command: ScoreCommand, chosen: Calibration | None) -> int | None:
-        try:
-            return self.service.scorer.choice.recommended(command, chosen)
-        except EmbedderUnavailable:  # the score will report it
-            return None
 
 
 async def chat_of(request: Request) -> Chat:
