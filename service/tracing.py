@@ -7,9 +7,9 @@ answer.
 import asyncio
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Any, Self
+from typing import Any
 
 from service.embedding.port import Embedded
 from service.errors import EigencalError
@@ -54,18 +54,11 @@ Attributes = Mapping[str, Any]
 class Span:
     """A span that is not recorded."""
 
-    def __enter__(self) -> Self:
-        """Begin."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End."""
-
     def tell(self, outcome: Any) -> None:
         """Record the outcome of the work: an HTTP status, a Generation or an Embedded."""
 
 
-NO_SPAN = Span()
+NO_SPAN: AbstractContextManager[Span] = nullcontext(Span())
 
 
 class Spans:

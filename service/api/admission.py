@@ -23,7 +23,8 @@ class Admission:
     def __init__(
         self, max_in_flight: int, max_batches: int, registry: CollectorRegistry | None = None
     ) -> None:
-        self._requests, self._batches = Places(max_in_flight), Places(max_batches)
+        requests = Places(max_in_flight)
+        self._places = dict.fromkeys(get_args(Kind), requests) | {"batch": Places(max_batches)}
         self.items = FairSemaphore(max(1, max_in_flight // 2))
         self._numbers: Numbers[Kind] = Numbers()
         to = registry or CollectorRegistry()
@@ -39,7 +40,7 @@ class Admission:
 
     def refuse_if_full(self, kind: Kind) -> None:
         """Raise Overloaded if there is no room for another request. Call this before reading its body."""
-        if not self._places(kind).has_room():
+        if not self._places[kind].has_room():
             self._refused.labels(kind).inc()
             raise Overloaded("Too many requests are in flight.")
 
@@ -49,10 +50,7 @@ class Admission:
         self.refuse_if_full(kind)
         self._numbers[kind] += 1
         try:
-            with self._places(kind).held():
+            with self._places[kind].held():
                 yield
         finally:
             self._numbers[kind] -= 1
-
-    def _places(self, kind: Kind) -> Places:
-        return self._batches if kind == "batch" else self._requests

@@ -152,11 +152,6 @@ def request_id_of(request: Request) -> str | None:
     return request.scope.get("eigencal.request_id")
 
 
-def _clean(part: object) -> str:
-    """Return a part of a location, shortened and encodable: a field name may be from the caller."""
-    return str(part)[:100].encode("utf-8", "replace").decode()
-
-
 def _message(error: Mapping[str, Any]) -> str:
     # The cause of a JSON syntax error is in the context; the message is only "JSON decode error".
     context = error.get("ctx", {})
@@ -173,7 +168,8 @@ def invalid_request(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
     # Without the input, which may contain a prompt.
     items = [
         {
-            "loc": [part if isinstance(part, int) else _clean(part) for part in error["loc"]],
+            # Shortened: the name of a field may be the caller's.
+            "loc": [part if isinstance(part, int) else str(part)[:100] for part in error["loc"]],
             "msg": _message(error),
         }
         for error in errors[:MAX_LISTED]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from types import MappingProxyType
 
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -21,7 +22,7 @@ from service.tracing import NO_SPAN, NO_SPANS, TRACEPARENT, Spans
 log = logging.getLogger(__name__)
 
 # A caller's id is written to logs and headers, so it must be printable, short and without spaces.
-SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}\Z")
+SANE_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}\Z")
 STOPPING = "The service is stopping, and the answer was not ready in time."
 MAX_BODY_BYTES = 8 << 20
 MAX_UNSENT_BYTES = 128 << 20  # of all answers over PIECE_BYTES that callers have not read yet
@@ -29,27 +30,16 @@ MAX_RECEIVED_BYTES = 256 << 20  # of all request bodies over PIECE_BYTES
 PIECE_BYTES = 64 << 10
 TWO_LENGTHS = "A request may have Content-Length or, in HTTP/1.1, Transfer-Encoding, but not both."
 UPLOAD_PATH = "/calibrate"  # it has larger limits, see `admin.uploads`
-Header = tuple[bytes, bytes]
 
 CLOSED = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 # The service's pages have inline styles and plots, and no scripts.
 PAGE = f"{CLOSED}; style-src 'unsafe-inline'; img-src data:"
-SECURITY_HEADERS: tuple[Header, ...] = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-)
-POLICY = b"content-security-policy"
-
-
-def policy_for(headers: list[Header]) -> list[Header]:
-    """Return the policy header for a response with these headers; empty if it has its own."""
-    by_name = {name.lower(): value for name, value in headers}
-    if POLICY in by_name:
-        return []
-    html = by_name.get(b"content-type", b"").startswith(b"text/html")
-    return [(POLICY, (PAGE if html else CLOSED).encode())]
+SECURITY_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+}
 
 
 class RequestContext:
@@ -77,11 +67,13 @@ class RequestContext:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        sent = _header(scope, b"x-request-id")
-        request_id = sent.decode() if SANE_ID.match(sent) else f"req_{secrets.token_hex(8)}"
+        asked, path = Headers(scope=scope), scope["path"]
+        request_id = asked.get("x-request-id", "")
+        if not SANE_ID.match(request_id):
+            request_id = f"req_{secrets.token_hex(8)}"
         scope["eigencal.request_id"] = request_id
         scope["eigencal.arrived"] = arrived = time.perf_counter()
-        traceparent, path = _header(scope, b"traceparent").decode("latin-1"), scope["path"]
+        traceparent = asked.get("traceparent", "")
         kind = self._kinds.get(path) if scope["method"] == "POST" else None
         trace = TRACEPARENT.set(traceparent)
         started = False
@@ -93,9 +85,10 @@ class RequestContext:
                 if kind is not None:
                     self._responded(kind, message["status"], time.perf_counter() - arrived)
                     span.tell(message["status"])
-                headers = list(message.get("headers", ()))
-                id_header = (b"x-request-id", request_id.encode())
-                message["headers"] = [*headers, id_header, *SECURITY_HEADERS, *policy_for(headers)]
+                headers = MutableHeaders(scope=message)
+                headers.update({"x-request-id": request_id, **SECURITY_HEADERS})
+                is_page = headers.get("content-type", "").startswith("text/html")
+                headers.setdefault("content-security-policy", PAGE if is_page else CLOSED)
             await send(message)
 
         begun = NO_SPAN if kind is None else self._spans.request(scope["method"], path, traceparent)
@@ -155,7 +148,8 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        declared, is_chunked = _header(scope, b"content-length"), bool(_header(scope, b"transfer-encoding"))
+        headers = Headers(scope=scope)
+        declared, is_chunked = headers.get("content-length", ""), bool(headers.get("transfer-encoding"))
         if is_chunked and (declared or scope["http_version"] == "1.0"):
             request_id = scope.get("eigencal.request_id")
             body = problem_body("bad_request", TWO_LENGTHS, retryable=False, request_id=request_id)
@@ -164,8 +158,8 @@ class BodyLimit:
         if scope["path"] == UPLOAD_PATH:
             await self._app(scope, receive, send)
             return
-        # Longer numbers are not parsed: parsing takes time quadratic in their length.
-        is_too_large = declared.isdigit() and (len(declared) > 18 or int(declared) > MAX_BODY_BYTES)
+        # Longer numbers are not parsed: Python refuses more than 4,300 digits.
+        is_too_large = declared.isdecimal() and (len(declared) > 18 or int(declared) > MAX_BODY_BYTES)
         num_bytes = 0
 
         async def counted() -> Message:
@@ -224,7 +218,3 @@ class AnswerLimit:
 
         with ExitStack() as unsent:
             await self._app(scope, receive, send_bounded)
-
-
-def _header(scope: Scope, wanted: bytes) -> bytes:
-    return next((value for name, value in scope["headers"] if name == wanted), b"")

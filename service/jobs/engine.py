@@ -87,7 +87,8 @@ class DbosEngine:
 
     def __init__(self, url: URL, *, setup_keys: Sequence[str], presence: Presence | None = None) -> None:
         self._url = sync_url(url)
-        self._jobs_url = jobs_url(self._url)
+        # DBOS's tables: in a second SQLite file, or in the same Postgres under a schema of their own.
+        self._jobs_url = self._url if presence else self._url.set(database=f"{url.database}.jobs")
         self._presence = presence
         # A SQLite file has one process. It resumes its workflows after a restart by the same id.
         self.executor_id = "only" if presence is None else f"{socket.gethostname()}-{secrets.token_hex(4)}"
@@ -302,11 +303,6 @@ def _enqueue(job_id: str, queue: str) -> None:
     ):
         with SetWorkflowID(f"{job_id}-{len(earlier)}"):
             DBOS.enqueue_workflow(queue, _job, job_id)
-
-
-def jobs_url(url: URL) -> URL:
-    """Return the URL of DBOS's tables: a second SQLite file, or the same Postgres (own schema)."""
-    return url.set(database=f"{url.database}.jobs") if url.get_backend_name() == "sqlite" else url
 
 
 def _require_intact(url: URL) -> None:

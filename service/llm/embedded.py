@@ -23,6 +23,7 @@ from filelock import FileLock
 from service.errors import DeadlineExceeded, LLMUnavailable, ModelNotFound, Overloaded, PromptTooLong
 from service.llm.port import (
     FEW_SHOT,
+    GREEDY_BELOW,
     Draw,
     Generation,
     GenerationRequest,
@@ -39,7 +40,6 @@ from service.sharing import FairSemaphore, Places
 log = logging.getLogger(__name__)
 
 PREFILL_TOKENS = 512  # prompt tokens between two checks of deadline and cancellation
-GREEDY_BELOW = 1e-5
 MAX_CONTEXT = 2048  # tokens of prompt and answer together
 MAX_BATCH_TOKENS = 32_768  # rows times context of a batch: the cache takes 46 kB per token, so 1.5 GB
 

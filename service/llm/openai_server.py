@@ -17,8 +17,8 @@ from service.addresses import api_base, endpoint
 from service.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable, ModelNotFound
 from service.llm.admission import AdmissionQueue
 from service.llm.port import (
+    GREEDY_BELOW,
     Api,
-    Draw,
     Generation,
     GenerationRequest,
     LLMIdentity,
@@ -53,7 +53,6 @@ from service.remote import (
     with_retries,
 )
 
-GREEDY_BELOW = 1e-5  # below this temperature vLLM draws greedily and refuses n > 1
 CHECK_TIMEOUT_S = 5.0
 MAX_RETRIES = 3
 QUIRK_KEPT_S = 600.0  # then the full call is tried again: servers are updated, and errors pass
@@ -303,7 +302,10 @@ class HttpLanguageModel:
             # return them only with alternatives. Replies without text do not count, because some servers
             # omit the end token.
             expects_logprobs = "logprobs" in body and not request.num_alternatives
-            if expects_logprobs and not any(has_logprobs(draw) or not draw.text for draw in reply.draws):
+            if expects_logprobs and not any(
+                draw.logprob is not None or draw.logprobs_of_other_text or not draw.text
+                for draw in reply.draws
+            ):
                 is_last_try = "top_logprobs" in body or path != PATHS["chat"]
                 quirks.record(on_api, "logprobs" if is_last_try else "top_logprobs", 1)
         left_out = tuple(name for name in WITHOUT_EFFECT if name not in body)
@@ -389,11 +391,6 @@ def listed_models(listed: Any) -> list[dict[str, Any]]:
     models = listed if isinstance(listed, list) else []
     named = ({"id": model} if isinstance(model, str) else model for model in models)
     return [model for model in named if isinstance(model, dict)]
-
-
-def has_logprobs(draw: Draw) -> bool:
-    """Return True if the server sent log-probabilities, even of another text."""
-    return draw.logprob is not None or draw.logprobs_of_other_text
 
 
 def _request_key(model: str, request: GenerationRequest) -> tuple[str, bool, bool]:

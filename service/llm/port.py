@@ -8,7 +8,6 @@ import hashlib
 import json
 import re
 import time
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import IntEnum
@@ -21,15 +20,15 @@ from service.errors import LLMBadResponse
 Api = Literal["chat", "completions"]  # of OpenAI
 # Questions are cut to this length for embedding: more than most embedders read, less than servers refuse.
 MAX_QUESTION_CHARS = 2000
+GREEDY_BELOW = 1e-5  # below this temperature vLLM draws greedily and refuses n > 1
 
-# Invisible characters, and the replacement character, that Unicode counts as letters or signs.
-_UNSEEN = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp", "Mn", "Mc", "Me"})
-_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0\ufffd")
+# The code points at the end are invisible, or the replacement character, but count as letters or signs.
+_VISIBLE = regex.compile(r"[^\p{Cc}\p{Cf}\p{Z}\p{M}\u115f\u1160\u2800\u3164\uffa0\ufffd]")
 
 
 def is_blank(text: str) -> bool:
     """Return True if all characters are invisible: white space, zero-width and control characters, marks."""
-    return all(char in _BLANK or unicodedata.category(char) in _UNSEEN for char in text)
+    return _VISIBLE.search(text) is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +105,12 @@ class GenerationRequest:
         if self.wire is None:
             return question_text(self.prompt, self.messages)
         prompt = self.wire.parts.get("prompt")
-        turns = [turn for turn in self.wire.parts.get("messages") or () if isinstance(turn, Mapping)]
-        user_turns = [
-            Message("user", content_text(turn.get("content"))) for turn in turns if turn.get("role") == "user"
-        ]
-        return question_text(prompt if isinstance(prompt, str) else None, user_turns)
+        if isinstance(prompt, str):
+            return question_text(prompt, None)
+        for turn in reversed(self.wire.parts.get("messages") or ()):
+            if isinstance(turn, Mapping) and turn.get("role") == "user":
+                return question_text(content_text(turn.get("content")), None)
+        return None
 
     def api(self, default: Api) -> Api:
         """Return the API for the request: chat for conversations, `default` for prompts."""
@@ -121,9 +121,9 @@ class GenerationRequest:
 
 def question_text(prompt: str | None, messages: Sequence[Message] | None) -> str | None:
     """Return the beginning of the prompt, or of the user's last turn; None without text."""
-    user_turns = [turn.content for turn in messages or () if turn.role == "user"]
-    text = (user_turns[-1] if user_turns else "") if prompt is None else prompt
-    return text.strip()[:MAX_QUESTION_CHARS] or None
+    if prompt is None:
+        prompt = next((turn.content for turn in reversed(messages or ()) if turn.role == "user"), "")
+    return prompt.strip()[:MAX_QUESTION_CHARS] or None
 
 
 def content_text(content: object) -> str:

@@ -183,7 +183,9 @@ class Choice:
         if isinstance(piece, list):
             piece = _joined(piece)
         if piece:
-            self.pieces.append(_text(piece))
+            if not isinstance(piece, str):
+                raise TypeError(type(piece))
+            self.pieces.append(piece)
         self.finish_reason = finish_of(choice) or self.finish_reason
         self.other_fields |= {name for name in OTHER_FIELDS if (message or {}).get(name)}
         tokens = _tokens(choice)
@@ -286,12 +288,6 @@ def _letters(text: str, *, ascii_only: bool) -> str:
 
 def _nats(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and abs(value) <= MAX_NATS else None
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(type(value))
-    return value
 
 
 def whole_choice(choice: Mapping[str, Any]) -> Choice:

@@ -6,11 +6,12 @@ A failed score never fails the answer: errors become a status and a warning of t
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 from service.embedding.port import FAILED
-from service.errors import EigencalError, NoUsableAnswers, Unscorable
+from service.errors import EigencalError, EmbedderUnavailable, NoUsableAnswers, Unscorable
 from service.ids import new_id
 from service.llm.port import (
     Api,
@@ -67,10 +68,6 @@ class Uncertainty:
     marks: bool = False
     failure: Exception | None = None
 
-    def scored(self, score: Score) -> "Uncertainty":
-        """Return a copy with the score, under the id that the caller already has."""
-        return replace(self, status="scored", score=score.model_copy(update={"id": self.id}))
-
     def failed(self, error: Exception) -> "Uncertainty":
         """Return a copy with status "not_scored" or "failed" and a warning that gives the reason."""
         if isinstance(error, Unscorable):
@@ -97,10 +94,6 @@ class Uncertainty:
         if self.withheld is not None:
             document["withheld"] = self.withheld
         return document
-
-    def headers(self) -> dict[str, str]:
-        """Return the response headers: the id of the score and, if it is there, its values."""
-        return {ID_HEADER: self.id} | ({} if self.score is None else self.score.headers())
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,21 +181,27 @@ def plan_for(
     """Return the plan for scoring the answer to a call with this body. Raises Unscorable.
 
     `options`: a command with the caller's options, without a request. `recommended`: returns the number of
-    samples that the calibration recommends, or None.
+    samples that the calibration recommends, or None; may raise EmbedderUnavailable.
     """
     sampling = serving.messages_sampling if api == "chat" else serving.sampling
-    model = body.get("model")
+    model, limit = body.get("model"), _call_limit(body)
+    if type(limit) is not int:
+        limit = sampling.max_tokens
     request = GenerationRequest(
         num_samples=num_samples,
         sampling=sampling,
         wire=wire_prompt(body, api),
         model=model if isinstance(model, str) and model else None,
         priority=priority,
-        fallback_max_tokens=smaller_limit(body, sampling),
+        # The context may have no room for more than the call's limit.
+        fallback_max_tokens=limit if 0 < limit < sampling.max_tokens else None,
     )
     command = replace(options, generation=request, as_recommended=False)
-    number = recommended(command) if options.as_recommended else None
-    limited = replace(sampling, max_tokens=token_limit(body, sampling))
+    number = None
+    if options.as_recommended:
+        with suppress(EmbedderUnavailable):  # the score will report it
+            number = recommended(command)
+    limited = replace(sampling, max_tokens=max(limit, sampling.max_tokens))
     unasked = body.get("logprobs") is None or body["logprobs"] is False
 
     def drawing(number: int) -> Plan:
@@ -321,18 +320,6 @@ def drawn_alike(body: Mapping[str, Any], sampling: Sampling) -> bool:
     return asked == wanted and neutral and sampling.seed is None
 
 
-def token_limit(body: Mapping[str, Any], sampling: Sampling) -> int:
-    """Return the token limit of samples: the larger of the call's limit and the settings' limit."""
-    limit = _call_limit(body)
-    return max(limit, sampling.max_tokens) if type(limit) is int else sampling.max_tokens
-
-
-def smaller_limit(body: Mapping[str, Any], sampling: Sampling) -> int | None:
-    """Return the call's limit if it is below the settings' limit: the context may have no room for more."""
-    limit = _call_limit(body)
-    return limit if type(limit) is int and 0 < limit < sampling.max_tokens else None
-
-
 def _call_limit(body: Mapping[str, Any]) -> Any:
     return body.get("max_completion_tokens") or body.get("max_tokens")
 
@@ -394,7 +381,7 @@ def choices_of(payload: Mapping[str, Any]) -> list[Any]:
 
 def first_choice(payload: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the choice that is judged, or None."""
-    return next((choice for choice in choices_of(payload) if is_first(choice)), None)
+    return next(filter(is_first, choices_of(payload)), None)
 
 
 def has_others(payload: Mapping[str, Any]) -> bool:
@@ -466,11 +453,6 @@ class ChatScorer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def begin(self, plan: Plan | Unscorable, owner: str) -> "RunningScore":
-        """Return the score of an answer that is not there yet. An Unscorable plan becomes its warning."""
-        marks = isinstance(plan, Plan) and plan.marks
-        return RunningScore(self, plan, Uncertainty(new_id("scr"), owner, marks=marks))
-
     def run(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Run a coroutine in a task that `stop` ends."""
         task = asyncio.ensure_future(work)
@@ -488,13 +470,15 @@ class ChatScorer:
 class RunningScore:
     """One score: `start` draws the samples, `judge` takes the answer, `wait` returns the outcome.
 
+    An Unscorable plan becomes the warning. `owner`: see `Uncertainty`.
     The creator must call `discard` at the end. It does nothing to a score that continues in the background.
     """
 
-    def __init__(self, scorer: ChatScorer, plan: Plan | Unscorable, uncertainty: Uncertainty) -> None:
+    def __init__(self, scorer: ChatScorer, plan: Plan | Unscorable, owner: str) -> None:
         self._scorer = scorer
         self._plan = plan
-        self.uncertainty = uncertainty  # as last reported
+        marks = isinstance(plan, Plan) and plan.marks
+        self.uncertainty = Uncertainty(new_id("scr"), owner, marks=marks)  # as last reported
         self.judged_text: str | None = None
         self.choice_text: str | None = None  # with its reasoning; claims have their places in it
         self._draws: asyncio.Task[Samples] | None = None
@@ -556,7 +540,9 @@ class RunningScore:
 
     async def _finish(self, choice: Choice | None, model: str) -> Uncertainty:
         try:
-            return self._report(self.uncertainty.scored(await self._score(choice, model)))
+            score = await self._score(choice, model)
+            score = score.model_copy(update={"id": self.uncertainty.id})  # which the caller already has
+            return self._report(replace(self.uncertainty, status="scored", score=score))
         except asyncio.CancelledError:
             if self._is_detached:  # the service stops; else the score would stay pending for ever
                 self._report(self.uncertainty.failed(STOPPED))

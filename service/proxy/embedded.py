@@ -72,9 +72,10 @@ class ModelUpstream:
             probe = GenerationRequest(num_samples=1, sampling=self._sampling("chat"), prompt="?")
             model = {"id": self._llm.identity(probe).model, "object": "model", "owned_by": "eigencal"}
             return MadeReply(encoded({"object": "list", "data": [model]}))
-        api = APIS[call.path.partition("?")[0]]
+        api, body = APIS[call.path.partition("?")[0]], parse_object(call.body)
+        if body is None:
+            return Refusal("The body is not a JSON object.").reply()
         try:
-            body = _object(call.body)
             generation = await self._llm.generate(_request(body, api, self._sampling(api)))
         except Refusal as refusal:
             return refusal.reply()
@@ -84,13 +85,6 @@ class ModelUpstream:
         if body.get("stream"):
             return MadeReply(_events(generation, api, body), EVENTS)
         return MadeReply(encoded(_completion(generation, api, body)))
-
-
-def _object(content: bytes) -> dict[str, Any]:
-    payload = parse_object(content)
-    if payload is None:
-        raise Refusal("The body is not a JSON object.")
-    return payload
 
 
 def _request(body: Mapping[str, Any], api: Api, default: Sampling) -> GenerationRequest:
@@ -103,11 +97,12 @@ def _request(body: Mapping[str, Any], api: Api, default: Sampling) -> Generation
     if "turns" in wire.marks or "prompt" in wire.marks or (api == "chat" and not wire.parts["messages"]):
         raise Refusal("The embedded LLM takes only text turns of the roles system, user and assistant.")
     stop = body.get("stop") or ()
+    limit = _number(body, "max_completion_tokens", min(default.max_tokens, MAX_TOKENS), 1, MAX_TOKENS)
     sampling = Sampling(
         temperature=_number(body, "temperature", default.temperature, 0, 2),
         top_p=_number(body, "top_p", default.top_p, 1e-6, 1),
         top_k=int(_number(body, "top_k", default.top_k, 0, 1_000_000)),
-        max_tokens=int(_number(body, "max_tokens", _max_tokens(body, default), 1, MAX_TOKENS)),
+        max_tokens=int(_number(body, "max_tokens", limit, 1, MAX_TOKENS)),
         stop=(stop,) if isinstance(stop, str) else _texts(stop),
         seed=None if body.get("seed") is None else int(_number(body, "seed", 0, 0, 2**63 - 1)),
     )
@@ -125,10 +120,6 @@ def _refuse(names: Iterable[str]) -> None:
     if shown := sorted(name[:40] for name in names)[:10]:
         message = f"The embedded LLM does not support these parameters: {', '.join(shown)}."
         raise Refusal(message, shown[0], "unsupported_parameter")
-
-
-def _max_tokens(body: Mapping[str, Any], default: Sampling) -> float:
-    return _number(body, "max_completion_tokens", min(default.max_tokens, MAX_TOKENS), 1, MAX_TOKENS)
 
 
 def _texts(value: object) -> tuple[str, ...]:

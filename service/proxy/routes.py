@@ -22,8 +22,7 @@ from service.api.bodies import (
     while_connected,
 )
 from service.api.errors import error_body, internal_body, log_problem, request_id_of
-from service.calibration.calibration import Calibration
-from service.errors import EigencalError, EmbedderUnavailable, InvalidRequest, Overloaded, Unscorable
+from service.errors import EigencalError, InvalidRequest, Overloaded, Unscorable
 from service.heavy_json import MAX_VALUES
 from service.llm.admission import Permit
 from service.llm.openai_server import ServerQuirks
@@ -205,9 +204,9 @@ class Chat:
             # An error, because callers that ask for it rely on it.
             msg = "needs an answer that waits for its score: `X-Eigencal: on`, and no stream"
             raise InvalidRequest(f"{FIELD}.abstain: {msg}", [{"loc": ["body", FIELD, "abstain"], "msg": msg}])
-        if call.mode == "async" and not self.scorer.has_room:
-            return self.scorer.begin(BUSY, owner)
-        return self.scorer.begin(await self._plan(call, api), owner)
+        is_full = call.mode == "async" and not self.scorer.has_room
+        plan = BUSY if is_full else await self._plan(call, api)
+        return RunningScore(self.scorer, plan, owner)
 
     def withholds(self, call: ChatCall, uncertainty: Uncertainty, *, several: bool) -> bool:
         """Return True if the answer is withheld: by its decision, or because it was not judged."""
@@ -249,7 +248,7 @@ class Chat:
                     quotes=not self.abstain,
                 ),
                 number,
-                partial(self._recommended, chosen=chosen),
+                partial(self.service.scorer.choice.recommended, chosen=chosen),
                 # If no answer is sent without its score, both are equally urgent.
                 Priority.LIVE if self.passes_only_judged else Priority.BESIDE,
                 marks=options.mark,
@@ -269,12 +268,6 @@ class Chat:
         target = self.service.serving.target(options.target_error, options.confidence)
         # Asking to abstain needs a decision even if no calibration can make one.
         return options, replace(target, by_default=target.by_default and not options.abstain)
-
-    def _recommended(self, command: ScoreCommand, chosen: Calibration | None) -> int | None:
-        try:
-            return self.service.scorer.choice.recommended(command, chosen)
-        except EmbedderUnavailable:  # the score will report it
-            return None
 
 
 async def chat_of(request: Request) -> Chat:
@@ -372,10 +365,13 @@ async def _complete(request: Request, chat: Chat, api: Api) -> Response:
 
 
 def _headers(request: Request) -> dict[str, str]:
-    sent = {name: request.headers.get(name, "") for name in REQUEST_HEADERS_PASSED}
-    # The standards of these headers allow only printable ASCII.
-    passed = {k: v for k, v in sent.items() if v and v.isascii() and v.replace("\t", " ").isprintable()}
-    return {**passed, "X-Request-ID": request_id_of(request) or ""}
+    passed = {"X-Request-ID": request_id_of(request) or ""}
+    for name in REQUEST_HEADERS_PASSED:
+        value = request.headers.get(name, "")
+        # The standards of these headers allow only printable ASCII.
+        if value and value.isascii() and value.replace("\t", " ").isprintable():
+            passed[name] = value
+    return passed
 
 
 async def _answer(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
@@ -501,7 +497,9 @@ async def _judged(
     choice = judged_choice(payload)
     running.judge(choice, str(payload.get("model") or ""))
     uncertainty = await running.wait(chat.deadline_s if call.mode == "on" else None)
-    headers = {**reply.headers, **uncertainty.headers()}
+    headers = {**reply.headers, ID_HEADER: uncertainty.id}
+    if uncertainty.score is not None:
+        headers |= uncertainty.score.headers()
     if hides_logprobs and payload:
         payload = without_logprobs(payload)
     if chat.withholds(call, uncertainty, several=has_others(payload)):

@@ -73,14 +73,15 @@ class StreamedAnswer:
         self.is_broken = not is_chunk(chunk)
         if isinstance(chunk.get("model"), str):
             self.model = self.model or chunk["model"][:MAX_MODEL_NAME_CHARS]
-        first = [choice for choice in choices_of(chunk) if is_first(choice)]
-        for choice in first:
+        is_finished = False
+        for choice in filter(is_first, choices_of(chunk)):
             self.choice = self.choice or Choice()
             try:
                 self.choice.take(choice)
             except NONSENSE:
                 self.choice.is_partial = True
-        return any(isinstance(finish_of(choice), str) for choice in first)
+            is_finished = is_finished or finish_of(choice) is not None
+        return is_finished
 
     @property
     def has_text(self) -> bool:
@@ -95,23 +96,24 @@ def divided(chunk: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any
     """
     if not _adds_words(chunk):
         return None, chunk
-    first = [choice for choice in chunk["choices"] if is_first(choice)]
-    begun = [
-        choice | {name: None for name in _END_FIELDS if name in choice} if is_first(choice) else choice
-        for choice in chunk["choices"]
-    ]
+    begun, ended = list[Any](), list[Any]()
+    for choice in chunk["choices"]:
+        if is_first(choice):
+            begun.append(choice | {name: None for name in _END_FIELDS if name in choice})
+            ended.append(_ending(choice))
+        else:
+            begun.append(choice)
     now = {name: value for name, value in chunk.items() if name != "usage"}  # sent once, with the last chunk
-    return {**now, "choices": begun}, {**chunk, "choices": [_ending(choice) for choice in first]}
+    return {**now, "choices": begun}, {**chunk, "choices": ended}
 
 
 def _adds_words(chunk: Mapping[str, Any]) -> bool:
-    return any(_has_words(choice) for choice in choices_of(chunk) if is_first(choice))
-
-
-def _has_words(choice: dict[str, Any]) -> bool:
-    delta = choice.get("delta")
-    members = delta if isinstance(delta, dict) else {"text": choice.get("text")}
-    return any(value for name, value in members.items() if name != "role")
+    for choice in filter(is_first, choices_of(chunk)):
+        delta = choice.get("delta")
+        members = delta if isinstance(delta, dict) else {"text": choice.get("text")}
+        if any(value for name, value in members.items() if name != "role"):
+            return True
+    return False
 
 
 def _ending(choice: dict[str, Any]) -> dict[str, Any]:

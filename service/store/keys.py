@@ -58,7 +58,9 @@ class SqlKeys:
         """
         async with self._database.write() as connection:
             await connection.execute(sa.insert(keys).values(asdict(key)))
-            await _one_at_a_time(connection)
+            # Otherwise two concurrent calls could both find room. On SQLite the write lock prevents that.
+            if connection.dialect.name == "postgresql":
+                await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
             await self._make_room(connection, key)
 
     async def _make_room(self, connection: AsyncConnection, key: Key) -> None:
@@ -99,9 +101,3 @@ class SqlKeys:
 
 def _decoded(row: RowMapping) -> Key:
     return _KEY.validate_python(dict(row))
-
-
-async def _one_at_a_time(connection: AsyncConnection) -> None:
-    # Otherwise two concurrent calls could both find room. On SQLite the write lock prevents that.
-    if connection.dialect.name == "postgresql":
-        await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
