@@ -2120,12 +2120,12 @@ export interface components {
             calibration?: string;
             /**
              * Candidate
-             * @description A text to judge by the answers, for example the text about to be sent. It does not count as an answer. A blank candidate is refused, unless EIGENCAL_EMPTY_ANSWERS gives empty answers a meaning.
+             * @description A text to judge by the answers, for example the text about to be sent. It does not count as an answer, except in its own `probability_correct` (see `candidate_logprob`). A blank candidate is refused, unless EIGENCAL_EMPTY_ANSWERS gives empty answers a meaning.
              */
             candidate?: string;
             /**
              * Candidate Logprob
-             * @description Natural-log probability of the whole `candidate`, including the token that ended it, under the LLM that wrote it. Without samples, the candidate is judged by it alone. With samples that have log-probabilities, too, the candidate counts as one more answer in its `probability_correct`, if the default calibration or one on rows with `answer_logprob` applies.
+             * @description Natural-log probability of the whole `candidate`, including the token that ended it, under the LLM that wrote it. Without samples, the candidate is judged by it alone. With samples, it must be under the LLM that drew them. If the samples have log-probabilities, the candidate then counts as one more answer in its `probability_correct`, under the default calibration of the kernel `facts`, and under a calibration on rows with `answer_logprob` if this lowered its held-out loss. Leave it out if the candidate is one of the samples.
              */
             candidate_logprob?: number;
             /**

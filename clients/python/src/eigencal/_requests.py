@@ -93,9 +93,9 @@ class ScoreOptions(TypedDict):
     calibration: NotRequired[str | None]
     """`active`, `none` (raw values) or the id of a calibration."""
     candidate: NotRequired[str | None]
-    """A text to judge by the answers, for example the text about to be sent. It does not count as an answer. A blank candidate is refused, unless EIGENCAL_EMPTY_ANSWERS gives empty answers a meaning."""
+    """A text to judge by the answers, for example the text about to be sent. It does not count as an answer, except in its own `probability_correct` (see `candidate_logprob`). A blank candidate is refused, unless EIGENCAL_EMPTY_ANSWERS gives empty answers a meaning."""
     candidate_logprob: NotRequired[float | None]
-    """Natural-log probability of the whole `candidate`, including the token that ended it, under the LLM that wrote it. Without samples, the candidate is judged by it alone. With samples that have log-probabilities, too, the candidate counts as one more answer in its `probability_correct`, if the default calibration or one on rows with `answer_logprob` applies."""
+    """Natural-log probability of the whole `candidate`, including the token that ended it, under the LLM that wrote it. Without samples, the candidate is judged by it alone. With samples, it must be under the LLM that drew them. If the samples have log-probabilities, the candidate then counts as one more answer in its `probability_correct`, under the default calibration of the kernel `facts`, and under a calibration on rows with `answer_logprob` if this lowered its held-out loss. Leave it out if the candidate is one of the samples."""
     candidate_tokens: NotRequired[Sequence[CandidateToken] | None]
     """Tokens of the `candidate` in order. They give the log-probabilities of its claims, even without samples. Tokens of another text are ignored. They are refused if their sum contradicts `candidate_logprob`."""
     claims: NotRequired[bool | None]
