@@ -190,8 +190,10 @@ class LabelledRows:
         references then have no place in a space that includes the `answer`.
         """
         made_by = self.material.made_by
-        unknown = any(row.answer_logprob is None for row in self._rows) or np.isnan(self._own_logprobs).any()
-        if unknown or self.groups is not None or (made_by is not None and made_by.kernel == LLM):
+        unknown = [row.answer is None or row.answer_logprob is None for row in self._rows]
+        if any(unknown) or np.isnan(self._own_logprobs).any():
+            return None
+        if self.groups is not None or (made_by is not None and made_by.kernel == LLM):
             return None
         material, rows, texts, answers = self.material, list[DevRow](), list[list[str]](), list[Answers]()
         for place, position in enumerate(material.full.tolist()):
