@@ -23,7 +23,6 @@ from service.spectral.reliability import reliability_diagram
 
 VERDICTS = (0, 10, 30, 100)
 SIZES = (0, 1, 3, 10)
-MOST = 20  # the map for more answers hardly differs
 DRAWS = 100
 
 
@@ -63,7 +62,7 @@ def _at(columns: Columns, rows: np.ndarray) -> Columns:
 def columns_of(name: str, m: int, kernel: Kernel = FACTS) -> tuple[Columns, np.ndarray]:
     """Return the features of P(correct) with m answers under the map of `default_for`, and the verdicts."""
     rows, number = recorded(name, kernel).served(m)
-    return rows.judged.columns(default_for(name, min(number, MOST), kernel)[0]), rows.right
+    return rows.judged.columns(default_for(name, number, kernel)[0]), rows.right
 
 
 def main() -> None:

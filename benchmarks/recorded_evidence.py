@@ -158,11 +158,11 @@ class Recorded:
         """The judged rows as rows of a calibration."""
         return self._assembled([row for row, judged in zip(self._stored, self.judged, strict=True) if judged])
 
-    def _assembled(self, rows: Sequence[DevRow], num_samples: int | None = None) -> LabelledRows:
+    def _assembled(self, rows: Sequence[DevRow]) -> LabelledRows:
         texts = all_texts(rows, self._kernel)
         place = {text: i for i, text in enumerate(texts)}
         vectors = np.stack([self.answer_vectors[text] for text in texts])
-        return LabelledRows(assemble(rows, num_samples or self.num_samples, vectors, place, D, self._kernel))
+        return LabelledRows(assemble(rows, self.num_samples, vectors, place, D, self._kernel))
 
     def material(self, m: int) -> "Material":
         """Return the judged rows with their first m answers.
@@ -182,16 +182,12 @@ class Recorded:
     def served(self, m: int) -> tuple["Material", int]:
         """Return the rows as P(correct) of a score judges them, and the number of answers of its map.
 
-        If every answer has a log-probability, by `facts` it counts as one more answer.
+        By `facts`, the judged text counts as one more answer if every row has its log-probability.
         """
-        own = [own_logprob(row) for row in self.rows]
-        if None in own or m == 0 or self._kernel == PAPER:
+        counting = self.full.counting_answer() if m and self._kernel == FACTS else None
+        if counting is None:
             return self.material(m), max(m, 1)
-        rows = [
-            replace(row, draws=(Draw((row.answer or "").strip(), total_logprob=total), *row.draws[:m]))
-            for row, total in zip(self._stored, own, strict=True)
-        ]
-        return Material(self._assembled(rows, m + 1).at(m + 1)), m + 1
+        return Material(counting.at(m + 1)), m + 1
 
 
 def recorded_vectors(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
@@ -296,14 +292,15 @@ def default_for(name: str, m: int, kernel: Kernel = FACTS) -> tuple[EvidenceMap,
 
     For SmolLM2's files it is the map fitted on the other file, because the packaged default was fitted on
     both; for other files it is the packaged default. Qwen's TriviaQA files have the questions and references
-    of SmolLM2's. m = 0: the map for one answer.
+    of SmolLM2's. m = 0: the map for one answer. The other file's map is for at most its number of samples.
     """
     if name not in OTHER:
         default = packaged(kernel)
         prior = default.prior("evidence", max(m, 1))
         assert prior is not None
         return default.under(MPNET).evidence[max(m, 1)], prior
-    rows = recorded(OTHER[name], kernel).material(max(m, 1)).rows
+    other = recorded(OTHER[name], kernel)
+    rows = other.material(min(max(m, 1), other.num_samples)).rows
     map_ = fit_evidence(rows).map
     theta = point_of(map_)
     return map_, Prior(theta, objective(rows, "evidence")(theta)[2], PRIOR_WEIGHT)

@@ -65,7 +65,7 @@ def by_kernel(name: str, data: Recorded, m: int, kernel: Kernel) -> Scores:
         "lambda_max, raw": rows.eigenvalues[:, 0],
         "lambda_max, default": served_lambda_max(default_for(name, m, kernel)[0], rows),
     }
-    map_, prior = default_for(name, min(number, SIZES[-1]), kernel)
+    map_, prior = default_for(name, number, kernel)
     labelled = [judged.held_out(seed, prior=prior)[0] for seed in range(SEEDS)]
     columns = {
         **(lambda_max if m else {}),

@@ -152,6 +152,11 @@ def request_id_of(request: Request) -> str | None:
     return request.scope.get("eigencal.request_id")
 
 
+def _shown(name: str) -> str:
+    """Return the name of a field, which may be the caller's, shortened and without lone surrogates."""
+    return name[:100].encode("utf-8", "replace").decode()
+
+
 def _message(error: Mapping[str, Any]) -> str:
     # The cause of a JSON syntax error is in the context; the message is only "JSON decode error".
     context = error.get("ctx", {})
@@ -168,8 +173,7 @@ def invalid_request(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
     # Without the input, which may contain a prompt.
     items = [
         {
-            # Shortened: the name of a field may be the caller's.
-            "loc": [part if isinstance(part, int) else str(part)[:100] for part in error["loc"]],
+            "loc": [part if isinstance(part, int) else _shown(str(part)) for part in error["loc"]],
             "msg": _message(error),
         }
         for error in errors[:MAX_LISTED]

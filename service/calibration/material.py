@@ -228,7 +228,6 @@ def assemble(
 
     same: by row, an LLM's comparisons of its `texts_of`, (k, k); empty if no LLM compares them.
     """
-    width = max((len(texts_of(row)) for row in rows), default=0) + bool(same)
     answers, texts = [], []
     judged: list[NDArray[np.floating] | None] = []
     for i, row in enumerate(rows):
@@ -244,13 +243,11 @@ def assemble(
             question = row.question or ""
             compared = compared_texts(known, question, kernel)
             embeddings = _rows_at(vectors, [place[text] for text in compared])
-            # Vectors of different rows are not comparable. Zeros pad them to one width.
-            space = np.zeros((len(known), width), dtype=np.float32)
             of_row = kernel_matrix(read_texts(known, compared, question, count), embeddings)
             if same:
-                space[:, : count + 1] = realize_first(with_comparison(of_row, same[i]), count)
+                space = realize_first(with_comparison(of_row, same[i]), count).astype(np.float32)
             else:
-                space[:, : len(known)] = realize(of_row)
+                space = realize(of_row).astype(np.float32)
             own, others = space[:count], space[count:]
         answers.append(Answers(own, index, others[: len(row.references)]))
         texts.append(outcomes)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from service.calibration.calibration import PROMISE_MEANING, Selector, answer_features
 from service.claims.kernel import Reading
 from service.claims.refusals import essence, is_refusal, is_unanswered
-from service.embedding.port import FACTS, log_probabilities, with_candidate
+from service.embedding.port import FACTS, distinct, log_probabilities, with_candidate
 from service.llm.port import Draw, Generation
 from service.scoring.choice import ServedCalibration
 from service.scoring.score import (
@@ -95,17 +95,15 @@ class Observation:
         """Return the answer most aligned with the dominant eigenvector."""
         return self.modes[0].answer
 
-    @cached_property
     def counting_candidate(self) -> "Observation | None":
-        """The observation with the candidate as one more answer.
+        """Return the observation with the candidate as one more answer.
 
         None unless the candidate and every answer have a log-probability.
         """
         if self.candidate is None or self.candidate_logprob is None or self.evidence is None:
             return None
-        texts = with_candidate(self.texts, self.candidate)
-        draws = (*self.generation.draws, Draw(self.candidate, total_logprob=self.candidate_logprob))
-        index = np.array([texts.index(draw.text) for draw in draws])
+        draws = [*self.generation.draws, Draw(self.candidate, total_logprob=self.candidate_logprob)]
+        texts, index = distinct([draw.text for draw in draws])
         evidence = evidence_of(draws, index)
         if evidence is None:
             return None
@@ -443,10 +441,10 @@ def judge(
     selector = _selector(observation.applied, num_samples, observation.evidence)
     correct = None if isinstance(selector, str) else _of_answers(selector, observation)
     of_answer = None if correct is None else correct(observation.answer)
-    better = _with_logprobs(selector, observation)
-    if better is not None and observation.counting_candidate is not None:
-        selector, correct = better, _of_answers(better, observation.counting_candidate)
-    candidate, share = _candidate(observation, correct, counts=better is not None)
+    counting = _counting_candidate(selector, observation)
+    if counting is not None:
+        selector, correct = counting[0], _of_answers(*counting)
+    candidate, share = _candidate(observation, correct, counts=counting is not None)
     decisive = of_answer if candidate is None else candidate.probability_correct
     unavailable_reason, warnings = _unavailable_reason(selector), _indistinct_candidate(observation)
     decision = None
@@ -485,8 +483,13 @@ def _unverified(map_: DepolarizedMap | TemperatureMap | EvidenceMap | None) -> S
     return Selector(map_, NO_VERDICTS, NO_COUNTS, "mixed")
 
 
-def _with_logprobs(selector: Selector | str, observation: Observation) -> Selector | None:
-    """Return the model for a candidate that counts as one more answer; None if it does not count."""
+def _counting_candidate(
+    selector: Selector | str, observation: Observation
+) -> tuple[Selector, Observation] | None:
+    """Return the model and the observation in which the candidate counts as one more answer.
+
+    None if it does not count.
+    """
     applied = observation.applied
     if isinstance(selector, str) or applied is None:
         return None
@@ -494,7 +497,8 @@ def _with_logprobs(selector: Selector | str, observation: Observation) -> Select
     if applied.default is not None and applied.default.kernel == FACTS:
         number = min(observation.num_samples + 1, applied.calibration.num_samples)
         better = _unverified(applied.calibration.evidence[number])
-    return None if better is None or observation.counting_candidate is None else better
+    counting = None if better is None else observation.counting_candidate()
+    return None if better is None or counting is None else (better, counting)
 
 
 def _unavailable_reason(selector: Selector | str) -> str | None:

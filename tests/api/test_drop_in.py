@@ -378,9 +378,11 @@ async def test_answer_is_returned_while_the_embedder_is_down() -> None:
     assert response.json()["uncertainty"]["warning"]["code"] == "embedder_unavailable"
 
 
-async def test_answer_is_returned_despite_a_bug_in_scoring(caplog: pytest.LogCaptureFixture) -> None:
+async def test_answer_is_returned_despite_a_bug_in_scoring(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with before(raw(OWN)) as made:
-        made.chat.scorer.shape = None  # type: ignore[assignment]
+        monkeypatch.setattr(made.chat.scorer, "shape", None)
         response = await made.ask()
         await made.at_rest()
     assert response.json()["uncertainty"]["warning"]["code"] == "internal"

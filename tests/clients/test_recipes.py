@@ -64,24 +64,24 @@ def test_without_a_calibration_a_decision_is_to_abstain(ours: str, tmp_path: Pat
     assert done.stdout == "I am not sure enough to answer this.\ndecision abstain\n", done.stderr
 
 
-def test_litellms_proxy_before_us_passes_the_uncertainty_on(proxy: str) -> None:
-    answer = httpx.post(
+def asked_by_litellm(proxy: str, model: str) -> Any:
+    """Return the answer of LiteLLM's proxy to the question."""
+    return httpx.post(
         f"{proxy}/v1/chat/completions",
-        json={"model": "with-uncertainty", **QUESTION},
+        json={"model": model, **QUESTION},
         headers={"Authorization": f"Bearer {LITELLM_KEY}"},
         timeout=60,
     ).json()
+
+
+def test_litellms_proxy_before_us_passes_the_uncertainty_on(proxy: str) -> None:
+    answer = asked_by_litellm(proxy, "with-uncertainty")
     assert answer["choices"][0]["message"]["content"] == DRAWN[0]
     assert answer["uncertainty"]["status"] == "scored"
 
 
 def test_litellms_proxy_before_us_abstains(proxy: str) -> None:
-    answer = httpx.post(
-        f"{proxy}/v1/chat/completions",
-        json={"model": "sure-or-silent", **QUESTION},
-        headers={"Authorization": f"Bearer {LITELLM_KEY}"},
-        timeout=60,
-    ).json()
+    answer = asked_by_litellm(proxy, "sure-or-silent")
     assert answer["choices"][0]["message"]["content"] == "I am not sure enough to answer this."
     assert answer["uncertainty"]["withheld"] == DRAWN[0]
     assert answer["uncertainty"]["decision"]["target_error"] == 0.1
