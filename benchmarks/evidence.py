@@ -1,4 +1,4 @@
-"""The value of evidence maps on recorded answers: the tables of docs/benchmarks.md.
+"""The value of evidence maps on recorded answers: the tables of benchmarks/tables.md.
 
     python -m benchmarks.evidence
 

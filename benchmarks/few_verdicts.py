@@ -1,4 +1,4 @@
-"""P(correct) from few verdicts: a table of docs/benchmarks.md.
+"""P(correct) from few verdicts: a table of benchmarks/tables.md.
 
     python -m benchmarks.few_verdicts
 

@@ -1,4 +1,4 @@
-"""How often promised error bounds are broken, with known true errors: tables of docs/benchmarks.md.
+"""How often promised error bounds are broken, with known true errors: tables of benchmarks/tables.md.
 
     python -m benchmarks.selective_worlds
 
