@@ -27,6 +27,7 @@ _ABOUT = frozenset(
     | {"reasoning", "service_tier", "store", "temperature", "text", "tool_choice", "tools", "top_logprobs"}
     | {"top_p", "truncation", "user", "background", "max_tool_calls", "safety_identifier", "prompt_cache_key"}
 )
+_MESSAGE_HEAD = frozenset({"id", "type", "role", "status"})
 _HOLDING_PARTS = frozenset({"response", "output", "item", "part", "content"})
 _ENDS = frozenset({"response.completed", "response.incomplete"})
 _FAILURES = frozenset({"response.failed", "response.cancelled", "error"})
@@ -309,7 +310,7 @@ def _textless_items(items: object) -> list[dict[str, Any]]:
             kept.append(item)
         elif item.get("type") == "message":
             refusals = [part for part in _objects(item.get("content")) if part.get("type") == "refusal"]
-            head = {name: item[name] for name in ("id", "type", "role", "status") if name in item}
+            head = {name: value for name, value in item.items() if name in _MESSAGE_HEAD}
             kept.append({**head, "content": refusals})
     return kept
 

@@ -354,39 +354,27 @@ async def responses(request: Request, chat: ChatDep) -> Response:
     return await _complete(request, chat, RESPONSES)
 
 
-STORED = _described("The LLM server's own answer, without a score.")
-ResponseId = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.=+-]*$", max_length=1024)]
+STORED: dict[str, Any] = {
+    "responses": _described("The LLM server's own answer, without a score."),
+    "openapi_extra": BEARER,
+}
 
 
-@router.get("/responses/{response_id}", responses=STORED, openapi_extra=BEARER)
-async def stored_response(response_id: ResponseId, request: Request, chat: ChatDep) -> Response:
-    """Return a response that the LLM server has stored."""
-    return await _stored(request, chat, f"/{response_id}")
-
-
-@router.delete("/responses/{response_id}", responses=STORED, openapi_extra=BEARER)
-async def delete_response(response_id: ResponseId, request: Request, chat: ChatDep) -> Response:
-    """Delete a response that the LLM server has stored."""
-    return await _stored(request, chat, f"/{response_id}")
-
-
-@router.post("/responses/{response_id}/cancel", responses=STORED, openapi_extra=BEARER)
-async def cancel_response(response_id: ResponseId, request: Request, chat: ChatDep) -> Response:
-    """Cancel a response that the LLM server makes in the background."""
-    return await _stored(request, chat, f"/{response_id}/cancel")
-
-
-@router.get("/responses/{response_id}/input_items", responses=STORED, openapi_extra=BEARER)
-async def input_items(response_id: ResponseId, request: Request, chat: ChatDep) -> Response:
-    """List the input of a response that the LLM server has stored."""
-    return await _stored(request, chat, f"/{response_id}/input_items")
-
-
-async def _stored(request: Request, chat: Chat, below: str) -> Response:
+@router.get("/responses/{response_id}", **STORED)
+@router.delete("/responses/{response_id}", **STORED)
+@router.post("/responses/{response_id}/cancel", **STORED)
+@router.get("/responses/{response_id}/input_items", **STORED)
+async def stored_response(
+    response_id: Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.=+-]*$", max_length=1024)],
+    request: Request,
+    chat: ChatDep,
+) -> Response:
+    """Return, delete or cancel a response that the LLM server has stored, or list its input."""
     if chat.abstain:  # the stored text was not judged, or was withheld
         raise ScopeRequired("Stored responses are not served: the service withholds uncertain answers.")
-    path = RESPONSES.path + below + _query(request)
-    return await _answer(request, _forward(chat, Call(path, None, _headers(request), request.method)))
+    _, path, below = request.url.path.partition(RESPONSES.path)
+    sent = Call(path + below + _query(request), None, _headers(request), request.method)
+    return await _answer(request, _forward(chat, sent))
 
 
 @router.get("/models", responses=_described("The LLM server's list of models."), openapi_extra=BEARER)
