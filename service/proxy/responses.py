@@ -291,9 +291,9 @@ def _quiet(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     inner = {name: _quiet(value[name]) for name in _HOLDING_PARTS & value.keys()}
-    if "logprobs" not in value and all(item is value[name] for name, item in inner.items()):
-        return value
-    return {**value, **inner, **({"logprobs": []} if "logprobs" in value else {})}
+    if value.get("logprobs"):
+        inner["logprobs"] = []
+    return {**value, **inner} if any(inner[name] is not value[name] for name in inner) else value
 
 
 def _message(text: str) -> dict[str, Any]:
